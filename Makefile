@@ -1,0 +1,72 @@
+# For GNU make 3.81 and newer. Needs only Python 3.11 or newer; everything else goes into .venv.
+#   make setup            everything, into .venv (a second time: nothing to do)
+#   make demo             a one-broker sandbox, data, trimming, reading back; KEEP=1 leaves it up
+#   make test             set-up, check, then every test that CI runs; TESTS= and ARGS= narrow it
+#   make long             the tests with the full numbers
+#   make check            format, lint, types, import rules, fresh generated code, locks, house rules
+#   make bench            the benchmarks
+#   make proto            generate code from proto/
+#   make lock             resolve the locks again (UPGRADE=1: newest versions), record their wheels
+#   make check-wheels     record again which wheels exist for the locks (needs the network)
+#   make clean            remove .venv and what tools left behind
+# PYTHON=/path/to/python3.11 names the interpreter; pip's own variables (PIP_INDEX_URL, ...) work.
+
+SHELL = /bin/sh
+PYTHON ?=
+KEEP ?=
+STORE ?=
+TESTS = tests
+ARGS =
+WORKERS = 2
+export PYTHON KEEP STORE
+
+WITH_PYTHON = /bin/sh build_tools/with-python
+BIN = .venv/bin
+RUN = $(BIN)/python -m
+## Unit tests first, on WORKERS processes; then integration tests one by one (see tests/conftest.py).
+PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+
+.PHONY: help setup setup-demo demo test long check check-wheels bench proto lock clean
+
+help:
+	@$(WITH_PYTHON) -c "print(*[line[2:].rstrip() for line in open('Makefile') if line.startswith('# ')], sep='\n')"
+
+setup:
+	@$(WITH_PYTHON) -m build_tools.install all
+
+setup-demo:
+	@$(WITH_PYTHON) -m build_tools.install demo
+
+demo: setup-demo
+	@$(RUN) rlm.demo $(ARGS)
+
+test: check
+	@$(PYTEST) $(ARGS) $(TESTS)
+
+long: setup
+	@HYPOTHESIS_PROFILE=deep $(PYTEST) -m long --timeout 7200 $(ARGS) $(TESTS)
+
+check: setup
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(RUN) mypy
+	$(BIN)/lint-imports --no-logo
+	$(RUN) build_tools.proto --check
+	$(RUN) build_tools.wheels --check
+	$(BIN)/pytest -q --no-header tests/project
+
+check-wheels: setup
+	$(RUN) build_tools.wheels
+
+bench: setup
+	@$(RUN) bench $(ARGS)
+
+proto: setup
+	$(RUN) build_tools.proto
+
+lock: setup
+	$(RUN) build_tools.lock $(if $(UPGRADE),--upgrade)
+	$(RUN) build_tools.wheels
+
+clean:
+	@$(WITH_PYTHON) -m build_tools.clean

@@ -1,0 +1,251 @@
+"""`python -m build_tools.install demo|all`: a virtual environment in .venv holding exactly a lock.
+
+Says the size before it downloads, shows progress, keeps what was downloaded, and does nothing when
+the stamp of the lock is already there. Standard library only; pip does the work, so its own
+variables (PIP_INDEX_URL, PIP_FIND_LINKS, PIP_CERT, ...) mean what they always mean.
+"""
+
+import hashlib
+import importlib.util
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import tomllib
+import venv
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from build_tools.locks import (
+    ROOT,
+    WITHOUT_WHEEL,
+    download_mb,
+    lock_path,
+    read_pins,
+)
+
+VENV = ROOT / ".venv"
+VENV_PYTHON = VENV / "bin" / "python"
+LOG = VENV / "install.log"
+# What the demo fetches later, by itself: Kafka's jars. Named here so that the size is said once.
+KAFKA_JARS_MB = 70
+UNREACHABLE = re.compile(
+    r"connection broken|NewConnectionError|Temporary failure|Name or service not known"
+    r"|from versions: none|Network is unreachable|ConnectTimeout|ProxyError|Max retries exceeded",
+    re.IGNORECASE,
+)
+
+
+class InstallError(Exception):
+    """Setting up failed; the message is the one line to show."""
+
+
+def say(line: str) -> None:
+    """One line to the person who typed make."""
+    print(line, flush=True)
+
+
+def main(arguments: list[str]) -> int:
+    """Install the profile named by the only argument; the exit status of the process."""
+    if len(arguments) != 1 or arguments[0] not in {"demo", "all"}:
+        say("usage: python -m build_tools.install demo|all")
+        return 2
+    try:
+        install(arguments[0])
+    except InstallError as error:
+        say(f"kafka-rlm: {error}")
+        return 1
+    except KeyboardInterrupt:
+        say("kafka-rlm: interrupted; what was downloaded is kept, run it again to go on")
+        return 130
+    return 0
+
+
+def install(profile: str) -> None:
+    """Bring .venv to the state the profile's lock names; instant when it is there already."""
+    prepared = venv_fits()
+    if prepared and any(stamp_is_current(name) for name in {profile, "all"}):
+        return
+    announce(profile)
+    if not prepared:
+        create_venv()
+    install_lock("bootstrap")
+    install_lock(profile)
+    install_project()
+    write_stamp(profile)
+    say("ready: .venv/bin/rlm, .venv/bin/rsm-plugin")
+
+
+def expected_mb(profile: str) -> int | None:
+    """What the profile downloads on this machine, in megabytes, if it was measured."""
+    return download_mb(profile, f"{platform.system().lower()}_{platform.machine()}")
+
+
+def announce(profile: str) -> None:
+    """Say what will be downloaded, before it is."""
+    size = expected_mb(profile)
+    count = len(read_pins(lock_path(profile).read_text(encoding="utf-8")))
+    much = "an unmeasured amount" if size is None else f"about {size} MB"
+    later = f", then about {KAFKA_JARS_MB} MB of Kafka itself" if profile == "demo" else ""
+    say(f"setting up .venv: {much} to download ({count} packages){later}; less what is cached")
+
+
+def venv_fits() -> bool:
+    """Whether .venv has a working interpreter of the minor version that runs this."""
+    check = f"import sys, pip; sys.exit(sys.version_info[:2] != {tuple(sys.version_info[:2])})"
+    try:
+        return (
+            subprocess.run([VENV_PYTHON, "-c", check], capture_output=True, check=False).returncode
+            == 0
+        )
+    except OSError:
+        return False
+
+
+def create_venv() -> None:
+    """Make .venv anew; without ensurepip (some distributions) the finder's own pip fills it."""
+    if Path(sys.prefix).resolve() == VENV.resolve():
+        raise InstallError(".venv is damaged: remove it (make clean) and run this again")
+    with_pip = importlib.util.find_spec("ensurepip") is not None
+    try:
+        venv.EnvBuilder(clear=True, symlinks=True, with_pip=with_pip).create(VENV)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise InstallError(f"cannot create .venv with {sys.executable}: {error}") from error
+    if with_pip:
+        return
+    if importlib.util.find_spec("pip") is None:
+        raise InstallError(
+            f"{sys.executable} has neither ensurepip nor pip: install its -venv package"
+        )
+    run_pip(
+        [sys.executable, "-m", "pip", "--python", str(VENV_PYTHON)],
+        ["install", "--quiet", "--require-hashes", "-r", str(lock_path("bootstrap"))],
+        what="pip",
+    )
+
+
+def install_lock(profile: str) -> None:
+    """Install a lock into .venv: exact versions, checked hashes, wheels but for the exceptions."""
+    options = ["--require-hashes", "--no-deps", "--no-build-isolation", "--only-binary", ":all:"]
+    if profile == "bootstrap":
+        shown = ["--quiet"]
+    else:
+        shown = ["--progress-bar", "raw", "--resume-retries", "5"]
+        for name in WITHOUT_WHEEL:
+            options += ["--no-binary", name]
+    run_pip(
+        [str(VENV_PYTHON), "-m", "pip"],
+        ["install", *shown, *options, "-r", str(lock_path(profile))],
+        what=f"requirements/{profile}.txt",
+    )
+
+
+def install_project() -> None:
+    """Install this tree itself, editable, with the build backend of the lock and no network."""
+    run_pip(
+        [str(VENV_PYTHON), "-m", "pip"],
+        ["install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation", "-e", str(ROOT)],
+        what="kafka-rlm itself",
+    )
+
+
+def run_pip(pip: list[str], command: list[str], *, what: str) -> None:
+    """Run pip with progress; InstallError of one line when it fails. Its words go to a log."""
+    environment = {"PIP_RETRIES": "2", "PIP_DISABLE_PIP_VERSION_CHECK": "1", **os.environ}
+    environment |= {"PYTHONUNBUFFERED": "1", "PIP_NO_INPUT": "1"}
+    process = subprocess.Popen(
+        [*pip, *command],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
+    assert process.stdout is not None
+    with process:
+        lines = list(show_progress(process.stdout))
+    LOG.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    if process.returncode != 0:
+        raise InstallError(explain(lines, what))
+
+
+def show_progress(output: Iterable[str]) -> Iterator[str]:
+    """Pip's lines, passed on while one line of progress is kept on the terminal."""
+    tty = sys.stdout.isatty()
+    done_bytes = current = said_mb = 0
+    name = phase = ""
+    for line in (raw.strip() for raw in output):
+        if matched := re.fullmatch(r"Progress (\d+) of (\d+)", line):
+            current = int(matched[1])
+            if matched[1] == matched[2]:
+                done_bytes, current = done_bytes + current, 0
+        elif matched := re.match(r"(?:Downloading|Using cached) ([^-]+)-", line):
+            name = matched[1]
+        elif line.startswith("Installing collected") and name and not phase:
+            phase = "installing"
+            say_progress(phase, tty=tty)
+        mb = (done_bytes + current) // 1_000_000
+        if name and (mb > said_mb if tty else mb >= said_mb + 25):
+            said_mb = mb
+            say_progress(f"downloaded {mb} MB ({name})", tty=tty)
+        if not line.startswith("Progress "):
+            yield line
+    if tty and name:
+        say("")
+
+
+def say_progress(text: str, *, tty: bool) -> None:
+    """Progress in place on a terminal, as a line of its own elsewhere."""
+    if tty:
+        print(f"\r\x1b[K  {text}", end="", flush=True)
+    else:
+        say(f"  {text}")
+
+
+def explain(lines: list[str], what: str) -> str:
+    """Why pip failed, in one line: the network, or pip's own last error."""
+    if any(UNREACHABLE.search(line) for line in lines):
+        return (
+            f"no package index within reach, so {what} cannot be installed: connect, or name a "
+            "mirror with PIP_INDEX_URL or PIP_FIND_LINKS, and run this again "
+            "(what was downloaded is kept)"
+        )
+    errors = [line for line in lines if line.startswith(("ERROR", "error"))]
+    last = errors[-1] if errors else "pip gave no reason"
+    return f"cannot install {what}: {last} (all of pip's words: .venv/install.log)"
+
+
+def stamp_path(profile: str) -> Path:
+    """The file that says that a profile is installed."""
+    return VENV / f"installed-{profile}"
+
+
+def stamp_text(profile: str) -> str:
+    """What the stamp must hold: a digest of the lock and of what installing the tree reads."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    relevant = [project["build-system"], project["project"], project["tool"]["setuptools"]]
+    digest = hashlib.sha256(lock_path(profile).read_bytes())
+    digest.update(json.dumps([*relevant, str(ROOT)], sort_keys=True).encode())
+    return f"{digest.hexdigest()}\n"
+
+
+def stamp_is_current(profile: str) -> bool:
+    """Whether the profile is installed as its lock says."""
+    try:
+        return stamp_path(profile).read_text(encoding="utf-8") == stamp_text(profile)
+    except OSError:
+        return False
+
+
+def write_stamp(profile: str) -> None:
+    """Say that the profile is installed; an older lock's other profile no longer is."""
+    for other in {"demo", "all"} - {profile}:
+        if not stamp_is_current(other):
+            stamp_path(other).unlink(missing_ok=True)
+    stamp_path(profile).write_text(stamp_text(profile), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,134 @@
+"""The two contracts of KIP-405 as Protocols, with their guarantees.
+
+A RemoteStorageManager keeps objects and knows nothing of the ledger; implementations, the gRPC
+client and decorators (retry, cache, metering) are all this Protocol. Errors are kip405.errors,
+nothing else. Source: org.apache.kafka.server.log.remote.storage.RemoteStorageManager.
+"""
+
+import enum
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from kip405.ids import TopicIdPartition, Uuid
+from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
+
+
+class IndexType(enum.Enum):
+    """Sections of the indexes object; the numbers are the format's (DESIGN, "Indexes object")."""
+
+    OFFSET = 0
+    TIMESTAMP = 1
+    PRODUCER_SNAPSHOT = 2
+    TRANSACTION = 3
+    LEADER_EPOCH = 4
+    ABORTED_TRANSACTIONS = 16
+    CHUNK_CHECKSUMS = 17
+
+
+class Presence(enum.Enum):
+    COMPLETE = "complete"
+    MISSING = "missing"
+    DIFFERENT = "different"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreIdentity:
+    """Content of rlm-store.json: which store this is and which cluster owns it (H11)."""
+
+    store_id: Uuid
+    cluster_id: str
+    created_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedSegment:
+    """What a complete segment must look like in the store; sizes in bytes."""
+
+    locator: SegmentLocator
+    log_size_bytes: int
+    indexes_size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentPresence:
+    """Answer of stat for one segment; `detail` names the object that is missing or different."""
+
+    presence: Presence
+    manifest_present: bool
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredObject:
+    """One object found by listing; `name` is the key below the store's prefix, with slashes."""
+
+    name: str
+    size_bytes: int
+    modified_ms: int
+
+
+class RemoteStorageManager(Protocol):
+    """Objects of segments in one store. Every method is safe to call concurrently and to repeat."""
+
+    async def read_identity(self) -> StoreIdentity | None:
+        """The store's identity object, None where it was never created; Corrupt if unreadable."""
+        ...
+
+    async def create_identity(self, identity: StoreIdentity) -> StoreIdentity:
+        """Write the identity only if there is none; answers the one that is there afterwards."""
+        ...
+
+    async def copy_log_segment_data(self, locator: SegmentLocator, data: LogSegmentData) -> bytes:
+        """Store log and indexes object durably, whole or not at all visible under their names.
+
+        Idempotent: what is there under the same locator is overwritten. Answers the plugin's own
+        metadata (<= 64 bytes). Corrupt where the bytes stored do not have the CRC-32C given.
+        """
+        ...
+
+    async def write_manifest(self, locator: SegmentLocator, manifest: bytes) -> None:
+        """Store the manifest durably. Called last; only then is a segment complete."""
+        ...
+
+    async def read_manifest(self, locator: SegmentLocator) -> bytes:
+        """The manifest's bytes; NotFound where the attempt never got that far."""
+        ...
+
+    async def fetch_log_segment(
+        self, locator: SegmentLocator, byte_range: ByteRange
+    ) -> bytes | FileSlice:
+        """The range clipped to the object's size, as bytes or as a slice of a file both sides can
+        read.
+        """
+        ...
+
+    async def fetch_indexes(self, locator: SegmentLocator) -> bytes:
+        """The whole indexes object, unchecked: the caller knows its CRC-32C from the custom
+        metadata.
+        """
+        ...
+
+    async def fetch_index(self, locator: SegmentLocator, index_type: IndexType) -> bytes:
+        """One section of the indexes object, checked; NotFound for a section that is absent."""
+        ...
+
+    async def stat(self, segments: Sequence[ExpectedSegment]) -> tuple[SegmentPresence, ...]:
+        """Presence and size of log, indexes and manifest of each, in the order asked, seen in the
+        store now.
+        """
+        ...
+
+    def list_objects(
+        self, cluster_id: str, partition: TopicIdPartition | None = None
+    ) -> AsyncIterator[StoredObject]:
+        """Every object below the cluster, or of one partition, in the order of names."""
+        ...
+
+    async def delete_log_segment_data(self, locator: SegmentLocator) -> None:
+        """Remove manifest first, then log and indexes; what is missing already is success."""
+        ...
+
+    async def close(self) -> None:
+        """Release connections and files; the only caller is the one who made it."""
+        ...

@@ -1,0 +1,109 @@
+"""The few kinds of error, chosen by what the caller must do.
+
+kind         retriable  what the caller does
+-----------  ---------  ---------------------------------------------------------------
+NotFound     no         stop asking; a FINISHED segment not found is an alarm (H11, H25)
+Unavailable  yes        wait and try again; nothing is known to have happened
+Busy         yes        come back later; a bounded queue is full
+Invalid      no         mend the request or the setting named in the message
+Corrupt      no         do not use the bytes; the message names the object
+Fenced       no         drop the plan: somebody else leads, or the evidence changed
+Internal     no         a bug of ours; report it
+
+Foreign errors are translated once, at the seam, with `raise ... from`. KIP-405's
+RemoteResourceNotFoundException is NotFound, RetriableRemoteStorageException is Unavailable,
+RemoteStorageException is any of the others.
+"""
+
+import enum
+from typing import ClassVar
+
+
+class ErrorKind(enum.Enum):
+    """Kind with the name of the gRPC status code that carries it (see `kind_of_status`)."""
+
+    NOT_FOUND = "NOT_FOUND"
+    UNAVAILABLE = "UNAVAILABLE"
+    BUSY = "RESOURCE_EXHAUSTED"
+    INVALID = "INVALID_ARGUMENT"
+    CORRUPT = "DATA_LOSS"
+    FENCED = "FAILED_PRECONDITION"
+    INTERNAL = "INTERNAL"
+
+    @property
+    def retriable(self) -> bool:
+        return self in (ErrorKind.UNAVAILABLE, ErrorKind.BUSY)
+
+
+class RemoteStorageError(Exception):
+    """Base of every error of ours; raise one of its subclasses."""
+
+    kind: ClassVar[ErrorKind] = ErrorKind.INTERNAL
+
+    @property
+    def retriable(self) -> bool:
+        return self.kind.retriable
+
+
+class NotFound(RemoteStorageError):
+    kind = ErrorKind.NOT_FOUND
+
+
+class Unavailable(RemoteStorageError):
+    kind = ErrorKind.UNAVAILABLE
+
+
+class Busy(RemoteStorageError):
+    kind = ErrorKind.BUSY
+
+
+class Invalid(RemoteStorageError):
+    kind = ErrorKind.INVALID
+
+
+class Corrupt(RemoteStorageError):
+    kind = ErrorKind.CORRUPT
+
+
+class Fenced(RemoteStorageError):
+    kind = ErrorKind.FENCED
+
+
+class Internal(RemoteStorageError):
+    kind = ErrorKind.INTERNAL
+
+
+_BY_KIND: dict[ErrorKind, type[RemoteStorageError]] = {
+    ErrorKind.NOT_FOUND: NotFound,
+    ErrorKind.UNAVAILABLE: Unavailable,
+    ErrorKind.BUSY: Busy,
+    ErrorKind.INVALID: Invalid,
+    ErrorKind.CORRUPT: Corrupt,
+    ErrorKind.FENCED: Fenced,
+    ErrorKind.INTERNAL: Internal,
+}
+
+# Codes that gRPC itself or a foreign server may answer, and what the caller must do about them.
+_STATUS_ALIASES: dict[str, ErrorKind] = {
+    "DEADLINE_EXCEEDED": ErrorKind.UNAVAILABLE,
+    "CANCELLED": ErrorKind.UNAVAILABLE,
+    "ABORTED": ErrorKind.FENCED,
+    "OUT_OF_RANGE": ErrorKind.INVALID,
+    "ALREADY_EXISTS": ErrorKind.INVALID,
+    "UNIMPLEMENTED": ErrorKind.INVALID,
+    "PERMISSION_DENIED": ErrorKind.INVALID,
+    "UNAUTHENTICATED": ErrorKind.INVALID,
+}
+
+
+def error_of_kind(kind: ErrorKind, message: str) -> RemoteStorageError:
+    """The exception of a kind, for edges that receive kinds as data."""
+    return _BY_KIND[kind](message)
+
+
+def kind_of_status(status_name: str) -> ErrorKind:
+    """gRPC status code name -> kind; an unknown code is INTERNAL."""
+    for kind in ErrorKind:
+        if kind.value == status_name:
+            return kind
+    return _STATUS_ALIASES.get(status_name, ErrorKind.INTERNAL)

@@ -1,0 +1,86 @@
+"""Identities of KIP-405: Kafka's Uuid, TopicIdPartition and RemoteLogSegmentId.
+
+Offsets are record offsets (int64), positions are byte positions, epochs are leader epochs (int32).
+Must not know where anything is stored or how it travels.
+"""
+
+import base64
+from dataclasses import dataclass
+from typing import NamedTuple
+
+MAX_OFFSET = 2**63 - 1
+_UUID_BYTES = 16
+_UUID_TEXT = 22
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Uuid:
+    """16 bytes, most significant first (org.apache.kafka.common.Uuid)."""
+
+    raw: bytes
+
+    def __post_init__(self) -> None:
+        if len(self.raw) != _UUID_BYTES:
+            raise ValueError(f"a uuid has 16 bytes, not {len(self.raw)}")
+
+    @classmethod
+    def parse(cls, text: str) -> "Uuid":
+        """Kafka's 22-character base64url text -> Uuid; ValueError says what is wrong."""
+        if len(text) != _UUID_TEXT:
+            raise ValueError(f"a uuid has 22 base64url characters: {text!r}")
+        try:
+            uuid = cls(base64.b64decode(text + "==", altchars=b"-_", validate=True))
+        except ValueError as error:
+            raise ValueError(f"not a base64url uuid: {text!r}") from error
+        if str(uuid) != text:
+            raise ValueError(f"not the canonical text of a uuid: {text!r}")
+        return uuid
+
+    def __str__(self) -> str:
+        return base64.urlsafe_b64encode(self.raw)[:_UUID_TEXT].decode("ascii")
+
+
+ZERO_UUID = Uuid(bytes(_UUID_BYTES))
+
+
+class PartitionKey(NamedTuple):
+    """What identifies a partition for ever: the topic's id, not its name, and the number."""
+
+    topic_id: Uuid
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic_id}/{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class TopicIdPartition:
+    """A partition with the name its topic has today (org.apache.kafka.common.TopicIdPartition)."""
+
+    topic_id: Uuid
+    topic: str
+    partition: int
+
+    def __post_init__(self) -> None:
+        if not self.topic:
+            raise ValueError("the topic name is empty")
+        if self.partition < 0:
+            raise ValueError(f"partition {self.partition} is negative")
+
+    @property
+    def key(self) -> PartitionKey:
+        return PartitionKey(self.topic_id, self.partition)
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class RemoteLogSegmentId:
+    """One copy attempt of one segment; a fresh id per attempt (KIP-405)."""
+
+    topic_id_partition: TopicIdPartition
+    id: Uuid
+
+    def __str__(self) -> str:
+        return f"{self.topic_id_partition}:{self.id}"

@@ -1,0 +1,203 @@
+"""Remote log segments as values: metadata, our custom-metadata envelope, what is copied and where
+it lies.
+
+Offsets in RemoteLogSegmentMetadata are Kafka's: end_offset is inclusive; `next_offset` is the
+half-open end. Source: org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata; DESIGN
+"Formats that outlive us".
+"""
+
+import struct
+from dataclasses import dataclass, replace
+
+from kip405.ids import RemoteLogSegmentId, TopicIdPartition, Uuid
+from kip405.states import RemoteLogSegmentState
+
+CUSTOM_METADATA_MAX_BYTES = 128
+PLUGIN_METADATA_MAX_BYTES = 64
+LAYOUT_KAFKA = 0
+_ENVELOPE = struct.Struct(">BB16sBIII")
+_UINT32_MAX = 2**32 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class EpochEntry:
+    """A leader epoch and the first offset written under it."""
+
+    epoch: int
+    start_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CustomMetadata:
+    """Our envelope around the plugin's bytes; sizes and checksums are 0 in COPY_SEGMENT_STARTED."""
+
+    store_id: Uuid
+    entropy_bits: int = 0
+    indexes_size_bytes: int = 0
+    log_crc32c: int = 0
+    indexes_crc32c: int = 0
+    plugin: bytes = b""
+    layout: int = LAYOUT_KAFKA
+
+    def __post_init__(self) -> None:
+        if len(self.plugin) > PLUGIN_METADATA_MAX_BYTES:
+            raise ValueError(f"plugin metadata has {len(self.plugin)} bytes, at most 64 allowed")
+        if not 0 <= self.entropy_bits <= 32:
+            raise ValueError(f"entropy bits {self.entropy_bits} not in 0..32")
+        for number in (self.indexes_size_bytes, self.log_crc32c, self.indexes_crc32c):
+            if not 0 <= number <= _UINT32_MAX:
+                raise ValueError(f"{number} is no uint32 (size or checksum of a segment)")
+
+    def encode(self) -> bytes:
+        """u8 version, u8 layout, 16 bytes store, u8 entropy bits, three uint32, then the plugin's
+        bytes.
+        """
+        head = _ENVELOPE.pack(
+            1,
+            self.layout,
+            self.store_id.raw,
+            self.entropy_bits,
+            self.indexes_size_bytes,
+            self.log_crc32c,
+            self.indexes_crc32c,
+        )
+        return head + self.plugin
+
+    @classmethod
+    def decode(cls, data: bytes) -> "CustomMetadata":
+        """ValueError names what is wrong: too short, unknown version or layout."""
+        if len(data) < _ENVELOPE.size:
+            raise ValueError(
+                f"custom metadata has {len(data)} bytes, at least {_ENVELOPE.size} needed"
+            )
+        version, layout, store, bits, indexes_size, log_crc, indexes_crc = _ENVELOPE.unpack_from(
+            data
+        )
+        if version != 1:
+            raise ValueError(f"custom metadata version {version} is not known")
+        if layout != LAYOUT_KAFKA:
+            raise ValueError(f"object layout {layout} is not known")
+        return cls(
+            store_id=Uuid(store),
+            entropy_bits=bits,
+            indexes_size_bytes=indexes_size,
+            log_crc32c=log_crc,
+            indexes_crc32c=indexes_crc,
+            plugin=bytes(data[_ENVELOPE.size :]),
+            layout=layout,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteLogSegmentMetadata:
+    """Everything the ledger knows about one copy of one segment, in one state."""
+
+    segment_id: RemoteLogSegmentId
+    start_offset: int
+    end_offset: int
+    broker_id: int
+    max_timestamp_ms: int
+    event_timestamp_ms: int
+    segment_leader_epochs: tuple[EpochEntry, ...]
+    segment_size_bytes: int
+    custom_metadata: bytes | None
+    state: RemoteLogSegmentState
+    txn_index_empty: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start_offset <= self.end_offset:
+            raise ValueError(f"offsets {self.start_offset}..{self.end_offset} are no range")
+        if not self.segment_leader_epochs:
+            raise ValueError(f"segment {self.segment_id} has no leader epochs")
+        if (
+            self.custom_metadata is not None
+            and len(self.custom_metadata) > CUSTOM_METADATA_MAX_BYTES
+        ):
+            raise ValueError(
+                f"custom metadata has {len(self.custom_metadata)} bytes, at most 128 allowed"
+            )
+
+    @property
+    def topic_id_partition(self) -> TopicIdPartition:
+        return self.segment_id.topic_id_partition
+
+    @property
+    def next_offset(self) -> int:
+        """First offset after the segment."""
+        return self.end_offset + 1
+
+    def custom(self) -> CustomMetadata:
+        """The decoded envelope; ValueError where there is none or it is unknown."""
+        if self.custom_metadata is None:
+            raise ValueError(f"segment {self.segment_id} has no custom metadata")
+        return CustomMetadata.decode(self.custom_metadata)
+
+    def in_state(
+        self,
+        state: RemoteLogSegmentState,
+        *,
+        event_timestamp_ms: int,
+        broker_id: int,
+        custom_metadata: bytes | None = None,
+    ) -> "RemoteLogSegmentMetadata":
+        """The same segment in another state; custom metadata is kept unless given."""
+        return replace(
+            self,
+            state=state,
+            event_timestamp_ms=event_timestamp_ms,
+            broker_id=broker_id,
+            custom_metadata=self.custom_metadata if custom_metadata is None else custom_metadata,
+        )
+
+    def locator(self, cluster_id: str) -> "SegmentLocator":
+        return SegmentLocator(
+            cluster_id=cluster_id,
+            segment_id=self.segment_id,
+            start_offset=self.start_offset,
+            custom_metadata=self.custom_metadata,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentLocator:
+    """All that a store needs to find the objects of one copy attempt."""
+
+    cluster_id: str
+    segment_id: RemoteLogSegmentId
+    start_offset: int
+    custom_metadata: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByteRange:
+    """Half-open range of byte positions in one object."""
+
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start <= self.end:
+            raise ValueError(f"bytes {self.start}..{self.end} are no range")
+
+    @property
+    def size_bytes(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSlice:
+    """A byte range of a file on a volume that both sides can read."""
+
+    path: str
+    position: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSegmentData:
+    """What one copy hands to the store: the segment file and the ready-made indexes object."""
+
+    log: FileSlice
+    log_crc32c: int
+    indexes: bytes
+    indexes_crc32c: int

@@ -1,0 +1,1 @@
+"""The work: copy, trim, sweep, fetch, proxy, API and service."""

@@ -1,0 +1,1 @@
+"""The direct connection to our own broker: typed calls, leadership, what it says of topics."""

@@ -1,0 +1,143 @@
+"""One TCP connection to one broker, over our own wire layer: requests pipelined, a deadline on each
+call.
+
+Why not aiokafka: its Metadata knows neither topic ids nor leader epochs, and its admin routes
+DeleteRecords to whichever broker leads (H5). Reconnects lazily: a call after a failure opens a new
+connection.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kip405.errors import Corrupt, Unavailable
+from rlm.wire.frames import FrameAssembler, encode_request, parse_response_header
+from rlm.wire.primitives import WireError
+from rlm.wire.schema import Api, Value, decode
+
+_READ_SIZE_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Address":
+        """`host:port` -> Address; ValueError says what is wrong."""
+        host, separator, port = text.rpartition(":")
+        if not separator or not host or not port.isdigit():
+            raise ValueError(f"{text!r} is not host:port")
+        return cls(host=host.strip("[]"), port=int(port))
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class _Channel:
+    """An open connection: correlation ids, waiting calls, the reader task's work."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._assembler = FrameAssembler()
+        self._waiting: dict[int, asyncio.Future[bytes | bytearray]] = {}
+        self._next_id = 0
+        self.broken: Exception | None = None
+
+    def send(
+        self, api: Api, version: int, body: Mapping[str, Any], client_id: str
+    ) -> asyncio.Future[bytes | bytearray]:
+        """Write one request; the future gets the response frame."""
+        self._next_id = (self._next_id + 1) & 0x7FFFFFFF
+        frame = encode_request(api, version, self._next_id, client_id, body)
+        future: asyncio.Future[bytes | bytearray] = asyncio.get_running_loop().create_future()
+        self._waiting[self._next_id] = future
+        self._writer.write(frame)
+        return future
+
+    async def read_forever(self) -> None:
+        """Hand every response to its caller until the connection ends; then fail those who wait."""
+        error: Exception = ConnectionResetError("the broker closed the connection")
+        try:
+            while data := await self._reader.read(_READ_SIZE_BYTES):
+                for frame in self._assembler.feed(data):
+                    self._hand_over(frame)
+        except (OSError, WireError) as failure:
+            error = failure
+        finally:
+            self.close(error)
+
+    def _hand_over(self, frame: bytes | bytearray) -> None:
+        future = self._waiting.pop(int.from_bytes(frame[:4], "big"), None)
+        if future is not None and not future.done():
+            future.set_result(frame)
+
+    def close(self, error: Exception) -> None:
+        if self.broken is None:
+            self.broken = error
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(ConnectionResetError(str(error)))
+        self._waiting.clear()
+        self._writer.close()
+
+
+class BrokerConnection:
+    """Calls to one address; safe to use concurrently. Owner calls `close`."""
+
+    def __init__(
+        self, address: Address, *, client_id: str, connect_timeout_ms: int = 5_000
+    ) -> None:
+        self.address = address
+        self._client_id = client_id
+        self._connect_timeout_ms = connect_timeout_ms
+        self._channel: _Channel | None = None
+        self._reader_task: asyncio.Task[None] | None = None
+        self._opening = asyncio.Lock()
+
+    async def call(
+        self, api: Api, version: int, body: Mapping[str, Any], *, timeout_ms: int
+    ) -> Value:
+        """One request and its decoded answer; Unavailable on time-out or a broken connection."""
+        what = f"{api.name} v{version} to {self.address}"
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                channel = await self._open()
+                frame = await channel.send(api, version, body, self._client_id)
+        except TimeoutError as error:
+            raise Unavailable(f"{what}: no answer within {timeout_ms} ms") from error
+        except OSError as error:
+            raise Unavailable(f"{what}: {error!r}") from error
+        try:
+            _, position = parse_response_header(frame, api, version)
+            value, _ = decode(api.response, version, frame, position)
+        except WireError as error:
+            raise Corrupt(f"{what}: {error}") from error
+        return value
+
+    async def _open(self) -> _Channel:
+        async with self._opening:
+            if self._channel is not None and self._channel.broken is None:
+                return self._channel
+            async with asyncio.timeout(self._connect_timeout_ms / 1000):
+                reader, writer = await asyncio.open_connection(self.address.host, self.address.port)
+            channel = _Channel(reader, writer)
+            # The reader belongs to this object, not to the call that happened to open it.
+            self._reader_task = asyncio.get_running_loop().create_task(channel.read_forever())
+            self._channel = channel
+            return channel
+
+    async def close(self) -> None:
+        """Close the connection; waiting calls get Unavailable."""
+        channel, task = self._channel, self._reader_task
+        self._channel = self._reader_task = None
+        if channel is not None:
+            channel.close(ConnectionResetError("closed by us"))
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])

@@ -1,0 +1,106 @@
+"""Who leads what, as our own broker says: polled, and replaced whole.
+
+A snapshot is a value; a lane that acts on it asks again right before anything irreversible (H5).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import structlog
+
+from kip405.errors import RemoteStorageError
+from kip405.ids import PartitionKey, TopicIdPartition, Uuid
+from rlm.broker.answers import BrokerNode, ClusterDescription, TopicDescription
+from rlm.clock import Clock
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedPartition:
+    """A partition with its leadership at the time of the snapshot."""
+
+    topic_id_partition: TopicIdPartition
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What the broker said at one time (monotonic ms)."""
+
+    taken_at_ms: int
+    cluster_id: str = ""
+    nodes: tuple[BrokerNode, ...] = ()
+    topics: Mapping[str, TopicDescription] = field(default_factory=dict)
+    partitions: Mapping[PartitionKey, LedPartition] = field(default_factory=dict)
+
+    def topic_of(self, topic_id: Uuid) -> TopicDescription | None:
+        return next((topic for topic in self.topics.values() if topic.topic_id == topic_id), None)
+
+    def led_by(self, node_id: int) -> tuple[LedPartition, ...]:
+        return tuple(row for row in self.partitions.values() if row.leader == node_id)
+
+
+class _Asked(Protocol):
+    async def topics(self, names: Sequence[str] | None = None) -> tuple[TopicDescription, ...]: ...
+
+    async def describe_cluster(self) -> ClusterDescription: ...
+
+
+def partitions_of(topics: Iterable[TopicDescription]) -> dict[PartitionKey, LedPartition]:
+    """Partitions by topic id and number."""
+    return {
+        PartitionKey(topic.topic_id, row.partition): LedPartition(
+            topic_id_partition=TopicIdPartition(
+                topic_id=topic.topic_id, topic=topic.name, partition=row.partition
+            ),
+            leader=row.leader,
+            leader_epoch=row.leader_epoch,
+            replicas=row.replicas,
+            isr=row.isr,
+        )
+        for topic in topics
+        for row in topic.partitions.values()
+    }
+
+
+class Leadership:
+    """Keeps the newest snapshot of the topics that `wanted` names."""
+
+    def __init__(self, broker: _Asked, clock: Clock, *, poll_interval_ms: int) -> None:
+        self._broker = broker
+        self._clock = clock
+        self._poll_interval_ms = poll_interval_ms
+        self._wanted: frozenset[str] = frozenset()
+        self.snapshot = Snapshot(taken_at_ms=-1)
+
+    def want(self, names: Iterable[str]) -> None:
+        """The topics to ask for from the next poll on."""
+        self._wanted = frozenset(names)
+
+    async def refresh(self) -> Snapshot:
+        """Ask now; Unavailable when the broker does not answer."""
+        taken_at_ms = self._clock.monotonic_ms()
+        cluster = await self._broker.describe_cluster()
+        topics = await self._broker.topics(sorted(self._wanted))
+        self.snapshot = Snapshot(
+            taken_at_ms=taken_at_ms,
+            cluster_id=cluster.cluster_id,
+            nodes=cluster.nodes,
+            topics={topic.name: topic for topic in topics},
+            partitions=partitions_of(topics),
+        )
+        return self.snapshot
+
+    async def run(self) -> None:
+        """Poll for ever; a broker that is down is polled on."""
+        while True:
+            try:
+                await self.refresh()
+            except RemoteStorageError as error:
+                log.warning("leadership_poll_failed", error=str(error))
+            await self._clock.sleep_ms(self._poll_interval_ms)

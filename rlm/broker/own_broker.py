@@ -1,0 +1,296 @@
+"""Typed calls to our own broker's direct listener; the only sender of DeleteRecords (H5).
+
+Two connections: one for calls the broker answers at once, one for calls it may hold (DeleteRecords,
+alter, fetch), since a broker works off one request of a connection at a time.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kip405.errors import Internal, NotFound
+from kip405.ids import Uuid
+from rlm.broker.answers import (
+    CONSUMER_REPLICA_ID,
+    BrokerNode,
+    ClusterDescription,
+    LocalRecords,
+    OffsetAnswer,
+    PartitionDescription,
+    TopicConfigValue,
+    TopicDescription,
+    error_of_code,
+)
+from rlm.broker.connection import Address, BrokerConnection
+from rlm.wire.apis import (
+    DELETE_RECORDS,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_CONFIGS,
+    FETCH,
+    INCREMENTAL_ALTER_CONFIGS,
+    LIST_OFFSETS,
+    METADATA,
+    OFFSET_FOR_LEADER_EPOCH,
+)
+
+_TOPIC_RESOURCE = 2
+_BROKER_RESOURCE = 4
+_TOPIC_LEVEL_SOURCE = 1
+_SET, _DELETE = 0, 1
+_NO_LEADER_ERRORS = {0, 5, 9}
+
+
+class OwnBroker:
+    """Our own broker. Every call has the default deadline; errors are kip405.errors."""
+
+    def __init__(self, address: Address, *, client_id: str, timeout_ms: int = 10_000) -> None:
+        self.address = address
+        self._quick = BrokerConnection(address, client_id=client_id)
+        self._slow = BrokerConnection(address, client_id=f"{client_id}-slow")
+        self._timeout_ms = timeout_ms
+
+    async def close(self) -> None:
+        await self._quick.close()
+        await self._slow.close()
+
+    async def describe_cluster(self) -> ClusterDescription:
+        """Cluster id and the brokers alive, at the addresses of this listener (DescribeCluster v0).
+        """
+        answer = await self._quick.call(DESCRIBE_CLUSTER, 0, {}, timeout_ms=self._timeout_ms)
+        _raise(answer["error_code"], f"describe cluster at {self.address}", answer["error_message"])
+        nodes = (
+            BrokerNode(node_id=node["broker_id"], host=node["host"], port=node["port"])
+            for node in answer["brokers"]
+        )
+        return ClusterDescription(cluster_id=answer["cluster_id"], nodes=tuple(nodes))
+
+    async def broker_config(self, node_id: int) -> dict[str, str | None]:
+        """Configuration of the broker that answers, which must be `node_id` (else Invalid, H13)."""
+        resource = {
+            "resource_type": _BROKER_RESOURCE,
+            "resource_name": str(node_id),
+            "configuration_keys": None,
+        }
+        answer = await self._quick.call(
+            DESCRIBE_CONFIGS, 4, {"resources": [resource]}, timeout_ms=self._timeout_ms
+        )
+        for result in answer["results"]:
+            what = f"the broker at {self.address} does not answer as node {node_id}"
+            _raise(result["error_code"], what, result["error_message"])
+            return {row["name"]: row["value"] for row in result["configs"]}
+        raise Internal(f"describe configs of node {node_id}: empty answer")
+
+    async def topics(self, names: Sequence[str] | None = None) -> tuple[TopicDescription, ...]:
+        """The topics of these names that exist, or all (Metadata v12); never creates one."""
+        wanted = None if names is None else [{"name": name} for name in names]
+        if wanted == []:
+            return ()
+        body = {"topics": wanted, "allow_auto_topic_creation": False}
+        answer = await self._quick.call(METADATA, 12, body, timeout_ms=self._timeout_ms)
+        return tuple(_topic(topic) for topic in answer["topics"] if _exists(topic))
+
+    async def topic(self, name: str) -> TopicDescription:
+        """One topic; NotFound if there is none of this name."""
+        for topic in await self.topics([name]):
+            return topic
+        raise NotFound(f"topic {name!r} does not exist")
+
+    async def list_offset(
+        self,
+        topic: str,
+        partition: int,
+        timestamp: int,
+        *,
+        leader_epoch: int = -1,
+        read_committed: bool = False,
+        replica_id: int = CONSUMER_REPLICA_ID,
+    ) -> OffsetAnswer:
+        """ListOffsets v7: -1 latest (LSO if read_committed), -2 earliest, >= 0 a timestamp in ms.
+
+        Fenced when this broker does not lead under `leader_epoch` (-1 = do not check).
+        """
+        row = {
+            "partition_index": partition,
+            "current_leader_epoch": leader_epoch,
+            "timestamp": timestamp,
+        }
+        body = {
+            "replica_id": replica_id,
+            "isolation_level": int(read_committed),
+            "topics": [{"name": topic, "partitions": [row]}],
+        }
+        answer = await self._quick.call(LIST_OFFSETS, 7, body, timeout_ms=self._timeout_ms)
+        found = _only_partition(answer["topics"])
+        _raise(found["error_code"], f"list offsets of {topic}-{partition}")
+        return OffsetAnswer(
+            offset=found["offset"],
+            leader_epoch=found["leader_epoch"],
+            timestamp_ms=found["timestamp"],
+        )
+
+    async def end_offset_for_epoch(
+        self, topic: str, partition: int, epoch: int, *, leader_epoch: int = -1
+    ) -> tuple[int, int]:
+        """OffsetForLeaderEpoch v4: (epoch found, its end offset), (-1, -1) if not known."""
+        row = {
+            "partition": partition,
+            "current_leader_epoch": leader_epoch,
+            "leader_epoch": epoch,
+        }
+        body = {
+            "replica_id": CONSUMER_REPLICA_ID,
+            "topics": [{"topic": topic, "partitions": [row]}],
+        }
+        answer = await self._quick.call(
+            OFFSET_FOR_LEADER_EPOCH, 4, body, timeout_ms=self._timeout_ms
+        )
+        found = _only_partition(answer["topics"])
+        _raise(found["error_code"], f"end offset of epoch {epoch} of {topic}-{partition}")
+        return found["leader_epoch"], found["end_offset"]
+
+    async def delete_records(
+        self, topic: str, partition: int, offset: int, *, timeout_ms: int
+    ) -> int:
+        """DeleteRecords v2 to this broker only (H5); answers the low watermark.
+
+        Fenced: not leader, or the offset lies above the high watermark. Unavailable: applied on the
+        leader while a live follower lags, or nothing known; read the log start again.
+        """
+        row = {"partition_index": partition, "offset": offset}
+        body = {
+            "topics": [{"name": topic, "partitions": [row]}],
+            "timeout_ms": timeout_ms,
+        }
+        answer = await self._slow.call(DELETE_RECORDS, 2, body, timeout_ms=timeout_ms + 2_000)
+        found = _only_partition(answer["topics"])
+        _raise(found["error_code"], f"delete records of {topic}-{partition} below {offset}")
+        return int(found["low_watermark"])
+
+    async def topic_config(self, topic: str) -> dict[str, TopicConfigValue]:
+        """Effective configuration of a topic, cluster defaults included (DescribeConfigs v4)."""
+        resource = {
+            "resource_type": _TOPIC_RESOURCE,
+            "resource_name": topic,
+            "configuration_keys": None,
+        }
+        answer = await self._quick.call(
+            DESCRIBE_CONFIGS, 4, {"resources": [resource]}, timeout_ms=self._timeout_ms
+        )
+        for result in answer["results"]:
+            _raise(
+                result["error_code"], f"describe configs of topic {topic}", result["error_message"]
+            )
+            return {row["name"]: _config_value(row) for row in result["configs"]}
+        raise Internal(f"describe configs of topic {topic}: empty answer")
+
+    async def alter_topic_config(
+        self, topic: str, *, set_values: Mapping[str, str], unset: Sequence[str] = ()
+    ) -> None:
+        """Set and unset topic configurations in one IncrementalAlterConfigs v1."""
+        rows = [
+            {"name": name, "config_operation": _SET, "value": value}
+            for name, value in set_values.items()
+        ] + [{"name": name, "config_operation": _DELETE, "value": None} for name in unset]
+        resource = {
+            "resource_type": _TOPIC_RESOURCE,
+            "resource_name": topic,
+            "configs": rows,
+        }
+        body = {"resources": [resource], "validate_only": False}
+        answer = await self._slow.call(
+            INCREMENTAL_ALTER_CONFIGS, 1, body, timeout_ms=self._timeout_ms
+        )
+        for result in answer["responses"]:
+            _raise(result["error_code"], f"alter configs of topic {topic}", result["error_message"])
+
+    async def fetch(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        max_bytes: int,
+        leader_epoch: int = -1,
+        read_committed: bool = False,
+        max_wait_ms: int = 0,
+    ) -> LocalRecords:
+        """Fetch v12 from the broker's own log; Fenced for an offset outside it or a stale epoch."""
+        row = {
+            "partition": partition,
+            "current_leader_epoch": leader_epoch,
+            "fetch_offset": offset,
+            "partition_max_bytes": max_bytes,
+        }
+        body = {
+            "replica_id": CONSUMER_REPLICA_ID,
+            "max_wait_ms": max_wait_ms,
+            "min_bytes": 1,
+            "max_bytes": max_bytes,
+            "isolation_level": int(read_committed),
+            "topics": [{"topic": topic, "partitions": [row]}],
+        }
+        answer = await self._slow.call(FETCH, 12, body, timeout_ms=self._timeout_ms + max_wait_ms)
+        what = f"fetch {topic}-{partition} at {offset}"
+        _raise(answer["error_code"], what)
+        found = _only_partition(answer["responses"])
+        _raise(found["error_code"], what)
+        return _local_records(found)
+
+
+def _raise(code: int, what: str, detail: str | None = None) -> None:
+    if code:
+        raise error_of_code(code, what, detail)
+
+
+def _only_partition(topics: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    for topic in topics:
+        for partition in topic["partitions"]:
+            row: Mapping[str, Any] = partition
+            return row
+    raise Internal("the broker answered for no partition")
+
+
+def _exists(topic: Mapping[str, Any]) -> bool:
+    code = topic["error_code"]
+    if code not in (0, 3, 100):
+        raise error_of_code(code, f"metadata of topic {topic['name']}")
+    return bool(code == 0)
+
+
+def _topic(topic: Mapping[str, Any]) -> TopicDescription:
+    return TopicDescription(
+        name=topic["name"],
+        topic_id=Uuid(bytes(topic["topic_id"])),
+        internal=topic["is_internal"],
+        partitions={
+            row["partition_index"]: _partition(row)
+            for row in topic["partitions"]
+            if row["error_code"] in _NO_LEADER_ERRORS
+        },
+    )
+
+
+def _partition(row: Mapping[str, Any]) -> PartitionDescription:
+    return PartitionDescription(
+        partition=row["partition_index"],
+        leader=row["leader_id"],
+        leader_epoch=row["leader_epoch"],
+        replicas=tuple(row["replica_nodes"]),
+        isr=tuple(row["isr_nodes"]),
+    )
+
+
+def _config_value(row: Mapping[str, Any]) -> TopicConfigValue:
+    return TopicConfigValue(
+        value=row["value"], is_topic_level=row["config_source"] == _TOPIC_LEVEL_SOURCE
+    )
+
+
+def _local_records(found: Mapping[str, Any]) -> LocalRecords:
+    aborted = found["aborted_transactions"] or ()
+    return LocalRecords(
+        high_watermark=found["high_watermark"],
+        last_stable_offset=found["last_stable_offset"],
+        log_start_offset=found["log_start_offset"],
+        records=bytes(found["records"] or b""),
+        aborted=tuple((row["producer_id"], row["first_offset"]) for row in aborted),
+    )

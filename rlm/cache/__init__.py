@@ -1,0 +1,1 @@
+"""Verified chunks and indexes of remote segments, kept in bounded memory."""

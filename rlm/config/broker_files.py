@@ -1,0 +1,93 @@
+"""What a broker's own files say about it, as settings of ours: to fill gaps and to compare.
+
+Reads server.properties and each log directory's meta.properties; whether the running broker agrees
+is checked later, through its direct listener (H13).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kip405.checkpoints import MetaProperties, parse_meta_properties, parse_properties
+from kip405.errors import Corrupt
+from rlm.config.errors import ConfigError
+from rlm.config.values import Address
+
+_DEFAULT_LISTENERS = "PLAINTEXT://:9092"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerFacts:
+    """From server.properties; None and empty where the file is silent."""
+
+    node_id: int | None
+    log_dirs: tuple[Path, ...]
+    listeners: Mapping[str, Address]
+    inter_broker_listener: str | None
+    controller_listeners: frozenset[str]
+
+
+def read_server_properties(path: Path) -> BrokerFacts:
+    """Raises ConfigError naming the file."""
+    key = "broker.server.properties"
+    try:
+        return broker_facts(parse_properties(path.read_bytes()))
+    except OSError as error:
+        raise ConfigError(f"{key}: {path} cannot be read: {error.strerror}") from error
+    except (Corrupt, ValueError) as error:
+        raise ConfigError(f"{key}: {path}: {error}") from error
+
+
+def broker_facts(properties: Mapping[str, str]) -> BrokerFacts:
+    """Facts out of parsed server.properties; raises ValueError when a value makes no sense."""
+    node_id = properties.get("node.id", properties.get("broker.id"))
+    dirs = properties.get("log.dirs") or properties.get("log.dir") or ""
+    return BrokerFacts(
+        node_id=int(node_id) if node_id is not None else None,
+        log_dirs=tuple(Path(item.strip()) for item in dirs.split(",") if item.strip()),
+        listeners=_listeners(properties.get("listeners", _DEFAULT_LISTENERS)),
+        inter_broker_listener=_inter_broker_listener(properties),
+        controller_listeners=frozenset(_names(properties.get("controller.listener.names", ""))),
+    )
+
+
+def read_meta_properties(log_dirs: tuple[Path, ...]) -> dict[Path, MetaProperties]:
+    """meta.properties of each log directory that has one (an emptied disk has none, H4)."""
+    found = {}
+    for log_dir in log_dirs:
+        path = log_dir / "meta.properties"
+        try:
+            found[path] = parse_meta_properties(path.read_bytes())
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise ConfigError(f"log.dirs: {path} cannot be read: {error.strerror}") from error
+        except Corrupt as error:
+            raise ConfigError(f"log.dirs: {path}: {error}") from error
+    return found
+
+
+def _listeners(text: str) -> dict[str, Address]:
+    """`NAME://host:port,...`; no host means all interfaces, which here is loopback."""
+    listeners = {}
+    for item in _names(text):
+        name, separator, place = item.partition("://")
+        if not separator:
+            raise ValueError(f"listeners has {item!r}")
+        host, _, port = place.rpartition(":")
+        address = Address.parse(f"{host or '127.0.0.1'}:{port}")
+        reachable = "127.0.0.1" if address.is_wildcard else address.host
+        listeners[name.upper()] = Address(host=reachable, port=address.port)
+    return listeners
+
+
+def _inter_broker_listener(properties: Mapping[str, str]) -> str | None:
+    """By name, or by protocol when the listener has the protocol's name (Kafka's default)."""
+    name = properties.get("inter.broker.listener.name")
+    if name is None:
+        name = properties.get("security.inter.broker.protocol", "PLAINTEXT")
+    return name.upper()
+
+
+def _names(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",") if item.strip()]

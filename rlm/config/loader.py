@@ -1,0 +1,194 @@
+"""YAML file -> ServiceConfig, gaps filled from the broker's files, every rule checked."""
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rlm.config.broker_files import BrokerFacts, read_meta_properties, read_server_properties
+from rlm.config.errors import ConfigError
+from rlm.config.service import (
+    NOT_YET,
+    REQUIRED,
+    RSM_PREFIX,
+    Scalar,
+    ServiceConfig,
+    Setting,
+    settings,
+)
+from rlm.config.values import Address, ValueRefused
+
+
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """YAML in which a key given twice is an error, not a coin toss."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key_node, _ in node.value:
+            if key_node.value in seen:
+                raise ConfigError(f"{key_node.value}: given twice")
+            seen.add(key_node.value)
+        return super().construct_mapping(node, deep)
+
+
+def load(path: Path) -> ServiceConfig:
+    """Read and check the configuration of `rlm serve`; raises ConfigError with one line."""
+    return from_mapping(read_yaml(path))
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The flat mapping of a configuration file; raises ConfigError with one line."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigError(f"{path} cannot be read: {reason}") from error
+    try:
+        content = yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 - a SafeLoader
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
+        raise ConfigError(f"{path} must hold lines like `node.id: 1`")
+    return content
+
+
+def from_mapping(content: Mapping[str, Any]) -> ServiceConfig:
+    """Check the given settings, fill what is missing, and build the configuration."""
+    given = {key: value for key, value in content.items() if value is not None}
+    rows = settings()
+    rsm_config = _rsm_config(given)
+    _refuse_unknown(given, rows)
+    values = {name: _read(row, given[row.key]) for name, row in rows.items() if row.key in given}
+    _fill_from_broker(values)
+    _fill_computed(values)
+    missing = [row for name, row in rows.items() if row.default is REQUIRED and name not in values]
+    if missing:
+        row = missing[0]
+        raise ConfigError(f"{row.key}: missing; must be {row.kind.allowed} ({row.doc})")
+    config = ServiceConfig(**values, rsm_config=rsm_config)
+    _check_exposure(config)
+    return config
+
+
+def _read(row: Setting, value: Any) -> Any:
+    if row.key == "kafka.security.protocol" and value in ("SSL", "SASL_PLAINTEXT", "SASL_SSL"):
+        raise ConfigError(f"{row.key}: {value} is not yet supported; allowed is PLAINTEXT")
+    try:
+        return row.kind.read(value)
+    except ValueRefused as refused:
+        raise ConfigError(f"{row.key}: must be {row.kind.allowed}, got {refused}") from refused
+
+
+def _rsm_config(given: Mapping[str, Any]) -> dict[str, Scalar]:
+    found = {}
+    for key, value in given.items():
+        if key.startswith(RSM_PREFIX):
+            if not isinstance(value, str | int | float | bool):
+                raise ConfigError(f"{key}: must be a plain value, got {value!r}")
+            found[key.removeprefix(RSM_PREFIX)] = value
+    return found
+
+
+def _refuse_unknown(given: Mapping[str, Any], rows: Mapping[str, Setting]) -> None:
+    known = [row.key for row in rows.values()]
+    later = [row.key for row in NOT_YET]
+    for key in given:
+        if key in known or key.startswith(RSM_PREFIX):
+            continue
+        if key in later:
+            raise ConfigError(
+                f"{key}: not yet supported; kafka.security.protocol allows PLAINTEXT only"
+            )
+        close = difflib.get_close_matches(key, known, n=1)
+        hint = f"did you mean {close[0]}?" if close else "docs/settings.md lists all settings"
+        raise ConfigError(f"{key}: unknown setting; {hint}")
+
+
+def _fill_from_broker(values: dict[str, Any]) -> None:
+    """server.properties first, then meta.properties: fill gaps, and refuse what disagrees."""
+    properties = values.get("broker_server_properties")
+    if properties is not None:
+        _fill_from_properties(values, read_server_properties(properties), properties)
+    for path, meta in read_meta_properties(values.get("log_dirs", ())).items():
+        _agree(values, "cluster_id", meta.cluster_id, path)
+        _agree(values, "node_id", meta.node_id, path)
+
+
+def _fill_from_properties(values: dict[str, Any], facts: BrokerFacts, path: Path) -> None:
+    _agree(values, "node_id", facts.node_id, path)
+    if facts.log_dirs:
+        known = values.setdefault("log_dirs", facts.log_dirs)
+        if {item.resolve() for item in known} != {item.resolve() for item in facts.log_dirs}:
+            listed = ",".join(map(str, facts.log_dirs))
+            raise ConfigError(f"log.dirs: must be {listed} as in {path}")
+    tiered = str(values.get("broker_tiered_listener_name", "TIERED")).upper()
+    _check_listeners(facts, tiered, path)
+    values.setdefault("broker_tiered_address", facts.listeners[tiered])
+    direct = facts.listeners.get(facts.inter_broker_listener or "")
+    if direct is not None:
+        values.setdefault("broker_direct_address", direct)
+    _check_port(values, "broker_tiered_address", {facts.listeners[tiered].port}, path)
+    others = {one.port for name, one in facts.listeners.items() if name != tiered}
+    _check_port(values, "broker_direct_address", others, path)
+
+
+def _check_listeners(facts: BrokerFacts, tiered: str, path: Path) -> None:
+    """H21: answers spliced into a follower's fetch would corrupt its log."""
+    key = "broker.tiered.listener.name"
+    if tiered == facts.inter_broker_listener:
+        raise ConfigError(f"{key}: {tiered} must not be the inter-broker listener of {path} (H21)")
+    if tiered in {name.upper() for name in facts.controller_listeners}:
+        raise ConfigError(f"{key}: {tiered} must not be a controller listener of {path} (H21)")
+    if tiered not in facts.listeners:
+        names = ", ".join(facts.listeners)
+        raise ConfigError(f"{key}: {path} has no listener {tiered}; it has {names}")
+
+
+def _check_port(values: Mapping[str, Any], name: str, ports: set[int], path: Path) -> None:
+    address = values.get(name)
+    if isinstance(address, Address) and address.port not in ports:
+        listed = " or ".join(str(port) for port in sorted(ports))
+        key = settings()[name].key
+        raise ConfigError(f"{key}: {address} does not agree with {path}, which has port {listed}")
+
+
+def _agree(values: dict[str, Any], name: str, found: Any, path: Path) -> None:
+    if found is None:
+        return
+    known = values.setdefault(name, found)
+    if known != found:
+        raise ConfigError(f"{settings()[name].key}: {known} does not agree with {found} of {path}")
+
+
+def _fill_computed(values: dict[str, Any]) -> None:
+    """Defaults that follow from other settings."""
+    for advertised, listen in (
+        ("proxy_advertised", "proxy_listen"),
+        ("grpc_advertised", "grpc_listen"),
+    ):
+        address = values.get(advertised, values.get(listen))
+        if address is None:
+            continue
+        if address.is_wildcard:
+            key = settings()[advertised].key
+            raise ConfigError(f"{key}: must be an address to connect to, got {address}")
+        values[advertised] = address
+    if "broker_direct_address" in values:
+        values.setdefault("kafka_bootstrap_servers", (values["broker_direct_address"],))
+    if "node_id" in values:
+        values.setdefault("principal", f"rlm-{values['node_id']}")
+
+
+def _check_exposure(config: ServiceConfig) -> None:
+    """What has no TLS stays on this machine, unless the operator says otherwise."""
+    if config.allow_insecure:
+        return
+    for name in ("grpc_listen", "http_listen", "plugin_address"):
+        address = getattr(config, name)
+        if not address.is_loopback:
+            raise ConfigError(
+                f"{settings()[name].key}: {address} is not loopback and there is no TLS yet; "
+                "use a loopback address, or set allow_insecure: true"
+            )

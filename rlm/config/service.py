@@ -1,0 +1,302 @@
+"""The table: every setting of `rlm serve` is one field here, with its key, kind, default and doc.
+
+An attribute's name is its key with dots as underscores. Kafka's names are used where Kafka has one.
+Pure; reading files is the loader's.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlm.config.values import (
+    ADDRESS,
+    ADDRESSES,
+    FLAG,
+    PATH,
+    PATHS,
+    TCP,
+    TEXT,
+    Address,
+    Kind,
+    choice,
+    integer,
+)
+
+REQUIRED = object()
+"""Default of a setting that must be given (or found in the broker's files)."""
+
+Scalar = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One row of the table. `default_doc` says what stands in when the default is computed."""
+
+    key: str
+    kind: Kind
+    default: Any
+    doc: str
+    unit: str = ""
+    secret: bool = False
+    default_doc: str = ""
+
+
+def _setting(
+    key: str,
+    kind: Kind,
+    doc: str,
+    *,
+    default: Any = REQUIRED,
+    unit: str = "",
+    default_doc: str = "",
+) -> Any:
+    row = Setting(key=key, kind=kind, default=default, doc=doc, unit=unit, default_doc=default_doc)
+    if default is REQUIRED:
+        return dataclasses.field(metadata={"setting": row})
+    return dataclasses.field(default=default, metadata={"setting": row})
+
+
+def _ms(key: str, default: int, doc: str, least: int = 1) -> Any:
+    return _setting(key, integer(least), doc, default=default, unit="ms")
+
+
+def _count(key: str, default: int, doc: str, most: int = 10_000) -> Any:
+    return _setting(key, integer(1, most), doc, default=default)
+
+
+def _size(key: str, default: int, doc: str, least: int) -> Any:
+    return _setting(key, integer(least), doc, default=default, unit="bytes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceConfig:
+    """Settings of one service, checked; made by `rlm.config.load`."""
+
+    node_id: int = _setting(
+        "node.id",
+        integer(0),
+        "Node id of the broker beside this service.",
+        default_doc="from the broker's files",
+    )
+    cluster_id: str = _setting(
+        "cluster.id", TEXT, "Id of the Kafka cluster.", default_doc="from meta.properties"
+    )
+    log_dirs: tuple[Path, ...] = _setting(
+        "log.dirs",
+        PATHS,
+        "Log directories of the broker; they are only read.",
+        default_doc="from broker.server.properties",
+    )
+    broker_server_properties: Path | None = _setting(
+        "broker.server.properties",
+        PATH,
+        "The broker's server.properties: fills node.id, log.dirs and addresses, and must agree.",
+        default=None,
+    )
+    state_dir: Path = _setting(
+        "state.dir", PATH, "Directory of this service's own state and lock; not shared."
+    )
+
+    broker_direct_address: Address = _setting(
+        "broker.direct.address",
+        TCP,
+        "The broker's own listener, past every proxy.",
+        default_doc="the inter-broker listener of broker.server.properties",
+    )
+    broker_tiered_address: Address = _setting(
+        "broker.tiered.address",
+        TCP,
+        "Where the broker binds the listener that is advertised at the proxy.",
+        default_doc="that listener of broker.server.properties",
+    )
+    broker_tiered_listener_name: str = _setting(
+        "broker.tiered.listener.name",
+        TEXT,
+        "Name of that listener; never the inter-broker or a controller listener.",
+        default="TIERED",
+    )
+
+    proxy_listen: Address = _setting("proxy.listen", TCP, "Where Kafka clients are served.")
+    proxy_advertised: Address = _setting(
+        "proxy.advertised",
+        TCP,
+        "The proxy's address for clients; equals the broker's advertised one.",
+        default_doc="proxy.listen",
+    )
+    grpc_listen: Address = _setting("grpc.listen", ADDRESS, "Where the gRPC API is served.")
+    grpc_advertised: Address = _setting(
+        "grpc.advertised",
+        ADDRESS,
+        "Address of the gRPC API for peers and clients.",
+        default_doc="grpc.listen",
+    )
+    http_listen: Address = _setting("http.listen", TCP, "Where /healthz and /metrics are served.")
+    allow_insecure: bool = _setting(
+        "allow_insecure",
+        FLAG,
+        "Allow gRPC, HTTP and plugin endpoints without TLS beyond loopback.",
+        default=False,
+    )
+    allow_shared_identity: bool = _setting(
+        "allow_shared_identity",
+        FLAG,
+        "Start although the broker cannot tell the proxy's clients apart and has an authorizer.",
+        default=False,
+    )
+    api_token_file: Path | None = _setting(
+        "api.token.file", PATH, "File with the token that callers of the API show.", default=None
+    )
+    principal: str = _setting(
+        "principal",
+        TEXT,
+        "Name under which this service calls its peers and the plugin.",
+        default="",
+        default_doc="rlm-<node.id>",
+    )
+
+    kafka_bootstrap_servers: tuple[Address, ...] = _setting(
+        "kafka.bootstrap.servers",
+        ADDRESSES,
+        "Direct addresses of the brokers, for the ledger and settings topics.",
+        default_doc="broker.direct.address",
+    )
+    kafka_security_protocol: str = _setting(
+        "kafka.security.protocol",
+        choice("PLAINTEXT"),
+        "Protocol of the service's own Kafka clients; SSL and SASL are not there yet.",
+        default="PLAINTEXT",
+    )
+
+    plugin_address: Address = _setting(
+        "plugin.address", ADDRESS, "The store plugin, as given in its `listen`."
+    )
+    plugin_call_timeout_ms: int = _ms(
+        "plugin.call.timeout.ms", 30_000, "Deadline of one call of the plugin without progress."
+    )
+    rsm_config: Mapping[str, Scalar] = dataclasses.field(default_factory=dict)
+    """`rsm.config.*` without the prefix: compared with the plugin's own."""
+
+    rlmm_config_remote_log_metadata_topic_replication_factor: int = _setting(
+        "rlmm.config.remote.log.metadata.topic.replication.factor",
+        integer(1, 32_767),
+        "Replication factor of the ledger and settings topics when they are created.",
+        default=3,
+    )
+    rlmm_config_remote_log_metadata_topic_num_partitions: int = _setting(
+        "rlmm.config.remote.log.metadata.topic.num.partitions",
+        choice(50),
+        "Partitions of the ledger topic; a format, hence fixed.",
+        default=50,
+    )
+
+    remote_log_manager_task_interval_ms: int = _ms(
+        "remote.log.manager.task.interval.ms", 30_000, "How often closed segments are looked for."
+    )
+    remote_log_manager_copier_thread_pool_size: int = _count(
+        "remote.log.manager.copier.thread.pool.size", 10, "Copy lanes."
+    )
+    remote_log_manager_expiration_thread_pool_size: int = _count(
+        "remote.log.manager.expiration.thread.pool.size", 10, "Cleanup lanes."
+    )
+    remote_log_reader_threads: int = _count("remote.log.reader.threads", 10, "Fetch lanes.")
+    remote_log_reader_max_pending_tasks: int = _count(
+        "remote.log.reader.max.pending.tasks",
+        100,
+        "Remote reads that may wait for a fetch lane; more are answered Busy.",
+        most=1_000_000,
+    )
+    remote_fetch_max_wait_ms: int = _ms(
+        "remote.fetch.max.wait.ms", 500, "How long a fetch waits for remote data."
+    )
+
+    leadership_poll_interval_ms: int = _ms(
+        "leadership.poll.interval.ms", 1_000, "How often the broker is asked what it leads."
+    )
+    retention_check_interval_ms: int = _ms(
+        "retention.check.interval.ms", 30_000, "How often effective retention is looked at."
+    )
+    retention_takeover: str = _setting(
+        "retention.takeover",
+        choice("enforce", "warn"),
+        "What follows when retention taken over is found bounded again: set it back, or warn.",
+        default="enforce",
+    )
+    trim_interval_ms: int = _ms("trim.interval.ms", 30_000, "How often trimming is planned.")
+    trim_plan_deadline_ms: int = _ms(
+        "trim.plan.deadline.ms", 10_000, "Age at which a trim plan is dropped."
+    )
+    trim_hold_max_ms: int = _ms(
+        "trim.hold.max.ms", 3_600_000, "How long readers may hold a trim back."
+    )
+    copy_deadline_ms: int = _ms(
+        "copy.deadline.ms", 1_800_000, "Age at which an attempt to copy a segment is given up."
+    )
+    sweep_grace_ms: int = _ms(
+        "sweep.grace.ms", 3_600_000, "Age before which the rest of a broken attempt is kept."
+    )
+
+    fetch_chunk_cache_bytes: int = _size(
+        "fetch.chunk.cache.bytes", 256 << 20, "Memory for chunks of remote segments.", 1 << 20
+    )
+    fetch_chunk_size_bytes: int = _size(
+        "fetch.chunk.size.bytes", 1 << 20, "Size of one read from the store.", 4096
+    )
+    heartbeat_interval_ms: int = _ms(
+        "heartbeat.interval.ms", 10_000, "How often this service says that it lives."
+    )
+    max_frame_bytes: int = _size(
+        "max.frame.bytes", 100 << 20, "Largest Kafka request or answer through the proxy.", 1024
+    )
+    proxy_max_connections: int = _count(
+        "proxy.max.connections", 10_000, "Client connections at a time.", most=1_000_000
+    )
+    shutdown_timeout_ms: int = _ms(
+        "shutdown.timeout.ms", 5_000, "How long work in progress may take to end.", least=0
+    )
+    log_level: str = _setting(
+        "log.level",
+        choice("debug", "info", "warning", "error"),
+        "Least level that is logged.",
+        default="info",
+    )
+    log_format: str = _setting(
+        "log.format", choice("json", "console"), "Shape of a log line.", default="json"
+    )
+
+    def shown(self) -> dict[str, str]:
+        """Every setting by key, fit for a log: what may be a secret is not shown."""
+        rows = {row.key: str(getattr(self, name)) for name, row in settings().items()}
+        store = {f"rsm.config.{key}": _masked(key, value) for key, value in self.rsm_config.items()}
+        return rows | store
+
+
+RSM_PREFIX = "rsm.config."
+
+
+def _not_yet(key: str, doc: str, *, secret: bool = False) -> Setting:
+    return Setting(key=key, kind=TEXT, default=None, doc=doc, secret=secret)
+
+
+NOT_YET = (
+    _not_yet("kafka.sasl.mechanism", "SASL mechanism."),
+    _not_yet("kafka.sasl.username", "User name for SASL."),
+    _not_yet("kafka.sasl.password", "Password for SASL.", secret=True),
+    _not_yet("kafka.ssl.truststore.location", "PEM file of trusted certificates."),
+    _not_yet("kafka.ssl.keystore.location", "PEM file of the client's certificate and key."),
+    _not_yet("kafka.ssl.key.password", "Password of that key.", secret=True),
+)
+"""Settings of secured Kafka clients: named, and refused until they work."""
+
+_SECRET_WORDS = ("key", "password", "secret", "token", "credential")
+
+
+def settings() -> dict[str, Setting]:
+    """Attribute name -> row of the table, in the table's order."""
+    fields = dataclasses.fields(ServiceConfig)
+    return {one.name: one.metadata["setting"] for one in fields if "setting" in one.metadata}
+
+
+def _masked(key: str, value: Scalar) -> str:
+    return "***" if any(word in key.lower() for word in _SECRET_WORDS) else str(value)

@@ -1,0 +1,172 @@
+"""Kinds of values a setting may have: each reads a YAML value or says what is allowed. Pure."""
+
+import ipaddress
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+MAX_UNIX_PATH_BYTES = 103
+"""sockaddr_un holds 108 bytes on Linux and 104 on macOS, the closing zero included."""
+
+
+class ValueRefused(Exception):
+    """The value is not one of the kind; the message is what to put after `got`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """`host:port`, `[v6]:port`, or `unix:/path` (then host is empty and port 0)."""
+
+    host: str
+    port: int
+    path: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises ValueError with the reason."""
+        if text.startswith("unix:"):
+            return cls._unix(text.removeprefix("unix:").removeprefix("//"))
+        host, colon, port = text.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        if not (colon and host and port.isascii() and port.isdigit()):
+            raise ValueError("no host:port")
+        if not 0 < int(port) < 65_536:
+            raise ValueError("the port is not within 1 to 65535")
+        return cls(host=host, port=int(port))
+
+    @classmethod
+    def _unix(cls, path: str) -> Self:
+        size_bytes = len(path.encode())
+        if not path.startswith("/"):
+            raise ValueError("the path of a unix socket must be absolute")
+        if size_bytes > MAX_UNIX_PATH_BYTES:
+            raise ValueError(
+                f"the path of a unix socket has {size_bytes} bytes, "
+                f"{MAX_UNIX_PATH_BYTES} are possible: use a shorter one"
+            )
+        return cls(host="", port=0, path=path)
+
+    @property
+    def is_unix(self) -> bool:
+        return bool(self.path)
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches it; a name other than localhost counts as reachable."""
+        if self.is_unix or self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def is_wildcard(self) -> bool:
+        """Whether it is good to listen on and useless to connect to."""
+        try:
+            return ipaddress.ip_address(self.host).is_unspecified
+        except ValueError:
+            return False
+
+    def __str__(self) -> str:
+        if self.is_unix:
+            return f"unix:{self.path}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+Reader = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """What a value may be: `allowed` ends the words `must be`; `read` converts or refuses."""
+
+    allowed: str
+    read: Reader
+
+
+def integer(least: int, most: int | None = None) -> Kind:
+    """A whole number within [least, most]."""
+
+    def read(value: Any) -> int:
+        if type(value) is not int or value < least or (most is not None and value > most):
+            raise ValueRefused(repr(value))
+        return value
+
+    limits = f"of at least {least}" if most is None else f"from {least} to {most}"
+    return Kind(allowed=f"a whole number {limits}", read=read)
+
+
+def choice(*names: str | int) -> Kind:
+    """One of the given values."""
+
+    def read(value: Any) -> str | int:
+        for name in names:
+            if type(value) is type(name) and value == name:
+                return name
+        raise ValueRefused(repr(value))
+
+    listed = " or ".join(str(name) for name in names)
+    return Kind(allowed=listed, read=read)
+
+
+def _read_flag(value: Any) -> bool:
+    if type(value) is not bool:
+        raise ValueRefused(repr(value))
+    return value
+
+
+def _read_text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueRefused(repr(value))
+    return value.strip()
+
+
+def _read_path(value: Any) -> Path:
+    path = Path(_read_text(value)).expanduser()
+    if not path.is_absolute():
+        raise ValueRefused(f"{value!r}, which is not absolute")
+    return path
+
+
+def _read_paths(value: Any) -> tuple[Path, ...]:
+    """A YAML list, or Kafka's comma-separated text."""
+    items = value.split(",") if isinstance(value, str) else value
+    if not isinstance(items, list) or not items:
+        raise ValueRefused(repr(value))
+    paths = tuple(_read_path(item) for item in items)
+    if len(set(paths)) != len(paths):
+        raise ValueRefused(f"{value!r}, which names a directory twice")
+    return paths
+
+
+def _read_tcp(value: Any) -> Address:
+    address = _read_any_address(value)
+    if address.is_unix:
+        raise ValueRefused(repr(value))
+    return address
+
+
+def _read_any_address(value: Any) -> Address:
+    text = _read_text(value)
+    try:
+        return Address.parse(text)
+    except ValueError as error:
+        raise ValueRefused(f"{text!r}: {error}") from error
+
+
+def _read_addresses(value: Any) -> tuple[Address, ...]:
+    items = value.split(",") if isinstance(value, str) else value
+    if not isinstance(items, list) or not items:
+        raise ValueRefused(repr(value))
+    return tuple(_read_tcp(item) for item in items)
+
+
+FLAG = Kind(allowed="true or false", read=_read_flag)
+TEXT = Kind(allowed="a text", read=_read_text)
+PATH = Kind(allowed="an absolute path", read=_read_path)
+PATHS = Kind(allowed="a list of different absolute paths", read=_read_paths)
+TCP = Kind(allowed="host:port", read=_read_tcp)
+ADDRESS = Kind(allowed="host:port or unix:/path", read=_read_any_address)
+ADDRESSES = Kind(allowed="a list of host:port", read=_read_addresses)

@@ -1,0 +1,220 @@
+"""One attempt to copy one segment, exactly in the order of G3; a failed one is left to the sweep.
+
+    prepare (off the loop) -> COPY_SEGMENT_STARTED read back -> objects -> the file is still the
+    same, we still lead, the attempt still stands -> manifest -> COPY_SEGMENT_FINISHED read back
+
+Nothing is ever deleted here: whatever the outcome of a publish was, the sweep finds out behind a
+barrier (H10). A manifest is the point of no return: from then on the copy is adopted, not swept.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from kip405.contracts import RemoteStorageManager
+from kip405.errors import Fenced, Unavailable
+from kip405.ids import RemoteLogSegmentId, Uuid
+from kip405.segments import CustomMetadata, RemoteLogSegmentMetadata
+from kip405.states import RemoteLogSegmentState
+from rlm.broker.leadership import LedPartition
+from rlm.clock import Clock
+from rlm.lanes.look import Eyes, Look
+from rlm.lanes.ports import Ledger
+from rlm.lanes.segment_data import PreparedSegment, prepare
+from rlm.log_dir.partition_log import LocalSegment
+from rlm.log_dir.scanner import sample
+from rlmm.framing import encode_value
+from rlmm.records import NO_PREVIOUS
+from rsm_plugins.keys import ObjectKind, object_name
+from rsm_plugins.manifest import Manifest, ManifestObject, build_manifest
+
+_STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+_LAYOUT = "kafka"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopySettings:
+    """What every attempt needs. `deadline_ms` (copy.deadline.ms) must be below the sweep's grace (H12)."""
+
+    cluster_id: str
+    node_id: int
+    store_id: Uuid
+    writer: Uuid
+    software: str
+    deadline_ms: int
+    barrier_deadline_ms: int
+    entropy_bits: int = 0
+
+
+class LiveAttempts:
+    """Segment ids this process is working on: the sweep leaves them alone."""
+
+    def __init__(self) -> None:
+        self._ids: set[Uuid] = set()
+
+    def __contains__(self, segment_id: object) -> bool:
+        return segment_id in self._ids
+
+    def __iter__(self) -> Iterator[Uuid]:
+        return iter(tuple(self._ids))
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @contextmanager
+    def working_on(self, segment_id: Uuid) -> Iterator[None]:
+        self._ids.add(segment_id)
+        try:
+            yield
+        finally:
+            self._ids.discard(segment_id)
+
+
+class Copier:
+    """Makes attempts; holds no state between them but the ids at work."""
+
+    def __init__(
+        self,
+        *,
+        eyes: Eyes,
+        ledger: Ledger,
+        store: RemoteStorageManager,
+        live: LiveAttempts,
+        clock: Clock,
+        new_uuid: Callable[[], Uuid],
+        settings: CopySettings,
+    ) -> None:
+        self._eyes = eyes
+        self._ledger = ledger
+        self._store = store
+        self._live = live
+        self._clock = clock
+        self._new_uuid = new_uuid
+        self._settings = settings
+
+    async def copy(self, look: Look, segment: LocalSegment) -> RemoteLogSegmentMetadata:
+        """Copy one segment; the FINISHED metadata once it was read back as accepted.
+
+        Fenced: leadership, file or ledger changed meanwhile. Unavailable: try again later, with a
+        fresh id. OutcomeUnknown: the record may be there; the next look passes a barrier first.
+        """
+        segment_id = self._new_uuid()
+        deadline_at_ms = self._clock.monotonic_ms() + self._settings.deadline_ms
+        with self._live.working_on(segment_id):
+            try:
+                async with asyncio.timeout(self._settings.deadline_ms / 1000):
+                    return await self._attempt(look, segment, segment_id, deadline_at_ms)
+            except TimeoutError as error:
+                raise self._too_late(look.led, segment_id) from error
+
+    async def _attempt(
+        self, look: Look, segment: LocalSegment, segment_id: Uuid, deadline_at_ms: int
+    ) -> RemoteLogSegmentMetadata:
+        led = look.led
+        prepared = await asyncio.to_thread(prepare, look.log, segment, look.lineage)
+        await self._eyes.check_leadership(led)
+        started = self._started(led, prepared, segment_id)
+        await self._ledger.publish(started, led.leader_epoch, NO_PREVIOUS)
+        plugin = await self._store.copy_log_segment_data(
+            started.locator(self._settings.cluster_id), prepared.data
+        )
+        await self._check_unchanged(led, prepared, segment_id)
+        finished = self._finished(started, prepared, plugin)
+        if self._clock.monotonic_ms() >= deadline_at_ms:
+            raise self._too_late(led, segment_id)
+        await self._store.write_manifest(
+            finished.locator(self._settings.cluster_id), self._manifest(look, finished)
+        )
+        await self._ledger.publish(finished, led.leader_epoch, int(_STARTED))
+        return finished
+
+    async def _check_unchanged(
+        self, led: LedPartition, prepared: PreparedSegment, segment_id: Uuid
+    ) -> None:
+        """Same file, same leadership, same attempt as before the upload (H13), or Fenced."""
+        place = led.topic_id_partition
+        if await asyncio.to_thread(sample, prepared.segment) != prepared.file:
+            raise Fenced(f"{prepared.segment.path} changed while it was copied")
+        await self._eyes.check_leadership(led)
+        await self._ledger.barrier(place.key, self._settings.barrier_deadline_ms)
+        entry = self._ledger.ledger(place.key).entries.get(segment_id)
+        is_ours = entry is not None and entry.writer == self._settings.writer
+        if entry is None or not is_ours or entry.state is not _STARTED or entry.disputed:
+            raise Fenced(f"{place}: somebody else ended the attempt {segment_id} meanwhile")
+
+    def _started(
+        self, led: LedPartition, prepared: PreparedSegment, segment_id: Uuid
+    ) -> RemoteLogSegmentMetadata:
+        settings = self._settings
+        custom = CustomMetadata(store_id=settings.store_id, entropy_bits=settings.entropy_bits)
+        return RemoteLogSegmentMetadata(
+            segment_id=RemoteLogSegmentId(topic_id_partition=led.topic_id_partition, id=segment_id),
+            start_offset=prepared.segment.base_offset,
+            end_offset=prepared.next_offset - 1,
+            broker_id=settings.node_id,
+            max_timestamp_ms=prepared.max_timestamp_ms,
+            event_timestamp_ms=self._clock.now_ms(),
+            segment_leader_epochs=prepared.epochs,
+            segment_size_bytes=prepared.data.log.size_bytes,
+            custom_metadata=custom.encode(),
+            state=_STARTED,
+            txn_index_empty=prepared.txn_index_empty,
+        )
+
+    def _finished(
+        self, started: RemoteLogSegmentMetadata, prepared: PreparedSegment, plugin: bytes
+    ) -> RemoteLogSegmentMetadata:
+        settings = self._settings
+        custom = CustomMetadata(
+            store_id=settings.store_id,
+            entropy_bits=settings.entropy_bits,
+            indexes_size_bytes=len(prepared.data.indexes),
+            log_crc32c=prepared.data.log_crc32c,
+            indexes_crc32c=prepared.data.indexes_crc32c,
+            plugin=plugin,
+        )
+        return started.in_state(
+            _FINISHED,
+            event_timestamp_ms=self._clock.now_ms(),
+            broker_id=settings.node_id,
+            custom_metadata=custom.encode(),
+        )
+
+    def _manifest(self, look: Look, finished: RemoteLogSegmentMetadata) -> bytes:
+        place = look.led.topic_id_partition
+        custom = finished.custom()
+        locator = finished.locator(self._settings.cluster_id)
+        sizes = {
+            ObjectKind.LOG: (finished.segment_size_bytes, custom.log_crc32c),
+            ObjectKind.INDEXES: (custom.indexes_size_bytes, custom.indexes_crc32c),
+        }
+        return build_manifest(
+            Manifest(
+                cluster_id=self._settings.cluster_id,
+                store_id=self._settings.store_id,
+                topic=place.topic,
+                topic_id=place.topic_id,
+                partition=place.partition,
+                segment_id=finished.segment_id.id,
+                start_offset=finished.start_offset,
+                end_offset=finished.end_offset,
+                remote_log_start_offset=look.remote_log_start_offset or 0,
+                layout=_LAYOUT,
+                software=self._settings.software,
+                objects=tuple(
+                    ManifestObject(
+                        name=object_name(locator, kind), size_bytes=size, crc32c=checksum
+                    )
+                    for kind, (size, checksum) in sizes.items()
+                ),
+                segment_metadata=encode_value(finished),
+            )
+        )
+
+    def _too_late(self, led: LedPartition, segment_id: Uuid) -> Unavailable:
+        return Unavailable(
+            f"{led.topic_id_partition}: copy {segment_id} took more than "
+            f"{self._settings.deadline_ms} ms (copy.deadline.ms)"
+        )

@@ -1,0 +1,154 @@
+"""The copy lane of one service: looks at a partition it leads and copies what is eligible, in order.
+
+The first failure ends a partition's round: order is kept, nothing is skipped. What `status` shows
+is kept per partition as values. Must not know of pools: a job of a LanePool calls `run`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import structlog
+
+from kip405.errors import Fenced, Unavailable
+from kip405.ids import PartitionKey
+from rlm.broker.leadership import LedPartition
+from rlm.lanes.attempt import Copier
+from rlm.lanes.look import Eyes, Look
+from rlm.lanes.ports import Ledger, Settings
+from rlm.plans.copy import CopyPlan, CopyView, plan_copy, refuse_topic
+from rlm.plans.cover import cover
+from rlmm.facts import StartFact
+
+log = structlog.get_logger()
+CAUSE_ENABLE = "enable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyStatus:
+    """Result of the last look. `copied_next_offset` is the end of in-lineage remote data, 0 for none."""
+
+    leader_epoch: int
+    reason: str
+    detail: str
+    frozen: str | None
+    copied_next_offset: int
+    log_start_offset: int
+    last_stable_offset: int
+    high_watermark: int
+    pending_segments: int
+    pending_bytes: int
+
+
+class CopyLane:
+    """`recovery_point_always`: ask for durability whatever the replication factor (H35)."""
+
+    def __init__(
+        self,
+        *,
+        eyes: Eyes,
+        copier: Copier,
+        ledger: Ledger,
+        settings: Settings,
+        recovery_point_always: bool = False,
+    ) -> None:
+        self._eyes = eyes
+        self._copier = copier
+        self._ledger = ledger
+        self._settings = settings
+        self._recovery_point_always = recovery_point_always
+        self._statuses: dict[PartitionKey, CopyStatus] = {}
+
+    @property
+    def statuses(self) -> Mapping[PartitionKey, CopyStatus]:
+        return MappingProxyType(self._statuses)
+
+    def forget(self, key: PartitionKey) -> None:
+        """The partition is led elsewhere now."""
+        self._statuses.pop(key, None)
+
+    async def run(self, led: LedPartition) -> None:
+        """One round: copy every eligible segment, oldest first; the first error ends it."""
+        if not (self._ledger.is_ready and self._settings.is_ready):
+            raise Unavailable(f"{led.topic_id_partition}: settings or ledger are not read yet")
+        look = await self._eyes.look(led)
+        start = await self._ensure_start(look)
+        plan = self._plan(look, start)
+        self._note(look, plan)
+        for segment in plan.segments:
+            await self._recheck_topic(look)
+            finished = await self._copier.copy(look, segment)
+            log.info(
+                "segment_copied",
+                topic=led.topic_id_partition.topic,
+                partition=led.topic_id_partition.partition,
+                start_offset=finished.start_offset,
+                next_offset=finished.next_offset,
+                size_bytes=finished.segment_size_bytes,
+                segment_id=str(finished.segment_id.id),
+            )
+            self._note_copied(look, finished.next_offset, segment.size_bytes)
+
+    async def _ensure_start(self, look: Look) -> int:
+        """The durable remote log start; the broker's log start where none was ever written (H2)."""
+        if look.remote_log_start_offset is not None:
+            return look.remote_log_start_offset
+        start = look.positions.log_start_offset
+        if refuse_topic(look.topic.state) is None:
+            fact = StartFact(partition=look.key, remote_log_start_offset=start, cause=CAUSE_ENABLE)
+            await self._settings.publish(fact, look.led.leader_epoch)
+        return start
+
+    def _plan(self, look: Look, remote_log_start_offset: int) -> CopyPlan:
+        needs_durability = self._recovery_point_always or len(look.led.replicas) == 1
+        recovery_point = look.log.recovery_point
+        return plan_copy(
+            CopyView(
+                topic=look.topic.state,
+                segments=look.log.segments,
+                local_log_start_offset=look.positions.log_start_offset,
+                remote_log_start_offset=remote_log_start_offset,
+                last_stable_offset=look.positions.last_stable_offset,
+                recovery_point=(recovery_point or 0) if needs_durability else None,
+                covered=cover(look.ledger.usable(look.lineage, look.log_end_offset)),
+                frozen=look.frozen,
+            )
+        )
+
+    async def _recheck_topic(self, look: Look) -> None:
+        """cleanup.policy and the like, read again before each copy (H35)."""
+        refused = refuse_topic((await self._eyes.topic(look.led)).state)
+        if refused is not None:
+            raise Fenced(f"{look.led.topic_id_partition}: {refused[0].value} {refused[1]}".rstrip())
+
+    def _note(self, look: Look, plan: CopyPlan) -> None:
+        self._statuses[look.key] = CopyStatus(
+            leader_epoch=look.led.leader_epoch,
+            reason=plan.reason.value,
+            detail=plan.detail,
+            frozen=look.frozen.reason if look.frozen else None,
+            copied_next_offset=look.ledger.highest_end(look.lineage, look.log_end_offset) or 0,
+            log_start_offset=look.positions.log_start_offset,
+            last_stable_offset=look.positions.last_stable_offset,
+            high_watermark=look.positions.high_watermark,
+            pending_segments=len(plan.segments),
+            pending_bytes=sum(segment.size_bytes for segment in plan.segments),
+        )
+        if look.frozen is not None:
+            log.error(
+                "partition_frozen",
+                topic=look.led.topic_id_partition.topic,
+                partition=look.led.topic_id_partition.partition,
+                reason=look.frozen.reason,
+            )
+
+    def _note_copied(self, look: Look, next_offset: int, size_bytes: int) -> None:
+        before = self._statuses.get(look.key)
+        if before is None:
+            return
+        self._statuses[look.key] = replace(
+            before,
+            copied_next_offset=max(before.copied_next_offset, next_offset),
+            pending_segments=before.pending_segments - 1,
+            pending_bytes=before.pending_bytes - size_bytes,
+        )

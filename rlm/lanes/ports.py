@@ -1,0 +1,107 @@
+"""What the lanes need of others, as narrow Protocols: the ledger, the settings, our own broker.
+
+The real ones are rlmm's manager and settings and rlm.broker.OwnBroker; tests bring fakes.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from kip405.ids import PartitionKey, RemoteLogSegmentId
+from kip405.segments import RemoteLogSegmentMetadata
+from rlm.broker.answers import LocalRecords, OffsetAnswer, TopicConfigValue, TopicDescription
+from rlmm.facts import Fact
+from rlmm.ledger import PartitionLedger
+from rlmm.settings_view import SettingsView
+
+
+class Ledger(Protocol):
+    """The facts about segments (rlmm's manager)."""
+
+    @property
+    def is_ready(self) -> bool: ...
+
+    @property
+    def problem(self) -> str | None:
+        """Why nothing may be deleted or trimmed (H6); None = the ledger is sound."""
+        ...
+
+    def ledger(self, key: PartitionKey) -> PartitionLedger: ...
+
+    async def barrier(self, key: PartitionKey, deadline_ms: int) -> None:
+        """Returns once the view has passed an end offset taken after this call."""
+        ...
+
+    async def publish(
+        self, metadata: RemoteLogSegmentMetadata, leader_epoch: int, expected_previous: int
+    ) -> None:
+        """Returns once the own record was read back as the newest of its key.
+
+        Fenced: another is newer. OutcomeUnknown: it may or may not be in the log (H10).
+        """
+        ...
+
+    async def tombstone(self, segment_id: RemoteLogSegmentId, leader_epoch: int) -> None:
+        """Remove a segment after DELETE_SEGMENT_FINISHED; errors as `publish`."""
+        ...
+
+    async def repair(self, key: PartitionKey, leader_epoch: int) -> int:
+        """Republish what is lawful for every disputed segment (H3); how many records that took."""
+        ...
+
+
+class Settings(Protocol):
+    """The settings topic."""
+
+    @property
+    def is_ready(self) -> bool: ...
+
+    @property
+    def problem(self) -> str | None: ...
+
+    @property
+    def view(self) -> SettingsView: ...
+
+    async def barrier(self, deadline_ms: int) -> None: ...
+
+    async def publish(self, fact: Fact, leader_epoch: int) -> None:
+        """Returns once the fact was read back and counts; Fenced where it does not."""
+        ...
+
+    async def reassert(self, partition: PartitionKey, leader_epoch: int) -> int:
+        """Write again the partition's facts that newer, overruled records deny; how many."""
+        ...
+
+
+class Broker(Protocol):
+    """Our own broker's direct listener."""
+
+    async def topic(self, name: str) -> TopicDescription: ...
+
+    async def topic_config(self, topic: str) -> Mapping[str, TopicConfigValue]: ...
+
+    async def list_offset(
+        self,
+        topic: str,
+        partition: int,
+        timestamp: int,
+        *,
+        leader_epoch: int = -1,
+        read_committed: bool = False,
+        replica_id: int = -1,
+    ) -> OffsetAnswer: ...
+
+    async def fetch(
+        self, topic: str, partition: int, offset: int, *, max_bytes: int, leader_epoch: int = -1
+    ) -> LocalRecords: ...
+
+    async def delete_records(
+        self, topic: str, partition: int, offset: int, *, timeout_ms: int
+    ) -> int: ...
+
+
+class ShareGroups(Protocol):
+    """Where share groups stand: a trim must not pass them (H19)."""
+
+    async def start_offset(self, topic: str, partition: int) -> int | None:
+        """Lowest start offset of any share group that reads the partition; None for none."""
+        ...

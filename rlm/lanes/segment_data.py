@@ -1,0 +1,157 @@
+"""What one copy uploads: the segment proven byte by byte, and its indexes object. Blocking file work.
+
+One pass over the .log checks every batch and takes the checksums; indexes are checked before they
+go up (G9). The aborted-transaction list is the complete one (H9): the .txnindex files are walked
+forward, over later segments too, until everything that began below the segment's end is decided.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kip405.checkpoints import encode_leader_epochs
+from kip405.contracts import IndexType
+from kip405.crc import ByteBuffer, crc32c
+from kip405.errors import Corrupt, Fenced, Unavailable
+from kip405.indexes import (
+    ChunkChecksums,
+    OffsetIndex,
+    TimeIndex,
+    build_indexes_object,
+    complete_aborted_list,
+    encode_aborted,
+)
+from kip405.lineage import Lineage
+from kip405.scan import SegmentScan, SegmentScanner
+from kip405.segments import EpochEntry, FileSlice, LogSegmentData
+from rlm.log_dir.partition_log import LocalSegment, PartitionLog
+from rlm.log_dir.scanner import sample
+
+_READ_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedSegment:
+    """Ready to upload. `file` is (inode, size) from before the first byte was read."""
+
+    segment: LocalSegment
+    file: tuple[int, int]
+    next_offset: int
+    max_timestamp_ms: int
+    epochs: tuple[EpochEntry, ...]
+    data: LogSegmentData
+    txn_index_empty: bool
+
+
+def prepare(log: PartitionLog, segment: LocalSegment, lineage: Lineage) -> PreparedSegment:
+    """Read and check one closed segment.
+
+    `log` must have been scanned after a last stable offset at or above the segment's end was told.
+    Corrupt: bytes are damaged or not of this history (H13). Fenced: the file changed or is gone.
+    """
+    if segment.next_offset is None:
+        raise ValueError(f"{segment.path} is active")
+    file = sample(segment)
+    if file != (segment.inode, segment.size_bytes):
+        raise Fenced(f"{segment.path} changed since it was planned")
+    try:
+        scan = _scan(segment, segment.next_offset)
+        if not _agrees(scan, lineage):
+            raise Corrupt("its batches' leader epochs disagree with the leader-epoch checkpoint")
+        own_aborted = _read(segment.sibling(".txnindex"), optional=True)
+        indexes = build_indexes_object(
+            _sections(log, segment, segment.next_offset, scan, lineage, own_aborted)
+        )
+    except Corrupt as error:
+        raise Corrupt(f"{segment.path}: {error}") from error
+    return PreparedSegment(
+        segment=segment,
+        file=file,
+        next_offset=segment.next_offset,
+        max_timestamp_ms=max(scan.max_timestamp_ms, 0) or segment.max_timestamp_ms,
+        epochs=lineage.clip(segment.base_offset, segment.next_offset),
+        data=LogSegmentData(
+            log=FileSlice(path=segment.path, position=0, size_bytes=scan.size_bytes),
+            log_crc32c=scan.crc32c,
+            indexes=indexes,
+            indexes_crc32c=crc32c(indexes),
+        ),
+        txn_index_empty=not own_aborted,
+    )
+
+
+def _agrees(scan: SegmentScan, lineage: Lineage) -> bool:
+    """Whether batches and lineage tell the same epochs, from the lineage's first offset on.
+
+    A DeleteRecords into the middle of the first segment re-bases the broker's epoch file: what it
+    says nothing of cannot be compared (H8).
+    """
+    first = lineage.first
+    if first is None:
+        return not scan.epochs
+    return all(
+        lineage.epoch_for_offset(offset) == entry.epoch
+        for entry, last_base in zip(scan.epochs, scan.last_base_offsets, strict=True)
+        for offset in (entry.start_offset, last_base)
+        if offset >= first.start_offset
+    )
+
+
+def _scan(segment: LocalSegment, next_offset: int) -> SegmentScan:
+    scanner = SegmentScanner(base_offset=segment.base_offset, next_offset=next_offset)
+    left = segment.size_bytes
+    try:
+        with open(segment.path, "rb", buffering=0) as file:
+            while left and (data := file.read(min(left, _READ_BYTES))):
+                scanner.feed(data)
+                left -= len(data)
+    except FileNotFoundError as error:
+        raise Fenced(f"{segment.path} is gone") from error
+    if left:
+        raise Fenced(f"{segment.path} became {left} bytes shorter")
+    return scanner.finish()
+
+
+def _sections(
+    log: PartitionLog,
+    segment: LocalSegment,
+    next_offset: int,
+    scan: SegmentScan,
+    lineage: Lineage,
+    own_aborted: bytes,
+) -> Mapping[IndexType, ByteBuffer]:
+    offsets = _read(segment.sibling(".index"))
+    times = _read(segment.sibling(".timeindex"))
+    OffsetIndex(memoryview(offsets), segment.base_offset).check(scan.size_bytes)
+    TimeIndex(memoryview(times), segment.base_offset).check()
+    aborted, _ = complete_aborted_list(
+        _txn_indexes(log.segments, segment), segment.base_offset, next_offset
+    )
+    checksums = ChunkChecksums(chunk_size_bytes=scan.chunk_size_bytes, crcs=scan.chunk_crcs)
+    sections: dict[IndexType, ByteBuffer] = {
+        IndexType.OFFSET: offsets,
+        IndexType.TIMESTAMP: times,
+        IndexType.PRODUCER_SNAPSHOT: _read(segment.snapshot_path),
+        IndexType.LEADER_EPOCH: encode_leader_epochs(lineage.below(next_offset).entries),
+        IndexType.ABORTED_TRANSACTIONS: encode_aborted(aborted),
+        IndexType.CHUNK_CHECKSUMS: checksums.encode(),
+    }
+    if own_aborted:
+        sections[IndexType.TRANSACTION] = own_aborted
+    return sections
+
+
+def _txn_indexes(segments: Sequence[LocalSegment], first: LocalSegment) -> Iterator[bytes]:
+    """From the segment's own on; a segment without aborted transactions has no such file."""
+    for segment in segments:
+        if segment.base_offset >= first.base_offset:
+            yield _read(segment.sibling(".txnindex"), optional=True)
+
+
+def _read(path: str, *, optional: bool = False) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError as error:
+        if optional:
+            return b""
+        raise Unavailable(f"{path} is not there") from error

@@ -1,0 +1,78 @@
+"""What one partition directory holds, as values. Pure: the scanner reads, this says what it means.
+
+A segment is closed when a later .log exists and the producer snapshot at that later base does too
+(Kafka writes the snapshot a moment after the new .log, and it belongs to the copy). Must not know
+about brokers or the ledger. Source: kafka-tiered-storage.md 6.1-6.2 (LocalLog.roll,
+LogFileUtils).
+"""
+
+import enum
+import os
+from dataclasses import dataclass
+
+from kip405.ids import Uuid
+from kip405.lineage import Lineage
+
+
+class Closed(enum.Enum):
+    """How far a segment is from being closed."""
+
+    ACTIVE = "active"
+    SNAPSHOT_MISSING = "snapshot missing"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalSegment:
+    """One .log file; `next_offset` is the base of the following one, None for the active segment.
+
+    `max_timestamp_ms` is the time index's last entry, the file's mtime where it has none (as
+    Kafka does).
+    """
+
+    base_offset: int
+    next_offset: int | None
+    closed: Closed
+    size_bytes: int
+    inode: int
+    path: str
+    max_timestamp_ms: int
+
+    @property
+    def is_closed(self) -> bool:
+        return self.closed is Closed.CLOSED
+
+    def sibling(self, suffix: str) -> str:
+        """Path of the file of the same base with another suffix (".index", ".txnindex", ...)."""
+        return self.path.removesuffix(".log") + suffix
+
+    @property
+    def snapshot_path(self) -> str:
+        """Producer state at the segment's end: the file Kafka uploads with it."""
+        if self.next_offset is None:
+            raise ValueError(f"the active segment {self.path} has no snapshot")
+        return os.path.join(os.path.dirname(self.path), f"{self.next_offset:020d}.snapshot")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionLog:
+    """One partition directory as it was during one scan.
+
+    `topic_id` is None while partition.metadata is not written yet; `recovery_point` is the offset
+    below which all is flushed to disk, None where the log dir's checkpoint does not tell.
+    """
+
+    topic: str
+    partition: int
+    topic_id: Uuid | None
+    directory: str
+    segments: tuple[LocalSegment, ...]
+    lineage: Lineage
+    recovery_point: int | None
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self.segments)
+
+    def segment_at(self, base_offset: int) -> LocalSegment | None:
+        return next((found for found in self.segments if found.base_offset == base_offset), None)

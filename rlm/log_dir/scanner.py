@@ -1,0 +1,226 @@
+"""Looks at the broker's log directories: thin IO, read-only, by polling.
+
+The broker works in these directories meanwhile: files vanish (retention, topic deletion), appear
+(roll) and are renamed. A scan that was overtaken is done again; what vanished is simply not there.
+Never caches what a segment holds, only its newest timestamp by inode and size. Must not know
+whether anybody leads the partition. Blocking: call it off the event loop.
+Source: kafka-tiered-storage.md 6.1 (LogFileUtils, LogManager).
+"""
+
+import os
+import re
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kip405.checkpoints import (
+    parse_leader_epochs,
+    parse_offset_checkpoint,
+    parse_partition_metadata,
+)
+from kip405.errors import Corrupt, Invalid, NotFound, Unavailable
+from kip405.ids import Uuid
+from kip405.lineage import Lineage
+from rlm.log_dir.partition_log import Closed, LocalSegment, PartitionLog
+
+_SEGMENT = re.compile(r"([0-9]{20})\.(log|snapshot)")
+_DIRECTORY = re.compile(r"(.+)-([0-9]+)")
+_EPOCHS = "leader-epoch-checkpoint"
+_METADATA = "partition.metadata"
+_RECOVERY_POINT = "recovery-point-offset-checkpoint"
+_TIME_ENTRY = struct.Struct(">qi")
+_TRIES = 3
+_MAX_REMEMBERED = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stat:
+    base_offset: int
+    size_bytes: int
+    inode: int
+    mtime_ms: int
+
+
+class LogDirs:
+    """All log.dirs of one broker."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        if not paths:
+            raise Invalid("log.dirs names no directory")
+        self.paths = tuple(paths)
+        self._timestamps: dict[tuple[int, int, str], int] = {}
+
+    def partitions(self) -> dict[tuple[str, int], str]:
+        """Directory by (topic, partition); -delete, -future, -stray and foreign names are passed.
+
+        Invalid where two log dirs hold the same partition: which one is the broker's is not ours
+        to guess (H13).
+        """
+        found: dict[tuple[str, int], str] = {}
+        for path in self.paths:
+            for key in _partitions_in(path):
+                directory = os.path.join(path, f"{key[0]}-{key[1]}")
+                if key in found:
+                    raise Invalid(f"{key[0]}-{key[1]} is in {found[key]} and in {directory}")
+                found[key] = directory
+        return found
+
+    def directory_of(self, topic: str, partition: int) -> str:
+        """Where the partition is; NotFound if nowhere, Invalid if in two log dirs."""
+        name = f"{topic}-{partition}"
+        found = [
+            directory for path in self.paths if os.path.isdir(directory := os.path.join(path, name))
+        ]
+        if not found:
+            raise NotFound(f"{name} is in none of log.dirs {', '.join(self.paths)}")
+        if len(found) > 1:
+            raise Invalid(f"{name} is in {found[0]} and in {found[1]}")
+        return found[0]
+
+    def scan(self, topic: str, partition: int) -> PartitionLog:
+        """The partition as it is now.
+
+        NotFound: it is not here. Unavailable: the broker kept changing it under our eyes.
+        """
+        trouble: Exception | None = None
+        for _ in range(_TRIES):
+            directory = self.directory_of(topic, partition)
+            try:
+                return self._scan(directory, topic, partition)
+            except (OSError, Corrupt) as error:
+                trouble = error
+        raise Unavailable(f"{topic}-{partition} cannot be read: {trouble}") from trouble
+
+    def _scan(self, directory: str, topic: str, partition: int) -> PartitionLog:
+        segments, snapshots = _segment_files(directory)
+        return PartitionLog(
+            topic=topic,
+            partition=partition,
+            topic_id=_topic_id(directory),
+            directory=directory,
+            segments=self._segments(directory, segments, snapshots),
+            lineage=_lineage(directory),
+            recovery_point=_recovery_point(os.path.dirname(directory), topic, partition),
+        )
+
+    def _segments(
+        self, directory: str, segments: Sequence[_Stat], snapshots: frozenset[int]
+    ) -> tuple[LocalSegment, ...]:
+        nexts: list[int | None] = [segment.base_offset for segment in segments[1:]]
+        return tuple(
+            self._segment(directory, segment, next_offset, snapshots)
+            for segment, next_offset in zip(segments, [*nexts, None], strict=True)
+        )
+
+    def _segment(
+        self, directory: str, stat: _Stat, next_offset: int | None, snapshots: frozenset[int]
+    ) -> LocalSegment:
+        path = os.path.join(directory, f"{stat.base_offset:020d}.log")
+        is_active = next_offset is None
+        return LocalSegment(
+            base_offset=stat.base_offset,
+            next_offset=next_offset,
+            closed=_closed(next_offset, snapshots),
+            size_bytes=stat.size_bytes,
+            inode=stat.inode,
+            path=path,
+            max_timestamp_ms=stat.mtime_ms if is_active else self._timestamp(path, stat),
+        )
+
+    def _timestamp(self, path: str, stat: _Stat) -> int:
+        key = (stat.inode, stat.size_bytes, path)
+        if key not in self._timestamps:
+            if len(self._timestamps) >= _MAX_REMEMBERED:
+                self._timestamps.clear()
+            found = _last_timestamp(path.removesuffix(".log") + ".timeindex")
+            self._timestamps[key] = stat.mtime_ms if found is None else found
+        return self._timestamps[key]
+
+
+def sample(segment: LocalSegment) -> tuple[int, int] | None:
+    """(inode, size) of the segment's file now, None if it is gone: compared around a copy (H13)."""
+    try:
+        status = os.stat(segment.path)
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_size
+
+
+def _partitions_in(path: str) -> Iterable[tuple[str, int]]:
+    try:
+        with os.scandir(path) as entries:
+            for entry in entries:
+                found = _DIRECTORY.fullmatch(entry.name)
+                if found is not None and entry.is_dir():
+                    yield found[1], int(found[2])
+    except OSError as error:
+        raise Unavailable(f"log dir {path} cannot be read: {error}") from error
+
+
+def _segment_files(directory: str) -> tuple[list[_Stat], frozenset[int]]:
+    """Segments by base offset, and the bases of producer snapshots; deleted files do not match."""
+    segments: list[_Stat] = []
+    snapshots: set[int] = set()
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            found = _SEGMENT.fullmatch(entry.name)
+            if found is None:
+                continue
+            if found[2] == "snapshot":
+                snapshots.add(int(found[1]))
+                continue
+            status = entry.stat()
+            segments.append(
+                _Stat(
+                    base_offset=int(found[1]),
+                    size_bytes=status.st_size,
+                    inode=status.st_ino,
+                    mtime_ms=status.st_mtime_ns // 1_000_000,
+                )
+            )
+    return sorted(segments, key=lambda segment: segment.base_offset), frozenset(snapshots)
+
+
+def _closed(next_offset: int | None, snapshots: frozenset[int]) -> Closed:
+    if next_offset is None:
+        return Closed.ACTIVE
+    return Closed.CLOSED if next_offset in snapshots else Closed.SNAPSHOT_MISSING
+
+
+def _last_timestamp(path: str) -> int | None:
+    """Timestamp of the last whole entry of a time index, None where there is none."""
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            entries = size // _TIME_ENTRY.size
+            if not entries:
+                return None
+            file.seek((entries - 1) * _TIME_ENTRY.size)
+            entry = file.read(_TIME_ENTRY.size)
+    except FileNotFoundError:
+        return None
+    timestamp: int = _TIME_ENTRY.unpack(entry)[0]
+    return timestamp if timestamp > 0 else None
+
+
+def _topic_id(directory: str) -> Uuid | None:
+    data = _read(os.path.join(directory, _METADATA))
+    return None if data is None else parse_partition_metadata(data)
+
+
+def _lineage(directory: str) -> Lineage:
+    data = _read(os.path.join(directory, _EPOCHS))
+    return Lineage() if data is None else parse_leader_epochs(data)
+
+
+def _recovery_point(log_dir: str, topic: str, partition: int) -> int | None:
+    data = _read(os.path.join(log_dir, _RECOVERY_POINT))
+    return None if data is None else parse_offset_checkpoint(data).get((topic, partition))
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None

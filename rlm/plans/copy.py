@@ -1,0 +1,125 @@
+"""Which closed segments a leader copies next, in which order, or why none.
+
+Eligible is what is closed and stable (G2): the next segment's base lies at or below the last
+stable offset, and at or below the recovery point where the setting asks for durability (H35). A
+segment that remote data covers wholly is skipped; one covered in part, since another leader cut
+its segments elsewhere, is uploaded whole as Kafka does. Source: RLMCopyTask.candidateLogSegments.
+The copy lag of KIP-1241 does not exist here.
+"""
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rlm.log_dir.partition_log import Closed, LocalSegment
+from rlm.plans.cover import Cover
+from rlm.plans.freeze import Frozen
+
+
+class WhyNot(enum.Enum):
+    """Reasons why nothing is copied, as `status` shows them."""
+
+    NOT_ENABLED = "topic is not enabled"
+    INTERNAL = "internal topic"
+    CLEANUP_POLICY = "cleanup.policy is not exactly delete"
+    NATIVE_TIERING = "the broker's own tiered storage is on"
+    FROZEN = "partition is frozen"
+    CAUGHT_UP = "all closed segments are remote"
+    NO_CLOSED_SEGMENT = "no closed segment"
+    SNAPSHOT_MISSING = "waiting for the producer snapshot"
+    LAST_STABLE_OFFSET = "waiting for the last stable offset"
+    RECOVERY_POINT = "waiting for the recovery point"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicState:
+    """What copy and trim must know of a topic before every step (H35)."""
+
+    enabled: bool
+    internal: bool
+    cleanup_policy: str
+    native_tiering: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyView:
+    """One look at a partition. Offsets; `recovery_point` None = durability is not asked for."""
+
+    topic: TopicState
+    segments: Sequence[LocalSegment]
+    local_log_start_offset: int
+    remote_log_start_offset: int
+    last_stable_offset: int
+    recovery_point: int | None
+    covered: Cover
+    frozen: Frozen | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyPlan:
+    """Segments to copy in this order, and the reason why the plan ends there."""
+
+    segments: tuple[LocalSegment, ...]
+    reason: WhyNot
+    detail: str = ""
+
+
+def plan_copy(view: CopyView) -> CopyPlan:
+    """The next segments to copy, oldest first."""
+    refused = refuse_topic(view.topic)
+    if refused is not None:
+        return CopyPlan(segments=(), reason=refused[0], detail=refused[1])
+    if view.frozen is not None:
+        return CopyPlan(segments=(), reason=WhyNot.FROZEN, detail=view.frozen.reason)
+    start = max(view.local_log_start_offset, view.remote_log_start_offset)
+    wanted: list[LocalSegment] = []
+    for segment in view.segments:
+        next_offset = segment.next_offset
+        if next_offset is not None and next_offset <= start:
+            continue
+        stopped = _not_eligible(segment, view)
+        if stopped is not None:
+            return _plan(wanted, stopped, segment, view)
+        if next_offset is not None and not view.covered.holds(
+            max(segment.base_offset, start), next_offset
+        ):
+            wanted.append(segment)
+    return CopyPlan(segments=tuple(wanted), reason=WhyNot.NO_CLOSED_SEGMENT)
+
+
+def refuse_topic(topic: TopicState) -> tuple[WhyNot, str] | None:
+    """Why nothing of this topic may be copied or trimmed, None where it may (H35)."""
+    if not topic.enabled:
+        return WhyNot.NOT_ENABLED, ""
+    if topic.internal:
+        return WhyNot.INTERNAL, ""
+    if topic.cleanup_policy != "delete":
+        return WhyNot.CLEANUP_POLICY, f"cleanup.policy={topic.cleanup_policy}"
+    if topic.native_tiering:
+        return WhyNot.NATIVE_TIERING, "remote.storage.enable=true"
+    return None
+
+
+def _not_eligible(segment: LocalSegment, view: CopyView) -> WhyNot | None:
+    if segment.closed is Closed.ACTIVE or segment.next_offset is None:
+        return WhyNot.CAUGHT_UP
+    if segment.next_offset > view.last_stable_offset:
+        return WhyNot.LAST_STABLE_OFFSET
+    if view.recovery_point is not None and segment.next_offset > view.recovery_point:
+        return WhyNot.RECOVERY_POINT
+    if segment.closed is Closed.SNAPSHOT_MISSING:
+        return WhyNot.SNAPSHOT_MISSING
+    return None
+
+
+def _plan(
+    wanted: Sequence[LocalSegment], stopped: WhyNot, segment: LocalSegment, view: CopyView
+) -> CopyPlan:
+    details = {
+        WhyNot.LAST_STABLE_OFFSET: f"segment ends at {segment.next_offset}, last stable offset is "
+        f"{view.last_stable_offset}",
+        WhyNot.RECOVERY_POINT: f"segment ends at {segment.next_offset}, flushed up to "
+        f"{view.recovery_point}",
+        WhyNot.SNAPSHOT_MISSING: f"{segment.next_offset}.snapshot is not there yet",
+    }
+    return CopyPlan(segments=tuple(wanted), reason=stopped, detail=details.get(stopped, ""))

@@ -1,0 +1,95 @@
+"""When a partition is frozen: log and remote data contradict each other so much that an operator
+must look (H4, H8).
+
+First: remote data of the leader's own lineage reaches beyond the log's end. The log lost records
+that were copied, or the epoch file is not the one of this log. Second: divergence that would orphan
+more than the newest few segments, or all of them; an emptied disk whose new epoch starts at 0
+"orphans" years. A small divergence (unclean election with overlap) freezes nothing: the old
+segments count up to where the new epoch begins, and copying goes on from there.
+
+An orphan is a FINISHED segment of which nothing is usable because a higher epoch begins at or below
+its start. One whose offsets newer in-lineage segments hold is history dealt with and counts no
+more, nor does one whose diverging epoch the operator has accepted (`rlm partition adopt`). From a
+frozen partition nothing is copied, trimmed or deleted.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kip405.ids import MAX_OFFSET
+from kip405.lineage import Lineage, divergence
+from kip405.segments import RemoteLogSegmentMetadata
+from kip405.states import RemoteLogSegmentState
+from rlm.plans.cover import cover
+from rlmm.ledger import PartitionLedger
+
+DEFAULT_MAX_ORPHANS = 3
+NONE_ACCEPTED = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frozen:
+    """Why the partition is frozen, for status and logs; `orphans` by segment start offset."""
+
+    reason: str
+    orphans: tuple[int, ...] = ()
+
+
+def freeze(
+    ledger: PartitionLedger,
+    lineage: Lineage,
+    *,
+    log_end_offset: int,
+    accepted_epoch: int = NONE_ACCEPTED,
+    max_orphans: int = DEFAULT_MAX_ORPHANS,
+) -> Frozen | None:
+    """Whether the partition must be frozen now; None = go on.
+
+    `lineage`: the leader's, merged with the ledger's. `accepted_epoch`: divergences caused by
+    epochs up to this one were accepted by an operator.
+    """
+    remote_next_offset = ledger.highest_end(lineage) or 0
+    if remote_next_offset > log_end_offset:
+        reason = (
+            f"remote data of the leader's own lineage ends at {remote_next_offset}, "
+            f"beyond the log's end {log_end_offset}"
+        )
+        return Frozen(reason=reason)
+    finished = tuple(
+        entry.metadata for entry in ledger.in_state(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
+    )
+    orphans = _orphans(ledger, finished, lineage, accepted_epoch)
+    usable = ledger.usable(lineage, MAX_OFFSET)
+    if orphans and (len(orphans) > max_orphans or not usable):
+        starts = tuple(sorted(segment.start_offset for segment in orphans))
+        reason = (
+            f"{len(orphans)} of {len(finished)} finished segments, from offset {starts[0]} on, "
+            f"are outside the leader's lineage (at most {max_orphans} may be)"
+        )
+        return Frozen(reason=reason, orphans=starts)
+    return None
+
+
+def _orphans(
+    ledger: PartitionLedger,
+    finished: Sequence[RemoteLogSegmentMetadata],
+    lineage: Lineage,
+    accepted_epoch: int,
+) -> tuple[RemoteLogSegmentMetadata, ...]:
+    usable = ledger.usable(lineage, MAX_OFFSET)
+    used = {one.metadata.segment_id.id for one in usable}
+    covered = cover(usable)
+    return tuple(
+        segment
+        for segment in finished
+        if segment.segment_id.id not in used
+        and (epoch := _diverging_epoch(segment, lineage)) is not None
+        and epoch > accepted_epoch
+        and not covered.holds(segment.start_offset, segment.next_offset)
+    )
+
+
+def _diverging_epoch(segment: RemoteLogSegmentMetadata, lineage: Lineage) -> int | None:
+    """The epoch that begins at or below the segment's end where the segment has a lower one."""
+    at = divergence(segment, lineage)
+    return None if at is None else lineage.epoch_for_offset(at)

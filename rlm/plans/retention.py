@@ -1,0 +1,123 @@
+"""Retention values as Kafka means them: parsing, LogConfig's rules, what local retention comes to.
+
+-1 is "no limit"; -2, for local retention only, is "as total". Must not know where the values came
+from. Source: TopicConfig, LogConfig.validateRemoteStorageRetentionSize/Time,
+LogConfig.localRetentionMs/Bytes.
+"""
+
+import re
+from dataclasses import dataclass
+
+from kip405.errors import Invalid
+
+UNLIMITED = -1
+AS_TOTAL = -2
+
+_NUMBER = re.compile(r"(-?\d+(?:\.\d+)?)\s*([A-Za-z]*)")
+_DURATION_UNITS_MS = {
+    "": 1,
+    "ms": 1,
+    "s": 1_000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+    "w": 7 * 86_400_000,
+}
+_SIZE_UNITS_BYTES = {
+    "": 1,
+    "b": 1,
+    "kib": 1 << 10,
+    "mib": 1 << 20,
+    "gib": 1 << 30,
+    "tib": 1 << 40,
+    "pib": 1 << 50,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+    "pb": 10**15,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """A topic's retention in ms and bytes; Invalid names the setting where LogConfig refuses."""
+
+    total_ms: int
+    total_bytes: int
+    local_ms: int = AS_TOTAL
+    local_bytes: int = AS_TOTAL
+
+    def __post_init__(self) -> None:
+        _check_at_least("retention.ms", self.total_ms, UNLIMITED)
+        _check_at_least("retention.bytes", self.total_bytes, UNLIMITED)
+        _check_at_least("local.retention.ms", self.local_ms, AS_TOTAL)
+        _check_at_least("local.retention.bytes", self.local_bytes, AS_TOTAL)
+        _check_local("retention.ms", self.total_ms, self.local_ms)
+        _check_local("retention.bytes", self.total_bytes, self.local_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalRetention:
+    """How much the brokers keep; None = no limit."""
+
+    max_age_ms: int | None
+    max_bytes: int | None
+
+    @property
+    def is_unlimited(self) -> bool:
+        return self.max_age_ms is None and self.max_bytes is None
+
+
+def effective_local_retention(retention: Retention) -> LocalRetention:
+    """Local retention after -2 was replaced by total and -1 by None."""
+    return LocalRetention(
+        max_age_ms=_effective(retention.total_ms, retention.local_ms),
+        max_bytes=_effective(retention.total_bytes, retention.local_bytes),
+    )
+
+
+def parse_duration_ms(text: str) -> int:
+    """`180d`, `90m`, `1w`, plain ms, -1 or -2 -> milliseconds; Invalid tells what is allowed."""
+    return _parse(
+        text, _DURATION_UNITS_MS, "a duration such as 180d, 12h, 30m, 45s or milliseconds"
+    )
+
+
+def parse_size_bytes(text: str) -> int:
+    """`2TiB`, `500MB`, plain bytes, -1 or -2 -> bytes; Invalid tells what is allowed."""
+    return _parse(text, _SIZE_UNITS_BYTES, "a size such as 2TiB, 500GiB, 10MB or bytes")
+
+
+def _parse(text: str, units: dict[str, int], allowed: str) -> int:
+    found = _NUMBER.fullmatch(text.strip())
+    if found is None or found[2].lower() not in units:
+        raise Invalid(f"{text!r} is not {allowed}; -1 means no limit")
+    number, unit = found[1], found[2].lower()
+    if number.startswith("-"):
+        if unit or number not in ("-1", "-2"):
+            raise Invalid(f"{text!r} is negative; only -1 (no limit) and -2 (local: as total) are")
+        return int(number)
+    whole, _, decimals = number.partition(".")
+    scale: int = 10 ** len(decimals)
+    return int(whole + decimals) * units[unit] // scale
+
+
+def _effective(total: int, local: int) -> int | None:
+    chosen = total if local == AS_TOTAL else local
+    return None if chosen == UNLIMITED else chosen
+
+
+def _check_at_least(name: str, value: int, least: int) -> None:
+    if value < least:
+        raise Invalid(f"{name}={value} is below {least}")
+
+
+def _check_local(name: str, total: int, local: int) -> None:
+    if total == UNLIMITED or local == AS_TOTAL:
+        return
+    if local == UNLIMITED:
+        raise Invalid(f"local.{name} must not be -1 (no limit) while {name} is {total}")
+    if local > total:
+        raise Invalid(f"local.{name}={local} must not be more than {name}={total}")

@@ -1,0 +1,164 @@
+"""What to do with what attempts left behind: adopt, finish deleting, wait, or alarm (H6, H10).
+
+An entry is only looked at when no live attempt can be behind it; then the store is asked, and
+evidence decides. Nothing follows from a state alone (H3): an object with a manifest is never swept,
+and somebody else's DELETE_SEGMENT_STARTED is continued only for a reason found again now.
+
+    manifest                   COPY_STARTED   DELETE_STARTED               DELETE_FINISHED
+    none                       delete         delete                       tombstone
+    there, objects complete    adopt          adopt; delete if it ended    adopt
+    there, objects not so      alarm          alarm; delete if it ended    alarm
+
+"Ended" is: it lies below the remote log start. Adopt is: publish the manifest's FINISHED.
+To delete: DELETE_SEGMENT_STARTED (read back), objects, DELETE_SEGMENT_FINISHED, tombstone. The
+manifest goes first, so a deletion that was cut short is found without one.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from kip405.contracts import Presence
+from kip405.ids import Uuid
+from kip405.segments import RemoteLogSegmentMetadata
+from kip405.states import RemoteLogSegmentState
+from rlm.plans.freeze import Frozen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepEntry:
+    """The newest record of one segment, with who wrote it and when (broker's append time)."""
+
+    metadata: RemoteLogSegmentMetadata
+    writer: Uuid
+    timestamp_ms: int
+    disputed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweeper:
+    """Who sweeps: node, this process's writer id, segments worked on here, grace for others."""
+
+    node_id: int
+    writer: Uuid
+    live: Collection[Uuid]
+    grace_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What the store has of one segment now.
+
+    `manifest` is the metadata that the manifest would publish, None where there is no manifest;
+    `unreadable` tells why a manifest that is there cannot be used.
+    """
+
+    presence: Presence
+    manifest: RemoteLogSegmentMetadata | None
+    unreadable: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopt:
+    """Publish this COPY_SEGMENT_FINISHED: objects are complete, only the record is missing."""
+
+    finished: RemoteLogSegmentMetadata
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delete:
+    """DELETE_SEGMENT_STARTED (read back) -> objects -> DELETE_SEGMENT_FINISHED -> tombstone."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bury:
+    """Objects are gone and said to be gone: only the tombstone is missing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alarm:
+    """An operator must look; nothing is changed."""
+
+    reason: str
+
+
+Decision = Adopt | Delete | Bury | Alarm
+
+_STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+_DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+_DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
+
+
+def refuse_sweep(
+    *, ready: bool, ledger_problem: str | None, freeze_fact: str | None, frozen: Frozen | None
+) -> str | None:
+    """Why nothing of a partition may be swept now, None where it may."""
+    if not ready:
+        return "settings or ledger are not read yet"
+    if ledger_problem is not None:
+        return f"the ledger has a problem: {ledger_problem}"
+    if freeze_fact is not None:
+        return f"frozen by command: {freeze_fact}"
+    if frozen is not None:
+        return f"partition is frozen: {frozen.reason}"
+    return None
+
+
+def leftovers(
+    entries: Iterable[SweepEntry], sweeper: Sweeper, now_ms: int
+) -> tuple[SweepEntry, ...]:
+    """Entries worth asking the store about, oldest record first.
+
+    An earlier process of this node is certainly gone (the state dir's lock proves it): at once.
+    What this process left is known too once it is not live. Others may still be at work until the
+    grace has passed.
+    """
+    found = (
+        entry
+        for entry in entries
+        if entry.metadata.state in (_STARTED, _DELETING, _DELETED)
+        and not entry.disputed
+        and entry.metadata.segment_id.id not in sweeper.live
+        and _is_abandoned(entry, sweeper, now_ms)
+    )
+    return tuple(sorted(found, key=lambda entry: entry.timestamp_ms))
+
+
+def _is_abandoned(entry: SweepEntry, sweeper: Sweeper, now_ms: int) -> bool:
+    if entry.writer == sweeper.writer or entry.metadata.broker_id == sweeper.node_id:
+        return True
+    return now_ms - entry.timestamp_ms >= sweeper.grace_ms
+
+
+def decide(entry: SweepEntry, evidence: Evidence, *, remote_log_start_offset: int) -> Decision:
+    """What the evidence calls for; a manifest forbids deleting unless its offsets have ended."""
+    metadata = entry.metadata
+    if evidence.unreadable:
+        return Alarm(reason=f"the manifest cannot be used: {evidence.unreadable}")
+    if evidence.manifest is None:
+        return (
+            Bury() if metadata.state is _DELETED else Delete(reason="the attempt has no manifest")
+        )
+    if not _is_same_attempt(metadata, evidence.manifest):
+        return Alarm(reason="the manifest describes another segment")
+    has_ended = metadata.next_offset <= remote_log_start_offset
+    if has_ended and metadata.state is _DELETING:
+        return Delete(reason=f"it ends below the remote log start {remote_log_start_offset}")
+    return _adopt(evidence.manifest, evidence)
+
+
+def _adopt(manifest: RemoteLogSegmentMetadata, evidence: Evidence) -> Decision:
+    if manifest.state is not RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+        return Alarm(reason=f"the manifest would publish {manifest.state.name}")
+    if evidence.presence is not Presence.COMPLETE:
+        return Alarm(reason=f"a manifest is there, but the objects are {evidence.presence.value}")
+    return Adopt(finished=manifest)
+
+
+def _is_same_attempt(one: RemoteLogSegmentMetadata, other: RemoteLogSegmentMetadata) -> bool:
+    return (
+        one.segment_id.id == other.segment_id.id
+        and one.topic_id_partition.key == other.topic_id_partition.key
+        and (one.start_offset, one.end_offset) == (other.start_offset, other.end_offset)
+    )

@@ -1,0 +1,237 @@
+"""How far a leader's local log may be trimmed, or why not: the one decision that can lose records.
+
+The bound counts only what is contiguously FINISHED inside the leader's merged lineage (H4), ends
+at a border of the leader's own segments (H27), never in the active one, and never passes the last
+stable offset, the high watermark or a share group's start (H19). Deleting what ended below the
+remote log start (H2) is not trimming: it happens with trim off too, needs no copy, and is a plan
+of its own kind. Pure: the lane brings the evidence and acts.
+"""
+
+import enum
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from kip405.lineage import Lineage
+from rlm.log_dir.partition_log import LocalSegment
+from rlm.plans.copy import TopicState, refuse_topic
+from rlm.plans.freeze import Frozen
+from rlm.plans.retention import LocalRetention
+
+
+class NoTrim(enum.Enum):
+    """Reasons why nothing is trimmed, as `status` shows them."""
+
+    SETTINGS_NOT_READY = "settings or ledger are not read yet"
+    LEDGER_PROBLEM = "the ledger has a problem"
+    FREEZE_FACT = "frozen by command"
+    FROZEN = "partition is frozen"
+    TOPIC_REFUSED = "topic must not be trimmed"
+    MODE_COPY = "topic is in mode copy"
+    TRIM_OFF = "trim is off"
+    RETENTION_BOUNDED = "a broker's own retention is bounded"
+    NO_LIVE_SERVICE = "a broker with a replica has no live service"
+    ISR_HOLD = "waiting for replicas to catch up"
+    UNLIMITED = "local retention has no limit"
+    NOTHING_COPIED = "nothing more is contiguously remote"
+    WITHIN_RETENTION = "all is within local retention"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrimGuards:
+    """All that can forbid a trim, apart from offsets.
+
+    `freeze_fact`, `ledger_problem`, `retention_bounded`: text if there is one.
+    `replicas_short_ms`: how long ISR has been smaller than the replicas, None if it is not.
+    `hold_max_ms`: trim.hold.max.ms.
+    """
+
+    ready: bool
+    ledger_problem: str | None
+    freeze_fact: str | None
+    frozen: Frozen | None
+    topic: TopicState
+    mode_is_tier: bool
+    trim_on: bool
+    retention_bounded: str | None
+    replicas: Sequence[int]
+    live_nodes: Collection[int]
+    replicas_short_ms: int | None
+    hold_max_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrimOffsets:
+    """Where everything stands.
+
+    `contiguous_end`: end of the unbroken undisputed cover from max(remote start, local start) on.
+    `share_group_start`: None = no share group reads the topic.
+    """
+
+    leader_epoch: int
+    lineage: Lineage
+    segments: Sequence[LocalSegment]
+    local_size_bytes: int
+    local_log_start_offset: int
+    remote_log_start_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    contiguous_end: int
+    share_group_start: int | None
+    retention: LocalRetention
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrimPlan:
+    """DeleteRecords up to `bound` once the copies from the local log start to there were seen."""
+
+    bound: int
+    local_log_start_offset: int
+    leader_epoch: int
+    lineage: Lineage
+    planned_at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedPlan:
+    """DeleteRecords of what lies below the remote log start: retention or a user ended it (H2)."""
+
+    bound: int
+    leader_epoch: int
+    lineage: Lineage
+    planned_at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """Nothing to do now, and why."""
+
+    reason: NoTrim
+    detail: str = ""
+
+
+def plan_trim(
+    guards: TrimGuards, offsets: TrimOffsets, *, now_ms: int, planned_at_ms: int
+) -> TrimPlan | EndedPlan | Held:
+    """What to delete locally.
+
+    `now_ms` is wall time, for retention; `planned_at_ms` is monotonic, for the plan's deadline.
+    """
+    held = _forbidden(guards)
+    if held is not None:
+        return held
+    ended = _ended(offsets, planned_at_ms)
+    if ended is not None:
+        return ended
+    held = _forbidden_trim(guards)
+    if held is not None:
+        return held
+    return _bounded(offsets, now_ms, planned_at_ms)
+
+
+def is_hold_overdue(guards: TrimGuards) -> bool:
+    """Whether replicas have lagged longer than the hold: trimming goes on, with a warning (H27)."""
+    return guards.replicas_short_ms is not None and guards.replicas_short_ms >= guards.hold_max_ms
+
+
+def _forbidden(guards: TrimGuards) -> Held | None:
+    """What forbids every DeleteRecords of ours."""
+    if not guards.ready:
+        return Held(reason=NoTrim.SETTINGS_NOT_READY)
+    if guards.ledger_problem is not None:
+        return Held(reason=NoTrim.LEDGER_PROBLEM, detail=guards.ledger_problem)
+    if guards.freeze_fact is not None:
+        return Held(reason=NoTrim.FREEZE_FACT, detail=guards.freeze_fact)
+    if guards.frozen is not None:
+        return Held(reason=NoTrim.FROZEN, detail=guards.frozen.reason)
+    refused = refuse_topic(guards.topic)
+    if refused is not None:
+        return Held(reason=NoTrim.TOPIC_REFUSED, detail=refused[1] or refused[0].value)
+    if not guards.mode_is_tier:
+        return Held(reason=NoTrim.MODE_COPY)
+    return None
+
+
+def _forbidden_trim(guards: TrimGuards) -> Held | None:
+    """What forbids a trim but not the deletion of what has ended."""
+    if not guards.trim_on:
+        return Held(reason=NoTrim.TRIM_OFF)
+    if guards.retention_bounded is not None:
+        return Held(reason=NoTrim.RETENTION_BOUNDED, detail=guards.retention_bounded)
+    dead = sorted(set(guards.replicas) - set(guards.live_nodes))
+    if dead or not guards.replicas:
+        return Held(reason=NoTrim.NO_LIVE_SERVICE, detail=f"brokers {dead}")
+    if guards.replicas_short_ms is not None and not is_hold_overdue(guards):
+        return Held(reason=NoTrim.ISR_HOLD, detail=f"for {guards.replicas_short_ms} ms")
+    return None
+
+
+def _ended(offsets: TrimOffsets, planned_at_ms: int) -> EndedPlan | None:
+    bound = min(offsets.remote_log_start_offset, offsets.high_watermark)
+    if bound <= offsets.local_log_start_offset:
+        return None
+    return EndedPlan(
+        bound=bound,
+        leader_epoch=offsets.leader_epoch,
+        lineage=offsets.lineage,
+        planned_at_ms=planned_at_ms,
+    )
+
+
+def _bounded(offsets: TrimOffsets, now_ms: int, planned_at_ms: int) -> TrimPlan | Held:
+    if offsets.retention.is_unlimited:
+        return Held(reason=NoTrim.UNLIMITED)
+    start = max(offsets.remote_log_start_offset, offsets.local_log_start_offset)
+    limit = _limit(offsets, start)
+    copied = _whole_segments(offsets.segments, limit)
+    if copied <= start:
+        return Held(reason=NoTrim.NOTHING_COPIED, detail=f"up to {limit}")
+    bound = min(copied, _retention_target(offsets, now_ms))
+    if bound <= start:
+        return Held(reason=NoTrim.WITHIN_RETENTION)
+    return TrimPlan(
+        bound=bound,
+        local_log_start_offset=offsets.local_log_start_offset,
+        leader_epoch=offsets.leader_epoch,
+        lineage=offsets.lineage,
+        planned_at_ms=planned_at_ms,
+    )
+
+
+def _limit(offsets: TrimOffsets, start: int) -> int:
+    limits = [
+        offsets.contiguous_end,
+        offsets.last_stable_offset,
+        offsets.high_watermark,
+    ]
+    if offsets.share_group_start is not None:
+        limits.append(offsets.share_group_start)
+    return min(limits)
+
+
+def _whole_segments(segments: Sequence[LocalSegment], limit: int) -> int:
+    """The last border of closed segments at or below the limit, -1 for none."""
+    ends = (segment.next_offset for segment in segments if segment.is_closed)
+    return max((end for end in ends if end is not None and end <= limit), default=-1)
+
+
+def _retention_target(offsets: TrimOffsets, now_ms: int) -> int:
+    """End of the oldest segments that breach local retention by age or by size; -1 for none.
+
+    By size a segment goes only if what is left still reaches the limit; by age if its newest
+    record is too old. Both stop at the first segment that stays. Source:
+    UnifiedLog.deleteRetentionMs/SizeBreachedSegments.
+    """
+    target = -1
+    age, most = offsets.retention.max_age_ms, offsets.retention.max_bytes
+    excess = None if most is None else offsets.local_size_bytes - most
+    for segment in offsets.segments:
+        if not segment.is_closed or segment.next_offset is None:
+            break
+        is_gone = segment.next_offset <= offsets.local_log_start_offset
+        too_old = age is not None and now_ms - segment.max_timestamp_ms > age
+        too_much = excess is not None and excess >= segment.size_bytes
+        if not (is_gone or too_old or too_much):
+            break
+        excess = None if excess is None else excess - segment.size_bytes
+        target = segment.next_offset
+    return target

@@ -1,0 +1,1 @@
+"""The Kafka-protocol proxy on the broker's TIERED listener."""

@@ -1,0 +1,14 @@
+"""The Kafka error codes the proxy gives or looks for (org.apache.kafka.common.protocol.Errors).
+
+Why these: clients know what to do with each of them (kafka-proxy.md 3.10, kafka-tiered-storage.md
+7.2); anything else makes a Java consumer throw.
+"""
+
+NONE = 0
+OFFSET_OUT_OF_RANGE = 1
+LEADER_NOT_AVAILABLE = 5
+NOT_LEADER_OR_FOLLOWER = 6
+POLICY_VIOLATION = 44
+KAFKA_STORAGE_ERROR = 56
+FETCH_SESSION_ID_NOT_FOUND = 70
+UNSUPPORTED_COMPRESSION_TYPE = 76

@@ -1,0 +1,371 @@
+"""One client connection and its own connection to the broker.
+
+Why: bytes nobody must look at go from socket to socket in callbacks, in both directions with
+backpressure; a taken request is settled by a task while later ones wait, as at a broker, which
+works on one request of a connection at a time. It must not know what a handler decides.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import structlog
+
+from rlm.proxy.session import (
+    Assembled,
+    Cut,
+    Expected,
+    Look,
+    RequestCutter,
+    ResponseCutter,
+    SessionError,
+    Streamed,
+    Taken,
+)
+from rlm.proxy.settings import ProxyMetrics, ProxySettings
+from rlm.proxy.writer import PacedWriter
+from rlm.wire.api_versions import cap_api_versions
+from rlm.wire.frames import frame_length
+from rlm.wire.primitives import Buffer, WireError
+from rlm.wire.produce import LogStartLookup, patch_produce_log_start
+
+log = structlog.get_logger(__name__)
+
+READ_BUFFER_BYTES = 262_144
+_DIRECT_READ_BYTES = 32_768
+_MAX_HELD_BYTES = 262_144
+
+Handle = Callable[[Taken, "Connection"], Awaitable[list[Buffer] | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """What all connections of a server have in common.
+
+    `read_buffer` is one for all: a callback has used its bytes before the next one runs.
+    """
+
+    settings: ProxySettings
+    metrics: ProxyMetrics
+    produce_log_start: LogStartLookup
+    read_buffer: memoryview
+
+
+class _Side(asyncio.BufferedProtocol):
+    """Socket callbacks of one side, told to the connection."""
+
+    transport: asyncio.Transport
+    writer: PacedWriter
+
+    def __init__(self, connection: "Connection") -> None:
+        self.connection = connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - a stream, as asked for
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self.transport = transport
+        self.writer = PacedWriter(transport, self.connection.flow)
+
+    def pause_writing(self) -> None:
+        self.writer.pause()
+
+    def resume_writing(self) -> None:
+        self.writer.resume()
+        self.connection.flow()
+
+    def eof_received(self) -> bool:
+        return False
+
+
+class _ClientSide(_Side):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.connection.client_made()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self.connection.shared.read_buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.connection.client_data(nbytes)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.connection.client_lost(exc)
+
+
+class _BrokerSide(_Side):
+    _is_direct = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        if self.connection.is_over:
+            transport.close()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        room = self.connection.responses.room(_DIRECT_READ_BYTES)
+        self._is_direct = room is not None
+        return self.connection.shared.read_buffer if room is None else room
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.connection.broker_data(nbytes, direct=self._is_direct)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.connection.end("broker_closed" if exc is None else "broker_error")
+
+
+class Connection:
+    """Both sides, their order, and the one request a handler is settling."""
+
+    def __init__(
+        self, shared: Shared, handle: Handle, on_made: Callable[["Connection"], bool]
+    ) -> None:
+        self.shared = shared
+        self._handle = handle
+        self._on_made = on_made
+        self.client = _ClientSide(self)
+        self._broker: _BrokerSide | None = None
+        limit = shared.settings.max_frame_bytes
+        self.requests = RequestCutter(limit)
+        self.responses = ResponseCutter(limit)
+        self.is_over = False
+        self._cause = ""
+        self._is_draining = False
+        self._taken: asyncio.Queue[Taken] = asyncio.Queue(maxsize=1)
+        self._is_settling = False
+        self._answer: asyncio.Future[bytearray | None] | None = None
+        self._settled: asyncio.Future[None] | None = None
+        self._over = asyncio.Event()
+        self._client_gone = asyncio.Event()
+        self._paused: set[_Side] = set()
+
+    # callbacks of the client's side
+
+    def client_made(self) -> None:
+        """Let in or turned away; nothing is read before the broker is there."""
+        self.client.transport.pause_reading()
+        self._paused.add(self.client)
+        if not self._on_made(self):
+            self.client.transport.abort()
+
+    def client_lost(self, error: Exception | None) -> None:
+        """The client's socket is gone."""
+        self._client_gone.set()
+        self.end("client_closed" if error is None else "client_error")
+
+    def client_data(self, size_bytes: int) -> None:
+        """Bytes of the client are in the read buffer."""
+        try:
+            self._pass_requests(self.requests.feed(self.shared.read_buffer[:size_bytes]))
+        except SessionError as error:
+            self._fail(error)
+        self.flow()
+
+    def _pass_requests(self, cut: Cut) -> None:
+        broker = self._broker
+        if broker is None or self.is_over:
+            return
+        for expected in cut.expected:
+            self.responses.expect(expected)
+        broker.writer.write(bytes(cut.passed))
+        if cut.taken is not None:
+            self._is_settling = True
+            self._taken.put_nowait(cut.taken)
+
+    # callbacks of the broker's side
+
+    def broker_data(self, size_bytes: int, *, direct: bool) -> None:
+        """Bytes of the broker are in the read buffer, or already in the frame being assembled."""
+        try:
+            if direct:
+                whole = self.responses.filled(size_bytes)
+                if whole is not None:
+                    self._assembled(whole)
+            else:
+                for output in self.responses.feed(self.shared.read_buffer[:size_bytes]):
+                    if isinstance(output, memoryview):
+                        self.client.writer.write(bytes(output))
+                    elif isinstance(output, Assembled):
+                        self._assembled(output)
+                    elif isinstance(output, Streamed):
+                        self._resolve(None)
+        except (SessionError, WireError) as error:
+            self._fail(error)
+        self._look_settled()
+        self.flow()
+
+    def _assembled(self, whole: Assembled) -> None:
+        frame: Buffer = whole.frame
+        version = whole.expected.api_version
+        if whole.expected.look is Look.ASKED:
+            self._resolve(whole.frame)
+            return
+        if whole.expected.look is Look.PRODUCE:
+            frame = patch_produce_log_start(frame, version, self.shared.produce_log_start)
+        elif whole.expected.look is Look.API_VERSIONS:
+            frame = cap_api_versions(frame, version)
+        self.client.writer.write_all([frame_length(len(frame)), frame])
+
+    def _resolve(self, frame: bytearray | None) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(frame)
+
+    def _look_settled(self) -> None:
+        if self.responses.is_idle:
+            if self._settled is not None and not self._settled.done():
+                self._settled.set_result(None)
+            if self._is_draining and not self._is_settling:
+                self.end("shutdown")
+
+    # what a handler may do (`Upstream`)
+
+    async def ask(
+        self, frame: Buffer, api_version: int, correlation_id: int, stream_above: int | None
+    ) -> bytearray | None:
+        """See `rlm.proxy.upstream.Upstream`."""
+        broker = self._broker
+        if broker is None or self.is_over:
+            raise ConnectionResetError("the connection to the broker is gone")
+        self._answer = asyncio.get_running_loop().create_future()
+        self.responses.expect(
+            Expected(
+                look=Look.ASKED,
+                api_version=api_version,
+                correlation_id=correlation_id,
+                stream_above=stream_above,
+            )
+        )
+        broker.writer.write_all([frame_length(len(frame)), frame])
+        return await self._answer
+
+    async def settled(self) -> None:
+        """See `rlm.proxy.upstream.Upstream`."""
+        if not self.responses.is_idle:
+            self._settled = asyncio.get_running_loop().create_future()
+            await self._settled
+
+    # the connection's task
+
+    async def run(self) -> None:
+        """Connect to the broker and settle taken requests until either side ends."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                worker = group.create_task(self._work())
+                await self._over.wait()
+                worker.cancel()
+            await self._flush()
+        finally:
+            self.end("crashed")
+            self.client.transport.abort()
+            self.shared.metrics.connection_closed(self._cause)
+            log.debug("connection_closed", cause=self._cause)
+
+    async def _flush(self) -> None:
+        """Give a client that still reads what was answered before the end."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.shared.settings.shutdown_timeout_ms / 1000):
+                await self._client_gone.wait()
+
+    async def _work(self) -> None:
+        if not await self._connect():
+            return
+        while True:
+            taken = await self._taken.get()
+            try:
+                pieces = await self._handle(taken, self)
+            except* (WireError, SessionError, ConnectionError) as errors:
+                self._fail(errors.exceptions[0])
+                pieces = None
+            if self.is_over:
+                return
+            if pieces is not None:
+                self.client.writer.write_all(pieces)
+            self._is_settling = False
+            self._look_settled()
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Requests that came while one was being settled."""
+        if self.is_over or self._is_draining:
+            return
+        try:
+            self._pass_requests(self.requests.resume())
+        except SessionError as error:
+            self._fail(error)
+        self.flow()
+
+    async def _connect(self) -> bool:
+        settings = self.shared.settings
+        loop = asyncio.get_running_loop()
+        broker = _BrokerSide(self)
+        try:
+            async with asyncio.timeout(settings.connect_timeout_ms / 1000):
+                await loop.create_connection(
+                    lambda: broker, settings.upstream_host, settings.upstream_port
+                )
+        except OSError as error:
+            log.warning(
+                "broker_unreachable",
+                host=settings.upstream_host,
+                port=settings.upstream_port,
+                error=str(error),
+            )
+            self.end("broker_unreachable")
+            return False
+        self._broker = broker
+        self.flow()
+        return True
+
+    # backpressure and the end
+
+    def flow(self) -> None:
+        """Read from a side only while the other one keeps up."""
+        if self.is_over or self._broker is None:
+            return
+        limit = self.shared.settings.write_queue_bytes
+        held_bytes = self.requests.held_bytes
+        self._read(
+            self.client,
+            wanted=self._broker.writer.queued_bytes < limit
+            and held_bytes < _MAX_HELD_BYTES
+            and not self._is_draining,
+        )
+        self._read(self._broker, wanted=self.client.writer.queued_bytes < limit)
+
+    def _read(self, side: _Side, *, wanted: bool) -> None:
+        if wanted and side in self._paused:
+            self._paused.discard(side)
+            side.transport.resume_reading()
+        elif not wanted and side not in self._paused:
+            self._paused.add(side)
+            side.transport.pause_reading()
+
+    def drain(self) -> None:
+        """Take no more requests; end as soon as what is in flight was answered."""
+        self._is_draining = True
+        if self._broker is None:
+            self.end("shutdown")
+        self.flow()
+        self._look_settled()
+
+    def _fail(self, error: BaseException) -> None:
+        cause = error.cause if isinstance(error, SessionError) else "bad_frame"
+        peer = self.client.transport.get_extra_info("peername")
+        log.warning("connection_failed", cause=cause, error=str(error), peer=str(peer))
+        self.end(cause)
+
+    def end(self, cause: str) -> None:
+        """Close both sides once; bytes given to the client's socket are still flushed."""
+        if self.is_over:
+            return
+        self.is_over = True
+        self._cause = cause
+        self._over.set()
+        if self._broker is not None:
+            self._broker.transport.abort()
+        self.client.writer.finish()
+
+    def abort(self, cause: str) -> None:
+        """Close both sides at once, whatever is queued."""
+        self.end(cause)
+        self.client.transport.abort()

@@ -1,0 +1,258 @@
+"""Answers ListOffsets, OffsetForLeaderEpoch and DeleteRecords: the broker first, then the view.
+
+Why: no answer about a position leaves before settings and ledger passed a barrier taken after the
+broker's answer (H17). DeleteRecords cannot be taken back, so its barrier comes before the broker
+is asked (H26). What is right is decided in `positions`. It must not know sockets.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+
+import structlog
+
+from kip405.errors import Fenced, RemoteStorageError, Unavailable
+from rlm.clock import Clock
+from rlm.proxy.codes import KAFKA_STORAGE_ERROR, NONE, POLICY_VIOLATION
+from rlm.proxy.positions import (
+    CONSUMER_REPLICA_ID,
+    EARLIEST_PENDING_UPLOAD,
+    NOT_NOW,
+    Position,
+    Question,
+    Value,
+    answers,
+    apply_error,
+    apply_position,
+    correct_epoch_end,
+    is_frozen_question,
+    list_offsets_position,
+    merge_deletes,
+    needs_lookup,
+    needs_view,
+    questions,
+    without_refused,
+)
+from rlm.proxy.reads import frozen, guarded
+from rlm.proxy.session import Taken
+from rlm.proxy.settings import ProxyMetrics, ProxySettings
+from rlm.proxy.tier import Tier, TierPartition, TimestampedOffset, TopicRef
+from rlm.proxy.upstream import STREAMED, WHOLE, Upstream
+from rlm.wire.apis import DELETE_RECORDS, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
+from rlm.wire.frames import (
+    encode_response,
+    frame_length,
+    parse_request_header,
+    parse_response_header,
+)
+from rlm.wire.primitives import Buffer
+from rlm.wire.schema import Api, decode, encode
+
+log = structlog.get_logger(__name__)
+
+_FIRST_EPOCH_WITH_REPLICA_ID = 3
+_MOST_AT_ONCE = 64
+
+Work = Callable[[], Awaitable[None]]
+View = TierPartition | RemoteStorageError | None
+
+
+class PositionHandler:
+    """Answers the questions about positions of one connection."""
+
+    def __init__(
+        self, settings: ProxySettings, tier: Tier, clock: Clock, metrics: ProxyMetrics
+    ) -> None:
+        self._wait_ms = settings.barrier_wait_ms
+        self._tier = tier
+        self._clock = clock
+        self._metrics = metrics
+        self._deadline_ms = 0
+
+    def _left_ms(self) -> int:
+        """What is left of the wait of one request, whatever its number of partitions."""
+        return max(1, self._deadline_ms - self._clock.monotonic_ms())
+
+    async def list_offsets(self, taken: Taken, upstream: Upstream) -> list[Buffer] | None:
+        """The broker's answer, corrected for both tiers; None when it was passed as it is."""
+        request = _decode_request(LIST_OFFSETS, taken)
+        asked = [
+            one
+            for one in questions(request, "timestamp", name="name", index="partition_index")
+            if needs_view(one.asked)
+        ]
+        if request["replica_id"] != CONSUMER_REPLICA_ID or not asked:
+            await _pass(taken, upstream)
+            return None
+        response, header_bytes = await self._ask(LIST_OFFSETS, taken, taken.frame, upstream)
+        found = answers(response, name="name", index="partition_index")
+        await self._each(
+            partial(self._list_offset, one, found[one.topic, one.partition], taken.api_version)
+            for one in asked
+            if _is_clean(found, one)
+        )
+        return _respond(LIST_OFFSETS, taken, header_bytes, response)
+
+    async def offset_for_leader_epoch(
+        self, taken: Taken, upstream: Upstream
+    ) -> list[Buffer] | None:
+        """The broker's answer, or the merged lineage's where that knows better."""
+        request = _decode_request(OFFSET_FOR_LEADER_EPOCH, taken)
+        is_consumer = (
+            taken.api_version < _FIRST_EPOCH_WITH_REPLICA_ID
+            or request["replica_id"] == CONSUMER_REPLICA_ID
+        )
+        asked = questions(request, "leader_epoch", name="topic", index="partition")
+        if not is_consumer or not asked:
+            await _pass(taken, upstream)
+            return None
+        response, header_bytes = await self._ask(
+            OFFSET_FOR_LEADER_EPOCH, taken, taken.frame, upstream
+        )
+        found = answers(response, name="topic", index="partition")
+        await self._each(
+            partial(self._epoch_end, one, found[one.topic, one.partition])
+            for one in asked
+            if _is_clean(found, one)
+        )
+        return _respond(OFFSET_FOR_LEADER_EPOCH, taken, header_bytes, response)
+
+    async def delete_records(self, taken: Taken, upstream: Upstream) -> list[Buffer] | None:
+        """Refused for enabled topics (H26), which the broker never sees; others are forwarded."""
+        request = _decode_request(DELETE_RECORDS, taken)
+        asked = questions(request, "offset", name="name", index="partition_index")
+        refused: dict[tuple[str, int], int] = {}
+        await self._each(partial(self._refuse_delete, one, refused) for one in asked)
+        if not refused:
+            await _pass(taken, upstream)
+            return None
+        forwarded = without_refused(request, refused)
+        response: Value | None = None
+        if forwarded is None:
+            await upstream.settled()
+        else:
+            head = taken.frame[: parse_request_header(taken.frame).body_offset]
+            frame = head + encode(DELETE_RECORDS.request, taken.api_version, forwarded)
+            response, _ = await self._ask(DELETE_RECORDS, taken, frame, upstream)
+        merged = merge_deletes(request, response, refused)
+        return [encode_response(DELETE_RECORDS, taken.api_version, taken.correlation_id, merged)]
+
+    async def _ask(
+        self, api: Api, taken: Taken, frame: Buffer, upstream: Upstream
+    ) -> tuple[Value, bytes]:
+        """The broker's decoded answer, and its header as it came."""
+        answer = await upstream.ask(frame, taken.api_version, taken.correlation_id, WHOLE)
+        if answer is None:
+            raise ConnectionError("an answer that was asked whole was streamed")
+        _, position = parse_response_header(answer, api, taken.api_version)
+        response, _ = decode(api.response, taken.api_version, answer, position)
+        return response, bytes(answer[:position])
+
+    async def _each(self, work: Iterable[Work]) -> None:
+        """All partitions side by side, a bounded number at once."""
+        limit = asyncio.Semaphore(_MOST_AT_ONCE)
+        self._deadline_ms = self._clock.monotonic_ms() + self._wait_ms
+
+        async def bounded(one: Work) -> None:
+            async with limit:
+                await one()
+
+        async with asyncio.TaskGroup() as group:
+            for one in work:
+                group.create_task(bounded(one))
+
+    async def _view(self, topic: str, partition: int) -> View:
+        began_ms = self._clock.monotonic_ms()
+        view = await guarded(self._tier.barrier(TopicRef(name=topic), partition, self._left_ms()))
+        passed = not isinstance(view, RemoteStorageError)
+        self._metrics.barrier_waited(self._clock.monotonic_ms() - began_ms, passed=passed)
+        return view
+
+    async def _list_offset(self, one: Question, answered: Value, version: int) -> None:
+        view = await self._view(one.topic, one.partition)
+        if view is None:
+            return
+        if isinstance(view, RemoteStorageError) or is_frozen_question(view, one.asked):
+            self._refuse("list_offsets", answered, NOT_NOW)
+            return
+        found = await self._lookup(view, one)
+        if isinstance(found, RemoteStorageError):
+            lost = not found.retriable and not frozen(found)
+            self._refuse("list_offsets", answered, KAFKA_STORAGE_ERROR if lost else NOT_NOW)
+            return
+        log_start_offset = await self._log_start(view, one)
+        if log_start_offset is None:
+            self._refuse("list_offsets", answered, NOT_NOW)
+            return
+        position = list_offsets_position(view, one.asked, answered, found, log_start_offset)
+        if isinstance(position, int):
+            epoch = self._tier.epoch_for_offset(view.topic_id, view.partition, position)
+            position = Position(offset=position, leader_epoch=epoch)
+        if position is not None:
+            apply_position(answered, position, version)
+        self._metrics.answered("list_offsets", "broker" if position is None else "remote")
+
+    async def _lookup(
+        self, view: TierPartition, one: Question
+    ) -> TimestampedOffset | RemoteStorageError | None:
+        if not needs_lookup(one.asked, view):
+            return None
+        try:
+            async with asyncio.timeout(self._left_ms() / 1000):
+                return await guarded(
+                    self._tier.offset_for_timestamp(view.topic_id, view.partition, one.asked)
+                )
+        except TimeoutError:
+            return Unavailable(f"{one.topic}-{one.partition}: timestamp lookup took too long")
+
+    async def _log_start(self, view: TierPartition, one: Question) -> int | None:
+        """The broker's log start for -6; None = not to be had."""
+        if one.asked != EARLIEST_PENDING_UPLOAD or view.local_log_start_offset >= 0:
+            return view.local_log_start_offset
+        ref = TopicRef(name=one.topic)
+        marks = await guarded(self._tier.watermarks(ref, one.partition, self._left_ms()))
+        return None if isinstance(marks, RemoteStorageError) else marks.log_start_offset
+
+    async def _epoch_end(self, one: Question, answered: Value) -> None:
+        view = await self._view(one.topic, one.partition)
+        if view is None:
+            return
+        if isinstance(view, RemoteStorageError) or (view.frozen and answered["end_offset"] < 0):
+            self._refuse("offset_for_leader_epoch", answered, NOT_NOW)
+            return
+        known = self._tier.epoch_end(view.topic_id, view.partition, one.asked)
+        corrected = not view.frozen and correct_epoch_end(answered, known)
+        self._metrics.answered("offset_for_leader_epoch", "remote" if corrected else "broker")
+
+    async def _refuse_delete(self, one: Question, refused: dict[tuple[str, int], int]) -> None:
+        view = await self._view(one.topic, one.partition)
+        if view is None:
+            return
+        barred = isinstance(view, TierPartition | Fenced)
+        refused[one.topic, one.partition] = POLICY_VIOLATION if barred else NOT_NOW
+        self._metrics.answered("delete_records", "refused" if barred else "not_ready")
+        log.info("delete_records_refused", topic=one.topic, partition=one.partition)
+
+    def _refuse(self, api: str, answered: Value, error_code: int) -> None:
+        apply_error(answered, error_code)
+        self._metrics.answered(api, f"error_{error_code}")
+
+
+def _is_clean(found: dict[tuple[str, int], Value], one: Question) -> bool:
+    answered = found.get((one.topic, one.partition))
+    return answered is not None and answered["error_code"] == NONE
+
+
+def _decode_request(api: Api, taken: Taken) -> Value:
+    position = parse_request_header(taken.frame).body_offset
+    request, _ = decode(api.request, taken.api_version, taken.frame, position)
+    return request
+
+
+async def _pass(taken: Taken, upstream: Upstream) -> None:
+    await upstream.ask(taken.frame, taken.api_version, taken.correlation_id, STREAMED)
+
+
+def _respond(api: Api, taken: Taken, header: bytes, response: Value) -> list[Buffer]:
+    body = encode(api.response, taken.api_version, response)
+    return [frame_length(len(header) + len(body)), header, body]

@@ -1,0 +1,109 @@
+"""Remote reads of one Fetch, side by side with the question to the broker.
+
+Why: a read may be slow, may fail and may be given up; none of that may end the connection. It must
+not know the broker or frames.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
+
+import structlog
+
+from kip405.errors import Fenced, Internal, RemoteStorageError, Unavailable
+from rlm.proxy.splice import Key, Place, upper_offset
+from rlm.proxy.tier import RemoteRead, RemoteRecords, Tier, TopicRef, Watermarks
+
+log = structlog.get_logger(__name__)
+T = TypeVar("T")
+
+Outcome = RemoteRecords | RemoteStorageError
+
+
+async def guarded(work: Awaitable[T]) -> T | RemoteStorageError:
+    """The value, or the error as a value: a bug over there must not close connections (H24)."""
+    try:
+        return await work
+    except RemoteStorageError as error:
+        return error
+    except Exception as error:
+        log.exception("tier_call_failed", error=repr(error))
+        return Internal(f"tier call failed: {error!r}")
+
+
+def is_lost(outcome: Outcome | None) -> bool:
+    """An error that waiting does not cure (H25), or a frozen partition (H4)."""
+    return isinstance(outcome, RemoteStorageError) and not outcome.retriable
+
+
+class RemoteReads:
+    """At most one read per partition under way; given up by `cancel`, the cache goes on filling."""
+
+    def __init__(self, group: asyncio.TaskGroup, tier: Tier, *, read_committed: bool) -> None:
+        self._group = group
+        self._tier = tier
+        self._read_committed = read_committed
+        self._tasks: dict[Key, asyncio.Task[Outcome]] = {}
+
+    def start(self, place: Place, max_bytes: int) -> None:
+        """Begin to read for a partition with known watermarks."""
+        if place.key not in self._tasks:
+            self._tasks[place.key] = self._group.create_task(self.read(place, max_bytes, True))
+
+    async def read(self, place: Place, max_bytes: int, at_least_one: bool) -> Outcome:
+        """Read now; never raises an error of the tier."""
+        view, marks = place.tiered, place.marks
+        if view is None or marks is None:
+            return Unavailable(f"{place.key}: nothing is known of the partition")
+        upper = upper_offset(view, marks, read_committed=self._read_committed)
+        if place.asked.fetch_offset >= upper:
+            return Unavailable(f"{view.topic}-{view.partition}: watermarks are below the offset")
+        return await guarded(
+            self._tier.read(
+                RemoteRead(
+                    topic_id=view.topic_id,
+                    partition=view.partition,
+                    offset=place.asked.fetch_offset,
+                    upper_offset=upper,
+                    max_bytes=max_bytes,
+                    at_least_one=at_least_one,
+                    read_committed=self._read_committed,
+                )
+            )
+        )
+
+    def outcome(self, place: Place) -> Outcome | None:
+        """What a read gave; None while it is under way or was never begun."""
+        task = self._tasks.get(place.key)
+        return task.result() if task is not None and task.done() else None
+
+    async def wait(self, duration_ms: float) -> None:
+        """Until one more read is through, at most so long."""
+        pending = [task for task in self._tasks.values() if not task.done()]
+        if pending:
+            await asyncio.wait(
+                pending, timeout=duration_ms / 1000, return_when=asyncio.FIRST_COMPLETED
+            )
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether a read is under way."""
+        return any(not task.done() for task in self._tasks.values())
+
+    def cancel(self) -> None:
+        """Give up waiting for what is under way."""
+        for task in self._tasks.values():
+            task.cancel()
+
+
+def frozen(outcome: object) -> bool:
+    """Whether the tier says that the partition is frozen (H4)."""
+    return isinstance(outcome, Fenced)
+
+
+async def watermarks_or_none(
+    tier: Tier, ref: TopicRef, partition: int, bound_ms: int
+) -> Watermarks | None:
+    """Watermarks, or None where even our own broker does not answer."""
+    outcome = await guarded(tier.watermarks(ref, partition, bound_ms))
+    return None if isinstance(outcome, RemoteStorageError) else outcome

@@ -1,0 +1,139 @@
+"""The proxy on its listening socket: accepts, bounds, and closes connections.
+
+Why: the thin edge around sessions and handlers. Produce and fetches within the local log pass
+whatever the state of tier, ledger or store is (G6, H24). It must not know how data is stored.
+"""
+
+import asyncio
+import contextlib
+
+import structlog
+
+from rlm.clock import Clock
+from rlm.proxy.connection import READ_BUFFER_BYTES, Connection, Shared
+from rlm.proxy.fetch import FetchHandler, HighWatermarks
+from rlm.proxy.position_handlers import PositionHandler
+from rlm.proxy.session import Taken
+from rlm.proxy.settings import NoMetrics, ProxyMetrics, ProxySettings
+from rlm.proxy.splice import has_remote, topic_ref
+from rlm.proxy.tier import Tier
+from rlm.wire.api_versions import refuse_api_versions
+from rlm.wire.apis import DELETE_RECORDS, FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
+from rlm.wire.primitives import Buffer
+
+log = structlog.get_logger(__name__)
+
+
+class ProxyServer:
+    """Kafka clients on one side, our own broker's TIERED listener on the other."""
+
+    def __init__(
+        self,
+        settings: ProxySettings,
+        tier: Tier,
+        clock: Clock,
+        metrics: ProxyMetrics | None = None,
+    ) -> None:
+        self._settings = settings
+        self._tier = tier
+        self._clock = clock
+        self._metrics = metrics or NoMetrics()
+        self._high_watermarks = HighWatermarks()
+        self._connections: set[Connection] = set()
+        self._group = asyncio.TaskGroup()
+        self._server: asyncio.Server | None = None
+        self._shared = Shared(
+            settings=settings,
+            metrics=self._metrics,
+            produce_log_start=self._produce_log_start,
+            read_buffer=memoryview(bytearray(READ_BUFFER_BYTES)),
+        )
+
+    @property
+    def port(self) -> int:
+        """The port listened on; only after `start`."""
+        if self._server is None:
+            raise RuntimeError("the proxy is not started")
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    @property
+    def connection_count(self) -> int:
+        """Open client connections."""
+        return len(self._connections)
+
+    async def start(self) -> None:
+        """Listen; passes bytes from now on, whether the tier is ready or not (H24)."""
+        server = await asyncio.get_running_loop().create_server(
+            lambda: self._connection().client,
+            self._settings.listen_host,
+            self._settings.listen_port,
+            reuse_address=True,
+            start_serving=False,
+        )
+        await self._group.__aenter__()
+        self._server = server
+        await server.start_serving()
+        log.info("proxy_listening", host=self._settings.listen_host, port=self.port)
+
+    async def close(self) -> None:
+        """Stop listening, let in-flight answers leave within `shutdown_timeout_ms`, then close."""
+        if self._server is None:
+            return
+        self._server.close()
+        for connection in tuple(self._connections):
+            connection.drain()
+        deadline_ms = self._clock.monotonic_ms() + self._settings.shutdown_timeout_ms
+        while self._connections and self._clock.monotonic_ms() < deadline_ms:
+            await self._clock.sleep_ms(5)
+        for connection in tuple(self._connections):
+            connection.abort("shutdown_timeout")
+        await self._group.__aexit__(None, None, None)
+        self._server = None
+
+    def _connection(self) -> Connection:
+        fetches = FetchHandler(
+            self._settings, self._tier, self._clock, self._metrics, self._high_watermarks
+        )
+        positions = PositionHandler(self._settings, self._tier, self._clock, self._metrics)
+
+        async def handle(taken: Taken, connection: Connection) -> list[Buffer] | None:
+            if taken.api_key == FETCH.key:
+                return await fetches.handle(taken, connection)
+            if taken.api_key == LIST_OFFSETS.key:
+                return await positions.list_offsets(taken, connection)
+            if taken.api_key == OFFSET_FOR_LEADER_EPOCH.key:
+                return await positions.offset_for_leader_epoch(taken, connection)
+            if taken.api_key == DELETE_RECORDS.key:
+                return await positions.delete_records(taken, connection)
+            await connection.settled()
+            return [refuse_api_versions(taken.correlation_id)]
+
+        return Connection(self._shared, handle, self._accept)
+
+    def _accept(self, connection: Connection) -> bool:
+        if len(self._connections) >= self._settings.max_connections:
+            log.warning("connection_refused", limit=self._settings.max_connections)
+            return False
+        self._connections.add(connection)
+        self._metrics.connection_opened()
+        self._group.create_task(self._run(connection))
+        return True
+
+    async def _run(self, connection: Connection) -> None:
+        try:
+            await connection.run()
+        except Exception:  # one connection's bug must not end the others
+            log.exception("connection_crashed")
+        finally:
+            with contextlib.suppress(KeyError):
+                self._connections.remove(connection)
+
+    def _produce_log_start(
+        self, name: str | None, topic_id: bytes | None, partition: int
+    ) -> int | None:
+        """The remote log start that a Produce answer shows (H22); never waits (G6)."""
+        view = self._tier.partition(topic_ref(name, topic_id), partition)
+        if view is None or not has_remote(view):
+            return None
+        return view.remote_log_start_offset

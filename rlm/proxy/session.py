@@ -1,0 +1,322 @@
+"""Pure state of one client connection: cutting both byte streams, knowing what answers need.
+
+Why: most bytes pass opaque and must not be assembled; a few requests are taken whole because an
+answer to them may be altered. A broker answers in order, so a queue of expectations is enough.
+It must not know sockets, tasks or the tier.
+"""
+
+import enum
+from collections import deque
+from dataclasses import dataclass
+
+from rlm.wire.api_versions import is_offered
+from rlm.wire.apis import (
+    API_VERSIONS,
+    DELETE_RECORDS,
+    FETCH,
+    LIST_OFFSETS,
+    OFFSET_FOR_LEADER_EPOCH,
+    PRODUCE,
+)
+from rlm.wire.frames import FrameAssembler, parse_request_header
+from rlm.wire.primitives import Buffer, WireError
+from rlm.wire.produce import read_acks
+
+LENGTH_BYTES = 4
+_REQUEST_HEAD_BYTES = 12  # length, API key, version, correlation id
+_RESPONSE_HEAD_BYTES = 8  # length, correlation id
+_MAX_PRODUCE_HEAD_BYTES = 140_000  # client id and transactional id have at most 32767 bytes each
+_SASL_HANDSHAKE_KEY = 17
+_FIRST_PRODUCE_WITH_LOG_START = 5
+_TAKEN_KEYS = frozenset(
+    {FETCH.key, LIST_OFFSETS.key, OFFSET_FOR_LEADER_EPOCH.key, DELETE_RECORDS.key}
+)
+
+
+class SessionError(Exception):
+    """The connection cannot go on; `cause` is the word for logs and metrics."""
+
+    def __init__(self, cause: str, message: str) -> None:
+        super().__init__(message)
+        self.cause = cause
+
+
+class Look(enum.Enum):
+    """What an answer needs."""
+
+    NOTHING = "nothing"
+    PRODUCE = "produce"
+    API_VERSIONS = "api_versions"
+    ASKED = "asked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """An answer under way. `stream_above`: an ASKED answer beyond this many bytes is streamed."""
+
+    look: Look
+    api_version: int
+    correlation_id: int
+    stream_above: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """A whole request (no length before it) that a handler must answer before the next passes."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    frame: bytearray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """What a feed of client bytes gave: bytes to pass on, the answers they will have, a request."""
+
+    passed: Buffer
+    expected: tuple[Expected, ...]
+    taken: Taken | None
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """A whole answer, no length before it."""
+
+    expected: Expected
+    frame: bytearray
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """The last byte of an ASKED answer that was passed on piece by piece."""
+
+    expected: Expected
+
+
+Output = memoryview | Assembled | Streamed
+
+
+def _size_of(head: memoryview, smallest: int, max_frame_bytes: int | None) -> int:
+    """Declared size of a frame; SessionError says which other protocol its first bytes are of."""
+    size_bytes = int.from_bytes(head[:LENGTH_BYTES], "big", signed=True)
+    if size_bytes >= smallest and (max_frame_bytes is None or size_bytes <= max_frame_bytes):
+        return size_bytes
+    try:
+        FrameAssembler(max_frame_bytes or 0).feed(head[:LENGTH_BYTES])
+    except WireError as error:
+        raise SessionError("bad_frame", str(error)) from error
+    raise SessionError("bad_frame", f"frame of {size_bytes} bytes")
+
+
+class RequestCutter:
+    """Cuts the client's byte stream; stops after a taken request until `resume`."""
+
+    def __init__(self, max_frame_bytes: int) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._held = bytearray()  # the start of a frame not yet understood, or bytes behind `taken`
+        self._passing_bytes = 0
+        self._frame: bytearray | None = None
+        self._filled_bytes = 0
+        self._begun: tuple[int, int, int] = (0, 0, 0)
+        self._blocked = False
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes kept here, for backpressure."""
+        return len(self._held)
+
+    def feed(self, data: Buffer) -> Cut:
+        """Take bytes of any cut. `passed` views the input: write it before the input is reused."""
+        if self._blocked:
+            self._held += data
+            return Cut(passed=b"", expected=(), taken=None)
+        if self._held:
+            data = bytes(self._held + data)
+            self._held.clear()
+        return self._cut(memoryview(data))
+
+    def resume(self) -> Cut:
+        """Go on after a taken request was answered."""
+        self._blocked = False
+        data = bytes(self._held)
+        self._held.clear()
+        return self._cut(memoryview(data))
+
+    def _cut(self, view: memoryview) -> Cut:
+        expected: list[Expected] = []
+        position = 0
+        while position < len(view) and self._frame is None:
+            if self._passing_bytes:
+                size_bytes = min(self._passing_bytes, len(view) - position)
+                self._passing_bytes -= size_bytes
+                position += size_bytes
+            elif not self._begin(view[position:], expected):
+                self._held += view[position:]
+                return Cut(passed=view[:position], expected=tuple(expected), taken=None)
+        passed = view[:position]
+        if self._frame is None:
+            return Cut(passed=passed, expected=tuple(expected), taken=None)
+        return Cut(passed=passed, expected=tuple(expected), taken=self._fill(view[position:]))
+
+    def _begin(self, head: memoryview, expected: list[Expected]) -> bool:
+        """Understand the start of a frame; False when more bytes are needed for that."""
+        if len(head) < LENGTH_BYTES:
+            return False
+        size_bytes = _size_of(head, _REQUEST_HEAD_BYTES - LENGTH_BYTES, self._max_frame_bytes)
+        if len(head) < _REQUEST_HEAD_BYTES:
+            return False
+        api_key = int.from_bytes(head[4:6], "big", signed=True)
+        api_version = int.from_bytes(head[6:8], "big", signed=True)
+        correlation_id = int.from_bytes(head[8:12], "big", signed=True)
+        is_newer = api_key == API_VERSIONS.key and not API_VERSIONS.versions.has(api_version)
+        if not is_newer:
+            _check_offered(api_key, api_version)
+        if api_key in _TAKEN_KEYS or is_newer:
+            self._begun = (api_key, api_version, correlation_id)
+            self._frame, self._filled_bytes = bytearray(LENGTH_BYTES + size_bytes), 0
+            return True
+        look = Look.API_VERSIONS if api_key == API_VERSIONS.key else Look.NOTHING
+        has_answer = True
+        if api_key == PRODUCE.key:
+            acks = _acks(head, size_bytes)
+            if acks is None:
+                return False
+            has_answer = acks != 0
+            if api_version >= _FIRST_PRODUCE_WITH_LOG_START:
+                look = Look.PRODUCE
+        if has_answer:
+            expected.append(
+                Expected(look=look, api_version=api_version, correlation_id=correlation_id)
+            )
+        self._passing_bytes = LENGTH_BYTES + size_bytes
+        return True
+
+    def _fill(self, view: memoryview) -> Taken | None:
+        frame = self._frame
+        if frame is None:
+            return None
+        size_bytes = min(len(view), len(frame) - self._filled_bytes)
+        frame[self._filled_bytes : self._filled_bytes + size_bytes] = view[:size_bytes]
+        self._filled_bytes += size_bytes
+        if self._filled_bytes < len(frame):
+            return None
+        self._held += view[size_bytes:]
+        self._frame, self._blocked = None, True
+        del frame[:LENGTH_BYTES]
+        api_key, api_version, correlation_id = self._begun
+        return Taken(
+            api_key=api_key, api_version=api_version, correlation_id=correlation_id, frame=frame
+        )
+
+
+def _check_offered(api_key: int, api_version: int) -> None:
+    """Clients that ignore ApiVersions lose the connection, as at a broker."""
+    if not is_offered(api_key, api_version):
+        raise SessionError("version_not_offered", f"API {api_key} v{api_version} is not offered")
+    if api_key == _SASL_HANDSHAKE_KEY and api_version == 0:
+        raise SessionError("sasl_handshake_v0", "SASL tokens outside of Kafka frames (v0)")
+
+
+def _acks(head: memoryview, size_bytes: int) -> int | None:
+    """Acks of the Produce request that begins here, None when more bytes are needed."""
+    frame = head[LENGTH_BYTES : LENGTH_BYTES + size_bytes]
+    try:
+        return read_acks(frame, parse_request_header(frame))
+    except WireError as error:
+        if len(frame) == size_bytes or len(frame) > _MAX_PRODUCE_HEAD_BYTES:
+            raise SessionError("bad_frame", str(error)) from error
+        return None
+
+
+class ResponseCutter:
+    """Cuts the broker's byte stream by the expected answers, in their order."""
+
+    def __init__(self, max_frame_bytes: int) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._expected: deque[Expected] = deque()
+        self._head = bytearray()
+        self._streaming_bytes = 0
+        self._frame: bytearray | None = None
+        self._filled_bytes = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is under way."""
+        return not self._expected
+
+    def expect(self, expected: Expected) -> None:
+        """Remember an answer; call it in the order the requests are written."""
+        self._expected.append(expected)
+
+    def room(self, at_least: int) -> memoryview | None:
+        """Where the next bytes may be received without a copy, while a frame is assembled."""
+        if self._frame is None or len(self._frame) - self._filled_bytes < at_least:
+            return None
+        return memoryview(self._frame)[self._filled_bytes :]
+
+    def filled(self, size_bytes: int) -> Assembled | None:
+        """So many bytes were received into `room`."""
+        self._filled_bytes += size_bytes
+        return self._assembled()
+
+    def feed(self, data: Buffer) -> list[Output]:
+        """Take bytes of any cut; answer pieces to pass on (views of the input) and whole frames."""
+        if self._head:
+            data = bytes(self._head + data)
+            self._head.clear()
+        view = memoryview(data)
+        outputs: list[Output] = []
+        position = 0
+        while position < len(view):
+            step = self._step(view[position:], outputs)
+            if step is None:
+                self._head += view[position:]
+                break
+            position += step
+        return outputs
+
+    def _step(self, view: memoryview, outputs: list[Output]) -> int | None:
+        """Handle the start of these bytes; answer how many, None when more are needed."""
+        if self._streaming_bytes:
+            size_bytes = min(self._streaming_bytes, len(view))
+            outputs.append(view[:size_bytes])
+            self._streaming_bytes -= size_bytes
+            if self._streaming_bytes == 0:
+                done = self._expected.popleft()
+                if done.look is Look.ASKED:
+                    outputs.append(Streamed(done))
+            return size_bytes
+        if self._frame is not None:
+            size_bytes = min(len(self._frame) - self._filled_bytes, len(view))
+            self._frame[self._filled_bytes : self._filled_bytes + size_bytes] = view[:size_bytes]
+            self._filled_bytes += size_bytes
+            assembled = self._assembled()
+            if assembled is not None:
+                outputs.append(assembled)
+            return size_bytes
+        return self._begin(view)
+
+    def _begin(self, view: memoryview) -> int | None:
+        """Decide about the frame that begins here; the length itself is taken when assembling."""
+        if len(view) < _RESPONSE_HEAD_BYTES:
+            return None
+        size_bytes = _size_of(view, _RESPONSE_HEAD_BYTES - LENGTH_BYTES, None)
+        correlation_id = int.from_bytes(view[4:8], "big", signed=True)
+        if not self._expected or self._expected[0].correlation_id != correlation_id:
+            raise SessionError("unexpected_answer", f"answer to {correlation_id} is not expected")
+        expected = self._expected[0]
+        limit = expected.stream_above
+        if expected.look is Look.NOTHING or (limit is not None and size_bytes > limit):
+            self._streaming_bytes = LENGTH_BYTES + size_bytes
+            return 0
+        _size_of(view, _RESPONSE_HEAD_BYTES - LENGTH_BYTES, self._max_frame_bytes)
+        self._frame, self._filled_bytes = bytearray(size_bytes), 0
+        return LENGTH_BYTES
+
+    def _assembled(self) -> Assembled | None:
+        frame = self._frame
+        if frame is None or self._filled_bytes < len(frame):
+            return None
+        self._frame = None
+        return Assembled(self._expected.popleft(), frame)

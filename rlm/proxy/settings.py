@@ -1,0 +1,73 @@
+"""Settings and counters of the proxy, as values and as a narrow Protocol.
+
+Why: the composition root gives both; the proxy knows neither the settings file nor Prometheus.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxySettings:
+    """Where to listen, where the broker's TIERED listener is, and a limit on everything (G10).
+
+    `listen_port` 0 = any free port. `barrier_wait_ms` bounds what ListOffsets, epochs and
+    DeleteRecords wait for the ledger view (H17); a Fetch waits within its own max_wait.
+    `whole_answer_bytes`: Fetch answers without a tiered topic are looked at up to this size and
+    streamed above it. `write_queue_bytes` is what one side may lag behind the other, per direction.
+    """
+
+    listen_host: str
+    listen_port: int
+    upstream_host: str
+    upstream_port: int
+    max_frame_bytes: int = 104_857_600
+    max_connections: int = 10_000
+    connect_timeout_ms: int = 5_000
+    shutdown_timeout_ms: int = 5_000
+    barrier_wait_ms: int = 5_000
+    whole_answer_bytes: int = 65_536
+    write_queue_bytes: int = 1_048_576
+
+
+class ProxyMetrics(Protocol):
+    """What the proxy counts. Calls are cheap and never fail."""
+
+    def connection_opened(self) -> None:
+        """A client connected and was let in."""
+        ...
+
+    def connection_closed(self, cause: str) -> None:
+        """A connection ended; `cause` is one of few snake_case words."""
+        ...
+
+    def answered(self, api: str, outcome: str) -> None:
+        """One answer (per partition where it has any) of an API the proxy reads."""
+        ...
+
+    def spliced(self, size_bytes: int) -> None:
+        """Record bytes of the remote tier given to a client."""
+        ...
+
+    def barrier_waited(self, duration_ms: int, *, passed: bool) -> None:
+        """One wait for the settings and ledger view (H17)."""
+        ...
+
+
+class NoMetrics:
+    """Counts nothing."""
+
+    def connection_opened(self) -> None:
+        """See `ProxyMetrics`."""
+
+    def connection_closed(self, cause: str) -> None:
+        """See `ProxyMetrics`."""
+
+    def answered(self, api: str, outcome: str) -> None:
+        """See `ProxyMetrics`."""
+
+    def spliced(self, size_bytes: int) -> None:
+        """See `ProxyMetrics`."""
+
+    def barrier_waited(self, duration_ms: int, *, passed: bool) -> None:
+        """See `ProxyMetrics`."""

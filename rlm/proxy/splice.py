@@ -1,0 +1,374 @@
+"""Pure decisions of a Fetch: what is asked of the broker in the client's name, what is answered.
+
+Why: every rule about positions (G7), access (G8) and dead lineages (H4) in one place without IO.
+The broker is asked for every partition; one that is known to be remote is asked at its high
+watermark (H20), so that an error-free answer proves access, leadership and epoch and carries the
+watermarks, while long polling goes on. It must not know sockets, tasks or where bytes come from.
+"""
+
+import enum
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from kip405.ids import Uuid
+from rlm.proxy.codes import (
+    KAFKA_STORAGE_ERROR,
+    NONE,
+    NOT_LEADER_OR_FOLLOWER,
+    OFFSET_OUT_OF_RANGE,
+)
+from rlm.proxy.tier import RemoteRecords, TierPartition, TopicRef, Watermarks
+from rlm.wire.fetch import (
+    CONSUMER_REPLICA_ID,
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PatchedPartition,
+    SplicedPartition,
+)
+
+READ_COMMITTED = 1
+_FULL_SESSION_EPOCHS = (0, -1)
+
+Key = tuple[str | bytes, int]
+View = Callable[[TopicRef, int], TierPartition | None]
+Replacement = SplicedPartition | PatchedPartition
+
+
+class Source(enum.Enum):
+    """Where the answer of a partition comes from."""
+
+    BROKER = "broker"  # its own offset is asked, the broker's answer stands
+    ASSUMED = "assumed"  # asked at the high watermark; an error-free answer makes it remote
+    REMOTE = "remote"  # the broker proved access, records come from the tier
+    HOLE = "hole"  # asked at the local start: answered like a compaction gap (H15)
+    NOT_READY = "not_ready"  # error 0, no records, real watermarks, held to max_wait (H17)
+    REFUSED = "refused"  # `error_code` is answered
+
+
+@dataclass(slots=True)
+class Place:
+    """One partition of one Fetch as it is settled step by step."""
+
+    key: Key
+    ref: TopicRef
+    at: tuple[int, int]
+    asked: FetchPartition
+    tiered: TierPartition | None
+    maybe_tiered: bool
+    source: Source = Source.BROKER
+    ask_offset: int | None = None
+    marks: Watermarks | None = None
+    error_code: int = NONE
+
+    @property
+    def ends_wait(self) -> bool:
+        """An error that leaves at once; 56 waits for max_wait so that clients do not spin (H25)."""
+        return self.source is Source.REFUSED and self.error_code != KAFKA_STORAGE_ERROR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """What one answer of the broker means for the fetch."""
+
+    out_of_range: tuple[Place, ...] = ()
+    became_remote: tuple[Place, ...] = ()
+    ask_again: bool = False
+    leave_now: bool = False
+    broker_bytes: int = 0
+
+
+@dataclass(slots=True)
+class FetchPlan:
+    """All partitions of a Fetch in the order asked."""
+
+    request: FetchRequest
+    places: tuple[Place, ...]
+    by_key: Mapping[Key, Place] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.by_key = {place.key: place for place in self.places}
+
+    @property
+    def is_plain(self) -> bool:
+        """No partition is tiered, for all we know, and we know."""
+        return not any(place.maybe_tiered for place in self.places)
+
+    @property
+    def read_committed(self) -> bool:
+        return self.request.isolation_level == READ_COMMITTED
+
+    @property
+    def can_ask_again(self) -> bool:
+        """Whether asking again can bring news without returning at once for an old offset."""
+        quiet = all(
+            place.source in (Source.BROKER, Source.HOLE) or place.ask_offset is not None
+            for place in self.places
+        )
+        return quiet and any(p.source in (Source.BROKER, Source.HOLE) for p in self.places)
+
+    def sources(self, *wanted: Source) -> Iterator[Place]:
+        """The partitions answered from these sources."""
+        return (place for place in self.places if place.source in wanted)
+
+    def replacements(self) -> dict[tuple[int, int], tuple[int, int]]:
+        """Patches of the request: (fetch_offset, partition_max_bytes) by place."""
+        patches = {}
+        for place in self.places:
+            if place.ask_offset is not None:
+                is_hole = place.source is Source.HOLE
+                size_bytes = place.asked.partition_max_bytes if is_hole else 1
+                patches[place.at] = (place.ask_offset, size_bytes)
+        return patches
+
+    def broker_max_bytes(self) -> int | None:
+        """The broker's share of max_bytes: remote partitions that were asked for first go first."""
+        reserved = 0
+        for place in self.places:
+            if place.source in (Source.BROKER, Source.HOLE):
+                break
+            reserved += place.asked.partition_max_bytes
+        return max(1, self.request.max_bytes - reserved) if reserved else None
+
+
+def topic_ref(name: str | None, topic_id: bytes | None) -> TopicRef:
+    """The topic as the client named it."""
+    return TopicRef(name=name) if topic_id is None else TopicRef(topic_id=Uuid(topic_id))
+
+
+def is_consumer(request: FetchRequest) -> bool:
+    """Replicas and debugging tools are none of our business (H21)."""
+    return request.replica_id == CONSUMER_REPLICA_ID
+
+
+def is_incremental(request: FetchRequest) -> bool:
+    """A fetch of a session that we never gave out: we keep every client in full mode (KIP-227)."""
+    return request.session_position >= 0 and request.session_epoch not in _FULL_SESSION_EPOCHS
+
+
+def has_remote(view: TierPartition) -> bool:
+    """Whether there is anything in the remote tier."""
+    return 0 <= view.remote_log_start_offset < view.remote_next_offset
+
+
+def is_remote_offset(view: TierPartition, offset: int) -> bool:
+    """Whether an offset lies in the remote tier."""
+    return has_remote(view) and (view.remote_log_start_offset <= offset < view.remote_next_offset)
+
+
+def shown_log_start(view: TierPartition | None, log_start_offset: int) -> int | None:
+    """The log start clients are to see instead of the broker's (H22); None = the broker's."""
+    if view is None or not has_remote(view) or log_start_offset < 0:
+        return None
+    start = view.remote_log_start_offset
+    return start if start < log_start_offset else None
+
+
+def upper_offset(view: TierPartition, marks: Watermarks, *, read_committed: bool) -> int:
+    """Exclusive end of what may be served from remote (H4)."""
+    stable = marks.last_stable_offset if marks.last_stable_offset >= 0 else marks.high_watermark
+    limit = min(stable, marks.high_watermark) if read_committed else marks.high_watermark
+    return min(view.remote_next_offset, limit)
+
+
+def plan_fetch(
+    request: FetchRequest, view: View, *, ready: bool, high_watermarks: Mapping[Key, int]
+) -> FetchPlan:
+    """Look every partition up, and assume remote what is known to be (H20)."""
+    places = []
+    for topic_at, topic in enumerate(request.topics):
+        ref = topic_ref(topic.name, topic.topic_id)
+        name = topic.topic_id if topic.topic_id is not None else topic.name or ""
+        for partition_at, asked in enumerate(topic.partitions):
+            tiered = view(ref, asked.index)
+            place = Place(
+                key=(name, asked.index),
+                ref=ref,
+                at=(topic_at, partition_at),
+                asked=asked,
+                tiered=tiered,
+                maybe_tiered=tiered is not None or not ready,
+            )
+            if tiered is not None:
+                _assume(place, tiered, high_watermarks)
+            places.append(place)
+    return FetchPlan(request, tuple(places))
+
+
+def _assume(place: Place, view: TierPartition, high_watermarks: Mapping[Key, int]) -> None:
+    offset = place.asked.fetch_offset
+    if view.frozen or not view.led_here or not is_remote_offset(view, offset):
+        return
+    high_watermark = high_watermarks.get(place.key, view.high_watermark)
+    if offset < view.local_log_start_offset <= high_watermark:
+        stable = view.last_stable_offset if view.last_stable_offset >= 0 else high_watermark
+        place.source = Source.ASSUMED
+        place.ask_offset = high_watermark
+        place.marks = Watermarks(
+            high_watermark=high_watermark,
+            last_stable_offset=stable,
+            log_start_offset=view.local_log_start_offset,
+        )
+
+
+def judge_answer(
+    plan: FetchPlan, response: FetchResponse, high_watermarks: dict[Key, int]
+) -> Judged:
+    """Take one answer in: what it proves, what must be found out, and whether it ends the wait."""
+    out_of_range: list[Place] = []
+    became_remote: list[Place] = []
+    ask_again = leave_now = False
+    broker_bytes = 0
+    for place, answered in answers_of(plan, response):
+        if answered.error_code == NONE:
+            if place.tiered is not None:
+                high_watermarks[place.key] = answered.high_watermark
+            if _take_clean(place, answered):
+                became_remote.append(place)
+            if place.source in (Source.BROKER, Source.HOLE):
+                broker_bytes += max(answered.records_size, 0)
+                leave_now |= answered.preferred_read_replica != -1
+        elif answered.error_code != OFFSET_OUT_OF_RANGE:
+            leave_now = True
+        elif place.ask_offset is not None:  # the answer to an offset the client did not ask for
+            high_watermarks.pop(place.key, None)
+            place.source, place.ask_offset, place.marks = Source.BROKER, None, None
+            ask_again = True
+        elif place.source is Source.BROKER:
+            out_of_range.append(place)
+    return Judged(
+        out_of_range=tuple(out_of_range),
+        became_remote=tuple(became_remote),
+        ask_again=ask_again,
+        leave_now=leave_now,
+        broker_bytes=broker_bytes,
+    )
+
+
+def answers_of(
+    plan: FetchPlan, response: FetchResponse
+) -> Iterator[tuple[Place, FetchedPartition]]:
+    """The broker's partitions that were asked for, in the order of the answer."""
+    for topic in response.topics:
+        name = topic.topic_id if topic.topic_id is not None else topic.name or ""
+        for answered in topic.partitions:
+            place = plan.by_key.get((name, answered.index))
+            if place is not None:
+                yield place, answered
+
+
+def _take_clean(place: Place, answered: FetchedPartition) -> bool:
+    """An error-free answer; True when only now it shows that the offset is remote (KIP-392)."""
+    marks = Watermarks(
+        high_watermark=answered.high_watermark,
+        last_stable_offset=answered.last_stable_offset,
+        log_start_offset=answered.log_start_offset,
+    )
+    if place.source is Source.ASSUMED:
+        place.source = Source.REMOTE
+    if place.source in (Source.REMOTE, Source.NOT_READY):
+        place.marks, place.ask_offset = marks, answered.high_watermark
+        return False
+    sent_elsewhere = answered.preferred_read_replica != -1 and place.source is Source.BROKER
+    if not sent_elsewhere or place.tiered is None or place.tiered.frozen:
+        return False
+    offset = place.asked.fetch_offset
+    if offset < answered.log_start_offset and is_remote_offset(place.tiered, offset):
+        place.source, place.marks = Source.REMOTE, marks
+        place.ask_offset = answered.high_watermark
+        return True
+    return False
+
+
+def judge_out_of_range(place: Place, view: TierPartition | None, marks: Watermarks | None) -> bool:
+    """Settle an OFFSET_OUT_OF_RANGE after a passed barrier; True when the broker is asked again.
+
+    `view` None = not tiered for certain. `marks` None = even the broker's watermarks failed.
+    """
+    place.tiered = view
+    if view is None:
+        return False  # the broker's error passes
+    place.maybe_tiered = True
+    if not view.led_here:
+        return _refuse(place, NOT_LEADER_OR_FOLLOWER)
+    if view.frozen:
+        return _refuse(place, KAFKA_STORAGE_ERROR, marks)
+    offset = place.asked.fetch_offset
+    if not has_remote(view) or offset < view.remote_log_start_offset:
+        return False
+    if marks is None:
+        return _refuse(place, KAFKA_STORAGE_ERROR)
+    if offset < view.remote_next_offset:
+        place.source, place.marks, place.ask_offset = Source.REMOTE, marks, marks.high_watermark
+        return False
+    if offset < marks.log_start_offset:
+        place.source, place.marks, place.ask_offset = Source.HOLE, marks, marks.log_start_offset
+        return True
+    if offset <= marks.high_watermark:
+        not_ready(place, marks)  # it came into range meanwhile
+    return False
+
+
+def not_ready(place: Place, marks: Watermarks | None) -> None:
+    """Neither data nor a verdict: empty with the real high watermark, or 56 without one (H17)."""
+    place.maybe_tiered = True
+    if marks is None:
+        _refuse(place, KAFKA_STORAGE_ERROR)
+        return
+    place.source, place.marks, place.ask_offset = Source.NOT_READY, marks, marks.high_watermark
+
+
+def refuse_follower(place: Place) -> None:
+    """Remote data is read at the leader only."""
+    _refuse(place, NOT_LEADER_OR_FOLLOWER)
+
+
+def refuse_storage(place: Place, marks: Watermarks | None) -> None:
+    """Frozen (H4) or lost for good (H25)."""
+    place.maybe_tiered = True
+    _refuse(place, KAFKA_STORAGE_ERROR, marks)
+
+
+def _refuse(place: Place, error_code: int, marks: Watermarks | None = None) -> bool:
+    place.source, place.error_code, place.marks = Source.REFUSED, error_code, marks
+    place.ask_offset = None if marks is None else marks.high_watermark
+    return False
+
+
+def splice_records(
+    place: Place, records: RemoteRecords | None, error_code: int, *, read_committed: bool
+) -> SplicedPartition:
+    """The answer of a partition that is not the broker's: records, nothing yet, or an error."""
+    marks = place.marks
+    shown = None
+    if marks is not None:
+        shown = shown_log_start(place.tiered, marks.log_start_offset)
+    return SplicedPartition(
+        error_code=error_code,
+        high_watermark=-1 if marks is None else marks.high_watermark,
+        last_stable_offset=-1 if marks is None else marks.last_stable_offset,
+        log_start_offset=_start(marks) if shown is None else shown,
+        aborted_transactions=_aborted(records, read_committed=read_committed),
+        preferred_read_replica=-1,
+        records=() if records is None or error_code != NONE else records.records,
+        keep_tags=error_code == NONE,
+    )
+
+
+def _start(marks: Watermarks | None) -> int:
+    return -1 if marks is None else marks.log_start_offset
+
+
+def _aborted(
+    records: RemoteRecords | None, *, read_committed: bool
+) -> tuple[tuple[int, int], ...] | None:
+    if not read_committed:
+        return None
+    return () if records is None else records.aborted
+
+
+def patch_clean(place: Place, answered: FetchedPartition) -> PatchedPartition | None:
+    """The log start of the broker's own answer (H22)."""
+    start = shown_log_start(place.tiered, answered.log_start_offset)
+    return None if start is None else PatchedPartition(log_start_offset=start)

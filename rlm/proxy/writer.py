@@ -1,0 +1,78 @@
+"""Writes pieces to a transport without letting it copy and keep more than one small part of them.
+
+Why: asyncio's transports copy (or keep a reference to) whatever the socket does not take at once.
+Paced in parts, record bytes go from where they are to the socket, and what is queued is known.
+It must not know Kafka.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from rlm.wire.primitives import Buffer
+
+PART_BYTES = 262_144
+_SMALL_BYTES = 16_384
+
+
+class PacedWriter:
+    """Owns the writing side of one transport; `on_drained` is called when the queue got empty."""
+
+    def __init__(self, transport: asyncio.WriteTransport, on_drained: Callable[[], None]) -> None:
+        self._transport = transport
+        self._on_drained = on_drained
+        self._queue: deque[memoryview] = deque()
+        self._paused = False
+        self._is_finishing = False
+        self.queued_bytes = 0
+        transport.set_write_buffer_limits(high=0)
+
+    def write(self, piece: Buffer) -> None:
+        """Queue a piece and send what the socket takes; the piece must not change afterwards."""
+        if not len(piece) or self._is_finishing:
+            return
+        self._queue.append(memoryview(piece))
+        self.queued_bytes += len(piece)
+        if not self._paused:
+            self._send()
+
+    def write_all(self, pieces: Iterable[Buffer]) -> None:
+        """Queue pieces in order, small neighbours joined: one system call, one packet."""
+        small: list[Buffer] = []
+        for piece in pieces:
+            if len(piece) < _SMALL_BYTES:
+                small.append(piece)
+                continue
+            if small:
+                self.write(b"".join(small))
+                small = []
+            self.write(piece)
+        if small:
+            self.write(b"".join(small))
+
+    def pause(self) -> None:
+        """The transport holds bytes the socket did not take."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """The socket took everything given so far."""
+        self._paused = False
+        self._send()
+        if not self._queue and not self._paused:
+            self._on_drained()
+
+    def finish(self) -> None:
+        """Close the transport once everything queued was given to it."""
+        self._is_finishing = True
+        self._send()
+
+    def _send(self) -> None:
+        while self._queue and not self._paused:
+            piece = self._queue.popleft()
+            part = piece[:PART_BYTES]
+            if len(piece) > PART_BYTES:
+                self._queue.appendleft(piece[PART_BYTES:])
+            self.queued_bytes -= len(part)
+            self._transport.write(part)
+        if self._is_finishing and not self._queue:
+            self._transport.close()

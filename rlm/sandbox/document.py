@@ -1,0 +1,47 @@
+"""sandbox.json: the stable contract of `rlm sandbox up` with tests, demo and users. Pure.
+
+The names and shapes here are promised by the README; add, never rename.
+"""
+
+from typing import Any
+
+from rlm.sandbox.broker import changed_broker_defaults
+from rlm.sandbox.spec import Layout, loopback
+from rlm.sandbox.state import SandboxState
+
+
+def sandbox_document(layout: Layout, state: SandboxState) -> dict[str, Any]:
+    """The JSON document that `up` prints last and keeps in `D/sandbox.json`."""
+    nodes = state.spec.broker_ids
+    return {
+        "bootstrap": ",".join(loopback(state.ports[node].proxy) for node in nodes),
+        "direct_bootstrap": ",".join(loopback(state.ports[node].direct) for node in nodes),
+        "brokers": [_broker(layout, state, node) for node in nodes],
+        "store": {"kind": state.spec.store, "uri": layout.store.absolute().as_uri(), "pids": []},
+        "plugin": loopback(state.ports[nodes[0]].plugin),
+        "changed_broker_defaults": changed_broker_defaults(state.spec),
+        "cluster_id": state.cluster_id,
+        "kafka_version": state.spec.kafka_version,
+        "dir": str(layout.root),
+    }
+
+
+def _broker(layout: Layout, state: SandboxState, node: int) -> dict[str, Any]:
+    ports = state.ports[node]
+    return {
+        "id": node,
+        "direct": loopback(ports.direct),
+        "proxy": loopback(ports.proxy),
+        "grpc": loopback(ports.grpc),
+        "http": loopback(ports.http),
+        "log_dirs": [str(path) for path in layout.log_dirs(node, state.spec.log_dirs)],
+        "broker_pid": _pid(state, f"broker:{node}"),
+        "rlm_pid": _pid(state, f"rlm:{node}"),
+        "plugin": loopback(ports.plugin),
+        "plugin_pid": _pid(state, f"plugin:{node}"),
+    }
+
+
+def _pid(state: SandboxState, name: str) -> int | None:
+    identity = state.processes.get(name)
+    return identity.pid if identity else None

@@ -1,0 +1,92 @@
+"""Whether the parts of a sandbox answer. Each probe is one short blocking question, never a wait.
+
+The broker is asked by one hand-made Metadata request: a client library would retry, log and cache.
+"""
+
+import http.client
+import socket
+import struct
+from dataclasses import dataclass
+
+_TIMEOUT_S = 1.0
+_METADATA_KEY = 3
+_METADATA_VERSION = 1
+_CLIENT_ID = b"rlm-sandbox"
+_MAX_ANSWER_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """What a broker says of the cluster: its unfenced brokers and the controller's id."""
+
+    broker_ids: frozenset[int]
+    controller_id: int
+
+
+def cluster_view(port: int) -> ClusterView | None:
+    """Ask the broker on a loopback port; None when it does not answer (yet)."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=_TIMEOUT_S) as connection:
+            connection.settimeout(_TIMEOUT_S)
+            connection.sendall(_metadata_request())
+            (size_bytes,) = struct.unpack(">i", _receive(connection, 4))
+            if not 0 < size_bytes <= _MAX_ANSWER_BYTES:
+                return None
+            return _parse_metadata(_receive(connection, size_bytes))
+    except (OSError, struct.error, EOFError):
+        return None
+
+
+def http_status(port: int, path: str) -> int | None:
+    """Status of a GET on a loopback port; None when nobody answers."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_TIMEOUT_S)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status
+    except (OSError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()
+
+
+def plugin_answers(port: int) -> bool:
+    """Whether a gRPC server is up behind a loopback port (HTTP/2 settings exchanged)."""
+    import grpc
+
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        try:
+            grpc.channel_ready_future(channel).result(timeout=_TIMEOUT_S)
+        except grpc.FutureTimeoutError:
+            return False
+        return True
+
+
+def _metadata_request() -> bytes:
+    """Metadata v1 for no topics: header v1 (key, version, correlation id, client id), int32 0."""
+    header = struct.pack(">hhih", _METADATA_KEY, _METADATA_VERSION, 1, len(_CLIENT_ID))
+    body = header + _CLIENT_ID + struct.pack(">i", 0)
+    return struct.pack(">i", len(body)) + body
+
+
+def _parse_metadata(answer: bytes) -> ClusterView:
+    (_correlation, count) = struct.unpack_from(">ii", answer)
+    position = 8
+    ids = set()
+    for _ in range(count):
+        (node_id, host_bytes) = struct.unpack_from(">ih", answer, position)
+        position += 6 + host_bytes + 4
+        (rack_bytes,) = struct.unpack_from(">h", answer, position)
+        position += 2 + max(0, rack_bytes)
+        ids.add(node_id)
+    (controller_id,) = struct.unpack_from(">i", answer, position)
+    return ClusterView(broker_ids=frozenset(ids), controller_id=controller_id)
+
+
+def _receive(connection: socket.socket, size_bytes: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < size_bytes:
+        part = connection.recv(size_bytes - len(parts))
+        if not part:
+            raise EOFError
+        parts += part
+    return bytes(parts)

@@ -1,0 +1,297 @@
+"""The sandbox: brings all up, takes all down, and does the verbs in between.
+
+The command line (`rlm/cli/sandbox.py`), tests, demo and bench all use this class. Processes are
+detached and known through `state.json`, so any later command or process can act on them.
+"""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+
+from rlm.clock import Clock, SystemClock, new_uuid
+from rlm.sandbox import state as states
+from rlm.sandbox.document import sandbox_document
+from rlm.sandbox.errors import SandboxError
+from rlm.sandbox.files import write_atomically
+from rlm.sandbox.kafka_dist import KafkaDist, resolve_kafka
+from rlm.sandbox.launcher import Launcher, run_stage, stages
+from rlm.sandbox.nodes import format_storage, write_node_files
+from rlm.sandbox.ports import PortReservation
+from rlm.sandbox.processes import ProcessIdentity, stop_all
+from rlm.sandbox.services import plugin_config, rlm_config
+from rlm.sandbox.spec import PORT_NAMES, Layout, NodePorts, SandboxSpec
+from rlm.sandbox.state import SandboxState, locked
+from rlm.sandbox.verbs import Verbs
+
+Progress = Callable[[str], None]
+
+_READY_TIMEOUT_MS = 90_000
+_STOP_GRACE_MS = 20_000
+
+
+def _silent(_line: str) -> None:
+    """Progress for callers that show none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessStatus:
+    """One line of `rlm sandbox status`."""
+
+    name: str
+    state: str
+    pid: int | None
+    ports: tuple[int, ...]
+    log: Path
+
+
+class Sandbox:
+    """A sandbox in a directory; made by `up` or, for one that runs already, by `open`."""
+
+    def __init__(self, root: Path, *, clock: Clock, dist: KafkaDist) -> None:
+        self.layout = Layout(root=root)
+        self.dist = dist
+        self._clock = clock
+
+    @classmethod
+    def up(
+        cls,
+        root: Path,
+        spec: SandboxSpec,
+        *,
+        progress: Progress = _silent,
+        clock: Clock | None = None,
+        timeout_ms: int = _READY_TIMEOUT_MS,
+    ) -> Self:
+        """Start everything and return when it is healthy; takes down what it started otherwise.
+
+        A directory that was `down` before comes up again with its data and ports.
+        """
+        root = _checked_root(root)
+        layout = Layout(root=root)
+        with locked(layout):
+            before = _stopped_state(layout, spec)
+            dist = _resolve(spec, progress)
+            sandbox = cls(root, clock=clock or SystemClock(), dist=dist)
+            with PortReservation() as ports:
+                state = _prepared(layout, spec, before, ports)
+                states.save(layout, state)
+                try:
+                    sandbox._write_files(state)
+                    progress("formatting the storage")
+                    format_storage(dist, layout, state)
+                    sandbox._start_all(state, ports, progress, timeout_ms)
+                except BaseException:
+                    progress("taking down what was started")
+                    sandbox._stop_all()
+                    raise
+        return sandbox
+
+    @classmethod
+    def open(cls, root: Path, *, clock: Clock | None = None) -> Self:
+        """An existing sandbox, running or not; raises SandboxError when there is none."""
+        root = root.expanduser().resolve()
+        spec = states.load_existing(root).spec
+        return cls(root, clock=clock or SystemClock(), dist=_resolve(spec, _silent))
+
+    @property
+    def state(self) -> SandboxState:
+        return states.load_existing(self.layout.root)
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The document of sandbox.json."""
+        content: dict[str, Any] = json.loads(self.layout.document.read_text(encoding="utf-8"))
+        return content
+
+    @property
+    def bootstrap(self) -> str:
+        """Proxy addresses."""
+        return str(self.json["bootstrap"])
+
+    @property
+    def direct_bootstrap(self) -> str:
+        """Broker addresses without proxy."""
+        return str(self.json["direct_bootstrap"])
+
+    def log_dirs(self, node_id: int = 1) -> tuple[Path, ...]:
+        return self.layout.log_dirs(node_id, self.state.spec.log_dirs)
+
+    def start(self, target: str, *, wait: bool = True) -> None:
+        """Start a stopped `broker:N`, `rlm:N`, `plugin:N`, `controller` or the `store`."""
+        self._verbs().start(target, wait=wait)
+
+    def stop(self, target: str) -> None:
+        """Ask it to end (SIGTERM), and make it end after a while."""
+        self._verbs().stop(target)
+
+    def kill(self, target: str) -> None:
+        """SIGKILL it and all its children."""
+        self._verbs().kill(target)
+
+    def pause(self, target: str) -> None:
+        """SIGSTOP it and all its children."""
+        self._verbs().pause(target)
+
+    def resume(self, target: str) -> None:
+        self._verbs().resume(target)
+
+    def status(self) -> tuple[ProcessStatus, ...]:
+        """State of every process that belongs to the sandbox."""
+        state = self.state
+        launcher = self._launcher(state)
+        rows = []
+        for name in (name for stage in stages(state.spec) for name in stage):
+            identity = state.processes.get(name)
+            now = identity.state() if identity else "stopped"
+            rows.append(
+                ProcessStatus(
+                    name=name,
+                    state=now,
+                    pid=identity.pid if identity and now != "stopped" else None,
+                    ports=launcher.ports_of(name),
+                    log=self.layout.log(name),
+                )
+            )
+        return tuple(rows)
+
+    def down(self, *, delete: bool = False) -> None:
+        """Stop all processes; with `delete` remove the directory too."""
+        take_down(self.layout.root, delete=delete, clock=self._clock)
+
+    def _verbs(self) -> Verbs:
+        return Verbs(layout=self.layout, dist=self.dist, clock=self._clock)
+
+    def _launcher(self, state: SandboxState) -> Launcher:
+        return Launcher(layout=self.layout, state=state, dist=self.dist, clock=self._clock)
+
+    def _write_files(self, state: SandboxState) -> None:
+        write_node_files(self.layout, state)
+        if not state.spec.services:
+            return
+        self.layout.store.mkdir(exist_ok=True)
+        for node_id, ports in state.ports.items():
+            plugin = plugin_config(state.spec, self.layout, ports)
+            service = rlm_config(state.spec, self.layout, node_id, state.ports, state.cluster_id)
+            write_atomically(self.layout.plugin_config(node_id), _yaml(plugin))
+            write_atomically(self.layout.rlm_config(node_id), _yaml(service))
+
+    def _start_all(
+        self, state: SandboxState, ports: PortReservation, progress: Progress, timeout_ms: int
+    ) -> None:
+        def start(name: str) -> ProcessIdentity:
+            nonlocal state
+            progress(f"starting {name}")
+            launcher = self._launcher(state)
+            ports.release(*launcher.ports_of(name))
+            identity = launcher.start(name)
+            state = state.with_process(name, identity)
+            states.save(self.layout, state)
+            return identity
+
+        def wait(name: str, identity: ProcessIdentity) -> None:
+            progress(f"waiting for {name}")
+            self._launcher(state).wait_ready(name, identity, timeout_ms=timeout_ms)
+
+        for stage in stages(state.spec):
+            run_stage(stage, start, wait)
+            if "broker:1" in stage:
+                self._launcher(state).wait_cluster(timeout_ms=timeout_ms)
+        document = sandbox_document(self.layout, state)
+        write_atomically(self.layout.document, json.dumps(document, indent=2) + "\n")
+
+    def _stop_all(self) -> None:
+        _stop_in_order(self.state, self._clock)
+
+
+def take_down(root: Path, *, delete: bool = False, clock: Clock | None = None) -> None:
+    """`rlm sandbox down`: needs neither Kafka's jars nor Java."""
+    root = root.expanduser().resolve()
+    states.load_existing(root)
+    layout = Layout(root=root)
+    with locked(layout):
+        _stop_in_order(states.load_existing(root), clock or SystemClock())
+    if delete:
+        shutil.rmtree(root)
+
+
+def _stop_in_order(state: SandboxState, clock: Clock) -> None:
+    """Services first, the controller last, so that brokers can leave the cluster in order."""
+    for stage in reversed(stages(state.spec)):
+        living = [state.processes[name] for name in stage if name in state.processes]
+        stop_all(living, grace_ms=_STOP_GRACE_MS, clock=clock)
+
+
+def _checked_root(root: Path) -> Path:
+    root = root.expanduser().resolve()
+    if any(character in str(root) for character in ",\n\r"):
+        raise SandboxError(f"--dir {root}: Kafka's log.dirs cannot hold a comma or a line break")
+    if root.exists() and not root.is_dir():
+        raise SandboxError(f"--dir {root} is not a directory")
+    return root
+
+
+def _stopped_state(layout: Layout, spec: SandboxSpec) -> SandboxState | None:
+    """The state of an earlier run; SandboxError when it runs or is no sandbox of this shape."""
+    before = states.load(layout)
+    if before is None:
+        strangers = [path.name for path in layout.root.iterdir() if path != layout.lock]
+        if strangers:
+            raise SandboxError(
+                f"--dir {layout.root} is not empty and not a sandbox (it has {strangers[0]})"
+            )
+        return None
+    if any(identity.find() for identity in before.processes.values()):
+        raise SandboxError(f"the sandbox {layout.root} is running: take it down first")
+    for option in ("brokers", "log_dirs", "store", "kafka_version"):
+        was, now = getattr(before.spec, option), getattr(spec, option)
+        if was != now:
+            raise SandboxError(
+                f"the sandbox {layout.root} was made with {option}={was}, not {now}: "
+                "use another --dir, or `down --delete` it first"
+            )
+    return before
+
+
+def _prepared(
+    layout: Layout, spec: SandboxSpec, before: SandboxState | None, ports: PortReservation
+) -> SandboxState:
+    """The state before anything is started, with every port held."""
+    if before is None:
+        return SandboxState(
+            spec=spec,
+            cluster_id=str(new_uuid()),
+            quorum_port=ports.take(),
+            ports={node: _take_ports(ports) for node in spec.broker_ids},
+            processes={},
+        )
+    known = [before.quorum_port]
+    for node_ports in before.ports.values():
+        known += [getattr(node_ports, name) for name in PORT_NAMES]
+    for port in known:
+        if not ports.hold(port):
+            raise SandboxError(
+                f"port {port} of the sandbox {layout.root} is taken by another process"
+            )
+    return replace(before, spec=spec, processes={})
+
+
+def _take_ports(ports: PortReservation) -> NodePorts:
+    return NodePorts(**{name: ports.take() for name in PORT_NAMES})
+
+
+def _resolve(spec: SandboxSpec, progress: Progress) -> KafkaDist:
+    return resolve_kafka(
+        version=spec.kafka_version,
+        native_tiering=spec.native_tiering,
+        kafka_home=Path(spec.kafka_home) if spec.kafka_home else None,
+        progress=progress,
+    )
+
+
+def _yaml(content: dict[str, Any]) -> str:
+    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=1000)

@@ -1,0 +1,187 @@
+from rlm.v1 import fetch_pb2 as _fetch_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class EnableTopicRequest(_message.Message):
+    __slots__ = ("topic", "trim", "retention_ms", "retention_bytes", "local_retention_ms", "local_retention_bytes", "force")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TRIM_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    trim: bool
+    retention_ms: int
+    retention_bytes: int
+    local_retention_ms: int
+    local_retention_bytes: int
+    force: bool
+    def __init__(self, topic: _Optional[str] = ..., trim: _Optional[bool] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., local_retention_ms: _Optional[int] = ..., local_retention_bytes: _Optional[int] = ..., force: _Optional[bool] = ...) -> None: ...
+
+class DisableTopicRequest(_message.Message):
+    __slots__ = ("topic", "delete_remote", "confirm")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    DELETE_REMOTE_FIELD_NUMBER: _ClassVar[int]
+    CONFIRM_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    delete_remote: bool
+    confirm: bool
+    def __init__(self, topic: _Optional[str] = ..., delete_remote: _Optional[bool] = ..., confirm: _Optional[bool] = ...) -> None: ...
+
+class SetTrimRequest(_message.Message):
+    __slots__ = ("topic", "on", "giveback", "force", "confirm")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    ON_FIELD_NUMBER: _ClassVar[int]
+    GIVEBACK_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
+    CONFIRM_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    on: bool
+    giveback: bool
+    force: bool
+    confirm: bool
+    def __init__(self, topic: _Optional[str] = ..., on: _Optional[bool] = ..., giveback: _Optional[bool] = ..., force: _Optional[bool] = ..., confirm: _Optional[bool] = ...) -> None: ...
+
+class SetTrimResponse(_message.Message):
+    __slots__ = ("topic", "warnings")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    topic: TopicDescription
+    warnings: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, topic: _Optional[_Union[TopicDescription, _Mapping]] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ListTopicsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListTopicsResponse(_message.Message):
+    __slots__ = ("topics",)
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedCompositeFieldContainer[TopicDescription]
+    def __init__(self, topics: _Optional[_Iterable[_Union[TopicDescription, _Mapping]]] = ...) -> None: ...
+
+class DescribeTopicRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class TopicDescription(_message.Message):
+    __slots__ = ("topic", "topic_id", "mode", "state", "trim", "retention_ms", "retention_bytes", "local_retention_ms", "local_retention_bytes", "originals", "partitions", "remote_size_bytes", "remote_segments", "notes", "warnings")
+    class OriginalsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    TRIM_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ORIGINALS_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    REMOTE_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    REMOTE_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    NOTES_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    topic_id: bytes
+    mode: str
+    state: str
+    trim: bool
+    retention_ms: int
+    retention_bytes: int
+    local_retention_ms: int
+    local_retention_bytes: int
+    originals: _containers.ScalarMap[str, str]
+    partitions: int
+    remote_size_bytes: int
+    remote_segments: int
+    notes: _containers.RepeatedScalarFieldContainer[str]
+    warnings: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., mode: _Optional[str] = ..., state: _Optional[str] = ..., trim: _Optional[bool] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., local_retention_ms: _Optional[int] = ..., local_retention_bytes: _Optional[int] = ..., originals: _Optional[_Mapping[str, str]] = ..., partitions: _Optional[int] = ..., remote_size_bytes: _Optional[int] = ..., remote_segments: _Optional[int] = ..., notes: _Optional[_Iterable[str]] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class FreezeRequest(_message.Message):
+    __slots__ = ("topic", "why")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    why: str
+    def __init__(self, topic: _Optional[str] = ..., why: _Optional[str] = ...) -> None: ...
+
+class FreezeResponse(_message.Message):
+    __slots__ = ("freezes",)
+    FREEZES_FIELD_NUMBER: _ClassVar[int]
+    freezes: _containers.RepeatedCompositeFieldContainer[Freeze]
+    def __init__(self, freezes: _Optional[_Iterable[_Union[Freeze, _Mapping]]] = ...) -> None: ...
+
+class Freeze(_message.Message):
+    __slots__ = ("topic", "stopped", "by", "why", "since_ms")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    STOPPED_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    stopped: str
+    by: str
+    why: str
+    since_ms: int
+    def __init__(self, topic: _Optional[str] = ..., stopped: _Optional[str] = ..., by: _Optional[str] = ..., why: _Optional[str] = ..., since_ms: _Optional[int] = ...) -> None: ...
+
+class StatusRequest(_message.Message):
+    __slots__ = ("topic", "local_only")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_ONLY_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    local_only: bool
+    def __init__(self, topic: _Optional[str] = ..., local_only: _Optional[bool] = ...) -> None: ...
+
+class StatusResponse(_message.Message):
+    __slots__ = ("partitions", "freezes", "services")
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    FREEZES_FIELD_NUMBER: _ClassVar[int]
+    SERVICES_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[_fetch_pb2.PartitionDescription]
+    freezes: _containers.RepeatedCompositeFieldContainer[Freeze]
+    services: _containers.RepeatedCompositeFieldContainer[ServiceStatus]
+    def __init__(self, partitions: _Optional[_Iterable[_Union[_fetch_pb2.PartitionDescription, _Mapping]]] = ..., freezes: _Optional[_Iterable[_Union[Freeze, _Mapping]]] = ..., services: _Optional[_Iterable[_Union[ServiceStatus, _Mapping]]] = ...) -> None: ...
+
+class ServiceStatus(_message.Message):
+    __slots__ = ("node_id", "version", "grpc_address", "proxy_address", "heartbeat_age_ms", "problems", "reachable")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    GRPC_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    PROXY_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
+    REACHABLE_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    version: str
+    grpc_address: str
+    proxy_address: str
+    heartbeat_age_ms: int
+    problems: _containers.RepeatedScalarFieldContainer[str]
+    reachable: bool
+    def __init__(self, node_id: _Optional[int] = ..., version: _Optional[str] = ..., grpc_address: _Optional[str] = ..., proxy_address: _Optional[str] = ..., heartbeat_age_ms: _Optional[int] = ..., problems: _Optional[_Iterable[str]] = ..., reachable: _Optional[bool] = ...) -> None: ...
+
+class PartitionRequest(_message.Message):
+    __slots__ = ("topic", "partition")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ...) -> None: ...

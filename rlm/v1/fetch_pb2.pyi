@@ -1,0 +1,214 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class IsolationLevel(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    READ_UNCOMMITTED: _ClassVar[IsolationLevel]
+    READ_COMMITTED: _ClassVar[IsolationLevel]
+
+class Tier(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TIER_UNSPECIFIED: _ClassVar[Tier]
+    REMOTE: _ClassVar[Tier]
+    LOCAL: _ClassVar[Tier]
+READ_UNCOMMITTED: IsolationLevel
+READ_COMMITTED: IsolationLevel
+TIER_UNSPECIFIED: Tier
+REMOTE: Tier
+LOCAL: Tier
+
+class TopicRef(_message.Message):
+    __slots__ = ("name", "topic_id")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    topic_id: bytes
+    def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[bytes] = ...) -> None: ...
+
+class FetchRequest(_message.Message):
+    __slots__ = ("topic", "partition", "start_offset", "end_offset", "max_bytes", "isolation_level")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ISOLATION_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    topic: TopicRef
+    partition: int
+    start_offset: int
+    end_offset: int
+    max_bytes: int
+    isolation_level: IsolationLevel
+    def __init__(self, topic: _Optional[_Union[TopicRef, _Mapping]] = ..., partition: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., max_bytes: _Optional[int] = ..., isolation_level: _Optional[_Union[IsolationLevel, str]] = ...) -> None: ...
+
+class AbortedTransaction(_message.Message):
+    __slots__ = ("producer_id", "first_offset")
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    producer_id: int
+    first_offset: int
+    def __init__(self, producer_id: _Optional[int] = ..., first_offset: _Optional[int] = ...) -> None: ...
+
+class FetchResponse(_message.Message):
+    __slots__ = ("batches", "next_offset", "aborted_transactions", "high_watermark", "last_stable_offset", "log_start_offset", "tier")
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    ABORTED_TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    LAST_STABLE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TIER_FIELD_NUMBER: _ClassVar[int]
+    batches: bytes
+    next_offset: int
+    aborted_transactions: _containers.RepeatedCompositeFieldContainer[AbortedTransaction]
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    tier: Tier
+    def __init__(self, batches: _Optional[bytes] = ..., next_offset: _Optional[int] = ..., aborted_transactions: _Optional[_Iterable[_Union[AbortedTransaction, _Mapping]]] = ..., high_watermark: _Optional[int] = ..., last_stable_offset: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., tier: _Optional[_Union[Tier, str]] = ...) -> None: ...
+
+class ListOffsetsRequest(_message.Message):
+    __slots__ = ("topic", "partition", "timestamp", "isolation_level")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
+    ISOLATION_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    topic: TopicRef
+    partition: int
+    timestamp: int
+    isolation_level: IsolationLevel
+    def __init__(self, topic: _Optional[_Union[TopicRef, _Mapping]] = ..., partition: _Optional[int] = ..., timestamp: _Optional[int] = ..., isolation_level: _Optional[_Union[IsolationLevel, str]] = ...) -> None: ...
+
+class ListOffsetsResponse(_message.Message):
+    __slots__ = ("offset", "timestamp_ms", "leader_epoch")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
+    def __init__(self, offset: _Optional[int] = ..., timestamp_ms: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
+
+class DescribePartitionRequest(_message.Message):
+    __slots__ = ("topic", "partition")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    topic: TopicRef
+    partition: int
+    def __init__(self, topic: _Optional[_Union[TopicRef, _Mapping]] = ..., partition: _Optional[int] = ...) -> None: ...
+
+class PartitionDescription(_message.Message):
+    __slots__ = ("topic", "topic_id", "partition", "leader", "leader_epoch", "remote_log_start_offset", "remote_next_offset", "local_log_start_offset", "last_stable_offset", "high_watermark", "log_end_offset", "lag_bytes", "lag_segments", "last_error", "copy_reason", "trim_reason", "frozen", "remote_size_bytes", "remote_segments", "alarms")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    REMOTE_LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    REMOTE_NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LAST_STABLE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LAG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LAG_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    LAST_ERROR_FIELD_NUMBER: _ClassVar[int]
+    COPY_REASON_FIELD_NUMBER: _ClassVar[int]
+    TRIM_REASON_FIELD_NUMBER: _ClassVar[int]
+    FROZEN_FIELD_NUMBER: _ClassVar[int]
+    REMOTE_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    REMOTE_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    ALARMS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    topic_id: bytes
+    partition: int
+    leader: int
+    leader_epoch: int
+    remote_log_start_offset: int
+    remote_next_offset: int
+    local_log_start_offset: int
+    last_stable_offset: int
+    high_watermark: int
+    log_end_offset: int
+    lag_bytes: int
+    lag_segments: int
+    last_error: str
+    copy_reason: str
+    trim_reason: str
+    frozen: str
+    remote_size_bytes: int
+    remote_segments: int
+    alarms: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., remote_log_start_offset: _Optional[int] = ..., remote_next_offset: _Optional[int] = ..., local_log_start_offset: _Optional[int] = ..., last_stable_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., lag_bytes: _Optional[int] = ..., lag_segments: _Optional[int] = ..., last_error: _Optional[str] = ..., copy_reason: _Optional[str] = ..., trim_reason: _Optional[str] = ..., frozen: _Optional[str] = ..., remote_size_bytes: _Optional[int] = ..., remote_segments: _Optional[int] = ..., alarms: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ListSegmentsRequest(_message.Message):
+    __slots__ = ("topic", "partition", "all_states")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ALL_STATES_FIELD_NUMBER: _ClassVar[int]
+    topic: TopicRef
+    partition: int
+    all_states: bool
+    def __init__(self, topic: _Optional[_Union[TopicRef, _Mapping]] = ..., partition: _Optional[int] = ..., all_states: _Optional[bool] = ...) -> None: ...
+
+class Segment(_message.Message):
+    __slots__ = ("topic", "topic_id", "partition", "segment_id", "start_offset", "next_offset", "size_bytes", "max_timestamp_ms", "state", "leader_epochs", "disputed", "store_id", "broker_id")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_ID_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MAX_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    DISPUTED_FIELD_NUMBER: _ClassVar[int]
+    STORE_ID_FIELD_NUMBER: _ClassVar[int]
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    topic_id: bytes
+    partition: int
+    segment_id: bytes
+    start_offset: int
+    next_offset: int
+    size_bytes: int
+    max_timestamp_ms: int
+    state: str
+    leader_epochs: _containers.RepeatedCompositeFieldContainer[EpochEntry]
+    disputed: bool
+    store_id: bytes
+    broker_id: int
+    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., segment_id: _Optional[bytes] = ..., start_offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., size_bytes: _Optional[int] = ..., max_timestamp_ms: _Optional[int] = ..., state: _Optional[str] = ..., leader_epochs: _Optional[_Iterable[_Union[EpochEntry, _Mapping]]] = ..., disputed: _Optional[bool] = ..., store_id: _Optional[bytes] = ..., broker_id: _Optional[int] = ...) -> None: ...
+
+class EpochEntry(_message.Message):
+    __slots__ = ("epoch", "start_offset")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    start_offset: int
+    def __init__(self, epoch: _Optional[int] = ..., start_offset: _Optional[int] = ...) -> None: ...
+
+class CopyRequest(_message.Message):
+    __slots__ = ("topic", "partition", "up_to_offset")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    UP_TO_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    topic: TopicRef
+    partition: int
+    up_to_offset: int
+    def __init__(self, topic: _Optional[_Union[TopicRef, _Mapping]] = ..., partition: _Optional[int] = ..., up_to_offset: _Optional[int] = ...) -> None: ...
+
+class CopyResponse(_message.Message):
+    __slots__ = ("first_uncopied_offset", "reason")
+    FIRST_UNCOPIED_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    first_uncopied_offset: int
+    reason: str
+    def __init__(self, first_uncopied_offset: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...

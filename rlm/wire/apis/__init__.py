@@ -1,0 +1,52 @@
+"""Tables of the APIs we read or send, by Kafka's names (`FETCH.request`, `METADATA.response`, ...).
+
+Why: a version that a table lacks is capped out of ApiVersions, so this is the list of what the
+proxy and the direct broker connection understand. It must not know who uses an API for what.
+"""
+
+from rlm.wire.apis.cluster import API_VERSIONS, DESCRIBE_CLUSTER, DESCRIBE_PRODUCERS
+from rlm.wire.apis.configs import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+from rlm.wire.apis.fetch import FETCH
+from rlm.wire.apis.groups import FIND_COORDINATOR, LIST_GROUPS, OFFSET_FETCH
+from rlm.wire.apis.metadata import METADATA
+from rlm.wire.apis.offsets import DELETE_RECORDS, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
+from rlm.wire.apis.produce import PRODUCE
+from rlm.wire.schema import Api
+
+APIS: dict[int, Api] = {
+    one.key: one
+    for one in (
+        PRODUCE,
+        FETCH,
+        LIST_OFFSETS,
+        METADATA,
+        OFFSET_FETCH,
+        FIND_COORDINATOR,
+        LIST_GROUPS,
+        API_VERSIONS,
+        DELETE_RECORDS,
+        OFFSET_FOR_LEADER_EPOCH,
+        DESCRIBE_CONFIGS,
+        INCREMENTAL_ALTER_CONFIGS,
+        DESCRIBE_CLUSTER,
+        DESCRIBE_PRODUCERS,
+    )
+}
+
+__all__ = [
+    "APIS",
+    "API_VERSIONS",
+    "DELETE_RECORDS",
+    "DESCRIBE_CLUSTER",
+    "DESCRIBE_CONFIGS",
+    "DESCRIBE_PRODUCERS",
+    "FETCH",
+    "FIND_COORDINATOR",
+    "INCREMENTAL_ALTER_CONFIGS",
+    "LIST_GROUPS",
+    "LIST_OFFSETS",
+    "METADATA",
+    "OFFSET_FETCH",
+    "OFFSET_FOR_LEADER_EPOCH",
+    "PRODUCE",
+]

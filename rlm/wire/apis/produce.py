@@ -1,0 +1,108 @@
+"""Produce and its answer.
+
+Rows follow Kafka's message JSON; a test compares them with the JSON in the kafka-clients jar.
+"""
+
+from rlm.wire.schema import Scalar, api, array, field, struct
+
+BYTES = Scalar.BYTES
+INT16 = Scalar.INT16
+INT32 = Scalar.INT32
+INT64 = Scalar.INT64
+STRING = Scalar.STRING
+UUID = Scalar.UUID
+
+PRODUCE = api(
+    0,
+    "Produce",
+    "0-13",
+    flexible_from=9,
+    request=(
+        field("transactional_id", STRING, "3+", nullable="3+", default=None),
+        field("acks", INT16, "0+"),
+        field("timeout_ms", INT32, "0+"),
+        field(
+            "topic_data",
+            array(
+                field("name", STRING, "0-12", ignorable=True),
+                field("topic_id", UUID, "13+", ignorable=True),
+                field(
+                    "partition_data",
+                    array(
+                        field("index", INT32, "0+"),
+                        field("records", BYTES, "0+", nullable="0+"),
+                    ),
+                    "0+",
+                ),
+            ),
+            "0+",
+        ),
+    ),
+    response=(
+        field(
+            "responses",
+            array(
+                field("name", STRING, "0-12", ignorable=True),
+                field("topic_id", UUID, "13+", ignorable=True),
+                field(
+                    "partition_responses",
+                    array(
+                        field("index", INT32, "0+"),
+                        field("error_code", INT16, "0+"),
+                        field("base_offset", INT64, "0+"),
+                        field("log_append_time_ms", INT64, "2+", default=-1, ignorable=True),
+                        field("log_start_offset", INT64, "5+", default=-1, ignorable=True),
+                        field(
+                            "record_errors",
+                            array(
+                                field("batch_index", INT32, "8+"),
+                                field(
+                                    "batch_index_error_message",
+                                    STRING,
+                                    "8+",
+                                    nullable="8+",
+                                    default=None,
+                                ),
+                            ),
+                            "8+",
+                            ignorable=True,
+                        ),
+                        field(
+                            "error_message",
+                            STRING,
+                            "8+",
+                            nullable="8+",
+                            default=None,
+                            ignorable=True,
+                        ),
+                        field(
+                            "current_leader",
+                            struct(
+                                field("leader_id", INT32, "10+", default=-1),
+                                field("leader_epoch", INT32, "10+", default=-1),
+                            ),
+                            "10+",
+                            tag=0,
+                            tagged="10+",
+                        ),
+                    ),
+                    "0+",
+                ),
+            ),
+            "0+",
+        ),
+        field("throttle_time_ms", INT32, "1+", ignorable=True),
+        field(
+            "node_endpoints",
+            array(
+                field("node_id", INT32, "10+"),
+                field("host", STRING, "10+"),
+                field("port", INT32, "10+"),
+                field("rack", STRING, "10+", nullable="10+", default=None),
+            ),
+            "10+",
+            tag=0,
+            tagged="10+",
+        ),
+    ),
+)

@@ -1,0 +1,37 @@
+"""The hot path: scan, patch and splice Fetch requests and responses of all versions.
+
+Why: a Fetch answer is mostly record bytes that must not be copied or decoded. It must not know
+why a partition is replaced, or by what.
+"""
+
+from rlm.wire.fetch.request import (
+    CONSUMER_REPLICA_ID,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    patch_fetch_request,
+    scan_fetch_request,
+)
+from rlm.wire.fetch.response import (
+    FetchedPartition,
+    FetchedTopic,
+    FetchResponse,
+    scan_fetch_response,
+)
+from rlm.wire.fetch.splice import PatchedPartition, SplicedPartition, splice_fetch_response
+
+__all__ = [
+    "CONSUMER_REPLICA_ID",
+    "FetchPartition",
+    "FetchRequest",
+    "FetchResponse",
+    "FetchTopic",
+    "FetchedPartition",
+    "FetchedTopic",
+    "PatchedPartition",
+    "SplicedPartition",
+    "patch_fetch_request",
+    "scan_fetch_request",
+    "scan_fetch_response",
+    "splice_fetch_response",
+]

@@ -1,0 +1,142 @@
+"""Put partitions of our own into a Fetch response without copying record bytes of either side.
+
+Why: remote records go where the broker answered OFFSET_OUT_OF_RANGE or an error-free stand-in
+(H20), everything else of the broker's frame is sent as it came. It must not know where the
+records are from.
+"""
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rlm.wire.apis import FETCH
+from rlm.wire.fetch.response import NO_POSITION, FetchedPartition, FetchResponse
+from rlm.wire.frames import frame_length
+from rlm.wire.primitives import MAX_INT32, Buffer, WireError, encode_uvarint
+
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+_HEAD_V4 = struct.Struct(">ihqq")
+_HEAD_V5 = struct.Struct(">ihqqq")
+_ABORTED = struct.Struct(">qq")
+_NO_TAGS = b"\0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplicedPartition:
+    """Replaces a partition's answer. Offsets are record offsets; records whole stored batches.
+
+    `aborted_transactions`: (producer id, first offset) each, None = null as for read_uncommitted.
+    `keep_tags`: the broker's tagged fields (diverging_epoch, current_leader, snapshot_id) stay if
+    the broker's own answer was error-free; those of an error answer are dropped always.
+    """
+
+    error_code: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted_transactions: tuple[tuple[int, int], ...] | None
+    preferred_read_replica: int
+    records: Sequence[Buffer]
+    keep_tags: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchedPartition:
+    """Overwrites single fields of a partition's answer; None leaves them.
+
+    A log start offset of the broker below 0 stays (H22), as does a field the version lacks.
+    """
+
+    log_start_offset: int | None = None
+    preferred_read_replica: int | None = None
+
+
+def splice_fetch_response(
+    frame: Buffer,
+    response: FetchResponse,
+    replacements: Mapping[tuple[int, int], SplicedPartition | PatchedPartition],
+    *,
+    throttle_time_ms: int | None = None,
+) -> list[Buffer]:
+    """The new frame as pieces to be written in order, its 4-byte length first.
+
+    `replacements` maps (position in `response.topics`, position in its `partitions`). A bytearray
+    is patched in place and must not change until the pieces are written; other frames are copied
+    once if a field is patched. Raises `WireError` if the frame would be longer than 2 GiB.
+    """
+    patches = {k: v for k, v in replacements.items() if isinstance(v, PatchedPartition)}
+    splices = {k: v for k, v in replacements.items() if isinstance(v, SplicedPartition)}
+    if not isinstance(frame, bytearray) and (patches or throttle_time_ms is not None):
+        frame = bytearray(frame)
+    if isinstance(frame, bytearray):
+        if throttle_time_ms is not None:
+            _INT32.pack_into(frame, response.throttle_time_ms_position, throttle_time_ms)
+        for (topic, partition), patch in patches.items():
+            _patch(frame, response.topics[topic].partitions[partition], patch)
+    view = memoryview(frame)
+    pieces: list[Buffer] = []
+    position = 0
+    for topic, partition in sorted(splices):
+        answered = response.topics[topic].partitions[partition]
+        if answered.start > position:
+            pieces.append(view[position : answered.start])
+        pieces += _encode(view, answered, splices[topic, partition], response.api_version)
+        position = answered.end
+    if position < len(view):
+        pieces.append(view[position:])
+    return [frame_length(sum(map(len, pieces))), *pieces]
+
+
+def _patch(frame: bytearray, answered: FetchedPartition, patch: PatchedPartition) -> None:
+    if (
+        patch.log_start_offset is not None
+        and answered.log_start_offset >= 0
+        and answered.log_start_offset_position != NO_POSITION
+    ):
+        _INT64.pack_into(frame, answered.log_start_offset_position, patch.log_start_offset)
+    if (
+        patch.preferred_read_replica is not None
+        and answered.preferred_read_replica_position != NO_POSITION
+    ):
+        _INT32.pack_into(
+            frame, answered.preferred_read_replica_position, patch.preferred_read_replica
+        )
+
+
+def _encode(
+    view: memoryview, answered: FetchedPartition, spliced: SplicedPartition, version: int
+) -> list[Buffer]:
+    """The partition struct: its head, the record buffers as they are, its tagged fields."""
+    flexible = FETCH.is_flexible(version)
+    records_size = sum(map(len, spliced.records))
+    if records_size >= MAX_INT32:
+        raise WireError(f"Fetch v{version} response: {records_size} bytes of records")
+    head = bytearray()
+    offsets = (spliced.high_watermark, spliced.last_stable_offset)
+    if version >= 5:
+        head += _HEAD_V5.pack(
+            answered.index, spliced.error_code, *offsets, spliced.log_start_offset
+        )
+    else:
+        head += _HEAD_V4.pack(answered.index, spliced.error_code, *offsets)
+    head += _aborted(spliced.aborted_transactions, flexible)
+    if version >= 11:
+        head += _INT32.pack(spliced.preferred_read_replica)
+    head += encode_uvarint(records_size + 1) if flexible else _INT32.pack(records_size)
+    pieces: list[Buffer] = [head, *(piece for piece in spliced.records if len(piece))]
+    if flexible:
+        keep = spliced.keep_tags and answered.error_code == 0
+        pieces.append(view[answered.tags_position : answered.end] if keep else _NO_TAGS)
+    return pieces
+
+
+def _aborted(aborted: tuple[tuple[int, int], ...] | None, flexible: bool) -> bytes:
+    if aborted is None:
+        return b"\0" if flexible else _INT32.pack(-1)
+    encoded = bytearray(encode_uvarint(len(aborted) + 1) if flexible else _INT32.pack(len(aborted)))
+    for producer_id, first_offset in aborted:
+        encoded += _ABORTED.pack(producer_id, first_offset)
+        if flexible:
+            encoded += _NO_TAGS
+    return bytes(encoded)

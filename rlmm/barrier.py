@@ -1,0 +1,62 @@
+"""End offsets taken after the question was asked, one request in flight a partition, many callers to one answer (H17).
+
+A caller who arrives while a request is in flight waits for the next one: the answer under way may be older than the
+event he wants to be behind. Must not know who reads the log.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from kip405.errors import RemoteStorageError
+
+
+class Place(NamedTuple):
+    """One partition of one of our topics."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class EndOffsets:
+    """Single flight in front of `fetch(place) -> end offset`; `run` must be running."""
+
+    def __init__(self, fetch: Callable[[Place], Awaitable[int]]) -> None:
+        self._fetch = fetch
+        self._waiting: dict[Place, list[asyncio.Future[int]]] = {}
+        self._serving: set[Place] = set()
+        self._asked: asyncio.Queue[Place] = asyncio.Queue()
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                group.create_task(self._serve(await self._asked.get()))
+
+    async def end_offset(self, place: Place) -> int:
+        """End offset of the partition from a request that was sent after this call; errors are fetch's."""
+        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(place, []).append(answer)
+        if place not in self._serving:
+            self._serving.add(place)
+            self._asked.put_nowait(place)
+        return await answer
+
+    async def _serve(self, place: Place) -> None:
+        while waiting := self._waiting.pop(place, []):
+            try:
+                end = await self._fetch(place)
+            except RemoteStorageError as error:
+                for answer in _open(waiting):
+                    answer.set_exception(error)
+            else:
+                for answer in _open(waiting):
+                    answer.set_result(end)
+        self._serving.discard(place)
+
+
+def _open(waiting: list[asyncio.Future[int]]) -> list[asyncio.Future[int]]:
+    return [answer for answer in waiting if not answer.done()]

@@ -1,0 +1,207 @@
+"""Facts of the settings topic: one key each, JSON values, final format (DESIGN, "Formats that outlive us").
+
+Keys: cluster, store/<uuid>, topic/<topic id>, start|trim|holes|divergence/<topic id>/<partition>,
+service/<node id>, freeze, freeze/<topic id>. Every value has v, kind, node_id, leader_epoch, writer, time_ms.
+Fields this version does not know are kept in `extra` and written again. Pure: which fact counts is the view's.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+from kip405.ids import PartitionKey, Uuid
+from rlmm.ledger import Hole
+
+NO_LEADER_EPOCH = -1
+"""`leader_epoch` of facts that no partition leader writes: cluster, store, service, freeze."""
+
+MODES = ("copy", "tier")
+TOPIC_STATES = ("enabled", "kept", "deleting")
+DIVERGENCE_ACTIONS = ("adopt", "discard")
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stamp:
+    """Who wrote a fact, under which leader epoch, when."""
+
+    node_id: int
+    leader_epoch: int
+    writer: Uuid
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFact:
+    """Identity of the cluster, of our two topics, and the store that topics go to by default."""
+
+    KIND: ClassVar[str] = "cluster"
+    cluster_id: str
+    ledger_topic_id: Uuid
+    settings_topic_id: Uuid
+    default_store_id: Uuid | None = None
+    extra: Mapping[str, Any] = field(default=NOTHING)
+
+    @property
+    def key(self) -> str:
+        return self.KIND
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreFact:
+    """One store: the plugin that serves it, its uri and the prefix of every object."""
+
+    KIND: ClassVar[str] = "store"
+    store_id: Uuid
+    plugin: str
+    uri: str
+    prefix: str
+    extra: Mapping[str, Any] = field(default=NOTHING)
+
+    @property
+    def key(self) -> str:
+        return f"{self.KIND}/{self.store_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicFact:
+    """What was decided for a topic. Retention in ms and bytes, -1 = unlimited, local -2 = as total.
+
+    `originals`: topic-level configs before we altered any (None = was not set there); never overwritten (H14).
+    """
+
+    KIND: ClassVar[str] = "topic"
+    topic_id: Uuid
+    name: str
+    mode: str
+    state: str
+    trim: bool
+    retention_ms: int
+    retention_bytes: int
+    local_retention_ms: int
+    local_retention_bytes: int
+    originals: Mapping[str, str | None] = field(default=NOTHING)
+    extra: Mapping[str, Any] = field(default=NOTHING)
+
+    def __post_init__(self) -> None:
+        _one_of("mode", self.mode, MODES)
+        _one_of("state", self.state, TOPIC_STATES)
+
+    @property
+    def key(self) -> str:
+        return f"{self.KIND}/{self.topic_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartFact:
+    """Remote log start of a partition; only ever rises (H2). `cause`: enable, retention, delete-records, command."""
+
+    KIND: ClassVar[str] = "start"
+    partition: PartitionKey
+    remote_log_start_offset: int
+    cause: str
+    extra: Mapping[str, Any] = field(default=NOTHING)
+
+    @property
+    def key(self) -> str:
+        return f"{self.KIND}/{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrimFact:
+    """Trim intent: the local log is about to start at `bound`, planned under `planned_epoch`."""
+
+    KIND: ClassVar[str] = "trim"
+    partition: PartitionKey
+    bound: int
+    planned_epoch: int
+    extra: Mapping[str, Any] = field(default=NOTHING)
+
+    @property
+    def key(self) -> str:
+        return f"{self.KIND}/{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HolesFact:
+    """Offsets of a partition that are in no tier (H15), ascending."""
+
+    KIND: ClassVar[str] = "holes"
+    partition: PartitionKey
+    holes: tuple[Hole, ...]
+    extra: Mapping[str, Any] = field(default=NOTHING)
+
+    @property
+    def key(self) -> str:
+        return f"{self.KIND}/{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DivergenceFact:
+    """An operator's word on a frozen partition (H4): which end the history of `epoch` has from now on."""
+
+    KIND: ClassVar[str] = "divergence"
+    partition: PartitionKey
+    action: str
+    epoch: int
+    offset: int
+    cause: str
+    extra: Mapping[str, Any] = field(default=NOTHING)
+
+    def __post_init__(self) -> None:
+        _one_of("action", self.action, DIVERGENCE_ACTIONS)
+
+    @property
+    def key(self) -> str:
+        return f"{self.KIND}/{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceFact:
+    """Heartbeat of one service; addresses by endpoint (proxy, grpc, http), each host:port. Node id = stamp's."""
+
+    KIND: ClassVar[str] = "service"
+    node_id: int
+    listen: Mapping[str, str]
+    advertised: Mapping[str, str]
+    version: str
+    extra: Mapping[str, Any] = field(default=NOTHING)
+
+    @property
+    def key(self) -> str:
+        return f"{self.KIND}/{self.node_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreezeFact:
+    """What is stopped everywhere (trim, delete, sweep), by whom and why; topic_id None = every topic."""
+
+    KIND: ClassVar[str] = "freeze"
+    topic_id: Uuid | None
+    stopped: tuple[str, ...]
+    by: str
+    why: str
+    extra: Mapping[str, Any] = field(default=NOTHING)
+
+    @property
+    def key(self) -> str:
+        return self.KIND if self.topic_id is None else f"{self.KIND}/{self.topic_id}"
+
+
+Fact = (
+    ClusterFact
+    | StoreFact
+    | TopicFact
+    | StartFact
+    | TrimFact
+    | HolesFact
+    | DivergenceFact
+    | ServiceFact
+    | FreezeFact
+)
+
+
+def _one_of(what: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{what} {value!r} is none of {', '.join(allowed)}")

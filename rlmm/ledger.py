@@ -1,0 +1,244 @@
+"""All segments of one user partition as one immutable view, and the questions every plan asks of it.
+
+Every answer about offsets is given inside the leader's merged lineage only (H4): a segment whose epoch ended earlier
+counts up to that end, one that ends at or beyond the log's end does not count at all (then the partition is frozen).
+A disputed segment (H3) is still readable, but it is never part of what the trim bound stands on.
+Pure. Must not know the store: that FINISHED objects are really there is for the trim to see (H11).
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+
+from kip405.ids import MAX_OFFSET, PartitionKey, Uuid
+from kip405.lineage import Lineage, remote_lineage, usable_end
+from kip405.segments import RemoteLogSegmentMetadata
+from kip405.states import RemoteLogSegmentState
+from rlmm.replay import Dispute, PartitionState
+
+_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentEntry:
+    """Newest record of one segment; `disputed` says why this reader holds it illegal, empty = it does not."""
+
+    metadata: RemoteLogSegmentMetadata
+    leader_epoch: int
+    writer: Uuid
+    offset: int
+    timestamp_ms: int
+    disputed: str = ""
+
+    @property
+    def state(self) -> RemoteLogSegmentState:
+        return self.metadata.state
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsableSegment:
+    """A FINISHED segment and the half-open end up to which it belongs to the leader's history."""
+
+    metadata: RemoteLogSegmentMetadata
+    next_offset: int
+    disputed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Hole:
+    """Offsets [start, end) that are in no tier, and why (H15)."""
+
+    start: int
+    end: int
+    cause: str
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start < self.end:
+            raise ValueError(f"offsets {self.start}..{self.end} are no hole")
+
+
+class PartitionLedger:
+    """Immutable view of one partition; answers are computed once per lineage and then looked up."""
+
+    def __init__(
+        self,
+        key: PartitionKey,
+        *,
+        entries: Mapping[Uuid, SegmentEntry],
+        disputes: Mapping[Uuid, Dispute],
+        newest_epoch: int,
+        version: int,
+    ) -> None:
+        self.key = key
+        self.entries = entries
+        self.disputes = disputes
+        self.newest_epoch = newest_epoch
+        """Newest leader epoch seen in any record of the partition, -1 = none."""
+        self.version = version
+        """Changes with every record of the partition."""
+        self._by_lineage: dict[Lineage, _Cover] = {}
+
+    @classmethod
+    def empty(cls, key: PartitionKey) -> "PartitionLedger":
+        return cls(key, entries={}, disputes={}, newest_epoch=-1, version=0)
+
+    @classmethod
+    def of(cls, key: PartitionKey, state: PartitionState) -> "PartitionLedger":
+        """Snapshot of what a reader knows now."""
+        disputes = state.disputes
+        entries = {
+            segment: SegmentEntry(
+                metadata=record.metadata,
+                leader_epoch=record.headers.leader_epoch,
+                writer=record.headers.writer,
+                offset=record.offset,
+                timestamp_ms=record.timestamp_ms,
+                disputed=disputes[segment].why if segment in disputes else "",
+            )
+            for segment, record in state.records.items()
+            if record.metadata is not None
+        }
+        return cls(
+            key,
+            entries=entries,
+            disputes=disputes,
+            newest_epoch=state.newest_epoch,
+            version=state.version,
+        )
+
+    def in_state(self, *states: RemoteLogSegmentState) -> tuple[SegmentEntry, ...]:
+        """Entries in any of the states, by start offset."""
+        found = [entry for entry in self.entries.values() if entry.state in states]
+        return tuple(sorted(found, key=lambda entry: (entry.metadata.start_offset, entry.offset)))
+
+    @cached_property
+    def remote_lineage(self) -> Lineage:
+        """What the FINISHED segments tell of the leader epochs; merge it with the leader's own before use."""
+        return remote_lineage(entry.metadata for entry in self.entries.values())
+
+    def usable(
+        self, lineage: Lineage, log_end_offset: int, remote_log_start_offset: int = 0
+    ) -> tuple[UsableSegment, ...]:
+        """FINISHED segments with records in the lineage at or above the remote start, by start offset."""
+        return tuple(
+            found
+            for found in self._cover(lineage).segments
+            if remote_log_start_offset < found.next_offset <= log_end_offset
+        )
+
+    def finished(
+        self, lineage: Lineage, log_end_offset: int, remote_log_start_offset: int = 0
+    ) -> tuple[RemoteLogSegmentMetadata, ...]:
+        """The same as metadata; a segment's usable end may lie before its own (`usable`)."""
+        return tuple(
+            found.metadata
+            for found in self.usable(lineage, log_end_offset, remote_log_start_offset)
+        )
+
+    def contiguous_end(
+        self, lineage: Lineage, log_end_offset: int, start: int, holes: Iterable[Hole] = ()
+    ) -> int:
+        """Where the unbroken, undisputed cover that begins at `start` ends (half-open); `start` where there is none.
+
+        Recorded holes count as covered: contiguity restarts behind them (H15).
+        """
+        pieces = [
+            (found.metadata.start_offset, found.next_offset)
+            for found in self.usable(lineage, log_end_offset, start)
+            if not found.disputed
+        ]
+        pieces += [(hole.start, hole.end) for hole in holes]
+        cursor = start
+        for piece_start, piece_end in sorted(pieces):
+            if piece_start > cursor:
+                break
+            cursor = max(cursor, piece_end)
+        return cursor
+
+    def highest_end(self, lineage: Lineage, log_end_offset: int = MAX_OFFSET) -> int | None:
+        """Half-open end of the highest undisputed in-lineage FINISHED segment, None without any.
+
+        Without a log end this is the remote end that H4 compares with the broker's.
+        """
+        ends = [
+            found.next_offset
+            for found in self.usable(lineage, log_end_offset)
+            if not found.disputed
+        ]
+        return max(ends, default=None)
+
+    def segment_for(
+        self, lineage: Lineage, log_end_offset: int, offset: int
+    ) -> RemoteLogSegmentMetadata | None:
+        """The segment that holds the offset, or the first one after the hole it lies in; None = nothing from there."""
+        found = self.usable_segment_for(lineage, log_end_offset, offset)
+        return found.metadata if found else None
+
+    def usable_segment_for(
+        self, lineage: Lineage, log_end_offset: int, offset: int
+    ) -> UsableSegment | None:
+        """As `segment_for`, with the usable end; of several that hold it the one that reaches furthest."""
+        return self._cover(lineage).lookup(offset, log_end_offset)
+
+    def _cover(self, lineage: Lineage) -> "_Cover":
+        cover = self._by_lineage.get(lineage)
+        if cover is None:
+            self._by_lineage.clear()
+            cover = self._by_lineage[lineage] = _Cover.of(self.entries.values(), lineage)
+        return cover
+
+
+@dataclass(frozen=True, slots=True)
+class _Cover:
+    """FINISHED segments of one lineage by start offset; `reach[i]` is the highest end among the first i + 1."""
+
+    segments: tuple[UsableSegment, ...]
+    starts: tuple[int, ...]
+    reach: tuple[int, ...]
+
+    @classmethod
+    def of(cls, entries: Iterable[SegmentEntry], lineage: Lineage) -> "_Cover":
+        segments = [
+            UsableSegment(metadata=entry.metadata, next_offset=end, disputed=bool(entry.disputed))
+            for entry in entries
+            if entry.state is _FINISHED
+            and (end := usable_end(entry.metadata, lineage)) > entry.metadata.start_offset
+        ]
+        segments.sort(
+            key=lambda found: (
+                found.metadata.start_offset,
+                found.next_offset,
+                found.metadata.segment_id.id,
+            )
+        )
+        return cls(
+            tuple(segments),
+            tuple(found.metadata.start_offset for found in segments),
+            tuple(accumulate((found.next_offset for found in segments), max)),
+        )
+
+    def lookup(self, offset: int, log_end_offset: int) -> UsableSegment | None:
+        at = bisect_right(self.starts, offset)
+        best = self._holding(offset, log_end_offset, at)
+        if best is not None:
+            return best
+        after = (found for found in self.segments[at:] if found.next_offset <= log_end_offset)
+        return next(after, None)
+
+    def _holding(self, offset: int, log_end_offset: int, before: int) -> UsableSegment | None:
+        best: UsableSegment | None = None
+        for index in range(before - 1, -1, -1):
+            if self.reach[index] <= offset:
+                break
+            found = self.segments[index]
+            holds = offset < found.next_offset <= log_end_offset
+            if holds and (best is None or _preference(found) > _preference(best)):
+                best = found
+        return best
+
+
+def _preference(found: UsableSegment) -> tuple[bool, int]:
+    """Undisputed first, then the one that reaches furthest."""
+    return not found.disputed, found.next_offset

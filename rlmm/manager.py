@@ -1,0 +1,196 @@
+"""The ledger as its users see it: views of partitions, barriers, and publishes that are known to count (G3, H3, H10).
+
+A publish returns only when its own record was read back as the newest of its key and no reader of ours objects to
+it; anything else is an error, so that nobody acts on a record that others will mend.
+Must not know Kafka (fact_log does) nor the store.
+"""
+
+import structlog
+
+from kip405.errors import Corrupt, Fenced, Invalid
+from kip405.ids import PartitionKey, RemoteLogSegmentId, Uuid
+from kip405.segments import RemoteLogSegmentMetadata
+from kip405.states import RemoteLogSegmentState, is_lawful_change
+from rlmm.barrier import Place
+from rlmm.changes import Changes
+from rlmm.fact_log import FactLog
+from rlmm.ledger import PartitionLedger
+from rlmm.outcome import OutcomeUnknown
+from rlmm.partitioner import LEDGER_PARTITIONS, ledger_partition
+from rlmm.publisher import Record
+from rlmm.records import NO_PREVIOUS, LedgerKey, RecordHeaders, decode_record, encode_record_value
+from rlmm.replay import LedgerState, PartitionState, Repair, repairs
+from rlmm.tail import TailRecord
+from rlmm.topic import LEDGER_TOPIC
+
+__all__ = ["OutcomeUnknown", "RemoteLogMetadataManager"]
+
+_ABSENCE_KNOWN_WITHIN_MS = 300_000
+"""Half of the ledger's segment.ms: a replay that took less cannot have lost a record to compaction meanwhile."""
+
+log = structlog.get_logger(__name__)
+
+
+class RemoteLogMetadataManager:
+    """All ledger partitions of the cluster, as read by this process."""
+
+    def __init__(self, *, log: FactLog, writer: Uuid, publish_timeout_ms: int) -> None:
+        """`writer` is drawn once per process start; `publish_timeout_ms` limits ack and read-back together."""
+        self._log = log
+        self._writer = writer
+        self._publish_timeout_ms = publish_timeout_ms
+        self._states = [LedgerState() for _ in range(LEDGER_PARTITIONS)]
+        self._views: dict[PartitionKey, PartitionLedger] = {}
+        self._unreadable: dict[tuple[int, bytes], str] = {}
+        self._changes = Changes()
+        log.register(LEDGER_TOPIC, self)
+
+    @property
+    def is_ready(self) -> bool:
+        """Every ledger partition was read up to the end it had at the start."""
+        return self._log.is_ready
+
+    @property
+    def problem(self) -> str | None:
+        """Why nothing may be deleted or trimmed now; None = the ledger can be relied upon."""
+        if not self.is_ready:
+            return "the ledger was not read to its end yet"
+        return self._log.problem or next(iter(self._unreadable.values()), None)
+
+    def ledger(self, key: PartitionKey) -> PartitionLedger:
+        """The partition as known now; empty where no record was seen."""
+        state = self._state(key)
+        if state is None:
+            return PartitionLedger.empty(key)
+        view = self._views.get(key)
+        if view is None or view.version != state.version:
+            view = self._views[key] = PartitionLedger.of(key, state)
+        return view
+
+    def partitions(self) -> tuple[PartitionKey, ...]:
+        """Every user partition that has a record."""
+        return tuple(key for state in self._states for key in state.partitions)
+
+    async def barrier(self, key: PartitionKey, deadline_ms: int) -> None:
+        """Return once `ledger(key)` knows all that was published before this call; Unavailable after `deadline_ms`."""
+        await self._log.barrier(Place(LEDGER_TOPIC, ledger_partition(key)), deadline_ms)
+
+    async def wait_changed(self) -> None:
+        """Return after the next record of any partition."""
+        await self._changes.wait()
+
+    async def publish(
+        self, metadata: RemoteLogSegmentMetadata, leader_epoch: int, expected_previous: int
+    ) -> None:
+        """Publish a segment's new state; returns when it is the accepted, newest record of its key.
+
+        `expected_previous`: id of the state the writer acts on, -1 = none. FINISHED is allowed after any state: a
+        correction may bring data back (adoption, H6). Invalid: unlawful change. Fenced: somebody else was newer.
+        Unavailable: not written. OutcomeUnknown: barrier, then look.
+        """
+        before = None
+        if expected_previous != NO_PREVIOUS:
+            before = RemoteLogSegmentState(expected_previous)
+        is_adoption = metadata.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+        if not is_adoption and not is_lawful_change(before, metadata.state):
+            raise Invalid(
+                f"{metadata.segment_id}: no change from {before} to {metadata.state.name}"
+            )
+        key = LedgerKey.of(metadata.segment_id)
+        await self._write(key, metadata, leader_epoch, expected_previous)
+
+    async def tombstone(self, segment_id: RemoteLogSegmentId, leader_epoch: int) -> None:
+        """Remove a segment after DELETE_SEGMENT_FINISHED; errors as `publish`."""
+        previous = int(RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
+        await self._write(LedgerKey.of(segment_id), None, leader_epoch, previous)
+
+    async def repair(self, key: PartitionKey, leader_epoch: int) -> int:
+        """Republish what disputed segments lawfully are; answers how many. For the partition's leader only (H3)."""
+        done = 0
+        for repair in repairs(self.ledger(key).disputes):
+            if self._still_needed(repair):
+                await self._write(
+                    repair.key, repair.metadata, leader_epoch, repair.expected_previous
+                )
+                log.warning("segment_repaired", partition=str(key), segment=str(repair.key))
+                done += 1
+        return done
+
+    def apply(self, record: TailRecord) -> None:
+        """Sink of the ledger topic; a record that cannot be read is a problem until its key gets a readable one."""
+        state = self._states[record.place.partition]
+        raw_key = record.place.partition, record.key or b""
+        try:
+            decoded = decode_record(
+                key=record.key,
+                value=record.value,
+                headers=record.headers,
+                offset=record.offset,
+                timestamp_ms=record.timestamp_ms,
+            )
+        except Corrupt as error:
+            self._unreadable[raw_key] = f"{record.place} offset {record.offset}: {error}"
+            state.skip(record.offset)
+            log.error("ledger_record_unreadable", problem=self._unreadable[raw_key])
+        else:
+            self._unreadable.pop(raw_key, None)
+            state.apply(decoded)
+        self._changes.notify()
+
+    def go_live(self, replay_ms: int) -> None:
+        """Sink of the ledger topic: the initial replay is over."""
+        for state in self._states:
+            state.go_live(absence_is_known=0 <= replay_ms < _ABSENCE_KNOWN_WITHIN_MS)
+
+    def _state(self, key: PartitionKey) -> PartitionState | None:
+        return self._states[ledger_partition(key)].partitions.get(key)
+
+    def _still_needed(self, repair: Repair) -> bool:
+        disputes = self.ledger(repair.key.partition).disputes
+        dispute = disputes.get(repair.key.segment_id) if repair.key.segment_id else None
+        return dispute is not None and dispute.newest.state_id == repair.expected_previous
+
+    async def _write(
+        self,
+        key: LedgerKey,
+        metadata: RemoteLogSegmentMetadata | None,
+        leader_epoch: int,
+        expected_previous: int,
+    ) -> None:
+        self._refuse_stale(key, leader_epoch, expected_previous)
+        headers = RecordHeaders(
+            leader_epoch=leader_epoch, expected_previous=expected_previous, writer=self._writer
+        )
+        record = Record(
+            place=Place(LEDGER_TOPIC, ledger_partition(key.partition)),
+            key=key.encode(),
+            value=encode_record_value(metadata),
+            headers=tuple(headers.encode()),
+        )
+        offset = await self._log.publish(record, self._publish_timeout_ms)
+        self._refuse_overtaken(key, metadata is None, offset)
+
+    def _refuse_stale(self, key: LedgerKey, leader_epoch: int, expected_previous: int) -> None:
+        """Before anything is written: we are not fenced by what we know already."""
+        view = self.ledger(key.partition)
+        if leader_epoch < view.newest_epoch:
+            raise Fenced(f"{key}: leader epoch {leader_epoch} is older than {view.newest_epoch}")
+        newest = _newest_state(view, key)
+        if newest != expected_previous:
+            raise Fenced(f"{key}: state is {newest}, {expected_previous} was expected")
+
+    def _refuse_overtaken(self, key: LedgerKey, is_tombstone: bool, offset: int) -> None:
+        """After read-back: our record is the newest of its key and nobody objects to it."""
+        view = self.ledger(key.partition)
+        dispute = view.disputes.get(key.segment_id) if key.segment_id else None
+        if dispute is not None and dispute.newest.offset == offset:
+            raise Fenced(f"{key}: our record at {offset} is illegal: {dispute.why}")
+        entry = view.entries.get(key.segment_id) if key.segment_id else None
+        newest = entry.offset if entry else None
+        if newest != (None if is_tombstone else offset):
+            raise Fenced(f"{key}: our record at {offset} was overtaken by {newest}")
+
+
+def _newest_state(view: PartitionLedger, key: LedgerKey) -> int:
+    entry = view.entries.get(key.segment_id) if key.segment_id else None
+    return NO_PREVIOUS if entry is None else int(entry.state)

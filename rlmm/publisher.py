@@ -1,0 +1,147 @@
+"""Appends records with acks=all, idempotently, and knows the difference between "not written" and "unknown" (H10).
+
+After an unknown outcome the producer is dropped with all it has not sent: nothing of it may arrive later by a
+client-side retry. Must not know what the records mean.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError, MessageSizeTooLargeError
+
+from kip405.errors import Invalid, Unavailable
+from rlmm.barrier import Place
+from rlmm.clients import ConnectionSettings, abort_producer, cluster_layout, make_producer
+from rlmm.outcome import OutcomeUnknown
+from rlmm.topic import NowMs
+
+_VERIFIED_FOR_MS = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One record to append; value None is a tombstone."""
+
+    place: Place
+    key: bytes
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """How far one publish came; a producer that was given a record and never acknowledged it is dropped."""
+
+    producer: AIOKafkaProducer | None = None
+    is_written: bool = False
+
+
+class Publisher:
+    """One producer at a time; `run` must be running, it buries producers that were dropped."""
+
+    def __init__(
+        self,
+        connection: ConnectionSettings,
+        *,
+        now_ms: NowMs,
+        verify: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self._connection = connection
+        self._now_ms = now_ms
+        self._verify = verify
+        self._producer: AIOKafkaProducer | None = None
+        self._starting = asyncio.Lock()
+        self._verifying = asyncio.Lock()
+        self._verified: dict[str, tuple[int, object]] = {}
+        self._dropped: asyncio.Queue[AIOKafkaProducer] = asyncio.Queue()
+
+    async def run(self) -> None:
+        """Close dropped producers until cancelled."""
+        while True:
+            await abort_producer(await self._dropped.get())
+
+    async def close(self) -> None:
+        """Drop what was not sent and close the connections."""
+        if self._producer is not None:
+            await abort_producer(self._producer)
+        while not self._dropped.empty():
+            await abort_producer(self._dropped.get_nowait())
+
+    async def publish(
+        self,
+        record: Record,
+        timeout_ms: int,
+        read_back: Callable[[Place, int], Awaitable[None]],
+    ) -> int:
+        """Offset of the record once `read_back(place, offset + 1)` returned; `timeout_ms` limits all of it."""
+        attempt = _Attempt()
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                producer = await self._started()
+                await self._verify_once(record.place.topic, producer)
+                attempt.producer = producer
+                offset = await self._append(producer, record)
+                attempt.is_written = True
+                await read_back(record.place, offset + 1)
+                return offset
+        except TimeoutError as error:
+            what = f"publish to {record.place}: no word within {timeout_ms} ms"
+            if attempt.producer is None:
+                raise Unavailable(f"{what}, nothing was sent") from error
+            raise OutcomeUnknown(what) from error
+        finally:
+            if attempt.producer is not None and not attempt.is_written:
+                self._drop(attempt.producer)
+
+    async def _append(self, producer: AIOKafkaProducer, record: Record) -> int:
+        place = record.place
+        try:
+            delivery = await producer.send(
+                place.topic,
+                key=record.key,
+                value=record.value,
+                partition=place.partition,
+                headers=list(record.headers),
+            )
+        except MessageSizeTooLargeError as error:
+            raise Invalid(f"publish to {place}: {error}") from error
+        except KafkaError as error:
+            raise Unavailable(f"publish to {place}, nothing was sent: {error!r}") from error
+        try:
+            metadata = await delivery
+        except KafkaError as error:
+            raise OutcomeUnknown(f"publish to {place}: {error!r}") from error
+        offset: int = metadata.offset
+        return offset
+
+    async def _verify_once(self, topic: str, producer: AIOKafkaProducer) -> None:
+        """The topic was looked at since the last change of metadata, and lately."""
+        async with self._verifying:
+            layout = cluster_layout(producer)
+            verified_ms, verified_layout = self._verified.get(topic, (0, None))
+            if layout == verified_layout and 0 <= self._now_ms() - verified_ms < _VERIFIED_FOR_MS:
+                return
+            await self._verify(topic)
+            self._verified[topic] = self._now_ms(), layout
+
+    async def _started(self) -> AIOKafkaProducer:
+        async with self._starting:
+            if self._producer is None:
+                producer = make_producer(self._connection)
+                try:
+                    await producer.start()
+                except (KafkaError, OSError) as error:
+                    await abort_producer(producer)
+                    raise Unavailable(f"producer cannot start: {error!r}") from error
+                except BaseException:
+                    self._dropped.put_nowait(producer)
+                    raise
+                self._producer = producer
+            return self._producer
+
+    def _drop(self, producer: AIOKafkaProducer) -> None:
+        if producer is self._producer:
+            self._producer = None
+            self._dropped.put_nowait(producer)

@@ -1,0 +1,174 @@
+"""The settings topic at work: facts published, read back and adopted; the view everybody decides on.
+
+Must not know what a fact is decided for. Facts are in `facts`, the rules of adoption in `settings_view`.
+"""
+
+from dataclasses import replace
+
+import structlog
+
+from kip405.errors import Fenced
+from kip405.ids import PartitionKey, Uuid
+from rlmm.barrier import Place
+from rlmm.changes import Changes
+from rlmm.fact_codec import encode_fact
+from rlmm.fact_log import FactLog
+from rlmm.facts import (
+    NO_LEADER_EPOCH,
+    ClusterFact,
+    DivergenceFact,
+    Fact,
+    FreezeFact,
+    HolesFact,
+    ServiceFact,
+    Stamp,
+    StartFact,
+    StoreFact,
+    TopicFact,
+    TrimFact,
+)
+from rlmm.ledger import Hole
+from rlmm.outcome import OutcomeUnknown
+from rlmm.publisher import Record
+from rlmm.settings_view import AdoptedFact, SettingsView
+from rlmm.tail import TailRecord
+from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC, NowMs
+
+__all__ = [
+    "NO_LEADER_EPOCH",
+    "AdoptedFact",
+    "ClusterFact",
+    "DivergenceFact",
+    "Fact",
+    "FreezeFact",
+    "Hole",
+    "HolesFact",
+    "OutcomeUnknown",
+    "ServiceFact",
+    "Settings",
+    "SettingsView",
+    "Stamp",
+    "StartFact",
+    "StoreFact",
+    "TopicFact",
+    "TrimFact",
+]
+
+_PLACE = Place(SETTINGS_TOPIC, 0)
+
+log = structlog.get_logger(__name__)
+
+
+class Settings:
+    """Reads and writes facts; `view` is what this process knows now."""
+
+    def __init__(
+        self,
+        *,
+        log: FactLog,
+        node_id: int,
+        writer: Uuid,
+        now_ms: NowMs,
+        publish_timeout_ms: int,
+    ) -> None:
+        """`writer` is drawn once per process start; `publish_timeout_ms` limits ack and read-back together."""
+        self.view = SettingsView()
+        self._log = log
+        self._node_id = node_id
+        self._writer = writer
+        self._now_ms = now_ms
+        self._publish_timeout_ms = publish_timeout_ms
+        self._changes = Changes()
+        log.register(SETTINGS_TOPIC, self)
+
+    @property
+    def is_ready(self) -> bool:
+        """The topic was read up to the end it had at the start; before that nothing is known."""
+        return self._log.is_ready
+
+    @property
+    def problem(self) -> str | None:
+        """Why nothing may be deleted or trimmed now."""
+        if not self.is_ready:
+            return "the settings were not read to their end yet"
+        return self._log.problem or self.view.problem or self._foreign_topics()
+
+    async def barrier(self, deadline_ms: int) -> None:
+        """Return once the view knows all that was published before this call; Unavailable after `deadline_ms`."""
+        await self._log.barrier(_PLACE, deadline_ms)
+
+    async def wait_changed(self) -> None:
+        """Return after the next record."""
+        await self._changes.wait()
+
+    async def publish(self, fact: Fact, leader_epoch: int = NO_LEADER_EPOCH) -> None:
+        """Publish a fact; returns when it was read back and is the one that counts.
+
+        Fields of the present fact that this version does not know are written again. Fenced: an older leader epoch
+        or a lower start than one seen. Unavailable: not written. OutcomeUnknown: barrier, then look.
+        """
+        adopted = self.view.get(fact.key)
+        if adopted is not None:
+            fact = replace(fact, extra={**adopted.fact.extra, **fact.extra})
+        stamp = Stamp(
+            node_id=self._node_id,
+            leader_epoch=leader_epoch,
+            writer=self._writer,
+            time_ms=self._now_ms(),
+        )
+        self._refuse_overruled(fact, leader_epoch)
+        key, value = encode_fact(fact, stamp)
+        offset = await self._log.publish(
+            Record(place=_PLACE, key=key, value=value), self._publish_timeout_ms
+        )
+        adopted = self.view.get(fact.key)
+        if adopted is None or adopted.offset != offset:
+            raise Fenced(f"fact {fact.key}: our record at {offset} does not count")
+
+    async def tombstone(self, key: str) -> None:
+        """Remove a fact; returns when it was read back. Errors as `publish`."""
+        await self._log.publish(
+            Record(place=_PLACE, key=key.encode(), value=None), self._publish_timeout_ms
+        )
+
+    async def reassert(self, partition: PartitionKey, leader_epoch: int) -> int:
+        """Write again what newer, overruled records of the partition deny; answers how many. For its leader only.
+
+        A topic's own fact belongs to the leader of partition 0.
+        """
+        mine = [found.fact for found in self.view.reassert if _belongs(found.fact, partition)]
+        for fact in mine:
+            await self.publish(fact, leader_epoch)
+            log.warning("fact_reasserted", key=fact.key, leader_epoch=leader_epoch)
+        return len(mine)
+
+    def apply(self, record: TailRecord) -> None:
+        """Sink of the settings topic."""
+        self.view.apply(key=record.key, value=record.value, offset=record.offset)
+        self._changes.notify()
+
+    def go_live(self, replay_ms: int) -> None:
+        """Sink of the settings topic: the initial replay is over."""
+        self._changes.notify()
+
+    def _refuse_overruled(self, fact: Fact, leader_epoch: int) -> None:
+        why = self.view.objection(fact, leader_epoch)
+        if why:
+            raise Fenced(f"fact {fact.key}: {why}")
+
+    def _foreign_topics(self) -> str | None:
+        """The cluster fact names other topics than those we read: one was recreated while nobody looked (H6)."""
+        cluster = self.view.cluster
+        if cluster is None:
+            return None
+        known = {LEDGER_TOPIC: cluster.ledger_topic_id, SETTINGS_TOPIC: cluster.settings_topic_id}
+        for name, topic_id in self._log.topic_ids.items():
+            if known[name] != topic_id:
+                return f"topic {name} has id {topic_id}, the cluster fact says {known[name]}"
+        return None
+
+
+def _belongs(fact: Fact, partition: PartitionKey) -> bool:
+    if isinstance(fact, TopicFact):
+        return partition == PartitionKey(fact.topic_id, 0)
+    return getattr(fact, "partition", None) == partition

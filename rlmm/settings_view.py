@@ -1,0 +1,173 @@
+"""Which fact counts: fold of the settings topic with the rules of DESIGN.
+
+The newest record of a key is adopted, but never a remote log start lower than one seen (H2), and never a fact
+written under an older leader epoch than the newest seen for its key. What was not adopted leaves the key in
+`reassert`: the partition's leader writes the adopted fact again. Tombstones remove a key.
+Pure. Must not know how facts travel.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kip405.errors import Corrupt
+from kip405.ids import PartitionKey, Uuid
+from rlmm.fact_codec import decode_fact
+from rlmm.facts import (
+    ClusterFact,
+    DivergenceFact,
+    Fact,
+    FreezeFact,
+    HolesFact,
+    ServiceFact,
+    Stamp,
+    StartFact,
+    StoreFact,
+    TopicFact,
+    TrimFact,
+)
+from rlmm.ledger import Hole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptedFact:
+    """The fact that counts for its key, who wrote it, and the offset of its record."""
+
+    fact: Fact
+    stamp: Stamp
+    offset: int
+
+
+class SettingsView:
+    """What one reader has made of the settings topic; `apply` awaits nothing."""
+
+    def __init__(self) -> None:
+        self._adopted: dict[str, AdoptedFact] = {}
+        self._newest_epoch: dict[str, int] = {}
+        self._overruled: dict[str, int] = {}
+        self._problems: dict[bytes, str] = {}
+        self.version = 0
+
+    def apply(self, *, key: bytes | None, value: bytes | None, offset: int) -> None:
+        """Take the next record in; one that cannot be read is remembered as a problem until its key is mended."""
+        self.version += 1
+        name = key or b""
+        self._problems.pop(name, None)
+        if value is None:
+            self._forget(name.decode(errors="replace"))
+            return
+        try:
+            decoded = decode_fact(name, value)
+        except Corrupt as error:
+            self._problems[name] = f"settings offset {offset}: {error}"
+            return
+        if decoded is not None:
+            self._consider(AdoptedFact(fact=decoded[0], stamp=decoded[1], offset=offset))
+
+    @property
+    def problem(self) -> str | None:
+        """Why nothing may be deleted or trimmed; None = all was understood."""
+        return next(iter(self._problems.values()), None)
+
+    @property
+    def reassert(self) -> tuple[AdoptedFact, ...]:
+        """Adopted facts that a newer record denies; the leader of the partition publishes them again."""
+        return tuple(self._adopted[key] for key in self._overruled)
+
+    def get(self, key: str) -> AdoptedFact | None:
+        """The adopted fact of a key, with its stamp."""
+        return self._adopted.get(key)
+
+    def facts(self) -> Iterator[AdoptedFact]:
+        """Every adopted fact, by key."""
+        return iter([self._adopted[key] for key in sorted(self._adopted)])
+
+    @property
+    def cluster(self) -> ClusterFact | None:
+        fact = self._fact("cluster")
+        return fact if isinstance(fact, ClusterFact) else None
+
+    def store(self, store_id: Uuid) -> StoreFact | None:
+        fact = self._fact(f"{StoreFact.KIND}/{store_id}")
+        return fact if isinstance(fact, StoreFact) else None
+
+    def stores(self) -> tuple[StoreFact, ...]:
+        return tuple(found.fact for found in self.facts() if isinstance(found.fact, StoreFact))
+
+    def topic(self, topic_id: Uuid) -> TopicFact | None:
+        fact = self._fact(f"{TopicFact.KIND}/{topic_id}")
+        return fact if isinstance(fact, TopicFact) else None
+
+    def topics(self) -> tuple[TopicFact, ...]:
+        return tuple(found.fact for found in self.facts() if isinstance(found.fact, TopicFact))
+
+    def services(self) -> tuple[tuple[ServiceFact, Stamp], ...]:
+        """Heartbeats; `stamp.time_ms` is when the service last spoke."""
+        return tuple(
+            (found.fact, found.stamp)
+            for found in self.facts()
+            if isinstance(found.fact, ServiceFact)
+        )
+
+    def remote_log_start(self, partition: PartitionKey) -> int | None:
+        """The durable remote log start offset; None = never set, so nothing may be deleted (H2)."""
+        fact = self._fact(f"{StartFact.KIND}/{partition}")
+        return fact.remote_log_start_offset if isinstance(fact, StartFact) else None
+
+    def trim(self, partition: PartitionKey) -> TrimFact | None:
+        fact = self._fact(f"{TrimFact.KIND}/{partition}")
+        return fact if isinstance(fact, TrimFact) else None
+
+    def holes(self, partition: PartitionKey) -> tuple[Hole, ...]:
+        fact = self._fact(f"{HolesFact.KIND}/{partition}")
+        return fact.holes if isinstance(fact, HolesFact) else ()
+
+    def divergence(self, partition: PartitionKey) -> DivergenceFact | None:
+        fact = self._fact(f"{DivergenceFact.KIND}/{partition}")
+        return fact if isinstance(fact, DivergenceFact) else None
+
+    def freeze(self, topic_id: Uuid) -> tuple[FreezeFact, ...]:
+        """Freezes that hold for a topic: the cluster's and its own."""
+        found = (self._fact(FreezeFact.KIND), self._fact(f"{FreezeFact.KIND}/{topic_id}"))
+        return tuple(fact for fact in found if isinstance(fact, FreezeFact))
+
+    def is_stopped(self, topic_id: Uuid, what: str) -> bool:
+        """Whether `what` (trim, delete, sweep) is frozen for the topic."""
+        return any(what in freeze.stopped for freeze in self.freeze(topic_id))
+
+    def _fact(self, key: str) -> Fact | None:
+        found = self._adopted.get(key)
+        return found.fact if found else None
+
+    def _forget(self, key: str) -> None:
+        self._adopted.pop(key, None)
+        self._newest_epoch.pop(key, None)
+        self._overruled.pop(key, None)
+
+    def objection(self, fact: Fact, leader_epoch: int) -> str | None:
+        """Why a fact would not count if it were the next record; None = it would."""
+        newest_epoch = self._newest_epoch.get(fact.key, leader_epoch)
+        if leader_epoch < newest_epoch:
+            return f"leader epoch {leader_epoch} is older than {newest_epoch}"
+        adopted = self._adopted.get(fact.key)
+        if adopted and _lowers_start(adopted.fact, fact):
+            return "the remote log start never goes back"
+        return None
+
+    def _consider(self, newcomer: AdoptedFact) -> None:
+        key = newcomer.fact.key
+        epoch = newcomer.stamp.leader_epoch
+        why = self.objection(newcomer.fact, epoch)
+        self._newest_epoch[key] = max(self._newest_epoch.get(key, epoch), epoch)
+        if why and key in self._adopted:
+            self._overruled[key] = newcomer.offset
+            return
+        self._overruled.pop(key, None)
+        self._adopted[key] = newcomer
+
+
+def _lowers_start(adopted: Fact, newcomer: Fact) -> bool:
+    return (
+        isinstance(adopted, StartFact)
+        and isinstance(newcomer, StartFact)
+        and newcomer.remote_log_start_offset < adopted.remote_log_start_offset
+    )

@@ -1,0 +1,111 @@
+"""Cases that need somebody to do things to the store behind the manager's back (H11)."""
+
+import asyncio
+
+from kip405.contracts import Presence, RemoteStorageManager
+from kip405.errors import NotFound, Unavailable
+from kip405.segments import ByteRange
+from rsm_plugins.conformance.subject import (
+    StoredSegment,
+    StoreFaults,
+    Subject,
+    check,
+    check_equal,
+    fails,
+)
+from rsm_plugins.keys import ObjectKind, object_name
+
+_WHOLE = ByteRange(start=0, end=1 << 40)
+
+
+async def store_away_is_unavailable_and_comes_back(subject: Subject) -> None:
+    """Away is never "missing", "empty" or "deleted"; back again, all is as it was."""
+    faults = _faults(subject)
+    segment, another = subject.segment(), subject.segment()
+    await subject.complete(segment)
+    faults.move_away()
+    try:
+        await _every_call_unavailable(subject.manager, subject, segment, another)
+    finally:
+        faults.bring_back()
+    check_equal(
+        (await subject.presence(segment)).presence, Presence.COMPLETE, "presence afterwards"
+    )
+    check_equal(await subject.fetch(segment.locator, 0, 1 << 40), segment.log, "log afterwards")
+    await subject.complete(another)
+
+
+async def _every_call_unavailable(
+    manager: RemoteStorageManager, subject: Subject, segment: StoredSegment, another: StoredSegment
+) -> None:
+    await fails(Unavailable, manager.read_identity(), "read identity")
+    await fails(Unavailable, subject.ensure_identity(), "create identity")
+    await fails(Unavailable, subject.presence(segment), "stat")
+    await fails(Unavailable, subject.names(), "list")
+    await fails(Unavailable, manager.fetch_log_segment(segment.locator, _WHOLE), "fetch")
+    await fails(Unavailable, manager.fetch_indexes(segment.locator), "fetch indexes")
+    await fails(Unavailable, manager.read_manifest(segment.locator), "read manifest")
+    await fails(Unavailable, subject.copy(another), "copy")
+    await fails(Unavailable, manager.write_manifest(another.locator, b"{}"), "write manifest")
+    await fails(Unavailable, manager.delete_log_segment_data(segment.locator), "delete")
+
+
+async def stat_tells_each_missing_object(subject: Subject) -> None:
+    faults = _faults(subject)
+    for kind in ObjectKind:
+        segment = subject.segment()
+        await subject.complete(segment)
+        name = object_name(segment.locator, kind)
+        faults.remove(name)
+        found = await subject.presence(segment)
+        check_equal(found.presence, Presence.MISSING, f"presence without {kind.value}")
+        check_equal(found.manifest_present, kind is not ObjectKind.MANIFEST, "manifest present")
+        check(name in found.detail, f"the detail does not name the object: {found.detail}")
+
+
+async def stat_tells_a_truncated_object(subject: Subject) -> None:
+    faults = _faults(subject)
+    for kind in (ObjectKind.LOG, ObjectKind.INDEXES):
+        segment = subject.segment()
+        await subject.complete(segment)
+        faults.truncate(object_name(segment.locator, kind), 5)
+        check_equal((await subject.presence(segment)).presence, Presence.DIFFERENT, kind.value)
+
+
+async def missing_log_is_not_found(subject: Subject) -> None:
+    faults = _faults(subject)
+    segment = subject.segment()
+    await subject.complete(segment)
+    faults.remove(object_name(segment.locator, ObjectKind.LOG))
+    call = subject.manager.fetch_log_segment(segment.locator, _WHOLE)
+    await fails(NotFound, call, "a log that was removed")
+
+
+async def failures_leave_no_files(subject: Subject) -> None:
+    """Cancelled and repeated copies and the delete leave nothing at all behind."""
+    faults = _faults(subject)
+    before = faults.names()
+    segment = subject.segment(log_size_bytes=8 << 20)
+    for delay in (0.0, 0.002, 0.01):
+        try:
+            async with asyncio.timeout(delay):
+                await subject.copy(segment)
+        except TimeoutError:
+            pass
+    await subject.complete(segment)
+    await subject.manager.delete_log_segment_data(segment.locator)
+    check_equal(faults.names(), before, "files of the store")
+
+
+def _faults(subject: Subject) -> StoreFaults:
+    check(subject.faults is not None, "this case needs a store that faults can be made in")
+    return subject.faults  # type: ignore[return-value] # checked in the line above
+
+
+CASES = (
+    store_away_is_unavailable_and_comes_back,
+    stat_tells_each_missing_object,
+    stat_tells_a_truncated_object,
+    missing_log_is_not_found,
+    failures_leave_no_files,
+)

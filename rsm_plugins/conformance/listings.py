@@ -1,0 +1,156 @@
+"""Cases about identity, presence, listing and names."""
+
+import asyncio
+from dataclasses import replace
+
+from kip405.contracts import ExpectedSegment, Presence, StoreIdentity
+from kip405.errors import Invalid
+from kip405.ids import RemoteLogSegmentId, TopicIdPartition
+from kip405.segments import ByteRange, SegmentLocator
+from rsm_plugins.conformance.subject import StoredSegment, Subject, check, check_equal, fails
+
+MANY_OBJECTS = 1003
+ODD_TOPICS = ("a", "a.b", "a_b", "-", "--", "...", "a-1", "a-10", "CON", "t" * 249, "x" * 200 + "y")
+
+
+async def identity_is_created_once(subject: Subject) -> None:
+    """Whoever creates it, everybody is answered the one that is there."""
+    proposals = [
+        StoreIdentity(store_id=subject.new_uuid(), cluster_id=subject.cluster_id, created_ms=n)
+        for n in range(12)
+    ]
+    answers = await asyncio.gather(*(subject.manager.create_identity(one) for one in proposals))
+    check_equal(len(set(answers)), 1, "different identities answered to concurrent creators")
+    check_equal(await subject.manager.read_identity(), answers[0], "identity read")
+    late = StoreIdentity(store_id=subject.new_uuid(), cluster_id="other", created_ms=99)
+    check_equal(
+        await subject.manager.create_identity(late), answers[0], "identity after a late creator"
+    )
+
+
+async def stat_tells_different_sizes(subject: Subject) -> None:
+    segment = subject.segment()
+    await subject.complete(segment)
+    for changed, suffix in (
+        (replace(segment.expected, log_size_bytes=len(segment.log) + 1), ".log"),
+        (replace(segment.expected, indexes_size_bytes=1), ".indexes"),
+    ):
+        found = (await subject.manager.stat([changed]))[0]
+        check_equal((found.presence, found.manifest_present), (Presence.DIFFERENT, True), suffix)
+        check(suffix in found.detail, f"the detail does not name the object: {found.detail}")
+
+
+async def stat_answers_in_order(subject: Subject) -> None:
+    """Many at once, more than one call's worth; none at all."""
+    check_equal(await subject.manager.stat([]), (), "stat of nothing")
+    segment = subject.segment()
+    await subject.complete(segment)
+    partition = subject.partition()
+    absent = [
+        ExpectedSegment(
+            locator=replace(segment.locator, segment_id=_id_of(subject, partition), start_offset=n),
+            log_size_bytes=1,
+            indexes_size_bytes=1,
+        )
+        for n in range(1500)
+    ]
+    asked = [*absent[:1200], segment.expected, *absent[1200:]]
+    found = await subject.manager.stat(asked)
+    complete = [n for n, presence in enumerate(found) if presence.presence is Presence.COMPLETE]
+    check_equal((len(found), complete), (1501, [1200]), "places of the complete segment")
+
+
+def _id_of(subject: Subject, partition: TopicIdPartition) -> RemoteLogSegmentId:
+    return RemoteLogSegmentId(topic_id_partition=partition, id=subject.new_uuid())
+
+
+async def lists_by_cluster_and_partition(subject: Subject) -> None:
+    """Names, sizes and order; neighbours whose names begin alike are kept apart."""
+    topic_id = subject.new_uuid()
+    partitions = [replace(subject.partition("a", n), topic_id=topic_id) for n in (1, 10, 11, 2)]
+    partitions += [subject.partition("a-1", 1), subject.partition("a", 1)]
+    expected: dict[str, int] = {}
+    for partition in partitions:
+        segment = subject.segment(partition, start_offset=2**40, log_size_bytes=123)
+        await subject.complete(segment)
+        listed = [
+            found async for found in subject.manager.list_objects(subject.cluster_id, partition)
+        ]
+        check_equal(len(listed), 3, f"objects of {partition}")
+        sizes = {found.name.rpartition(".")[2]: found.size_bytes for found in listed}
+        wanted = {"log": 123, "indexes": len(segment.data.indexes), "rsm-manifest": 7}
+        check_equal(sizes, wanted, "sizes")
+        check(all(found.modified_ms > 0 for found in listed), "objects without a time")
+        expected.update({found.name: found.size_bytes for found in listed})
+    names = await subject.names()
+    check_equal(names, sorted(expected), "names below the cluster, in order")
+    other = [found async for found in subject.manager.list_objects(f"{subject.cluster_id}-other")]
+    check_equal(other, [], "objects of another cluster")
+
+
+async def lists_many(subject: Subject) -> None:
+    """More objects than one page of any store."""
+    partition = subject.partition("many")
+    locators = [subject.locator(partition, start_offset) for start_offset in range(MANY_OBJECTS)]
+    for start in range(0, MANY_OBJECTS, 50):
+        part = locators[start : start + 50]
+        await asyncio.gather(*(subject.manager.write_manifest(one, b"{}") for one in part))
+    names = await subject.names(partition)
+    check_equal(len(set(names)), MANY_OBJECTS, "objects")
+    check_equal(names, sorted(names), "order of the names")
+
+
+async def odd_topic_names(subject: Subject) -> None:
+    """Every name Kafka allows, and long ones that differ only after the cut."""
+    topics = [*ODD_TOPICS, "t" * 248 + "u"]
+    segments = [
+        subject.segment(subject.partition(topic), log_size_bytes=50 + n)
+        for n, topic in enumerate(topics)
+    ]
+    for segment in segments:
+        await subject.complete(segment)
+    for segment in segments:
+        check_equal(
+            await subject.fetch(segment.locator, 0, 1000), segment.log, "log of an odd topic"
+        )
+        partition = segment.locator.segment_id.topic_id_partition
+        check_equal(len(await subject.names(partition)), 3, f"objects of {partition.topic}")
+
+
+async def names_cannot_leave_their_place(subject: Subject) -> None:
+    """Path traversal, empty and oversized names are refused before anything is touched."""
+    segment = subject.segment()
+    for topic in ("../x", "..", ".", "a/b", "/etc", "a\0b", "t" * 250, "a b", "\u00e4"):
+        partition = replace(segment.locator.segment_id.topic_id_partition, topic=topic)
+        segment_id = replace(segment.locator.segment_id, topic_id_partition=partition)
+        await _refused(
+            subject, segment, replace(segment.locator, segment_id=segment_id), repr(topic)
+        )
+    for cluster_id in ("", "..", ".", "a/b", "../../x", "a\0b", "c" * 129):
+        await _refused(
+            subject, segment, replace(segment.locator, cluster_id=cluster_id), repr(cluster_id)
+        )
+    await _refused(subject, segment, replace(segment.locator, start_offset=-1), "start offset -1")
+
+
+async def _refused(
+    subject: Subject, segment: StoredSegment, locator: SegmentLocator, what: str
+) -> None:
+    manager = subject.manager
+    await fails(Invalid, manager.copy_log_segment_data(locator, segment.data), f"copy, {what}")
+    await fails(Invalid, manager.write_manifest(locator, b"{}"), f"manifest, {what}")
+    await fails(
+        Invalid, manager.fetch_log_segment(locator, ByteRange(start=0, end=1)), f"fetch, {what}"
+    )
+    await fails(Invalid, manager.delete_log_segment_data(locator), f"delete, {what}")
+
+
+CASES = (
+    identity_is_created_once,
+    stat_tells_different_sizes,
+    stat_answers_in_order,
+    lists_by_cluster_and_partition,
+    lists_many,
+    odd_topic_names,
+    names_cannot_leave_their_place,
+)

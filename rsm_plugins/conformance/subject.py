@@ -1,0 +1,202 @@
+"""What a conformance case works with: a manager under test, segments to store, and checks that
+explain themselves.
+"""
+
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from kip405.contracts import (
+    ExpectedSegment,
+    IndexType,
+    RemoteStorageManager,
+    SegmentPresence,
+    StoreIdentity,
+)
+from kip405.crc import crc32c
+from kip405.errors import RemoteStorageError
+from kip405.ids import RemoteLogSegmentId, TopicIdPartition, Uuid
+from kip405.indexes import build_indexes_object
+from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
+from rsm_plugins.durable_files import read_at
+
+SMALL_LOG_BYTES = 10_007
+_E = TypeVar("_E", bound=RemoteStorageError)
+
+SECTIONS: dict[IndexType, bytes] = {
+    IndexType.OFFSET: bytes(range(64)),
+    IndexType.TIMESTAMP: bytes(range(48)),
+    IndexType.PRODUCER_SNAPSHOT: b"",
+    IndexType.LEADER_EPOCH: b"0\n1\n0 0\n",
+    IndexType.ABORTED_TRANSACTIONS: bytes(24),
+}
+
+
+class ConformanceFailure(Exception):
+    """A guarantee of the contract that did not hold."""
+
+
+def check(condition: bool, message: str) -> None:
+    """ConformanceFailure with the message unless the condition holds."""
+    if not condition:
+        raise ConformanceFailure(message)
+
+
+def check_equal(found: object, expected: object, what: str) -> None:
+    """The same for equality; long values are cut."""
+    check(found == expected, f"{what}: {found!r:.200} instead of {expected!r:.200}")
+
+
+async def fails(kind: type[_E], call: Awaitable[object], what: str) -> _E:
+    """The error of a call that must fail with this kind."""
+    try:
+        answer = await call
+    except kind as error:
+        return error
+    except RemoteStorageError as error:
+        raise ConformanceFailure(
+            f"{what}: {error.kind.name} ({error}), not {kind.__name__}"
+        ) from error
+    raise ConformanceFailure(
+        f"{what}: answered {answer!r:.80} instead of failing with {kind.__name__}"
+    )
+
+
+class StoreFaults(Protocol):
+    """What is done to a store behind the manager's back; offered by local factories."""
+
+    def move_away(self) -> None: ...
+
+    def bring_back(self) -> None: ...
+
+    def remove(self, name: str) -> None:
+        """Remove one object by its name below the prefix."""
+        ...
+
+    def truncate(self, name: str, size_bytes: int) -> None: ...
+
+    def names(self) -> list[str]:
+        """Every file of the store, temporary ones too."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSegment:
+    """A segment to copy, with the bytes it must come back as."""
+
+    locator: SegmentLocator
+    data: LogSegmentData
+    log: bytes
+
+    @property
+    def expected(self) -> ExpectedSegment:
+        return ExpectedSegment(
+            locator=self.locator,
+            log_size_bytes=len(self.log),
+            indexes_size_bytes=len(self.data.indexes),
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class Subject:
+    """A manager under test; everything is written below a cluster id of its own and removed by
+    `clean_up`.
+    """
+
+    manager: RemoteStorageManager
+    folder: Path
+    new_uuid: Callable[[], Uuid]
+    cluster_id: str
+    faults: StoreFaults | None = None
+    made: list[SegmentLocator] = field(default_factory=list)
+
+    def partition(self, topic: str = "topic", number: int = 0) -> TopicIdPartition:
+        """A partition of a topic with a fresh id."""
+        return TopicIdPartition(topic_id=self.new_uuid(), topic=topic, partition=number)
+
+    def locator(
+        self,
+        partition: TopicIdPartition,
+        start_offset: int = 0,
+        custom_metadata: bytes | None = None,
+    ) -> SegmentLocator:
+        """A fresh copy attempt of a segment, noted for the clean-up."""
+        locator = SegmentLocator(
+            cluster_id=self.cluster_id,
+            segment_id=RemoteLogSegmentId(topic_id_partition=partition, id=self.new_uuid()),
+            start_offset=start_offset,
+            custom_metadata=custom_metadata,
+        )
+        self.made.append(locator)
+        return locator
+
+    def segment(
+        self,
+        partition: TopicIdPartition | None = None,
+        *,
+        start_offset: int = 0,
+        log_size_bytes: int = SMALL_LOG_BYTES,
+        sections: dict[IndexType, bytes] | None = None,
+        custom_metadata: bytes | None = None,
+    ) -> StoredSegment:
+        """A segment whose log lies in the middle of a file, as in a real one that is still written
+        to.
+        """
+        log = os.urandom(log_size_bytes)
+        locator = self.locator(partition or self.partition(), start_offset, custom_metadata)
+        path = self.folder / f"{locator.segment_id.id}.source"
+        path.write_bytes(b"before" + log + b"after")
+        indexes = build_indexes_object(SECTIONS if sections is None else sections)
+        data = LogSegmentData(
+            log=FileSlice(path=str(path), position=len(b"before"), size_bytes=len(log)),
+            log_crc32c=crc32c(log),
+            indexes=indexes,
+            indexes_crc32c=crc32c(indexes),
+        )
+        return StoredSegment(locator=locator, data=data, log=log)
+
+    async def copy(self, segment: StoredSegment) -> None:
+        await self.manager.copy_log_segment_data(segment.locator, segment.data)
+
+    async def complete(self, segment: StoredSegment) -> None:
+        """Copy with a manifest."""
+        await self.copy(segment)
+        await self.manager.write_manifest(segment.locator, b'{"v":1}')
+
+    async def fetch(self, locator: SegmentLocator, start: int, end: int) -> bytes:
+        """The range as bytes, read from the slice where one is answered."""
+        return read_answer(
+            await self.manager.fetch_log_segment(locator, ByteRange(start=start, end=end))
+        )
+
+    async def presence(self, segment: StoredSegment) -> SegmentPresence:
+        found = await self.manager.stat([segment.expected])
+        check_equal(len(found), 1, "answers of stat for one segment")
+        return found[0]
+
+    async def names(self, partition: TopicIdPartition | None = None) -> list[str]:
+        """Names listed below our cluster id."""
+        return [found.name async for found in self.manager.list_objects(self.cluster_id, partition)]
+
+    async def ensure_identity(self) -> StoreIdentity:
+        """The store's identity, created where there is none."""
+        identity = StoreIdentity(store_id=self.new_uuid(), cluster_id=self.cluster_id, created_ms=1)
+        return await self.manager.create_identity(identity)
+
+    async def clean_up(self) -> None:
+        for locator in self.made:
+            await self.manager.delete_log_segment_data(locator)
+        self.made.clear()
+
+
+def read_answer(answer: bytes | FileSlice) -> bytes:
+    """The bytes of a fetch, whichever way they were handed over."""
+    if isinstance(answer, bytes):
+        return answer
+    descriptor = os.open(answer.path, os.O_RDONLY)
+    try:
+        return read_at(descriptor, answer.position, answer.size_bytes)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,222 @@
+"""Names of objects: the de-facto layout of KIP-405 stores, below an optional prefix and entropy
+digits.
+
+    [prefix/][entropy digits/]cluster id/topic-topicId/partition/FILE
+    FILE = 20-digit start offset-segment id.{log,indexes,rsm-manifest}
+
+A *name* is what lies below the prefix; a *key* has the prefix too. Names are part of the formats
+that outlive us (DESIGN, "Objects"). Nothing that comes from a topic name, cluster id or prefix can
+leave its place: the characters allowed exclude the slash, and "." and ".." are refused. Must not
+know what kind of store keeps the objects.
+"""
+
+import enum
+import hashlib
+import re
+from dataclasses import dataclass
+
+from kip405.errors import Invalid
+from kip405.ids import MAX_OFFSET, RemoteLogSegmentId, TopicIdPartition, Uuid
+from kip405.segments import CustomMetadata, SegmentLocator
+
+IDENTITY_NAME = "rlm-store.json"
+TOPIC_NAME_MAX = 249
+TOPIC_CUT = 200
+ENTROPY_BITS_MAX = 32
+PREFIX_MAX_BYTES = 512
+CLUSTER_ID_MAX = 128
+
+_UUID_TEXT = 22
+_TOPIC = re.compile(r"[A-Za-z0-9._-]+")
+_CLUSTER = re.compile(r"[A-Za-z0-9._-]+")
+_PREFIX_PART = re.compile(r"[A-Za-z0-9!_.*'()=@+:, -]+")
+_ENTROPY = re.compile(r"[01]{1,32}")
+_PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
+_FILE = re.compile(r"([0-9]{20})-([A-Za-z0-9_-]{22})\.(log|indexes|rsm-manifest)")
+
+
+class ObjectKind(enum.Enum):
+    """The three objects of a segment; the value is the suffix of the name."""
+
+    LOG = "log"
+    INDEXES = "indexes"
+    MANIFEST = "rsm-manifest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedName:
+    """What a name says; `topic_cut` is the first 200 characters of the topic's name."""
+
+    entropy_digits: str
+    cluster_id: str
+    topic_cut: str
+    topic_id: Uuid
+    partition: int
+    start_offset: int
+    segment_id: Uuid
+    kind: ObjectKind
+
+
+def check_prefix(prefix: str) -> str:
+    """The prefix itself; Invalid for leading, trailing or doubled slashes, "." and "..", or odd
+    characters.
+    """
+    if not prefix:
+        return prefix
+    if len(prefix.encode("utf-8")) > PREFIX_MAX_BYTES:
+        raise Invalid(f"prefix {prefix!r} is longer than {PREFIX_MAX_BYTES} bytes")
+    if prefix.startswith("/") or prefix.endswith("/"):
+        raise Invalid(f"prefix {prefix!r} must neither begin nor end with a slash")
+    for part in prefix.split("/"):
+        if part in ("", ".", ".."):
+            raise Invalid(f"prefix {prefix!r} has the part {part!r}, which is not allowed")
+        if not _PREFIX_PART.fullmatch(part):
+            raise Invalid(f"prefix {prefix!r} has characters that are not allowed: {part!r}")
+    return prefix
+
+
+def check_cluster_id(cluster_id: str) -> str:
+    """The cluster id itself; Invalid where it cannot be one path component of a name."""
+    if (
+        cluster_id in (".", "..")
+        or len(cluster_id) > CLUSTER_ID_MAX
+        or not _CLUSTER.fullmatch(cluster_id)
+    ):
+        raise Invalid(
+            f"cluster id {cluster_id!r} is not 1 to {CLUSTER_ID_MAX} characters "
+            "of A-Z a-z 0-9 . _ -"
+        )
+    return cluster_id
+
+
+def check_topic(topic: str) -> str:
+    """The topic name itself; Invalid where Kafka would refuse it
+    (org.apache.kafka.common.internals.Topic).
+    """
+    if topic in (".", "..") or len(topic) > TOPIC_NAME_MAX or not _TOPIC.fullmatch(topic):
+        raise Invalid(
+            f"topic name {topic!r} is not 1 to {TOPIC_NAME_MAX} characters of A-Z a-z 0-9 . _ -"
+        )
+    return topic
+
+
+def entropy_digits(cluster_id: str, topic: str, partition: int, bits: int) -> str:
+    """The leftmost `bits` bits of MD5 over `<cluster>-<topic>-<partition>` as digits; "" for 0
+    bits.
+    """
+    if not 0 <= bits <= ENTROPY_BITS_MAX:
+        raise Invalid(f"prefix entropy of {bits} bits is not in 0..{ENTROPY_BITS_MAX}")
+    text = f"{cluster_id}-{topic}-{partition}".encode()
+    digest = hashlib.md5(text, usedforsecurity=False).digest()
+    return f"{int.from_bytes(digest[:4]):032b}"[:bits]
+
+
+def partition_folder(cluster_id: str, partition: TopicIdPartition, entropy_bits: int = 0) -> str:
+    """Name of the folder that holds a partition's objects, without trailing slash."""
+    check_cluster_id(cluster_id)
+    topic = check_topic(partition.topic)
+    digits = entropy_digits(cluster_id, topic, partition.partition, entropy_bits)
+    parts = (cluster_id, f"{topic[:TOPIC_CUT]}-{partition.topic_id}", str(partition.partition))
+    return "/".join((digits, *parts) if digits else parts)
+
+
+def object_name(locator: SegmentLocator, kind: ObjectKind) -> str:
+    """Name of one object; entropy digits as the locator's custom metadata says, none where it has
+    none.
+    """
+    return f"{segment_stem(locator)}.{kind.value}"
+
+
+def segment_stem(locator: SegmentLocator) -> str:
+    """What the names of a segment's three objects have in common: everything before the suffix."""
+    if not 0 <= locator.start_offset <= MAX_OFFSET:
+        raise Invalid(f"start offset {locator.start_offset} is no offset")
+    partition = locator.segment_id.topic_id_partition
+    folder = partition_folder(locator.cluster_id, partition, _entropy_bits(locator))
+    return f"{folder}/{locator.start_offset:020d}-{locator.segment_id.id}"
+
+
+def with_prefix(prefix: str, name: str) -> str:
+    """The key of a name under a checked prefix."""
+    return f"{prefix}/{name}" if prefix else name
+
+
+def parse_name(name: str) -> ParsedName:
+    """What a name says; Invalid where it is not the name of a segment's object."""
+    parts = name.split("/")
+    if len(parts) not in (4, 5):
+        raise Invalid(f"{name!r} is not the name of a segment's object")
+    digits = parts[0] if len(parts) == 5 else ""
+    cluster_id, topic_folder, partition, file = parts[-4:]
+    match = _FILE.fullmatch(file)
+    if (
+        match is None
+        or not _PARTITION.fullmatch(partition)
+        or (digits and not _ENTROPY.fullmatch(digits))
+    ):
+        raise Invalid(f"{name!r} is not the name of a segment's object")
+    topic_cut, topic_id = parse_topic_folder(topic_folder)
+    try:
+        segment_id = Uuid.parse(match[2])
+    except ValueError as error:
+        raise Invalid(f"{name!r} has no segment id: {error}") from error
+    return ParsedName(
+        entropy_digits=digits,
+        cluster_id=check_cluster_id(cluster_id),
+        topic_cut=topic_cut,
+        topic_id=topic_id,
+        partition=int(partition),
+        start_offset=int(match[1]),
+        segment_id=segment_id,
+        kind=ObjectKind(match[3]),
+    )
+
+
+def parse_topic_folder(folder: str) -> tuple[str, Uuid]:
+    """`topic-topicId` -> the topic name's first 200 characters and the id; Invalid for anything
+    else.
+    """
+    topic_cut, dash, topic_id = (
+        folder[: -_UUID_TEXT - 1],
+        folder[-_UUID_TEXT - 1 : -_UUID_TEXT],
+        folder[-_UUID_TEXT:],
+    )
+    if dash != "-" or len(topic_cut) > TOPIC_CUT:
+        raise Invalid(f"{folder!r} is not topic-topicId")
+    try:
+        return check_topic(topic_cut), Uuid.parse(topic_id)
+    except ValueError as error:
+        raise Invalid(f"{folder!r} is not topic-topicId: {error}") from error
+
+
+def is_entropy_folder(name: str) -> bool:
+    """Whether a folder directly below the prefix may hold the objects of one entropy value."""
+    return _ENTROPY.fullmatch(name) is not None
+
+
+def locator_of(parsed: ParsedName, topic: str) -> SegmentLocator:
+    """The locator that leads back to a parsed name, for a cleaner that knows the store but no
+    ledger entry.
+    """
+    partition = TopicIdPartition(topic_id=parsed.topic_id, topic=topic, partition=parsed.partition)
+    return SegmentLocator(
+        cluster_id=parsed.cluster_id,
+        segment_id=RemoteLogSegmentId(topic_id_partition=partition, id=parsed.segment_id),
+        start_offset=parsed.start_offset,
+        custom_metadata=_envelope_with_bits(len(parsed.entropy_digits)),
+    )
+
+
+def _envelope_with_bits(bits: int) -> bytes | None:
+    if bits == 0:
+        return None
+    return CustomMetadata(store_id=Uuid(bytes(16)), entropy_bits=bits).encode()
+
+
+def _entropy_bits(locator: SegmentLocator) -> int:
+    if locator.custom_metadata is None:
+        return 0
+    try:
+        return CustomMetadata.decode(locator.custom_metadata).entropy_bits
+    except ValueError as error:
+        raise Invalid(f"segment {locator.segment_id}: {error}") from error

@@ -1,0 +1,68 @@
+"""Files for logs that arrive as bytes, because a store takes a file: bounded in number, gone
+afterwards.
+"""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from kip405.errors import Busy
+from rsm_plugins.durable_files import write_at
+from rsm_plugins.file_threads import FileThreads
+from rsm_plugins.os_errors import error_of_os
+from rsm_plugins.store_tree import temporary_name
+
+SPOOLED_COPIES_DEFAULT = 8
+
+
+class SpoolFile:
+    """One file being filled in order."""
+
+    def __init__(self, path: Path, threads: FileThreads) -> None:
+        self.path = path
+        self.size_bytes = 0
+        self._threads = threads
+
+    async def append(self, chunk: bytes) -> None:
+        """Unavailable where the disk is full."""
+        await self._threads.run(self._write, chunk)
+        self.size_bytes += len(chunk)
+
+    def _write(self, chunk: bytes) -> None:
+        try:
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                write_at(descriptor, chunk, self.size_bytes)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise error_of_os(error, "write the spool file", str(self.path)) from error
+
+
+class Spool:
+    """A folder of spool files; their names end like every temporary file's, so that the sweep knows
+    them.
+    """
+
+    def __init__(
+        self, folder: Path, threads: FileThreads, max_files: int = SPOOLED_COPIES_DEFAULT
+    ) -> None:
+        self._folder = folder
+        self._threads = threads
+        self._max_files = max_files
+        self._files = 0
+
+    @asynccontextmanager
+    async def file(self) -> AsyncIterator[SpoolFile]:
+        """A fresh file, removed at the end; Busy where too many copies arrive as bytes already."""
+        if self._files >= self._max_files:
+            raise Busy(f"{self._files} copies arrive as bytes already; come back later")
+        self._files += 1
+        path = self._folder / temporary_name("spool")
+        try:
+            yield SpoolFile(path, self._threads)
+        finally:
+            self._files -= 1
+            with suppress(OSError):
+                path.unlink(missing_ok=True)

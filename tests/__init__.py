@@ -1,0 +1,1 @@
+"""Tests of kafka-rlm; they mirror the packages."""

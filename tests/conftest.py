@@ -1,0 +1,20 @@
+"""What holds for every test: the order of the rings, the sandbox, and how deep hypothesis digs."""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+from tests.rings import pytest_collection_modifyitems
+from tests.sandbox_fixtures import kafka_cluster, sandbox, sandbox_factory
+
+__all__ = ["kafka_cluster", "pytest_collection_modifyitems", "sandbox", "sandbox_factory"]
+
+settings.register_profile(
+    "fast",
+    derandomize=True,
+    deadline=None,
+    max_examples=100,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("deep", deadline=None, max_examples=5_000, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))

@@ -1,0 +1,105 @@
+"""The one pass over a segment file that proves what is copied (H13)."""
+
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kip405.crc import crc32c
+from kip405.errors import Corrupt
+from kip405.scan import SegmentScan, SegmentScanner, validate_batches
+from tests.kip405.batch_builder import batch, control_batch, legacy, log_of
+from tests.kip405.segment_builder import entries, lineage
+
+SEGMENT = batch(100, 3, epoch=4) + batch(103, 2, epoch=4) + batch(105, 1, epoch=7, first_ms=9_000)
+
+
+def scan_in_feeds(data: bytes, sizes: list[int], chunk_size_bytes: int = 64) -> SegmentScan:
+    scanner = SegmentScanner(base_offset=0, next_offset=1_000, chunk_size_bytes=chunk_size_bytes)
+    position = 0
+    for size in sizes:
+        scanner.feed(memoryview(data)[position : position + size])
+        position += size
+    scanner.feed(memoryview(data)[position:])
+    return scanner.finish()
+
+
+def test_what_a_scan_tells() -> None:
+    scan = validate_batches(SEGMENT, base_offset=100, next_offset=106, chunk_size_bytes=100)
+    assert (scan.first_offset, scan.last_offset, scan.max_timestamp_ms) == (100, 105, 9_000)
+    assert scan.epochs == entries({4: 100, 7: 105})
+    assert scan.last_base_offsets == (103, 105)
+    assert (scan.batch_count, scan.size_bytes) == (3, len(SEGMENT))
+    assert scan.crc32c == crc32c(SEGMENT)
+    assert scan.chunk_crcs == tuple(
+        crc32c(SEGMENT[at : at + 100]) for at in range(0, len(SEGMENT), 100)
+    )
+    assert not scan.has_transactions
+
+
+def test_transactions_are_noticed() -> None:
+    log = batch(0, 2, transactional=True, producer_id=7) + control_batch(2, 0)
+    assert validate_batches(log).has_transactions
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(0, 90), max_size=30))
+def test_feeds_may_split_batches_anywhere(sizes: list[int]) -> None:
+    assert scan_in_feeds(SEGMENT, sizes) == scan_in_feeds(SEGMENT, [])
+
+
+def test_one_byte_feeds() -> None:
+    log = legacy(98, magic=0) + legacy(99) + SEGMENT
+    assert scan_in_feeds(log, [1] * len(log)) == scan_in_feeds(log, [])
+
+
+def test_legacy_batches_have_no_epoch() -> None:
+    scan = validate_batches(legacy(0) + legacy(1) + batch(2, epoch=3))
+    assert scan.epochs == entries({3: 2})
+    assert scan.last_offset == 4
+
+
+@pytest.mark.parametrize(
+    ("data", "match"),
+    [
+        (b"", "no batch"),
+        (SEGMENT[:-1], "cut short"),
+        (SEGMENT[:5], "cut short"),
+        (batch(99), r"99\.\.101, expected within 100\.\.110"),
+        (log_of(100, [3, 9]), r"103\.\.111, expected within 103\.\.110"),
+        (batch(105) + batch(100), r"100\.\.102, expected within 108"),
+        (batch(100, epoch=5) + batch(103, epoch=4), "epoch 4 after 5"),
+    ],
+)
+def test_what_is_refused(data: bytes, match: str) -> None:
+    with pytest.raises(Corrupt, match=match):
+        validate_batches(data, base_offset=100, next_offset=111)
+
+
+def test_a_flipped_byte_is_found_with_its_place_in_the_file() -> None:
+    first = len(batch(100, 3))
+    broken = bytearray(SEGMENT)
+    broken[first + 70] ^= 1
+    for sizes in ([], [first + 65], [10] * 30):
+        with pytest.raises(Corrupt, match=rf"file position {first}: .*crc is"):
+            scan_in_feeds(bytes(broken), sizes)
+
+
+def test_a_size_beyond_the_limit_is_refused_before_it_is_collected() -> None:
+    broken = bytearray(SEGMENT)
+    struct.pack_into(">i", broken, 8, 2**31 - 13)
+    scanner = SegmentScanner(base_offset=100, next_offset=106)
+    with pytest.raises(Corrupt, match="claims 2147483647 bytes"):
+        scanner.feed(broken[:20])
+
+
+def test_h13_epochs_of_the_batches_must_agree_with_the_checkpoint() -> None:
+    scan = validate_batches(SEGMENT)
+    assert scan.agrees_with(lineage({2: 0, 4: 50, 7: 105}))
+    assert scan.agrees_with(lineage({4: 100, 7: 104}))  # nothing was written at 104
+    assert not scan.agrees_with(lineage({4: 50, 7: 103}))
+    assert not scan.agrees_with(lineage({4: 50, 7: 106}))
+    assert not scan.agrees_with(lineage({4: 50, 6: 105}))
+    assert not scan.agrees_with(lineage({4: 50, 5: 103, 7: 105}))
+    assert not scan.agrees_with(lineage({7: 105}))

@@ -1,0 +1,1 @@
+"""Tests of the project itself: its tools, its locks, its house rules."""

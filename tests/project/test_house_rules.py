@@ -1,0 +1,218 @@
+"""The rules of the house that no linter knows: purity, size, words that must not be committed."""
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.project.tree import PACKAGES, ROOT, parse, show, sources, texts
+
+MAX_FILE_LINES = 500
+MAX_FUNCTION_LINES = 70
+
+# The modules that decide and never act: no await, clock, file or socket. Globs from the root.
+PURE = (
+    "kip405/*.py",
+    "rlm/plans/*.py",
+    "rlm/proxy/positions.py",
+    "rlm/proxy/session.py",
+    "rlm/proxy/splice.py",
+    "rlm/wire/**/*.py",
+    "rlmm/ledger.py",
+    "rlmm/partitioner.py",
+    "rlmm/records.py",
+    "rlmm/replay.py",
+    "rsm_plugins/keys.py",
+    "rsm_plugins/manifest.py",
+)
+IMPURE_IMPORTS = {
+    "aiohttp",
+    "aiokafka",
+    "asyncio",
+    "fcntl",
+    "grpc",
+    "io",
+    "mmap",
+    "multiprocessing",
+    "os",
+    "random",
+    "secrets",
+    "select",
+    "shutil",
+    "signal",
+    "socket",
+    "ssl",
+    "structlog",
+    "subprocess",
+    "tempfile",
+    "threading",
+    "time",
+}
+IMPURE_CALLS = {"open", "input", "print"}
+
+# Written in pieces, so that this file keeps its own rule.
+REGISTRY_HOSTS = re.compile(
+    "|".join(
+        re.escape(".".join(labels))
+        for labels in (
+            ("pypi", "org"),
+            ("files", "pythonhosted", "org"),
+            ("repo1", "maven", "org"),
+            ("repo", "maven", "apache", "org"),
+            ("registry", "npmjs", "org"),
+            ("static", "crates", "io"),
+            ("proxy", "golang", "org"),
+        )
+    )
+)
+MACHINE_PATHS = re.compile(r"(?<![\w.$})/-])/(?:home|root|work|Users|opt/wheels)/\w")
+UNFINISHED = re.compile(r"\b(?:" + "|".join(("TO" + "DO", "FIX" + "ME", "X" + "XX")) + r")\b")
+
+
+def lines_matching(path: Path, pattern: re.Pattern[str]) -> Iterator[str]:
+    """Each line of a file that has the pattern, with its place."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    for number, line in enumerate(text.splitlines(), start=1):
+        if pattern.search(line):
+            yield f"{show(path)}:{number}: {line.strip()[:100]}"
+
+
+def impurities(module: ast.Module) -> Iterator[str]:
+    """What makes a module impure: imports of the outer world, awaits, files."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import):
+            names = [alias.name.partition(".")[0] for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [(node.module or "").partition(".")[0]]
+        elif isinstance(node, ast.Await | ast.AsyncFor | ast.AsyncWith):
+            yield f"line {node.lineno}: awaits"
+            continue
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            if node.func.id in IMPURE_CALLS:
+                yield f"line {node.lineno}: calls {node.func.id}()"
+            continue
+        else:
+            continue
+        yield from (
+            f"line {node.lineno}: imports {name}" for name in names if name in IMPURE_IMPORTS
+        )
+
+
+def long_functions(module: ast.Module) -> Iterator[str]:
+    """Each function that is longer than the house allows."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
+            length = node.end_lineno - node.lineno + 1
+            if length > MAX_FUNCTION_LINES:
+                yield f"line {node.lineno}: {node.name} has {length} lines"
+
+
+def prints(module: ast.Module) -> Iterator[str]:
+    """Each call of print."""
+    for node in ast.walk(module):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "print"
+        ):
+            yield f"line {node.lineno}: print()"
+
+
+def unimplemented(module: ast.Module) -> Iterator[str]:
+    """Each mention of the error that stands for work not done."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Name) and node.id == "NotImplemented" + "Error":
+            yield f"line {node.lineno}: {node.id}"
+
+
+def in_sources(rule: Callable[[ast.Module], Iterator[str]], *, with_tests: bool) -> list[str]:
+    """What a rule finds in every Python file written by hand."""
+    return [
+        f"{show(path)}: {found}"
+        for path in sources(with_tests=with_tests)
+        for found in rule(parse(path))
+    ]
+
+
+def test_pure_modules_are_pure() -> None:
+    paths = {path for glob in PURE for path in ROOT.glob(glob) if "_pb2" not in path.name}
+    found = [f"{show(path)}: {what}" for path in sorted(paths) for what in impurities(parse(path))]
+    assert found == []
+
+
+@pytest.mark.parametrize("glob", PURE)
+def test_every_pure_module_named_here_exists(glob: str) -> None:
+    assert list(ROOT.glob(glob)), "moved or renamed: name it anew in PURE"
+
+
+def test_files_are_short() -> None:
+    lengths = {path: len(path.read_bytes().splitlines()) for path in sources(with_tests=True)}
+    assert [f"{show(path)}: {n}" for path, n in lengths.items() if n > MAX_FILE_LINES] == []
+
+
+def test_functions_are_short() -> None:
+    assert in_sources(long_functions, with_tests=True) == []
+
+
+def test_nothing_is_left_unfinished() -> None:
+    found = [
+        line
+        for path in texts()
+        if show(path).split("/")[0] != "tests"
+        for line in lines_matching(path, UNFINISHED)
+    ]
+    assert found + in_sources(unimplemented, with_tests=False) == []
+
+
+def test_products_do_not_print() -> None:
+    found = in_sources(prints, with_tests=False)
+    assert [line for line in found if line.split("/")[0] in PACKAGES] == []
+
+
+def test_no_registry_is_named() -> None:
+    assert [line for path in texts() for line in lines_matching(path, REGISTRY_HOSTS)] == []
+
+
+def test_no_path_of_a_machine_is_named() -> None:
+    assert [line for path in texts() for line in lines_matching(path, MACHINE_PATHS)] == []
+
+
+@pytest.mark.parametrize("package", [name for name in PACKAGES if (ROOT / name).is_dir()])
+def test_packages_say_that_they_are_typed(package: str) -> None:
+    assert (ROOT / package / "py.typed").is_file()
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("import os.path", "line 1: imports os"),
+        ("from asyncio import Queue", "line 1: imports asyncio"),
+        ("async def f(g):\n    await g()", "line 2: awaits"),
+        ("open('x')", "line 1: calls open()"),
+    ],
+)
+def test_the_purity_rule_can_fail(source: str, expected: str) -> None:
+    assert list(impurities(ast.parse(source))) == [expected]
+
+
+def test_the_length_rule_can_fail() -> None:
+    body = "def f():\n" + "    pass\n" * MAX_FUNCTION_LINES
+    assert list(long_functions(ast.parse(body))) == [
+        f"line 1: f has {MAX_FUNCTION_LINES + 1} lines"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line", "matches"),
+    [
+        (REGISTRY_HOSTS, "https://" + ".".join(("pypi", "org")) + "/simple", True),
+        (REGISTRY_HOSTS, "https://kafka.apache.org/43/", False),
+        (MACHINE_PATHS, "cache = '" + "/".join(("", "home", "me", "x")) + "'", True),
+        (MACHINE_PATHS, "state/work/x and ${HOME}/root/x", False),
+        (UNFINISHED, "# TO" + "DO later", True),
+    ],
+)
+def test_the_word_rules_can_fail(pattern: re.Pattern[str], line: str, matches: bool) -> None:
+    assert (pattern.search(line) is not None) == matches

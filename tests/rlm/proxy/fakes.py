@@ -1,0 +1,475 @@
+"""A scriptable broker, a tier of plain values, and a raw client, for the tests of the proxy."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from kip405.errors import RemoteStorageError, Unavailable
+from kip405.ids import Uuid
+from rlm.clock import SystemClock
+from rlm.proxy.server import ProxyServer
+from rlm.proxy.settings import NoMetrics, ProxySettings
+from rlm.proxy.tier import (
+    EpochEnd,
+    RemoteRead,
+    RemoteRecords,
+    TierPartition,
+    TimestampedOffset,
+    TopicRef,
+    Watermarks,
+)
+from rlm.wire.apis import API_VERSIONS, APIS, DELETE_RECORDS, FETCH, LIST_OFFSETS
+from rlm.wire.apis import OFFSET_FOR_LEADER_EPOCH, PRODUCE
+from rlm.wire.frames import (
+    RequestHeader,
+    encode_request,
+    encode_response,
+    parse_request_header,
+    parse_response_header,
+)
+from rlm.wire.schema import Api, decode
+
+Value = dict[str, Any]
+TOPIC = "archive"
+TOPIC_ID = Uuid(b"archive-topic-id")
+PLAIN = "plain"
+PLAIN_ID = Uuid(b"plain--topic--id")
+NAMES = {TOPIC_ID.raw: TOPIC, PLAIN_ID.raw: PLAIN}
+IDS = {name: raw for raw, name in NAMES.items()}
+
+
+def blob(first: int, end: int, size_bytes: int = 10) -> bytes:
+    """Bytes that stand for the batches of [first, end)."""
+    return b"".join(b"%09d|" % n + b"." * (size_bytes - 10) for n in range(first, end))
+
+
+@dataclass
+class Log:
+    """A partition as a broker knows it; each record has `record_bytes`."""
+
+    start: int = 100
+    high_watermark: int = 200
+    last_stable: int = 200
+    error_code: int = 0
+    preferred: int = -1
+    record_bytes: int = 10
+
+
+@dataclass
+class FakeBroker:
+    """Answers like a broker with tiering off; `script` may answer an API in its place."""
+
+    logs: dict[tuple[str, int], Log] = field(default_factory=dict)
+    script: dict[int, Callable[[int, Value], Value]] = field(default_factory=dict)
+    raw_answers: dict[int, bytes] = field(default_factory=dict)
+    seen: list[tuple[RequestHeader, Any]] = field(default_factory=list)
+    connections: int = 0
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    port: int = 0
+
+    def requests(self, api: Api) -> list[Value]:
+        return [value for header, value in self.seen if header.api_key == api.key]
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while True:
+                size = int.from_bytes(await reader.readexactly(4), "big")
+                frame = await reader.readexactly(size)
+                answer = await self.answer(frame)
+                if answer is not None:
+                    writer.write(answer)
+                    await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            self.connections -= 1
+            writer.close()
+
+    async def answer(self, frame: bytes) -> bytes | None:
+        header = parse_request_header(frame)
+        api = APIS.get(header.api_key)
+        if header.api_key in self.raw_answers:
+            self.seen.append((header, frame))
+            body = header.correlation_id.to_bytes(4, "big") + self.raw_answers[header.api_key]
+            return len(body).to_bytes(4, "big") + body
+        assert api is not None
+        value, _ = decode(api.request, header.api_version, frame, header.body_offset)
+        self.seen.append((header, value))
+        if header.api_key in self.script:
+            response = self.script[header.api_key](header.api_version, value)
+        elif api is FETCH:
+            response = await self.fetch(header.api_version, value)
+        elif api is LIST_OFFSETS:
+            response = self.list_offsets(header.api_version, value)
+        elif api is PRODUCE:
+            if value["acks"] == 0:
+                return None
+            response = self.produce(header.api_version, value)
+        elif api is OFFSET_FOR_LEADER_EPOCH:
+            response = self.epochs(value)
+        elif api is DELETE_RECORDS:
+            response = self.delete(value)
+        else:
+            raise AssertionError(f"no answer for {api.name}")
+        return encode_response(api, header.api_version, header.correlation_id, response)
+
+    async def fetch(self, version: int, request: Value) -> Value:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + request["max_wait_ms"] / 1000
+        while True:
+            self.changed.clear()
+            answer, size, is_final = self._fetch_now(version, request)
+            left = deadline - loop.time()
+            if is_final or size >= request["min_bytes"] or left <= 0:
+                return answer
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self.changed.wait()
+
+    def _fetch_now(self, version: int, request: Value) -> tuple[Value, int, bool]:
+        topics, total, is_final = [], 0, False
+        for topic in request["topics"]:
+            name = topic["topic"] if version <= 12 else NAMES[topic["topic_id"]]
+            partitions = []
+            for asked in topic["partitions"]:
+                log = self.logs.setdefault((name, asked["partition"]), Log())
+                room = max(min(asked["partition_max_bytes"], request["max_bytes"] - total), 0)
+                one = self._partition(log, asked, room, is_first=total == 0)
+                is_final |= bool(one["error_code"]) or one.get("preferred_read_replica", -1) >= 0
+                total += len(one["records"] or b"")
+                if version < 11:
+                    one.pop("preferred_read_replica")
+                if request["isolation_level"] == 1 and one["error_code"] == 0:
+                    one["aborted_transactions"] = []
+                partitions.append(one)
+            key = {"topic": name} if version <= 12 else {"topic_id": topic["topic_id"]}
+            topics.append({**key, "partitions": partitions})
+        return {"responses": topics}, total, is_final
+
+    def _partition(self, log: Log, asked: Value, room: int, *, is_first: bool) -> Value:
+        offset = asked["fetch_offset"]
+        out = not log.start <= offset <= log.high_watermark
+        error = log.error_code or (1 if out and log.preferred < 0 else 0)
+        bad = {"partition_index": asked["partition"], "error_code": error, "high_watermark": -1}
+        if error:
+            return {**bad, "records": b"", "preferred_read_replica": -1}
+        count = room // log.record_bytes
+        if is_first and log.preferred < 0:
+            count = max(count, 1)
+        end = min(log.high_watermark, offset + count) if log.preferred < 0 else offset
+        return {
+            "partition_index": asked["partition"],
+            "error_code": 0,
+            "high_watermark": log.high_watermark,
+            "last_stable_offset": log.last_stable,
+            "log_start_offset": log.start,
+            "preferred_read_replica": log.preferred,
+            "records": blob(offset, end, log.record_bytes) if end > offset else b"",
+        }
+
+    def list_offsets(self, version: int, request: Value) -> Value:
+        def one(name: str, asked: Value) -> Value:
+            log = self.logs.setdefault((name, asked["partition_index"]), Log())
+            known = {-1: log.high_watermark, -2: log.start, -4: log.start}
+            offset = known.get(asked["timestamp"], -1)
+            epoch = -1 if offset < 0 else 9
+            if asked["timestamp"] >= 0:
+                offset, epoch = log.start + 20, 9
+            return {
+                "partition_index": asked["partition_index"],
+                "error_code": log.error_code,
+                "offset": offset,
+                **({"leader_epoch": epoch} if version >= 4 else {}),
+            }
+
+        return _each(request, "name", one)
+
+    def produce(self, version: int, request: Value) -> Value:
+        answers = []
+        for topic in request["topic_data"]:
+            name = topic["name"] if version <= 12 else NAMES[topic["topic_id"]]
+            log = self.logs.setdefault((name, 0), Log())
+            parts = [
+                {"index": p["index"], "base_offset": 7, "log_start_offset": log.start}
+                for p in topic["partition_data"]
+            ]
+            key = {"name": name} if version <= 12 else {"topic_id": topic["topic_id"]}
+            answers.append({**key, "partition_responses": parts})
+        return {"responses": answers}
+
+    def epochs(self, request: Value) -> Value:
+        def one(name: str, asked: Value) -> Value:
+            log = self.logs.setdefault((name, asked["partition"]), Log())
+            return {
+                "partition": asked["partition"],
+                "error_code": log.error_code,
+                "leader_epoch": asked["leader_epoch"],
+                "end_offset": log.start,
+            }
+
+        return _each(request, "topic", one)
+
+    def delete(self, request: Value) -> Value:
+        def one(name: str, asked: Value) -> Value:
+            return {
+                "partition_index": asked["partition_index"],
+                "low_watermark": asked["offset"],
+                "error_code": 0,
+            }
+
+        return _each(request, "name", one)
+
+
+def _each(request: Value, name: str, one: Callable[[str, Value], Value]) -> Value:
+    return {
+        "topics": [
+            {name: t[name], "partitions": [one(t[name], p) for p in t["partitions"]]}
+            for t in request["topics"]
+        ]
+    }
+
+
+def tier_partition(**changes: Any) -> TierPartition:
+    """[0, 100) is remote, [100, 200) local."""
+    known = TierPartition(
+        topic_id=TOPIC_ID,
+        topic=TOPIC,
+        partition=0,
+        remote_log_start_offset=0,
+        remote_next_offset=100,
+        local_log_start_offset=100,
+        high_watermark=200,
+        last_stable_offset=200,
+        led_here=True,
+        leader_epoch=9,
+        frozen=False,
+    )
+    return replace(known, **changes)
+
+
+@dataclass
+class FakeTier:
+    """Plain values; `gate` closed = reads do not come back, an error set = it is raised."""
+
+    partitions: dict[int, TierPartition] = field(default_factory=dict)
+    is_ready: bool = True
+    view_hidden: bool = False
+    error: RemoteStorageError | None = None
+    barrier_error: RemoteStorageError | None = None
+    watermarks_error: RemoteStorageError | None = None
+    marks: Watermarks = Watermarks(
+        high_watermark=200, last_stable_offset=200, log_start_offset=100
+    )
+    record_bytes: int = 10
+    aborted: tuple[tuple[int, int], ...] = ()
+    has_zstd: bool = False
+    timestamped: TimestampedOffset | None = None
+    epoch_ends: dict[int, EpochEnd] = field(default_factory=dict)
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+    hang: bool = False
+    reads: list[RemoteRead] = field(default_factory=list)
+    barriers: int = 0
+    under_way: int = 0
+
+    def __post_init__(self) -> None:
+        self.gate.set()
+
+    def ready(self) -> bool:
+        return self.is_ready
+
+    def _find(self, topic: TopicRef, partition: int) -> TierPartition | None:
+        if topic.name == TOPIC or topic.topic_id == TOPIC_ID:
+            return self.partitions.get(partition)
+        return None
+
+    def partition(self, topic: TopicRef, partition: int) -> TierPartition | None:
+        if self.view_hidden or not self.is_ready:
+            return None
+        return self._find(topic, partition)
+
+    async def barrier(
+        self, topic: TopicRef, partition: int, deadline_ms: int
+    ) -> TierPartition | None:
+        self.barriers += 1
+        await self._maybe_hang(deadline_ms)
+        if self.barrier_error is not None:
+            raise self.barrier_error
+        return self._find(topic, partition)
+
+    async def _maybe_hang(self, deadline_ms: int) -> None:
+        if self.hang:
+            await asyncio.sleep(deadline_ms / 1000)
+            raise Unavailable("deadline")
+
+    async def watermarks(self, topic: TopicRef, partition: int, deadline_ms: int) -> Watermarks:
+        if self.watermarks_error is not None:
+            raise self.watermarks_error
+        return self.marks
+
+    async def read(self, request: RemoteRead) -> RemoteRecords:
+        self.reads.append(request)
+        self.under_way += 1
+        try:
+            await self.gate.wait()
+        finally:
+            self.under_way -= 1
+        if self.error is not None:
+            raise self.error
+        count = request.max_bytes // self.record_bytes
+        count = max(count, 1) if request.at_least_one else count
+        end = min(request.offset + count, request.upper_offset)
+        records = blob(request.offset, end, self.record_bytes)
+        return RemoteRecords(
+            records=(memoryview(records),) if records else (),
+            size_bytes=len(records),
+            next_offset=end,
+            aborted=self.aborted if request.read_committed else (),
+            has_zstd=self.has_zstd,
+        )
+
+    async def offset_for_timestamp(
+        self, topic_id: Uuid, partition: int, timestamp_ms: int
+    ) -> TimestampedOffset | None:
+        if self.error is not None:
+            raise self.error
+        return self.timestamped
+
+    def epoch_for_offset(self, topic_id: Uuid, partition: int, offset: int) -> int:
+        return 3
+
+    def epoch_end(self, topic_id: Uuid, partition: int, leader_epoch: int) -> EpochEnd | None:
+        return self.epoch_ends.get(leader_epoch)
+
+
+@dataclass
+class Counting(NoMetrics):
+    """Metrics that can be looked at."""
+
+    causes: list[str] = field(default_factory=list)
+    outcomes: list[tuple[str, str]] = field(default_factory=list)
+    spliced_bytes: int = 0
+
+    def connection_closed(self, cause: str) -> None:
+        self.causes.append(cause)
+
+    def answered(self, api: str, outcome: str) -> None:
+        self.outcomes.append((api, outcome))
+
+    def spliced(self, size_bytes: int) -> None:
+        self.spliced_bytes += size_bytes
+
+
+class RawClient:
+    """Speaks frames."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self._correlation_id = 100
+
+    def encode(self, api: Api, version: int, value: Value) -> bytes:
+        self._correlation_id += 1
+        return encode_request(api, version, self._correlation_id, "test-client", value)
+
+    async def frame(self) -> bytes:
+        size = int.from_bytes(await self.reader.readexactly(4), "big")
+        return await self.reader.readexactly(size)
+
+    async def answer(self, api: Api, version: int) -> Value:
+        frame = await self.frame()
+        _, position = parse_response_header(frame, api, version)
+        value, end = decode(api.response, version, frame, position)
+        assert end == len(frame)
+        return value
+
+    async def call(self, api: Api, version: int, value: Value) -> Value:
+        self.writer.write(self.encode(api, version, value))
+        async with asyncio.timeout(20):
+            return await self.answer(api, version)
+
+
+@dataclass
+class World:
+    """Everything of one test."""
+
+    broker: FakeBroker
+    tier: FakeTier
+    proxy: ProxyServer
+    metrics: Counting
+    connect: Callable[[], Awaitable[RawClient]]
+
+
+@contextlib.asynccontextmanager
+async def world(
+    tier: FakeTier | None = None, broker: FakeBroker | None = None, **settings: Any
+) -> AsyncIterator[World]:
+    """A fake broker, a tier with partition 0 of `archive`, and a proxy between."""
+    broker = broker or FakeBroker()
+    tier = tier or FakeTier(partitions={0: tier_partition()})
+    server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
+    broker.port = server.sockets[0].getsockname()[1]
+    metrics = Counting()
+    proxy = ProxyServer(
+        ProxySettings(
+            listen_host="127.0.0.1",
+            listen_port=0,
+            upstream_host="127.0.0.1",
+            upstream_port=broker.port,
+            **{"shutdown_timeout_ms": 1000, "barrier_wait_ms": 100, **settings},
+        ),
+        tier,
+        SystemClock(),
+        metrics,
+    )
+    await proxy.start()
+    clients: list[RawClient] = []
+
+    async def connect() -> RawClient:
+        client = RawClient(*await asyncio.open_connection("127.0.0.1", proxy.port))
+        clients.append(client)
+        return client
+
+    try:
+        yield World(broker, tier, proxy, metrics, connect)
+    finally:
+        for client in clients:
+            client.writer.close()
+        await proxy.close()
+        server.close()
+
+
+def fetch_request(
+    version: int, *partitions: Value, topic: str = TOPIC, **fields: Any
+) -> Value:
+    """A Fetch of some partitions of one topic."""
+    key = {"topic": topic} if version <= 12 else {"topic_id": IDS[topic]}
+    return {
+        "max_wait_ms": 200,
+        "min_bytes": 1,
+        "max_bytes": 1_000_000,
+        "topics": [{**key, "partitions": list(partitions)}],
+        **fields,
+    }
+
+
+def asked(offset: int, partition: int = 0, max_bytes: int = 100_000) -> Value:
+    """One partition of a Fetch."""
+    return {
+        "partition": partition,
+        "fetch_offset": offset,
+        "partition_max_bytes": max_bytes,
+    }
+
+
+def only(answer: Value) -> Value:
+    """The single partition of a Fetch answer."""
+    [topic] = answer["responses"]
+    [partition] = topic["partitions"]
+    assert isinstance(partition, dict)
+    return partition
+
+
+API = API_VERSIONS

@@ -1,0 +1,250 @@
+"""The settings of `rlm serve`: what is read, filled in and refused, each refusal in one line."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rlm.config import Address, ConfigError, ServiceConfig, load
+from rlm.config.docs import generate_docs
+from rlm.config.service import settings
+from rlm.config.values import MAX_UNIX_PATH_BYTES
+
+SERVER_PROPERTIES = """\
+process.roles=broker,controller
+node.id=3
+log.dirs={logs}
+listeners=DIRECT://0.0.0.0:19092,TIERED://127.0.0.1:19093,CONTROLLER://:19094
+inter.broker.listener.name=DIRECT
+controller.listener.names=CONTROLLER
+"""
+META_PROPERTIES = "version=1\ncluster.id=c1\nnode.id=3\n"
+
+
+@pytest.fixture
+def given(tmp_path: Path) -> dict[str, Any]:
+    """All that must be given when there are no files of the broker."""
+    return {
+        "node.id": 3,
+        "cluster.id": "c1",
+        "log.dirs": [str(tmp_path / "logs")],
+        "state.dir": str(tmp_path / "state"),
+        "broker.direct.address": "127.0.0.1:19092",
+        "broker.tiered.address": "127.0.0.1:19093",
+        "proxy.listen": "0.0.0.0:9092",
+        "proxy.advertised": "broker-3:9092",
+        "grpc.listen": "127.0.0.1:9095",
+        "http.listen": "localhost:9096",
+        "plugin.address": "unix:/run/rsm.sock",
+    }
+
+
+@pytest.fixture
+def properties(tmp_path: Path) -> Path:
+    """server.properties of a broker with one formatted log directory."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "meta.properties").write_text(META_PROPERTIES)
+    path = tmp_path / "server.properties"
+    path.write_text(SERVER_PROPERTIES.format(logs=logs))
+    return path
+
+
+def read(tmp_path: Path, content: dict[str, Any]) -> ServiceConfig:
+    path = tmp_path / "rlm.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return load(path)
+
+
+def refusal(tmp_path: Path, content: dict[str, Any]) -> str:
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path, content)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_what_is_not_given_has_its_default(tmp_path: Path, given: dict[str, Any]) -> None:
+    config = read(tmp_path, given)
+    assert config.node_id == 3
+    assert config.log_dirs == (tmp_path / "logs",)
+    assert config.grpc_advertised == Address(host="127.0.0.1", port=9095)
+    assert config.kafka_bootstrap_servers == (Address(host="127.0.0.1", port=19092),)
+    assert config.plugin_address.path == "/run/rsm.sock"
+    assert config.principal == "rlm-3"
+    assert config.sweep_grace_ms == 3_600_000
+    assert config.fetch_chunk_cache_bytes == 268_435_456
+    assert config.broker_tiered_listener_name == "TIERED"
+
+
+def test_rsm_config_is_handed_on_without_prefix(tmp_path: Path, given: dict[str, Any]) -> None:
+    config = read(tmp_path, given | {"rsm.config.root": "/store", "rsm.config.secret.key": "abc"})
+    assert config.rsm_config == {"root": "/store", "secret.key": "abc"}
+    shown = config.shown()
+    assert shown["rsm.config.root"] == "/store"
+    assert "abc" not in shown.values()
+
+
+def test_broker_files_fill_what_is_missing(
+    tmp_path: Path, given: dict[str, Any], properties: Path
+) -> None:
+    for key in (
+        *("node.id", "cluster.id", "log.dirs"),
+        *("broker.direct.address", "broker.tiered.address"),
+    ):
+        del given[key]
+    config = read(tmp_path, given | {"broker.server.properties": str(properties)})
+    assert (config.node_id, config.cluster_id) == (3, "c1")
+    assert config.log_dirs == (tmp_path / "logs",)
+    assert str(config.broker_direct_address) == "127.0.0.1:19092"
+    assert str(config.broker_tiered_address) == "127.0.0.1:19093"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "named"),
+    [
+        ("node.id", 4, "server.properties"),
+        ("cluster.id", "other", "meta.properties"),
+        ("log.dirs", ["/elsewhere"], "server.properties"),
+        ("broker.direct.address", "127.0.0.1:19093", "port 19092"),
+        ("broker.tiered.address", "127.0.0.1:19092", "port 19093"),
+        ("broker.tiered.listener.name", "EXTERNAL", "no listener EXTERNAL"),
+    ],
+)
+def test_h13_what_disagrees_with_the_brokers_files_is_refused(
+    tmp_path: Path, given: dict[str, Any], properties: Path, key: str, value: Any, named: str
+) -> None:
+    message = refusal(tmp_path, given | {"broker.server.properties": str(properties), key: value})
+    assert message.startswith(f"{key}: ")
+    assert named in message
+
+
+def test_h13_meta_properties_are_compared_without_server_properties(
+    tmp_path: Path, given: dict[str, Any], properties: Path
+) -> None:
+    message = refusal(tmp_path, given | {"node.id": 7})
+    assert message.startswith("node.id: 7 does not agree with 3 of ")
+
+
+@pytest.mark.parametrize("name", ["DIRECT", "CONTROLLER"])
+def test_h21_tiered_is_neither_inter_broker_nor_controller_listener(
+    tmp_path: Path, given: dict[str, Any], properties: Path, name: str
+) -> None:
+    files = {"broker.server.properties": str(properties), "broker.tiered.listener.name": name}
+    assert "H21" in refusal(tmp_path, given | files)
+
+
+@pytest.mark.parametrize("key", [row.key for row in settings().values()])
+def test_a_wrong_type_names_the_setting_and_what_is_allowed(
+    tmp_path: Path, given: dict[str, Any], key: str
+) -> None:
+    message = refusal(tmp_path, given | {key: {"a": 1}})
+    assert message.startswith(f"{key}: must be ")
+    assert "got {'a': 1}" in message
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("node.id", "3"),
+        ("node.id", True),
+        ("sweep.grace.ms", 0),
+        ("sweep.grace.ms", 1.5),
+        ("allow_insecure", "yes"),
+        ("log.level", "loud"),
+        ("rlmm.config.remote.log.metadata.topic.num.partitions", 49),
+        ("state.dir", "relative/path"),
+        ("log.dirs", ["/a", "/a"]),
+        ("log.dirs", []),
+        ("proxy.listen", "9092"),
+        ("proxy.listen", "host:0"),
+        ("proxy.listen", "host:65536"),
+        ("proxy.listen", "unix:/run/x"),
+        ("plugin.address", "unix:relative"),
+        ("kafka.bootstrap.servers", "a:1,b"),
+    ],
+)
+def test_a_value_outside_its_range_is_refused(
+    tmp_path: Path, given: dict[str, Any], key: str, value: Any
+) -> None:
+    message = refusal(tmp_path, given | {key: value})
+    assert message.startswith(f"{key}: must be ")
+
+
+@pytest.mark.parametrize(
+    "key", ["state.dir", "proxy.listen", "node.id", "log.dirs", "plugin.address"]
+)
+def test_a_missing_setting_is_named(tmp_path: Path, given: dict[str, Any], key: str) -> None:
+    del given[key]
+    assert refusal(tmp_path, given).startswith(f"{key}: missing; must be ")
+
+
+def test_an_unknown_setting_gets_the_nearest_name(tmp_path: Path, given: dict[str, Any]) -> None:
+    assert "did you mean proxy.listen?" in refusal(tmp_path, given | {"proxy.listn": "a:1"})
+    assert "docs/settings.md" in refusal(tmp_path, given | {"qqqqqq": 1})
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+def test_secured_clients_are_not_yet(tmp_path: Path, given: dict[str, Any], protocol: str) -> None:
+    message = refusal(tmp_path, given | {"kafka.security.protocol": protocol})
+    assert "not yet" in message
+    assert "not yet" in refusal(tmp_path, given | {"kafka.sasl.password": "hidden"})
+    assert "hidden" not in refusal(tmp_path, given | {"kafka.sasl.password": "hidden"})
+
+
+@pytest.mark.parametrize("key", ["grpc.listen", "http.listen", "plugin.address"])
+def test_beyond_loopback_only_when_allowed(tmp_path: Path, given: dict[str, Any], key: str) -> None:
+    open_wide = given | {key: "10.0.0.1:9000"}
+    assert refusal(tmp_path, open_wide).startswith(f"{key}: 10.0.0.1:9000 is not loopback")
+    read(tmp_path, open_wide | {"allow_insecure": True})
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "localhost", "[::1]"])
+def test_loopback_has_many_names(tmp_path: Path, given: dict[str, Any], host: str) -> None:
+    assert read(tmp_path, given | {"grpc.listen": f"{host}:1234"}).grpc_listen.is_loopback
+
+
+def test_a_wildcard_cannot_be_advertised(tmp_path: Path, given: dict[str, Any]) -> None:
+    del given["proxy.advertised"]
+    assert refusal(tmp_path, given).startswith("proxy.advertised: must be an address to connect")
+
+
+def test_a_unix_socket_path_must_fit(tmp_path: Path, given: dict[str, Any]) -> None:
+    fits = "/" + "x" * (MAX_UNIX_PATH_BYTES - 1)
+    assert read(tmp_path, given | {"plugin.address": f"unix:{fits}"}).plugin_address.path == fits
+    message = refusal(tmp_path, given | {"plugin.address": f"unix:{fits}x"})
+    assert f"has {MAX_UNIX_PATH_BYTES + 1} bytes" in message
+
+
+def test_a_setting_given_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "rlm.yaml"
+    path.write_text("node.id: 1\nnode.id: 2\n")
+    with pytest.raises(ConfigError, match=r"^node\.id: given twice$"):
+        load(path)
+
+
+@pytest.mark.parametrize("text", ["", "- 1", "1: 2", "a: [", "a: b: c"])
+def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "rlm.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        load(tmp_path / "missing.yaml")
+
+
+def test_attributes_are_named_as_keys() -> None:
+    for name, row in settings().items():
+        assert name == row.key.replace(".", "_")
+
+
+def test_docs_have_every_setting() -> None:
+    text = generate_docs()
+    for row in settings().values():
+        assert f"| `{row.key}` |" in text

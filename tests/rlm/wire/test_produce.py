@@ -1,0 +1,82 @@
+"""Acks of Produce requests and log start offsets of their answers, all versions."""
+
+import copy
+import random
+
+import pytest
+
+from rlm.wire.frames import parse_request_header
+from rlm.wire.primitives import Buffer, WireError
+from rlm.wire.produce import LogStartLookup, patch_produce_log_start, read_acks
+from tests.rlm.wire.oracle import Oracle
+
+LogStarts = dict[tuple[str | None, bytes | None, int], int]
+VERSIONS = range(14)  # v0 to v2 are offered by brokers though not spoken (KAFKA-18659)
+
+
+def lookup_in(wanted: LogStarts) -> LogStartLookup:
+    return lambda name, topic_id, partition: wanted.get((name, topic_id, partition))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_acks_of_all_versions(oracle: Oracle, version: int) -> None:
+    for acks in (0, 1, -1):
+        for transactional_id in (None, "", "tx", "t" * 200):
+            value = {"TransactionalId": transactional_id, "Acks": acks, "TimeoutMs": 9}
+            frame = oracle.request_frame("Produce", version, value)
+            header = parse_request_header(frame)
+            assert read_acks(frame, header) == acks
+            end = len(frame) - len(oracle.message("ProduceRequest", version).encode(value))
+            end += {True: 2}.get(version < 3, 0)
+            with pytest.raises(WireError):
+                read_acks(frame[: end - 1], header)
+
+
+def test_acks_of_an_unknown_version_are_a_wire_error(oracle: Oracle) -> None:
+    frame = bytearray(oracle.request_frame("Produce", 13, {"Acks": 1, "TimeoutMs": 9}))
+    frame[3] = 14
+    with pytest.raises(WireError, match="v14 request"):
+        read_acks(frame, parse_request_header(frame))
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_h22_log_start_is_overwritten_where_wanted_and_given(
+    oracle: Oracle, version: int, kind: type[Buffer]
+) -> None:
+    for seed in range(10):
+        rng = random.Random(f"{version} {seed}")
+        value = oracle.message("ProduceResponse", version).generate(rng)
+        expected = copy.deepcopy(value)
+        wanted: LogStarts = {}
+        for topic in expected["Responses"]:
+            for partition in topic["PartitionResponses"]:
+                key = (topic.get("Name"), topic.get("TopicId"), partition["Index"])
+                if rng.random() < 0.6:
+                    wanted[key] = rng.randrange(2**60)
+        for topic in expected["Responses"]:
+            for partition in topic["PartitionResponses"]:
+                key = (topic.get("Name"), topic.get("TopicId"), partition["Index"])
+                if partition.get("LogStartOffset", -1) >= 0 and key in wanted:
+                    partition["LogStartOffset"] = wanted[key]
+        frame = kind(oracle.response_frame("Produce", version, value))
+        patched = patch_produce_log_start(frame, version, lookup_in(wanted))
+        assert patched == oracle.response_frame("Produce", version, expected)
+        if isinstance(frame, bytearray):
+            assert patched is frame
+
+
+@pytest.mark.parametrize("version", range(5, 14))
+def test_cut_answers_are_a_wire_error(oracle: Oracle, version: int) -> None:
+    value = oracle.message("ProduceResponse", version).generate(random.Random(version + 100))
+    frame = oracle.response_frame("Produce", version, value)
+    for size in range(len(frame)):
+        with pytest.raises(WireError):
+            patch_produce_log_start(frame[:size], version, lambda *_: 1)
+    with pytest.raises(WireError, match="bytes left"):
+        patch_produce_log_start(frame + b"x", version, lambda *_: 1)
+
+
+def test_another_version_is_a_wire_error() -> None:
+    with pytest.raises(WireError, match="v14 response"):
+        patch_produce_log_start(bytes(40), 14, lambda *_: 1)

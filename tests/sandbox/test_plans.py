@@ -1,0 +1,151 @@
+"""What a sandbox is made of, decided before anything is started."""
+
+from pathlib import Path
+
+import pytest
+
+from kip405.checkpoints import parse_properties
+from rlm.config.broker_files import broker_facts
+from rlm.config.loader import from_mapping
+from rlm.sandbox.broker import (
+    broker_properties,
+    changed_broker_defaults,
+    controller_properties,
+    encode_properties,
+)
+from rlm.sandbox.document import sandbox_document
+from rlm.sandbox.errors import SandboxError
+from rlm.sandbox.launcher import stages
+from rlm.sandbox.ports import PortReservation, port_is_free
+from rlm.sandbox.services import plugin_config, rlm_config
+from rlm.sandbox.spec import Layout, NodePorts, Override, SandboxSpec
+from rlm.sandbox.state import SandboxState
+from rsm_plugins.config import settings_of
+
+LAYOUT = Layout(root=Path("/d"))
+PORTS = {
+    node: NodePorts(
+        direct=node * 10 + 1,
+        tiered=node * 10 + 2,
+        controller=node * 10 + 3,
+        proxy=node * 10 + 4,
+        grpc=node * 10 + 5,
+        http=node * 10 + 6,
+        plugin=node * 10 + 7,
+    )
+    for node in (1, 2, 3)
+}
+
+
+def state(spec: SandboxSpec) -> SandboxState:
+    ports = {node: PORTS[node] for node in spec.broker_ids}
+    return SandboxState(spec=spec, cluster_id="c", quorum_port=99, ports=ports, processes={})
+
+
+def test_h21_tiered_is_bound_to_loopback_advertised_at_the_proxy_and_never_between_brokers() -> (
+    None
+):
+    facts = broker_properties(SandboxSpec(), LAYOUT, 1, PORTS, 99)
+    assert facts["advertised.listeners"] == "DIRECT://127.0.0.1:11,TIERED://127.0.0.1:14"
+    assert "TIERED://127.0.0.1:12" in facts["listeners"].split(",")
+    assert facts["inter.broker.listener.name"] == "DIRECT"
+    assert facts["controller.listener.names"] == "CONTROLLER"
+
+
+def test_h30_the_changed_defaults_are_the_ones_in_the_document() -> None:
+    spec = SandboxSpec(overrides=(Override.parse("broker.log.retention.check.interval.ms=300000"),))
+    changed = sandbox_document(LAYOUT, state(spec))["changed_broker_defaults"]
+    assert changed["log.retention.check.interval.ms"] == "300000"
+    assert changed["log.segment.delete.delay.ms"] == "1000"
+    assert changed["broker.session.timeout.ms"] == "3000"
+    assert changed["log.flush.start.offset.checkpoint.interval.ms"] == "1000"
+    properties = broker_properties(spec, LAYOUT, 1, PORTS, 99)
+    assert {key: properties[key] for key in changed} == changed
+
+
+@pytest.mark.parametrize(("brokers", "factor", "isr"), [(1, "1", "1"), (3, "3", "2")])
+def test_internal_topics_fit_the_number_of_brokers(brokers: int, factor: str, isr: str) -> None:
+    changed = changed_broker_defaults(SandboxSpec(brokers=brokers))
+    assert changed["offsets.topic.replication.factor"] == factor
+    assert changed["transaction.state.log.replication.factor"] == factor
+    assert changed["transaction.state.log.min.isr"] == isr
+
+
+def test_three_brokers_have_a_quorum_that_outlives_each_of_them() -> None:
+    spec = SandboxSpec(brokers=3)
+    assert stages(spec)[0] == ("controller",)
+    assert controller_properties(spec, LAYOUT, 99)["process.roles"] == "controller"
+    for node in spec.broker_ids:
+        properties = broker_properties(spec, LAYOUT, node, PORTS, 99)
+        assert properties["process.roles"] == "broker"
+        assert properties["controller.quorum.voters"] == "100@127.0.0.1:99"
+
+
+def test_the_metadata_log_is_apart_from_the_disks_that_tests_empty() -> None:
+    spec = SandboxSpec(log_dirs=2)
+    properties = broker_properties(spec, LAYOUT, 1, PORTS, 99)
+    assert properties["log.dirs"] == "/d/broker-1/logs-1,/d/broker-1/logs-2"
+    assert properties["metadata.log.dir"] not in properties["log.dirs"].split(",")
+
+
+def test_native_tiering_comes_with_a_store_of_its_own() -> None:
+    properties = broker_properties(SandboxSpec(native_tiering=True), LAYOUT, 1, PORTS, 99)
+    assert properties["remote.log.storage.system.enable"] == "true"
+    assert properties["rsm.config.dir"] == "/d/native-store"
+    assert properties["rlmm.config.remote.log.metadata.topic.replication.factor"] == "1"
+
+
+@pytest.mark.parametrize("value", ["/a b", "C:\\x", "/é", "a=b:c#d!"])
+def test_properties_survive_their_text_form(value: str) -> None:
+    assert encode_properties({"k": "\U0001f600"}) == "k=\\ud83d\\ude00\n"
+    assert parse_properties(encode_properties({"k": value}).encode()) == {"k": value}
+    assert encode_properties({"k": value}).isascii()
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_services_accept_their_configuration(brokers: int) -> None:
+    spec = SandboxSpec(brokers=brokers, overrides=(Override.parse("rlm.sweep.grace.ms=7"),))
+    plan = state(spec)
+    for node in spec.broker_ids:
+        content = rlm_config(spec, LAYOUT, node, plan.ports, "c")
+        del content["broker.server.properties"]  # not written in this test
+        config = from_mapping(content)
+        assert config.node_id == node
+        assert config.sweep_grace_ms == 7
+        assert len(config.kafka_bootstrap_servers) == brokers
+        plugin = settings_of(plugin_config(spec, LAYOUT, plan.ports[node]))
+        assert plugin.listen == str(config.plugin_address)
+
+
+@pytest.mark.parametrize("node", [1, 3])
+def test_the_service_finds_its_listeners_in_the_brokers_file(node: int) -> None:
+    facts = broker_facts(broker_properties(SandboxSpec(brokers=3), LAYOUT, node, PORTS, 99))
+    assert facts.node_id == node
+    assert facts.listeners["TIERED"].port == PORTS[node].tiered
+    assert facts.listeners[facts.inter_broker_listener or ""].port == PORTS[node].direct
+
+
+def test_state_survives_its_text_form() -> None:
+    spec = SandboxSpec(brokers=3, overrides=(Override.parse("broker.a.b=c=d"),))
+    assert SandboxState.from_json(state(spec).to_json()) == state(spec)
+
+
+def test_an_override_keeps_dots_and_equals_signs() -> None:
+    override = Override.parse("broker.a.b = c=d")
+    assert (override.scope, override.key, override.value) == ("broker", "a.b", "c=d")
+
+
+@pytest.mark.parametrize("text", ["", "broker", "broker.=1", "other.a=1", "a=1"])
+def test_an_override_without_scope_key_or_value_is_refused(text: str) -> None:
+    with pytest.raises(SandboxError, match="expected"):
+        Override.parse(text)
+
+
+def test_ports_are_held_until_released() -> None:
+    with PortReservation() as ports:
+        taken = [ports.take() for _ in range(20)]
+        assert len(set(taken)) == 20
+        assert not any(port_is_free(port) for port in taken)
+        ports.release(taken[0])
+        assert port_is_free(taken[0])
+    assert all(port_is_free(port) for port in taken)

@@ -1,0 +1,79 @@
+"""Real Kafka for tests: session-wide clusters that are gone, with their data, when the tests are.
+
+RLM_KEEP_SANDBOX=1 leaves the directories (not the processes) behind, to look at the logs.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlm.sandbox.sandbox import Sandbox
+from rlm.sandbox.spec import Override, SandboxSpec
+
+SandboxFactory = Callable[..., Sandbox]
+"""Keyword arguments of SandboxSpec; `overrides` as strings like `broker.KEY=V`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaCluster:
+    """Brokers only: no service, no plugin."""
+
+    sandbox: Sandbox
+    bootstrap_servers: str
+    log_dirs: tuple[Path, ...]
+
+
+@pytest.fixture(scope="session")
+def kafka_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    """One broker alone, for the whole session: use topic names of your own."""
+    made = _up(tmp_path_factory.mktemp("kafka"), services=False)
+    try:
+        yield KafkaCluster(
+            sandbox=made,
+            bootstrap_servers=made.direct_bootstrap,
+            log_dirs=made.log_dirs(),
+        )
+    finally:
+        _down(made)
+
+
+@pytest.fixture(scope="session")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    """One broker with plugin and service, for the whole session: use topic names of your own."""
+    made = _up(tmp_path_factory.mktemp("sandbox"))
+    try:
+        yield made
+    finally:
+        _down(made)
+
+
+@pytest.fixture
+def sandbox_factory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SandboxFactory]:
+    """Makes sandboxes for one test that kills or reconfigures its own."""
+    all_made: list[Sandbox] = []
+
+    def make(**options: Any) -> Sandbox:
+        made = _up(tmp_path_factory.mktemp("sandbox"), **options)
+        all_made.append(made)
+        return made
+
+    try:
+        yield make
+    finally:
+        for made in all_made:
+            if made.layout.state.exists():
+                _down(made)
+
+
+def _up(root: Path, *, overrides: tuple[str, ...] = (), **options: Any) -> Sandbox:
+    parsed = tuple(Override.parse(text) for text in overrides)
+    spec = SandboxSpec(**{"jvm": "quick", **options}, overrides=parsed)
+    return Sandbox.up(root, spec)
+
+
+def _down(made: Sandbox) -> None:
+    made.down(delete=not os.environ.get("RLM_KEEP_SANDBOX"))
