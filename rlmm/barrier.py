@@ -1,7 +1,8 @@
-"""End offsets taken after the question was asked, one request in flight a partition, many callers to one answer (H17).
+"""End offsets taken after the question was asked, one request in flight a partition, many callers
+to one answer (H17).
 
-A caller who arrives while a request is in flight waits for the next one: the answer under way may be older than the
-event he wants to be behind. Must not know who reads the log.
+A caller who arrives while a request is in flight waits for the next one: the answer under way may
+be older than the event he wants to be behind. Must not know who reads the log.
 """
 
 import asyncio
@@ -37,7 +38,9 @@ class EndOffsets:
                 group.create_task(self._serve(await self._asked.get()))
 
     async def end_offset(self, place: Place) -> int:
-        """End offset of the partition from a request that was sent after this call; errors are fetch's."""
+        """End offset of the partition from a request that was sent after this call; errors are
+        fetch's.
+        """
         answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(place, []).append(answer)
         if place not in self._serving:

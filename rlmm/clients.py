@@ -1,8 +1,9 @@
-"""The aiokafka edge: clients that never create a topic by asking for it, and how they are made and dropped.
+"""The aiokafka edge: clients that never create a topic by asking for it, and how they are made
+and dropped.
 
-aiokafka 0.14 always asks Metadata with allow_auto_topic_creation=true: a deleted ledger would come back with the
-broker's defaults and look empty (H6). Everything private of aiokafka that we touch is touched in this file.
-Must not know what the records mean.
+aiokafka 0.14 always asks Metadata with allow_auto_topic_creation=true: a deleted ledger would
+come back with the broker's defaults and look empty (H6). Everything private of aiokafka that we
+touch is touched in this file. Must not know what the records mean.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError
 from aiokafka.protocol.metadata import MetadataRequest
+from aiokafka.structs import TopicPartition
 
 _ABORT_TIMEOUT_S = 5.0
 
@@ -65,7 +67,7 @@ class ExplicitTopicsClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ha
 def _layout(cluster: Any) -> frozenset[tuple[Any, ...]]:
     brokers = {(broker.nodeId, broker.host, broker.port) for broker in cluster.brokers()}
     leaders = {
-        (topic, partition, cluster.leader_for_partition((topic, partition)))
+        (topic, partition, cluster.leader_for_partition(TopicPartition(topic, partition)))
         for topic in cluster.topics(exclude_internal_topics=False)
         for partition in cluster.partitions_for_topic(topic) or ()
     }
@@ -75,7 +77,8 @@ def _layout(cluster: Any) -> frozenset[tuple[Any, ...]]:
 def _forbid_topic_creation(client: AIOKafkaClient) -> ExplicitTopicsClient:
     """Turn the client that aiokafka made in a constructor into ours, before it is started.
 
-    Producer and consumer hand their client on to their parts at once, so it is changed, not replaced.
+    Producer and consumer hand their client on to their parts at once, so it is changed, not
+    replaced.
     """
     client.__class__ = ExplicitTopicsClient
     explicit: ExplicitTopicsClient = client
@@ -83,7 +86,9 @@ def _forbid_topic_creation(client: AIOKafkaClient) -> ExplicitTopicsClient:
 
 
 def make_consumer(settings: ConnectionSettings) -> AIOKafkaConsumer:
-    """A consumer without group, offsets of its own or reset policy; the caller assigns, seeks and stops it."""
+    """A consumer without group, offsets of its own or reset policy; the caller assigns, seeks and
+    stops it.
+    """
     consumer = AIOKafkaConsumer(
         bootstrap_servers=list(settings.bootstrap_servers),
         client_id=settings.client_id,
@@ -131,7 +136,9 @@ def cluster_layout(producer: AIOKafkaProducer) -> frozenset[tuple[Any, ...]]:
 
 
 async def abort_producer(producer: AIOKafkaProducer) -> None:
-    """Drop a producer with everything it has not sent: `stop()` would flush, which is what must not happen now."""
+    """Drop a producer with everything it has not sent: `stop()` would flush, which is what must
+    not happen now.
+    """
     producer._closed = True
     with contextlib.suppress(TimeoutError, KafkaError):
         async with asyncio.timeout(_ABORT_TIMEOUT_S):

@@ -1,4 +1,5 @@
-"""Asks for end offsets on connections of its own, so that no long poll of the tail is ahead of the question.
+"""Asks for end offsets on connections of its own, so that no long poll of the tail is ahead of
+the question.
 
 Must not know why somebody asks.
 """
@@ -42,7 +43,9 @@ class EndOffsetClient:
         return {Place(*partition): end for partition, end in ends.items()}
 
     async def holds_cluster_fact(self) -> bool:
-        """Whether the settings topic tells of a cluster fact: then there was a ledger before (H6)."""
+        """Whether the settings topic tells of a cluster fact: then there was a ledger before
+        (H6).
+        """
         consumer = make_consumer(self._connection)
         partition = TopicPartition(SETTINGS_TOPIC, 0)
         try:

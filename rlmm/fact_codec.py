@@ -1,7 +1,8 @@
-"""Facts as bytes: key text and JSON value, with the fields of DESIGN; unknown fields survive a round trip.
+"""Facts as bytes: key text and JSON value, with the fields of DESIGN; unknown fields survive a
+round trip.
 
-Pure. Unknown kinds are no error (None: a later version's fact); an unknown v, broken JSON or a missing field is
-Corrupt, which stops everything that deletes or trims.
+Pure. Unknown kinds are no error (None: a later version's fact); an unknown v, broken JSON or a
+missing field is Corrupt, which stops everything that deletes or trims.
 """
 
 import json
@@ -49,7 +50,9 @@ def encode_fact(fact: Fact, stamp: Stamp) -> tuple[bytes, bytes]:
 
 
 def decode_fact(key: bytes, value: bytes) -> tuple[Fact, Stamp] | None:
-    """A fact with its stamp; None for a kind that this version does not know; Corrupt names key and cause."""
+    """A fact with its stamp; None for a kind that this version does not know; Corrupt names key
+    and cause.
+    """
     try:
         name = key.decode()
         document = json.loads(value)

@@ -1,8 +1,9 @@
-"""The two Kafka topics as one log of facts: tail, barrier, publish, and the watch over what they are.
+"""The two Kafka topics as one log of facts: tail, barrier, publish, and the watch over them.
 
-Both topics share one consumer, one producer and one client for end offsets. `run` belongs into the composition
-root's TaskGroup and never ends. Who makes sense of the records registers a sink before that.
-Must not know what records mean (one exception: whether a `cluster` fact says that a ledger existed before).
+Both topics share one consumer, one producer and one client for end offsets. `run` belongs into
+the composition root's TaskGroup and never ends. Who makes sense of the records registers a sink
+before that. Must not know what records mean (one exception: whether a `cluster` fact says that a
+ledger existed before).
 """
 
 import asyncio
@@ -79,7 +80,9 @@ class FactLog:
         sleep_ms: SleepMs,
         remembered: Mapping[str, Uuid] | None = None,
     ) -> None:
-        """`remembered`: topic ids of an earlier run by topic name; a topic with another id is not ours."""
+        """`remembered`: topic ids of an earlier run by topic name; a topic with another id is not
+        ours.
+        """
         ids = remembered or {}
         self._connection = connection
         self._describe = describe_topic
@@ -120,7 +123,9 @@ class FactLog:
 
     @property
     def problem(self) -> str | None:
-        """Why nothing may be deleted or trimmed: a topic missing, recreated, shrunk, misconfigured or unseen."""
+        """Why nothing may be deleted or trimmed: a topic missing, recreated, shrunk,
+        misconfigured or unseen.
+        """
         own = [guard.problem for guard in self._topics.both]
         return next(
             (why for why in (*own, self._shrunk, self._tail.lost, self._unverified) if why), None
@@ -159,7 +164,8 @@ class FactLog:
     async def barrier(self, place: Place, deadline_ms: int) -> None:
         """Return once all was delivered that the partition held when this was called (H17).
 
-        `deadline_ms`: how long it may take; Unavailable after that, or when the topic is not the one we know.
+        `deadline_ms`: how long it may take; Unavailable after that, or when the topic is not the
+        one we know.
         """
         async with deadline(deadline_ms, f"barrier of {place}"):
             await self._live.wait()

@@ -1,13 +1,14 @@
-"""Facts of the settings topic: one key each, JSON values, final format (DESIGN, "Formats that outlive us").
+"""Facts of the settings topic: one key each, JSON values, final format (DESIGN, "Formats that
+outlive us").
 
 Keys: cluster, store/<uuid>, topic/<topic id>, start|trim|holes|divergence/<topic id>/<partition>,
-service/<node id>, freeze, freeze/<topic id>. Every value has v, kind, node_id, leader_epoch, writer, time_ms.
-Fields this version does not know are kept in `extra` and written again. Pure: which fact counts is the view's.
+service/<node id>, freeze, freeze/<topic id>. Every value has v, kind, node_id, leader_epoch,
+writer, time_ms. Fields this version does not know are kept in `extra` and written again. Pure:
+which fact counts is the view's.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 from kip405.ids import PartitionKey, Uuid
@@ -19,7 +20,6 @@ NO_LEADER_EPOCH = -1
 MODES = ("copy", "tier")
 TOPIC_STATES = ("enabled", "kept", "deleting")
 DIVERGENCE_ACTIONS = ("adopt", "discard")
-NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class ClusterFact:
     ledger_topic_id: Uuid
     settings_topic_id: Uuid
     default_store_id: Uuid | None = None
-    extra: Mapping[str, Any] = field(default=NOTHING)
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -57,7 +57,7 @@ class StoreFact:
     plugin: str
     uri: str
     prefix: str
-    extra: Mapping[str, Any] = field(default=NOTHING)
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -68,7 +68,8 @@ class StoreFact:
 class TopicFact:
     """What was decided for a topic. Retention in ms and bytes, -1 = unlimited, local -2 = as total.
 
-    `originals`: topic-level configs before we altered any (None = was not set there); never overwritten (H14).
+    `originals`: topic-level configs before we altered any (None = was not set there); never
+    overwritten (H14).
     """
 
     KIND: ClassVar[str] = "topic"
@@ -81,8 +82,8 @@ class TopicFact:
     retention_bytes: int
     local_retention_ms: int
     local_retention_bytes: int
-    originals: Mapping[str, str | None] = field(default=NOTHING)
-    extra: Mapping[str, Any] = field(default=NOTHING)
+    originals: Mapping[str, str | None] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _one_of("mode", self.mode, MODES)
@@ -95,13 +96,15 @@ class TopicFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartFact:
-    """Remote log start of a partition; only ever rises (H2). `cause`: enable, retention, delete-records, command."""
+    """Remote log start of a partition; only ever rises (H2). `cause`: enable, retention, delete-
+    records, command.
+    """
 
     KIND: ClassVar[str] = "start"
     partition: PartitionKey
     remote_log_start_offset: int
     cause: str
-    extra: Mapping[str, Any] = field(default=NOTHING)
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -116,7 +119,7 @@ class TrimFact:
     partition: PartitionKey
     bound: int
     planned_epoch: int
-    extra: Mapping[str, Any] = field(default=NOTHING)
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -130,7 +133,7 @@ class HolesFact:
     KIND: ClassVar[str] = "holes"
     partition: PartitionKey
     holes: tuple[Hole, ...]
-    extra: Mapping[str, Any] = field(default=NOTHING)
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -139,7 +142,9 @@ class HolesFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DivergenceFact:
-    """An operator's word on a frozen partition (H4): which end the history of `epoch` has from now on."""
+    """An operator's word on a frozen partition (H4): which end the history of `epoch` has from
+    now on.
+    """
 
     KIND: ClassVar[str] = "divergence"
     partition: PartitionKey
@@ -147,7 +152,7 @@ class DivergenceFact:
     epoch: int
     offset: int
     cause: str
-    extra: Mapping[str, Any] = field(default=NOTHING)
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _one_of("action", self.action, DIVERGENCE_ACTIONS)
@@ -159,14 +164,16 @@ class DivergenceFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceFact:
-    """Heartbeat of one service; addresses by endpoint (proxy, grpc, http), each host:port. Node id = stamp's."""
+    """Heartbeat of one service; addresses by endpoint (proxy, grpc, http), each host:port. Node
+    id = stamp's.
+    """
 
     KIND: ClassVar[str] = "service"
     node_id: int
     listen: Mapping[str, str]
     advertised: Mapping[str, str]
     version: str
-    extra: Mapping[str, Any] = field(default=NOTHING)
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -175,14 +182,16 @@ class ServiceFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreezeFact:
-    """What is stopped everywhere (trim, delete, sweep), by whom and why; topic_id None = every topic."""
+    """What is stopped everywhere (trim, delete, sweep), by whom and why; topic_id None = every
+    topic.
+    """
 
     KIND: ClassVar[str] = "freeze"
     topic_id: Uuid | None
     stopped: tuple[str, ...]
     by: str
     why: str
-    extra: Mapping[str, Any] = field(default=NOTHING)
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def key(self) -> str:

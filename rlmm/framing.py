@@ -1,8 +1,10 @@
-"""Bytes of a ledger value: Kafka's RemoteLogSegmentMetadataRecord in AbstractApiMessageSerde's framing.
+"""Bytes of a ledger value: Kafka's RemoteLogSegmentMetadataRecord in AbstractApiMessageSerde's
+framing.
 
-`uvarint frame version 1, uvarint api key 0, uvarint version 0`, then the flexible message, full state each time.
-Kafka's own formatter prints these bytes. Pure. Must not know keys, headers or what a state means.
-Source: storage/src/main/resources/message/RemoteLogSegmentMetadataRecord.json (4.3).
+`uvarint frame version 1, uvarint api key 0, uvarint version 0`, then the flexible message, full
+state each time. Kafka's own formatter prints these bytes. Pure. Must not know keys, headers or
+what a state means. Source: storage/src/main/resources/message/RemoteLogSegmentMetadataRecord.json
+(4.3).
 """
 
 import struct

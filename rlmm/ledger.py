@@ -1,9 +1,10 @@
-"""All segments of one user partition as one immutable view, and the questions every plan asks of it.
+"""All segments of one user partition as one immutable view, and the questions plans ask of it.
 
-Every answer about offsets is given inside the leader's merged lineage only (H4): a segment whose epoch ended earlier
-counts up to that end, one that ends at or beyond the log's end does not count at all (then the partition is frozen).
-A disputed segment (H3) is still readable, but it is never part of what the trim bound stands on.
-Pure. Must not know the store: that FINISHED objects are really there is for the trim to see (H11).
+Every answer about offsets is given inside the leader's merged lineage only (H4): a segment whose
+epoch ended earlier counts up to that end, one that ends at or beyond the log's end does not count
+at all (then the partition is frozen). A disputed segment (H3) is still readable, but it is never
+part of what the trim bound stands on. Pure. Must not know the store: that FINISHED objects are
+really there is for the trim to see (H11).
 """
 
 from bisect import bisect_right
@@ -23,7 +24,9 @@ _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentEntry:
-    """Newest record of one segment; `disputed` says why this reader holds it illegal, empty = it does not."""
+    """Newest record of one segment; `disputed` says why this reader holds it illegal, empty = it
+    does not.
+    """
 
     metadata: RemoteLogSegmentMetadata
     leader_epoch: int
@@ -70,6 +73,7 @@ class PartitionLedger:
         disputes: Mapping[Uuid, Dispute],
         newest_epoch: int,
         version: int,
+        inherited: "_Cover | None" = None,
     ) -> None:
         self.key = key
         self.entries = entries
@@ -78,15 +82,18 @@ class PartitionLedger:
         """Newest leader epoch seen in any record of the partition, -1 = none."""
         self.version = version
         """Changes with every record of the partition."""
-        self._by_lineage: dict[Lineage, _Cover] = {}
+        self._cover_of_lineage = inherited
+        self._cover_is_mine = False
 
     @classmethod
     def empty(cls, key: PartitionKey) -> "PartitionLedger":
         return cls(key, entries={}, disputes={}, newest_epoch=-1, version=0)
 
     @classmethod
-    def of(cls, key: PartitionKey, state: PartitionState) -> "PartitionLedger":
-        """Snapshot of what a reader knows now."""
+    def of(
+        cls, key: PartitionKey, state: PartitionState, previous: "PartitionLedger | None" = None
+    ) -> "PartitionLedger":
+        """Snapshot of what a reader knows now; what the `previous` one worked out is used again."""
         disputes = state.disputes
         entries = {
             segment: SegmentEntry(
@@ -106,6 +113,7 @@ class PartitionLedger:
             disputes=disputes,
             newest_epoch=state.newest_epoch,
             version=state.version,
+            inherited=previous._cover_of_lineage if previous else None,
         )
 
     def in_state(self, *states: RemoteLogSegmentState) -> tuple[SegmentEntry, ...]:
@@ -115,13 +123,17 @@ class PartitionLedger:
 
     @cached_property
     def remote_lineage(self) -> Lineage:
-        """What the FINISHED segments tell of the leader epochs; merge it with the leader's own before use."""
+        """What the FINISHED segments tell of the leader epochs; merge it with the leader's own
+        before use.
+        """
         return remote_lineage(entry.metadata for entry in self.entries.values())
 
     def usable(
         self, lineage: Lineage, log_end_offset: int, remote_log_start_offset: int = 0
     ) -> tuple[UsableSegment, ...]:
-        """FINISHED segments with records in the lineage at or above the remote start, by start offset."""
+        """FINISHED segments with records in the lineage at or above the remote start, by start
+        offset.
+        """
         return tuple(
             found
             for found in self._cover(lineage).segments
@@ -140,7 +152,8 @@ class PartitionLedger:
     def contiguous_end(
         self, lineage: Lineage, log_end_offset: int, start: int, holes: Iterable[Hole] = ()
     ) -> int:
-        """Where the unbroken, undisputed cover that begins at `start` ends (half-open); `start` where there is none.
+        """Where the unbroken, undisputed cover that begins at `start` ends (half-open); `start`
+        where there is none.
 
         Recorded holes count as covered: contiguity restarts behind them (H15).
         """
@@ -172,51 +185,74 @@ class PartitionLedger:
     def segment_for(
         self, lineage: Lineage, log_end_offset: int, offset: int
     ) -> RemoteLogSegmentMetadata | None:
-        """The segment that holds the offset, or the first one after the hole it lies in; None = nothing from there."""
+        """The segment that holds the offset, or the first one after the hole it lies in; None =
+        nothing from there.
+        """
         found = self.usable_segment_for(lineage, log_end_offset, offset)
         return found.metadata if found else None
 
     def usable_segment_for(
         self, lineage: Lineage, log_end_offset: int, offset: int
     ) -> UsableSegment | None:
-        """As `segment_for`, with the usable end; of several that hold it the one that reaches furthest."""
+        """As `segment_for`, with the usable end; of several that hold it the one that reaches
+        furthest.
+        """
         return self._cover(lineage).lookup(offset, log_end_offset)
 
     def _cover(self, lineage: Lineage) -> "_Cover":
-        cover = self._by_lineage.get(lineage)
-        if cover is None:
-            self._by_lineage.clear()
-            cover = self._by_lineage[lineage] = _Cover.of(self.entries.values(), lineage)
+        cover = self._cover_of_lineage
+        if cover is None or not self._cover_is_mine or cover.lineage != lineage:
+            cover = _Cover.of(self.entries.values(), lineage, cover)
+            self._cover_of_lineage = cover
+            self._cover_is_mine = True
         return cover
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Cover:
-    """FINISHED segments of one lineage by start offset; `reach[i]` is the highest end among the first i + 1."""
+    """FINISHED segments of one lineage by start offset; `reach[i]` is the highest end of 0..i.
 
+    `ends` holds the usable end of every FINISHED segment by identity of its metadata.
+    """
+
+    lineage: Lineage
+    ends: Mapping[int, tuple[RemoteLogSegmentMetadata, int]]
     segments: tuple[UsableSegment, ...]
     starts: tuple[int, ...]
     reach: tuple[int, ...]
 
     @classmethod
-    def of(cls, entries: Iterable[SegmentEntry], lineage: Lineage) -> "_Cover":
-        segments = [
-            UsableSegment(metadata=entry.metadata, next_offset=end, disputed=bool(entry.disputed))
-            for entry in entries
-            if entry.state is _FINISHED
-            and (end := usable_end(entry.metadata, lineage)) > entry.metadata.start_offset
-        ]
+    def of(
+        cls, entries: Iterable[SegmentEntry], lineage: Lineage, before: "_Cover | None"
+    ) -> "_Cover":
+        known = before.ends if before is not None and before.lineage == lineage else {}
+        ends: dict[int, tuple[RemoteLogSegmentMetadata, int]] = {}
+        segments = []
+        for entry in entries:
+            if entry.state is not _FINISHED:
+                continue
+            metadata = entry.metadata
+            found = known.get(id(metadata)) or (metadata, usable_end(metadata, lineage))
+            ends[id(metadata)] = found
+            if found[1] > metadata.start_offset:
+                segments.append(
+                    UsableSegment(
+                        metadata=metadata, next_offset=found[1], disputed=bool(entry.disputed)
+                    )
+                )
         segments.sort(
-            key=lambda found: (
-                found.metadata.start_offset,
-                found.next_offset,
-                found.metadata.segment_id.id,
+            key=lambda usable: (
+                usable.metadata.start_offset,
+                usable.next_offset,
+                usable.metadata.segment_id.id,
             )
         )
         return cls(
-            tuple(segments),
-            tuple(found.metadata.start_offset for found in segments),
-            tuple(accumulate((found.next_offset for found in segments), max)),
+            lineage=lineage,
+            ends=ends,
+            segments=tuple(segments),
+            starts=tuple(usable.metadata.start_offset for usable in segments),
+            reach=tuple(accumulate((usable.next_offset for usable in segments), max)),
         )
 
     def lookup(self, offset: int, log_end_offset: int) -> UsableSegment | None:

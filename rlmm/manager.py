@@ -1,8 +1,9 @@
-"""The ledger as its users see it: views of partitions, barriers, and publishes that are known to count (G3, H3, H10).
+"""The ledger as its users see it: views of partitions, barriers, and publishes that are known to
+count (G3, H3, H10).
 
-A publish returns only when its own record was read back as the newest of its key and no reader of ours objects to
-it; anything else is an error, so that nobody acts on a record that others will mend.
-Must not know Kafka (fact_log does) nor the store.
+A publish returns only when its own record was read back as the newest of its key and no reader of
+ours objects to it; anything else is an error, so that nobody acts on a record that others will
+mend. Must not know Kafka (fact_log does) nor the store.
 """
 
 import structlog
@@ -26,7 +27,9 @@ from rlmm.topic import LEDGER_TOPIC
 __all__ = ["OutcomeUnknown", "RemoteLogMetadataManager"]
 
 _ABSENCE_KNOWN_WITHIN_MS = 300_000
-"""Half of the ledger's segment.ms: a replay that took less cannot have lost a record to compaction meanwhile."""
+"""Half of the ledger's segment.ms: a replay that took less cannot have lost a record to
+compaction meanwhile.
+"""
 
 log = structlog.get_logger(__name__)
 
@@ -35,7 +38,9 @@ class RemoteLogMetadataManager:
     """All ledger partitions of the cluster, as read by this process."""
 
     def __init__(self, *, log: FactLog, writer: Uuid, publish_timeout_ms: int) -> None:
-        """`writer` is drawn once per process start; `publish_timeout_ms` limits ack and read-back together."""
+        """`writer` is drawn once per process start; `publish_timeout_ms` limits ack and read-back
+        together.
+        """
         self._log = log
         self._writer = writer
         self._publish_timeout_ms = publish_timeout_ms
@@ -64,7 +69,7 @@ class RemoteLogMetadataManager:
             return PartitionLedger.empty(key)
         view = self._views.get(key)
         if view is None or view.version != state.version:
-            view = self._views[key] = PartitionLedger.of(key, state)
+            view = self._views[key] = PartitionLedger.of(key, state, view)
         return view
 
     def partitions(self) -> tuple[PartitionKey, ...]:
@@ -72,7 +77,9 @@ class RemoteLogMetadataManager:
         return tuple(key for state in self._states for key in state.partitions)
 
     async def barrier(self, key: PartitionKey, deadline_ms: int) -> None:
-        """Return once `ledger(key)` knows all that was published before this call; Unavailable after `deadline_ms`."""
+        """Return once `ledger(key)` knows all that was published before this call; Unavailable
+        after `deadline_ms`.
+        """
         await self._log.barrier(Place(LEDGER_TOPIC, ledger_partition(key)), deadline_ms)
 
     async def wait_changed(self) -> None:
@@ -84,9 +91,10 @@ class RemoteLogMetadataManager:
     ) -> None:
         """Publish a segment's new state; returns when it is the accepted, newest record of its key.
 
-        `expected_previous`: id of the state the writer acts on, -1 = none. FINISHED is allowed after any state: a
-        correction may bring data back (adoption, H6). Invalid: unlawful change. Fenced: somebody else was newer.
-        Unavailable: not written. OutcomeUnknown: barrier, then look.
+        `expected_previous`: id of the state the writer acts on, -1 = none. FINISHED is allowed
+        after any state: a correction may bring data back (adoption, H6). Invalid: unlawful
+        change. Fenced: somebody else was newer. Unavailable: not written. OutcomeUnknown:
+        barrier, then look.
         """
         before = None
         if expected_previous != NO_PREVIOUS:
@@ -105,7 +113,9 @@ class RemoteLogMetadataManager:
         await self._write(LedgerKey.of(segment_id), None, leader_epoch, previous)
 
     async def repair(self, key: PartitionKey, leader_epoch: int) -> int:
-        """Republish what disputed segments lawfully are; answers how many. For the partition's leader only (H3)."""
+        """Republish what disputed segments lawfully are; answers how many. For the partition's
+        leader only (H3).
+        """
         done = 0
         for repair in repairs(self.ledger(key).disputes):
             if self._still_needed(repair):
@@ -117,7 +127,9 @@ class RemoteLogMetadataManager:
         return done
 
     def apply(self, record: TailRecord) -> None:
-        """Sink of the ledger topic; a record that cannot be read is a problem until its key gets a readable one."""
+        """Sink of the ledger topic; a record that cannot be read is a problem until its key gets
+        a readable one.
+        """
         state = self._states[record.place.partition]
         raw_key = record.place.partition, record.key or b""
         try:

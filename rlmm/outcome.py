@@ -8,7 +8,9 @@ from kip405.errors import Unavailable
 
 
 class OutcomeUnknown(Unavailable):
-    """The record may or may not be in the log: pass a barrier, then look at the state; until then nothing."""
+    """The record may or may not be in the log: pass a barrier, then look at the state; until then
+    nothing.
+    """
 
     outcome_unknown = True
 

@@ -1,7 +1,8 @@
-"""Appends records with acks=all, idempotently, and knows the difference between "not written" and "unknown" (H10).
+"""Appends records with acks=all, idempotently, and knows the difference between "not written" and
+"unknown" (H10).
 
-After an unknown outcome the producer is dropped with all it has not sent: nothing of it may arrive later by a
-client-side retry. Must not know what the records mean.
+After an unknown outcome the producer is dropped with all it has not sent: nothing of it may
+arrive later by a client-side retry. Must not know what the records mean.
 """
 
 import asyncio
@@ -32,7 +33,9 @@ class Record:
 
 @dataclass(slots=True)
 class _Attempt:
-    """How far one publish came; a producer that was given a record and never acknowledged it is dropped."""
+    """How far one publish came; a producer that was given a record and never acknowledged it is
+    dropped.
+    """
 
     producer: AIOKafkaProducer | None = None
     is_written: bool = False
@@ -75,7 +78,9 @@ class Publisher:
         timeout_ms: int,
         read_back: Callable[[Place, int], Awaitable[None]],
     ) -> int:
-        """Offset of the record once `read_back(place, offset + 1)` returned; `timeout_ms` limits all of it."""
+        """Offset of the record once `read_back(place, offset + 1)` returned; `timeout_ms` limits
+        all of it.
+        """
         attempt = _Attempt()
         try:
             async with asyncio.timeout(timeout_ms / 1000):

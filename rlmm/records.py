@@ -1,8 +1,8 @@
-"""A ledger record: key, headers, value, and where it was read. The format is final (DESIGN, "Formats that outlive us").
+"""A ledger record: key, headers, value, and where it was read (DESIGN, "Formats that outlive us").
 
-Key = 16 bytes topic id, int32 partition, 16 bytes segment id (partition-delete records have no segment id).
-Headers of every record, tombstones too: rlm.v, rlm.epoch, rlm.prev, rlm.writer. Pure. Must not know what follows
-from a record: that is replay's.
+Key = 16 bytes topic id, int32 partition, 16 bytes segment id (partition-delete records have no
+segment id). Headers of every record, tombstones too: rlm.v, rlm.epoch, rlm.prev, rlm.writer.
+Pure. Must not know what follows from a record: that is replay's.
 """
 
 import struct
@@ -62,7 +62,9 @@ class LedgerKey:
         return cls(partition=segment_id.topic_id_partition.key, segment_id=segment_id.id)
 
     def segment_in(self, topic: str) -> RemoteLogSegmentId:
-        """The segment id this key stands for, under the topic's name of today; ValueError without one."""
+        """The segment id this key stands for, under the topic's name of today; ValueError without
+        one.
+        """
         if self.segment_id is None:
             raise ValueError(f"the key of partition {self.partition} has no segment id")
         topic_id, partition = self.partition
@@ -96,7 +98,9 @@ class RecordHeaders:
 
     @classmethod
     def decode(cls, headers: Headers) -> "RecordHeaders":
-        """Corrupt for a missing or malformed header or an unknown rlm.v; other headers are left alone."""
+        """Corrupt for a missing or malformed header or an unknown rlm.v; other headers are left
+        alone.
+        """
         found = dict(headers)
         try:
             version = struct.unpack(">b", found[HEADER_VERSION])[0]

@@ -126,7 +126,9 @@ class LedgerState:
         return True
 
     def skip(self, offset: int) -> None:
-        """A record that could not be decoded: the newest of its key, whichever that is, is unknown."""
+        """A record that could not be decoded: the newest of its key, whichever that is, is
+        unknown.
+        """
         if offset >= self.next_offset:
             self.next_offset = offset + 1
             self._lose_sight(offset + 1)
@@ -211,7 +213,9 @@ def repairs(disputes: Mapping[Uuid, Dispute]) -> tuple[Repair, ...]:
 
 
 def _objection(known: _KeyKnowledge | None, record: LedgerRecord) -> str:
-    """Why a record of a sufficient epoch is illegal, given all before it; empty where it is lawful."""
+    """Why a record of a sufficient epoch is illegal, given all before it; empty where it is
+    lawful.
+    """
     expected = record.headers.expected_previous
     lawful = known.lawful if known else None
     if expected == _state_id(lawful) and _table_allows(lawful, record.state):

@@ -1,6 +1,8 @@
-"""The settings topic at work: facts published, read back and adopted; the view everybody decides on.
+"""The settings topic at work: facts published, read back and adopted; the view everybody decides
+on.
 
-Must not know what a fact is decided for. Facts are in `facts`, the rules of adoption in `settings_view`.
+Must not know what a fact is decided for. Facts are in `facts`, the rules of adoption in
+`settings_view`.
 """
 
 from dataclasses import replace
@@ -71,7 +73,9 @@ class Settings:
         now_ms: NowMs,
         publish_timeout_ms: int,
     ) -> None:
-        """`writer` is drawn once per process start; `publish_timeout_ms` limits ack and read-back together."""
+        """`writer` is drawn once per process start; `publish_timeout_ms` limits ack and read-back
+        together.
+        """
         self.view = SettingsView()
         self._log = log
         self._node_id = node_id
@@ -94,7 +98,9 @@ class Settings:
         return self._log.problem or self.view.problem or self._foreign_topics()
 
     async def barrier(self, deadline_ms: int) -> None:
-        """Return once the view knows all that was published before this call; Unavailable after `deadline_ms`."""
+        """Return once the view knows all that was published before this call; Unavailable after
+        `deadline_ms`.
+        """
         await self._log.barrier(_PLACE, deadline_ms)
 
     async def wait_changed(self) -> None:
@@ -104,8 +110,9 @@ class Settings:
     async def publish(self, fact: Fact, leader_epoch: int = NO_LEADER_EPOCH) -> None:
         """Publish a fact; returns when it was read back and is the one that counts.
 
-        Fields of the present fact that this version does not know are written again. Fenced: an older leader epoch
-        or a lower start than one seen. Unavailable: not written. OutcomeUnknown: barrier, then look.
+        Fields of the present fact that this version does not know are written again. Fenced: an
+        older leader epoch or a lower start than one seen. Unavailable: not written.
+        OutcomeUnknown: barrier, then look.
         """
         adopted = self.view.get(fact.key)
         if adopted is not None:
@@ -132,7 +139,8 @@ class Settings:
         )
 
     async def reassert(self, partition: PartitionKey, leader_epoch: int) -> int:
-        """Write again what newer, overruled records of the partition deny; answers how many. For its leader only.
+        """Write again what newer, overruled records of the partition deny; answers how many. For
+        its leader only.
 
         A topic's own fact belongs to the leader of partition 0.
         """
@@ -157,7 +165,9 @@ class Settings:
             raise Fenced(f"fact {fact.key}: {why}")
 
     def _foreign_topics(self) -> str | None:
-        """The cluster fact names other topics than those we read: one was recreated while nobody looked (H6)."""
+        """The cluster fact names other topics than those we read: one was recreated while nobody
+        looked (H6).
+        """
         cluster = self.view.cluster
         if cluster is None:
             return None

@@ -1,9 +1,9 @@
 """Which fact counts: fold of the settings topic with the rules of DESIGN.
 
-The newest record of a key is adopted, but never a remote log start lower than one seen (H2), and never a fact
-written under an older leader epoch than the newest seen for its key. What was not adopted leaves the key in
-`reassert`: the partition's leader writes the adopted fact again. Tombstones remove a key.
-Pure. Must not know how facts travel.
+The newest record of a key is adopted, but never a remote log start lower than one seen (H2), and
+never a fact written under an older leader epoch than the newest seen for its key. What was not
+adopted leaves the key in `reassert`: the partition's leader writes the adopted fact again.
+Tombstones remove a key. Pure. Must not know how facts travel.
 """
 
 from collections.abc import Iterator
@@ -48,7 +48,9 @@ class SettingsView:
         self.version = 0
 
     def apply(self, *, key: bytes | None, value: bytes | None, offset: int) -> None:
-        """Take the next record in; one that cannot be read is remembered as a problem until its key is mended."""
+        """Take the next record in; one that cannot be read is remembered as a problem until its
+        key is mended.
+        """
         self.version += 1
         name = key or b""
         self._problems.pop(name, None)
@@ -70,7 +72,9 @@ class SettingsView:
 
     @property
     def reassert(self) -> tuple[AdoptedFact, ...]:
-        """Adopted facts that a newer record denies; the leader of the partition publishes them again."""
+        """Adopted facts that a newer record denies; the leader of the partition publishes them
+        again.
+        """
         return tuple(self._adopted[key] for key in self._overruled)
 
     def get(self, key: str) -> AdoptedFact | None:

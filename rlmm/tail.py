@@ -1,7 +1,9 @@
-"""Reads every partition of our topics from the beginning, for ever, in order, and says how far it is.
+"""Reads every partition of our topics from the beginning, for ever, in order, and says how far it
+is.
 
-One consumer, assigned by hand, no group. A failure ends the consumer, never the tail: it is made again after a
-back-off and goes on at the offset after the last record handed over. Must not know what records mean.
+One consumer, assigned by hand, no group. A failure ends the consumer, never the tail: it is made
+again after a back-off and goes on at the offset after the last record handed over. Must not know
+what records mean.
 """
 
 import asyncio
@@ -144,7 +146,9 @@ class Tail:
         self._check_caught_up()
 
     def _behind(self) -> list[Place]:
-        """Partitions somebody waits for: the last records of a compacted log may be gone, the position tells."""
+        """Partitions somebody waits for: the last records of a compacted log may be gone, the
+        position tells.
+        """
         if self._caught_up.is_set():
             return [place for place, waiting in self._waiters.items() if waiting]
         return [place for place, end in self._initial_end.items() if self._next[place] < end]

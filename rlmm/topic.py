@@ -1,7 +1,9 @@
-"""What our two topics must be, how they come to exist, and when they are no longer the ones we knew (H6).
+"""What our two topics must be, how they come to exist, and when they are no longer the ones we
+knew (H6).
 
-They are created explicitly and only where there never were any: the settings topic first, the ledger after it. A
-missing, recreated or differently configured topic is a problem that stops everything that deletes or trims.
+They are created explicitly and only where there never were any: the settings topic first, the
+ledger after it. A missing, recreated or differently configured topic is a problem that stops
+everything that deletes or trims.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -48,7 +50,9 @@ class TopicSpec:
 
     @property
     def configs(self) -> dict[str, str]:
-        """Topic configuration at creation; short segments, so that compaction gets at the records."""
+        """Topic configuration at creation; short segments, so that compaction gets at the
+        records.
+        """
         return {
             "cleanup.policy": "compact",
             "min.insync.replicas": str(self.min_insync_replicas),
@@ -59,7 +63,9 @@ class TopicSpec:
         }
 
     def faults(self, configs: Mapping[str, str], partition_count: int) -> str | None:
-        """What makes a topic unfit to hold our facts; how often it is compacted is the operator's business."""
+        """What makes a topic unfit to hold our facts; how often it is compacted is the operator's
+        business.
+        """
         if partition_count != self.partition_count:
             return f"has {partition_count} partitions instead of {self.partition_count}"
         for name in ("cleanup.policy", "unclean.leader.election.enable", "message.timestamp.type"):

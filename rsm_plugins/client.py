@@ -9,7 +9,7 @@ plugin.
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -47,7 +47,7 @@ from rsm_plugins.messages import (
     slice_message,
 )
 from rsm_plugins.source_files import source_chunk
-from rsm_plugins.status import error_of_call
+from rsm_plugins.status import error_of_call, is_lost_status
 from rsm_plugins.v1 import identity_pb2 as idpb
 from rsm_plugins.v1 import identity_pb2_grpc, storage_pb2_grpc
 from rsm_plugins.v1 import storage_pb2 as pb
@@ -212,13 +212,26 @@ class GrpcRemoteStorageManager:
         )
         try:
             with self._translated(f"copy {locator.segment_id}"):
-                # A plugin that answers before the end says why in its answer.
-                with suppress(asyncio.InvalidStateError):
+                with self._answered_early():
                     await self._send_copy(call, locator, data, by_path)
                 answer = await call
         finally:
             call.cancel()
         return bytes(answer.plugin_metadata)
+
+    @contextmanager
+    def _answered_early(self) -> Iterator[None]:
+        """A plugin may answer before all was sent: its status says why, unless it is lost."""
+        try:
+            yield
+        except asyncio.InvalidStateError:
+            return  # the status is there: awaiting the call raises it
+        except grpc.aio.AioRpcError as error:
+            if is_lost_status(error):
+                raise Unavailable(
+                    f"plugin {self._target} ended a copy early; its reason was lost on the way"
+                ) from error
+            raise
 
     async def _send_copy(
         self,

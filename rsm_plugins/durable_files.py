@@ -34,14 +34,15 @@ def copy_bytes(
     size_bytes: int,
     destination: int,
     go_on: Callable[[], None] | None = None,
+    *,
+    way: CopyPiece | None = None,
 ) -> int:
-    """Copy a range of one descriptor to the beginning of another; answers the CRC-32C of the bytes
-    stored.
+    """Copy a range of one descriptor to the start of another; the CRC-32C of the bytes stored.
 
     Kernel-side copies are read back piece by piece while they are hot. `go_on` is called between
     pieces and may raise. SourceCut where the source is too short, OSError as the system gives it.
     """
-    copy_piece = kernel_copy if hasattr(os, "copy_file_range") else plain_copy
+    copy_piece = platform_copy() if way is None else way
     crc = 0
     copied = 0
     while copied < size_bytes:
@@ -49,34 +50,24 @@ def copy_bytes(
             go_on()
         piece = min(PIECE_BYTES, size_bytes - copied)
         try:
-            count, crc = _advance(
-                copy_piece, source, position + copied, destination, copied, piece, crc
-            )
+            count, stored = copy_piece(source, position + copied, destination, copied, piece)
         except OSError as error:
             if copy_piece is plain_copy or error.errno not in _COPY_REFUSED:
                 raise
-            copy_piece = plain_copy
-            continue
-        if count == 0 and copy_piece is kernel_copy:
-            copy_piece = plain_copy  # some file systems answer 0 instead of refusing
-            continue
+            count, stored = 0, b""
         if count == 0:
-            raise SourceCut(copied)
+            if copy_piece is plain_copy:
+                raise SourceCut(copied)
+            copy_piece = plain_copy  # refused, or at an end that must be seen to be one
+            continue
+        crc = crc32c(stored, crc)
         copied += count
     return crc
 
 
-def _advance(
-    copy_piece: CopyPiece,
-    source: int,
-    source_position: int,
-    destination: int,
-    position: int,
-    size_bytes: int,
-    crc: int,
-) -> tuple[int, int]:
-    count, stored = copy_piece(source, source_position, destination, position, size_bytes)
-    return count, crc32c(stored, crc)
+def platform_copy() -> CopyPiece:
+    """The cheapest way this platform has."""
+    return kernel_copy if hasattr(os, "copy_file_range") else plain_copy
 
 
 def kernel_copy(

@@ -69,6 +69,8 @@ class PluginServer:
     def _bind(self) -> Address:
         if self._listen.unix_path:
             _remove_dead_socket(Path(self._listen.unix_path))
+        else:
+            _check_bindable(self._listen)
         try:
             port = self._server.add_insecure_port(str(self._listen))
         except RuntimeError as error:
@@ -95,6 +97,20 @@ class PluginServer:
 def new_instance() -> str:
     """What tells one start of a plugin from the next."""
     return os.urandom(16).hex()
+
+
+def _check_bindable(address: Address) -> None:
+    """Invalid says why not; gRPC would tell the reason to standard error only."""
+    host = address.host.strip("[]")
+    try:
+        family, kind, _, _, place = socket.getaddrinfo(host, address.port, type=socket.SOCK_STREAM)[
+            0
+        ]
+        with socket.socket(family, kind) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(place)
+    except OSError as error:
+        raise Invalid(f"cannot listen on {address}: {error.strerror or error}") from error
 
 
 def _remove_dead_socket(path: Path) -> None:

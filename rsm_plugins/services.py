@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from kip405.contracts import RemoteStorageManager
-from kip405.errors import Invalid, Unavailable
+from kip405.errors import Corrupt, Invalid, Unavailable
 from kip405.segments import FileSlice
 from rsm_plugins.calls import Answering, Context
 from rsm_plugins.copy_stream import receive_copy
@@ -160,8 +160,13 @@ class StorageService(storage_pb2_grpc.StorageServicer):
                 return
             else:
                 stream = self._slice_chunks(found)
-            async for response in stream:
-                yield response
+            try:
+                async for response in stream:
+                    yield response
+            except FileNotFoundError as error:
+                # Deleted between two chunks, or the store is away: the manager knows which.
+                await self._manager.fetch_log_segment(locator, byte_range)
+                raise Unavailable(f"{locator.segment_id} was replaced while it was read") from error
 
     def _accepts_slice(self, nonce: str) -> bool:
         return self._parts.probe_file is not None and nonce == self._parts.probe_file.nonce
@@ -204,7 +209,7 @@ class StorageService(storage_pb2_grpc.StorageServicer):
                 read_chunk, file_slice.path, file_slice.position + sent, size_bytes
             )
             if len(chunk) != size_bytes:
-                raise Unavailable(f"{file_slice.path} became shorter while it was read")
+                raise Corrupt(f"{file_slice.path} became shorter while it was read")
             yield pb.FetchResponse(chunk=chunk)
             sent += size_bytes
 

@@ -97,8 +97,9 @@ class SourceFolders:
 
 
 def read_chunk(path: str, position: int, size_bytes: int) -> bytes:
-    """The bytes of a range, fewer where the file ends; Unavailable where it cannot be read (any
-    more).
+    """The bytes of a range, fewer where the file ends.
+
+    FileNotFoundError as it is, because only the store knows what that means; other errors as ours.
     """
     try:
         descriptor = os.open(path, _READ)
@@ -106,5 +107,7 @@ def read_chunk(path: str, position: int, size_bytes: int) -> bytes:
             return read_at(descriptor, position, size_bytes)
         finally:
             os.close(descriptor)
+    except FileNotFoundError:
+        raise
     except OSError as error:
         raise error_of_os(error, "read", path) from error

@@ -65,6 +65,14 @@ def error_of_call(call: grpc.aio.AioRpcError, operation: str, target: str) -> Re
     return error_of_kind(kind, f"plugin {target}: {operation}: {text} ({code.name})")
 
 
+def is_lost_status(call: grpc.aio.AioRpcError) -> bool:
+    """Whether a failed write took the place of the status that the server had sent meanwhile.
+
+    grpc.aio answers INTERNAL of its own when the peer closes a stream that is being written to.
+    """
+    return call.code() is grpc.StatusCode.INTERNAL and _detail(call) is None
+
+
 def _detail(call: grpc.aio.AioRpcError) -> tuple[ErrorKind, str] | None:
     try:
         status = rpc_status.from_call(cast(grpc.Call, call))

@@ -12,5 +12,15 @@ def main() -> None:
 
 main.add_command(sandbox)
 
+
+@main.command()
+@click.option("--config", "path", required=True)
+def serve(path: str) -> None:
+    from pathlib import Path
+    from rlm.config import load
+    from rlm.service import run
+    run(load(Path(path)))
+
+
 if __name__ == "__main__":
     main()

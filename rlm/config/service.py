@@ -267,7 +267,7 @@ class ServiceConfig:
 
     def shown(self) -> dict[str, str]:
         """Every setting by key, fit for a log: what may be a secret is not shown."""
-        rows = {row.key: str(getattr(self, name)) for name, row in settings().items()}
+        rows = {row.key: _text(getattr(self, name)) for name, row in settings().items()}
         store = {f"rsm.config.{key}": _masked(key, value) for key, value in self.rsm_config.items()}
         return rows | store
 
@@ -296,6 +296,10 @@ def settings() -> dict[str, Setting]:
     """Attribute name -> row of the table, in the table's order."""
     fields = dataclasses.fields(ServiceConfig)
     return {one.name: one.metadata["setting"] for one in fields if "setting" in one.metadata}
+
+
+def _text(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _masked(key: str, value: Scalar) -> str:

@@ -36,7 +36,7 @@ _LAYOUT = "kafka"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopySettings:
-    """What every attempt needs. `deadline_ms` (copy.deadline.ms) must be below the sweep's grace (H12)."""
+    """What every attempt needs. `deadline_ms` (copy.deadline.ms): below the sweep's grace (H12)."""
 
     cluster_id: str
     node_id: int

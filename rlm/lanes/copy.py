@@ -1,4 +1,4 @@
-"""The copy lane of one service: looks at a partition it leads and copies what is eligible, in order.
+"""The copy lane: looks at a partition its service leads and copies what is eligible, in order.
 
 The first failure ends a partition's round: order is kept, nothing is skipped. What `status` shows
 is kept per partition as values. Must not know of pools: a job of a LanePool calls `run`.
@@ -26,7 +26,7 @@ CAUSE_ENABLE = "enable"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyStatus:
-    """Result of the last look. `copied_next_offset` is the end of in-lineage remote data, 0 for none."""
+    """Result of the last look. `copied_next_offset`: end of in-lineage remote data, 0 for none."""
 
     leader_epoch: int
     reason: str

@@ -109,7 +109,13 @@ class RemoteReader:
         found, window = await self._cut(segment, indexes, position, bounds)
         self._read_ahead(segment, indexes, found.end)
         if found.end == found.start:
-            return RemoteRecords(records=(), size_bytes=0, next_offset=bounds.offset, aborted=())
+            return RemoteRecords(
+                records=(),
+                size_bytes=0,
+                next_offset=bounds.offset,
+                aborted=(),
+                exhausted=found.exhausted,
+            )
         aborted: tuple[tuple[int, int], ...] = ()
         if read_committed:
             aborted = aborted_for_fetch(indexes.aborted, bounds.offset, found.next_offset)

@@ -8,7 +8,7 @@ copy that another lane finished meanwhile cannot seem to reach beyond the log's 
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kip405.errors import Fenced, NotFound, Unavailable
 from kip405.ids import PartitionKey
@@ -105,7 +105,7 @@ class Eyes:
     async def look(self, led: LedPartition) -> Look:
         """Fenced: led elsewhere by now. Unavailable: something is not up to date yet."""
         place = led.topic_id_partition
-        topic = await self.topic(led)
+        topic, led = await self._now(led)
         positions = await self._positions(led)
         log = await self.scan(led)
         await self._settings.barrier(self._barrier_deadline_ms)
@@ -135,11 +135,16 @@ class Eyes:
 
     async def topic(self, led: LedPartition) -> TopicLook:
         """Leadership and configuration, asked now (H35); Fenced where we do not lead any more."""
+        return (await self._now(led))[0]
+
+    async def _now(self, led: LedPartition) -> tuple[TopicLook, LedPartition]:
+        """The topic, and the partition with the replicas and ISR of this moment."""
         description = await self.check_leadership(led)
         place = led.topic_id_partition
+        now = description.partitions[place.partition]
         config = await self._broker.topic_config(place.topic)
         fact = self._settings.view.topic(place.topic_id)
-        return TopicLook(
+        look = TopicLook(
             fact=fact,
             state=TopicState(
                 enabled=fact is not None and fact.state == "enabled",
@@ -149,6 +154,7 @@ class Eyes:
             ),
             retention_bounded=_bounded(config),
         )
+        return look, replace(led, replicas=now.replicas, isr=now.isr)
 
     async def check_leadership(self, led: LedPartition) -> TopicDescription:
         """Fenced unless the broker still says: this topic id, led by us, under this epoch."""

@@ -1,4 +1,4 @@
-"""What one copy uploads: the segment proven byte by byte, and its indexes object. Blocking file work.
+"""What one copy uploads: the segment, proven byte by byte, and its indexes object. Blocking work.
 
 One pass over the .log checks every batch and takes the checksums; indexes are checked before they
 go up (G9). The aborted-transaction list is the complete one (H9): the .txnindex files are walked

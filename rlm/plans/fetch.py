@@ -18,6 +18,7 @@ _HEAD = struct.Struct(
 _HEAD_BYTES = _HEAD.size
 _LOG_OVERHEAD_BYTES = 12
 _ZSTD = 4
+_MAGIC_V2 = 2
 _COMPRESSION_MASK = 7
 
 
@@ -38,15 +39,16 @@ class ReadBounds:
 class Cut:
     """Whole batches [start, end) of the log object; `next_offset` is the first offset after them.
 
-    `more` = the walk ended for lack of chunks, not for a bound: `needed_position` tells what to
-    load next.
+    `needed_position`: the walk ended for lack of the chunk that holds it, load it and cut again.
+    `exhausted`: the segment holds nothing more below the upper offset.
     """
 
     start: int
     end: int
     next_offset: int
-    has_zstd: bool
-    needed_position: int | None
+    has_zstd: bool = False
+    needed_position: int | None = None
+    exhausted: bool = False
 
 
 class ChunkWindow:
@@ -95,41 +97,65 @@ class ChunkWindow:
 def cut(window: ChunkWindow, position: int, bounds: ReadBounds) -> Cut:
     """Walk from a batch border at `position` to the batches that answer a read.
 
-    Skips batches that end below the offset; stops before one that starts at or above upper_offset
-    or would pass max_bytes. Corrupt for bytes that are no batches.
+    Skips batches that end below the offset; stops before one that reaches upper_offset or would
+    pass max_bytes. Corrupt for bytes that are no batches.
     """
-    start = end = position
-    next_offset = bounds.offset
-    has_zstd = False
-    while end < window.log_size_bytes:
-        if window.log_size_bytes - end < _HEAD_BYTES:
-            raise Corrupt(f"{window.log_size_bytes - end} bytes after the last batch at {end}")
-        header = window.header_at(end)
+    walk = _Walk(window, position, bounds)
+    while walk.end < window.log_size_bytes:
+        stopped = walk.step()
+        if stopped is not None:
+            return stopped
+    return walk.cut(exhausted=True)
+
+
+class _Walk:
+    """The state of one walk: batches taken so far are [start, end)."""
+
+    __slots__ = ("_bounds", "_has_zstd", "_next_offset", "_window", "end", "start")
+
+    def __init__(self, window: ChunkWindow, position: int, bounds: ReadBounds) -> None:
+        self._window = window
+        self._bounds = bounds
+        self.start = self.end = position
+        self._next_offset = bounds.offset
+        self._has_zstd = False
+
+    def step(self) -> Cut | None:
+        """Take or skip the batch at `end`; a Cut where the walk is over."""
+        window, bounds, at = self._window, self._bounds, self.end
+        if window.log_size_bytes - at < _HEAD_BYTES:
+            raise Corrupt(f"{window.log_size_bytes - at} bytes after the last batch at {at}")
+        header = window.header_at(at)
         if header is None:
-            missing = window.first_missing(end, min(end + _HEAD_BYTES, window.log_size_bytes))
-            return _cut(start, end, next_offset, has_zstd, missing)
+            return self._lacking(at + _HEAD_BYTES)
         base, length, magic, attributes, last_delta = header
-        size = _LOG_OVERHEAD_BYTES + length
-        if length <= 0 or end + size > window.log_size_bytes:
-            raise Corrupt(f"batch at {end} claims {length} bytes")
-        last = base + last_delta if magic == 2 else base
+        after = at + _LOG_OVERHEAD_BYTES + length
+        if length <= 0 or after > window.log_size_bytes:
+            raise Corrupt(f"batch at {at} claims {length} bytes")
+        last = base + last_delta if magic == _MAGIC_V2 else base
         if last < bounds.offset:
-            start = end = end + size
-            continue
-        if base >= bounds.upper_offset:
-            break
-        if end + size - start > bounds.max_bytes and not (bounds.at_least_one and end == start):
-            break
-        missing = window.first_missing(end, end + size)
-        if missing is not None:
-            return _cut(start, end, next_offset, has_zstd, missing)
-        end += size
-        next_offset = last + 1
-        has_zstd = has_zstd or (attributes & _COMPRESSION_MASK) == _ZSTD
-    return _cut(start, end, next_offset, has_zstd, None)
+            self.start = self.end = after
+            return None
+        if last >= bounds.upper_offset:
+            return self.cut(exhausted=True)
+        if after - self.start > bounds.max_bytes and not (bounds.at_least_one and at == self.start):
+            return self.cut()
+        if window.first_missing(at, after) is not None:
+            return self._lacking(after)
+        self.end = after
+        self._next_offset = last + 1
+        self._has_zstd = self._has_zstd or (attributes & _COMPRESSION_MASK) == _ZSTD
+        return None
 
+    def _lacking(self, end: int) -> Cut:
+        return self.cut(needed_position=self._window.first_missing(self.end, end))
 
-def _cut(start: int, end: int, next_offset: int, has_zstd: bool, needed: int | None) -> Cut:
-    return Cut(
-        start=start, end=end, next_offset=next_offset, has_zstd=has_zstd, needed_position=needed
-    )
+    def cut(self, *, needed_position: int | None = None, exhausted: bool = False) -> Cut:
+        return Cut(
+            start=self.start,
+            end=self.end,
+            next_offset=self._next_offset,
+            has_zstd=self._has_zstd,
+            needed_position=needed_position,
+            exhausted=exhausted,
+        )

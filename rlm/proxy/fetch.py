@@ -162,8 +162,10 @@ class _OneFetch:
 
     async def settle(self) -> list[Buffer] | None:
         """Ask, settle, hold, answer."""
+        planned_bytes = 0
         for place in self._plan.sources(Source.ASSUMED):
-            self._start_read(place)
+            if planned_bytes < self._plan.request.max_bytes:  # no more could be answered
+                planned_bytes += self._start_read(place)
         is_held = any(self._plan.sources(Source.ASSUMED))
         wait_ms = 0 if is_held else max(self._plan.request.max_wait_ms, 0)
         rounds = 0
@@ -174,13 +176,16 @@ class _OneFetch:
             if response.error_code != NONE or not response.topics:
                 return [frame_length(len(self._frame)), self._frame]
             judged = judge_answer(self._plan, response, self._high_watermarks)
-            again = await self._settle_places(judged) or judged.ask_again
-            if again and rounds < _MOST_ROUNDS:
+            asked_again = await self._settle_places(judged) + judged.dropped
+            if asked_again and rounds < _MOST_ROUNDS:
                 wait_ms, rounds = 0, rounds + 1
                 continue
+            for place in asked_again:
+                not_ready(place, place.marks)
             if await self._hold(response, judged):
                 return await self._answer(response, judged)
             wait_ms = max(1, min(_SLICE_MS, self._left_ms()))
+            self._reads.retry()
 
     async def _ask(self, wait_ms: int) -> FetchResponse | None:
         frame = patch_fetch_request(
@@ -202,18 +207,18 @@ class _OneFetch:
         self._frame = answer
         return scan_fetch_response(answer, self._taken.api_version)
 
-    def _start_read(self, place: Place) -> None:
+    def _start_read(self, place: Place) -> int:
         size_bytes = min(place.asked.partition_max_bytes, self._plan.request.max_bytes)
         self._reads.start(place, size_bytes)
+        return size_bytes
 
-    async def _settle_places(self, judged: Judged) -> bool:
-        """Find out about every OFFSET_OUT_OF_RANGE; True when the broker must be asked again."""
-        again = False
-        if judged.out_of_range:
-            verdicts = [
-                self._group.create_task(self._out_of_range(place)) for place in judged.out_of_range
-            ]
-            again = any([await verdict for verdict in verdicts])
+    async def _settle_places(self, judged: Judged) -> tuple[Place, ...]:
+        """Find out about every OFFSET_OUT_OF_RANGE; answers what the broker is asked again for."""
+        verdicts = [
+            (place, self._group.create_task(self._out_of_range(place)))
+            for place in judged.out_of_range
+        ]
+        again = tuple([place for place, verdict in verdicts if await verdict])
         for place in (*judged.became_remote, *judged.out_of_range):
             if place.source is Source.REMOTE:
                 self._start_read(place)
@@ -262,11 +267,12 @@ class _OneFetch:
             if can_ask_again and not (first_wait and self._reads.is_pending):
                 return False
             first_wait = False
-            bound_ms = min(left_ms, _READ_FIRST_MS) if can_ask_again else left_ms
             if self._reads.is_pending:
+                bound_ms = min(left_ms, _READ_FIRST_MS) if can_ask_again else left_ms
                 await self._reads.wait(bound_ms)
             else:
-                await self._clock.sleep_ms(bound_ms)
+                await self._clock.sleep_ms(min(left_ms, _SLICE_MS))
+                self._reads.retry()
 
     def _has_final_error(self, response: FetchResponse) -> bool:
         return any(

@@ -44,11 +44,21 @@ class RemoteReads:
         self._tier = tier
         self._read_committed = read_committed
         self._tasks: dict[Key, asyncio.Task[Outcome]] = {}
+        self._begun: dict[Key, tuple[Place, int]] = {}
 
     def start(self, place: Place, max_bytes: int) -> None:
         """Begin to read for a partition with known watermarks."""
         if place.key not in self._tasks:
             self._tasks[place.key] = self._group.create_task(self.read(place, max_bytes, True))
+            self._begun[place.key] = (place, max_bytes)
+
+    def retry(self) -> None:
+        """Begin again what failed in a way that waiting may cure."""
+        for key, task in list(self._tasks.items()):
+            failed = task.result() if task.done() else None
+            if isinstance(failed, RemoteStorageError) and failed.retriable:
+                del self._tasks[key]
+                self.start(*self._begun[key])
 
     async def read(self, place: Place, max_bytes: int, at_least_one: bool) -> Outcome:
         """Read now; never raises an error of the tier."""

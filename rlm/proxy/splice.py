@@ -73,8 +73,8 @@ class Judged:
     """What one answer of the broker means for the fetch."""
 
     out_of_range: tuple[Place, ...] = ()
+    dropped: tuple[Place, ...] = ()
     became_remote: tuple[Place, ...] = ()
-    ask_again: bool = False
     leave_now: bool = False
     broker_bytes: int = 0
 
@@ -218,7 +218,8 @@ def judge_answer(
     """Take one answer in: what it proves, what must be found out, and whether it ends the wait."""
     out_of_range: list[Place] = []
     became_remote: list[Place] = []
-    ask_again = leave_now = False
+    dropped: list[Place] = []
+    leave_now = False
     broker_bytes = 0
     for place, answered in answers_of(plan, response):
         if answered.error_code == NONE:
@@ -234,13 +235,13 @@ def judge_answer(
         elif place.ask_offset is not None:  # the answer to an offset the client did not ask for
             high_watermarks.pop(place.key, None)
             place.source, place.ask_offset, place.marks = Source.BROKER, None, None
-            ask_again = True
+            dropped.append(place)
         elif place.source is Source.BROKER:
             out_of_range.append(place)
     return Judged(
         out_of_range=tuple(out_of_range),
         became_remote=tuple(became_remote),
-        ask_again=ask_again,
+        dropped=tuple(dropped),
         leave_now=leave_now,
         broker_bytes=broker_bytes,
     )

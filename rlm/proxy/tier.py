@@ -65,6 +65,7 @@ class RemoteRecords:
     """Whole batches byte for byte; `next_offset` is the first offset after them.
 
     `aborted` holds (producer id, first offset), empty unless read_committed was asked.
+    `exhausted` tells that the segment read holds nothing more below the upper offset asked for.
     `has_zstd` tells that a Fetch below v10 must be refused with UNSUPPORTED_COMPRESSION_TYPE.
     """
 
@@ -73,6 +74,7 @@ class RemoteRecords:
     next_offset: int
     aborted: tuple[tuple[int, int], ...]
     has_zstd: bool = False
+    exhausted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -134,7 +134,7 @@ def _escape(value: str) -> str:
 def node_command(dist: KafkaDist, spec: SandboxSpec, layout: Layout, node_id: int) -> list[str]:
     """Argument vector of a broker or the controller."""
     heap_mib = 256 if node_id == CONTROLLER_NODE_ID else spec.heap_mib
-    jvm = [f"-Xmx{heap_mib}m", "-Djava.awt.headless=true", *_JVM_PROFILES[spec.jvm]]
+    jvm = [f"-Xmx{heap_mib}m", "-XX:-UsePerfData", *_JVM_PROFILES[spec.jvm]]
     jvm.append(f"-Dlog4j2.configurationFile={_uri(layout.log4j)}")
     return dist.java_command("kafka.Kafka", str(layout.server_properties(node_id)), jvm=jvm)
 

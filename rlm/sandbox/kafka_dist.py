@@ -76,7 +76,7 @@ class KafkaDist:
         config = self.cache / "tools-log4j2.properties"
         if not config.exists():
             write_atomically(config, _TOOL_LOG4J)
-        jvm = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+        jvm = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData"]
         jvm.append(f"-Dlog4j2.configurationFile={config.as_uri()}")
         return self.java_command(TOOL_CLASSES.get(tool, tool), *args, jvm=jvm)
 

@@ -23,6 +23,7 @@ Progress = Callable[[str], None]
 
 _DOWNLOADERS = 6
 _TRIES = 4
+_PROGRESS_EVERY = 10
 _TIMEOUT_S = 30
 _CHUNK_BYTES = 1 << 16
 
@@ -107,7 +108,8 @@ def _download_all(artifacts: list[Any], progress: Progress) -> tuple[Path, ...]:
         running = {pool.submit(item.resolve): at for at, item in enumerate(artifacts)}
         for done, future in enumerate(as_completed(running), start=1):
             paths[running[future]] = Path(future.result())
-            progress(f"Kafka jars: {done} of {len(artifacts)}")
+            if done % _PROGRESS_EVERY == 0 or done == len(artifacts):
+                progress(f"Kafka jars: {done} of {len(artifacts)}")
     return tuple(paths[at] for at in sorted(paths))
 
 

@@ -7,26 +7,26 @@ detached and known through `state.json`, so any later command or process can act
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import yaml
 
-from rlm.clock import Clock, SystemClock, new_uuid
+from rlm.clock import Clock, SystemClock
 from rlm.sandbox import state as states
 from rlm.sandbox.document import sandbox_document
-from rlm.sandbox.errors import SandboxError
 from rlm.sandbox.files import write_atomically
 from rlm.sandbox.kafka_dist import KafkaDist, resolve_kafka
 from rlm.sandbox.launcher import Launcher, run_stage, stages
 from rlm.sandbox.nodes import format_storage, write_node_files
 from rlm.sandbox.ports import PortReservation
+from rlm.sandbox.preparation import checked_root, prepared, stopped_state
 from rlm.sandbox.processes import ProcessIdentity, stop_all
 from rlm.sandbox.services import plugin_config, rlm_config
-from rlm.sandbox.spec import PORT_NAMES, Layout, NodePorts, SandboxSpec
+from rlm.sandbox.spec import Layout, SandboxSpec
 from rlm.sandbox.state import SandboxState, locked
-from rlm.sandbox.verbs import Verbs
+from rlm.sandbox.verbs import STORE, Verbs
 
 Progress = Callable[[str], None]
 
@@ -71,14 +71,14 @@ class Sandbox:
 
         A directory that was `down` before comes up again with its data and ports.
         """
-        root = _checked_root(root)
+        root = checked_root(root)
         layout = Layout(root=root)
         with locked(layout):
-            before = _stopped_state(layout, spec)
+            before = stopped_state(layout, spec)
             dist = _resolve(spec, progress)
             sandbox = cls(root, clock=clock or SystemClock(), dist=dist)
             with PortReservation() as ports:
-                state = _prepared(layout, spec, before, ports)
+                state = prepared(layout, spec, before, ports)
                 states.save(layout, state)
                 try:
                     sandbox._write_files(state)
@@ -157,7 +157,15 @@ class Sandbox:
                     log=self.layout.log(name),
                 )
             )
+        if state.spec.services:
+            rows.append(self._store_status())
         return tuple(rows)
+
+    def _store_status(self) -> ProcessStatus:
+        """The local store has no process and no log; its directory stands for both."""
+        store = self.layout.store
+        now = "running" if store.exists() else "stopped"
+        return ProcessStatus(name=STORE, state=now, pid=None, ports=(), log=store)
 
     def down(self, *, delete: bool = False) -> None:
         """Stop all processes; with `delete` remove the directory too."""
@@ -224,64 +232,6 @@ def _stop_in_order(state: SandboxState, clock: Clock) -> None:
     for stage in reversed(stages(state.spec)):
         living = [state.processes[name] for name in stage if name in state.processes]
         stop_all(living, grace_ms=_STOP_GRACE_MS, clock=clock)
-
-
-def _checked_root(root: Path) -> Path:
-    root = root.expanduser().resolve()
-    if any(character in str(root) for character in ",\n\r"):
-        raise SandboxError(f"--dir {root}: Kafka's log.dirs cannot hold a comma or a line break")
-    if root.exists() and not root.is_dir():
-        raise SandboxError(f"--dir {root} is not a directory")
-    return root
-
-
-def _stopped_state(layout: Layout, spec: SandboxSpec) -> SandboxState | None:
-    """The state of an earlier run; SandboxError when it runs or is no sandbox of this shape."""
-    before = states.load(layout)
-    if before is None:
-        strangers = [path.name for path in layout.root.iterdir() if path != layout.lock]
-        if strangers:
-            raise SandboxError(
-                f"--dir {layout.root} is not empty and not a sandbox (it has {strangers[0]})"
-            )
-        return None
-    if any(identity.find() for identity in before.processes.values()):
-        raise SandboxError(f"the sandbox {layout.root} is running: take it down first")
-    for option in ("brokers", "log_dirs", "store", "kafka_version"):
-        was, now = getattr(before.spec, option), getattr(spec, option)
-        if was != now:
-            raise SandboxError(
-                f"the sandbox {layout.root} was made with {option}={was}, not {now}: "
-                "use another --dir, or `down --delete` it first"
-            )
-    return before
-
-
-def _prepared(
-    layout: Layout, spec: SandboxSpec, before: SandboxState | None, ports: PortReservation
-) -> SandboxState:
-    """The state before anything is started, with every port held."""
-    if before is None:
-        return SandboxState(
-            spec=spec,
-            cluster_id=str(new_uuid()),
-            quorum_port=ports.take(),
-            ports={node: _take_ports(ports) for node in spec.broker_ids},
-            processes={},
-        )
-    known = [before.quorum_port]
-    for node_ports in before.ports.values():
-        known += [getattr(node_ports, name) for name in PORT_NAMES]
-    for port in known:
-        if not ports.hold(port):
-            raise SandboxError(
-                f"port {port} of the sandbox {layout.root} is taken by another process"
-            )
-    return replace(before, spec=spec, processes={})
-
-
-def _take_ports(ports: PortReservation) -> NodePorts:
-    return NodePorts(**{name: ports.take() for name in PORT_NAMES})
 
 
 def _resolve(spec: SandboxSpec, progress: Progress) -> KafkaDist:

@@ -2,6 +2,7 @@
 explain themselves.
 """
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
 from rsm_plugins.durable_files import read_at
 
 SMALL_LOG_BYTES = 10_007
+CLEAN_UP_AT_ONCE = 50
 _E = TypeVar("_E", bound=RemoteStorageError)
 
 SECTIONS: dict[IndexType, bytes] = {
@@ -186,8 +188,10 @@ class Subject:
         return await self.manager.create_identity(identity)
 
     async def clean_up(self) -> None:
-        for locator in self.made:
-            await self.manager.delete_log_segment_data(locator)
+        """Remove all that was made, some at a time."""
+        for start in range(0, len(self.made), CLEAN_UP_AT_ONCE):
+            part = self.made[start : start + CLEAN_UP_AT_ONCE]
+            await asyncio.gather(*(self.manager.delete_log_segment_data(one) for one in part))
         self.made.clear()
 
 

@@ -151,6 +151,12 @@ def test_h09_files_read_to_the_end_without_proof_say_so() -> None:
     assert not complete
 
 
+def test_h09_proof_is_a_last_stable_offset_at_the_segments_end() -> None:
+    proof, none = entry(7, 100, 400, 1_000), entry(7, 100, 400, 999)
+    assert complete_aborted_list([encode_transaction_index([proof])], 0, 1_000)[1]
+    assert not complete_aborted_list([encode_transaction_index([none])], 0, 1_000)[1]
+
+
 def test_h09_only_what_touches_the_segment_is_listed_and_once() -> None:
     inside = [entry(1, 900, 1_100, 901), entry(2, 1_200, 1_300, 901), entry(2, 1_200, 1_300, 901)]
     outside = [entry(3, 0, 999, 901), entry(4, 2_000, 2_100, 2_101)]

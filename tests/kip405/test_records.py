@@ -142,6 +142,23 @@ def test_records_that_grow_a_hundredfold_are_decompressed(codec: Compression) ->
     assert [one.value for one in records(batch(0, 1, value=value, compression=codec))] == [value]
 
 
+def test_g10_the_limit_counts_all_xerial_blocks_together() -> None:
+    packed = bytes(cramjam.snappy.compress_raw(bytes(1_000)))
+    block = struct.pack(">i", len(packed)) + packed
+    framed = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1) + block * 3
+    assert len(decompress(Compression.SNAPPY, framed, 3_000)) == 3_000
+    with pytest.raises(Corrupt, match="snappy records exceed"):
+        decompress(Compression.SNAPPY, framed, 2_999)
+
+
+def test_a_record_shorter_than_it_declares_is_corrupt() -> None:
+    plain = batch(0, 1)
+    body = plain[61:]
+    longer = bytes([body[0] + 2]) + body[1:] + b"\x00"
+    with pytest.raises(Corrupt, match="record 0 ends at byte"):
+        list(records(with_body(plain, longer)))
+
+
 def test_left_over_bytes_are_corrupt() -> None:
     data = batch(0, 2)
     with pytest.raises(Corrupt, match="1 bytes left over"):

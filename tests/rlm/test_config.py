@@ -83,6 +83,7 @@ def test_rsm_config_is_handed_on_without_prefix(tmp_path: Path, given: dict[str,
     assert config.rsm_config == {"root": "/store", "secret.key": "abc"}
     shown = config.shown()
     assert shown["rsm.config.root"] == "/store"
+    assert shown["log.dirs"] == str(tmp_path / "logs")
     assert "abc" not in shown.values()
 
 

@@ -59,7 +59,9 @@ def record(
     writer: int = 1,
     timestamp_ms: int = 0,
 ) -> LedgerRecord:
-    """A record of segment `number`; state None is a tombstone. The offset makes every value unique."""
+    """A record of segment `number`; state None is a tombstone. The offset makes every value
+    unique.
+    """
     return LedgerRecord(
         key=LedgerKey(partition=KEY, segment_id=uuid(number)),
         metadata=None if state is None else segment(number, state, event_ms=offset),

@@ -100,7 +100,9 @@ histories: st.SearchStrategy[Log] = st.one_of(
 
 
 def compact(log: Log, cut: int, kept_tombstones: frozenset[int] = frozenset()) -> Log:
-    """Kafka's cleaner up to `cut`: of each key only the newest record below it, tombstones kept by offset only."""
+    """Kafka's cleaner up to `cut`: of each key only the newest record below it, tombstones kept
+    by offset only.
+    """
     newest = {written.key: written.offset for written in log if written.offset < cut}
     return tuple(
         written

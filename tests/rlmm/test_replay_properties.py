@@ -1,4 +1,6 @@
-"""H3 as properties: compaction changes no state, repairs lead to what a model that rejects has, readers agree."""
+"""H3 as properties: compaction changes no state, repairs lead to what a model that rejects has,
+readers agree.
+"""
 
 import pytest
 from hypothesis import given
@@ -35,11 +37,15 @@ def test_h03_a_live_reader_has_the_state_of_replay(log: Log, data: st.DataObject
     cut = data.draw(st.integers(0, len(log)))
     live_at = data.draw(st.integers(cut, len(log)))
     reader = read(compact(log, cut), live_at=live_at)
-    assert dict(partition(reader).records) == dict(fold(log).get(log[0].key.partition, {}) if log else {})
+    assert dict(partition(reader).records) == dict(
+        fold(log).get(log[0].key.partition, {}) if log else {}
+    )
 
 
 class RejectingModel:
-    """What Kafka's RLMM would keep: illegal events are dropped, one after the other, with full knowledge."""
+    """What Kafka's RLMM would keep: illegal events are dropped, one after the other, with full
+    knowledge.
+    """
 
     def __init__(self) -> None:
         self.states: dict[Uuid, tuple[RemoteLogSegmentMetadata, int]] = {}
@@ -137,7 +143,9 @@ def _lawful_tombstones(log: Log) -> frozenset[int]:
 
 
 def _accept_only_lawful(log: Log) -> dict[Uuid, RemoteLogSegmentMetadata]:
-    """The planted bug: replay keeps what the state machine allows and takes any first state (Kafka's way)."""
+    """The planted bug: replay keeps what the state machine allows and takes any first state
+    (Kafka's way).
+    """
     states: dict[Uuid, RemoteLogSegmentMetadata] = {}
     for event in log:
         assert event.key.segment_id is not None

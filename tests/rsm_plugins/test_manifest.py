@@ -104,7 +104,7 @@ def test_unknown_fields_are_tolerated() -> None:
 )
 def test_manifests_refused(field: str, value: Any, why: str) -> None:
     fields = {**json.loads(build_manifest(MANIFEST)), field: value}
-    with pytest.raises(Corrupt, match="x/y.rsm-manifest cannot be used") as caught:
+    with pytest.raises(Corrupt, match=r"x/y\.rsm-manifest cannot be used") as caught:
         Manifest.parse(json.dumps(fields).encode(), "x/y.rsm-manifest")
     assert why in str(caught.value)
 

@@ -100,6 +100,14 @@ def test_a_broker_that_cannot_start_says_why_and_leaves_nothing(
     assert processes_of(tmp_path_factory.getbasetemp() / "sandbox") == []
 
 
+def test_a_service_that_cannot_start_says_why_and_leaves_nothing(
+    sandbox_factory: SandboxFactory, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with pytest.raises(SandboxError, match=r"rlm:1 ended while starting; the end of .*rlm-1\.log"):
+        sandbox_factory(overrides=("rlm.log.level=loud",))
+    assert processes_of(tmp_path_factory.getbasetemp() / "sandbox") == []
+
+
 def test_the_command_prints_the_document_last_and_takes_all_down(tmp_path: Path) -> None:
     root = tmp_path / "s"
     runner = CliRunner()

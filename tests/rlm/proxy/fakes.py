@@ -20,8 +20,14 @@ from rlm.proxy.tier import (
     TopicRef,
     Watermarks,
 )
-from rlm.wire.apis import API_VERSIONS, APIS, DELETE_RECORDS, FETCH, LIST_OFFSETS
-from rlm.wire.apis import OFFSET_FOR_LEADER_EPOCH, PRODUCE
+from rlm.wire.apis import (
+    APIS,
+    DELETE_RECORDS,
+    FETCH,
+    LIST_OFFSETS,
+    OFFSET_FOR_LEADER_EPOCH,
+    PRODUCE,
+)
 from rlm.wire.frames import (
     RequestHeader,
     encode_request,
@@ -250,6 +256,9 @@ def tier_partition(**changes: Any) -> TierPartition:
     return replace(known, **changes)
 
 
+MARKS = Watermarks(high_watermark=200, last_stable_offset=200, log_start_offset=100)
+
+
 @dataclass
 class FakeTier:
     """Plain values; `gate` closed = reads do not come back, an error set = it is raised."""
@@ -260,9 +269,7 @@ class FakeTier:
     error: RemoteStorageError | None = None
     barrier_error: RemoteStorageError | None = None
     watermarks_error: RemoteStorageError | None = None
-    marks: Watermarks = Watermarks(
-        high_watermark=200, last_stable_offset=200, log_start_offset=100
-    )
+    marks: Watermarks = MARKS
     record_bytes: int = 10
     aborted: tuple[tuple[int, int], ...] = ()
     has_zstd: bool = False
@@ -441,9 +448,7 @@ async def world(
         server.close()
 
 
-def fetch_request(
-    version: int, *partitions: Value, topic: str = TOPIC, **fields: Any
-) -> Value:
+def fetch_request(version: int, *partitions: Value, topic: str = TOPIC, **fields: Any) -> Value:
     """A Fetch of some partitions of one topic."""
     key = {"topic": topic} if version <= 12 else {"topic_id": IDS[topic]}
     return {
@@ -470,6 +475,3 @@ def only(answer: Value) -> Value:
     [partition] = topic["partitions"]
     assert isinstance(partition, dict)
     return partition
-
-
-API = API_VERSIONS

@@ -13,6 +13,7 @@ from tests.rlm.proxy.fakes import (
     TOPIC,
     FakeTier,
     Log,
+    Value,
     asked,
     blob,
     fetch_request,
@@ -82,7 +83,9 @@ async def test_h20_a_stale_high_watermark_is_dropped_and_asked_again() -> None:
         client = await w.connect()
         answer = only(await client.call(FETCH, 12, fetch_request(12, asked(40))))
         assert (answer["error_code"], answer["records"]) == (0, blob(40, 100))
-        offsets = [r["topics"][0]["partitions"][0]["fetch_offset"] for r in w.broker.requests(FETCH)]
+        offsets = [
+            r["topics"][0]["partitions"][0]["fetch_offset"] for r in w.broker.requests(FETCH)
+        ]
         assert offsets == [999, 40]
 
 
@@ -91,10 +94,10 @@ async def test_h20_a_stale_high_watermark_is_dropped_and_asked_again() -> None:
 async def test_h21_replica_fetches_pass_untouched(version: int, replica_id: int) -> None:
     async with world() as w:
         client = await w.connect()
-        field = {"replica_id": replica_id}
+        field: Value = {"replica_id": replica_id}
         if version >= 15:
             field = {"replica_state": {"replica_id": replica_id, "replica_epoch": 3}}
-        session = {"session_id": 5, "session_epoch": 7} if version >= 7 else {}
+        session: Value = {"session_id": 5, "session_epoch": 7} if version >= 7 else {}
         request = fetch_request(version, asked(40), **field, **session)
         answer = only(await client.call(FETCH, version, request))
         assert answer["error_code"] == 1
@@ -164,7 +167,9 @@ async def test_h17_plain_topics_pass_their_out_of_range_after_a_barrier() -> Non
 async def test_beyond_the_log_end_is_out_of_range(offset: int) -> None:
     async with world() as w:
         client = await w.connect()
-        assert only(await client.call(FETCH, 12, fetch_request(12, asked(offset))))["error_code"] == 1
+        assert (
+            only(await client.call(FETCH, 12, fetch_request(12, asked(offset))))["error_code"] == 1
+        )
 
 
 async def test_below_the_remote_log_start_is_out_of_range() -> None:

@@ -16,9 +16,7 @@ async def list_offset(
     client = await w.connect()
     request = {
         "replica_id": replica_id,
-        "topics": [
-            {"name": topic, "partitions": [{"partition_index": 0, "timestamp": timestamp}]}
-        ],
+        "topics": [{"name": topic, "partitions": [{"partition_index": 0, "timestamp": timestamp}]}],
     }
     answer = await client.call(LIST_OFFSETS, version, request)
     [partition] = answer["topics"][0]["partitions"]

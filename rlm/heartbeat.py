@@ -1,0 +1,63 @@
+"""Says every few seconds that this service lives and where, and notices a second one (H13, H18)."""
+
+from collections.abc import Mapping
+
+import structlog
+
+from kip405.errors import RemoteStorageError
+from kip405.ids import Uuid
+from rlm.clock import Clock, jittered_ms
+from rlm.plans.services import Heartbeat, Rivals
+from rlmm.facts import ServiceFact
+from rlmm.settings import Settings
+
+log = structlog.get_logger()
+
+
+def heartbeats(settings: Settings) -> tuple[Heartbeat, ...]:
+    """The newest heartbeat of every node's service."""
+    return tuple(
+        Heartbeat(node_id=fact.node_id, writer=stamp.writer, time_ms=stamp.time_ms)
+        for fact, stamp in settings.view.services()
+    )
+
+
+class HeartbeatSender:
+    """Publishes the ServiceFact; `rival` is the writer of another live service of this node."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        clock: Clock,
+        node_id: int,
+        writer: Uuid,
+        version: str,
+        listen: Mapping[str, str],
+        advertised: Mapping[str, str],
+        interval_ms: int,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._fact = ServiceFact(
+            node_id=node_id, listen=listen, advertised=advertised, version=version
+        )
+        self._interval_ms = interval_ms
+        self._rivals = Rivals(node_id, writer)
+        self.rival: Uuid | None = None
+
+    async def run(self) -> None:
+        """Beat for ever; a beat that cannot be published is tried again at the next interval."""
+        while True:
+            if self._settings.is_ready:
+                await self._beat()
+            await self._clock.sleep_ms(jittered_ms(self._interval_ms))
+
+    async def _beat(self) -> None:
+        self.rival = self._rivals.see(heartbeats(self._settings))
+        if self.rival is not None:
+            log.error("second_service_for_this_node", writer=str(self.rival))
+        try:
+            await self._settings.publish(self._fact)
+        except RemoteStorageError as error:
+            log.warning("heartbeat_failed", error=str(error))

@@ -1,0 +1,226 @@
+"""The cleanup lane: repairs of the ledger, re-assertion of settings, and the sweep of leftovers.
+
+Sweeping is adopting or deleting, by evidence (plans/sweep). A deletion goes in the order of G4:
+DELETE_SEGMENT_STARTED read back as our own -> still no manifest -> objects ->
+DELETE_SEGMENT_FINISHED -> tombstone. Cut short anywhere, the next round goes on from there.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import structlog
+
+from kip405.contracts import Presence
+from kip405.errors import Fenced
+from kip405.ids import PartitionKey, Uuid
+from kip405.segments import RemoteLogSegmentMetadata
+from kip405.states import RemoteLogSegmentState
+from rlm.broker.leadership import LedPartition
+from rlm.clock import Clock
+from rlm.lanes.attempt import LiveAttempts
+from rlm.lanes.evidence import StoreEvidence
+from rlm.lanes.look import Eyes, Look
+from rlm.lanes.ports import Ledger, Settings
+from rlm.plans.sweep import (
+    Adopt,
+    Alarm,
+    Bury,
+    Delete,
+    Evidence,
+    SweepEntry,
+    Sweeper,
+    decide,
+    leftovers,
+    refuse_sweep,
+)
+from rlmm.ledger import SegmentEntry
+
+log = structlog.get_logger()
+STOPS_SWEEP = "sweep"
+_DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+_DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanupSettings:
+    """`grace_ms`: sweep.grace.ms, above the copy deadline (H12)."""
+
+    node_id: int
+    writer: Uuid
+    grace_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanupStatus:
+    """Result of the last round; `refused`: why nothing was swept, `alarms` need an operator."""
+
+    refused: str | None
+    leftovers: int
+    adopted: int = 0
+    deleted: int = 0
+    repaired: int = 0
+    alarms: tuple[str, ...] = ()
+
+
+class CleanupLane:
+    """Cleans the partitions its service leads; a job of the cleanup pool calls `run`."""
+
+    def __init__(
+        self,
+        *,
+        eyes: Eyes,
+        ledger: Ledger,
+        settings: Settings,
+        evidence: StoreEvidence,
+        live: LiveAttempts,
+        clock: Clock,
+        config: CleanupSettings,
+    ) -> None:
+        self._eyes = eyes
+        self._ledger = ledger
+        self._settings = settings
+        self._evidence = evidence
+        self._live = live
+        self._clock = clock
+        self._config = config
+        self._statuses: dict[PartitionKey, CleanupStatus] = {}
+
+    @property
+    def statuses(self) -> Mapping[PartitionKey, CleanupStatus]:
+        return MappingProxyType(self._statuses)
+
+    def forget(self, key: PartitionKey) -> None:
+        """The partition is led elsewhere now."""
+        self._statuses.pop(key, None)
+
+    async def run(self, led: LedPartition) -> None:
+        """One round: mend the records first, then sweep what is left."""
+        live_before = frozenset(self._live)
+        look = await self._eyes.look(led)
+        await self._settings.reassert(look.key, led.leader_epoch)
+        repaired = await self._ledger.repair(look.key, led.leader_epoch)
+        refused = self._refusal(look)
+        entries = [] if refused else self._leftovers(look.key, live_before)
+        self._statuses[look.key] = CleanupStatus(
+            refused=refused, leftovers=len(entries), repaired=repaired
+        )
+        if entries:
+            await self._evidence.check_identity()
+            self._statuses[look.key] = await self._sweep(look, entries, repaired)
+
+    def _refusal(self, look: Look) -> str | None:
+        freezes = self._settings.view.freeze(look.key.topic_id)
+        stopped = [fact.why for fact in freezes if STOPS_SWEEP in fact.stopped]
+        return refuse_sweep(
+            ready=self._ledger.is_ready and self._settings.is_ready,
+            ledger_problem=self._ledger.problem or self._settings.problem,
+            freeze_fact="; ".join(stopped) if stopped else None,
+            frozen=look.frozen,
+        )
+
+    def _leftovers(self, key: PartitionKey, live_before: Iterable[Uuid]) -> list[SweepEntry]:
+        """An attempt live before or after the view was taken is not judged by it."""
+        entries = (_sweep_entry(one) for one in self._ledger.ledger(key).entries.values())
+        sweeper = Sweeper(
+            node_id=self._config.node_id,
+            writer=self._config.writer,
+            live={*live_before, *self._live},
+            grace_ms=self._config.grace_ms,
+        )
+        return list(leftovers(entries, sweeper, self._clock.now_ms()))
+
+    async def _sweep(
+        self, look: Look, entries: Iterable[SweepEntry], repaired: int
+    ) -> CleanupStatus:
+        adopted = deleted = count = 0
+        alarms: list[str] = []
+        for entry in entries:
+            count += 1
+            decision = decide(
+                entry,
+                await self._look_at(entry.metadata),
+                remote_log_start_offset=look.remote_log_start_offset or 0,
+            )
+            match decision:
+                case Adopt(finished=finished):
+                    await self._adopt(look.led, entry, finished)
+                    adopted += 1
+                case Delete(reason=reason):
+                    await self._delete(look.led, entry, reason)
+                    deleted += 1
+                case Bury():
+                    await self._bury(look.led, entry.metadata)
+                    deleted += 1
+                case Alarm(reason=reason):
+                    alarms.append(f"{entry.metadata.segment_id}: {reason}")
+                    log.error("sweep_alarm", **_place(entry.metadata), alarm=reason)
+        return CleanupStatus(
+            refused=None,
+            leftovers=count,
+            adopted=adopted,
+            deleted=deleted,
+            repaired=repaired,
+            alarms=tuple(alarms),
+        )
+
+    async def _look_at(self, metadata: RemoteLogSegmentMetadata) -> Evidence:
+        found = await self._evidence.manifest(metadata)
+        presence = Presence.MISSING
+        if found.metadata is not None and found.metadata.custom_metadata is not None:
+            presence = await self._evidence.presence(found.metadata)
+        return Evidence(presence=presence, manifest=found.metadata, unreadable=found.unreadable)
+
+    async def _adopt(
+        self, led: LedPartition, entry: SweepEntry, finished: RemoteLogSegmentMetadata
+    ) -> None:
+        await self._eyes.check_leadership(led)
+        await self._ledger.publish(finished, led.leader_epoch, int(entry.metadata.state))
+        log.warning("segment_adopted", **_place(finished), start_offset=finished.start_offset)
+
+    async def _delete(self, led: LedPartition, entry: SweepEntry, reason: str) -> None:
+        deleting = self._in_state(entry.metadata, _DELETING)
+        await self._eyes.check_leadership(led)
+        await self._ledger.publish(deleting, led.leader_epoch, int(entry.metadata.state))
+        if entry.metadata.state is not _DELETING:
+            await self._check_still_without_manifest(entry.metadata)
+        await self._evidence.delete(deleting)
+        await self._ledger.publish(
+            self._in_state(deleting, _DELETED), led.leader_epoch, int(_DELETING)
+        )
+        await self._bury(led, deleting)
+        log.info("segment_swept", **_place(deleting), reason=reason)
+
+    async def _check_still_without_manifest(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """Fenced where the attempt got its manifest after all: the next round adopts it (H6)."""
+        found = await self._evidence.manifest(metadata)
+        if found.metadata is not None or found.unreadable:
+            raise Fenced(f"{metadata.segment_id} has a manifest now")
+
+    async def _bury(self, led: LedPartition, metadata: RemoteLogSegmentMetadata) -> None:
+        await self._ledger.tombstone(metadata.segment_id, led.leader_epoch)
+
+    def _in_state(
+        self, metadata: RemoteLogSegmentMetadata, state: RemoteLogSegmentState
+    ) -> RemoteLogSegmentMetadata:
+        return metadata.in_state(
+            state, event_timestamp_ms=self._clock.now_ms(), broker_id=self._config.node_id
+        )
+
+
+def _sweep_entry(entry: SegmentEntry) -> SweepEntry:
+    return SweepEntry(
+        metadata=entry.metadata,
+        writer=entry.writer,
+        timestamp_ms=entry.timestamp_ms,
+        disputed=bool(entry.disputed),
+    )
+
+
+def _place(metadata: RemoteLogSegmentMetadata) -> dict[str, object]:
+    place = metadata.topic_id_partition
+    return {
+        "topic": place.topic,
+        "partition": place.partition,
+        "segment_id": str(metadata.segment_id.id),
+    }

@@ -1,0 +1,149 @@
+"""What the store shows right before something irreversible: identity, presence, bytes (H11, H13).
+
+A FINISHED record may be minutes or years old; these questions are about now.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kip405.batches import read_header, walk
+from kip405.contracts import ExpectedSegment, IndexType, Presence, RemoteStorageManager
+from kip405.errors import Corrupt, Invalid, NotFound
+from kip405.ids import Uuid
+from kip405.indexes import IndexesObject, OffsetIndex
+from kip405.segments import ByteRange, FileSlice, RemoteLogSegmentMetadata, SegmentLocator
+from rlm.lanes.ports import Broker
+from rlmm.framing import decode_value
+from rsm_plugins.manifest import Manifest
+
+_COMPARED_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundManifest:
+    """A manifest's metadata, or why the manifest that is there cannot be used."""
+
+    metadata: RemoteLogSegmentMetadata | None
+    unreadable: str = ""
+
+
+class StoreEvidence:
+    """Questions to one store on behalf of one cluster."""
+
+    def __init__(self, store: RemoteStorageManager, *, cluster_id: str, store_id: Uuid) -> None:
+        self._store = store
+        self._cluster_id = cluster_id
+        self._store_id = store_id
+
+    def locator(self, metadata: RemoteLogSegmentMetadata) -> SegmentLocator:
+        return metadata.locator(self._cluster_id)
+
+    async def check_identity(self) -> None:
+        """Invalid unless the store is the one that our segments name, and ours (H11)."""
+        found = await self._store.read_identity()
+        if found is None:
+            raise Invalid(f"the store has no identity, {self._store_id} was expected")
+        if (found.store_id, found.cluster_id) != (self._store_id, self._cluster_id):
+            raise Invalid(
+                f"the store is {found.store_id} of cluster {found.cluster_id}, "
+                f"not {self._store_id} of {self._cluster_id}"
+            )
+
+    async def check_present(self, segments: Sequence[RemoteLogSegmentMetadata]) -> None:
+        """NotFound unless every object of every segment is there in its full size, right now.
+
+        Invalid for a segment of another store.
+        """
+        for metadata in segments:
+            if metadata.custom().store_id != self._store_id:
+                raise Invalid(f"{metadata.segment_id} lies in store {metadata.custom().store_id}")
+        found = await self._store.stat([self._expected(metadata) for metadata in segments])
+        for metadata, seen in zip(segments, found, strict=True):
+            if seen.presence is not Presence.COMPLETE or not seen.manifest_present:
+                what = seen.detail or ("" if seen.manifest_present else "manifest missing")
+                raise NotFound(f"{metadata.segment_id} is {seen.presence.value}: {what}")
+
+    async def presence(self, metadata: RemoteLogSegmentMetadata) -> Presence:
+        """Of the objects that this metadata (with sizes) vouches for."""
+        (seen,) = await self._store.stat([self._expected(metadata)])
+        return seen.presence
+
+    async def manifest(self, metadata: RemoteLogSegmentMetadata) -> FoundManifest:
+        """What is there of the attempt's manifest."""
+        try:
+            data = await self._store.read_manifest(self.locator(metadata))
+        except NotFound:
+            return FoundManifest(metadata=None)
+        except Corrupt as error:
+            return FoundManifest(metadata=None, unreadable=str(error))
+        try:
+            manifest = Manifest.parse(data)
+            if (manifest.cluster_id, manifest.store_id) != (self._cluster_id, self._store_id):
+                return FoundManifest(metadata=None, unreadable="it is of another cluster or store")
+            return FoundManifest(metadata=decode_value(manifest.segment_metadata))
+        except Corrupt as error:
+            return FoundManifest(metadata=None, unreadable=str(error))
+
+    async def delete(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """Remove what is there of the attempt."""
+        await self._store.delete_log_segment_data(self.locator(metadata))
+
+    async def check_same_bytes(
+        self,
+        broker: Broker,
+        metadata: RemoteLogSegmentMetadata,
+        *,
+        offset: int,
+        leader_epoch: int,
+    ) -> None:
+        """Corrupt unless the broker's batch at `offset` is, byte for byte, in the copy (H13)."""
+        place = metadata.topic_id_partition
+        local = await broker.fetch(
+            place.topic,
+            place.partition,
+            offset,
+            max_bytes=_COMPARED_BYTES,
+            leader_epoch=leader_epoch,
+        )
+        header = read_header(local.records)
+        batch = local.records[: header.size_bytes]
+        if len(batch) < header.size_bytes:
+            raise Corrupt(f"{place}: the broker answered part of the batch at {offset}")
+        if batch != await self._remote_batch(metadata, header.base_offset):
+            raise Corrupt(
+                f"{metadata.segment_id}: its batch at {header.base_offset} is not the broker's"
+            )
+
+    async def _remote_batch(self, metadata: RemoteLogSegmentMetadata, base_offset: int) -> bytes:
+        """The copy's batch with this base offset, empty if there is none."""
+        data = await self._store.fetch_indexes(self.locator(metadata))
+        section = IndexesObject.parse(data).section(IndexType.OFFSET)
+        if section is None:
+            raise Corrupt(f"{metadata.segment_id}: the indexes object has no offset index")
+        index = OffsetIndex(section, metadata.start_offset)
+        start = index.lookup(base_offset)
+        end = index.upper_position(base_offset + 1) or metadata.segment_size_bytes
+        answer = await self._store.fetch_log_segment(
+            self.locator(metadata), ByteRange(start=start, end=end)
+        )
+        found = await asyncio.to_thread(_bytes_of, answer)
+        for position, header in walk(found):
+            if header.base_offset == base_offset:
+                return found[position : position + header.size_bytes]
+        return b""
+
+    def _expected(self, metadata: RemoteLogSegmentMetadata) -> ExpectedSegment:
+        return ExpectedSegment(
+            locator=self.locator(metadata),
+            log_size_bytes=metadata.segment_size_bytes,
+            indexes_size_bytes=metadata.custom().indexes_size_bytes,
+        )
+
+
+def _bytes_of(answer: bytes | FileSlice) -> bytes:
+    if isinstance(answer, bytes):
+        return answer
+    with open(answer.path, "rb") as file:
+        file.seek(answer.position)
+        return file.read(answer.size_bytes)

@@ -1,0 +1,268 @@
+"""The Tier of this process: the proxy's questions answered from ledger, settings, looks and lanes.
+
+See rlm/proxy/tier.py for what each answer guarantees. A view is only as good as the leader epoch
+it was taken under: after a change of leadership it is not used until a barrier took a new look.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Protocol
+
+from kip405.errors import Fenced, NotFound, Unavailable
+from kip405.ids import PartitionKey, TopicIdPartition, Uuid
+from rlm.broker.answers import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    OffsetAnswer,
+    TopicDescription,
+)
+from rlm.broker.leadership import Leadership, LedPartition, partitions_of
+from rlm.lanes.fetch import RemoteReader
+from rlm.lanes.look import Look
+from rlm.partitions import RememberedLooks, SharedLooks
+from rlm.plans.fetch import ReadBounds
+from rlm.proxy.tier import (
+    EpochEnd,
+    RemoteRead,
+    RemoteRecords,
+    TierPartition,
+    TimestampedOffset,
+    TopicRef,
+    Watermarks,
+)
+from rlmm.facts import TopicFact
+from rlmm.ledger import PartitionLedger
+from rlmm.manager import RemoteLogMetadataManager
+from rlmm.settings import Settings
+
+_NOTHING_REMOTE = -1
+
+
+class _Broker(Protocol):
+    async def topic(self, name: str) -> TopicDescription: ...
+
+    async def list_offset(
+        self, topic: str, partition: int, timestamp: int, *, read_committed: bool = False
+    ) -> OffsetAnswer: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RemoteEnd:
+    """The remote end under one ledger version and look, so that it is not searched per fetch."""
+
+    version: int
+    look: Look
+    next_offset: int
+
+
+class LocalTier:
+    """Implements rlm.proxy.tier.Tier."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        broker: _Broker,
+        leadership: Leadership,
+        settings: Settings,
+        manager: RemoteLogMetadataManager,
+        looks: RememberedLooks,
+        shared_looks: SharedLooks,
+        reader: RemoteReader,
+    ) -> None:
+        self._node_id = node_id
+        self._broker = broker
+        self._leadership = leadership
+        self._settings = settings
+        self._manager = manager
+        self._looks = looks
+        self._shared_looks = shared_looks
+        self._reader = reader
+        self._ends: dict[PartitionKey, _RemoteEnd] = {}
+
+    def ready(self) -> bool:
+        return (
+            self._settings.is_ready
+            and self._manager.is_ready
+            and self._leadership.snapshot.taken_at_ms >= 0
+        )
+
+    def partition(self, topic: TopicRef, partition: int) -> TierPartition | None:
+        fact = self._fact_in_view(topic)
+        if fact is None:
+            return None
+        key = PartitionKey(fact.topic_id, partition)
+        led = self._leadership.snapshot.partitions.get(key)
+        if led is None:
+            led = _unknown_leader(fact, partition)
+        return self._view(led)
+
+    async def barrier(
+        self, topic: TopicRef, partition: int, deadline_ms: int
+    ) -> TierPartition | None:
+        try:
+            async with asyncio.timeout(deadline_ms / 1000):
+                return await self._barrier(topic, partition, deadline_ms)
+        except TimeoutError as error:
+            raise Unavailable(f"no barrier passed within {deadline_ms} ms") from error
+
+    async def _barrier(
+        self, topic: TopicRef, partition: int, deadline_ms: int
+    ) -> TierPartition | None:
+        await self._settings.barrier(deadline_ms)
+        described = await self._describe(topic)
+        if described is None:
+            return None
+        led = partitions_of([described]).get(PartitionKey(described.topic_id, partition))
+        if led is None:
+            return None
+        if led.leader != self._node_id:
+            return self._view(led)
+        try:
+            await self._shared_looks.look(led)
+        except Fenced as error:
+            raise Unavailable(f"{led.topic_id_partition}: {error}") from error
+        return self._view(led)
+
+    async def _describe(self, topic: TopicRef) -> TopicDescription | None:
+        """The tiered topic that this reference means today, by the broker's word."""
+        name = topic.name
+        if topic.topic_id is not None:
+            fact = self._settings.view.topic(topic.topic_id)
+            name = fact.name if fact else None
+        elif not any(fact.name == name for fact in self._settings.view.topics()):
+            return None
+        if name is None:
+            return None
+        try:
+            described = await self._broker.topic(name)
+        except NotFound:
+            return None
+        if self._settings.view.topic(described.topic_id) is None:
+            return None
+        return described if topic.topic_id in (None, described.topic_id) else None
+
+    async def watermarks(self, topic: TopicRef, partition: int, deadline_ms: int) -> Watermarks:
+        name = topic.name or self._name_of(topic.topic_id)
+        if name is None:
+            raise Unavailable(f"topic {topic.topic_id} has no known name")
+        try:
+            async with asyncio.timeout(deadline_ms / 1000):
+                start, stable, high = await asyncio.gather(
+                    self._broker.list_offset(name, partition, EARLIEST_TIMESTAMP),
+                    self._broker.list_offset(
+                        name, partition, LATEST_TIMESTAMP, read_committed=True
+                    ),
+                    self._broker.list_offset(name, partition, LATEST_TIMESTAMP),
+                )
+        except TimeoutError as error:
+            raise Unavailable(f"{name}-{partition}: broker gave no offsets in time") from error
+        return Watermarks(
+            high_watermark=high.offset,
+            last_stable_offset=stable.offset,
+            log_start_offset=start.offset,
+        )
+
+    async def read(self, request: RemoteRead) -> RemoteRecords:
+        look, ledger = self._readable(PartitionKey(request.topic_id, request.partition))
+        offset = request.offset
+        while offset < request.upper_offset:
+            usable = ledger.usable_segment_for(look.lineage, look.log_end_offset, offset)
+            if usable is None or usable.metadata.start_offset >= request.upper_offset:
+                break
+            bounds = ReadBounds(
+                offset=max(offset, usable.metadata.start_offset),
+                upper_offset=min(request.upper_offset, usable.next_offset),
+                max_bytes=request.max_bytes,
+                at_least_one=request.at_least_one,
+            )
+            read = await self._reader.read(
+                usable.metadata, bounds, read_committed=request.read_committed
+            )
+            if read.size_bytes or not read.exhausted:
+                return read
+            offset = usable.next_offset
+        return RemoteRecords(records=(), size_bytes=0, next_offset=request.offset, aborted=())
+
+    async def offset_for_timestamp(
+        self, topic_id: Uuid, partition: int, timestamp_ms: int
+    ) -> TimestampedOffset | None:
+        key = PartitionKey(topic_id, partition)
+        look, ledger = self._readable(key)
+        start = self._settings.view.remote_log_start(key) or 0
+        for usable in ledger.usable(look.lineage, look.log_end_offset, start):
+            if usable.metadata.max_timestamp_ms < timestamp_ms:
+                continue
+            found = await self._reader.find_timestamp(usable.metadata, timestamp_ms, start)
+            if found is not None and found.offset < usable.next_offset:
+                return found
+        return None
+
+    def epoch_for_offset(self, topic_id: Uuid, partition: int, offset: int) -> int:
+        look = self._looks.looks.get(PartitionKey(topic_id, partition))
+        epoch = look.lineage.epoch_for_offset(offset) if look else None
+        return -1 if epoch is None else epoch
+
+    def epoch_end(self, topic_id: Uuid, partition: int, leader_epoch: int) -> EpochEnd | None:
+        look = self._looks.looks.get(PartitionKey(topic_id, partition))
+        latest = look.lineage.latest_epoch if look else None
+        if look is None or latest is None or leader_epoch >= latest:
+            return None
+        found = look.lineage.end_offset_for(leader_epoch, look.log_end_offset)
+        return EpochEnd(leader_epoch=found[0], end_offset=found[1]) if found else None
+
+    def _readable(self, key: PartitionKey) -> tuple[Look, PartitionLedger]:
+        """Look and ledger to read by; Fenced where frozen, Unavailable before the first look."""
+        look = self._looks.looks.get(key)
+        if look is None:
+            raise Unavailable(f"partition {key} was not looked at yet")
+        if look.frozen is not None:
+            raise Fenced(f"{look.led.topic_id_partition} is frozen: {look.frozen.reason}")
+        return look, self._manager.ledger(key)
+
+    def _fact_in_view(self, topic: TopicRef) -> TopicFact | None:
+        if topic.topic_id is not None:
+            return self._settings.view.topic(topic.topic_id)
+        described = self._leadership.snapshot.topics.get(topic.name or "")
+        return self._settings.view.topic(described.topic_id) if described else None
+
+    def _name_of(self, topic_id: Uuid | None) -> str | None:
+        fact = self._settings.view.topic(topic_id) if topic_id else None
+        return fact.name if fact else None
+
+    def _view(self, led: LedPartition) -> TierPartition:
+        place = led.topic_id_partition
+        look = self._looks.of(led) if led.leader == self._node_id else None
+        start = self._settings.view.remote_log_start(place.key)
+        return TierPartition(
+            topic_id=place.topic_id,
+            topic=place.topic,
+            partition=place.partition,
+            remote_log_start_offset=_NOTHING_REMOTE if start is None else start,
+            remote_next_offset=self._remote_next_offset(look) if look else _NOTHING_REMOTE,
+            local_log_start_offset=look.positions.log_start_offset if look else -1,
+            high_watermark=look.positions.high_watermark if look else -1,
+            last_stable_offset=look.positions.last_stable_offset if look else -1,
+            led_here=led.leader == self._node_id,
+            leader_epoch=led.leader_epoch,
+            frozen=look is not None and look.frozen is not None,
+        )
+
+    def _remote_next_offset(self, look: Look) -> int:
+        """First offset after the in-lineage remote data; -1 for none. Cached by ledger version."""
+        ledger = self._manager.ledger(look.key)
+        known = self._ends.get(look.key)
+        if known is None or known.version != ledger.version or known.look is not look:
+            end = ledger.highest_end(look.lineage, look.log_end_offset)
+            known = _RemoteEnd(
+                version=ledger.version,
+                look=look,
+                next_offset=_NOTHING_REMOTE if end is None else end,
+            )
+            self._ends[look.key] = known
+        return known.next_offset
+
+
+def _unknown_leader(fact: TopicFact, partition: int) -> LedPartition:
+    place = TopicIdPartition(topic_id=fact.topic_id, topic=fact.name, partition=partition)
+    return LedPartition(topic_id_partition=place, leader=-1, leader_epoch=-1, replicas=(), isr=())

@@ -1,0 +1,118 @@
+"""The last look at every partition we lead, and what status says of it.
+
+Lanes take looks and the proxy's barrier takes looks; all go through here, so that the proxy's
+synchronous view is as fresh as anybody's. A look is good for one leader epoch: within it the
+lineage stands and the log only grows.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from kip405.errors import Fenced
+from kip405.ids import PartitionKey
+from rlm.broker.leadership import LedPartition
+from rlm.lanes.look import Eyes, Look
+from rlm.lanes.ports import Broker, Ledger, Settings
+from rlm.log_dir.scanner import LogDirs
+
+
+class RememberedLooks(Eyes):
+    """Eyes that remember the last look at each partition."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        broker: Broker,
+        log_dirs: LogDirs,
+        ledger: Ledger,
+        settings: Settings,
+        max_orphans: int,
+        barrier_deadline_ms: int,
+    ) -> None:
+        super().__init__(
+            node_id=node_id,
+            broker=broker,
+            log_dirs=log_dirs,
+            ledger=ledger,
+            settings=settings,
+            max_orphans=max_orphans,
+            barrier_deadline_ms=barrier_deadline_ms,
+        )
+        self._looks: dict[PartitionKey, Look] = {}
+
+    @property
+    def looks(self) -> Mapping[PartitionKey, Look]:
+        """The last look at each partition that was led when it was taken."""
+        return MappingProxyType(self._looks)
+
+    def of(self, led: LedPartition) -> Look | None:
+        """The last look under this very leadership, None if there was none yet."""
+        look = self._looks.get(led.topic_id_partition.key)
+        if look is None or look.led.leader_epoch != led.leader_epoch:
+            return None
+        return look
+
+    async def look(self, led: LedPartition) -> Look:
+        """Take a look and remember it; a partition that is led elsewhere is forgotten."""
+        key = led.topic_id_partition.key
+        try:
+            look = await super().look(led)
+        except Fenced:
+            self._looks.pop(key, None)
+            raise
+        known = self._looks.get(key)
+        if known is None or known.led.leader_epoch <= led.leader_epoch:
+            self._looks[key] = look
+        return look
+
+
+class SharedLooks:
+    """Joins callers who want a look at the same partition: each gets one that began after it asked.
+
+    A fetch per consumer and half a second would else take as many looks as there are consumers.
+    """
+
+    def __init__(self, looks: RememberedLooks, tasks: asyncio.TaskGroup) -> None:
+        self._looks = looks
+        self._tasks = tasks
+        self._running: dict[PartitionKey, asyncio.Task[None]] = {}
+        self._next: dict[PartitionKey, asyncio.Future[Look]] = {}
+
+    async def look(self, led: LedPartition) -> Look:
+        """A look that began after this call; errors as `RememberedLooks.look`."""
+        key = led.topic_id_partition.key
+        waiting = self._next.get(key)
+        if waiting is None:
+            waiting = asyncio.get_running_loop().create_future()
+            waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._next[key] = waiting
+            if key not in self._running:
+                self._begin(led)
+        return await asyncio.shield(waiting)
+
+    def _begin(self, led: LedPartition) -> None:
+        key = led.topic_id_partition.key
+        waiting = self._next.pop(key)
+        task = self._tasks.create_task(self._take(led, waiting))
+        self._running[key] = task
+        task.add_done_callback(lambda _: self._ended(key, led))
+
+    def _ended(self, key: PartitionKey, led: LedPartition) -> None:
+        self._running.pop(key, None)
+        if key in self._next:
+            self._begin(led)
+
+    async def _take(self, led: LedPartition, waiting: asyncio.Future[Look]) -> None:
+        try:
+            look = await self._looks.look(led)
+        except asyncio.CancelledError:
+            waiting.cancel()
+            raise
+        except Exception as error:  # noqa: BLE001 - goes to those who wait, not to the TaskGroup
+            if not waiting.done():
+                waiting.set_exception(error)
+        else:
+            if not waiting.done():
+                waiting.set_result(look)

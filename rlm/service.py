@@ -1,0 +1,352 @@
+"""The composition root of `rlm serve`: builds every part, starts the proxy first, stops in order.
+
+The proxy passes bytes from the first second on (H24); facts, lanes and API come up behind it and
+are begun again when they fail. What can never be right (another broker's log.dir, TIERED used for
+replication) ends the process with one line.
+"""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import structlog
+
+from kip405.errors import RemoteStorageError, Unavailable
+from kip405.ids import Uuid
+from rlm.broker.connection import Address as BrokerAddress
+from rlm.broker.leadership import Leadership
+from rlm.broker.own_broker import OwnBroker
+from rlm.broker.share_groups import BrokerShareGroups
+from rlm.clock import Clock, SystemClock, new_uuid
+from rlm.config import ServiceConfig
+from rlm.facts_side import FactsSide, build_facts
+from rlm.front import Front
+from rlm.heartbeat import HeartbeatSender
+from rlm.lanes.fetch import RemoteReader
+from rlm.lanes.reader_pool import ReaderPool
+from rlm.local_tier import LocalTier
+from rlm.log_dir.identity import ServiceLock, read_identity
+from rlm.log_dir.scanner import LogDirs
+from rlm.logs import configure_logs
+from rlm.partitions import RememberedLooks, SharedLooks
+from rlm.proxy.server import ProxyServer
+from rlm.proxy.settings import ProxySettings
+from rlm.startup import check_broker, check_disks
+from rlm.store_link import DescribeStore, StoreLink, StoreOrigin
+from rlm.supervisor import keep_running
+from rlm.version import software_version
+from rlm.work_side import BARRIER_DEADLINE_MS, LaneParts, WorkSide, build_pools
+from rsm_plugins.client import Deadlines, GrpcRemoteStorageManager
+
+log = structlog.get_logger()
+_MAX_ORPHANS = 3
+_INDEX_CACHE_SHARE = 8
+_STORE_WATCH_MS = 5_000
+_BROKER_RETRY_MS = 1_000
+
+
+def run(config: ServiceConfig) -> None:
+    """Serve until SIGTERM or SIGINT. RemoteStorageError: refused to start, the message says why."""
+    configure_logs(level=config.log_level, log_format=config.log_format)
+    disks = read_identity([str(path) for path in config.log_dirs])
+    check_disks(config, disks)
+    with ServiceLock(str(config.state_dir), disks):
+        asyncio.run(_until_stopped(config))
+
+
+async def _until_stopped(config: ServiceConfig) -> None:
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.TaskGroup() as group:
+            serving = group.create_task(_serve(config))
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, _stop, serving, number.name)
+    except* RemoteStorageError as group_of_errors:
+        raise _first(group_of_errors) from group_of_errors
+
+
+def _stop(serving: asyncio.Task[None], signal_name: str) -> None:
+    log.info("stopping", signal=signal_name)
+    serving.cancel()
+
+
+def _first(group: BaseExceptionGroup[RemoteStorageError]) -> RemoteStorageError:
+    found: BaseException = group
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    if not isinstance(found, RemoteStorageError):
+        raise found
+    return found
+
+
+async def _serve(config: ServiceConfig) -> None:
+    clock = SystemClock()
+    log.info("starting", version=software_version(), **config.shown())
+    async with contextlib.AsyncExitStack() as stack:
+        threads = stack.enter_context(_threads(config))
+        tasks = await stack.enter_async_context(_Background())
+        service = Service(config, clock, tasks.group, threads)
+        stack.push_async_callback(service.close)
+        await service.run()
+
+
+class _Background:
+    """A TaskGroup whose tasks end with the block: nothing outlives the service."""
+
+    def __init__(self) -> None:
+        self.group = asyncio.TaskGroup()
+
+    async def __aenter__(self) -> "_Background":
+        await self.group.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        stop = asyncio.CancelledError()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self.group.__aexit__(asyncio.CancelledError, stop, None)
+
+
+def _threads(config: ServiceConfig) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(
+        max_workers=config.remote_log_reader_threads, thread_name_prefix="remote-log-reader"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Everything that other parts are built on."""
+
+    config: ServiceConfig
+    clock: Clock
+    writer: Uuid
+    broker: OwnBroker
+    facts: FactsSide
+    leadership: Leadership
+    looks: RememberedLooks
+    store: GrpcRemoteStorageManager
+    share_groups: BrokerShareGroups
+    tier: LocalTier
+    reader: RemoteReader
+    heartbeat: HeartbeatSender
+    store_link: StoreLink
+
+
+class Service:
+    """All parts of one service; `close` in the end, by who made it."""
+
+    def __init__(
+        self,
+        config: ServiceConfig,
+        clock: Clock,
+        tasks: asyncio.TaskGroup,
+        threads: ThreadPoolExecutor,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self.parts = build_parts(config, clock, tasks, threads)
+        self.pools = build_pools(config, clock)
+        self.front = Front(self.parts, self.pools)
+        self.proxy = ProxyServer(
+            _proxy_settings(config), self.parts.tier, clock, self.front.proxy_metrics
+        )
+
+    async def run(self) -> None:
+        """Proxy first, then the checks that may refuse, then all the rest until cancelled."""
+        await self.proxy.start()
+        await self.front.start()
+        await self._check_broker()
+        async with asyncio.TaskGroup() as group:
+            for name, life in self._lives().items():
+                group.create_task(keep_running(name, life, self._clock))
+
+    def _lives(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        parts = self.parts
+        return {
+            "facts": parts.facts.log.run,
+            "leadership": parts.leadership.run,
+            "wanted": self._want_enabled_topics,
+            "heartbeat": parts.heartbeat.run,
+            "copy lanes": self.pools[0].run,
+            "cleanup lanes": self.pools[1].run,
+            "work": self._work,
+            "topics": self.front.keep_topics,
+        }
+
+    async def _check_broker(self) -> None:
+        while True:
+            try:
+                return await check_broker(self._config, self.parts.broker)
+            except Unavailable as error:
+                log.warning("broker_not_reachable", error=str(error))
+            await self._clock.sleep_ms(_BROKER_RETRY_MS)
+
+    async def _want_enabled_topics(self) -> None:
+        settings, leadership = self.parts.facts.settings, self.parts.leadership
+        while True:
+            names = {fact.name for fact in settings.view.topics()}
+            new = names - leadership.snapshot.topics.keys()
+            leadership.want(names)
+            if new:
+                with contextlib.suppress(RemoteStorageError):
+                    await leadership.refresh()
+            await settings.wait_changed()
+
+    async def _work(self) -> None:
+        """Find the store, then copy and clean in it."""
+        parts = self.parts
+        store_id = await parts.store_link.establish()
+        work = WorkSide(_lane_parts(parts), self.pools, store_id)
+        self.front.work_began(work, store_id)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(parts.store_link.watch(store_id, _STORE_WATCH_MS))
+            group.create_task(work.run_copies(parts.leadership, parts.heartbeat))
+            group.create_task(work.run_cleanups(parts.leadership, parts.heartbeat))
+
+    async def close(self) -> None:
+        """Proxy and API first, connections last."""
+        await self.proxy.close()
+        await self.front.close()
+        await self.parts.store.close()
+        await self.parts.share_groups.close()
+        await self.parts.broker.close()
+
+
+def build_parts(
+    config: ServiceConfig, clock: Clock, tasks: asyncio.TaskGroup, threads: ThreadPoolExecutor
+) -> Parts:
+    """Everything built, nothing contacted."""
+    writer = new_uuid()
+    direct = BrokerAddress.parse(str(config.broker_direct_address))
+    broker = OwnBroker(direct, client_id=f"rlm-{config.node_id}")
+    facts = build_facts(config, broker=broker, clock=clock, writer=writer)
+    leadership = Leadership(broker, clock, poll_interval_ms=config.leadership_poll_interval_ms)
+    looks = RememberedLooks(
+        node_id=config.node_id,
+        broker=broker,
+        log_dirs=LogDirs([str(path) for path in config.log_dirs]),
+        ledger=facts.manager,
+        settings=facts.settings,
+        max_orphans=_MAX_ORPHANS,
+        barrier_deadline_ms=BARRIER_DEADLINE_MS,
+    )
+    store = GrpcRemoteStorageManager.connect(
+        str(config.plugin_address),
+        principal=config.principal,
+        deadlines=Deadlines(
+            call_ms=config.plugin_call_timeout_ms, copy_ms=config.copy_deadline_ms
+        ),
+        allow_insecure=config.allow_insecure,
+    )
+    reader = _build_reader(config, store, tasks, threads)
+    return Parts(
+        config=config,
+        clock=clock,
+        writer=writer,
+        broker=broker,
+        facts=facts,
+        leadership=leadership,
+        looks=looks,
+        store=store,
+        share_groups=BrokerShareGroups(direct, clock=clock, client_id=f"rlm-{config.node_id}"),
+        tier=LocalTier(
+            node_id=config.node_id,
+            broker=broker,
+            leadership=leadership,
+            settings=facts.settings,
+            manager=facts.manager,
+            looks=looks,
+            shared_looks=SharedLooks(looks, tasks),
+            reader=reader,
+        ),
+        reader=reader,
+        heartbeat=_build_heartbeat(config, facts, clock, writer),
+        store_link=StoreLink(
+            store=store,
+            describe=_describe(config, store),
+            cluster_id=config.cluster_id,
+            settings=facts.settings,
+            facts=facts.log,
+            clock=clock,
+            new_uuid=new_uuid,
+        ),
+    )
+
+
+def _build_reader(
+    config: ServiceConfig,
+    store: GrpcRemoteStorageManager,
+    tasks: asyncio.TaskGroup,
+    threads: ThreadPoolExecutor,
+) -> RemoteReader:
+    return RemoteReader(
+        store=store,
+        cluster_id=config.cluster_id,
+        pool=ReaderPool(
+            tasks,
+            threads=config.remote_log_reader_threads,
+            max_pending_tasks=config.remote_log_reader_max_pending_tasks,
+        ),
+        threads=threads,
+        chunk_cache_bytes=config.fetch_chunk_cache_bytes,
+        index_cache_bytes=config.fetch_chunk_cache_bytes // _INDEX_CACHE_SHARE,
+    )
+
+
+def _build_heartbeat(
+    config: ServiceConfig, facts: FactsSide, clock: Clock, writer: Uuid
+) -> HeartbeatSender:
+    return HeartbeatSender(
+        settings=facts.settings,
+        clock=clock,
+        node_id=config.node_id,
+        writer=writer,
+        version=software_version(),
+        listen={
+            "proxy": str(config.proxy_listen),
+            "grpc": str(config.grpc_listen),
+            "http": str(config.http_listen),
+        },
+        advertised={
+            "proxy": str(config.proxy_advertised),
+            "grpc": str(config.grpc_advertised),
+            "http": str(config.http_listen),
+        },
+        interval_ms=config.heartbeat_interval_ms,
+    )
+
+
+def _lane_parts(parts: Parts) -> LaneParts:
+    return LaneParts(
+        config=parts.config,
+        broker=parts.broker,
+        facts=parts.facts,
+        looks=parts.looks,
+        store=parts.store,
+        share_groups=parts.share_groups,
+        clock=parts.clock,
+        writer=parts.writer,
+    )
+
+
+def _describe(config: ServiceConfig, store: GrpcRemoteStorageManager) -> DescribeStore:
+    async def describe() -> StoreOrigin:
+        info = await store.get_info()
+        prefix = str(config.rsm_config.get("prefix", ""))
+        return StoreOrigin(plugin=info.name, uri=info.store_uri, prefix=prefix)
+
+    return describe
+
+
+def _proxy_settings(config: ServiceConfig) -> ProxySettings:
+    return ProxySettings(
+        listen_host=config.proxy_listen.host,
+        listen_port=config.proxy_listen.port,
+        upstream_host=config.broker_tiered_address.host,
+        upstream_port=config.broker_tiered_address.port,
+        max_frame_bytes=config.max_frame_bytes,
+        max_connections=config.proxy_max_connections,
+        shutdown_timeout_ms=config.shutdown_timeout_ms,
+    )

@@ -1,0 +1,92 @@
+"""What the topic verbs need of others, as narrow Protocols: settings, brokers, groups, disk, ledger.
+
+The real ones are rlmm's Settings and manager, rlm.broker.OwnBroker, and `cluster`, `groups`,
+`growth` here; tests bring fakes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from kip405.ids import PartitionKey
+from rlm.broker.answers import TopicConfigValue, TopicDescription
+from rlmm.facts import Fact
+from rlmm.ledger import PartitionLedger
+from rlmm.settings_view import SettingsView
+
+
+class Settings(Protocol):
+    """The settings topic (rlmm.settings.Settings)."""
+
+    @property
+    def is_ready(self) -> bool: ...
+
+    @property
+    def view(self) -> SettingsView: ...
+
+    async def barrier(self, deadline_ms: int) -> None:
+        """Returns once the view knows all that was published before the call."""
+        ...
+
+    async def publish(self, fact: Fact, leader_epoch: int = -1) -> None:
+        """Returns once the fact was read back and counts; Fenced where it does not."""
+        ...
+
+    async def tombstone(self, key: str) -> None:
+        """Remove a fact; returns when that was read back."""
+        ...
+
+
+class Broker(Protocol):
+    """Our own broker's direct listener (rlm.broker.OwnBroker)."""
+
+    async def topic(self, name: str) -> TopicDescription: ...
+
+    async def topics(self, names: Sequence[str] | None = None) -> tuple[TopicDescription, ...]: ...
+
+    async def topic_config(self, topic: str) -> Mapping[str, TopicConfigValue]: ...
+
+    async def alter_topic_config(
+        self, topic: str, *, set_values: Mapping[str, str], unset: Sequence[str] = ()
+    ) -> None: ...
+
+
+class LeaderOffsets(Protocol):
+    """ListOffsets asked of whichever broker leads a partition; reads only, so routing is harmless."""
+
+    async def offset(self, topic: TopicDescription, partition: int, timestamp: int) -> int:
+        """The offset, -1 where nothing matches; Unavailable without a leader."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOffset:
+    """Where a group stands in a partition: committed offset, or start offset of a share group."""
+
+    group: str
+    partition: int
+    offset: int
+
+
+class Groups(Protocol):
+    """Groups of all brokers that read a topic."""
+
+    async def committed(self, topic: TopicDescription) -> tuple[GroupOffset, ...]:
+        """Committed offsets of classic, consumer and streams groups."""
+        ...
+
+    async def share(self, topic: TopicDescription) -> tuple[GroupOffset, ...]:
+        """Start offsets of share groups, -1 where one has not begun."""
+        ...
+
+
+class Ledger(Protocol):
+    """The facts about segments (rlmm's manager)."""
+
+    def ledger(self, key: PartitionKey) -> PartitionLedger: ...
+
+
+class Disk(Protocol):
+    """Space of this broker's log.dirs."""
+
+    async def free_bytes(self) -> int: ...

@@ -1,0 +1,112 @@
+"""Which topics may be enabled, and with which retention. Pure.
+
+cleanup.policy is exactly `delete` (H35), no internal topic and none of ours, Kafka's own tiering
+off. Retention follows LogConfig's rules (rlm.plans.retention).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kip405.errors import Invalid
+from rlm.broker.answers import TopicConfigValue, TopicDescription
+from rlm.plans.retention import AS_TOTAL, Retention
+from rlmm.facts import TopicFact
+from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
+
+Config = Mapping[str, TopicConfigValue]
+
+RETENTION_MS = "retention.ms"
+RETENTION_BYTES = "retention.bytes"
+
+_INTERNAL = frozenset(
+    {
+        "__cluster_metadata",
+        "__consumer_offsets",
+        "__remote_log_metadata",
+        "__share_group_state",
+        "__transaction_state",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionOptions:
+    """What a caller asked for; None = not mentioned."""
+
+    retention_ms: int | None = None
+    retention_bytes: int | None = None
+    local_retention_ms: int | None = None
+    local_retention_bytes: int | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return self == RetentionOptions()
+
+
+def refuse(topic: TopicDescription, config: Config) -> None:
+    """Invalid, with the reason, for a topic that must not be enabled."""
+    if topic.name in (LEDGER_TOPIC, SETTINGS_TOPIC):
+        raise Invalid(f"topic {topic.name} is this service's own and cannot be enabled")
+    if topic.internal or topic.name in _INTERNAL:
+        raise Invalid(f"topic {topic.name} is internal and cannot be enabled")
+    policy = value_of(config, "cleanup.policy")
+    if policy != "delete":
+        raise Invalid(
+            f"topic {topic.name} has cleanup.policy={policy}; only topics with exactly "
+            "cleanup.policy=delete can be enabled"
+        )
+    if value_of(config, "remote.storage.enable") == "true":
+        raise Invalid(
+            f"topic {topic.name} has remote.storage.enable=true: Kafka's own tiered storage "
+            "and this one exclude each other"
+        )
+
+
+def choose_retention(
+    asked: RetentionOptions, before: TopicFact | None, config: Config
+) -> Retention:
+    """What was asked for, else as before, else the topic's present effective retention.
+
+    Invalid where LogConfig would refuse the outcome.
+    """
+    if before is None:
+        total_ms = _number(config, RETENTION_MS)
+        total_bytes = _number(config, RETENTION_BYTES)
+        local_ms = local_bytes = AS_TOTAL
+    else:
+        total_ms, total_bytes = before.retention_ms, before.retention_bytes
+        local_ms, local_bytes = before.local_retention_ms, before.local_retention_bytes
+    return Retention(
+        total_ms=_first(asked.retention_ms, total_ms),
+        total_bytes=_first(asked.retention_bytes, total_bytes),
+        local_ms=_first(asked.local_retention_ms, local_ms),
+        local_bytes=_first(asked.local_retention_bytes, local_bytes),
+    )
+
+
+def retention_of(fact: TopicFact) -> Retention:
+    """The stored retention; Invalid if a stored fact breaks the rules."""
+    return Retention(
+        total_ms=fact.retention_ms,
+        total_bytes=fact.retention_bytes,
+        local_ms=fact.local_retention_ms,
+        local_bytes=fact.local_retention_bytes,
+    )
+
+
+def value_of(config: Config, name: str) -> str:
+    """Effective value of a setting, empty where the broker does not know it."""
+    found = config.get(name)
+    return (found.value or "") if found else ""
+
+
+def _number(config: Config, name: str) -> int:
+    text = value_of(config, name)
+    try:
+        return int(text)
+    except ValueError as error:
+        raise Invalid(f"the broker says {name}={text!r}, not a number") from error
+
+
+def _first(asked: int | None, otherwise: int) -> int:
+    return otherwise if asked is None else asked

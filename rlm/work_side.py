@@ -1,0 +1,211 @@
+"""The lanes of one service, wired together once the store's identity is known."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kip405.contracts import RemoteStorageManager
+from kip405.errors import Unavailable
+from kip405.ids import PartitionKey, Uuid
+from rlm.broker.leadership import Leadership, LedPartition
+from rlm.broker.own_broker import OwnBroker
+from rlm.clock import Clock, new_uuid
+from rlm.config import ServiceConfig
+from rlm.facts_side import FactsSide
+from rlm.heartbeat import HeartbeatSender
+from rlm.lanes.attempt import Copier, CopySettings, LiveAttempts
+from rlm.lanes.cleanup import CleanupLane, CleanupSettings
+from rlm.lanes.copy import CopyLane
+from rlm.lanes.evidence import StoreEvidence
+from rlm.lanes.lane import LanePool
+from rlm.lanes.ports import ShareGroups
+from rlm.lanes.trim import TrimLane, TrimSettings
+from rlm.partitions import RememberedLooks
+from rlm.schedule import Round, Schedule
+from rlm.version import software_name
+
+BARRIER_DEADLINE_MS = 10_000
+_DEAD_AFTER_BEATS = 3
+_LANE_QUEUE_LIMIT = 10_000
+_DELETE_RECORDS_TIMEOUT_MS = 5_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lanes:
+    """Copy and cleanup with a pool each (G6); `status` reads what they note."""
+
+    copy: CopyLane
+    trim: TrimLane
+    cleanup: CleanupLane
+    copy_pool: LanePool
+    cleanup_pool: LanePool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneParts:
+    """What the lanes are made of."""
+
+    config: ServiceConfig
+    broker: OwnBroker
+    facts: FactsSide
+    looks: RememberedLooks
+    store: RemoteStorageManager
+    share_groups: ShareGroups
+    clock: Clock
+    writer: Uuid
+
+
+def build_pools(config: ServiceConfig, clock: Clock) -> tuple[LanePool, LanePool]:
+    """The pools of copy and cleanup; fetch has its own (reader_pool)."""
+    copy = LanePool(
+        "copy",
+        clock,
+        size=config.remote_log_manager_copier_thread_pool_size,
+        queue_limit=_LANE_QUEUE_LIMIT,
+    )
+    cleanup = LanePool(
+        "cleanup",
+        clock,
+        size=config.remote_log_manager_expiration_thread_pool_size,
+        queue_limit=_LANE_QUEUE_LIMIT,
+    )
+    return copy, cleanup
+
+
+class WorkSide:
+    """Copies, trims and cleans what this node leads, in one store."""
+
+    def __init__(self, parts: LaneParts, pools: tuple[LanePool, LanePool], store_id: Uuid) -> None:
+        config = parts.config
+        live = LiveAttempts()
+        self._evidence = StoreEvidence(parts.store, cluster_id=config.cluster_id, store_id=store_id)
+        copier = Copier(
+            eyes=parts.looks,
+            ledger=parts.facts.manager,
+            store=parts.store,
+            live=live,
+            clock=parts.clock,
+            new_uuid=new_uuid,
+            settings=_copy_settings(parts, store_id),
+        )
+        self.lanes = Lanes(
+            copy=CopyLane(
+                eyes=parts.looks,
+                copier=copier,
+                ledger=parts.facts.manager,
+                settings=parts.facts.settings,
+            ),
+            trim=TrimLane(
+                eyes=parts.looks,
+                broker=parts.broker,
+                ledger=parts.facts.manager,
+                settings=parts.facts.settings,
+                evidence=self._evidence,
+                share_groups=parts.share_groups,
+                clock=parts.clock,
+                config=_trim_settings(config),
+            ),
+            cleanup=CleanupLane(
+                eyes=parts.looks,
+                ledger=parts.facts.manager,
+                settings=parts.facts.settings,
+                evidence=self._evidence,
+                live=live,
+                clock=parts.clock,
+                config=CleanupSettings(
+                    node_id=config.node_id, writer=parts.writer, grace_ms=config.sweep_grace_ms
+                ),
+            ),
+            copy_pool=pools[0],
+            cleanup_pool=pools[1],
+        )
+        self._parts = parts
+
+    async def copy_round(self, led: LedPartition) -> None:
+        """Copy what is eligible; only into the store that the cluster's segments name (H11)."""
+        await self._evidence.check_identity()
+        await self.lanes.copy.run(led)
+
+    async def cleanup_round(self, led: LedPartition) -> None:
+        """Trim, then clean; the failure of one does not keep the other from its turn."""
+        failures: list[Exception] = []
+        for lane in (self.lanes.trim, self.lanes.cleanup):
+            try:
+                await lane.run(led)
+            except Exception as error:  # noqa: BLE001 - raised below, after the other's turn
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    async def run_copies(self, leadership: Leadership, rival: HeartbeatSender) -> None:
+        """Copy rounds for ever."""
+        schedule = self._schedule(
+            leadership,
+            self.lanes.copy_pool,
+            self._parts.config.remote_log_manager_task_interval_ms,
+            self.lanes.copy.forget,
+        )
+        await schedule.run(_unless_rival(rival, self.copy_round))
+
+    async def run_cleanups(self, leadership: Leadership, rival: HeartbeatSender) -> None:
+        """Trim and cleanup rounds for ever."""
+
+        def forget(key: PartitionKey) -> None:
+            self.lanes.trim.forget(key)
+            self.lanes.cleanup.forget(key)
+
+        schedule = self._schedule(
+            leadership,
+            self.lanes.cleanup_pool,
+            self._parts.config.trim_interval_ms,
+            forget,
+        )
+        await schedule.run(_unless_rival(rival, self.cleanup_round))
+
+    def _schedule(
+        self,
+        leadership: Leadership,
+        pool: LanePool,
+        interval_ms: int,
+        forget: Callable[[PartitionKey], None],
+    ) -> Schedule:
+        return Schedule(
+            pool=pool,
+            leadership=leadership,
+            settings=self._parts.facts.settings,
+            node_id=self._parts.config.node_id,
+            clock=self._parts.clock,
+            interval_ms=interval_ms,
+            forget=forget,
+        )
+
+
+def _unless_rival(heartbeat: HeartbeatSender, round_of: Round) -> Round:
+    async def checked(led: LedPartition) -> None:
+        if heartbeat.rival is not None:
+            raise Unavailable(
+                f"a second service of this node is alive (writer {heartbeat.rival}): stop one (H13)"
+            )
+        await round_of(led)
+
+    return checked
+
+
+def _copy_settings(parts: LaneParts, store_id: Uuid) -> CopySettings:
+    return CopySettings(
+        cluster_id=parts.config.cluster_id,
+        node_id=parts.config.node_id,
+        store_id=store_id,
+        writer=parts.writer,
+        software=software_name(),
+        deadline_ms=parts.config.copy_deadline_ms,
+        barrier_deadline_ms=BARRIER_DEADLINE_MS,
+    )
+
+
+def _trim_settings(config: ServiceConfig) -> TrimSettings:
+    return TrimSettings(
+        plan_deadline_ms=config.trim_plan_deadline_ms,
+        hold_max_ms=config.trim_hold_max_ms,
+        heartbeat_max_age_ms=_DEAD_AFTER_BEATS * config.heartbeat_interval_ms,
+        delete_timeout_ms=_DELETE_RECORDS_TIMEOUT_MS,
+    )

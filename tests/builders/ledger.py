@@ -1,0 +1,189 @@
+"""A ledger and settings in memory: rlmm's own replay and view, without Kafka in between."""
+
+from collections.abc import Callable, Iterator
+
+from kip405.errors import Fenced
+from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, Uuid
+from kip405.segments import EpochEntry, RemoteLogSegmentMetadata
+from kip405.states import RemoteLogSegmentState
+from rlmm.fact_codec import encode_fact
+from rlmm.facts import Fact, Stamp
+from rlmm.ledger import PartitionLedger
+from rlmm.records import NO_PREVIOUS, LedgerKey, LedgerRecord, RecordHeaders
+from rlmm.replay import LedgerState, repairs
+from rlmm.settings_view import SettingsView
+from tests.builders.log_dir import TOPIC, TOPIC_ID
+
+PLACE = TopicIdPartition(topic_id=TOPIC_ID, topic=TOPIC, partition=0)
+OUR_WRITER = Uuid(b"\x0a" * 16)
+OTHER_WRITER = Uuid(b"\x0b" * 16)
+FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+
+
+def uuids() -> Callable[[], Uuid]:
+    """1, 2, 3, ... as uuids."""
+    numbers = iter(range(1, 1_000_000))
+    return lambda: Uuid(next(numbers).to_bytes(16, "big"))
+
+
+def metadata(
+    number: int,
+    start: int,
+    next_offset: int,
+    epochs: dict[int, int],
+    state: RemoteLogSegmentState = FINISHED,
+    *,
+    broker_id: int = 1,
+) -> RemoteLogSegmentMetadata:
+    """Segment [start, next_offset) written under {epoch: start offset}."""
+    return RemoteLogSegmentMetadata(
+        segment_id=RemoteLogSegmentId(
+            topic_id_partition=PLACE, id=Uuid(number.to_bytes(16, "big"))
+        ),
+        start_offset=start,
+        end_offset=next_offset - 1,
+        broker_id=broker_id,
+        max_timestamp_ms=0,
+        event_timestamp_ms=0,
+        segment_leader_epochs=tuple(
+            EpochEntry(epoch=epoch, start_offset=at) for epoch, at in epochs.items()
+        ),
+        segment_size_bytes=1,
+        custom_metadata=None,
+        state=state,
+    )
+
+
+class MemoryLedger:
+    """The Protocol of lanes/ports. `log` is every record; failures are planted by `before_publish`."""
+
+    def __init__(self, writer: Uuid = OUR_WRITER) -> None:
+        self.state = LedgerState()
+        self.state.go_live(absence_is_known=True)
+        self.log: list[LedgerRecord] = []
+        self.writer = writer
+        self.problem: str | None = None
+        self.is_ready = True
+        self.now_ms = 0
+        self.before_publish: Callable[[RemoteLogSegmentMetadata], None] = lambda _: None
+        self.after_publish: Callable[[RemoteLogSegmentMetadata], None] = lambda _: None
+
+    def ledger(self, key: PartitionKey) -> PartitionLedger:
+        state = self.state.partitions.get(key)
+        return PartitionLedger.of(key, state) if state else PartitionLedger.empty(key)
+
+    @property
+    def view(self) -> PartitionLedger:
+        return self.ledger(PLACE.key)
+
+    def states(self) -> list[RemoteLogSegmentState]:
+        """Of every record so far without tombstones."""
+        return [one.metadata.state for one in self.log if one.metadata is not None]
+
+    async def barrier(self, key: PartitionKey, deadline_ms: int) -> None:
+        return None
+
+    def write(
+        self,
+        value: RemoteLogSegmentMetadata | None,
+        *,
+        segment_id: RemoteLogSegmentId | None = None,
+        epoch: int = 0,
+        previous: int = NO_PREVIOUS,
+        writer: Uuid | None = None,
+    ) -> None:
+        """Append a record as anybody, checked by nobody."""
+        chosen = value.segment_id if value is not None else segment_id
+        assert chosen is not None
+        record = LedgerRecord(
+            key=LedgerKey.of(chosen),
+            metadata=value,
+            headers=RecordHeaders(
+                leader_epoch=epoch, expected_previous=previous, writer=writer or self.writer
+            ),
+            offset=len(self.log),
+            timestamp_ms=self.now_ms,
+        )
+        self.log.append(record)
+        self.state.apply(record)
+
+    def copied(self, *segments: RemoteLogSegmentMetadata, writer: Uuid | None = None) -> None:
+        """STARTED, then FINISHED of each, under the segment's own newest epoch."""
+        for one in segments:
+            epoch = one.segment_leader_epochs[-1].epoch
+            started = one.in_state(
+                RemoteLogSegmentState.COPY_SEGMENT_STARTED,
+                event_timestamp_ms=0,
+                broker_id=one.broker_id,
+            )
+            self.write(started, epoch=epoch, writer=writer)
+            self.write(one, epoch=epoch, previous=0, writer=writer)
+
+    async def publish(
+        self, metadata: RemoteLogSegmentMetadata, leader_epoch: int, expected_previous: int
+    ) -> None:
+        self._refuse(metadata.segment_id, leader_epoch, expected_previous)
+        self.before_publish(metadata)
+        self.write(metadata, epoch=leader_epoch, previous=expected_previous)
+        self.after_publish(metadata)
+        entry = self.view.entries.get(metadata.segment_id.id)
+        if entry is None or entry.disputed or entry.writer != self.writer:
+            raise Fenced(f"{metadata.segment_id}: overtaken or illegal")
+
+    async def tombstone(self, segment_id: RemoteLogSegmentId, leader_epoch: int) -> None:
+        self._refuse(segment_id, leader_epoch, 3)
+        self.write(None, segment_id=segment_id, epoch=leader_epoch, previous=3)
+
+    async def repair(self, key: PartitionKey, leader_epoch: int) -> int:
+        found = repairs(self.ledger(key).disputes)
+        for one in found:
+            assert one.key.segment_id is not None
+            segment_id = RemoteLogSegmentId(topic_id_partition=PLACE, id=one.key.segment_id)
+            self.write(
+                one.metadata,
+                segment_id=segment_id,
+                epoch=leader_epoch,
+                previous=one.expected_previous,
+            )
+        return len(found)
+
+    def _refuse(self, segment_id: RemoteLogSegmentId, leader_epoch: int, expected: int) -> None:
+        entry = self.view.entries.get(segment_id.id)
+        newest = NO_PREVIOUS if entry is None else int(entry.state)
+        if newest != expected or leader_epoch < self.view.newest_epoch:
+            raise Fenced(f"{segment_id}: is {newest}, expected {expected}")
+
+
+class MemorySettings:
+    """The Protocol of lanes/ports over rlmm's view."""
+
+    def __init__(self) -> None:
+        self.view = SettingsView()
+        self.is_ready = True
+        self.problem: str | None = None
+        self.published: list[Fact] = []
+        self.now_ms = 0
+
+    async def barrier(self, deadline_ms: int) -> None:
+        return None
+
+    def write(self, fact: Fact, *, epoch: int = -1, node_id: int = 1) -> None:
+        """A fact from anybody."""
+        stamp = Stamp(
+            node_id=node_id, leader_epoch=epoch, writer=OUR_WRITER, time_ms=self.now_ms
+        )
+        key, value = encode_fact(fact, stamp)
+        self.view.apply(key=key, value=value, offset=self.view.version)
+
+    async def publish(self, fact: Fact, leader_epoch: int) -> None:
+        self.published.append(fact)
+        self.write(fact, epoch=leader_epoch)
+
+    async def reassert(self, partition: PartitionKey, leader_epoch: int) -> int:
+        found = self.view.reassert
+        for one in found:
+            await self.publish(one.fact, leader_epoch)
+        return len(found)
+
+    def facts(self) -> Iterator[str]:
+        return (fact.key for fact in self.published)

@@ -1,0 +1,153 @@
+"""One service's lanes over a real log directory and everything else in memory."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from kip405.ids import Uuid
+from rlm.broker.leadership import LedPartition
+from rlm.lanes.attempt import Copier, CopySettings, LiveAttempts
+from rlm.lanes.cleanup import CleanupLane, CleanupSettings
+from rlm.lanes.copy import CopyLane
+from rlm.lanes.evidence import StoreEvidence
+from rlm.lanes.look import Eyes
+from rlm.lanes.trim import TrimLane, TrimSettings
+from rlm.log_dir.scanner import LogDirs
+from rlmm.facts import ServiceFact, StartFact, TopicFact
+from tests.builders.broker import MemoryBroker
+from tests.builders.clock import ManualClock
+from tests.builders.ledger import OUR_WRITER, PLACE, MemoryLedger, MemorySettings, uuids
+from tests.builders.log_dir import CLUSTER_ID, LogDir
+from tests.builders.store import STORE_ID, MemoryStore
+
+NODE_ID = 1
+GRACE_MS = 10_000
+
+
+class NoShareGroups:
+    def __init__(self) -> None:
+        self.lowest: int | None = None
+
+    async def start_offset(self, topic: str, partition: int) -> int | None:
+        return self.lowest
+
+
+class Rig:
+    """Topic `orders` in mode tier with trim on, led by us under epoch 0, retention 0 ms locally."""
+
+    def __init__(self, path: Path, *, new_uuid: Callable[[], Uuid] | None = None) -> None:
+        self.clock = ManualClock()
+        self.log_dir = LogDir(path / "data", node_id=NODE_ID)
+        self.disk = self.log_dir.partition()
+        self.broker = MemoryBroker(node_id=NODE_ID)
+        self.ledger = MemoryLedger()
+        self.settings = MemorySettings()
+        self.store = MemoryStore(CLUSTER_ID)
+        self.share_groups = NoShareGroups()
+        self.live = LiveAttempts()
+        self.settings.now_ms = self.ledger.now_ms = self.clock.now
+        self.eyes = Eyes(
+            node_id=NODE_ID,
+            broker=self.broker,
+            log_dirs=LogDirs([str(self.log_dir.path)]),
+            ledger=self.ledger,
+            settings=self.settings,
+            max_orphans=3,
+            barrier_deadline_ms=1_000,
+        )
+        evidence = StoreEvidence(self.store, cluster_id=CLUSTER_ID, store_id=STORE_ID)
+        self.copier = Copier(
+            eyes=self.eyes,
+            ledger=self.ledger,
+            store=self.store,
+            live=self.live,
+            clock=self.clock,
+            new_uuid=new_uuid or uuids(),
+            settings=CopySettings(
+                cluster_id=CLUSTER_ID,
+                node_id=NODE_ID,
+                store_id=STORE_ID,
+                writer=OUR_WRITER,
+                software="tests",
+                deadline_ms=60_000,
+                barrier_deadline_ms=1_000,
+            ),
+        )
+        self.copy = CopyLane(
+            eyes=self.eyes, copier=self.copier, ledger=self.ledger, settings=self.settings
+        )
+        self.trim = TrimLane(
+            eyes=self.eyes,
+            broker=self.broker,
+            ledger=self.ledger,
+            settings=self.settings,
+            evidence=evidence,
+            share_groups=self.share_groups,
+            clock=self.clock,
+            config=TrimSettings(
+                plan_deadline_ms=10_000,
+                hold_max_ms=3_600_000,
+                heartbeat_max_age_ms=60_000,
+                delete_timeout_ms=1_000,
+            ),
+        )
+        self.cleanup = CleanupLane(
+            eyes=self.eyes,
+            ledger=self.ledger,
+            settings=self.settings,
+            evidence=evidence,
+            live=self.live,
+            clock=self.clock,
+            config=CleanupSettings(node_id=NODE_ID, writer=OUR_WRITER, grace_ms=GRACE_MS),
+        )
+        self.enable()
+        self.heartbeat()
+
+    def enable(self, *, mode: str = "tier", trim: bool = True, local_ms: int = 0) -> None:
+        self.settings.write(
+            TopicFact(
+                topic_id=PLACE.topic_id,
+                name=PLACE.topic,
+                mode=mode,
+                state="enabled",
+                trim=trim,
+                retention_ms=-1,
+                retention_bytes=-1,
+                local_retention_ms=local_ms,
+                local_retention_bytes=-2,
+            )
+        )
+
+    def heartbeat(self, node_id: int = NODE_ID) -> None:
+        self.settings.now_ms = self.clock.now
+        self.settings.write(
+            ServiceFact(node_id=node_id, listen={}, advertised={}, version="1"), node_id=node_id
+        )
+
+    def remote_start(self, offset: int) -> None:
+        fact = StartFact(
+            partition=PLACE.key, remote_log_start_offset=offset, cause="delete-records"
+        )
+        self.settings.write(fact, epoch=self.broker.partition.leader_epoch)
+
+    def write_log(self, *bases: int, end: int, epoch: int = 0) -> None:
+        """Closed segments at these bases, the last one active up to `end`; all committed."""
+        for base, following in zip(bases, bases[1:], strict=False):
+            self.broker.log += self.disk.segment(base, following, epoch=epoch)
+        self.broker.log += self.disk.active(bases[-1], end, epoch=epoch)
+        self.broker.ends_at(end)
+        self.log_dir.recovery_point(PLACE.topic, PLACE.partition, end)
+
+    @property
+    def led(self) -> LedPartition:
+        now = self.broker.partition
+        return LedPartition(
+            topic_id_partition=PLACE,
+            leader=now.leader,
+            leader_epoch=now.leader_epoch,
+            replicas=now.replicas,
+            isr=now.isr,
+        )
+
+    def names(self, suffix: str) -> list[str]:
+        """Names of stored objects of one kind."""
+        return [name for name in sorted(self.store.objects) if name.endswith(suffix)]

@@ -1,0 +1,114 @@
+"""A RemoteStorageManager in memory, with the guarantees of the Protocol and faults on demand."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+
+from kip405.contracts import (
+    ExpectedSegment,
+    IndexType,
+    Presence,
+    SegmentPresence,
+    StoredObject,
+    StoreIdentity,
+)
+from kip405.crc import crc32c
+from kip405.errors import Corrupt, NotFound
+from kip405.ids import TopicIdPartition, Uuid
+from kip405.indexes import IndexesObject
+from kip405.segments import ByteRange, LogSegmentData, SegmentLocator
+from rsm_plugins.keys import ObjectKind, object_name
+
+STORE_ID = Uuid(b"\x51" * 16)
+
+
+class MemoryStore:
+    """`objects` by name. `before(operation)` is called first thing in every changing call."""
+
+    def __init__(self, cluster_id: str) -> None:
+        self.identity: StoreIdentity | None = StoreIdentity(
+            store_id=STORE_ID, cluster_id=cluster_id, created_ms=0
+        )
+        self.objects: dict[str, bytes] = {}
+        self.deleted: list[SegmentLocator] = []
+        self.before: Callable[[str], None] = lambda _: None
+
+    async def read_identity(self) -> StoreIdentity | None:
+        return self.identity
+
+    async def create_identity(self, identity: StoreIdentity) -> StoreIdentity:
+        self.identity = self.identity or identity
+        return self.identity
+
+    async def copy_log_segment_data(self, locator: SegmentLocator, data: LogSegmentData) -> bytes:
+        self.before("copy")
+        source = data.log
+        log = Path(source.path).read_bytes()[source.position :][: source.size_bytes]
+        if crc32c(log) != data.log_crc32c or crc32c(data.indexes) != data.indexes_crc32c:
+            raise Corrupt(f"{locator.segment_id}: wrong checksum")
+        self.objects[object_name(locator, ObjectKind.LOG)] = log
+        self.objects[object_name(locator, ObjectKind.INDEXES)] = data.indexes
+        self.before("copied")
+        return b"plugin"
+
+    async def write_manifest(self, locator: SegmentLocator, manifest: bytes) -> None:
+        self.before("manifest")
+        self.objects[object_name(locator, ObjectKind.MANIFEST)] = manifest
+
+    async def read_manifest(self, locator: SegmentLocator) -> bytes:
+        return self._get(locator, ObjectKind.MANIFEST)
+
+    async def fetch_log_segment(self, locator: SegmentLocator, byte_range: ByteRange) -> bytes:
+        return self._get(locator, ObjectKind.LOG)[byte_range.start : byte_range.end]
+
+    async def fetch_indexes(self, locator: SegmentLocator) -> bytes:
+        return self._get(locator, ObjectKind.INDEXES)
+
+    async def fetch_index(self, locator: SegmentLocator, index_type: IndexType) -> bytes:
+        section = IndexesObject.parse(await self.fetch_indexes(locator)).section(index_type)
+        if section is None:
+            raise NotFound(f"{locator.segment_id} has no {index_type.name}")
+        return bytes(section)
+
+    async def stat(self, segments: Sequence[ExpectedSegment]) -> tuple[SegmentPresence, ...]:
+        return tuple(self._presence(one) for one in segments)
+
+    async def list_objects(
+        self, cluster_id: str, partition: TopicIdPartition | None = None
+    ) -> AsyncIterator[StoredObject]:
+        for name in sorted(self.objects):
+            yield StoredObject(name=name, size_bytes=len(self.objects[name]), modified_ms=0)
+
+    async def delete_log_segment_data(self, locator: SegmentLocator) -> None:
+        self.before("delete")
+        for kind in (ObjectKind.MANIFEST, ObjectKind.LOG, ObjectKind.INDEXES):
+            self.objects.pop(object_name(locator, kind), None)
+        self.deleted.append(locator)
+
+    async def close(self) -> None:
+        return None
+
+    def _get(self, locator: SegmentLocator, kind: ObjectKind) -> bytes:
+        name = object_name(locator, kind)
+        if name not in self.objects:
+            raise NotFound(name)
+        return self.objects[name]
+
+    def _presence(self, expected: ExpectedSegment) -> SegmentPresence:
+        wanted = {
+            ObjectKind.LOG: expected.log_size_bytes,
+            ObjectKind.INDEXES: expected.indexes_size_bytes,
+        }
+        names = {kind: object_name(expected.locator, kind) for kind in ObjectKind}
+        presence, detail = Presence.COMPLETE, ""
+        for kind, size in wanted.items():
+            found = self.objects.get(names[kind])
+            if found is None:
+                presence, detail = Presence.MISSING, names[kind]
+                break
+            if len(found) != size:
+                presence, detail = Presence.DIFFERENT, names[kind]
+        return SegmentPresence(
+            presence=presence,
+            manifest_present=names[ObjectKind.MANIFEST] in self.objects,
+            detail=detail,
+        )

@@ -1,0 +1,166 @@
+"""Golden files of the ledger's and the settings' formats: written once, never changed, read and
+written byte for byte.
+
+Each line of a file is `name hex` (ledger) or `key value` (settings). No test writes them.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, Uuid
+from kip405.segments import CustomMetadata, EpochEntry, RemoteLogSegmentMetadata
+from kip405.states import RemoteLogSegmentState
+from rlmm.fact_codec import decode_fact, encode_fact
+from rlmm.facts import (
+    ClusterFact,
+    DivergenceFact,
+    Fact,
+    FreezeFact,
+    HolesFact,
+    ServiceFact,
+    Stamp,
+    StartFact,
+    StoreFact,
+    TopicFact,
+    TrimFact,
+)
+from rlmm.framing import decode_value, encode_value
+from rlmm.ledger import Hole
+from rlmm.records import LedgerKey, RecordHeaders, decode_record
+
+HERE = Path(__file__).parent
+TOPIC_ID = Uuid.parse("jF8s79t9SrG_PNqlwv7bAA")
+SEGMENT_ID = Uuid.parse("AAECAwQFBgcICQoLDA0ODw")
+STORE_ID = Uuid.parse("c3RvcmUtb25lLi4uLi4uLg")
+WRITER = Uuid.parse("d3JpdGVyLW9uZS4uLi4uLg")
+PARTITION = PartitionKey(TOPIC_ID, 3)
+STAMP = Stamp(node_id=2, leader_epoch=7, writer=WRITER, time_ms=1_763_000_000_123)
+
+
+def metadata(state: RemoteLogSegmentState) -> RemoteLogSegmentMetadata:
+    is_copied = state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED
+    custom = CustomMetadata(
+        store_id=STORE_ID,
+        entropy_bits=4,
+        indexes_size_bytes=4_711 if is_copied else 0,
+        log_crc32c=0xDEADBEEF if is_copied else 0,
+        indexes_crc32c=0x01020304 if is_copied else 0,
+        plugin=b"etag" if is_copied else b"",
+    )
+    return RemoteLogSegmentMetadata(
+        segment_id=RemoteLogSegmentId(
+            topic_id_partition=TopicIdPartition(topic_id=TOPIC_ID, topic="orders", partition=3),
+            id=SEGMENT_ID,
+        ),
+        start_offset=1_000,
+        end_offset=1_999,
+        broker_id=2,
+        max_timestamp_ms=1_762_999_999_000,
+        event_timestamp_ms=1_763_000_000_123,
+        segment_leader_epochs=(
+            EpochEntry(epoch=5, start_offset=1_000),
+            EpochEntry(epoch=7, start_offset=1_500),
+        ),
+        segment_size_bytes=1_048_576,
+        custom_metadata=custom.encode(),
+        state=state,
+        txn_index_empty=state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
+    )
+
+
+VALUES = {state.name: metadata(state) for state in RemoteLogSegmentState}
+HEADERS = RecordHeaders(leader_epoch=7, expected_previous=-1, writer=WRITER)
+TOMBSTONE_HEADERS = RecordHeaders(leader_epoch=8, expected_previous=3, writer=WRITER)
+FACTS: tuple[Fact, ...] = (
+    ClusterFact(
+        cluster_id="MkU3OEVBNTcwNTJENDM2Qg",
+        ledger_topic_id=SEGMENT_ID,
+        settings_topic_id=WRITER,
+        default_store_id=STORE_ID,
+    ),
+    StoreFact(store_id=STORE_ID, plugin="local", uri="file:///srv/store", prefix="kafka/prod"),
+    TopicFact(
+        topic_id=TOPIC_ID,
+        name="orders",
+        mode="tier",
+        state="enabled",
+        trim=True,
+        retention_ms=15_552_000_000,
+        retention_bytes=-1,
+        local_retention_ms=3_600_000,
+        local_retention_bytes=-2,
+        originals={"retention.ms": "15552000000", "retention.bytes": None},
+        extra={"from_the_future": {"a": [1, "ü"]}},
+    ),
+    StartFact(partition=PARTITION, remote_log_start_offset=1_234, cause="enable"),
+    TrimFact(partition=PARTITION, bound=2_000, planned_epoch=7),
+    HolesFact(partition=PARTITION, holes=(Hole(start=2_000, end=2_500, cause="retention"),)),
+    DivergenceFact(partition=PARTITION, action="adopt", epoch=7, offset=1_500, cause="operator"),
+    ServiceFact(
+        node_id=2,
+        listen={"proxy": "0.0.0.0:9092", "grpc": "127.0.0.1:9500", "http": "127.0.0.1:9501"},
+        advertised={"proxy": "kafka-2:9092", "grpc": "kafka-2:9500", "http": "kafka-2:9501"},
+        version="0.1.0",
+    ),
+    FreezeFact(topic_id=None, stopped=("trim", "delete", "sweep"), by="ada", why="audit"),
+    FreezeFact(topic_id=TOPIC_ID, stopped=("delete",), by="ada", why="legal hold"),
+)
+
+
+def golden(name: str) -> dict[str, str]:
+    lines = (HERE / name).read_text(encoding="utf-8").splitlines()
+    return dict(line.split(" ", 1) for line in lines)
+
+
+def test_every_golden_line_is_tested() -> None:
+    assert set(golden("ledger.txt")) == {"key", "partition-key", *VALUES, *_header_names()}
+    assert set(golden("settings.txt")) == {fact.key for fact in FACTS}
+
+
+def _header_names() -> set[str]:
+    names = [name for name, _ in HEADERS.encode()]
+    return {*names, *(f"tombstone:{name}" for name in names)}
+
+
+def test_ledger_key() -> None:
+    key = LedgerKey(partition=PARTITION, segment_id=SEGMENT_ID)
+    assert key.encode().hex() == golden("ledger.txt")["key"]
+    whole = LedgerKey(partition=PARTITION, segment_id=None)
+    assert whole.encode().hex() == golden("ledger.txt")["partition-key"]
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_ledger_value(name: str) -> None:
+    value = bytes.fromhex(golden("ledger.txt")[name])
+    assert encode_value(VALUES[name]) == value
+    assert decode_value(value) == VALUES[name]
+
+
+@pytest.mark.parametrize(("prefix", "headers"), [("", HEADERS), ("tombstone:", TOMBSTONE_HEADERS)])
+def test_ledger_headers(prefix: str, headers: RecordHeaders) -> None:
+    lines = golden("ledger.txt")
+    found = [(name, bytes.fromhex(lines[prefix + name])) for name, _ in headers.encode()]
+    assert headers.encode() == found
+    assert RecordHeaders.decode(found) == headers
+
+
+def test_ledger_tombstone() -> None:
+    lines = golden("ledger.txt")
+    names = [name for name, _ in TOMBSTONE_HEADERS.encode()]
+    read = decode_record(
+        key=bytes.fromhex(lines["key"]),
+        value=None,
+        headers=[(name, bytes.fromhex(lines["tombstone:" + name])) for name in names],
+        offset=9,
+        timestamp_ms=1,
+    )
+    assert read.state is None
+    assert read.headers == TOMBSTONE_HEADERS
+
+
+@pytest.mark.parametrize("fact", FACTS, ids=lambda fact: fact.key)
+def test_settings_fact(fact: Fact) -> None:
+    value = golden("settings.txt")[fact.key].encode()
+    assert encode_fact(fact, STAMP) == (fact.key.encode(), value)
+    assert decode_fact(fact.key.encode(), value) == (fact, STAMP)

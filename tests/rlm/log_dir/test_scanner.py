@@ -1,0 +1,119 @@
+"""The scanner on real files laid out as Kafka lays them out."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kip405.errors import Invalid, NotFound, Unavailable
+from kip405.lineage import Lineage
+from kip405.segments import EpochEntry
+from rlm.log_dir.partition_log import Closed
+from rlm.log_dir.scanner import LogDirs, sample
+from tests.builders.log_dir import TOPIC, TOPIC_ID, LogDir
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> LogDir:
+    return LogDir(tmp_path / "data")
+
+
+def dirs(*log_dirs: LogDir) -> LogDirs:
+    return LogDirs([str(one.path) for one in log_dirs])
+
+
+def test_segments_with_their_ends_sizes_and_timestamps(log_dir: LogDir) -> None:
+    partition = log_dir.partition()
+    first = partition.segment(0, 100, first_ms=5_000)
+    partition.segment(100, 150)
+    partition.active(150, 170)
+    found = dirs(log_dir).scan(TOPIC, 0)
+    assert [(one.base_offset, one.next_offset, one.closed) for one in found.segments] == [
+        (0, 100, Closed.CLOSED),
+        (100, 150, Closed.CLOSED),
+        (150, None, Closed.ACTIVE),
+    ]
+    assert found.topic_id == TOPIC_ID
+    assert found.segments[0].size_bytes == len(first)
+    assert found.segments[0].max_timestamp_ms == 5_099
+    assert found.segments[0].snapshot_path == str(partition.file(100, ".snapshot"))
+    assert sample(found.segments[0]) == (found.segments[0].inode, len(first))
+
+
+def test_segment_without_its_snapshot_is_not_closed_yet(log_dir: LogDir) -> None:
+    partition = log_dir.partition()
+    partition.segment(0, 100, snapshot=False)
+    partition.active(100, 110)
+    assert dirs(log_dir).scan(TOPIC, 0).segments[0].closed is Closed.SNAPSHOT_MISSING
+    partition.file(100, ".snapshot").write_bytes(b"late")
+    assert dirs(log_dir).scan(TOPIC, 0).segments[0].is_closed
+
+
+def test_deleted_and_foreign_files_are_no_segments(log_dir: LogDir) -> None:
+    partition = log_dir.partition()
+    partition.segment(0, 100)
+    partition.active(100, 110)
+    os.rename(partition.file(0, ".log"), partition.file(0, ".log.deleted"))
+    partition.file(0, ".log.swap").write_bytes(b"x")
+    assert [one.base_offset for one in dirs(log_dir).scan(TOPIC, 0).segments] == [100]
+
+
+def test_lineage_and_recovery_point(log_dir: LogDir) -> None:
+    partition = log_dir.partition()
+    partition.epochs({3: 0, 7: 40})
+    partition.active(0, 60)
+    assert dirs(log_dir).scan(TOPIC, 0).recovery_point is None
+    log_dir.recovery_point(TOPIC, 0, 44)
+    found = dirs(log_dir).scan(TOPIC, 0)
+    entries = (EpochEntry(epoch=3, start_offset=0), EpochEntry(epoch=7, start_offset=40))
+    assert found.lineage == Lineage(entries)
+    assert found.recovery_point == 44
+
+
+def test_partition_metadata_may_be_missing_for_a_moment(log_dir: LogDir) -> None:
+    log_dir.partition(topic_id=None).active(0, 10)
+    assert dirs(log_dir).scan(TOPIC, 0).topic_id is None
+
+
+def test_partitions_over_several_log_dirs(tmp_path: Path) -> None:
+    one, two = LogDir(tmp_path / "one"), LogDir(tmp_path / "two")
+    one.partition("a-b.c", 12)
+    two.partition("a-b.c", 3)
+    for passed in ("orders-0.0a-delete", "orders-1.0b-future", "orders-2.0c-stray", "lost+found"):
+        (one.path / passed).mkdir()
+    assert dirs(one, two).partitions() == {
+        ("a-b.c", 12): str(one.path / "a-b.c-12"),
+        ("a-b.c", 3): str(two.path / "a-b.c-3"),
+    }
+
+
+def test_h13_a_partition_in_two_log_dirs_is_refused(tmp_path: Path) -> None:
+    one, two = LogDir(tmp_path / "one"), LogDir(tmp_path / "two")
+    one.partition()
+    two.partition()
+    with pytest.raises(Invalid, match="orders-0 is in"):
+        dirs(one, two).scan(TOPIC, 0)
+    with pytest.raises(Invalid, match="orders-0 is in"):
+        dirs(one, two).partitions()
+
+
+def test_what_is_not_there_is_not_found(log_dir: LogDir) -> None:
+    with pytest.raises(NotFound, match="orders-0"):
+        dirs(log_dir).scan(TOPIC, 0)
+
+
+def test_a_torn_checkpoint_is_tried_again_then_unavailable(log_dir: LogDir) -> None:
+    partition = log_dir.partition()
+    partition.active(0, 10)
+    (partition.path / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n")
+    with pytest.raises(Unavailable, match="orders-0 cannot be read"):
+        dirs(log_dir).scan(TOPIC, 0)
+
+
+def test_a_file_that_vanished_has_no_sample(log_dir: LogDir) -> None:
+    partition = log_dir.partition()
+    partition.segment(0, 100)
+    partition.active(100, 110)
+    segment = dirs(log_dir).scan(TOPIC, 0).segments[0]
+    partition.file(0, ".log").unlink()
+    assert sample(segment) is None

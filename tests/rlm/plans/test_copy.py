@@ -1,0 +1,95 @@
+"""Which segments are copied, in which order, and the reason shown when none is (G2, H35)."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rlm.log_dir.partition_log import Closed
+from rlm.plans.copy import WhyNot, plan_copy
+from rlm.plans.cover import Cover
+from rlm.plans.freeze import Frozen
+from tests.rlm.plans.views import GOOD_TOPIC, copy_view, covered, local
+
+
+def bases(**changes: Any) -> list[int]:
+    return [one.base_offset for one in plan_copy(copy_view(**changes)).segments]
+
+
+def test_every_closed_segment_oldest_first_never_the_active_one() -> None:
+    plan = plan_copy(copy_view())
+    assert [one.base_offset for one in plan.segments] == [0, 100, 200]
+    assert plan.reason is WhyNot.CAUGHT_UP
+
+
+def test_nothing_above_the_last_stable_offset() -> None:
+    plan = plan_copy(copy_view(last_stable_offset=299))
+    assert [one.base_offset for one in plan.segments] == [0, 100]
+    assert plan.reason is WhyNot.LAST_STABLE_OFFSET
+    assert "299" in plan.detail
+    assert bases(last_stable_offset=300) == [0, 100, 200]
+
+
+def test_copied_segments_are_not_copied_again() -> None:
+    assert bases(covered=covered((0, 200))) == [200]
+    assert bases(covered=covered((0, 300))) == []
+
+
+def test_a_segment_copied_in_part_is_uploaded_whole() -> None:
+    assert bases(covered=covered((0, 150))) == [100, 200]
+
+
+def test_a_gap_in_the_copies_is_filled() -> None:
+    assert bases(covered=covered((0, 100), (200, 300))) == [100]
+
+
+def test_copying_starts_with_the_segment_that_holds_the_log_start() -> None:
+    assert bases(local_log_start_offset=150) == [100, 200]
+    assert bases(remote_log_start_offset=200) == [200]
+    assert bases(local_log_start_offset=150, covered=covered((150, 200))) == [200]
+
+
+def test_order_is_kept_when_a_snapshot_is_late() -> None:
+    first, second, *rest = local(0, 100, 200, 300)
+    late = (first, replace(second, closed=Closed.SNAPSHOT_MISSING), *rest)
+    plan = plan_copy(copy_view(segments=late))
+    assert [one.base_offset for one in plan.segments] == [0]
+    assert plan.reason is WhyNot.SNAPSHOT_MISSING
+
+
+def test_h35_with_one_replica_only_what_is_flushed() -> None:
+    plan = plan_copy(copy_view(recovery_point=200))
+    assert [one.base_offset for one in plan.segments] == [0, 100]
+    assert plan.reason is WhyNot.RECOVERY_POINT
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"enabled": False}, WhyNot.NOT_ENABLED),
+        ({"internal": True}, WhyNot.INTERNAL),
+        ({"cleanup_policy": "compact"}, WhyNot.CLEANUP_POLICY),
+        ({"cleanup_policy": "compact,delete"}, WhyNot.CLEANUP_POLICY),
+        ({"cleanup_policy": ""}, WhyNot.CLEANUP_POLICY),
+        ({"native_tiering": True}, WhyNot.NATIVE_TIERING),
+    ],
+)
+def test_h35_a_topic_that_must_not_be_copied(change: dict[str, Any], reason: WhyNot) -> None:
+    plan = plan_copy(copy_view(topic=replace(GOOD_TOPIC, **change)))
+    assert (plan.segments, plan.reason) == ((), reason)
+
+
+def test_h04_nothing_of_a_frozen_partition() -> None:
+    plan = plan_copy(copy_view(frozen=Frozen(reason="the log restarted")))
+    assert (plan.segments, plan.reason, plan.detail) == ((), WhyNot.FROZEN, "the log restarted")
+
+
+def test_cover_joins_what_touches_and_knows_what_is_missing() -> None:
+    cover = covered((50, 60), (0, 20), (10, 30), (30, 50), (80, 90), (90, 90))
+    assert [(one.start, one.next_offset) for one in cover.ranges] == [(0, 60), (80, 90)]
+    assert cover.end_from(0) == cover.end_from(59) == 60
+    assert cover.end_from(60) == 60
+    assert cover.end_from(85) == 90
+    assert cover.holds(10, 60)
+    assert not cover.holds(10, 61)
+    assert not Cover().holds(0, 1)

@@ -1,0 +1,94 @@
+"""H4 and H8: which contradictions between log and remote data freeze a partition."""
+
+from kip405.lineage import merge
+from rlm.plans.cover import cover
+from rlm.plans.freeze import Frozen, freeze
+from rlmm.ledger import PartitionLedger
+from tests.builders.ledger import MemoryLedger, metadata
+from tests.rlm.plans.views import lineage
+
+
+def copied(epochs_of_segments: list[dict[int, int]], *, step: int = 100) -> PartitionLedger:
+    """Segments of `step` offsets from 0 on."""
+    ledger = MemoryLedger()
+    for number, epochs in enumerate(epochs_of_segments):
+        ledger.copied(metadata(number + 1, number * step, (number + 1) * step, epochs))
+    return ledger.view
+
+
+def of_epoch(epoch: int, count: int) -> PartitionLedger:
+    return copied([{epoch: number * 100} for number in range(count)])
+
+
+def judge(
+    ledger: PartitionLedger, local: dict[int, int], leo: int, accepted: int = -1
+) -> Frozen | None:
+    whole = merge(ledger.remote_lineage, lineage(local))
+    return freeze(ledger, whole, log_end_offset=leo, accepted_epoch=accepted)
+
+
+def test_h04_nothing_remote_and_ordinary_growth_freeze_nothing() -> None:
+    assert judge(copied([]), {5: 0}, 0) is None
+    assert judge(of_epoch(5, 10), {5: 0}, 1_000) is None
+    assert judge(of_epoch(5, 10), {5: 0}, 1_500) is None
+
+
+def test_h04_a_trimmed_log_with_a_rebased_epoch_file_freezes_nothing() -> None:
+    assert judge(of_epoch(5, 10), {5: 900}, 1_500) is None
+    assert judge(of_epoch(5, 10), {8: 1_200}, 1_500) is None
+
+
+def test_h04_remote_end_beyond_the_log_end_freezes() -> None:
+    found = judge(of_epoch(5, 10), {5: 0}, 999)
+    assert found is not None
+    assert "ends at 1000, beyond the log's end 999" in found.reason
+
+
+def test_h04_an_emptied_log_without_any_epoch_freezes() -> None:
+    assert judge(of_epoch(5, 10), {}, 0) is not None
+
+
+def test_h04_unclean_election_with_small_overlap_goes_on_from_the_new_epoch() -> None:
+    ledger = of_epoch(5, 10)
+    local = {5: 0, 6: 750}
+    assert judge(ledger, local, 2_000) is None
+    whole = merge(ledger.remote_lineage, lineage(local))
+    assert cover(ledger.usable(whole, 2_000)).end_from(0) == 750
+
+
+def test_h04_unclean_election_that_orphans_many_segments_freezes() -> None:
+    found = judge(of_epoch(5, 10), {5: 0, 6: 500}, 2_000)
+    assert found is not None
+    assert found.orphans == (500, 600, 700, 800, 900)
+
+
+def test_h04_one_big_segment_that_counts_in_part_is_no_orphan() -> None:
+    ledger = copied([{5: 0}], step=1_001)
+    assert judge(ledger, {5: 0, 6: 500}, 2_000) is None
+
+
+def test_h04_an_emptied_disk_whose_new_epoch_starts_at_0_freezes_however_few() -> None:
+    assert judge(of_epoch(5, 10), {7: 0}, 40) is not None
+    found = judge(of_epoch(5, 2), {7: 0}, 5_000)
+    assert found is not None
+    assert found.orphans == (0, 100)
+
+
+def test_h04_an_operator_accepts_a_divergence_but_not_the_next_one() -> None:
+    assert judge(of_epoch(5, 10), {7: 0}, 40, accepted=7) is None
+    assert judge(of_epoch(5, 10), {7: 0}, 40, accepted=6) is not None
+    assert judge(of_epoch(5, 10), {9: 0}, 40, accepted=7) is not None
+
+
+def test_h08_orphans_that_newer_copies_cover_count_no_more() -> None:
+    ledger = MemoryLedger()
+    for number in range(10):
+        ledger.copied(metadata(number + 1, number * 100, number * 100 + 100, {5: number * 100}))
+    ledger.copied(metadata(50, 500, 1_000, {6: 500}))
+    whole = merge(ledger.view.remote_lineage, lineage({5: 0, 6: 500}))
+    assert freeze(ledger.view, whole, log_end_offset=2_000) is None
+
+
+def test_h08_an_absent_epoch_is_no_divergence() -> None:
+    ledger = of_epoch(5, 10)
+    assert freeze(ledger, lineage({9: 1_000}), log_end_offset=1_500) is None

@@ -1,0 +1,156 @@
+"""The trim bound and everything that forbids trimming (G1, H1-H5, H11, H19, H27, H35)."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlm.plans.freeze import Frozen
+from rlm.plans.retention import LocalRetention
+from rlm.plans.trim import EndedPlan, Held, NoTrim, TrimPlan, plan_trim
+from tests.rlm.plans.views import GOOD_TOPIC, guards, local, offsets
+
+NOW_MS = 10_000
+
+
+def plan(guard: dict[str, Any] | None = None, **changes: Any) -> TrimPlan | EndedPlan | Held:
+    return plan_trim(
+        guards(**(guard or {})), offsets(**changes), now_ms=NOW_MS, planned_at_ms=7
+    )
+
+
+def bound(**changes: Any) -> int | NoTrim:
+    found = plan(**changes)
+    return found.reason if isinstance(found, Held) else found.bound
+
+
+def reason(guard: dict[str, Any], **changes: Any) -> NoTrim | None:
+    found = plan(guard, **changes)
+    return found.reason if isinstance(found, Held) else None
+
+
+def test_everything_closed_copied_and_old_goes() -> None:
+    found = plan()
+    assert isinstance(found, TrimPlan)
+    assert (found.bound, found.leader_epoch, found.planned_at_ms) == (300, 5, 7)
+
+
+def test_the_bound_counts_only_what_is_contiguously_copied() -> None:
+    assert bound(contiguous_end=200) == 200
+    assert bound(contiguous_end=0) is NoTrim.NOTHING_COPIED
+
+
+def test_h27_the_bound_ends_at_borders_of_the_leaders_segments() -> None:
+    assert bound(contiguous_end=299) == 200
+    assert bound(contiguous_end=99) is NoTrim.NOTHING_COPIED
+
+
+def test_the_bound_passes_neither_lso_nor_high_watermark_nor_share_groups() -> None:
+    assert bound(last_stable_offset=250) == 200
+    assert bound(high_watermark=199) == 100
+    assert bound(share_group_start=120) == 100
+
+
+def test_the_active_segment_is_never_trimmed() -> None:
+    assert bound(contiguous_end=350) == 300
+    assert bound(segments=local(0), contiguous_end=350) is NoTrim.NOTHING_COPIED
+
+
+def test_local_retention_by_age_keeps_young_segments() -> None:
+    assert bound(retention=LocalRetention(max_age_ms=NOW_MS - 200, max_bytes=None)) == 100
+    assert bound(retention=LocalRetention(max_age_ms=NOW_MS, max_bytes=None)) is (
+        NoTrim.WITHIN_RETENTION
+    )
+
+
+def test_local_retention_by_size_keeps_at_least_the_limit() -> None:
+    assert bound(retention=LocalRetention(max_age_ms=None, max_bytes=2_000)) == 200
+    assert bound(retention=LocalRetention(max_age_ms=None, max_bytes=2_001)) == 100
+    assert bound(retention=LocalRetention(max_age_ms=None, max_bytes=0)) == 300
+
+
+def test_no_limit_means_no_trim() -> None:
+    no_limit = LocalRetention(max_age_ms=None, max_bytes=None)
+    assert bound(retention=no_limit) is NoTrim.UNLIMITED
+
+
+def test_segments_already_trimmed_but_still_on_disk_do_not_count_as_kept() -> None:
+    by_size = LocalRetention(max_age_ms=None, max_bytes=2_000)
+    assert bound(local_log_start_offset=100, retention=by_size) == 200
+    assert bound(local_log_start_offset=200, retention=by_size) is NoTrim.WITHIN_RETENTION
+
+
+@pytest.mark.parametrize(
+    ("guard", "wanted"),
+    [
+        ({"ready": False}, NoTrim.SETTINGS_NOT_READY),
+        ({"ledger_problem": "recreated"}, NoTrim.LEDGER_PROBLEM),
+        ({"freeze_fact": "ops: looking"}, NoTrim.FREEZE_FACT),
+        ({"frozen": Frozen(reason="emptied")}, NoTrim.FROZEN),
+        ({"mode_is_tier": False}, NoTrim.MODE_COPY),
+        ({"trim_on": False}, NoTrim.TRIM_OFF),
+        ({"retention_bounded": "retention.ms=1"}, NoTrim.RETENTION_BOUNDED),
+        ({"live_nodes": frozenset({1, 2})}, NoTrim.NO_LIVE_SERVICE),
+        ({"replicas": ()}, NoTrim.NO_LIVE_SERVICE),
+        ({"replicas_short_ms": 10}, NoTrim.ISR_HOLD),
+        ({"topic": replace(GOOD_TOPIC, cleanup_policy="compact,delete")}, NoTrim.TOPIC_REFUSED),
+        ({"topic": replace(GOOD_TOPIC, enabled=False)}, NoTrim.TOPIC_REFUSED),
+    ],
+)
+def test_what_forbids_a_trim(guard: dict[str, Any], wanted: NoTrim) -> None:
+    assert reason(guard) is wanted
+
+
+def test_h27_the_hold_for_lagging_replicas_ends() -> None:
+    assert reason({"replicas_short_ms": 3_599_999}) is NoTrim.ISR_HOLD
+    assert reason({"replicas_short_ms": 3_600_000}) is None
+
+
+def test_h02_what_ended_is_deleted_with_trim_off_and_without_copies() -> None:
+    found = plan({"trim_on": False}, remote_log_start_offset=150, contiguous_end=0)
+    assert isinstance(found, EndedPlan)
+    assert found.bound == 150
+
+
+def test_h02_what_ended_is_not_deleted_beyond_the_high_watermark() -> None:
+    found = plan(remote_log_start_offset=900, high_watermark=350)
+    assert isinstance(found, EndedPlan)
+    assert found.bound == 350
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        {"freeze_fact": "ops"},
+        {"frozen": Frozen(reason="emptied")},
+        {"mode_is_tier": False},
+        {"ledger_problem": "shrunk"},
+    ],
+)
+def test_h02_a_freeze_stops_that_too(guard: dict[str, Any]) -> None:
+    assert isinstance(plan(guard, remote_log_start_offset=150), Held)
+
+
+@given(
+    contiguous=st.integers(0, 400),
+    stable=st.integers(0, 400),
+    watermark=st.integers(0, 400),
+    start=st.integers(0, 300),
+    age=st.none() | st.integers(0, 10_500),
+    size=st.none() | st.integers(0, 5_000),
+)
+def test_no_bound_is_ever_above_what_is_safe(
+    contiguous: int, stable: int, watermark: int, start: int, age: int | None, size: int | None
+) -> None:
+    found = plan(
+        contiguous_end=max(contiguous, start),
+        last_stable_offset=min(stable, watermark),
+        high_watermark=watermark,
+        local_log_start_offset=start,
+        retention=LocalRetention(max_age_ms=age, max_bytes=size),
+    )
+    if isinstance(found, TrimPlan):
+        assert start < found.bound <= min(max(contiguous, start), stable, watermark, 300)
+        assert found.bound % 100 == 0

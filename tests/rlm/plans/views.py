@@ -1,0 +1,91 @@
+"""Shorthand for plans' inputs: closed segments of 100 records, a topic in good order."""
+
+from dataclasses import replace
+from typing import Any
+
+from kip405.lineage import Lineage
+from kip405.segments import EpochEntry
+from rlm.log_dir.partition_log import Closed, LocalSegment
+from rlm.plans.copy import CopyView, TopicState
+from rlm.plans.cover import Cover, OffsetRange
+from rlm.plans.retention import LocalRetention
+from rlm.plans.trim import TrimGuards, TrimOffsets
+
+GOOD_TOPIC = TopicState(
+    enabled=True, internal=False, cleanup_policy="delete", native_tiering=False
+)
+
+
+def lineage(epochs: dict[int, int]) -> Lineage:
+    return Lineage(tuple(EpochEntry(epoch=e, start_offset=at) for e, at in epochs.items()))
+
+
+def local(*bases: int, size_bytes: int = 1_000) -> tuple[LocalSegment, ...]:
+    """Segments at these bases, the last one active; a segment's newest record is as old as its end."""
+    nexts: list[int | None] = [*bases[1:], None]
+    return tuple(
+        LocalSegment(
+            base_offset=base,
+            next_offset=following,
+            closed=Closed.ACTIVE if following is None else Closed.CLOSED,
+            size_bytes=size_bytes,
+            inode=base,
+            path=f"/data/orders-0/{base:020d}.log",
+            max_timestamp_ms=following or base,
+        )
+        for base, following in zip(bases, nexts, strict=True)
+    )
+
+
+def covered(*ranges: tuple[int, int]) -> Cover:
+    return Cover.of(OffsetRange(start=start, next_offset=end) for start, end in ranges)
+
+
+def copy_view(**changes: Any) -> CopyView:
+    view = CopyView(
+        topic=GOOD_TOPIC,
+        segments=local(0, 100, 200, 300),
+        local_log_start_offset=0,
+        remote_log_start_offset=0,
+        last_stable_offset=350,
+        recovery_point=None,
+        covered=Cover(),
+        frozen=None,
+    )
+    return replace(view, **changes)
+
+
+def guards(**changes: Any) -> TrimGuards:
+    good = TrimGuards(
+        ready=True,
+        ledger_problem=None,
+        freeze_fact=None,
+        frozen=None,
+        topic=GOOD_TOPIC,
+        mode_is_tier=True,
+        trim_on=True,
+        retention_bounded=None,
+        replicas=(1, 2, 3),
+        live_nodes=frozenset({1, 2, 3}),
+        replicas_short_ms=None,
+        hold_max_ms=3_600_000,
+    )
+    return replace(good, **changes)
+
+
+def offsets(**changes: Any) -> TrimOffsets:
+    """Everything closed is copied and older than retention at now = 10,000."""
+    all_copied = TrimOffsets(
+        leader_epoch=5,
+        lineage=lineage({5: 0}),
+        segments=local(0, 100, 200, 300),
+        local_size_bytes=4_000,
+        local_log_start_offset=0,
+        remote_log_start_offset=0,
+        high_watermark=350,
+        last_stable_offset=350,
+        contiguous_end=300,
+        share_group_start=None,
+        retention=LocalRetention(max_age_ms=1_000, max_bytes=None),
+    )
+    return replace(all_copied, **changes)

@@ -1,0 +1,327 @@
+"""The proxy before a real Kafka broker: trimmed data comes from captured bytes of that very broker.
+
+The tier here is made of what the broker itself answered before its log start moved, so that
+unmodified clients (Java, librdkafka, aiokafka) are the judges of every byte and position.
+"""
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as ConfluentPartition
+
+from kip405.batches import cut_batches
+from kip405.ids import Uuid
+from rlm.clock import SystemClock, new_uuid
+from rlm.proxy.server import ProxyServer
+from rlm.proxy.settings import ProxySettings
+from rlm.proxy.tier import RemoteRead, RemoteRecords, TimestampedOffset, TopicRef, Watermarks
+from rlm.wire.apis import FETCH, LIST_OFFSETS, METADATA
+from tests.rlm.proxy.fakes import Counting, FakeTier, RawClient, Value, asked, tier_partition
+from tests.sandbox_fixtures import KafkaCluster
+
+pytestmark = pytest.mark.integration
+
+COUNT = 3_000
+REMOTE_NEXT = 2_000
+LOCAL_START = 1_500
+FIRST_TIMESTAMP = 1_700_000_000_000
+Record = tuple[int, int, bytes | None, bytes | None]
+
+
+def expected(offset: int) -> Record:
+    value = None if offset % 50 == 7 else b"value-%d-" % offset + b"x" * (offset % 400)
+    return offset, FIRST_TIMESTAMP + offset, b"key-%d" % offset, value
+
+
+ALL = [expected(offset) for offset in range(COUNT)]
+
+
+class CapturedTier(FakeTier):
+    """The bytes of [0, REMOTE_NEXT) as the broker answered them once."""
+
+    stored: memoryview = memoryview(b"")
+    topic_name = ""
+
+    def _find(self, topic: TopicRef, partition: int):  # type: ignore[no-untyped-def]
+        view = self.partitions.get(partition)
+        if view is None or (topic.name != self.topic_name and topic.topic_id != view.topic_id):
+            return None
+        return view
+
+    async def read(self, request: RemoteRead) -> RemoteRecords:
+        start, end, next_offset = cut_batches(
+            self.stored,
+            request.offset,
+            request.max_bytes,
+            request.at_least_one,
+            request.upper_offset,
+        )
+        records = self.stored[start:end]
+        return RemoteRecords(
+            records=(records,), size_bytes=len(records), next_offset=next_offset, aborted=()
+        )
+
+    async def offset_for_timestamp(
+        self, topic_id: Uuid, partition: int, timestamp_ms: int
+    ) -> TimestampedOffset | None:
+        offset = max(0, timestamp_ms - FIRST_TIMESTAMP)
+        if offset >= REMOTE_NEXT:
+            return None
+        return TimestampedOffset(
+            offset=offset, timestamp_ms=FIRST_TIMESTAMP + offset, leader_epoch=0
+        )
+
+    def epoch_for_offset(self, topic_id: Uuid, partition: int, offset: int) -> int:
+        return 0
+
+
+@dataclass
+class Archive:
+    """A topic with trimmed data, and the proxy before it."""
+
+    cluster: KafkaCluster
+    topic: str
+    topic_id: Uuid
+    tier: CapturedTier
+    metrics: Counting
+    bootstrap: str
+    tiered_port: int
+
+
+@pytest.fixture(scope="module")
+def topic_name() -> str:
+    return f"proxied-{new_uuid()}".replace("_", ".")
+
+
+async def _produce(bootstrap: str, topic: str) -> None:
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    try:
+        await admin.create_topics([NewTopic(topic, 1, 1)])
+    finally:
+        await admin.close()
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, compression_type="gzip")
+    await producer.start()
+    try:
+        for offset, timestamp_ms, key, value in ALL:
+            await producer.send(topic, value, key, 0, timestamp_ms)
+            if offset % 37 == 0:
+                await producer.flush()
+        await producer.flush()
+    finally:
+        await producer.stop()
+
+
+async def _capture(port: int, topic: str) -> tuple[Uuid, bytes]:
+    client = RawClient(*await asyncio.open_connection("127.0.0.1", port))
+    answer = await client.call(METADATA, 12, {"topics": [{"name": topic}]})
+    topic_id = answer["topics"][0]["topic_id"]
+    stored, offset = b"", 0
+    while offset < COUNT:
+        request = {
+            "max_wait_ms": 500,
+            "min_bytes": 1,
+            "max_bytes": 50_000_000,
+            "topics": [{"topic_id": topic_id, "partitions": [asked(offset, 0, 50_000_000)]}],
+        }
+        answer = await client.call(FETCH, 15, request)
+        records = answer["responses"][0]["partitions"][0]["records"]
+        stored += records
+        offset = _end(stored)
+    client.writer.close()
+    return Uuid(topic_id), stored
+
+
+def _end(stored: bytes) -> int:
+    """Offset after the last batch."""
+    position, end = 0, 0
+    while position < len(stored):
+        base, size = struct.unpack_from(">qi", stored, position)
+        (delta,) = struct.unpack_from(">i", stored, position + 23)
+        position, end = position + 12 + size, base + delta + 1
+    return end
+
+
+@pytest.fixture
+async def archive(kafka_cluster: KafkaCluster) -> AsyncIterator[Archive]:
+    topic = f"proxied-{new_uuid()}"
+    [ports] = kafka_cluster.sandbox.state.ports.values()
+    tier, metrics = CapturedTier(), Counting()
+    proxy = ProxyServer(
+        ProxySettings(
+            listen_host="127.0.0.1",
+            listen_port=ports.proxy,
+            upstream_host="127.0.0.1",
+            upstream_port=ports.tiered,
+        ),
+        tier,
+        SystemClock(),
+        metrics,
+    )
+    await proxy.start()
+    bootstrap = f"127.0.0.1:{ports.proxy}"
+    try:
+        await _produce(bootstrap, topic)  # through the proxy
+        topic_id, stored = await _capture(ports.tiered, topic)
+        admin = AIOKafkaAdminClient(bootstrap_servers=kafka_cluster.bootstrap_servers)
+        await admin.start()
+        await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(LOCAL_START)})
+        await admin.close()
+        tier.stored, tier.topic_name = memoryview(stored), topic
+        tier.marks = Watermarks(
+            high_watermark=COUNT, last_stable_offset=COUNT, log_start_offset=LOCAL_START
+        )
+        tier.partitions[0] = tier_partition(
+            topic_id=topic_id,
+            topic=topic,
+            remote_next_offset=REMOTE_NEXT,
+            local_log_start_offset=LOCAL_START,
+            high_watermark=COUNT,
+            last_stable_offset=COUNT,
+            leader_epoch=0,
+        )
+        yield Archive(kafka_cluster, topic, topic_id, tier, metrics, bootstrap, ports.tiered)
+    finally:
+        await proxy.close()
+
+
+async def _aiokafka(archive: Archive, isolation: str) -> list[Record]:
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=archive.bootstrap,
+        auto_offset_reset="earliest",
+        isolation_level=isolation,
+        max_partition_fetch_bytes=20_000,
+    )
+    await consumer.start()
+    try:
+        partition = TopicPartition(archive.topic, 0)
+        consumer.assign([partition])
+        await consumer.seek_to_beginning(partition)
+        found: list[Record] = []
+        async with asyncio.timeout(60):
+            while len(found) < COUNT:
+                batch = await consumer.getmany(timeout_ms=500)
+                for records in batch.values():
+                    found += [(r.offset, r.timestamp, r.key, r.value) for r in records]
+        return found
+    finally:
+        await consumer.stop()
+
+
+def _librdkafka(archive: Archive) -> list[Record]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": archive.bootstrap,
+            "group.id": archive.topic,
+            "auto.offset.reset": "error",
+            "check.crcs": True,
+            "fetch.message.max.bytes": 20_000,
+        }
+    )
+    consumer.assign([ConfluentPartition(archive.topic, 0, 0)])
+    found: list[Record] = []
+    while len(found) < COUNT:
+        messages = consumer.consume(500, timeout=20)
+        assert messages, f"{len(found)} records, then nothing for 20 s"
+        for message in messages:
+            assert message.error() is None
+            found.append(
+                (message.offset(), message.timestamp()[1], message.key(), message.value())
+            )
+    consumer.close()
+    return found
+
+
+@pytest.mark.parametrize("view_hidden", [False, True], ids=["known", "reactive"])
+async def test_unmodified_clients_read_every_record_once(
+    archive: Archive, view_hidden: bool
+) -> None:
+    archive.tier.view_hidden = view_hidden
+    assert await _aiokafka(archive, "read_uncommitted") == ALL
+    assert await _aiokafka(archive, "read_committed") == ALL
+    assert await asyncio.to_thread(_librdkafka, archive) == ALL
+    assert archive.metrics.spliced_bytes > 3 * len(archive.tier.stored) * LOCAL_START // COUNT // 2
+
+
+async def test_java_reads_every_record_once(archive: Archive) -> None:
+    result = await asyncio.to_thread(
+        archive.cluster.sandbox.dist.run_tool,
+        "console-consumer",
+        *("--bootstrap-server", archive.bootstrap, "--topic", archive.topic),
+        *("--from-beginning", "--max-messages", str(COUNT), "--timeout-ms", "30000"),
+        *("--formatter-property", "print.key=true", "--formatter-property", "print.offset=true"),
+    )
+    lines = result.stdout.splitlines()
+    wanted = [
+        f"Offset:{offset}\t{(key or b'').decode()}\t{(value or b'null').decode()}"
+        for offset, _, key, value in ALL
+    ]
+    assert lines == wanted
+
+
+@pytest.mark.parametrize("version", [1, 4, 7, 11])
+async def test_positions_against_the_real_broker(archive: Archive, version: int) -> None:
+    port = int(archive.bootstrap.rpartition(":")[2])
+
+    async def ask(at: int, timestamp: int) -> tuple[int, int, int]:
+        client = RawClient(*await asyncio.open_connection("127.0.0.1", at))
+        partitions = [{"partition_index": 0, "timestamp": timestamp}]
+        request: Value = {
+            "replica_id": -1,
+            "topics": [{"name": archive.topic, "partitions": partitions}],
+        }
+        answer = await client.call(LIST_OFFSETS, version, request)
+        client.writer.close()
+        [partition] = answer["topics"][0]["partitions"]
+        return partition["error_code"], partition["offset"], partition["leader_epoch"]
+
+    epoch = 0 if version >= 4 else -1
+    assert await ask(port, -1) == (0, COUNT, epoch)
+    assert await ask(port, -2) == (0, 0, epoch)
+    assert await ask(archive.tiered_port, -2) == (0, LOCAL_START, epoch)
+    assert (await ask(port, FIRST_TIMESTAMP + 10))[:2] == (0, 10)
+    assert (await ask(port, FIRST_TIMESTAMP + 2_500))[:2] == (0, 2_500)
+    if version == 11:
+        assert await ask(archive.tiered_port, -5) == (0, -1, -1)
+        assert await ask(archive.tiered_port, -6) == (0, -1, -1)
+        assert await ask(port, -4) == (0, LOCAL_START, epoch)
+        assert await ask(port, -5) == (0, REMOTE_NEXT - 1, epoch)
+        assert await ask(port, -6) == (0, REMOTE_NEXT, epoch)
+    else:
+        for timestamp in (-4, -5, -6):
+            if timestamp < -4 or version < 8:
+                direct = await ask(archive.tiered_port, timestamp)
+                assert direct[0] != 0
+                assert await ask(port, timestamp) == direct
+
+
+async def test_h15_a_hole_against_the_real_broker(archive: Archive) -> None:
+    archive.tier.partitions[0] = replace(archive.tier.partitions[0], remote_next_offset=1_000)
+    found = await _some(archive, 900)
+    assert [offset for offset in found if offset < 1_000] == list(range(900, 1_000))
+    assert [offset for offset in found if offset >= 1_000][:5] == list(
+        range(LOCAL_START, LOCAL_START + 5)
+    )
+
+
+async def _some(archive: Archive, first: int) -> list[int]:
+    consumer = AIOKafkaConsumer(bootstrap_servers=archive.bootstrap, auto_offset_reset="none")
+    await consumer.start()
+    try:
+        partition = TopicPartition(archive.topic, 0)
+        consumer.assign([partition])
+        consumer.seek(partition, first)
+        found: list[int] = []
+        async with asyncio.timeout(30):
+            while len(found) < 500:
+                batch = await consumer.getmany(timeout_ms=500)
+                found += [record.offset for records in batch.values() for record in records]
+        return found
+    finally:
+        await consumer.stop()

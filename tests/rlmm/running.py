@@ -1,0 +1,83 @@
+"""A fact log on a real broker, for tests: started, ready, and taken down with its tasks."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from kip405.errors import NotFound
+from kip405.ids import Uuid
+from rlm.broker.connection import Address
+from rlm.broker.own_broker import OwnBroker
+from rlm.clock import SystemClock, new_uuid
+from rlmm.clients import ConnectionSettings
+from rlmm.fact_log import FactLog
+from rlmm.manager import RemoteLogMetadataManager
+from rlmm.settings import Settings
+from rlmm.topic import TopicDescription
+
+PUBLISH_TIMEOUT_MS = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    log: FactLog
+    manager: RemoteLogMetadataManager
+    settings: Settings
+    task: asyncio.Task[None]
+
+
+@contextlib.asynccontextmanager
+async def running(
+    bootstrap_servers: str,
+    *,
+    remembered: dict[str, Uuid] | None = None,
+    wait: bool = True,
+) -> AsyncIterator[Facts]:
+    """One process's view of the facts; several of them are several processes."""
+    clock = SystemClock()
+    broker = OwnBroker(Address.parse(bootstrap_servers), client_id="test")
+
+    async def describe(name: str) -> TopicDescription | None:
+        try:
+            topic = await broker.topic(name)
+        except NotFound:
+            return None
+        configs = await broker.topic_config(name)
+        values = {key: found.value or "" for key, found in configs.items()}
+        return topic.topic_id, values, len(topic.partitions)
+
+    log = FactLog(
+        connection=ConnectionSettings(
+            bootstrap_servers=(bootstrap_servers,), client_id="rlm-test", request_timeout_ms=5_000
+        ),
+        replication_factor=1,
+        describe_topic=describe,
+        now_ms=clock.now_ms,
+        sleep_ms=clock.sleep_ms,
+        remembered=remembered,
+    )
+    manager = RemoteLogMetadataManager(
+        log=log, writer=new_uuid(), publish_timeout_ms=PUBLISH_TIMEOUT_MS
+    )
+    settings = Settings(
+        log=log,
+        node_id=1,
+        writer=new_uuid(),
+        now_ms=clock.now_ms,
+        publish_timeout_ms=PUBLISH_TIMEOUT_MS,
+    )
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(_run(log))
+        try:
+            if wait:
+                async with asyncio.timeout(60):
+                    await log.wait_ready()
+            yield Facts(log=log, manager=manager, settings=settings, task=task)
+        finally:
+            task.cancel()
+            await broker.close()
+
+
+async def _run(log: FactLog) -> None:
+    await log.run()

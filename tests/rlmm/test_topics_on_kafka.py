@@ -1,0 +1,201 @@
+"""Ledger and settings on a real broker: publish and read back, barrier, zombies, lost topics."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Protocol
+
+import pytest
+from aiokafka.admin import AIOKafkaAdminClient
+
+from kip405.errors import Fenced, Unavailable
+from rlm.clock import SystemClock, new_uuid
+from rlmm.barrier import Place
+from rlmm.clients import ConnectionSettings, make_consumer, make_producer
+from rlmm.partitioner import ledger_partition
+from rlmm.publisher import Record
+from rlmm.records import LedgerKey, RecordHeaders, encode_record_value
+from rlmm.settings import ClusterFact, StartFact
+from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
+from tests.rlmm.builders import DELETED, DELETING, FINISHED, KEY, STARTED, segment
+from tests.rlmm.running import Facts, running
+
+pytestmark = pytest.mark.integration
+
+
+class Cluster(Protocol):
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+
+@pytest.fixture
+async def bootstrap(kafka_cluster: Cluster) -> AsyncIterator[str]:
+    """The cluster without our topics, before and after."""
+    await _delete_topics(kafka_cluster.bootstrap_servers)
+    yield kafka_cluster.bootstrap_servers
+    await _delete_topics(kafka_cluster.bootstrap_servers)
+
+
+async def _delete_topics(bootstrap: str) -> None:
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    try:
+        present = set(await admin.list_topics()) & {LEDGER_TOPIC, SETTINGS_TOPIC}
+        if present:
+            await admin.delete_topics(sorted(present))
+        while present & set(await admin.list_topics()):
+            await asyncio.sleep(0.1)
+    finally:
+        await admin.close()
+
+
+async def _topics(bootstrap: str) -> set[str]:
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    try:
+        return set(await admin.list_topics())
+    finally:
+        await admin.close()
+
+
+async def _until(condition: Callable[[], object], seconds: float = 20) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.05)
+
+
+async def test_a_segment_lives_and_dies_in_every_readers_view(bootstrap: str) -> None:
+    async with running(bootstrap) as mine, running(bootstrap) as other:
+        assert mine.manager.problem is None
+        assert set(mine.log.topic_ids) == {LEDGER_TOPIC, SETTINGS_TOPIC}
+        await mine.manager.publish(segment(1, STARTED), 5, -1)
+        await mine.manager.publish(segment(1, FINISHED), 5, STARTED)
+        assert mine.manager.ledger(KEY).entries[segment(1).segment_id.id].state is FINISHED
+        await other.manager.barrier(KEY, 5_000)
+        assert other.manager.ledger(KEY).entries[segment(1).segment_id.id].state is FINISHED
+        await other.manager.publish(segment(1, DELETING), 6, FINISHED)
+        await other.manager.publish(segment(1, DELETED), 6, DELETING)
+        await other.manager.tombstone(segment(1).segment_id, 6)
+        await mine.manager.barrier(KEY, 5_000)
+        assert not mine.manager.ledger(KEY).entries
+        with pytest.raises(Fenced):
+            await mine.manager.publish(segment(2, STARTED), 5, -1)
+    async with running(bootstrap) as later:
+        assert not later.manager.ledger(KEY).entries
+        assert not later.manager.ledger(KEY).disputes
+
+
+async def test_h03_a_zombies_finished_is_disputed_and_repaired(bootstrap: str) -> None:
+    async with running(bootstrap) as leader:
+        await leader.manager.publish(segment(1, STARTED), 5, -1)
+        await leader.manager.publish(segment(1, DELETING), 6, STARTED)
+        await leader.manager.publish(segment(1, DELETED), 6, DELETING)
+        await leader.manager.tombstone(segment(1).segment_id, 6)
+        headers = RecordHeaders(leader_epoch=5, expected_previous=STARTED, writer=new_uuid())
+        producer = make_producer(
+            ConnectionSettings(bootstrap_servers=(bootstrap,), client_id="zombie")
+        )
+        await producer.start()
+        await producer.send_and_wait(
+            LEDGER_TOPIC,
+            key=LedgerKey.of(segment(1).segment_id).encode(),
+            value=encode_record_value(segment(1, FINISHED)),
+            partition=ledger_partition(KEY),
+            headers=headers.encode(),
+        )
+        await producer.stop()
+        await leader.manager.barrier(KEY, 5_000)
+        assert segment(1).segment_id.id in leader.manager.ledger(KEY).disputes
+        assert await leader.manager.repair(KEY, 6) == 1
+        assert not leader.manager.ledger(KEY).entries
+        assert not leader.manager.ledger(KEY).disputes
+
+
+async def test_settings_are_read_back_and_the_start_never_goes_back(bootstrap: str) -> None:
+    fact = StartFact(partition=KEY, remote_log_start_offset=100, cause="enable")
+    lower = StartFact(partition=KEY, remote_log_start_offset=50, cause="enable")
+    async with running(bootstrap) as mine, running(bootstrap) as other:
+        await mine.settings.publish(fact, leader_epoch=3)
+        assert mine.settings.view.remote_log_start(KEY) == 100
+        await other.settings.barrier(5_000)
+        assert other.settings.view.remote_log_start(KEY) == 100
+        with pytest.raises(Fenced):
+            await other.settings.publish(lower, leader_epoch=4)
+        await other.settings.tombstone(fact.key)
+        await mine.settings.barrier(5_000)
+        assert mine.settings.view.remote_log_start(KEY) is None
+
+
+async def test_h17_a_barrier_is_behind_what_others_published_before(bootstrap: str) -> None:
+    async with running(bootstrap) as writer, running(bootstrap) as reader:
+        for number in range(20):
+            await writer.manager.publish(segment(number, STARTED), 5, -1)
+            async with asyncio.TaskGroup() as group:
+                for _ in range(10):
+                    group.create_task(reader.manager.barrier(KEY, 5_000))
+            assert len(reader.manager.ledger(KEY).entries) == number + 1
+
+
+async def test_h06_a_deleted_ledger_stays_absent_and_stops_everything(bootstrap: str) -> None:
+    async with running(bootstrap) as facts:
+        await facts.manager.publish(segment(1, STARTED), 5, -1)
+        await _remember(facts)
+        admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+        await admin.start()
+        await admin.delete_topics([LEDGER_TOPIC])
+        await admin.close()
+        with pytest.raises(Unavailable):
+            await facts.manager.publish(segment(2, STARTED), 5, -1)
+        await _until(lambda: facts.manager.problem)
+        with pytest.raises(Unavailable):
+            await facts.manager.barrier(KEY, 1_000)
+        await asyncio.sleep(1)
+        assert LEDGER_TOPIC not in await _topics(bootstrap)
+    async with running(bootstrap, wait=False) as restarted:
+        await asyncio.sleep(2)
+        assert not restarted.manager.is_ready
+        assert LEDGER_TOPIC not in await _topics(bootstrap)
+
+
+async def _remember(facts: Facts) -> None:
+    ids = facts.log.topic_ids
+    cluster = ClusterFact(
+        cluster_id="c", ledger_topic_id=ids[LEDGER_TOPIC], settings_topic_id=ids[SETTINGS_TOPIC]
+    )
+    await facts.settings.publish(cluster)
+
+
+async def test_h06_asking_for_a_topic_does_not_create_it(bootstrap: str) -> None:
+    connection = ConnectionSettings(bootstrap_servers=(bootstrap,), client_id="asks")
+    name = "rlm-never-created"
+    producer = make_producer(connection)
+    consumer = make_consumer(connection)
+    await producer.start()
+    await consumer.start()
+    try:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await producer.send_and_wait(name, b"value")
+        consumer.subscribe([name])
+        await consumer.getmany(timeout_ms=500)
+    finally:
+        await producer.stop()
+        await consumer.stop()
+    assert name not in await _topics(bootstrap)
+
+
+async def test_h10_no_word_in_time_is_an_unknown_outcome_then_a_barrier_tells(
+    bootstrap: str,
+) -> None:
+    async with running(bootstrap) as facts:
+        clock = SystemClock()
+        place = Place(SETTINGS_TOPIC, 0)
+        record = Record(place=place, key=b"x", value=None)
+        outcomes = await asyncio.gather(
+            *(facts.log.publish(record, timeout_ms) for timeout_ms in (1, 5_000)),
+            return_exceptions=True,
+        )
+        assert isinstance(outcomes[0], Unavailable)
+        await clock.sleep_ms(10)
+        await facts.log.barrier(place, 5_000)
+        assert facts.settings.view.version >= 0
+        await facts.log.publish(record, 5_000)

@@ -1,0 +1,179 @@
+"""`rsm-plugin` as a process: handshake, signals, killed and restarted, paused, wrong use."""
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from kip405.errors import Unavailable
+from kip405.segments import ByteRange, FileSlice
+from rsm_plugins.client import Deadlines, GrpcRemoteStorageManager
+from rsm_plugins.conformance.subject import Subject, read_answer
+from tests.rsm_plugins.harness import new_uuid
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-m", "rsm_plugins.main"]
+WHOLE = ByteRange(start=0, end=1 << 30)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port: int = taken.getsockname()[1]
+        return port
+
+
+def configure(tmp_path: Path, listen: str, **others: object) -> Path:
+    root = tmp_path / "store"
+    root.mkdir(exist_ok=True)
+    path = tmp_path / "plugin.yaml"
+    content = {"listen": listen, "rsm.config.root": str(root), **others}
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    return path
+
+
+@contextmanager
+def serving(config: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The process and its handshake line; killed at the end."""
+    with subprocess.Popen(
+        [*COMMAND, "serve", "--config", str(config)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        try:
+            ready, _, _ = select.select([process.stdout], [], [], 30)
+            yield process, process.stdout.readline().strip() if ready else ""
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_serves_and_stops_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+    port = free_port()
+    with serving(configure(tmp_path, f"127.0.0.1:{port}")) as (process, line):
+        assert line == f"1|1|tcp|127.0.0.1:{port}|grpc"
+        process.send_signal(number)
+        out, err = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert out == ""
+    events = [json.loads(text)["event"] for text in err.splitlines()]
+    assert events[0] == "plugin_serving"
+    assert events[-1] == "plugin_stopping"
+    assert os.listdir(tmp_path / "store") == []
+
+
+def test_a_unix_socket_survives_a_kill() -> None:
+    with tempfile.TemporaryDirectory(prefix="rsm-") as folder:
+        config = configure(Path(folder), f"unix:{folder}/p.sock")
+        with serving(config) as (process, line):
+            assert line == f"1|1|unix|{folder}/p.sock|grpc"
+            process.kill()
+            process.wait(10)
+        with serving(config) as (process, line):
+            assert line == f"1|1|unix|{folder}/p.sock|grpc"
+            second = run("serve", "--config", str(config))
+            assert (second.returncode, "another process does" in second.stderr) == (2, True)
+            process.terminate()
+            process.communicate(timeout=20)
+        assert "p.sock" not in os.listdir(folder)
+
+
+async def test_killed_restarted_and_paused(tmp_path: Path) -> None:
+    """Killed: Unavailable, and usable about a second after the restart. Paused: at the deadline."""
+    target = f"127.0.0.1:{free_port()}"
+    config = configure(tmp_path, target)
+    client = GrpcRemoteStorageManager.connect(
+        target, principal="t", deadlines=Deadlines(call_ms=1000, copy_ms=1000)
+    )
+    subject = Subject(manager=client, folder=tmp_path, new_uuid=new_uuid, cluster_id="c")
+    with serving(config) as (process, _):
+        identity = await subject.ensure_identity()
+        segment = subject.segment()
+        await subject.complete(segment)
+        assert isinstance(await client.fetch_log_segment(segment.locator, WHOLE), FileSlice)
+        process.kill()
+        process.wait(10)
+        with pytest.raises(Unavailable):
+            await client.read_identity()
+    with serving(config) as (process, line):
+        assert line
+        started = time.monotonic()
+        while True:
+            try:
+                assert await client.read_identity() == identity
+                break
+            except Unavailable:
+                assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 2.5
+        found = await client.fetch_log_segment(segment.locator, WHOLE)
+        assert read_answer(found) == segment.log
+        found = await client.fetch_log_segment(segment.locator, WHOLE)
+        assert isinstance(found, FileSlice), "proven again"
+        process.send_signal(signal.SIGSTOP)
+        started = time.monotonic()
+        with pytest.raises(Unavailable, match="deadline"):
+            await subject.presence(segment)
+        assert 0.9 < time.monotonic() - started < 3
+        process.send_signal(signal.SIGCONT)
+        assert await client.read_manifest(segment.locator)
+    await client.close()
+
+
+def test_the_conformance_command(tmp_path: Path) -> None:
+    with serving(configure(tmp_path, "127.0.0.1:0")) as (process, line):
+        address = line.split("|")[3]
+        done = run("conformance", address)
+        assert done.returncode == 0, done.stdout
+        assert "cases passed" in done.stdout
+        process.terminate()
+        process.communicate(timeout=20)
+    done = run("conformance", address)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"rsm-plugin: plugin {address}: get info:")
+    assert done.stderr.count("\n") == 1
+
+
+def test_wrong_use_gives_one_line_and_a_status(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        cases = {
+            "Address already in use": configure(tmp_path, f"127.0.0.1:{port}").read_text(),
+            "listen: 'x' is not allowed": "listen: x\nrsm.config.root: /store\n",
+            "rsm.config.root is missing": "listen: 127.0.0.1:1\n",
+        }
+        for why, text in cases.items():
+            config = tmp_path / "wrong.yaml"
+            config.write_text(text, encoding="utf-8")
+            done = run("serve", "--config", str(config))
+            assert (done.returncode, done.stdout) == (2, "")
+            assert why in done.stderr
+            assert done.stderr.count("\n") == 1
+    done = run("serve", "--config", str(tmp_path / "absent.yaml"))
+    assert (done.returncode, "No such file" in done.stderr) == (2, True)
+
+
+def test_help_names_the_settings() -> None:
+    text = run("serve", "--help").stdout
+    assert "rsm.config.root: an absolute path (needed)" in text
+    assert "1|1|tcp|HOST:PORT|grpc" in text
+    assert "conformance" in run("--help").stdout

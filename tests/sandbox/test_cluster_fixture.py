@@ -1,0 +1,28 @@
+"""The session's cluster is a real one: what is produced is on its disk and comes back."""
+
+import aiokafka
+import pytest
+
+from tests.sandbox_fixtures import KafkaCluster
+
+pytestmark = pytest.mark.integration
+
+
+async def test_records_go_in_and_come_back(kafka_cluster: KafkaCluster) -> None:
+    topic = "cluster-fixture"
+    created = kafka_cluster.sandbox.dist.run_tool(
+        *("topics", "--bootstrap-server", kafka_cluster.bootstrap_servers),
+        *("--create", "--topic", topic),
+    )
+    assert created.returncode == 0, created.stderr
+    async with aiokafka.AIOKafkaProducer(
+        bootstrap_servers=kafka_cluster.bootstrap_servers
+    ) as producer:
+        await producer.send_and_wait(topic, b"value", partition=0)
+    async with aiokafka.AIOKafkaConsumer(
+        topic, bootstrap_servers=kafka_cluster.bootstrap_servers, auto_offset_reset="earliest"
+    ) as consumer:
+        record = await consumer.getone()
+    assert record.value == b"value"
+    (log_dir,) = kafka_cluster.log_dirs
+    assert b"value" in (log_dir / f"{topic}-0" / f"{0:020d}.log").read_bytes()
