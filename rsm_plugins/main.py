@@ -92,7 +92,7 @@ def conformance_command(address: str, allow_insecure: bool, principal: str) -> N
     """Try the conformance suite on the plugin at ADDRESS (host:port or unix:/path).
 
     Writes below a cluster id of its own and removes what it wrote; creates the store's identity
-    where there is none. Exit status 1 when a case fails.
+    where there is none, so give it a scratch store. Exit status 1 when a case fails.
     """
     try:
         outcomes = asyncio.run(_conformance(address, allow_insecure, principal))

@@ -15,6 +15,7 @@ from kip405.errors import RemoteStorageError
 from rsm_plugins.addresses import Address
 from rsm_plugins.config import PluginSettings
 from rsm_plugins.file_threads import FileThreads
+from rsm_plugins.keys import IDENTITY_NAME
 from rsm_plugins.local import LocalRemoteStorageManager
 from rsm_plugins.server import PluginServer, new_instance
 from rsm_plugins.services import Parts, PluginInfo
@@ -54,7 +55,12 @@ async def running_server(
             name=settings.plugin, version=software_version(), store_uri=store.uri, instance=instance
         ),
         threads=threads,
-        spool=Spool(store.folder, threads, settings.copies_by_bytes_max),
+        spool=Spool(
+            store.folder,
+            threads,
+            settings.copies_by_bytes_max,
+            needed=store.folder / IDENTITY_NAME,
+        ),
         probe_file=probe_file,
         source_folders=SourceFolders(_source_folders(settings)),
     )

@@ -14,6 +14,7 @@ from pathlib import Path
 from kip405.crc import crc32c
 from kip405.segments import FileSlice
 from rsm_plugins.durable_files import read_at
+from rsm_plugins.keys import IDENTITY_NAME
 from rsm_plugins.os_errors import error_of_os
 from rsm_plugins.store_tree import TEMPORARY_SUFFIX
 
@@ -35,11 +36,13 @@ class ProbeFile:
 
     def __init__(self, folder: Path, nonce: str) -> None:
         self._path = folder / f".probe-{nonce}{TEMPORARY_SUFFIX}"
+        self._identity = folder / IDENTITY_NAME
         self.nonce = nonce
 
     def ensure(self) -> str | None:
         """The file's path, None where it cannot be written now: then ranges travel as bytes."""
         try:
+            self._identity.stat()  # nothing is written into a mount point without its volume
             if read_nonce(str(self._path)) != self.nonce:
                 self._path.write_text(self.nonce, encoding="ascii")
             else:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from kip405.errors import Busy
+from kip405.errors import Busy, Unavailable
 from rsm_plugins.durable_files import write_at
 from rsm_plugins.file_threads import FileThreads
 from rsm_plugins.os_errors import error_of_os
@@ -46,16 +46,28 @@ class Spool:
     """
 
     def __init__(
-        self, folder: Path, threads: FileThreads, max_files: int = SPOOLED_COPIES_DEFAULT
+        self,
+        folder: Path,
+        threads: FileThreads,
+        max_files: int = SPOOLED_COPIES_DEFAULT,
+        *,
+        needed: Path | None = None,
     ) -> None:
         self._folder = folder
         self._threads = threads
         self._max_files = max_files
+        self._needed = needed
         self._files = 0
 
     @asynccontextmanager
     async def file(self) -> AsyncIterator[SpoolFile]:
-        """A fresh file, removed at the end; Busy where too many copies arrive as bytes already."""
+        """A fresh file, removed at the end.
+
+        Busy where too many copies arrive as bytes already, Unavailable while the needed file is
+        away: nothing is written into a mount point without its volume.
+        """
+        if self._needed is not None and not await self._threads.run(self._needed.exists):
+            raise Unavailable(f"{self._needed} is not there: the store is away or not yet created")
         if self._files >= self._max_files:
             raise Busy(f"{self._files} copies arrive as bytes already; come back later")
         self._files += 1

@@ -1,4 +1,213 @@
+"""Where share groups stand (KIP-932): a trim must not pass the start offset of any of them (H19).
+
+Every broker is asked for the share groups it coordinates, and asked for their offsets there; no
+FindCoordinator, which would create the topic of the groups. Whatever leaves a doubt is Unavailable:
+then nothing is trimmed. The principal needs DESCRIBE on the cluster, or brokers hide groups.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from kip405.errors import RemoteStorageError, Unavailable
+from rlm.broker.answers import BrokerNode, error_of_code
+from rlm.broker.connection import Address, BrokerConnection
+from rlm.clock import Clock
+from rlm.wire.apis import (
+    API_VERSIONS,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_CONFIGS,
+    DESCRIBE_SHARE_GROUP_OFFSETS,
+    LIST_GROUPS,
+    METADATA,
+)
+from rlm.wire.schema import Api, Value
+
+_GROUPS_TOPIC = "__consumer_offsets"
+_FRESH_MS = 5_000
+_FAILED_MS = 1_000
+_CALL_TIMEOUT_MS = 10_000
+_SHARE_FETCH_KEY = 78
+_LIST_GROUPS_WITH_TYPES = 5
+_GROUP_RESOURCE = 32
+_GROUP_ID_NOT_FOUND = 69
+_GONE = {3, 100}
+_NOT_BEGUN = -1
+
+_Place = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    """What one round of questions found; `failure` says why it found nothing."""
+
+    until_ms: int
+    starts: Mapping[_Place, int]
+    failure: str | None = None
+
+
 class BrokerShareGroups:
-    def __init__(self, direct, *, clock, client_id): pass
-    async def start_offset(self, topic, partition): return None
-    async def close(self): pass
+    """Implements rlm.lanes.ports.ShareGroups over the direct listeners of all brokers.
+
+    One round of questions serves all partitions for 5 s; a failure is not asked again for 1 s.
+    """
+
+    def __init__(self, direct: Address, *, clock: Clock, client_id: str) -> None:
+        self._direct = direct
+        self._clock = clock
+        self._client_id = client_id
+        self._answer = _Answer(until_ms=-1, starts={})
+        self._asking = asyncio.Lock()
+
+    async def start_offset(self, topic: str, partition: int) -> int | None:
+        """Lowest start offset of any share group that reads the partition; None for none.
+
+        0 for a group that has not begun and will begin at the oldest record. Unavailable: some
+        group could not be seen.
+        """
+        async with self._asking:
+            if self._clock.monotonic_ms() >= self._answer.until_ms:
+                self._answer = await self._ask()
+            answer = self._answer
+        if answer.failure is not None:
+            raise Unavailable(f"share groups of {topic}-{partition}: {answer.failure}")
+        return answer.starts.get((topic, partition))
+
+    async def close(self) -> None:
+        """Drop what is remembered; connections last for one round only."""
+        self._answer = _Answer(until_ms=-1, starts={})
+
+    async def _ask(self) -> _Answer:
+        try:
+            starts, failure = await self._all_starts(), None
+        except RemoteStorageError as error:
+            starts, failure = {}, str(error)
+        lasts_ms = _FRESH_MS if failure is None else _FAILED_MS
+        return _Answer(
+            until_ms=self._clock.monotonic_ms() + lasts_ms, starts=starts, failure=failure
+        )
+
+    async def _all_starts(self) -> dict[_Place, int]:
+        """One round. Coordinators that moved meanwhile may have hidden a group: Unavailable."""
+        async with self._broker(self._direct) as direct:
+            before = await direct.coordinators()
+            lowest: dict[_Place, int] = {}
+            for node in await direct.nodes() if before else ():
+                async with self._broker(Address(host=node.host, port=node.port)) as broker:
+                    for place, offset in await broker.share_starts():
+                        lowest[place] = min(offset, lowest.get(place, offset))
+            if await direct.coordinators() != before:
+                raise Unavailable("coordinators of groups moved while they were asked")
+        return lowest
+
+    @asynccontextmanager
+    async def _broker(self, address: Address) -> AsyncIterator["_Broker"]:
+        connection = BrokerConnection(address, client_id=f"{self._client_id}-groups")
+        try:
+            yield _Broker(connection)
+        finally:
+            await connection.close()
+
+
+class _Broker:
+    """The questions to one broker."""
+
+    def __init__(self, connection: BrokerConnection) -> None:
+        self._connection = connection
+        self._where = f"broker at {connection.address}"
+
+    async def nodes(self) -> tuple[BrokerNode, ...]:
+        """All brokers alive, at the addresses of this listener."""
+        answer = await self._call(DESCRIBE_CLUSTER, 0, {})
+        _raise(answer["error_code"], f"describe cluster at {self._where}")
+        return tuple(
+            BrokerNode(node_id=row["broker_id"], host=row["host"], port=row["port"])
+            for row in answer["brokers"]
+        )
+
+    async def coordinators(self) -> tuple[tuple[int, int, int], ...]:
+        """(partition, leader, epoch) of the topic of groups; empty where no group was ever made."""
+        body = {"topics": [{"name": _GROUPS_TOPIC}], "allow_auto_topic_creation": False}
+        answer = await self._call(METADATA, 12, body)
+        (topic,) = answer["topics"]
+        if topic["error_code"] in _GONE:
+            return ()
+        _raise(topic["error_code"], f"metadata of {_GROUPS_TOPIC} at {self._where}")
+        for row in topic["partitions"]:
+            _raise(row["error_code"], f"coordinator {_GROUPS_TOPIC}-{row['partition_index']}")
+        return tuple(
+            sorted(
+                (row["partition_index"], row["leader_id"], row["leader_epoch"])
+                for row in topic["partitions"]
+            )
+        )
+
+    async def share_starts(self) -> list[tuple[_Place, int]]:
+        """Start offset of every partition of every share group coordinated by this broker."""
+        if not await self._knows_share_groups():
+            return []
+        starts: list[tuple[_Place, int]] = []
+        for group in await self._share_groups():
+            starts += await self._starts_of(group)
+        return starts
+
+    async def _knows_share_groups(self) -> bool:
+        answer = await self._call(API_VERSIONS, 0, {})
+        _raise(answer["error_code"], f"versions of {self._where}")
+        newest = {row["api_key"]: row["max_version"] for row in answer["api_keys"]}
+        told = DESCRIBE_SHARE_GROUP_OFFSETS.key in newest
+        if not told and _SHARE_FETCH_KEY in newest:
+            raise Unavailable(f"{self._where} serves share groups but cannot tell their offsets")
+        return told and newest.get(LIST_GROUPS.key, -1) >= _LIST_GROUPS_WITH_TYPES
+
+    async def _share_groups(self) -> list[str]:
+        body = {"states_filter": [], "types_filter": ["share"]}
+        answer = await self._call(LIST_GROUPS, _LIST_GROUPS_WITH_TYPES, body)
+        _raise(answer["error_code"], f"list groups of {self._where}")
+        return [row["group_id"] for row in answer["groups"]]
+
+    async def _starts_of(self, group_id: str) -> list[tuple[_Place, int]]:
+        body = {"groups": [{"group_id": group_id, "topics": None}]}
+        answer = await self._call(DESCRIBE_SHARE_GROUP_OFFSETS, 0, body)
+        (group,) = answer["groups"]
+        if group["error_code"] == _GROUP_ID_NOT_FOUND:
+            return []
+        what = f"offsets of share group {group_id} at {self._where}"
+        _raise(group["error_code"], what)
+        starts: list[tuple[_Place, int]] = []
+        for topic in group["topics"]:
+            for row in topic["partitions"]:
+                _raise(row["error_code"], what)
+                starts.append(((topic["topic_name"], row["partition_index"]), row["start_offset"]))
+        return await self._with_beginnings(group_id, starts)
+
+    async def _with_beginnings(
+        self, group_id: str, starts: list[tuple[_Place, int]]
+    ) -> list[tuple[_Place, int]]:
+        """Partitions not begun start at 0, unless the group begins them at the log's end."""
+        begun = [row for row in starts if row[1] != _NOT_BEGUN]
+        if len(begun) == len(starts) or await self._begins_at_the_end(group_id):
+            return begun
+        return [(place, max(offset, 0)) for place, offset in starts]
+
+    async def _begins_at_the_end(self, group_id: str) -> bool:
+        name = "share.auto.offset.reset"
+        resource = {
+            "resource_type": _GROUP_RESOURCE,
+            "resource_name": group_id,
+            "configuration_keys": [name],
+        }
+        answer = await self._call(DESCRIBE_CONFIGS, 4, {"resources": [resource]})
+        (result,) = answer["results"]
+        _raise(result["error_code"], f"configuration of share group {group_id}")
+        return any(row["name"] == name and row["value"] == "latest" for row in result["configs"])
+
+    async def _call(self, api: Api, version: int, body: Mapping[str, Any]) -> Value:
+        return await self._connection.call(api, version, body, timeout_ms=_CALL_TIMEOUT_MS)
+
+
+def _raise(code: int, what: str) -> None:
+    if code:
+        raise error_of_code(code, what)

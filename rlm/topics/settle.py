@@ -113,9 +113,7 @@ class Settler:
 
     async def _forget_originals(self, name: str, topic_id: Uuid, fact: TopicFact) -> None:
         topic = await self.led_topic(name)
-        await self._settings.publish(
-            replace(fact, originals={}), topic.partitions[0].leader_epoch
-        )
+        await self._settings.publish(replace(fact, originals={}), topic.partitions[0].leader_epoch)
 
 
 def _is_shown(change: ConfigChange, config: Config) -> bool:

@@ -16,7 +16,7 @@ from tests.builders.ledger import PLACE
 
 
 class MemoryBroker:
-    """State is public; `log` is the whole log's bytes. `before_delete` may raise or change things."""
+    """State is public; `log` is the whole log. `before_delete` may raise or change things."""
 
     def __init__(self, *, node_id: int = 1, leader_epoch: int = 0) -> None:
         self.partition = PartitionDescription(

@@ -1,6 +1,6 @@
 """A ledger and settings in memory: rlmm's own replay and view, without Kafka in between."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from kip405.errors import Fenced
 from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, Uuid
@@ -55,7 +55,7 @@ def metadata(
 
 
 class MemoryLedger:
-    """The Protocol of lanes/ports. `log` is every record; failures are planted by `before_publish`."""
+    """The Protocol of lanes/ports. `log` is every record; faults come from `before_publish`."""
 
     def __init__(self, writer: Uuid = OUR_WRITER) -> None:
         self.state = LedgerState()
@@ -162,6 +162,7 @@ class MemorySettings:
         self.is_ready = True
         self.problem: str | None = None
         self.published: list[Fact] = []
+        self.after_publish: Callable[[], None] = lambda: None
         self.now_ms = 0
 
     async def barrier(self, deadline_ms: int) -> None:
@@ -169,21 +170,17 @@ class MemorySettings:
 
     def write(self, fact: Fact, *, epoch: int = -1, node_id: int = 1) -> None:
         """A fact from anybody."""
-        stamp = Stamp(
-            node_id=node_id, leader_epoch=epoch, writer=OUR_WRITER, time_ms=self.now_ms
-        )
+        stamp = Stamp(node_id=node_id, leader_epoch=epoch, writer=OUR_WRITER, time_ms=self.now_ms)
         key, value = encode_fact(fact, stamp)
         self.view.apply(key=key, value=value, offset=self.view.version)
 
     async def publish(self, fact: Fact, leader_epoch: int) -> None:
         self.published.append(fact)
         self.write(fact, epoch=leader_epoch)
+        self.after_publish()
 
     async def reassert(self, partition: PartitionKey, leader_epoch: int) -> int:
         found = self.view.reassert
         for one in found:
             await self.publish(one.fact, leader_epoch)
         return len(found)
-
-    def facts(self) -> Iterator[str]:
-        return (fact.key for fact in self.published)

@@ -1,4 +1,4 @@
-"""A broker's log directory on disk, as Kafka would have written it, for tests of scanner and lanes."""
+"""A broker's log directory on disk, as Kafka writes it, for tests of scanner and lanes."""
 
 import struct
 from collections.abc import Sequence
@@ -64,7 +64,7 @@ class PartitionDir:
         aborted: Sequence[tuple[AbortedTransaction, int]] = (),
         snapshot: bool = True,
     ) -> bytes:
-        """A closed segment of whole batches of 10 records; its bytes. `aborted`: (transaction, LSO)."""
+        """A closed segment of batches of 10 records; its bytes. `aborted`: (transaction, LSO)."""
         data = self.log(base_offset, next_offset, epoch=epoch, first_ms=first_ms, fill=fill)
         last_ms = first_ms + next_offset - base_offset - 1
         self.file(base_offset, ".timeindex").write_bytes(

@@ -1,9 +1,9 @@
 """One service's lanes over a real log directory and everything else in memory."""
 
-from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
-from kip405.ids import Uuid
 from rlm.broker.leadership import LedPartition
 from rlm.lanes.attempt import Copier, CopySettings, LiveAttempts
 from rlm.lanes.cleanup import CleanupLane, CleanupSettings
@@ -14,6 +14,7 @@ from rlm.lanes.trim import TrimLane, TrimSettings
 from rlm.log_dir.scanner import LogDirs
 from rlmm.facts import ServiceFact, StartFact, TopicFact
 from tests.builders.broker import MemoryBroker
+from tests.builders.checkpoints import Checkpoints
 from tests.builders.clock import ManualClock
 from tests.builders.ledger import OUR_WRITER, PLACE, MemoryLedger, MemorySettings, uuids
 from tests.builders.log_dir import CLUSTER_ID, LogDir
@@ -23,7 +24,9 @@ NODE_ID = 1
 GRACE_MS = 10_000
 
 
-class NoShareGroups:
+class ShareGroupsAt:
+    """`lowest` None = there is no share group."""
+
     def __init__(self) -> None:
         self.lowest: int | None = None
 
@@ -34,7 +37,8 @@ class NoShareGroups:
 class Rig:
     """Topic `orders` in mode tier with trim on, led by us under epoch 0, retention 0 ms locally."""
 
-    def __init__(self, path: Path, *, new_uuid: Callable[[], Uuid] | None = None) -> None:
+    def __init__(self, path: Path, *, checkpoints: Checkpoints | None = None) -> None:
+        """With `checkpoints` every call to ledger, settings, broker and store is a step."""
         self.clock = ManualClock()
         self.log_dir = LogDir(path / "data", node_id=NODE_ID)
         self.disk = self.log_dir.partition()
@@ -42,26 +46,29 @@ class Rig:
         self.ledger = MemoryLedger()
         self.settings = MemorySettings()
         self.store = MemoryStore(CLUSTER_ID)
-        self.share_groups = NoShareGroups()
+        self.share_groups = ShareGroupsAt()
         self.live = LiveAttempts()
         self.settings.now_ms = self.ledger.now_ms = self.clock.now
+        around = checkpoints.around if checkpoints else _as_is
+        ledger, settings = around(self.ledger), around(self.settings)
+        broker, store = around(self.broker), around(self.store)
         self.eyes = Eyes(
             node_id=NODE_ID,
-            broker=self.broker,
+            broker=broker,
             log_dirs=LogDirs([str(self.log_dir.path)]),
-            ledger=self.ledger,
-            settings=self.settings,
+            ledger=ledger,
+            settings=settings,
             max_orphans=3,
             barrier_deadline_ms=1_000,
         )
-        evidence = StoreEvidence(self.store, cluster_id=CLUSTER_ID, store_id=STORE_ID)
+        evidence = StoreEvidence(store, cluster_id=CLUSTER_ID, store_id=STORE_ID)
         self.copier = Copier(
             eyes=self.eyes,
-            ledger=self.ledger,
-            store=self.store,
+            ledger=ledger,
+            store=store,
             live=self.live,
             clock=self.clock,
-            new_uuid=new_uuid or uuids(),
+            new_uuid=uuids(),
             settings=CopySettings(
                 cluster_id=CLUSTER_ID,
                 node_id=NODE_ID,
@@ -72,14 +79,12 @@ class Rig:
                 barrier_deadline_ms=1_000,
             ),
         )
-        self.copy = CopyLane(
-            eyes=self.eyes, copier=self.copier, ledger=self.ledger, settings=self.settings
-        )
+        self.copy = CopyLane(eyes=self.eyes, copier=self.copier, ledger=ledger, settings=settings)
         self.trim = TrimLane(
             eyes=self.eyes,
-            broker=self.broker,
-            ledger=self.ledger,
-            settings=self.settings,
+            broker=broker,
+            ledger=ledger,
+            settings=settings,
             evidence=evidence,
             share_groups=self.share_groups,
             clock=self.clock,
@@ -92,8 +97,8 @@ class Rig:
         )
         self.cleanup = CleanupLane(
             eyes=self.eyes,
-            ledger=self.ledger,
-            settings=self.settings,
+            ledger=ledger,
+            settings=settings,
             evidence=evidence,
             live=self.live,
             clock=self.clock,
@@ -131,7 +136,7 @@ class Rig:
 
     def write_log(self, *bases: int, end: int, epoch: int = 0) -> None:
         """Closed segments at these bases, the last one active up to `end`; all committed."""
-        for base, following in zip(bases, bases[1:], strict=False):
+        for base, following in pairwise(bases):
             self.broker.log += self.disk.segment(base, following, epoch=epoch)
         self.broker.log += self.disk.active(bases[-1], end, epoch=epoch)
         self.broker.ends_at(end)
@@ -151,3 +156,7 @@ class Rig:
     def names(self, suffix: str) -> list[str]:
         """Names of stored objects of one kind."""
         return [name for name in sorted(self.store.objects) if name.endswith(suffix)]
+
+
+def _as_is(collaborator: Any) -> Any:
+    return collaborator

@@ -1,5 +1,6 @@
 """A RemoteStorageManager in memory, with the guarantees of the Protocol and faults on demand."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
@@ -42,7 +43,8 @@ class MemoryStore:
     async def copy_log_segment_data(self, locator: SegmentLocator, data: LogSegmentData) -> bytes:
         self.before("copy")
         source = data.log
-        log = Path(source.path).read_bytes()[source.position :][: source.size_bytes]
+        data_file = await asyncio.to_thread(Path(source.path).read_bytes)
+        log = data_file[source.position :][: source.size_bytes]
         if crc32c(log) != data.log_crc32c or crc32c(data.indexes) != data.indexes_crc32c:
             raise Corrupt(f"{locator.segment_id}: wrong checksum")
         self.objects[object_name(locator, ObjectKind.LOG)] = log

@@ -1,14 +1,14 @@
-"""Histories of a ledger partition, what compaction makes of them, and what different readers see."""
+"""Histories of a ledger partition, what compaction makes of them, what readers see."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
 from kip405.ids import Uuid
 from kip405.segments import RemoteLogSegmentMetadata
 from kip405.states import RemoteLogSegmentState
-from rlmm.records import LedgerKey, LedgerRecord, RecordHeaders
+from rlmm.records import LedgerRecord, RecordHeaders
 from rlmm.replay import LedgerState, PartitionState, repairs
 from tests.rlmm.builders import DELETED, KEY, record, uuid
 
@@ -168,11 +168,3 @@ def repaired(state: LedgerState, log: Log) -> Log:
             )
         )
     return tuple(written)
-
-
-def of_segment(written: LedgerRecord, number: int) -> bool:
-    return written.key == LedgerKey(partition=KEY, segment_id=uuid(number))
-
-
-def at(written: LedgerRecord, offset: int) -> LedgerRecord:
-    return replace(written, offset=offset)

@@ -143,7 +143,7 @@ class Actors(RuleBasedStateMachine):
     @precondition(lambda self: self.attempts)
     @rule(pick=picks)
     def lose_object(self, pick: int) -> None:
-        """A lifecycle rule takes an object whose records are still local; the store said nothing."""
+        """A lifecycle rule silently takes an object whose records are still local."""
         attempt = self._attempt(pick)
         if attempt.start >= self.local_start:
             self.stored.discard(attempt.number)

@@ -36,9 +36,7 @@ def metadata(draw: st.DrawFn) -> RemoteLogSegmentMetadata:
         event_timestamp_ms=draw(int64),
         segment_leader_epochs=tuple(
             EpochEntry(epoch=epoch, start_offset=offset)
-            for epoch, offset in draw(
-                st.lists(st.tuples(int32, int64), min_size=1, max_size=200)
-            )
+            for epoch, offset in draw(st.lists(st.tuples(int32, int64), min_size=1, max_size=200))
         ),
         segment_size_bytes=draw(int32),
         custom_metadata=draw(st.none() | st.binary(max_size=128)),
@@ -78,8 +76,10 @@ def test_tagged_fields_of_the_future_are_read_over() -> None:
     assert flagged.txn_index_empty
 
 
-@pytest.mark.parametrize("frame", [b"\x00\x00\x00", b"\x01\x01\x00", b"\x01\x02\x00",
-b"\x01\x00\x01"]) def test_other_frames_kinds_and_versions_are_corrupt(frame: bytes) -> None:
+@pytest.mark.parametrize(
+    "frame", [b"\x00\x00\x00", b"\x01\x01\x00", b"\x01\x02\x00", b"\x01\x00\x01"]
+)
+def test_other_frames_kinds_and_versions_are_corrupt(frame: bytes) -> None:
     with pytest.raises(Corrupt, match="only"):
         decode_value(frame + encode_value(segment(1))[3:])
 
@@ -134,12 +134,15 @@ def test_a_record_of_the_future_or_under_a_foreign_key_is_corrupt() -> None:
     value = encode_value(segment(1, STARTED))
     assert _decode(key, value) is not None
     assert _decode(key, None) is not None
-    for broken in (
-        lambda: _decode(key, value, b"\x02"),
-        lambda: _decode(None, value),
-        lambda: _decode(LedgerKey.of(segment(2).segment_id).encode(), value),
-        lambda: _decode(LedgerKey(partition=KEY, segment_id=None).encode(), value),
-        lambda: _decode(key, b""),
+    foreign = LedgerKey.of(segment(2).segment_id).encode()
+    whole_partition = LedgerKey(partition=KEY, segment_id=None).encode()
+    with pytest.raises(Corrupt, match=r"rlm.v=2"):
+        _decode(key, value, b"\x02")
+    for broken_key, broken_value in (
+        (None, value),
+        (foreign, value),
+        (whole_partition, value),
+        (key, b""),
     ):
         with pytest.raises(Corrupt):
-            broken()
+            _decode(broken_key, broken_value)

@@ -1,11 +1,14 @@
 """Ledger and settings on a real broker: publish and read back, barrier, zombies, lost topics."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
 import pytest
+from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.structs import TopicPartition
 
 from kip405.errors import Fenced, Unavailable
 from rlm.clock import SystemClock, new_uuid
@@ -14,10 +17,11 @@ from rlmm.clients import ConnectionSettings, make_consumer, make_producer
 from rlmm.partitioner import ledger_partition
 from rlmm.publisher import Record
 from rlmm.records import LedgerKey, RecordHeaders, encode_record_value
-from rlmm.settings import ClusterFact, StartFact
+from rlmm.settings import ClusterFact, FreezeFact, StartFact
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 from tests.rlmm.builders import DELETED, DELETING, FINISHED, KEY, STARTED, segment
 from tests.rlmm.running import Facts, running
+from tests.sandbox_fixtures import SandboxFactory
 
 pytestmark = pytest.mark.integration
 
@@ -42,8 +46,9 @@ async def _delete_topics(bootstrap: str) -> None:
         present = set(await admin.list_topics()) & {LEDGER_TOPIC, SETTINGS_TOPIC}
         if present:
             await admin.delete_topics(sorted(present))
-        while present & set(await admin.list_topics()):
-            await asyncio.sleep(0.1)
+        async with asyncio.timeout(20):
+            while present & set(await admin.list_topics()):  # noqa: ASYNC110 - Kafka has no event
+                await asyncio.sleep(0.1)
     finally:
         await admin.close()
 
@@ -59,7 +64,7 @@ async def _topics(bootstrap: str) -> set[str]:
 
 async def _until(condition: Callable[[], object], seconds: float = 20) -> None:
     async with asyncio.timeout(seconds):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - any condition
             await asyncio.sleep(0.05)
 
 
@@ -135,7 +140,17 @@ async def test_h17_a_barrier_is_behind_what_others_published_before(bootstrap: s
             assert len(reader.manager.ledger(KEY).entries) == number + 1
 
 
-async def test_h06_a_deleted_ledger_stays_absent_and_stops_everything(bootstrap: str) -> None:
+@pytest.fixture
+def creating_bootstrap(sandbox_factory: SandboxFactory) -> str:
+    """A cluster of its own that creates every topic somebody asks for."""
+    overrides = ("broker.auto.create.topics.enable=true",)
+    return str(sandbox_factory(services=False, overrides=overrides).direct_bootstrap)
+
+
+async def test_h06_a_deleted_ledger_stays_absent_and_stops_everything(
+    creating_bootstrap: str,
+) -> None:
+    bootstrap = creating_bootstrap
     async with running(bootstrap) as facts:
         await facts.manager.publish(segment(1, STARTED), 5, -1)
         await _remember(facts)
@@ -143,17 +158,45 @@ async def test_h06_a_deleted_ledger_stays_absent_and_stops_everything(bootstrap:
         await admin.start()
         await admin.delete_topics([LEDGER_TOPIC])
         await admin.close()
-        with pytest.raises(Unavailable):
-            await facts.manager.publish(segment(2, STARTED), 5, -1)
         await _until(lambda: facts.manager.problem)
-        with pytest.raises(Unavailable):
+        with pytest.raises(Unavailable, match="missing"):
+            await facts.manager.publish(segment(2, STARTED), 5, -1)
+        with pytest.raises(Unavailable, match="missing"):
             await facts.manager.barrier(KEY, 1_000)
-        await asyncio.sleep(1)
+        await facts.settings.publish(
+            FreezeFact(topic_id=None, stopped=("trim",), by="test", why="no ledger")
+        )
         assert LEDGER_TOPIC not in await _topics(bootstrap)
     async with running(bootstrap, wait=False) as restarted:
         await asyncio.sleep(2)
         assert not restarted.manager.is_ready
         assert LEDGER_TOPIC not in await _topics(bootstrap)
+    async with running(bootstrap, remembered={SETTINGS_TOPIC: new_uuid()}, wait=False) as foreign:
+        await _until(lambda: "recreated" in (foreign.log.problem or ""))
+    await _asking_creates_nothing(bootstrap)
+
+
+async def _asking_creates_nothing(bootstrap: str) -> None:
+    """Ours asks and nothing happens; aiokafka's own asks and the broker creates it."""
+    connection = ConnectionSettings(bootstrap_servers=(bootstrap,), client_id="asks")
+    plain = AIOKafkaProducer(bootstrap_servers=bootstrap)
+    for name, producer in (
+        ("asked-by-us", make_producer(connection)),
+        ("asked-by-aiokafka", plain),
+    ):
+        await producer.start()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(2):
+                await producer.send_and_wait(name, b"value")
+        await producer.stop()
+    consumer = make_consumer(connection)
+    await consumer.start()
+    consumer.assign([TopicPartition("asked-by-us", 0)])
+    await consumer.getmany(timeout_ms=500)
+    await consumer.stop()
+    topics = await _topics(bootstrap)
+    assert "asked-by-us" not in topics
+    assert "asked-by-aiokafka" in topics
 
 
 async def _remember(facts: Facts) -> None:
@@ -162,25 +205,6 @@ async def _remember(facts: Facts) -> None:
         cluster_id="c", ledger_topic_id=ids[LEDGER_TOPIC], settings_topic_id=ids[SETTINGS_TOPIC]
     )
     await facts.settings.publish(cluster)
-
-
-async def test_h06_asking_for_a_topic_does_not_create_it(bootstrap: str) -> None:
-    connection = ConnectionSettings(bootstrap_servers=(bootstrap,), client_id="asks")
-    name = "rlm-never-created"
-    producer = make_producer(connection)
-    consumer = make_consumer(connection)
-    await producer.start()
-    await consumer.start()
-    try:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(1):
-                await producer.send_and_wait(name, b"value")
-        consumer.subscribe([name])
-        await consumer.getmany(timeout_ms=500)
-    finally:
-        await producer.stop()
-        await consumer.stop()
-    assert name not in await _topics(bootstrap)
 
 
 async def test_h10_no_word_in_time_is_an_unknown_outcome_then_a_barrier_tells(

@@ -1,5 +1,6 @@
 """`rsm-plugin` as a process: handshake, signals, killed and restarted, paused, wrong use."""
 
+import asyncio
 import json
 import os
 import select
@@ -9,17 +10,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import yaml
 
+from kip405.contracts import Presence
 from kip405.errors import Unavailable
 from kip405.segments import ByteRange, FileSlice
 from rsm_plugins.client import Deadlines, GrpcRemoteStorageManager
-from rsm_plugins.conformance.subject import Subject, read_answer
+from rsm_plugins.conformance.subject import StoredSegment, Subject, read_answer
 from tests.rsm_plugins.harness import new_uuid
 
 ROOT = Path(__file__).parents[2]
@@ -137,6 +139,53 @@ async def test_killed_restarted_and_paused(tmp_path: Path) -> None:
         process.send_signal(signal.SIGCONT)
         assert await client.read_manifest(segment.locator)
     await client.close()
+
+
+async def test_killed_in_the_middle_of_a_copy(tmp_path: Path) -> None:
+    """Nothing of a copy is visible after a crash; the sweep of the next start clears up."""
+    target = f"127.0.0.1:{free_port()}"
+    config = configure(tmp_path, target, **{"sweep.grace.ms": 0})
+    client = GrpcRemoteStorageManager.connect(
+        target, principal="t", deadlines=Deadlines(), share=False
+    )
+    subject = Subject(manager=client, folder=tmp_path, new_uuid=new_uuid, cluster_id="c")
+    segment = subject.segment(log_size_bytes=64 << 20)
+    with serving(config) as (process, _):
+        await subject.ensure_identity()
+        async with asyncio.TaskGroup() as tasks:
+            copying = tasks.create_task(refused_copy(subject, segment))
+            await until(lambda: bool(list_temporary(tmp_path / "store")))
+            process.kill()
+        assert copying.result() == "Unavailable"
+    assert list_temporary(tmp_path / "store")
+    with serving(config):
+        assert (await subject.presence(segment)).presence is Presence.MISSING
+        assert await subject.names() == []
+        await until(lambda: not list_temporary(tmp_path / "store"))
+        await subject.complete(segment)
+        assert (await subject.presence(segment)).presence is Presence.COMPLETE
+    await client.close()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    for _ in range(10_000):
+        if holds():
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("it never came to hold")
+
+
+async def refused_copy(subject: Subject, segment: StoredSegment) -> str:
+    try:
+        await subject.copy(segment)
+    except Unavailable as error:
+        return type(error).__name__
+    return "copied"
+
+
+def list_temporary(store: Path) -> list[str]:
+    names = (name for _, _, files in os.walk(store) for name in files)
+    return [name for name in names if name.endswith(".rlm-tmp") and not name.startswith(".probe")]
 
 
 def test_the_conformance_command(tmp_path: Path) -> None:

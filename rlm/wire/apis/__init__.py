@@ -7,7 +7,12 @@ proxy and the direct broker connection understand. It must not know who uses an 
 from rlm.wire.apis.cluster import API_VERSIONS, DESCRIBE_CLUSTER, DESCRIBE_PRODUCERS
 from rlm.wire.apis.configs import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from rlm.wire.apis.fetch import FETCH
-from rlm.wire.apis.groups import FIND_COORDINATOR, LIST_GROUPS, OFFSET_FETCH
+from rlm.wire.apis.groups import (
+    DESCRIBE_SHARE_GROUP_OFFSETS,
+    FIND_COORDINATOR,
+    LIST_GROUPS,
+    OFFSET_FETCH,
+)
 from rlm.wire.apis.metadata import METADATA
 from rlm.wire.apis.offsets import DELETE_RECORDS, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from rlm.wire.apis.produce import PRODUCE
@@ -30,6 +35,7 @@ APIS: dict[int, Api] = {
         INCREMENTAL_ALTER_CONFIGS,
         DESCRIBE_CLUSTER,
         DESCRIBE_PRODUCERS,
+        DESCRIBE_SHARE_GROUP_OFFSETS,
     )
 }
 
@@ -40,6 +46,7 @@ __all__ = [
     "DESCRIBE_CLUSTER",
     "DESCRIBE_CONFIGS",
     "DESCRIBE_PRODUCERS",
+    "DESCRIBE_SHARE_GROUP_OFFSETS",
     "FETCH",
     "FIND_COORDINATOR",
     "INCREMENTAL_ALTER_CONFIGS",

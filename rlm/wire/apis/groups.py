@@ -1,4 +1,4 @@
-"""Consumer groups: ListGroups, OffsetFetch, FindCoordinator.
+"""Groups: ListGroups, OffsetFetch, FindCoordinator, DescribeShareGroupOffsets.
 
 Rows follow Kafka's message JSON; a test compares them with the JSON in the kafka-clients jar.
 """
@@ -160,6 +160,63 @@ FIND_COORDINATOR = api(
                 field("error_message", STRING, "4+", nullable="4+", ignorable=True),
             ),
             "4+",
+        ),
+    ),
+)
+
+DESCRIBE_SHARE_GROUP_OFFSETS = api(
+    90,
+    "DescribeShareGroupOffsets",
+    "0-1",
+    flexible_from=0,
+    request=(
+        field(
+            "groups",
+            array(
+                field("group_id", STRING, "0+"),
+                field(
+                    "topics",
+                    array(
+                        field("topic_name", STRING, "0+"),
+                        field("partitions", Array(INT32), "0+"),
+                    ),
+                    "0+",
+                    nullable="0+",
+                ),
+            ),
+            "0+",
+        ),
+    ),
+    response=(
+        field("throttle_time_ms", INT32, "0+"),
+        field(
+            "groups",
+            array(
+                field("group_id", STRING, "0+"),
+                field(
+                    "topics",
+                    array(
+                        field("topic_name", STRING, "0+"),
+                        field("topic_id", UUID, "0+"),
+                        field(
+                            "partitions",
+                            array(
+                                field("partition_index", INT32, "0+"),
+                                field("start_offset", INT64, "0+"),
+                                field("leader_epoch", INT32, "0+"),
+                                field("lag", INT64, "1+", default=-1, ignorable=True),
+                                field("error_code", INT16, "0+"),
+                                field("error_message", STRING, "0+", nullable="0+", default=None),
+                            ),
+                            "0+",
+                        ),
+                    ),
+                    "0+",
+                ),
+                field("error_code", INT16, "0+"),
+                field("error_message", STRING, "0+", nullable="0+", default=None),
+            ),
+            "0+",
         ),
     ),
 )

@@ -71,8 +71,9 @@ def test_h13_a_second_process_does_not_get_the_lock(tmp_path: Path) -> None:
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"taken\n"
-        with pytest.raises(Invalid, match=f"pid {holder.pid}"), ServiceLock(
-            str(tmp_path), IDENTITY
+        with (
+            pytest.raises(Invalid, match=f"pid {holder.pid}"),
+            ServiceLock(str(tmp_path), IDENTITY),
         ):
             pass
         other = BrokerIdentity(cluster_id=CLUSTER_ID, node_id=2)

@@ -53,9 +53,7 @@ def test_plain_numbers_are_themselves(number: int) -> None:
     assert parse_duration_ms(str(number)) == parse_size_bytes(str(number)) == number
 
 
-@pytest.mark.parametrize(
-    ("total", "local"), [(100, 101), (100, -1), (-2, -2), (100, -3)]
-)
+@pytest.mark.parametrize(("total", "local"), [(100, 101), (100, -1), (-2, -2), (100, -3)])
 def test_what_log_config_refuses_is_refused(total: int, local: int) -> None:
     with pytest.raises(Invalid, match=r"retention\.ms"):
         Retention(total_ms=total, total_bytes=-1, local_ms=local)

@@ -16,9 +16,7 @@ NOW_MS = 10_000
 
 
 def plan(guard: dict[str, Any] | None = None, **changes: Any) -> TrimPlan | EndedPlan | Held:
-    return plan_trim(
-        guards(**(guard or {})), offsets(**changes), now_ms=NOW_MS, planned_at_ms=7
-    )
+    return plan_trim(guards(**(guard or {})), offsets(**changes), now_ms=NOW_MS, planned_at_ms=7)
 
 
 def bound(**changes: Any) -> int | NoTrim:

@@ -11,9 +11,7 @@ from rlm.plans.cover import Cover, OffsetRange
 from rlm.plans.retention import LocalRetention
 from rlm.plans.trim import TrimGuards, TrimOffsets
 
-GOOD_TOPIC = TopicState(
-    enabled=True, internal=False, cleanup_policy="delete", native_tiering=False
-)
+GOOD_TOPIC = TopicState(enabled=True, internal=False, cleanup_policy="delete", native_tiering=False)
 
 
 def lineage(epochs: dict[int, int]) -> Lineage:
@@ -21,7 +19,7 @@ def lineage(epochs: dict[int, int]) -> Lineage:
 
 
 def local(*bases: int, size_bytes: int = 1_000) -> tuple[LocalSegment, ...]:
-    """Segments at these bases, the last one active; a segment's newest record is as old as its end."""
+    """Segments at these bases, the last one active; the newest record's time is the segment's end."""
     nexts: list[int | None] = [*bases[1:], None]
     return tuple(
         LocalSegment(

@@ -94,16 +94,12 @@ class Archive:
     tiered_port: int
 
 
-@pytest.fixture(scope="module")
-def topic_name() -> str:
-    return f"proxied-{new_uuid()}".replace("_", ".")
-
-
 async def _produce(bootstrap: str, topic: str) -> None:
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
     try:
-        await admin.create_topics([NewTopic(topic, 1, 1)])
+        keep = {"retention.ms": "-1"}  # the records are old
+        await admin.create_topics([NewTopic(topic, 1, 1, topic_configs=keep)])
     finally:
         await admin.close()
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap, compression_type="gzip")
@@ -111,7 +107,7 @@ async def _produce(bootstrap: str, topic: str) -> None:
     try:
         for offset, timestamp_ms, key, value in ALL:
             await producer.send(topic, value, key, 0, timestamp_ms)
-            if offset % 37 == 0:
+            if offset % 50 == 49:  # batches end here: so may the remote data
                 await producer.flush()
         await producer.flush()
     finally:
@@ -131,8 +127,9 @@ async def _capture(port: int, topic: str) -> tuple[Uuid, bytes]:
             "topics": [{"topic_id": topic_id, "partitions": [asked(offset, 0, 50_000_000)]}],
         }
         answer = await client.call(FETCH, 15, request)
-        records = answer["responses"][0]["partitions"][0]["records"]
-        stored += records
+        [partition] = answer["responses"][0]["partitions"]
+        assert partition["error_code"] == 0
+        stored += partition["records"]
         offset = _end(stored)
     client.writer.close()
     return Uuid(topic_id), stored

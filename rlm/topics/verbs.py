@@ -1,0 +1,256 @@
+"""The topic verbs: enable (or change), trim on and off, disable.
+
+Only the service of the partition-0 leader runs them; one at a time, so that two callers cannot
+interleave here, and with leader epochs and a barrier so that two services cannot either (H14):
+
+    read configuration -> barrier -> look at the fact -> publish and read back -> alter -> barrier
+
+Whoever altered the configuration published the originals before; so a configuration read before
+the barrier is either untouched or its originals are seen after it. Must not know gRPC.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from kip405.errors import Fenced, Invalid, NotFound
+from kip405.ids import PartitionKey
+from kip405.states import RemoteLogSegmentState
+from rlm.broker.answers import EARLIEST_TIMESTAMP, TopicDescription
+from rlm.clock import Clock
+from rlm.plans.retention import Retention
+from rlm.topics import rules
+from rlm.topics.growth import Growth, bytes_a_day
+from rlm.topics.notes import change_warnings
+from rlm.topics.ports import Broker, Disk, LeaderOffsets, Ledger, Settings
+from rlm.topics.readers import ReaderCheck
+from rlm.topics.rules import Config, RetentionOptions
+from rlm.topics.settle import Settler
+from rlm.topics.starts import Starts
+from rlm.topics.takeover import is_taken_over, originals_of
+from rlmm.facts import TopicFact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnableOptions:
+    """`trim` = mode tier: take retention over and trim, in one step."""
+
+    trim: bool = False
+    retention: RetentionOptions = field(default_factory=RetentionOptions)
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The fact that counts now, and what the operator must know."""
+
+    fact: TopicFact
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Collaborators; closed by the one who made them."""
+
+    node_id: int
+    broker: Broker
+    offsets: LeaderOffsets
+    settings: Settings
+    ledger: Ledger
+    disk: Disk
+    starts: Starts
+    readers: ReaderCheck
+    settler: Settler
+    clock: Clock
+    barrier_deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """A topic led here: its configuration read first, then its fact behind a barrier."""
+
+    topic: TopicDescription
+    config: Config
+    fact: TopicFact | None
+
+    @property
+    def leader_epoch(self) -> int:
+        return self.topic.partitions[0].leader_epoch
+
+
+class TopicVerbs:
+    """NotLeader: ask the service of `error.leader`. Other errors say what the caller must do."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self.lock = asyncio.Lock()
+
+    async def enable(self, name: str, options: EnableOptions) -> Outcome:
+        """Enable a topic or change what was chosen for it.
+
+        NotFound: no such topic. Invalid: it must not be enabled, or LogConfig refuses the values.
+        Fenced: readers would be hurt by trimming, and no `force`.
+        """
+        async with self.lock:
+            seen = await self._see(name)
+            return await self._enable(seen, options)
+
+    async def trim_on(self, name: str, *, force: bool) -> Outcome:
+        """Take retention over and trim; the topic must be enabled."""
+        async with self.lock:
+            seen = await self._see(name)
+            self._enabled(seen)
+            return await self._enable(seen, EnableOptions(trim=True, force=force))
+
+    async def trim_off(self, name: str, *, giveback: bool) -> Outcome:
+        """Stop trimming; with `giveback` the broker's own retention acts again (mode copy)."""
+        async with self.lock:
+            seen = await self._see(name)
+            fact = self._enabled(seen)
+            mode = "copy" if giveback else fact.mode
+            await self._publish(seen, replace(fact, trim=False, mode=mode))
+            settled = await self._parts.settler.settle(name, fact.topic_id)
+            if is_taken_over(settled):
+                return Outcome(fact=settled, warnings=(await self._growth(seen),))
+            return Outcome(fact=settled, warnings=_giveback_warnings(fact))
+
+    async def disable(self, name: str, *, confirm: bool, delete_remote: bool) -> Outcome:
+        """Stop copying and trimming; the remote data is kept, the originals are given back.
+
+        Fenced while there is data that only the remote store has, unless `confirm`.
+        """
+        if delete_remote:
+            raise Invalid("--delete is not there yet: remote data is kept; disable without it")
+        async with self.lock:
+            seen = await self._see(name)
+            fact = self._known(seen)
+            if not confirm:
+                await self._refuse_unreachable(seen.topic)
+            await self._publish(seen, replace(fact, state="kept", trim=False, mode="copy"))
+            settled = await self._parts.settler.settle(name, fact.topic_id)
+            return Outcome(fact=settled, warnings=_giveback_warnings(fact))
+
+    async def _see(self, name: str) -> _Seen:
+        topic = await self._parts.settler.led_topic(name)
+        config = await self._parts.broker.topic_config(name)
+        await self._parts.settings.barrier(self._parts.barrier_deadline_ms)
+        fact = self._parts.settings.view.topic(topic.topic_id)
+        return _Seen(topic=topic, config=config, fact=fact)
+
+    def _known(self, seen: _Seen) -> TopicFact:
+        if seen.fact is None or seen.fact.state == "deleting":
+            raise NotFound(f"topic {seen.topic.name} is not enabled")
+        return seen.fact
+
+    def _enabled(self, seen: _Seen) -> TopicFact:
+        fact = self._known(seen)
+        if fact.state != "enabled":
+            raise NotFound(f"topic {seen.topic.name} is not enabled (its remote data is kept)")
+        return fact
+
+    async def _enable(self, seen: _Seen, options: EnableOptions) -> Outcome:
+        rules.refuse(seen.topic, seen.config)
+        before = seen.fact
+        if before is not None and before.state == "deleting":
+            raise Fenced(f"topic {seen.topic.name} is being deleted from the remote store")
+        retention = rules.choose_retention(options.retention, before, seen.config)
+        fact = _wanted(seen, options, retention)
+        warnings = change_warnings(before, fact, options.retention, seen.config)
+        if fact.trim and not (before is not None and before.trim):
+            warnings += await self._parts.readers.check(seen.topic, retention, force=options.force)
+        await self._parts.starts.ensure(seen.topic)
+        await self._publish(seen, fact)
+        return Outcome(fact=await self._settle_or_undo(seen), warnings=warnings)
+
+    async def _settle_or_undo(self, seen: _Seen) -> TopicFact:
+        """A change the cluster refuses for good leaves things as they were (H14 c)."""
+        name, topic_id = seen.topic.name, seen.topic.topic_id
+        try:
+            return await self._parts.settler.settle(name, topic_id)
+        except Invalid:
+            fact = self._parts.settings.view.topic(topic_id)
+            if fact is not None and seen.fact is None:
+                await self._parts.settings.tombstone(fact.key)
+            elif seen.fact is not None:
+                await self._publish(seen, seen.fact)
+            raise
+
+    async def _publish(self, seen: _Seen, fact: TopicFact) -> None:
+        if fact != seen.fact:
+            await self._parts.settings.publish(fact, seen.leader_epoch)
+
+    async def _growth(self, seen: _Seen) -> str:
+        own = [
+            PartitionKey(seen.topic.topic_id, row.partition)
+            for row in seen.topic.partitions.values()
+            if self._parts.node_id in row.replicas
+        ]
+        now_ms = self._parts.clock.now_ms()
+        segments = (
+            entry.metadata
+            for key in own
+            for entry in self._parts.ledger.ledger(key).entries.values()
+        )
+        growth = Growth(
+            bytes_a_day=bytes_a_day(segments, now_ms),
+            free_bytes=await self._parts.disk.free_bytes(),
+        )
+        return growth.words(seen.topic.name, now_ms)
+
+    async def _refuse_unreachable(self, topic: TopicDescription) -> None:
+        places = []
+        for partition in sorted(topic.partitions):
+            start = await self._parts.offsets.offset(topic, partition, EARLIEST_TIMESTAMP)
+            lowest = self._lowest_remote(PartitionKey(topic.topic_id, partition))
+            if lowest is not None and lowest < start:
+                places.append(f"{topic.name}-{partition}: {lowest} to {start}")
+        if places:
+            raise Fenced(
+                "offsets that only the remote store has would be out of reach once this service "
+                f"is gone: {', '.join(places)}; --confirm disables all the same, and keeps them"
+            )
+
+    def _lowest_remote(self, key: PartitionKey) -> int | None:
+        finished = self._parts.ledger.ledger(key).in_state(
+            RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+        )
+        start = self._parts.settings.view.remote_log_start(key) or 0
+        offsets = [
+            max(entry.metadata.start_offset, start)
+            for entry in finished
+            if entry.metadata.next_offset > start
+        ]
+        return min(offsets, default=None)
+
+
+def _wanted(seen: _Seen, options: EnableOptions, retention: Retention) -> TopicFact:
+    """The fact to publish; originals that are known are never overwritten (H14)."""
+    before = seen.fact
+    was_enabled = before is not None and before.state == "enabled"
+    stays_tier = before is not None and was_enabled and before.mode == "tier"
+    tier = options.trim or stays_tier
+    originals: Mapping[str, str | None] = before.originals if before is not None else {}
+    if tier and not originals:
+        originals = originals_of(seen.config)
+    return TopicFact(
+        topic_id=seen.topic.topic_id,
+        name=seen.topic.name,
+        mode="tier" if tier else "copy",
+        state="enabled",
+        trim=options.trim or (before is not None and was_enabled and before.trim),
+        retention_ms=retention.total_ms,
+        retention_bytes=retention.total_bytes,
+        local_retention_ms=retention.local_ms,
+        local_retention_bytes=retention.local_bytes,
+        originals=originals,
+        extra=before.extra if before is not None else {},
+    )
+
+
+def _giveback_warnings(before: TopicFact) -> tuple[str, ...]:
+    if not is_taken_over(before):
+        return ()
+    return (
+        "the broker's own retention acts again: what it removes before it is copied is lost "
+        "from both tiers",
+    )

@@ -1,0 +1,122 @@
+"""Cancel copy, sweep and trim once at every step: no orphans, no FINISHED without its objects."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from kip405.states import RemoteLogSegmentState
+from rsm_plugins.keys import parse_name
+from tests.builders.checkpoints import Checkpoints
+from tests.builders.ledger import PLACE
+from tests.builders.rig import Rig
+
+STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+MOST_STEPS = 200
+
+
+async def cancelled_at(checkpoints: Checkpoints, step: int, work: Awaitable[None]) -> bool:
+    """Run the work, cancelled at this step from now; whether it got that far."""
+    checkpoints.count = 0
+    checkpoints.cancel_at = step
+    try:
+        await asyncio.ensure_future(work)
+    except asyncio.CancelledError:
+        return True
+    finally:
+        checkpoints.cancel_at = None
+    return False
+
+
+def check_store(rig: Rig) -> None:
+    """Every object has its entry; every FINISHED entry has its three objects."""
+    kinds = Counter(parse_name(name).segment_id for name in rig.store.objects)
+    entries = rig.ledger.view.entries
+    assert set(kinds) <= set(entries)
+    for entry in rig.ledger.view.in_state(FINISHED):
+        assert kinds[entry.metadata.segment_id.id] == 3
+    assert not rig.live
+
+
+def check_done(rig: Rig) -> None:
+    """Both closed segments are there once, and nothing else."""
+    states = [entry.state for entry in rig.ledger.view.entries.values()]
+    assert states == [FINISHED, FINISHED]
+    assert len(rig.store.objects) == 6
+    assert [one.metadata.start_offset for one in rig.ledger.view.in_state(FINISHED)] == [0, 100]
+
+
+async def every_step(
+    path: Path,
+    prepare: Callable[[Rig], Awaitable[None]],
+    work: Callable[[Rig], Awaitable[None]],
+    check: Callable[[Rig], Awaitable[None]],
+) -> int:
+    """Run the scenario once per step of `work`; how many steps there were."""
+    for step in range(1, MOST_STEPS):
+        checkpoints = Checkpoints()
+        rig = Rig(path / str(step), checkpoints=checkpoints)
+        rig.write_log(0, 100, 200, end=250)
+        await prepare(rig)
+        was_cancelled = await cancelled_at(checkpoints, step, work(rig))
+        await check(rig)
+        if not was_cancelled:
+            return step
+    pytest.fail("the work never came to its end")
+
+
+async def nothing(rig: Rig) -> None:
+    return None
+
+
+async def test_copy_cancelled_at_every_step_is_mended_by_the_next_rounds(tmp_path: Path) -> None:
+    async def check(rig: Rig) -> None:
+        check_store(rig)
+        await rig.cleanup.run(rig.led)
+        check_store(rig)
+        await rig.copy.run(rig.led)
+        check_done(rig)
+
+    steps = await every_step(tmp_path, nothing, lambda rig: rig.copy.run(rig.led), check)
+    assert steps > 40
+
+
+async def test_sweep_cancelled_at_every_step_is_finished_by_the_next_one(tmp_path: Path) -> None:
+    async def break_a_copy(rig: Rig) -> None:
+        def die(operation: str) -> None:
+            if operation == "manifest":
+                raise ConnectionError
+
+        rig.store.before = die
+        with pytest.raises(ConnectionError):
+            await rig.copy.run(rig.led)
+        rig.store.before = lambda _: None
+        assert [entry.state for entry in rig.ledger.view.entries.values()] == [STARTED]
+
+    async def check(rig: Rig) -> None:
+        check_store(rig)
+        await rig.cleanup.run(rig.led)
+        assert not rig.store.objects
+        assert not rig.ledger.view.entries
+        await rig.copy.run(rig.led)
+        check_done(rig)
+
+    steps = await every_step(tmp_path, break_a_copy, lambda rig: rig.cleanup.run(rig.led), check)
+    assert steps > 30
+
+
+async def test_trim_cancelled_at_every_step_never_passes_its_intent(tmp_path: Path) -> None:
+    async def check(rig: Rig) -> None:
+        intent = rig.settings.view.trim(PLACE.key)
+        assert rig.broker.log_start_offset <= (intent.bound if intent else 0) <= 200
+        await rig.trim.run(rig.led)
+        assert rig.broker.log_start_offset == 200
+        assert rig.trim.statuses[PLACE.key].foreign_log_start is None
+
+    steps = await every_step(
+        tmp_path, lambda rig: rig.copy.run(rig.led), lambda rig: rig.trim.run(rig.led), check
+    )
+    assert steps > 30

@@ -1,0 +1,127 @@
+"""H6, H10, H3: which leftovers are looked at, and what evidence decides."""
+
+import pytest
+
+from kip405.contracts import Presence
+from kip405.ids import Uuid
+from kip405.states import RemoteLogSegmentState
+from rlm.plans.freeze import Frozen
+from rlm.plans.sweep import (
+    Adopt,
+    Alarm,
+    Bury,
+    Decision,
+    Delete,
+    Evidence,
+    SweepEntry,
+    Sweeper,
+    decide,
+    leftovers,
+    refuse_sweep,
+)
+from tests.builders.ledger import FINISHED, OTHER_WRITER, OUR_WRITER, metadata
+
+STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
+NO_MANIFEST = Evidence(presence=Presence.MISSING, manifest=None)
+
+
+def entry(
+    state: RemoteLogSegmentState = STARTED,
+    *,
+    number: int = 1,
+    node: int = 2,
+    writer: Uuid = OTHER_WRITER,
+    at_ms: int = 0,
+    disputed: bool = False,
+) -> SweepEntry:
+    found = metadata(number, 100, 200, {0: 100}, state, broker_id=node)
+    return SweepEntry(metadata=found, writer=writer, timestamp_ms=at_ms, disputed=disputed)
+
+
+def is_leftover(one: SweepEntry, *, now_ms: int, live: frozenset[Uuid] = frozenset()) -> bool:
+    sweeper = Sweeper(node_id=1, writer=OUR_WRITER, live=live, grace_ms=1_000)
+    return bool(leftovers([one], sweeper, now_ms))
+
+
+def judge(state: RemoteLogSegmentState, evidence: Evidence, start: int = 0) -> Decision:
+    return decide(entry(state), evidence, remote_log_start_offset=start)
+
+
+def manifest(presence: Presence = Presence.COMPLETE, *, number: int = 1) -> Evidence:
+    return Evidence(presence=presence, manifest=metadata(number, 100, 200, {0: 100}, FINISHED))
+
+
+def test_h06_other_nodes_attempts_wait_for_the_grace() -> None:
+    assert not is_leftover(entry(at_ms=500), now_ms=1_499)
+    assert is_leftover(entry(at_ms=500), now_ms=1_500)
+
+
+def test_h06_an_earlier_process_of_this_node_is_gone_at_once() -> None:
+    assert is_leftover(entry(node=1), now_ms=0)
+
+
+def test_h06_our_own_attempt_is_no_leftover_while_it_lives() -> None:
+    mine = entry(node=1, writer=OUR_WRITER)
+    assert not is_leftover(mine, now_ms=9_999, live=frozenset({mine.metadata.segment_id.id}))
+    assert is_leftover(mine, now_ms=0)
+
+
+@pytest.mark.parametrize("one", [entry(FINISHED, node=1), entry(node=1, disputed=True)])
+def test_h03_finished_and_disputed_entries_are_not_swept(one: SweepEntry) -> None:
+    assert not is_leftover(one, now_ms=99_999)
+
+
+def test_h06_without_manifest_a_broken_attempt_is_deleted() -> None:
+    assert isinstance(judge(STARTED, NO_MANIFEST), Delete)
+    assert isinstance(judge(DELETING, NO_MANIFEST), Delete)
+    assert isinstance(judge(DELETED, NO_MANIFEST), Bury)
+
+
+@pytest.mark.parametrize("state", [STARTED, DELETING, DELETED])
+def test_h06_with_manifest_and_objects_it_is_adopted_never_swept(
+    state: RemoteLogSegmentState,
+) -> None:
+    evidence = manifest()
+    assert judge(state, evidence) == Adopt(finished=metadata(1, 100, 200, {0: 100}, FINISHED))
+
+
+@pytest.mark.parametrize("state", [STARTED, DELETING, DELETED])
+@pytest.mark.parametrize("presence", [Presence.MISSING, Presence.DIFFERENT])
+def test_h06_with_manifest_but_without_objects_it_is_left_with_an_alarm(
+    state: RemoteLogSegmentState, presence: Presence
+) -> None:
+    assert isinstance(judge(state, manifest(presence)), Alarm)
+
+
+def test_h03_somebody_elses_deletion_goes_on_only_below_the_remote_start() -> None:
+    assert isinstance(judge(DELETING, manifest(), start=200), Delete)
+    assert isinstance(judge(DELETING, manifest(), start=199), Adopt)
+    assert isinstance(judge(STARTED, manifest(), start=200), Adopt)
+
+
+def test_h06_a_manifest_that_cannot_be_used_is_an_alarm() -> None:
+    unreadable = Evidence(presence=Presence.MISSING, manifest=None, unreadable="torn")
+    assert isinstance(judge(STARTED, unreadable), Alarm)
+    assert isinstance(judge(STARTED, manifest(number=2)), Alarm)
+
+
+@pytest.mark.parametrize(
+    "forbidden",
+    [
+        {"ready": False},
+        {"ledger_problem": "shrunk"},
+        {"freeze_fact": "ops"},
+        {"frozen": Frozen(reason="emptied")},
+    ],
+)
+def test_h06_what_forbids_sweeping(forbidden: dict[str, object]) -> None:
+    good: dict[str, object] = {
+        "ready": True,
+        "ledger_problem": None,
+        "freeze_fact": None,
+        "frozen": None,
+    }
+    assert refuse_sweep(**good) is None  # type: ignore[arg-type]
+    assert refuse_sweep(**{**good, **forbidden})  # type: ignore[arg-type]

@@ -1,0 +1,156 @@
+"""Single flight of end offsets (H17), and the verdict on a topic (H6)."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+
+import pytest
+
+from kip405.errors import Unavailable
+from rlmm.barrier import EndOffsets, Place
+from rlmm.topic import TopicGuard, ledger_spec, settings_spec
+from tests.rlmm.builders import uuid
+
+PLACE = Place("t", 0)
+OTHER = Place("t", 1)
+
+
+class Cluster:
+    """Answers end offsets when told to."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        self.requests: list[tuple[Place, asyncio.Future[int]]] = []
+
+    async def fetch(self, place: Place) -> int:
+        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.requests.append((place, answer))
+        return await answer
+
+    def answer(self, end: int) -> None:
+        self.requests.pop(0)[1].set_result(end)
+
+
+@contextlib.asynccontextmanager
+async def serving(cluster: Cluster) -> AsyncIterator[EndOffsets]:
+    ends = EndOffsets(cluster.fetch)
+    async with asyncio.TaskGroup() as group:
+        server = group.create_task(ends.run())
+        yield ends
+        server.cancel()
+
+
+async def _settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_h17_who_comes_during_a_request_waits_for_the_next_one() -> None:
+    cluster = Cluster()
+    async with serving(cluster) as ends, asyncio.TaskGroup() as group:
+        first = group.create_task(ends.end_offset(PLACE))
+        await _settle()
+        late = [group.create_task(ends.end_offset(PLACE)) for _ in range(5)]
+        await _settle()
+        assert len(cluster.requests) == 1
+        cluster.answer(10)
+        await _settle()
+        assert first.result() == 10
+        assert not any(task.done() for task in late)
+        assert len(cluster.requests) == 1
+        cluster.answer(20)
+        await _settle()
+        assert [task.result() for task in late] == [20] * 5
+
+
+async def test_a_partition_that_does_not_answer_delays_no_other() -> None:
+    cluster = Cluster()
+    async with serving(cluster) as ends, asyncio.TaskGroup() as group:
+        stuck = group.create_task(ends.end_offset(PLACE))
+        await _settle()
+        fine = group.create_task(ends.end_offset(OTHER))
+        await _settle()
+        cluster.requests.pop(1)[1].set_result(5)
+        assert await fine == 5
+        cluster.answer(1)
+        assert await stuck == 1
+
+
+async def test_an_error_reaches_those_who_asked_and_the_next_asks_anew() -> None:
+    cluster = Cluster()
+    async with serving(cluster) as ends, asyncio.TaskGroup() as group:
+        failing = group.create_task(_expect_unavailable(ends))
+        await _settle()
+        cluster.requests.pop(0)[1].set_exception(Unavailable("no leader"))
+        await failing
+        again = group.create_task(ends.end_offset(PLACE))
+        await _settle()
+        cluster.answer(3)
+        assert await again == 3
+
+
+async def _expect_unavailable(ends: EndOffsets) -> None:
+    with pytest.raises(Unavailable, match="no leader"):
+        await ends.end_offset(PLACE)
+
+
+async def test_who_gave_up_does_not_disturb_the_others() -> None:
+    cluster = Cluster()
+    async with serving(cluster) as ends, asyncio.TaskGroup() as group:
+        hurried = group.create_task(ends.end_offset(PLACE))
+        patient = group.create_task(ends.end_offset(PLACE))
+        await _settle()
+        hurried.cancel()
+        cluster.answer(4)
+        assert await patient == 4
+
+
+def test_h06_the_topics_are_made_as_designed() -> None:
+    spec = ledger_spec(3)
+    assert (spec.name, spec.partition_count) == ("__rlm_remote_log_metadata", 50)
+    assert spec.configs["min.insync.replicas"] == "2"
+    assert spec.faults(spec.configs, 50) is None
+    single = settings_spec(1)
+    assert (single.name, single.partition_count) == ("__rlm_settings", 1)
+    assert single.configs["min.insync.replicas"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"cleanup.policy": "delete"}, "cleanup.policy"),
+        ({"cleanup.policy": "compact,delete"}, "cleanup.policy"),
+        ({"unclean.leader.election.enable": "true"}, "unclean"),
+        ({"message.timestamp.type": "CreateTime"}, "timestamp"),
+        ({"min.insync.replicas": "1"}, "insync"),
+        ({"min.insync.replicas": ""}, "insync"),
+    ],
+)
+def test_h06_a_differently_configured_topic_is_a_problem(
+    change: Mapping[str, str], fault: str
+) -> None:
+    guard = TopicGuard(ledger_spec(3), uuid(1))
+    guard.check((uuid(1), {**guard.spec.configs, **change}, 50))
+    assert fault in (guard.problem or "")
+    assert not guard.is_lost
+    guard.check((uuid(1), guard.spec.configs, 50))
+    assert guard.problem is None
+
+
+def test_h06_a_missing_or_recreated_topic_is_lost() -> None:
+    guard = TopicGuard(ledger_spec(1), None)
+    guard.check((uuid(1), guard.spec.configs, 49))
+    assert "49 partitions" in (guard.problem or "")
+    assert guard.topic_id is None
+    guard.check((uuid(1), guard.spec.configs, 50))
+    assert _verdict(guard) == (False, "")
+    guard.check(None)
+    assert _verdict(guard) == (True, f"topic {guard.spec.name} is missing")
+    guard.check((uuid(2), guard.spec.configs, 50))
+    is_lost, problem = _verdict(guard)
+    assert is_lost
+    assert "recreated" in problem
+
+
+def _verdict(guard: TopicGuard) -> tuple[bool, str]:
+    return guard.is_lost, guard.problem or ""

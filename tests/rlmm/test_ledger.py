@@ -1,0 +1,129 @@
+"""Answers of one partition's view: lineage, contiguity, holes, overlaps, disputes (H4, H15)."""
+
+import pytest
+
+from kip405.lineage import Lineage
+from kip405.segments import EpochEntry, RemoteLogSegmentMetadata
+from rlmm.ledger import Hole, PartitionLedger
+from rlmm.records import LedgerKey, LedgerRecord, RecordHeaders
+from rlmm.replay import LedgerState
+from tests.rlmm.builders import DELETING, FINISHED, KEY, STARTED, record, segment, uuid
+
+ONE_EPOCH = Lineage((EpochEntry(epoch=0, start_offset=0),))
+END = 10_000
+
+
+def ledger(*segments: RemoteLogSegmentMetadata) -> PartitionLedger:
+    state = LedgerState()
+    headers = RecordHeaders(leader_epoch=5, expected_previous=-1, writer=uuid(1))
+    for offset, metadata in enumerate(segments):
+        key = LedgerKey.of(metadata.segment_id)
+        state.apply(
+            LedgerRecord(key=key, metadata=metadata, headers=headers, offset=offset, timestamp_ms=0)
+        )
+    return PartitionLedger.of(KEY, state.partitions[KEY])
+
+
+def starts(found: tuple[RemoteLogSegmentMetadata, ...]) -> list[int]:
+    return [metadata.start_offset for metadata in found]
+
+
+def test_only_finished_segments_count_and_in_order() -> None:
+    view = ledger(segment(3), segment(1), segment(2, STARTED), segment(4, DELETING))
+    assert starts(view.finished(ONE_EPOCH, END)) == [10, 30]
+    assert view.contiguous_end(ONE_EPOCH, END, 10) == 20
+    assert view.highest_end(ONE_EPOCH) == 40
+    assert [entry.metadata.start_offset for entry in view.in_state(STARTED, DELETING)] == [20, 40]
+
+
+def test_an_empty_ledger_answers() -> None:
+    view = PartitionLedger.empty(KEY)
+    assert view.contiguous_end(ONE_EPOCH, END, 7) == 7
+    assert view.highest_end(ONE_EPOCH) is None
+    assert view.segment_for(ONE_EPOCH, END, 0) is None
+    assert view.remote_lineage == Lineage()
+
+
+@pytest.mark.parametrize(
+    ("offset", "start"), [(0, 10), (10, 10), (19, 10), (20, 30), (39, 30), (40, None)]
+)
+def test_lookup_serves_the_offset_or_the_first_after_the_hole(
+    offset: int, start: int | None
+) -> None:
+    found = ledger(segment(1), segment(3)).segment_for(ONE_EPOCH, END, offset)
+    assert (found.start_offset if found else None) == start
+
+
+def test_of_overlapping_segments_the_one_that_reaches_furthest_serves() -> None:
+    view = ledger(segment(1, start=5, end=50), segment(2, start=14, end=150), segment(3, start=20))
+    found = view.segment_for(ONE_EPOCH, END, 25)
+    assert found is not None
+    assert found.end_offset == 150
+    first = view.segment_for(ONE_EPOCH, END, 7)
+    assert first is not None
+    assert first.end_offset == 50
+    assert view.contiguous_end(ONE_EPOCH, END, 5) == 151
+
+
+def test_h15_contiguity_restarts_behind_a_recorded_hole() -> None:
+    view = ledger(segment(1), segment(3))
+    assert view.contiguous_end(ONE_EPOCH, END, 10) == 20
+    hole = Hole(start=18, end=30, cause="retention")
+    assert view.contiguous_end(ONE_EPOCH, END, 10, [hole]) == 40
+    assert view.contiguous_end(ONE_EPOCH, END, 15, [hole]) == 40
+
+
+def test_h04_a_dead_lineage_bounds_nothing() -> None:
+    """Unclean election: epoch 5 copied 0-999, epoch 6 began at 500 and has grown to 2000."""
+    view = ledger(segment(1, start=0, end=999, epochs=((5, 0),)))
+    lineage = Lineage((EpochEntry(epoch=5, start_offset=0), EpochEntry(epoch=6, start_offset=500)))
+    assert view.contiguous_end(lineage, 2_000, 0) == 500
+    assert view.highest_end(lineage, 2_000) == 500
+    usable = view.usable_segment_for(lineage, 2_000, 499)
+    assert usable is not None
+    assert usable.next_offset == 500
+    assert view.segment_for(lineage, 2_000, 500) is None
+
+
+def test_h04_a_remote_end_beyond_the_log_end_covers_nothing() -> None:
+    view = ledger(segment(0), segment(1))
+    assert view.contiguous_end(ONE_EPOCH, 15, 0) == 10
+    assert view.highest_end(ONE_EPOCH) == 20
+    assert view.finished(ONE_EPOCH, 5) == ()
+    assert len(view.finished(ONE_EPOCH, 20)) == 2
+
+
+def test_segments_below_the_remote_start_are_left_out() -> None:
+    view = ledger(segment(0), segment(1), segment(2))
+    assert starts(view.finished(ONE_EPOCH, END, 15)) == [10, 20]
+    assert starts(view.finished(ONE_EPOCH, END, 20)) == [20]
+
+
+def test_h03_a_disputed_segment_is_read_but_not_trimmed_on() -> None:
+    state = LedgerState()
+    state.apply(record(0, 1, STARTED))
+    state.apply(record(1, 1, FINISHED, previous=STARTED))
+    state.apply(record(2, 2, STARTED, epoch=6))
+    state.apply(record(3, 2, FINISHED, epoch=5, previous=STARTED))
+    view = PartitionLedger.of(KEY, state.partitions[KEY])
+    assert "older" in view.entries[uuid(2)].disputed
+    assert view.contiguous_end(ONE_EPOCH, END, 10) == 20
+    assert view.highest_end(ONE_EPOCH) == 20
+    served = view.segment_for(ONE_EPOCH, END, 25)
+    assert served is not None
+    assert served.start_offset == 20
+
+
+def test_a_snapshot_is_not_changed_by_later_records_and_hands_on_what_it_knows() -> None:
+    state = LedgerState()
+    state.apply(record(0, 1, FINISHED))
+    before = PartitionLedger.of(KEY, state.partitions[KEY])
+    assert before.highest_end(ONE_EPOCH) == 20
+    state.apply(record(1, 2, FINISHED))
+    state.apply(record(2, 1, DELETING, previous=FINISHED))
+    after = PartitionLedger.of(KEY, state.partitions[KEY], before)
+    assert starts(before.finished(ONE_EPOCH, END)) == [10]
+    assert starts(after.finished(ONE_EPOCH, END)) == [20]
+    other = Lineage((EpochEntry(epoch=0, start_offset=0), EpochEntry(epoch=1, start_offset=25)))
+    assert after.contiguous_end(other, END, 20) == 25
+    assert after.contiguous_end(ONE_EPOCH, END, 20) == 30

@@ -1,0 +1,115 @@
+"""The histories of H3 one by one: who objects to what, what is republished, what a gap does."""
+
+from rlmm.replay import TOMBSTONE_MEMORY_MS, LedgerState, repairs
+from tests.rlmm.builders import DELETED, DELETING, FINISHED, STARTED, record, uuid
+from tests.rlmm.histories import partition, read
+
+
+def test_h03_a_zombies_finished_after_the_tombstone_is_disputed_and_answered_by_a_tombstone() -> (
+    None
+):
+    state = read(
+        (
+            record(0, 1, STARTED, epoch=5),
+            record(1, 1, DELETING, epoch=6, previous=STARTED),
+            record(2, 1, DELETED, epoch=6, previous=DELETING),
+            record(3, 1, None, epoch=6, previous=DELETED),
+            record(4, 1, FINISHED, epoch=5, previous=STARTED),
+        )
+    )
+    assert partition(state).records[uuid(1)].state is FINISHED
+    (repair,) = repairs(partition(state).disputes)
+    assert (repair.metadata, repair.expected_previous) == (None, FINISHED)
+    state.apply(record(5, 1, None, epoch=6, previous=FINISHED))
+    assert not partition(state).records
+    assert not partition(state).disputes
+
+
+def test_h03_a_late_reader_disputes_a_finished_that_comes_out_of_nowhere() -> None:
+    state = LedgerState()
+    state.apply(record(7, 2, FINISHED, epoch=6))
+    state.go_live(absence_is_known=True)
+    state.apply(record(8, 1, FINISHED, epoch=5, previous=STARTED))
+    assert list(partition(state).disputes) == [uuid(1)]
+
+
+def test_h03_a_zombies_delete_of_a_finished_segment_is_taken_back() -> None:
+    state = read(
+        (
+            record(0, 1, STARTED),
+            record(1, 1, FINISHED, previous=STARTED),
+            record(2, 1, DELETING, previous=STARTED, writer=2),
+            record(3, 1, DELETED, previous=DELETING, writer=2),
+        )
+    )
+    dispute = partition(state).disputes[uuid(1)]
+    assert dispute.newest.state is DELETED
+    assert dispute.lawful is not None
+    assert dispute.lawful.offset == 1
+    state.apply(record(4, 1, FINISHED, previous=DELETED))
+    assert not partition(state).disputes
+
+
+def test_h06_adoption_says_finished_after_any_state_it_has_seen() -> None:
+    for history in (
+        (),
+        (record(0, 1, STARTED),),
+        (record(0, 1, STARTED), record(1, 1, DELETING, previous=STARTED)),
+    ):
+        offset = len(history)
+        previous = history[-1].state_id if history else -1
+        state = read((*history, record(offset, 1, FINISHED, previous=previous)))
+        assert not partition(state).disputes
+
+
+def test_an_illegal_tombstone_hides_the_segment_until_the_leader_writes_it_again() -> None:
+    state = read(
+        (
+            record(0, 1, STARTED),
+            record(1, 1, FINISHED, previous=STARTED),
+            record(2, 1, None, previous=DELETED, writer=2),
+        )
+    )
+    assert not partition(state).records
+    (repair,) = repairs(partition(state).disputes)
+    assert repair.metadata is not None
+    assert (repair.metadata.state, repair.expected_previous) == (FINISHED, -1)
+
+
+def test_behind_a_gap_nothing_is_judged_and_the_newest_counts() -> None:
+    state = read((record(0, 1, STARTED), record(5, 1, DELETED, previous=DELETING)))
+    assert partition(state).records[uuid(1)].state is DELETED
+    assert not partition(state).disputes
+    assert not state.is_complete
+
+
+def test_a_record_that_cannot_be_read_is_a_gap() -> None:
+    state = read((record(0, 1, STARTED),))
+    state.skip(1)
+    state.apply(record(2, 1, DELETED, previous=DELETING))
+    assert not partition(state).disputes
+    assert state.next_offset == 3
+
+
+def test_a_record_read_twice_changes_nothing() -> None:
+    state = read((record(0, 1, STARTED), record(1, 1, FINISHED, previous=STARTED)))
+    assert not state.apply(record(0, 1, STARTED))
+    assert partition(state).records[uuid(1)].state is FINISHED
+
+
+def test_deleted_keys_do_not_pile_up() -> None:
+    early = read(
+        (
+            record(0, 1, STARTED),
+            record(1, 1, DELETING, previous=STARTED),
+            record(2, 1, DELETED, previous=DELETING),
+            record(3, 1, None, previous=DELETED),
+        )
+    )
+    assert not partition(early).keys
+    late = LedgerState()
+    late.apply(record(10, 1, None, previous=DELETED, timestamp_ms=1_000))
+    late.go_live(absence_is_known=True)
+    assert partition(late).keys
+    late.apply(record(11, 2, STARTED, timestamp_ms=1_001 + TOMBSTONE_MEMORY_MS))
+    assert list(partition(late).keys) == [uuid(2)]

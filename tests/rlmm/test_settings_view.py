@@ -1,0 +1,170 @@
+"""Which fact counts: monotonic start (H2), older epochs, unknown fields, versions, tombstones."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kip405.errors import Corrupt
+from rlmm.fact_codec import decode_fact, encode_fact
+from rlmm.facts import Fact, FreezeFact, ServiceFact, Stamp, StartFact, TopicFact, TrimFact
+from rlmm.settings_view import SettingsView
+from tests.rlmm.builders import KEY, TOPIC_ID, uuid
+
+
+def put(view: SettingsView, offset: int, fact: Fact, epoch: int = 1) -> None:
+    stamp = Stamp(node_id=1, leader_epoch=epoch, writer=uuid(1), time_ms=offset)
+    key, value = encode_fact(fact, stamp)
+    view.apply(key=key, value=value, offset=offset)
+
+
+def start(offset: int) -> StartFact:
+    return StartFact(partition=KEY, remote_log_start_offset=offset, cause="test")
+
+
+def topic(**changes: Any) -> TopicFact:
+    values: dict[str, Any] = {
+        "topic_id": TOPIC_ID,
+        "name": "orders",
+        "mode": "copy",
+        "state": "enabled",
+        "trim": False,
+        "retention_ms": -1,
+        "retention_bytes": -1,
+        "local_retention_ms": -2,
+        "local_retention_bytes": -2,
+    }
+    return TopicFact(**(values | changes))
+
+
+def test_h02_a_lower_start_is_never_adopted_and_the_higher_one_is_asserted_again() -> None:
+    view = SettingsView()
+    assert view.remote_log_start(KEY) is None
+    put(view, 0, start(100))
+    put(view, 1, start(50), epoch=2)
+    assert view.remote_log_start(KEY) == 100
+    assert [found.fact for found in view.reassert] == [start(100)]
+    put(view, 2, start(100), epoch=2)
+    assert view.reassert == ()
+
+
+@given(starts=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3)), min_size=1))
+def test_h02_the_start_never_goes_back(starts: list[tuple[int, int]]) -> None:
+    view = SettingsView()
+    highest = -1
+    for offset, (value, epoch) in enumerate(starts):
+        put(view, offset, start(value), epoch)
+        seen = view.remote_log_start(KEY)
+        assert seen is not None
+        assert seen >= highest
+        highest = seen
+
+
+def test_a_fact_of_an_older_leader_epoch_is_not_adopted() -> None:
+    view = SettingsView()
+    put(view, 0, TrimFact(partition=KEY, bound=10, planned_epoch=5), epoch=5)
+    put(view, 1, TrimFact(partition=KEY, bound=99, planned_epoch=4), epoch=4)
+    adopted = view.trim(KEY)
+    assert adopted is not None
+    assert adopted.bound == 10
+    assert len(view.reassert) == 1
+    assert view.objection(TrimFact(partition=KEY, bound=11, planned_epoch=4), 4)
+
+
+def test_an_unknown_version_is_a_problem_until_the_key_is_written_again() -> None:
+    view = SettingsView()
+    put(view, 0, start(5))
+    view.apply(key=start(5).key.encode(), value=b'{"v":2,"kind":"start"}', offset=1)
+    assert view.problem is not None
+    assert "offset 1" in view.problem
+    assert view.remote_log_start(KEY) == 5
+    put(view, 2, start(6))
+    assert view.problem is None
+
+
+def test_a_kind_of_the_future_is_no_problem() -> None:
+    view = SettingsView()
+    value = {"v": 1, "kind": "lease", "node_id": 1, "leader_epoch": -1, "time_ms": 1}
+    document = json.dumps({**value, "writer": str(uuid(1))}).encode()
+    view.apply(key=b"lease/x", value=document, offset=0)
+    assert view.problem is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"v": 2},
+        {"v": None},
+        {"node_id": "one"},
+        {"node_id": True},
+        {"writer": "short"},
+        {"trim": "maybe"},
+        {"mode": "both"},
+        {"retention_ms": 1.5},
+        {"originals": []},
+        {"name": None},
+    ],
+)
+def test_a_malformed_field_is_corrupt(change: dict[str, Any]) -> None:
+    stamp = Stamp(node_id=1, leader_epoch=1, writer=uuid(1), time_ms=0)
+    key, value = encode_fact(topic(), stamp)
+    with pytest.raises(Corrupt, match=f"topic/{TOPIC_ID}"):
+        decode_fact(key, json.dumps(json.loads(value) | change).encode())
+
+
+@pytest.mark.parametrize("name", ["v", "kind", "writer", "time_ms", "name", "originals"])
+def test_a_missing_field_is_corrupt(name: str) -> None:
+    stamp = Stamp(node_id=1, leader_epoch=1, writer=uuid(1), time_ms=0)
+    key, value = encode_fact(topic(), stamp)
+    document = json.loads(value)
+    del document[name]
+    with pytest.raises(Corrupt, match=name):
+        decode_fact(key, json.dumps(document).encode())
+
+
+@pytest.mark.parametrize("value", [b"", b"[]", b"{", b"\xff", b"null", b"1"])
+def test_no_json_object_is_corrupt(value: bytes) -> None:
+    with pytest.raises(Corrupt):
+        decode_fact(b"cluster", value)
+
+
+def test_a_fact_under_another_key_is_corrupt() -> None:
+    stamp = Stamp(node_id=1, leader_epoch=1, writer=uuid(1), time_ms=0)
+    _, value = encode_fact(start(1), stamp)
+    for key in (b"trim/x/1", b"start/x/1", f"start/{TOPIC_ID}/01".encode(), b"start"):
+        with pytest.raises(Corrupt):
+            decode_fact(key, value)
+
+
+def test_unknown_fields_are_kept_and_written_again() -> None:
+    stamp = Stamp(node_id=1, leader_epoch=1, writer=uuid(1), time_ms=0)
+    key, value = encode_fact(topic(extra={"later": {"x": [1]}}), stamp)
+    decoded = decode_fact(key, value)
+    assert decoded is not None
+    assert decoded[0].extra == {"later": {"x": [1]}}
+    assert encode_fact(*decoded) == (key, value)
+
+
+def test_freeze_holds_for_all_or_for_one_and_ends_with_a_tombstone() -> None:
+    view = SettingsView()
+    freeze = FreezeFact(topic_id=None, stopped=("trim",), by="ada", why="audit")
+    put(view, 0, freeze, epoch=-1)
+    put(view, 1, FreezeFact(topic_id=TOPIC_ID, stopped=("delete",), by="ada", why="x"), epoch=-1)
+    assert view.is_stopped(TOPIC_ID, "trim")
+    assert view.is_stopped(TOPIC_ID, "delete")
+    assert not view.is_stopped(uuid(9), "delete")
+    view.apply(key=b"freeze", value=None, offset=2)
+    assert not view.is_stopped(TOPIC_ID, "trim")
+
+
+def test_facts_of_different_writers_do_not_touch_each_other() -> None:
+    view = SettingsView()
+    put(view, 0, topic())
+    put(view, 1, start(3))
+    put(view, 2, ServiceFact(node_id=4, listen={}, advertised={"grpc": "a:1"}, version="1"))
+    assert [fact.name for fact in view.topics()] == ["orders"]
+    (service, stamp), *rest = view.services()
+    assert (service.node_id, stamp.time_ms, rest) == (4, 2, [])
+    assert [found.fact.key.split("/")[0] for found in view.facts()] == ["service", "start", "topic"]

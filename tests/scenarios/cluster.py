@@ -1,0 +1,276 @@
+"""A sandbox with the verbs that scenarios speak: topics, records with their proof, waits, reads.
+
+Everything goes the way of a user: `rlm` commands, unmodified clients, the brokers' own answers.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
+from confluent_kafka.cimpl import NewTopic
+
+from rlm.sandbox.sandbox import Sandbox
+
+SMALL_SEGMENTS = {"segment.bytes": "1048576"}
+_COMMAND_TIMEOUT_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One record as a client sees it."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+def row_of(message: Any) -> Row:
+    headers = message.headers() or []
+    return Row(
+        partition=message.partition(),
+        offset=message.offset(),
+        timestamp_ms=message.timestamp()[1],
+        key=message.key(),
+        value=message.value(),
+        headers=tuple((name, value) for name, value in headers),
+    )
+
+
+class Cluster:
+    """A running sandbox; `direct` past the proxies, `bootstrap` through them."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self.sandbox = sandbox
+        self.bootstrap = sandbox.bootstrap
+        self.direct = sandbox.direct_bootstrap
+        self.admin = AdminClient({"bootstrap.servers": self.direct})
+
+    def rlm(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run an `rlm` command against this sandbox."""
+        done = subprocess.run(
+            [sys.executable, "-m", "rlm.cli.main", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=_COMMAND_TIMEOUT_S,
+            env={**os.environ, "RLM_SANDBOX": str(self.sandbox.json["dir"])},
+            check=False,
+        )
+        if check:
+            assert done.returncode == 0, f"rlm {arguments}: {done.stdout}{done.stderr}"
+        return done
+
+    def rlm_json(self, *arguments: str) -> Any:
+        return json.loads(self.rlm(*arguments, "--json").stdout)
+
+    def create_topic(
+        self,
+        topic: str,
+        *,
+        partitions: int = 1,
+        replication_factor: int = 1,
+        configs: Mapping[str, str] | None = None,
+        assignment: list[list[int]] | None = None,
+    ) -> None:
+        """Create and wait until every partition has a leader. `assignment`: replicas each."""
+        config = {**SMALL_SEGMENTS, **(configs or {})}
+        kwargs: dict[str, Any] = {"replication_factor": replication_factor}
+        if assignment is not None:
+            kwargs = {"replica_assignment": assignment}
+            partitions = len(assignment)
+        new = NewTopic(topic, num_partitions=partitions, config=config, **kwargs)
+        self.admin.create_topics([new])[topic].result(30)
+        self.wait_for(
+            lambda: all(self.leader(topic, one) >= 0 for one in range(partitions)),
+            f"leaders of {topic}",
+        )
+
+    def enable(self, topic: str, *options: str) -> None:
+        """`rlm topics enable T --trim` with small local retention unless options say otherwise."""
+        chosen = options or ("--trim", "--local-retention-bytes", "1048576")
+        self.rlm("topics", "enable", topic, *chosen)
+
+    def topic_config(self, topic: str) -> dict[str, tuple[str, Any]]:
+        """DescribeConfigs of the topic: value and source of every entry."""
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        found = self.admin.describe_configs([resource])[resource].result(30)
+        return {name: (entry.value, entry.source) for name, entry in found.items()}
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        metadata = self.admin.list_topics(topic, timeout=10).topics[topic].partitions
+        return int(metadata[partition].leader) if partition in metadata else -1
+
+    def log_start(self, topic: str, partition: int = 0) -> int:
+        """The broker's own log start, past the proxy."""
+        return self._offset(topic, partition, OffsetSpec.earliest())
+
+    def log_end(self, topic: str, partition: int = 0) -> int:
+        return self._offset(topic, partition, OffsetSpec.latest())
+
+    def _offset(self, topic: str, partition: int, spec: OffsetSpec) -> int:
+        place = TopicPartition(topic, partition)
+        return int(self.admin.list_offsets({place: spec})[place].result(30).offset)
+
+    def produce(
+        self,
+        topic: str,
+        values: Iterable[tuple[int, bytes | None, bytes | None]],
+        **config: Any,
+    ) -> list[Row]:
+        """(partition, key, value) through the proxy, acks=all; the rows the broker acknowledged."""
+        acked: list[Row] = []
+        failures: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, message: Any) -> None:
+            if error is not None:
+                failures.append(error)
+            else:
+                acked.append(row_of(message))
+
+        producer = Producer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "acks": "all",
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                **config,
+            }
+        )
+        for partition, key, value in values:
+            while True:
+                try:
+                    producer.produce(
+                        topic, value=value, key=key, partition=partition, on_delivery=delivered
+                    )
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+            producer.poll(0)
+        assert producer.flush(60) == 0, "not everything was delivered"
+        assert not failures, failures[:3]
+        return sorted(acked, key=lambda row: (row.partition, row.offset))
+
+    def fill(
+        self, topic: str, *, mib: int = 6, partition: int = 0, first: int = 0, **config: Any
+    ) -> list[Row]:
+        """Records of 1 KiB with distinct keys, that many MiB of them, in one partition."""
+        count = mib * 1024
+        return self.produce(
+            topic,
+            ((partition, b"key-%d" % n, os.urandom(1024)) for n in range(first, first + count)),
+            **config,
+        )
+
+    def read_all(
+        self,
+        topic: str,
+        *,
+        end: Mapping[int, int] | None = None,
+        bootstrap: str | None = None,
+        timeout_s: float = 60,
+        on_row: Callable[[int], None] | None = None,
+        **config: Any,
+    ) -> list[Row]:
+        """Everything from the beginning up to `end` (partition -> offset, default: the log ends).
+
+        Any reset of a position is an error: auto.offset.reset=error from explicit offsets.
+        """
+        ends = dict(end or {p: self.log_end(topic, p) for p in self.partitions(topic)})
+        consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap or self.bootstrap,
+                "group.id": f"scenario-{topic}-{time.monotonic_ns()}",
+                "auto.offset.reset": "error",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "check.crcs": True,
+                **config,
+            }
+        )
+        consumer.assign([TopicPartition(topic, p, 0) for p in ends])
+        try:
+            return _collect(consumer, ends, timeout_s, on_row)
+        finally:
+            consumer.close()
+
+    def partitions(self, topic: str) -> list[int]:
+        return sorted(self.admin.list_topics(topic, timeout=10).topics[topic].partitions)
+
+    def wait_trimmed(
+        self, topic: str, partition: int = 0, *, beyond: int = 0, timeout_s: float = 60
+    ) -> int:
+        """Wait until the broker's log starts beyond an offset; answers where it starts."""
+        self.wait_for(
+            lambda: self.log_start(topic, partition) > beyond,
+            f"trim of {topic}-{partition} beyond {beyond}",
+            timeout_s,
+        )
+        return self.log_start(topic, partition)
+
+    def wait_for(self, reached: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
+        """Poll until true; an AssertionError names what never came."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                if reached():
+                    return
+            except KafkaException as error:
+                if not error.args[0].retriable() and time.monotonic() > deadline:
+                    raise
+            assert time.monotonic() < deadline, f"{what}: not within {timeout_s} s"
+            time.sleep(0.2)
+
+
+def _collect(
+    consumer: Consumer,
+    ends: Mapping[int, int],
+    timeout_s: float,
+    on_row: Callable[[int], None] | None,
+) -> list[Row]:
+    rows: list[Row] = []
+    open_partitions = {partition for partition, end in ends.items() if end > 0}
+    deadline = time.monotonic() + timeout_s
+    while open_partitions:
+        assert time.monotonic() < deadline, f"{len(rows)} rows, {open_partitions} never ended"
+        message: Any = consumer.poll(1.0)
+        if message is None:
+            continue
+        error = message.error()
+        if error is not None and error.code() == KafkaError._PARTITION_EOF:
+            if message.offset() >= ends[message.partition()]:
+                open_partitions.discard(message.partition())
+            continue
+        assert error is None, error
+        if message.offset() < ends[message.partition()]:
+            rows.append(row_of(message))
+            if on_row is not None:
+                on_row(len(rows))
+        if message.offset() + 1 >= ends[message.partition()]:
+            open_partitions.discard(message.partition())
+    return rows
+
+
+def assert_same(read: list[Row], acked: list[Row]) -> None:
+    """Equal, in order per partition, none missing, none twice."""
+    for partition in sorted({row.partition for row in acked}):
+        expected = [row for row in acked if row.partition == partition]
+        found = [row for row in read if row.partition == partition]
+        offsets = [row.offset for row in found]
+        assert offsets == sorted(set(offsets)), f"partition {partition}: out of order or twice"
+        assert offsets == [row.offset for row in expected], f"partition {partition}: other offsets"
+        assert found == expected, f"partition {partition}: records differ"
