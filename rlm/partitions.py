@@ -7,6 +7,7 @@ lineage stands and the log only grows.
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from kip405.errors import Fenced
@@ -60,12 +61,22 @@ class RememberedLooks(Eyes):
         try:
             look = await super().look(led)
         except Fenced:
-            self._looks.pop(key, None)
+            known = self._looks.get(key)
+            if known is not None and known.led.leader_epoch <= led.leader_epoch:
+                del self._looks[key]
             raise
         known = self._looks.get(key)
         if known is None or known.led.leader_epoch <= led.leader_epoch:
             self._looks[key] = look
         return look
+
+
+@dataclass(slots=True, kw_only=True)
+class _Waiting:
+    """The look that has not begun yet; `led` is the newest leadership that anybody asked under."""
+
+    led: LedPartition
+    future: asyncio.Future[Look]
 
 
 class SharedLooks:
@@ -78,41 +89,46 @@ class SharedLooks:
         self._looks = looks
         self._tasks = tasks
         self._running: dict[PartitionKey, asyncio.Task[None]] = {}
-        self._next: dict[PartitionKey, asyncio.Future[Look]] = {}
+        self._next: dict[PartitionKey, _Waiting] = {}
 
     async def look(self, led: LedPartition) -> Look:
         """A look that began after this call; errors as `RememberedLooks.look`."""
         key = led.topic_id_partition.key
         waiting = self._next.get(key)
         if waiting is None:
-            waiting = asyncio.get_running_loop().create_future()
-            waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
-            self._next[key] = waiting
+            future: asyncio.Future[Look] = asyncio.get_running_loop().create_future()
+            future.add_done_callback(lambda done: done.cancelled() or done.exception())
+            waiting = self._next[key] = _Waiting(led=led, future=future)
             if key not in self._running:
-                self._begin(led)
-        return await asyncio.shield(waiting)
+                self._begin(key)
+        elif waiting.led.leader_epoch < led.leader_epoch:
+            waiting.led = led
+        return await asyncio.shield(waiting.future)
 
-    def _begin(self, led: LedPartition) -> None:
-        key = led.topic_id_partition.key
+    def _begin(self, key: PartitionKey) -> None:
         waiting = self._next.pop(key)
-        task = self._tasks.create_task(self._take(led, waiting))
+        task = self._tasks.create_task(self._take(waiting))
         self._running[key] = task
-        task.add_done_callback(lambda _: self._ended(key, led))
+        task.add_done_callback(lambda ended: self._ended(key, waiting, ended))
 
-    def _ended(self, key: PartitionKey, led: LedPartition) -> None:
+    def _ended(self, key: PartitionKey, taken: _Waiting, task: asyncio.Task[None]) -> None:
         self._running.pop(key, None)
-        if key in self._next:
-            self._begin(led)
+        if not task.cancelled():
+            if key in self._next:
+                self._begin(key)
+            return
+        # The TaskGroup ends: no look begins any more, and a task may be cancelled unstarted.
+        follower = self._next.pop(key, None)
+        for waiting in (taken, follower):
+            if waiting is not None:
+                waiting.future.cancel()
 
-    async def _take(self, led: LedPartition, waiting: asyncio.Future[Look]) -> None:
+    async def _take(self, waiting: _Waiting) -> None:
         try:
-            look = await self._looks.look(led)
-        except asyncio.CancelledError:
-            waiting.cancel()
-            raise
+            look = await self._looks.look(waiting.led)
         except Exception as error:  # noqa: BLE001 - goes to those who wait, not to the TaskGroup
-            if not waiting.done():
-                waiting.set_exception(error)
+            if not waiting.future.done():
+                waiting.future.set_exception(error)
         else:
-            if not waiting.done():
-                waiting.set_result(look)
+            if not waiting.future.done():
+                waiting.future.set_result(look)

@@ -1,4 +1,4 @@
-"""What must be true before a service works for a broker; each refusal is one clear line (H13, H21, H23)."""
+"""What must be true before a service works for a broker (H13, H21, H23); a refusal is one line."""
 
 from collections.abc import Mapping
 
@@ -33,15 +33,14 @@ async def check_broker(config: ServiceConfig, broker: OwnBroker) -> None:
 
 def check_listeners(config: ServiceConfig, broker_config: Mapping[str, str | None]) -> None:
     """Invalid where TIERED carries replication or control (H21), or hides who a client is (H23)."""
-    tiered = config.broker_tiered_listener_name
-    inter_broker = broker_config.get("inter.broker.listener.name")
-    if inter_broker == tiered:
+    tiered = config.broker_tiered_listener_name.upper()
+    if _inter_broker_listener(broker_config) == tiered:
         raise Invalid(
             f"listener {tiered} is the inter-broker listener: replica fetches would go through the "
             "proxy; set inter.broker.listener.name to another listener"
         )
     controllers = (broker_config.get("controller.listener.names") or "").split(",")
-    if tiered in (name.strip() for name in controllers):
+    if tiered in (name.strip().upper() for name in controllers):
         raise Invalid(
             f"listener {tiered} is a controller listener; give the proxy a listener of its own"
         )
@@ -55,6 +54,13 @@ def check_listeners(config: ServiceConfig, broker_config: Mapping[str, str | Non
         )
 
 
+def _inter_broker_listener(broker_config: Mapping[str, str | None]) -> str:
+    """Kafka's rule: the listener named, else the one called like the security protocol."""
+    name = broker_config.get("inter.broker.listener.name")
+    return (name or broker_config.get("security.inter.broker.protocol") or "PLAINTEXT").upper()
+
+
 def _protocol_of(listener: str, protocol_map: str) -> str:
     pairs = (pair.partition(":") for pair in protocol_map.split(","))
-    return {name.strip(): protocol.strip() for name, _, protocol in pairs}.get(listener, listener)
+    protocols = {name.strip().upper(): protocol.strip().upper() for name, _, protocol in pairs}
+    return protocols.get(listener, listener)

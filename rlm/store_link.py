@@ -70,7 +70,7 @@ class StoreLink:
                 await self._clock.sleep_ms(backoff_ms(attempt))
                 attempt += 1
             else:
-                self.problem = None
+                self.problem = await self._problem_of(store_id)
                 return store_id
 
     async def _once(self) -> Uuid:
@@ -123,7 +123,7 @@ class StoreLink:
         return identity
 
     async def watch(self, store_id: Uuid, interval_ms: int) -> None:
-        """Keep looking whether the plugin serves that store; `problem` and one log line per change."""
+        """Look again and again whether the plugin serves that store; a log line per change."""
         while True:
             problem = await self._problem_of(store_id)
             if problem != self.problem:

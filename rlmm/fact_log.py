@@ -169,6 +169,7 @@ class FactLog:
         """
         async with deadline(deadline_ms, f"barrier of {place}"):
             await self._live.wait()
+            self._refuse_lost(place.topic)
             before = self._tail.position(place)
             end = await self._ends.end_offset(place)
             self._refuse_lost(place.topic)
@@ -230,17 +231,18 @@ class FactLog:
     async def _create_missing(self) -> None:
         """Create a topic only where nothing says that there was one before."""
         settings, ledger = self._topics.both
-        has_settings = await self._describe(SETTINGS_TOPIC) is not None
+        settings_now = await self._describe(SETTINGS_TOPIC)
         has_ledger = await self._describe(LEDGER_TOPIC) is not None
-        if not has_settings:
+        if settings_now is None:
             if settings.topic_id or ledger.topic_id or has_ledger:
-                settings.check(None)
-                raise Unavailable(f"{settings.problem}, but there was one: not created again")
+                _refuse_to_create(settings)
             await create_topic(settings.spec, self._connection, self._sleep_ms)
+        else:
+            settings.check(settings_now)
+            self._refuse_unfit(SETTINGS_TOPIC)
         if not has_ledger:
-            if ledger.topic_id or (has_settings and await self._end_client.holds_cluster_fact()):
-                ledger.check(None)
-                raise Unavailable(f"{ledger.problem}, but there was one: not created again")
+            if ledger.topic_id or (settings_now and await self._end_client.holds_cluster_fact()):
+                _refuse_to_create(ledger)
             await create_topic(ledger.spec, self._connection, self._sleep_ms)
 
     async def _watch(self) -> NoReturn:
@@ -262,3 +264,8 @@ class FactLog:
             if looks >= _SHRUNK_AFTER and self._shrunk is None:
                 self._shrunk = f"{place} has shrunk to {end}, {before[place]} was read"
                 log.error("facts_shrunk", topic=place.topic, partition=place.partition, end=end)
+
+
+def _refuse_to_create(guard: TopicGuard) -> NoReturn:
+    guard.check(None)
+    raise Unavailable(f"{guard.problem}, but there was one: not created again")

@@ -103,21 +103,30 @@ class BrokerConnection:
     async def call(
         self, api: Api, version: int, body: Mapping[str, Any], *, timeout_ms: int
     ) -> Value:
-        """One request and its decoded answer; Unavailable on time-out or a broken connection."""
+        """One request and its decoded answer; Unavailable on time-out or a broken connection.
+
+        A time-out breaks the connection: calls that wait on it fail too, the next one opens anew.
+        """
         what = f"{api.name} v{version} to {self.address}"
+        channel: _Channel | None = None
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 channel = await self._open()
                 frame = await channel.send(api, version, body, self._client_id)
         except TimeoutError as error:
+            # As Kafka's clients do: a peer that is gone without a word would time out for ever.
+            if channel is not None:
+                channel.close(error)
             raise Unavailable(f"{what}: no answer within {timeout_ms} ms") from error
         except OSError as error:
             raise Unavailable(f"{what}: {error!r}") from error
         try:
             _, position = parse_response_header(frame, api, version)
-            value, _ = decode(api.response, version, frame, position)
+            value, end = decode(api.response, version, frame, position)
         except WireError as error:
             raise Corrupt(f"{what}: {error}") from error
+        if end != len(frame):
+            raise Corrupt(f"{what}: {len(frame) - end} bytes after the answer")
         return value
 
     async def _open(self) -> _Channel:

@@ -6,12 +6,12 @@ then nothing is trimmed. The principal needs DESCRIBE on the cluster, or brokers
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from kip405.errors import RemoteStorageError, Unavailable
+from kip405.errors import Internal, RemoteStorageError, Unavailable
 from rlm.broker.answers import BrokerNode, error_of_code
 from rlm.broker.connection import Address, BrokerConnection
 from rlm.clock import Clock
@@ -131,7 +131,7 @@ class _Broker:
         """(partition, leader, epoch) of the topic of groups; empty where no group was ever made."""
         body = {"topics": [{"name": _GROUPS_TOPIC}], "allow_auto_topic_creation": False}
         answer = await self._call(METADATA, 12, body)
-        (topic,) = answer["topics"]
+        topic = _only(answer["topics"], self._where)
         if topic["error_code"] in _GONE:
             return ()
         _raise(topic["error_code"], f"metadata of {_GROUPS_TOPIC} at {self._where}")
@@ -171,7 +171,7 @@ class _Broker:
     async def _starts_of(self, group_id: str) -> list[tuple[_Place, int]]:
         body = {"groups": [{"group_id": group_id, "topics": None}]}
         answer = await self._call(DESCRIBE_SHARE_GROUP_OFFSETS, 0, body)
-        (group,) = answer["groups"]
+        group = _only(answer["groups"], self._where)
         if group["error_code"] == _GROUP_ID_NOT_FOUND:
             return []
         what = f"offsets of share group {group_id} at {self._where}"
@@ -200,12 +200,18 @@ class _Broker:
             "configuration_keys": [name],
         }
         answer = await self._call(DESCRIBE_CONFIGS, 4, {"resources": [resource]})
-        (result,) = answer["results"]
+        result = _only(answer["results"], self._where)
         _raise(result["error_code"], f"configuration of share group {group_id}")
         return any(row["name"] == name and row["value"] == "latest" for row in result["configs"])
 
     async def _call(self, api: Api, version: int, body: Mapping[str, Any]) -> Value:
         return await self._connection.call(api, version, body, timeout_ms=_CALL_TIMEOUT_MS)
+
+
+def _only(rows: Sequence[Value], where: str) -> Value:
+    if len(rows) != 1:
+        raise Internal(f"{where} answers {len(rows)} times where it was asked once")
+    return rows[0]
 
 
 def _raise(code: int, what: str) -> None:

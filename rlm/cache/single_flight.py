@@ -74,8 +74,13 @@ class SingleFlightCache(Generic[K, V]):
         if flight.cancelled() or flight.exception() is not None:
             return
         value = flight.result()
+        weight = self._weigh(value)
+        if weight > self._capacity_bytes:
+            return  # it would drive out all the others and then itself
+        if key in self._kept:
+            self.kept_bytes -= self._weigh(self._kept.pop(key))
         self._kept[key] = value
-        self.kept_bytes += self._weigh(value)
-        while self.kept_bytes > self._capacity_bytes and self._kept:
+        self.kept_bytes += weight
+        while self.kept_bytes > self._capacity_bytes:
             _, dropped = self._kept.popitem(last=False)
             self.kept_bytes -= self._weigh(dropped)

@@ -14,9 +14,6 @@ from typing import NamedTuple
 Headers = tuple[tuple[str, bytes | None], ...]
 
 PARTITIONS = 4
-MEAN_VALUE_BYTES = 2_000
-"""About what `Content` makes on average; at least 1 KiB, as the demo promises."""
-
 _POOL_BYTES = 3 << 20
 _LARGE_BYTES = 48 << 10
 _MILLISECONDS_APART = 20
@@ -67,7 +64,7 @@ class Content:
             return None
         if kind == 1:
             return b""
-        length = _LARGE_BYTES + size % _LARGE_BYTES if size % 4096 == 0 else 600 + size % 2_800
+        length = _LARGE_BYTES + size % _LARGE_BYTES if size % 4096 == 0 else 600 + size % 3_800
         start = place % (_POOL_BYTES - 2 * _LARGE_BYTES)
         if kind < 16:
             return self._binary[start : start + length]

@@ -26,9 +26,9 @@ class Acknowledged(NamedTuple):
 class Expected:
     """What one reader must be given of one partition: parallel columns, ascending by offset."""
 
-    offsets: array[int]
-    timestamps_ms: array[int]
-    serials: array[int]
+    offsets: "array[int]"
+    timestamps_ms: "array[int]"
+    serials: "array[int]"
     digests: list[bytes]
 
     def __len__(self) -> int:
@@ -61,9 +61,7 @@ class Manifest:
         """By partition, what a read_committed (else read_uncommitted) consumer must get."""
         return {
             partition: _columns(
-                sorted(
-                    row for row in self._rows[partition] if not (committed_only and row.aborted)
-                )
+                sorted(row for row in self._rows[partition] if not (committed_only and row.aborted))
             )
             for partition in self.partitions
         }

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-CHUNK_RECORDS = 300
-TRANSACTION_RECORDS = 120
-_TRANSACTION_EVERY = 2
+CHUNK_RECORDS = 400
+TRANSACTION_RECORDS = 200
+_TRANSACTION_EVERY = 3
 _ABORT_EVERY = 3
 
 

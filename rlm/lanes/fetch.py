@@ -9,12 +9,13 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from kip405.batches import read_header
 from kip405.contracts import IndexType, RemoteStorageManager
 from kip405.crc import crc32c
-from kip405.errors import Corrupt, NotFound, Unavailable
+from kip405.errors import Busy, Corrupt, NotFound, Unavailable
 from kip405.ids import Uuid
 from kip405.indexes import (
     AbortedTransaction,
@@ -32,6 +33,7 @@ from rlm.plans.fetch import ChunkWindow, Cut, ReadBounds, cut
 from rlm.proxy.tier import RemoteRecords, TimestampedOffset
 
 V = TypeVar("V")
+_READS_IN_CACHE = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,11 @@ class SegmentIndexes:
             size_bytes=len(data),
         )
 
+    def chunk_numbers(self, start: int, end: int) -> range:
+        """The chunks that hold the positions [start, end) of the log, as far as it reaches."""
+        size = self.chunks.chunk_size_bytes
+        return range(start // size, min(-(-end // size), len(self.chunks.crcs)))
+
 
 def _section(
     parsed: IndexesObject, index_type: IndexType, segment: RemoteLogSegmentMetadata
@@ -73,8 +80,7 @@ ChunkKey = tuple[Uuid, int]
 
 
 class RemoteReader:
-    """Reads batches of FINISHED segments from the store through caches; owns no task and no pool.
-    """
+    """Reads batches of FINISHED segments from the store through caches; owns no task, no pool."""
 
     def __init__(
         self,
@@ -89,6 +95,8 @@ class RemoteReader:
         self._store = store
         self._cluster_id = cluster_id
         self._threads = threads
+        # However much a client asks for, one answer holds no more than this of the log.
+        self._most_bytes = max(chunk_cache_bytes // _READS_IN_CACHE, 1)
         self._indexes: SingleFlightCache[Uuid, SegmentIndexes] = SingleFlightCache(
             capacity_bytes=index_cache_bytes, weigh=lambda kept: kept.size_bytes, pool=pool
         )
@@ -104,10 +112,10 @@ class RemoteReader:
         Unavailable or Busy: try again. NotFound or Corrupt: asked twice, the objects are gone or
         damaged.
         """
+        bounds = replace(bounds, max_bytes=min(bounds.max_bytes, self._most_bytes))
         indexes = await self._indexes_of(segment)
         position = indexes.offsets.lookup(bounds.offset)
         found, window = await self._cut(segment, indexes, position, bounds)
-        self._read_ahead(segment, indexes, found.end)
         if found.end == found.start:
             return RemoteRecords(
                 records=(),
@@ -116,6 +124,7 @@ class RemoteReader:
                 aborted=(),
                 exhausted=found.exhausted,
             )
+        self._read_ahead(segment, indexes, found)
         aborted: tuple[tuple[int, int], ...] = ()
         if read_committed:
             aborted = aborted_for_fetch(indexes.aborted, bounds.offset, found.next_offset)
@@ -134,17 +143,21 @@ class RemoteReader:
         position: int,
         bounds: ReadBounds,
     ) -> tuple[Cut, ChunkWindow]:
+        size = indexes.chunks.chunk_size_bytes
         loaded: dict[int, bytes] = {}
-        window = ChunkWindow(indexes.chunks.chunk_size_bytes, segment.segment_size_bytes, loaded)
-        wanted_end = min(position + max(bounds.max_bytes, 1), segment.segment_size_bytes)
-        await self._load(segment, indexes, loaded, position, wanted_end)
+        window = ChunkWindow(size, segment.segment_size_bytes, loaded)
+        wanted = (position, position + max(bounds.max_bytes, 1))
         while True:
-            found = cut(window, position, bounds)
-            if found.needed_position is None:
+            await self._load(segment, indexes, loaded, wanted)
+            try:
+                found = cut(window, position, bounds)
+            except Corrupt as error:
+                raise Corrupt(f"log object of segment {segment.segment_id}: {error}") from error
+            if found.needed is None:
                 return found, window
-            await self._load(
-                segment, indexes, loaded, found.needed_position, found.needed_position + 1
-            )
+            position, wanted = found.start, found.needed
+            for passed in [number for number in loaded if (number + 1) * size <= position]:
+                del loaded[passed]
 
     async def find_timestamp(
         self, segment: RemoteLogSegmentMetadata, timestamp_ms: int, lower_offset: int
@@ -167,7 +180,7 @@ class RemoteReader:
                 return TimestampedOffset(
                     offset=found[0],
                     timestamp_ms=found[1],
-                    leader_epoch=int.from_bytes(batch[12:16], "big", signed=True),
+                    leader_epoch=read_header(batch).leader_epoch,
                 )
             offset = read.next_offset
         return None
@@ -178,8 +191,11 @@ class RemoteReader:
         )
 
     async def _load_indexes(self, segment: RemoteLogSegmentMetadata) -> SegmentIndexes:
-        custom = segment.custom()
         what = f"segment {segment.segment_id}"
+        try:
+            custom = segment.custom()
+        except ValueError as error:
+            raise Corrupt(f"metadata of {what}: {error}") from error
         data = await self._store.fetch_indexes(segment.locator(self._cluster_id))
         if len(data) != custom.indexes_size_bytes or crc32c(data) != custom.indexes_crc32c:
             raise Corrupt(f"indexes object of {what} is not what was stored")
@@ -190,13 +206,13 @@ class RemoteReader:
         segment: RemoteLogSegmentMetadata,
         indexes: SegmentIndexes,
         loaded: dict[int, bytes],
-        start: int,
-        end: int,
+        wanted: tuple[int, int],
     ) -> None:
-        size = indexes.chunks.chunk_size_bytes
-        numbers = [n for n in range(start // size, -(-end // size)) if n not in loaded]
+        """Bring the chunks of the positions wanted, half-open, and at most to the log's end."""
         missing: dict[int, asyncio.Future[bytes]] = {}
-        for number in numbers:
+        for number in indexes.chunk_numbers(*wanted):
+            if number in loaded:
+                continue
             chunk = self.chunks.peek((segment.segment_id.id, number))
             if chunk is None:
                 missing[number] = self._start_chunk(segment, indexes, number)
@@ -214,12 +230,15 @@ class RemoteReader:
         )
 
     def _read_ahead(
-        self, segment: RemoteLogSegmentMetadata, indexes: SegmentIndexes, position: int
+        self, segment: RemoteLogSegmentMetadata, indexes: SegmentIndexes, found: Cut
     ) -> None:
-        number = position // indexes.chunks.chunk_size_bytes
-        known = self.chunks.knows((segment.segment_id.id, number))
-        if not known and number < len(indexes.chunks.crcs):
-            self._start_chunk(segment, indexes, number)
+        """Begin to load what a reader that goes on will ask for next: as much as it got now."""
+        for number in indexes.chunk_numbers(found.end, 2 * found.end - found.start):
+            if not self.chunks.knows((segment.segment_id.id, number)):
+                try:
+                    self._start_chunk(segment, indexes, number)
+                except Busy:
+                    return  # those who wait go first
 
     async def _load_chunk(
         self, segment: RemoteLogSegmentMetadata, indexes: SegmentIndexes, number: int

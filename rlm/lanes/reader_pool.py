@@ -32,21 +32,22 @@ class ReaderPool:
         # A load outlives its asker: mark a failure nobody waits for as seen.
         future.add_done_callback(lambda done: done.cancelled() or done.exception())
         self.pending_tasks += 1
-        self._tasks.create_task(self._run(job, future))
+        task = self._tasks.create_task(self._run(job, future))
+        task.add_done_callback(lambda _: self._ended(future))
         return future
+
+    def _ended(self, future: asyncio.Future[V]) -> None:
+        """The task is over, perhaps cancelled before its first step: nobody may wait on."""
+        self.pending_tasks -= 1
+        future.cancel()
 
     async def _run(self, job: Callable[[], Awaitable[V]], future: asyncio.Future[V]) -> None:
         try:
             async with self._running:
                 result = await job()
-        except asyncio.CancelledError:
-            future.cancel()
-            raise
         except Exception as error:  # noqa: BLE001 - a lane runner: the failure belongs to who asked
             if not future.done():
                 future.set_exception(error)
         else:
             if not future.done():
                 future.set_result(result)
-        finally:
-            self.pending_tasks -= 1

@@ -7,7 +7,7 @@ DefaultRecordBatch layout; RemoteLogManager.read.
 """
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from kip405.errors import Corrupt
@@ -20,6 +20,9 @@ _LOG_OVERHEAD_BYTES = 12
 _ZSTD = 4
 _MAGIC_V2 = 2
 _COMPRESSION_MASK = 7
+# Least batch lengths (after the overhead) by magic: header of v2, empty message of v1 and v0.
+_LEAST_V2 = 49
+_LEAST_LEGACY = {0: 14, 1: 22}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,15 +42,16 @@ class ReadBounds:
 class Cut:
     """Whole batches [start, end) of the log object; `next_offset` is the first offset after them.
 
-    `needed_position`: the walk ended for lack of the chunk that holds it, load it and cut again.
-    `exhausted`: the segment holds nothing more below the upper offset.
+    `needed` (positions, half-open): the walk ended for lack of these bytes, of which the first is
+    not loaded; load them and cut again from `start`. `exhausted`: the segment holds nothing more
+    below the upper offset.
     """
 
     start: int
     end: int
     next_offset: int
     has_zstd: bool = False
-    needed_position: int | None = None
+    needed: tuple[int, int] | None = None
     exhausted: bool = False
 
 
@@ -63,25 +67,25 @@ class ChunkWindow:
         self.log_size_bytes = log_size_bytes
         self._chunks = chunks
 
-    def header_at(self, position: int) -> tuple[int, int, int, int, int] | None:
-        """(base offset, batch length, magic, attributes, last offset delta), None if not loaded."""
+    def headers_at(self, position: int) -> tuple[bytes, int] | None:
+        """Bytes with the header at `position`, and where in them: a chunk, or a copy of the header
+        where it straddles chunks or the log ends sooner (then zeros follow). None if not loaded.
+        """
         number, inside = divmod(position, self.chunk_size_bytes)
         chunk = self._chunks.get(number)
-        if chunk is None:
+        if chunk is not None and inside + _HEAD_BYTES <= len(chunk):
+            return chunk, inside
+        end = min(position + _HEAD_BYTES, self.log_size_bytes)
+        if self.loaded_until(position) < end:
             return None
-        if inside + _HEAD_BYTES <= len(chunk):
-            return _HEAD.unpack_from(chunk, inside)  # type: ignore[return-value]
-        follower = self._chunks.get(number + 1)
-        if follower is None:
-            return None
-        return _HEAD.unpack(chunk[inside:] + follower[: _HEAD_BYTES - (len(chunk) - inside)])  # type: ignore[return-value]
+        return b"".join(self.slices(position, end)).ljust(_HEAD_BYTES, b"\0"), 0
 
-    def first_missing(self, start: int, end: int) -> int | None:
-        """Position of the first byte of [start, end) that is not loaded, None if all is."""
-        for number in range(start // self.chunk_size_bytes, -(-end // self.chunk_size_bytes)):
-            if number not in self._chunks:
-                return max(start, number * self.chunk_size_bytes)
-        return None
+    def loaded_until(self, position: int) -> int:
+        """First position at or after `position` that is not loaded; the log's size if all is."""
+        number = position // self.chunk_size_bytes
+        while number in self._chunks:
+            number += 1
+        return min(max(position, number * self.chunk_size_bytes), self.log_size_bytes)
 
     def slices(self, start: int, end: int) -> tuple[memoryview, ...]:
         """The bytes [start, end) as views of the chunks, uncopied."""
@@ -90,7 +94,7 @@ class ChunkWindow:
             memoryview(self._chunks[number])[
                 max(0, start - number * size) : min(size, end - number * size)
             ]
-            for number in range(start // size, -(-end // size))
+            for number in range(start // size, -(-end // size) if end > start else 0)
         )
 
 
@@ -100,62 +104,66 @@ def cut(window: ChunkWindow, position: int, bounds: ReadBounds) -> Cut:
     Skips batches that end below the offset; stops before one that reaches upper_offset or would
     pass max_bytes. Corrupt for bytes that are no batches.
     """
-    walk = _Walk(window, position, bounds)
-    while walk.end < window.log_size_bytes:
-        stopped = walk.step()
-        if stopped is not None:
-            return stopped
-    return walk.cut(exhausted=True)
-
-
-class _Walk:
-    """The state of one walk: batches taken so far are [start, end)."""
-
-    __slots__ = ("_bounds", "_has_zstd", "_next_offset", "_window", "end", "start")
-
-    def __init__(self, window: ChunkWindow, position: int, bounds: ReadBounds) -> None:
-        self._window = window
-        self._bounds = bounds
-        self.start = self.end = position
-        self._next_offset = bounds.offset
-        self._has_zstd = False
-
-    def step(self) -> Cut | None:
-        """Take or skip the batch at `end`; a Cut where the walk is over."""
-        window, bounds, at = self._window, self._bounds, self.end
-        if window.log_size_bytes - at < _HEAD_BYTES:
-            raise Corrupt(f"{window.log_size_bytes - at} bytes after the last batch at {at}")
-        header = window.header_at(at)
-        if header is None:
-            return self._lacking(at + _HEAD_BYTES)
-        base, length, magic, attributes, last_delta = header
-        after = at + _LOG_OVERHEAD_BYTES + length
-        if length <= 0 or after > window.log_size_bytes:
-            raise Corrupt(f"batch at {at} claims {length} bytes")
-        last = base + last_delta if magic == _MAGIC_V2 else base
+    start = end = position
+    next_offset, has_zstd = bounds.offset, False
+    budget_end = start + bounds.max_bytes
+    loaded_until = window.loaded_until(position)
+    needed, exhausted = None, False
+    for after, last, is_zstd in _batches(window, position):
         if last < bounds.offset:
-            self.start = self.end = after
-            return None
+            start = end = after
+            budget_end = start + bounds.max_bytes
+            continue
         if last >= bounds.upper_offset:
-            return self.cut(exhausted=True)
-        if after - self.start > bounds.max_bytes and not (bounds.at_least_one and at == self.start):
-            return self.cut()
-        if window.first_missing(at, after) is not None:
-            return self._lacking(after)
-        self.end = after
-        self._next_offset = last + 1
-        self._has_zstd = self._has_zstd or (attributes & _COMPRESSION_MASK) == _ZSTD
-        return None
+            exhausted = True
+            break
+        if after > budget_end and not (bounds.at_least_one and start == end):
+            break
+        if after > loaded_until:
+            loaded_until = window.loaded_until(end)
+            if after > loaded_until:
+                needed = (loaded_until, after)
+                break
+        end, next_offset = after, last + 1
+        has_zstd = has_zstd or is_zstd
+    else:
+        exhausted = end >= window.log_size_bytes
+        if not exhausted:
+            needed = (window.loaded_until(end), min(end + _HEAD_BYTES, window.log_size_bytes))
+    return Cut(
+        start=start,
+        end=end,
+        next_offset=next_offset,
+        has_zstd=has_zstd,
+        needed=needed,
+        exhausted=exhausted,
+    )
 
-    def _lacking(self, end: int) -> Cut:
-        return self.cut(needed_position=self._window.first_missing(self.end, end))
 
-    def cut(self, *, needed_position: int | None = None, exhausted: bool = False) -> Cut:
-        return Cut(
-            start=self.start,
-            end=self.end,
-            next_offset=self._next_offset,
-            has_zstd=self._has_zstd,
-            needed_position=needed_position,
-            exhausted=exhausted,
-        )
+def _batches(window: ChunkWindow, at: int) -> Iterator[tuple[int, int, bool]]:
+    """(position after, last offset, is zstd) of every batch from `at` on whose header is loaded.
+
+    The inner loop runs once a batch, a million times for a GB of small ones: it is kept flat.
+    """
+    unpack, log_size, least_base = _HEAD.unpack_from, window.log_size_bytes, 0
+    while at < log_size and (place := window.headers_at(at)) is not None:
+        piece, inside = place
+        last_inside = len(piece) - _HEAD_BYTES
+        while inside <= last_inside:
+            base, length, magic, attributes, delta = unpack(piece, inside)
+            if magic == _MAGIC_V2 and length >= _LEAST_V2 and delta >= 0:
+                last, is_zstd = base + delta, attributes & _COMPRESSION_MASK == _ZSTD
+            elif length >= _LEAST_LEGACY.get(magic, length + 1):
+                last, is_zstd = base, False
+            else:
+                raise Corrupt(f"batch at {at}: magic {magic}, {length} bytes, delta {delta}")
+            size = length + _LOG_OVERHEAD_BYTES
+            at += size
+            inside += size
+            if at > log_size or base < least_base:
+                raise Corrupt(
+                    f"batch at {at - size}: {size} bytes of {log_size}, offset {base}, "
+                    f"at least {least_base} expected"
+                )
+            least_base = last + 1
+            yield at, last, is_zstd

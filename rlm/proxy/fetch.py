@@ -5,27 +5,23 @@ the decisions themselves are in `splice`. It must not know sockets.
 """
 
 import asyncio
-
-import structlog
+from dataclasses import dataclass
 
 from kip405.errors import RemoteStorageError
 from rlm.clock import Clock
 from rlm.proxy.codes import (
     FETCH_SESSION_ID_NOT_FOUND,
-    KAFKA_STORAGE_ERROR,
     NONE,
     OFFSET_OUT_OF_RANGE,
-    UNSUPPORTED_COMPRESSION_TYPE,
 )
-from rlm.proxy.reads import RemoteReads, frozen, guarded, is_lost, watermarks_or_none
+from rlm.proxy.fetch_answer import FetchAnswer, StorageErrors
+from rlm.proxy.reads import RemoteReads, frozen, guarded, watermarks_or_none
 from rlm.proxy.session import Taken
 from rlm.proxy.settings import ProxyMetrics, ProxySettings
 from rlm.proxy.splice import (
-    FetchPlan,
     Judged,
     Key,
     Place,
-    Replacement,
     Source,
     answers_of,
     is_consumer,
@@ -33,28 +29,21 @@ from rlm.proxy.splice import (
     judge_answer,
     judge_out_of_range,
     not_ready,
-    patch_clean,
     plan_fetch,
     refuse_follower,
     refuse_storage,
-    splice_records,
-    upper_offset,
 )
-from rlm.proxy.tier import RemoteRecords, Tier
+from rlm.proxy.tier import Tier
 from rlm.proxy.upstream import STREAMED, WHOLE, Upstream
 from rlm.wire.apis import FETCH
 from rlm.wire.fetch import (
-    FetchedPartition,
     FetchResponse,
     patch_fetch_request,
     scan_fetch_request,
     scan_fetch_response,
-    splice_fetch_response,
 )
 from rlm.wire.frames import encode_response, frame_length, parse_request_header
 from rlm.wire.primitives import Buffer
-
-log = structlog.get_logger(__name__)
 
 _READ_FIRST_MS = 30  # most reads are through by then: only after that the broker is asked again
 _SLICE_MS = 100  # of the client's max_wait per question: new tail records end the wait at once
@@ -62,7 +51,6 @@ _GRACE_MS = 50  # for a read that is nearly there when the broker has records al
 _LEAST_BARRIER_MS = 100  # also for clients with a max_wait of 0
 _MOST_ROUNDS = 8  # of questions asked again because an answer changed what must be asked
 _MOST_REMEMBERED = 200_000
-_FIRST_WITH_ZSTD = 10
 
 
 class HighWatermarks(dict[Key, int]):
@@ -74,23 +62,23 @@ class HighWatermarks(dict[Key, int]):
         super().__setitem__(key, high_watermark)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchParts:
+    """What fetches work with; `high_watermarks` is of all connections."""
+
+    settings: ProxySettings
+    tier: Tier
+    clock: Clock
+    metrics: ProxyMetrics
+    high_watermarks: HighWatermarks
+
+
 class FetchHandler:
     """Answers the Fetch requests of one connection."""
 
-    def __init__(
-        self,
-        settings: ProxySettings,
-        tier: Tier,
-        clock: Clock,
-        metrics: ProxyMetrics,
-        high_watermarks: HighWatermarks,
-    ) -> None:
-        self._settings = settings
-        self._tier = tier
-        self._clock = clock
-        self._metrics = metrics
-        self._high_watermarks = high_watermarks
-        self._storage_errors: dict[Key, int] = {}
+    def __init__(self, parts: FetchParts) -> None:
+        self._parts = parts
+        self._storage_errors = StorageErrors(parts.clock)
 
     async def handle(self, taken: Taken, upstream: Upstream) -> list[Buffer] | None:
         """The answer as pieces with its length; None when it went straight to the client."""
@@ -105,33 +93,18 @@ class FetchHandler:
             return [encode_response(FETCH, taken.api_version, taken.correlation_id, body)]
         plan = plan_fetch(
             request,
-            self._tier.partition,
-            ready=self._tier.ready(),
-            high_watermarks=self._high_watermarks,
+            self._parts.tier.partition,
+            ready=self._parts.tier.ready(),
+            high_watermarks=self._parts.high_watermarks,
         )
         async with asyncio.TaskGroup() as group:
-            reads = RemoteReads(group, self._tier, read_committed=plan.read_committed)
-            one = _OneFetch(self, taken, plan, upstream, reads, group)
+            reads = RemoteReads(group, self._parts.tier, read_committed=plan.read_committed)
+            answer = FetchAnswer(plan, reads, self._parts.metrics, self._storage_errors)
+            one = _OneFetch(self._parts, taken, upstream, group, answer)
             try:
                 return await one.settle()
             finally:
                 reads.cancel()
-
-    def reports_storage_error(self, key: Key, max_wait_ms: int) -> bool:
-        """Whether 56 is due: once per max_wait, so that client logs show it (H25)."""
-        now_ms = self._clock.monotonic_ms()
-        last_ms = self._storage_errors.get(key)
-        if last_ms is not None and now_ms - last_ms < max_wait_ms:
-            return False
-        if len(self._storage_errors) >= _MOST_REMEMBERED:
-            self._storage_errors.clear()
-        self._storage_errors[key] = now_ms
-        return True
-
-    @property
-    def parts(self) -> tuple[ProxySettings, Tier, Clock, ProxyMetrics, HighWatermarks]:
-        """What one fetch works with."""
-        return self._settings, self._tier, self._clock, self._metrics, self._high_watermarks
 
 
 class _OneFetch:
@@ -139,26 +112,38 @@ class _OneFetch:
 
     def __init__(
         self,
-        handler: FetchHandler,
+        parts: FetchParts,
         taken: Taken,
-        plan: FetchPlan,
         upstream: Upstream,
-        reads: RemoteReads,
         group: asyncio.TaskGroup,
+        answer: FetchAnswer,
     ) -> None:
-        self._handler = handler
+        self._tier, self._clock, self._metrics = parts.tier, parts.clock, parts.metrics
+        self._high_watermarks = parts.high_watermarks
         self._taken = taken
-        self._plan = plan
         self._upstream = upstream
-        self._reads = reads
         self._group = group
-        settings, self._tier, self._clock, self._metrics, self._high_watermarks = handler.parts
-        self._whole_answer_bytes = settings.whole_answer_bytes
-        self._deadline_ms = self._clock.monotonic_ms() + max(plan.request.max_wait_ms, 0)
+        self._answer = answer
+        self._plan, self._reads = answer.plan, answer.reads
+        self._deadline_ms = self._clock.monotonic_ms() + max(self._plan.request.max_wait_ms, 0)
         self._frame = bytearray()
 
     def _left_ms(self) -> int:
         return self._deadline_ms - self._clock.monotonic_ms()
+
+    @property
+    def _is_ours_to_hold(self) -> bool:
+        """Whether there is anything to wait for that the broker does not wait for by itself."""
+        return any(self._plan.sources(Source.REMOTE, Source.NOT_READY, Source.REFUSED))
+
+    def _is_enough(self, judged: Judged) -> bool:
+        """Bytes enough, time over, or nothing more to come from the tier."""
+        remote_bytes = self._answer.remote_bytes
+        return (
+            judged.broker_bytes + remote_bytes >= max(self._plan.request.min_bytes, 0)
+            or self._left_ms() <= 0
+            or (remote_bytes > 0 and not self._reads.is_pending)
+        )
 
     async def settle(self) -> list[Buffer] | None:
         """Ask, settle, hold, answer."""
@@ -183,8 +168,10 @@ class _OneFetch:
             for place in asked_again:
                 not_ready(place, place.marks)
             if await self._hold(response, judged):
-                return await self._answer(response, judged)
-            wait_ms = max(1, min(_SLICE_MS, self._left_ms()))
+                bound_ms = max(self._left_ms(), _GRACE_MS)
+                return await self._answer.pieces(self._frame, response, judged, bound_ms)
+            slice_ms = _SLICE_MS if self._is_ours_to_hold else self._left_ms()
+            wait_ms = max(1, min(slice_ms, self._left_ms()))
             self._reads.retry()
 
     async def _ask(self, wait_ms: int) -> FetchResponse | None:
@@ -200,7 +187,7 @@ class _OneFetch:
             frame,
             self._taken.api_version,
             self._taken.correlation_id,
-            self._whole_answer_bytes if self._plan.is_plain else WHOLE,
+            WHOLE,  # an OFFSET_OUT_OF_RANGE may hide in any answer (H17)
         )
         if answer is None:
             return None
@@ -252,18 +239,12 @@ class _OneFetch:
         if judged.leave_now or self._plan.is_plain or self._has_final_error(response):
             await self._grace()
             return True
-        least_bytes = max(self._plan.request.min_bytes, 0)
+        if not self._is_ours_to_hold and not any(self._plan.sources(Source.HOLE)):
+            return True  # the broker itself held it for max_wait
         first_wait = True
-        while True:
-            size_bytes = judged.broker_bytes + self._remote_bytes()
+        while not self._is_enough(judged):
             left_ms = self._left_ms()
-            if size_bytes >= least_bytes or left_ms <= 0:
-                if size_bytes:
-                    await self._grace()
-                return True
             can_ask_again = self._plan.can_ask_again
-            if not any(self._plan.sources(Source.REMOTE, Source.NOT_READY, Source.REFUSED)):
-                return True  # the broker itself held it for max_wait
             if can_ask_again and not (first_wait and self._reads.is_pending):
                 return False
             first_wait = False
@@ -273,132 +254,20 @@ class _OneFetch:
             else:
                 await self._clock.sleep_ms(min(left_ms, _SLICE_MS))
                 self._reads.retry()
+        if judged.broker_bytes:
+            await self._grace()
+        return True
 
     def _has_final_error(self, response: FetchResponse) -> bool:
         return any(
             place.ends_wait
             or (answered.error_code == OFFSET_OUT_OF_RANGE and place.source is Source.BROKER)
-            or self._zstd_refused(place)
-            for place, answered in answers_of(self._plan, response)
+            or self._answer.refuses_zstd(place)
+            for _, place, answered in answers_of(self._plan, response)
         )
 
     async def _grace(self) -> None:
         """A read that is nearly there: partitions with new records must not starve old ones."""
         bound_ms = min(_GRACE_MS, self._plan.request.max_wait_ms // 10)
-        if self._reads.is_pending and bound_ms > 0 and not self._remote_bytes():
+        if self._reads.is_pending and bound_ms > 0 and not self._answer.remote_bytes:
             await self._reads.wait(bound_ms)
-
-    def _records(self, place: Place) -> RemoteRecords | None:
-        outcome = self._reads.outcome(place)
-        if place.source is not Source.REMOTE or not isinstance(outcome, RemoteRecords):
-            return None
-        return outcome
-
-    def _remote_bytes(self) -> int:
-        found = (self._records(place) for place in self._plan.sources(Source.REMOTE))
-        return sum(records.size_bytes for records in found if records is not None)
-
-    def _zstd_refused(self, place: Place) -> bool:
-        records = self._records(place)
-        old = self._taken.api_version < _FIRST_WITH_ZSTD
-        return old and records is not None and records.has_zstd
-
-    async def _answer(self, response: FetchResponse, judged: Judged) -> list[Buffer]:
-        """Put the answer together within max_bytes, in the order the broker answered (KIP-74)."""
-        left_bytes = self._plan.request.max_bytes - judged.broker_bytes
-        is_first = True
-        replacements: dict[tuple[int, int], Replacement] = {}
-        for at, place, answered in _located(self._plan, response):
-            replacement: Replacement | None
-            if _is_brokers(place, answered):
-                replacement = patch_clean(place, answered) if answered.error_code == NONE else None
-                is_first = is_first and answered.records_size <= 0
-                self._metrics.answered("fetch", f"broker_{answered.error_code}")
-            else:
-                records, error_code = await self._given(place, left_bytes, is_first)
-                if records is not None:
-                    left_bytes -= records.size_bytes
-                    is_first = is_first and not records.size_bytes
-                    self._metrics.spliced(records.size_bytes)
-                self._count(records, error_code)
-                replacement = splice_records(
-                    place, records, error_code, read_committed=self._plan.read_committed
-                )
-            if replacement is not None:
-                replacements[at] = replacement
-        return splice_fetch_response(self._frame, response, replacements)
-
-    def _count(self, records: RemoteRecords | None, error_code: int) -> None:
-        if error_code != NONE:
-            outcome = f"error_{error_code}"
-        else:
-            outcome = "not_ready" if records is None else "remote"
-        self._metrics.answered("fetch", outcome)
-
-    async def _given(
-        self, place: Place, left_bytes: int, is_first: bool
-    ) -> tuple[RemoteRecords | None, int]:
-        """Records or error code of a partition that is not the broker's to answer."""
-        if place.source is Source.REFUSED:
-            return None, self._error_due(place, place.error_code)
-        if place.source is not Source.REMOTE:
-            return None, NONE
-        if is_lost(self._reads.outcome(place)):
-            return None, self._error_due(place, KAFKA_STORAGE_ERROR)
-        if self._zstd_refused(place):
-            return None, UNSUPPORTED_COMPRESSION_TYPE
-        records = self._records(place)
-        if records is None or (left_bytes <= 0 and not is_first):
-            return None, NONE
-        return await self._fitting(place, records, left_bytes, is_first), NONE
-
-    def _error_due(self, place: Place, error_code: int) -> int:
-        if error_code != KAFKA_STORAGE_ERROR:
-            return error_code
-        due = self._handler.reports_storage_error(place.key, self._plan.request.max_wait_ms)
-        if due or place.marks is None:
-            log.warning("fetch_storage_error", topic=str(place.key[0]), partition=place.key[1])
-            return error_code
-        return NONE
-
-    async def _fitting(
-        self, place: Place, records: RemoteRecords, left_bytes: int, is_first: bool
-    ) -> RemoteRecords | None:
-        """The records if they fit, else less of them, read again from the cache (H4, KIP-74)."""
-        if place.tiered is None or place.marks is None:
-            return None
-        upper = upper_offset(place.tiered, place.marks, read_committed=self._plan.read_committed)
-        if records.next_offset <= upper and records.size_bytes <= left_bytes:
-            return records
-        if place.asked.fetch_offset >= upper:
-            return None
-        size_bytes = max(1, min(place.asked.partition_max_bytes, left_bytes))
-        try:
-            async with asyncio.timeout(max(self._left_ms(), _GRACE_MS) / 1000):
-                outcome = await self._reads.read(place, size_bytes, is_first)
-        except TimeoutError:
-            return None
-        if not isinstance(outcome, RemoteRecords) or outcome.next_offset > upper:
-            return None
-        return outcome
-
-
-def _is_brokers(place: Place, answered: FetchedPartition) -> bool:
-    """Whether the broker's own answer stands: its sources, and every error but the one we own."""
-    if place.source in (Source.BROKER, Source.HOLE):
-        return True
-    return answered.error_code not in (NONE, OFFSET_OUT_OF_RANGE)
-
-
-def _located(
-    plan: FetchPlan, response: FetchResponse
-) -> list[tuple[tuple[int, int], Place, FetchedPartition]]:
-    """Partitions of the answer with their place in it."""
-    found = []
-    for topic_at, topic in enumerate(response.topics):
-        name = topic.topic_id if topic.topic_id is not None else topic.name or ""
-        for partition_at, answered in enumerate(topic.partitions):
-            place = plan.by_key.get((name, answered.index))
-            if place is not None:
-                found.append(((topic_at, partition_at), place, answered))
-    return found

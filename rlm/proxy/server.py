@@ -11,7 +11,7 @@ import structlog
 
 from rlm.clock import Clock
 from rlm.proxy.connection import READ_BUFFER_BYTES, Connection, Shared
-from rlm.proxy.fetch import FetchHandler, HighWatermarks
+from rlm.proxy.fetch import FetchHandler, FetchParts, HighWatermarks
 from rlm.proxy.position_handlers import PositionHandler
 from rlm.proxy.session import Taken
 from rlm.proxy.settings import NoMetrics, ProxyMetrics, ProxySettings
@@ -38,7 +38,13 @@ class ProxyServer:
         self._tier = tier
         self._clock = clock
         self._metrics = metrics or NoMetrics()
-        self._high_watermarks = HighWatermarks()
+        self._fetch_parts = FetchParts(
+            settings=settings,
+            tier=tier,
+            clock=clock,
+            metrics=self._metrics,
+            high_watermarks=HighWatermarks(),
+        )
         self._connections: set[Connection] = set()
         self._group = asyncio.TaskGroup()
         self._server: asyncio.Server | None = None
@@ -92,9 +98,7 @@ class ProxyServer:
         self._server = None
 
     def _connection(self) -> Connection:
-        fetches = FetchHandler(
-            self._settings, self._tier, self._clock, self._metrics, self._high_watermarks
-        )
+        fetches = FetchHandler(self._fetch_parts)
         positions = PositionHandler(self._settings, self._tier, self._clock, self._metrics)
 
         async def handle(taken: Taken, connection: Connection) -> list[Buffer] | None:

@@ -13,8 +13,7 @@ class ProxySettings:
 
     `listen_port` 0 = any free port. `barrier_wait_ms` bounds what ListOffsets, epochs and
     DeleteRecords wait for the ledger view (H17); a Fetch waits within its own max_wait.
-    `whole_answer_bytes`: Fetch answers without a tiered topic are looked at up to this size and
-    streamed above it. `write_queue_bytes` is what one side may lag behind the other, per direction.
+    `write_queue_bytes` is what one side may lag behind the other, per direction.
     """
 
     listen_host: str
@@ -26,7 +25,6 @@ class ProxySettings:
     connect_timeout_ms: int = 5_000
     shutdown_timeout_ms: int = 5_000
     barrier_wait_ms: int = 5_000
-    whole_answer_bytes: int = 65_536
     write_queue_bytes: int = 1_048_576
 
 

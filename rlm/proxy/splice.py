@@ -221,7 +221,7 @@ def judge_answer(
     dropped: list[Place] = []
     leave_now = False
     broker_bytes = 0
-    for place, answered in answers_of(plan, response):
+    for _, place, answered in answers_of(plan, response):
         if answered.error_code == NONE:
             if place.tiered is not None:
                 high_watermarks[place.key] = answered.high_watermark
@@ -249,14 +249,14 @@ def judge_answer(
 
 def answers_of(
     plan: FetchPlan, response: FetchResponse
-) -> Iterator[tuple[Place, FetchedPartition]]:
-    """The broker's partitions that were asked for, in the order of the answer."""
-    for topic in response.topics:
+) -> Iterator[tuple[tuple[int, int], Place, FetchedPartition]]:
+    """The partitions answered that were asked for, in their order, and where each is."""
+    for topic_at, topic in enumerate(response.topics):
         name = topic.topic_id if topic.topic_id is not None else topic.name or ""
-        for answered in topic.partitions:
+        for partition_at, answered in enumerate(topic.partitions):
             place = plan.by_key.get((name, answered.index))
             if place is not None:
-                yield place, answered
+                yield (topic_at, partition_at), place, answered
 
 
 def _take_clean(place: Place, answered: FetchedPartition) -> bool:

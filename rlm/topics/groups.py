@@ -91,7 +91,7 @@ async def _newest(connection: BrokerConnection, api_key: int, ours: int) -> int:
     """The newest version of an API that both sides know; -1 = the broker lacks it."""
     answer = await connection.call(API_VERSIONS, 0, {}, timeout_ms=_TIMEOUT_MS)
     _raise(answer["error_code"], f"versions of {connection.address}")
-    theirs = {row["api_key"]: row["max_version"] for row in answer["api_keys"]}
+    theirs: dict[int, int] = {row["api_key"]: row["max_version"] for row in answer["api_keys"]}
     return min(theirs.get(api_key, -1), ours)
 
 
@@ -123,7 +123,7 @@ async def _share_starts(
     version = await _newest(listed.connection, DESCRIBE_SHARE_GROUP_OFFSETS.key, high)
     if version < 0:
         raise Unavailable(
-            f"share group {listed.group}: this broker cannot tell where it stands (Kafka before 4.1)"
+            f"share group {listed.group}: its broker cannot tell where it stands (Kafka before 4.1)"
         )
     body = {"groups": [{"group_id": listed.group, "topics": None}]}
     answer = await listed.connection.call(

@@ -65,7 +65,7 @@ class Growth:
 
 
 def bytes_a_day(segments: Iterable[RemoteLogSegmentMetadata], now_ms: int) -> int:
-    """Bytes of FINISHED segments of the last 24 h, scaled up where the data is younger than that."""
+    """Bytes of FINISHED segments of the last 24 h, scaled up where the data is younger."""
     finished = [
         segment
         for segment in segments

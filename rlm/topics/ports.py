@@ -1,4 +1,4 @@
-"""What the topic verbs need of others, as narrow Protocols: settings, brokers, groups, disk, ledger.
+"""What the topic verbs need of others, as narrow Protocols: settings, brokers, groups, disk.
 
 The real ones are rlmm's Settings and manager, rlm.broker.OwnBroker, and `cluster`, `groups`,
 `growth` here; tests bring fakes.
@@ -52,7 +52,7 @@ class Broker(Protocol):
 
 
 class LeaderOffsets(Protocol):
-    """ListOffsets asked of whichever broker leads a partition; reads only, so routing is harmless."""
+    """ListOffsets asked of whichever broker leads a partition; a read, so routing is harmless."""
 
     async def offset(self, topic: TopicDescription, partition: int, timestamp: int) -> int:
         """The offset, -1 where nothing matches; Unavailable without a leader."""

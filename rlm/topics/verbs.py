@@ -172,7 +172,7 @@ class TopicVerbs:
             if fact is not None and seen.fact is None:
                 await self._parts.settings.tombstone(fact.key)
             elif seen.fact is not None:
-                await self._publish(seen, seen.fact)
+                await self._parts.settings.publish(seen.fact, seen.leader_epoch)
             raise
 
     async def _publish(self, seen: _Seen, fact: TopicFact) -> None:

@@ -1,4 +1,4 @@
-"""Cancels the running task at the n-th step: one step before, one after each collaborator's call."""
+"""Cancels the running task at the n-th step: one before, one after each collaborator's call."""
 
 import asyncio
 import inspect

@@ -19,7 +19,7 @@ def lineage(epochs: dict[int, int]) -> Lineage:
 
 
 def local(*bases: int, size_bytes: int = 1_000) -> tuple[LocalSegment, ...]:
-    """Segments at these bases, the last one active; the newest record's time is the segment's end."""
+    """Segments at these bases, the last one active; newest records are as old as the end."""
     nexts: list[int | None] = [*bases[1:], None]
     return tuple(
         LocalSegment(

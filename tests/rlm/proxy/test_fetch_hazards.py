@@ -367,3 +367,36 @@ async def test_min_bytes_zero_does_not_wait() -> None:
         request = fetch_request(12, asked(40), min_bytes=0, max_wait_ms=5000)
         assert only(await client.call(FETCH, 12, request))["records"] == b""
         assert time.monotonic() - began < 1
+
+
+async def test_h15_a_hole_at_the_log_end_is_held_and_not_a_spin() -> None:
+    async with world() as w:
+        w.broker.logs[TOPIC, 0] = Log(200, 200, 200)
+        w.tier.partitions[0] = tier_partition(local_log_start_offset=200)
+        w.tier.marks = Watermarks(high_watermark=200, last_stable_offset=200, log_start_offset=200)
+        client = await w.connect()
+        began = time.monotonic()
+        answer = only(await client.call(FETCH, 12, fetch_request(12, asked(150))))
+        assert (answer["error_code"], answer["records"], answer["high_watermark"]) == (0, b"", 200)
+        assert time.monotonic() - began > 0.15
+        assert len(w.broker.requests(FETCH)) < 6
+
+
+async def test_the_last_remote_bytes_do_not_wait_for_min_bytes() -> None:
+    async with world() as w:
+        client = await w.connect()
+        began = time.monotonic()
+        request = fetch_request(12, asked(95), min_bytes=100_000, max_wait_ms=5_000)
+        assert only(await client.call(FETCH, 12, request))["records"] == blob(95, 100)
+        assert time.monotonic() - began < 1
+
+
+async def test_a_read_that_failed_for_now_is_tried_again_within_max_wait() -> None:
+    async with world() as w:
+        w.tier.error = Busy("queue full")
+        client = await w.connect()
+        request = fetch_request(12, asked(40), max_wait_ms=5_000)
+        calling = asyncio.ensure_future(client.call(FETCH, 12, request))
+        await asyncio.sleep(0.15)
+        w.tier.error = None
+        assert only(await calling)["records"] == blob(40, 100)

@@ -6,6 +6,7 @@ unmodified clients (Java, librdkafka, aiokafka) are the judges of every byte and
 
 import asyncio
 import struct
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
@@ -20,7 +21,14 @@ from kip405.ids import Uuid
 from rlm.clock import SystemClock, new_uuid
 from rlm.proxy.server import ProxyServer
 from rlm.proxy.settings import ProxySettings
-from rlm.proxy.tier import RemoteRead, RemoteRecords, TimestampedOffset, TopicRef, Watermarks
+from rlm.proxy.tier import (
+    RemoteRead,
+    RemoteRecords,
+    TierPartition,
+    TimestampedOffset,
+    TopicRef,
+    Watermarks,
+)
 from rlm.wire.apis import FETCH, LIST_OFFSETS, METADATA
 from tests.rlm.proxy.fakes import Counting, FakeTier, RawClient, Value, asked, tier_partition
 from tests.sandbox_fixtures import KafkaCluster
@@ -48,13 +56,14 @@ class CapturedTier(FakeTier):
     stored: memoryview = memoryview(b"")
     topic_name = ""
 
-    def _find(self, topic: TopicRef, partition: int):  # type: ignore[no-untyped-def]
+    def _find(self, topic: TopicRef, partition: int) -> TierPartition | None:
         view = self.partitions.get(partition)
         if view is None or (topic.name != self.topic_name and topic.topic_id != view.topic_id):
             return None
         return view
 
     async def read(self, request: RemoteRead) -> RemoteRecords:
+        await self.gate.wait()
         start, end, next_offset = cut_batches(
             self.stored,
             request.offset,
@@ -99,7 +108,7 @@ async def _produce(bootstrap: str, topic: str) -> None:
     await admin.start()
     try:
         keep = {"retention.ms": "-1"}  # the records are old
-        await admin.create_topics([NewTopic(topic, 1, 1, topic_configs=keep)])
+        await admin.create_topics([NewTopic(topic, 2, 1, topic_configs=keep)])
     finally:
         await admin.close()
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap, compression_type="gzip")
@@ -228,9 +237,9 @@ def _librdkafka(archive: Archive) -> list[Record]:
         assert messages, f"{len(found)} records, then nothing for 20 s"
         for message in messages:
             assert message.error() is None
-            found.append(
-                (message.offset(), message.timestamp()[1], message.key(), message.value())
-            )
+            offset = message.offset()
+            assert offset is not None
+            found.append((offset, message.timestamp()[1], message.key(), message.value()))
     consumer.close()
     return found
 
@@ -322,3 +331,32 @@ async def _some(archive: Archive, first: int) -> list[int]:
         return found
     finally:
         await consumer.stop()
+
+
+async def test_h20_long_polling_beside_remote_data_that_is_not_ready(archive: Archive) -> None:
+    archive.tier.gate.clear()
+    port = int(archive.bootstrap.rpartition(":")[2])
+    client = RawClient(*await asyncio.open_connection("127.0.0.1", port))
+    request = {
+        "max_wait_ms": 400,
+        "min_bytes": 1,
+        "max_bytes": 1_000_000,
+        "topics": [{"topic_id": archive.topic_id.raw, "partitions": [asked(0, 0), asked(0, 1)]}],
+    }
+    began = time.monotonic()
+    for _ in range(2):
+        answer = await client.call(FETCH, 18, request)
+        first, second = answer["responses"][0]["partitions"]
+        assert (first["error_code"], first["records"], first["high_watermark"]) == (0, b"", COUNT)
+        assert (second["error_code"], second["records"]) == (0, b"")
+    assert 0.7 < time.monotonic() - began < 3
+    calling = asyncio.ensure_future(client.call(FETCH, 18, {**request, "max_wait_ms": 20_000}))
+    producer = AIOKafkaProducer(bootstrap_servers=archive.bootstrap)
+    await producer.start()
+    await producer.send_and_wait(archive.topic, b"tail", partition=1)
+    sent = time.monotonic()
+    answer = await calling
+    assert time.monotonic() - sent < 2
+    await producer.stop()
+    assert b"tail" in answer["responses"][0]["partitions"][1]["records"]
+    client.writer.close()

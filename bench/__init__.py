@@ -1,0 +1,1 @@
+"""Benchmarks, run by `make bench`: side by side, interleaved, every raw value kept (H32)."""

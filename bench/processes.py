@@ -1,0 +1,82 @@
+"""CPU seconds of whole process trees, and what the rest of the machine did meanwhile."""
+
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import psutil
+
+from rlm.sandbox.kafka_dist import java_environment
+
+
+class BenchError(Exception):
+    """The benchmark cannot go on; the message says why."""
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process, its children and those already gone."""
+    root = psutil.Process(pid)
+    total = 0.0
+    for process in (root, *root.children(recursive=True)):
+        try:
+            used = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += used.user + used.system + used.children_user + used.children_system
+    return total
+
+
+def machine_busy_seconds() -> float:
+    """Busy time of all cores since boot."""
+    used = psutil.cpu_times()
+    idle = used.idle + getattr(used, "iowait", 0.0)
+    return float(sum(used[:8]) - idle)  # guest times are part of user time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuMark:
+    """CPU readings at one moment, by role."""
+
+    roles: Mapping[str, float]
+    machine: float
+
+    @classmethod
+    def now(cls, pids: Mapping[str, int]) -> Self:
+        roles = {role: cpu_seconds(pid) for role, pid in pids.items()}
+        return cls(roles=roles, machine=machine_busy_seconds())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """A process that ran to its end; its own CPU includes start and end."""
+
+    output: str
+    cpu_s: float
+    wall_s: float
+
+
+def run_measured(argv: Sequence[str]) -> Finished:
+    """Run to the end with rusage of exactly that process; raises BenchError where it fails."""
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        began_s = time.monotonic()
+        child = subprocess.Popen(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=errors,
+            env=java_environment(),
+        )
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        wall_s = time.monotonic() - began_s
+        output.seek(0)
+        errors.seek(0)
+        text = output.read().decode(errors="replace")
+        if child.returncode != 0:
+            said = errors.read().decode(errors="replace")[-2000:] or text[-2000:]
+            raise BenchError(f"{argv[0]} ended with {child.returncode}: {said}")
+    return Finished(output=text, cpu_s=used.ru_utime + used.ru_stime, wall_s=wall_s)

@@ -1,0 +1,145 @@
+"""The benchmark of historical reads: remote data through the proxy against its two rivals.
+
+One broker holds all topics, so that heap, JIT and page cache are the same for all. The service is
+restarted before every read through it: its chunk cache is empty; the page cache is warm for all.
+"""
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from bench.consumer import read_topic
+from bench.machine import commit, load_in_words, machine_in_words
+from bench.plan import NATIVE, PRODUCER_SEED, PROXY, RECORD_BYTES, Options, Shape, order_of
+from bench.plan import topic_name as name_of
+from bench.processes import CpuMark
+from bench.report import Run, raw_line, summary
+from bench.topics import prepare
+from rlm.sandbox.sandbox import Sandbox
+from rlm.sandbox.spec import SandboxSpec
+
+_HEAP_MIB = 1024
+_WARM_UP_ROUND = 0
+Progress = Callable[[str], None]
+
+CACHES = (
+    "page cache warm for all (data just written; nothing dropped); service restarted before each "
+    "read through the proxy, so its caches are empty; broker, JIT and plugin warm"
+)
+
+
+def run_read(options: Options, progress: Progress) -> dict[str, Any]:
+    """Sandbox up, data made, all rounds, sandbox down; answers the result as JSON values."""
+    with tempfile.TemporaryDirectory(prefix="rlm-bench-") as folder:
+        spec = SandboxSpec(
+            native_tiering=NATIVE in options.variants, jvm=options.jvm, heap_mib=_HEAP_MIB
+        )
+        progress(f"machine: {machine_in_words()}; load {load_in_words()}")
+        sandbox = Sandbox.up(Path(folder) / "sandbox", spec, progress=progress)
+        try:
+            shares = prepare(sandbox, options, progress)
+            runs, warm_ups = _run_rounds(sandbox, options, progress)
+        finally:
+            sandbox.down(delete=True)
+    return _document(sandbox, options, shares, runs, warm_ups)
+
+
+def _run_rounds(
+    sandbox: Sandbox, options: Options, progress: Progress
+) -> tuple[list[Run], list[Run]]:
+    warm_ups: list[Run] = []
+    if options.warm_up:
+        progress("warm-up, round 0: not counted")
+        for partitions in options.partitions:
+            shape = Shape(partitions=partitions, fetch_bytes=options.shapes[0].fetch_bytes)
+            warm_ups += _run_shape(sandbox, options, shape, _WARM_UP_ROUND, progress)
+    runs: list[Run] = []
+    for number in range(1, options.rounds + 1):
+        for shape in options.shapes:
+            runs += _run_shape(sandbox, options, shape, number, progress)
+    return runs, warm_ups
+
+
+def _run_shape(
+    sandbox: Sandbox, options: Options, shape: Shape, number: int, progress: Progress
+) -> list[Run]:
+    runs = []
+    for variant in order_of(options.variants, number):
+        if variant == PROXY:
+            restart_service(sandbox)
+        runs.append(measure(sandbox, options, shape, variant, number))
+        progress(raw_line(runs[-1]))
+    return runs
+
+
+def restart_service(sandbox: Sandbox) -> None:
+    """A fresh process with empty caches, healthy again."""
+    sandbox.stop("rlm:1")
+    sandbox.start("rlm:1")
+
+
+def measure(sandbox: Sandbox, options: Options, shape: Shape, variant: str, number: int) -> Run:
+    """One read with the CPU of all that takes part in it."""
+    broker = sandbox.json["brokers"][0]
+    pids: Mapping[str, int] = {
+        "broker": broker["broker_pid"],
+        "service": broker["rlm_pid"],
+        "plugin": broker["plugin_pid"],
+    }
+    records = options.records(shape.partitions)
+    before = CpuMark.now(pids)
+    read = read_topic(
+        sandbox.dist,
+        bootstrap=sandbox.bootstrap if variant == PROXY else sandbox.direct_bootstrap,
+        topic=name_of(variant, shape.partitions),
+        records=records,
+        fetch_bytes=shape.fetch_bytes,
+    )
+    after = CpuMark.now(pids)
+    used = {role: after.roles[role] - before.roles[role] for role in pids}
+    foreign_s = after.machine - before.machine - sum(used.values()) - read.process.cpu_s
+    gigabytes = records * RECORD_BYTES / 1e9
+    return Run(
+        round_number=number,
+        variant=variant,
+        partitions=shape.partitions,
+        fetch_bytes=shape.fetch_bytes,
+        mib_s=read.line.fetch_mib_s,
+        fetch_ms=read.line.fetch_ms,
+        wall_s=round(read.process.wall_s, 3),
+        broker_cpu_s_gb=round(used["broker"] / gigabytes, 3),
+        service_cpu_s_gb=round((used["service"] + used["plugin"]) / gigabytes, 3),
+        consumer_cpu_s_gb=round(read.process.cpu_s / gigabytes, 3),
+        foreign_cores=round(max(0.0, foreign_s) / read.process.wall_s, 3),
+    )
+
+
+def _document(
+    sandbox: Sandbox,
+    options: Options,
+    shares: Mapping[str, float],
+    runs: list[Run],
+    warm_ups: list[Run],
+) -> dict[str, Any]:
+    return {
+        "v": 1,
+        "kind": "bench",
+        "name": "read",
+        "commit": commit(),
+        "machine": machine_in_words(),
+        "kafka": sandbox.dist.version,
+        "seeds": {"producer values (SplittableRandom)": PRODUCER_SEED},
+        "options": asdict(options),
+        "caches": CACHES,
+        "rivals": {
+            "direct": "untrimmed twin topic, direct listener of the same broker",
+            "native": "Kafka's own tiered storage with LocalTieredStorage, same broker",
+        },
+        "cpu": "user + system seconds per 1e9 bytes of values over the consumer's process life",
+        "remote_share": {name: round(share, 4) for name, share in shares.items()},
+        **summary(runs, options.shapes),
+        "runs": [asdict(run) for run in runs],
+        "warm_up_runs": [asdict(run) for run in warm_ups],
+    }

@@ -1,0 +1,1 @@
+"""The gRPC API (proto/rlm/v1): servers, errors, and the peers that one service asks."""

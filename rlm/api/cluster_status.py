@@ -1,0 +1,161 @@
+"""Status of the whole cluster: our own partitions, those of every peer that answers, and the gaps.
+
+A partition nobody answered for is shown with the reason; a silent peer never fails the call.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+from kip405.errors import RemoteStorageError
+from kip405.ids import PartitionKey
+from rlm.api import messages
+from rlm.api.peers import Peer, Peers
+from rlm.api.ports import Broker, PartitionStatus, PartitionStatuses, Problems
+from rlm.broker.answers import PartitionDescription
+from rlm.topics.freezes import Freezes
+from rlm.topics.ports import Settings
+from rlm.v1 import admin_pb2 as pb
+from rlm.v1 import fetch_pb2
+from rlmm.facts import TopicFact
+
+
+class ClusterStatus:
+    """Collects; owns nothing."""
+
+    def __init__(
+        self,
+        *,
+        peers: Peers,
+        statuses: PartitionStatuses,
+        settings: Settings,
+        broker: Broker,
+        freezes: Freezes,
+        problems: Problems,
+        version: str,
+    ) -> None:
+        self._peers = peers
+        self._statuses = statuses
+        self._settings = settings
+        self._broker = broker
+        self._freezes = freezes
+        self._problems = problems
+        self._version = version
+
+    def own(self, topic: str) -> pb.StatusResponse:
+        """What this service alone knows; `topic` empty = all."""
+        rows = [
+            messages.partition_message(row)
+            for row in self._statuses.led()
+            if topic in ("", row.topic)
+        ]
+        return pb.StatusResponse(
+            partitions=rows, freezes=self._freeze_rows(), services=[self._own_service()]
+        )
+
+    async def whole(self, topic: str, principal: str) -> pb.StatusResponse:
+        """Ours, then all peers side by side, then what is missing."""
+        own = self.own(topic)
+        others = self._peers.others()
+        answers = await asyncio.gather(*(self._ask(peer, topic, principal) for peer in others))
+        partitions = [*own.partitions]
+        services = [*own.services]
+        for peer, answer in zip(others, answers, strict=True):
+            if isinstance(answer, RemoteStorageError):
+                services.append(_service(peer, [str(answer)], reachable=False))
+                continue
+            partitions += answer.partitions
+            problems = [text for row in answer.services for text in row.problems]
+            services.append(_service(peer, problems, reachable=True))
+        partitions += await self._missing(topic, partitions)
+        rows = _newest(partitions)
+        rows.sort(key=lambda row: (row.topic, row.partition))
+        services.sort(key=lambda row: row.node_id)
+        return pb.StatusResponse(partitions=rows, freezes=own.freezes, services=services)
+
+    async def _ask(
+        self, peer: Peer, topic: str, principal: str
+    ) -> pb.StatusResponse | RemoteStorageError:
+        request = pb.StatusRequest(topic=topic, local_only=True)
+        try:
+            return await self._peers.ask(
+                peer.grpc_address,
+                lambda stubs, sent, timeout: stubs.admin.Status(
+                    request, metadata=sent, timeout=timeout
+                ),
+                principal=principal,
+            )
+        except RemoteStorageError as error:
+            return error
+
+    async def _missing(
+        self, topic: str, known: Sequence[fetch_pb2.PartitionDescription]
+    ) -> list[fetch_pb2.PartitionDescription]:
+        facts = {
+            fact.topic_id: fact
+            for fact in self._settings.view.topics()
+            if topic in ("", fact.name) and fact.state == "enabled"
+        }
+        try:
+            topics = await self._broker.topics([fact.name for fact in facts.values()])
+        except RemoteStorageError:
+            return []
+        seen = {(row.topic_id, row.partition) for row in known}
+        return [
+            messages.partition_message(self._unanswered(fact, partition.partition, partition))
+            for described in topics
+            if (fact := facts.get(described.topic_id)) is not None
+            for partition in described.partitions.values()
+            if (described.topic_id.raw, partition.partition) not in seen
+        ]
+
+    def _unanswered(
+        self, fact: TopicFact, partition: int, described: PartitionDescription
+    ) -> PartitionStatus:
+        why = "no leader" if described.leader < 0 else "its leader's service tells nothing (yet)"
+        start = self._settings.view.remote_log_start(PartitionKey(fact.topic_id, partition))
+        return PartitionStatus(
+            topic=fact.name,
+            topic_id=fact.topic_id,
+            partition=partition,
+            leader=described.leader,
+            leader_epoch=described.leader_epoch,
+            remote_log_start_offset=-1 if start is None else start,
+            last_error=why,
+        )
+
+    def _own_service(self) -> pb.ServiceStatus:
+        problems = list(self._problems())
+        for peer in self._peers.known():
+            if peer.node_id == self._peers.node_id:
+                return _service(peer, problems, reachable=True)
+        return pb.ServiceStatus(
+            node_id=self._peers.node_id, version=self._version, problems=problems, reachable=True
+        )
+
+    def _freeze_rows(self) -> list[pb.Freeze]:
+        return [messages.freeze_message(*row) for row in self._freezes.listed()]
+
+
+def _service(peer: Peer, problems: Sequence[str], *, reachable: bool) -> pb.ServiceStatus:
+    return pb.ServiceStatus(
+        node_id=peer.node_id,
+        version=peer.version,
+        grpc_address=peer.grpc_address,
+        proxy_address=peer.proxy_address,
+        heartbeat_age_ms=peer.heartbeat_age_ms,
+        problems=problems,
+        reachable=reachable,
+    )
+
+
+def _newest(
+    rows: Iterable[fetch_pb2.PartitionDescription],
+) -> list[fetch_pb2.PartitionDescription]:
+    """One row a partition: during a change of leadership the higher epoch's."""
+    best: dict[tuple[bytes, int], fetch_pb2.PartitionDescription] = {}
+    for row in rows:
+        key = (row.topic_id, row.partition)
+        known = best.get(key)
+        if known is None or known.leader_epoch < row.leader_epoch:
+            best[key] = row
+    return list(best.values())

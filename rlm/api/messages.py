@@ -1,0 +1,97 @@
+"""Values <-> messages of rlm.v1, each in one function. Pure."""
+
+from kip405.ids import Uuid
+from rlm.api.ports import PartitionStatus
+from rlm.topics.notes import notes_of
+from rlm.v1 import admin_pb2, fetch_pb2
+from rlmm.facts import FreezeFact, TopicFact
+from rlmm.ledger import SegmentEntry
+
+
+def partition_message(status: PartitionStatus) -> fetch_pb2.PartitionDescription:
+    return fetch_pb2.PartitionDescription(
+        topic=status.topic,
+        topic_id=status.topic_id.raw,
+        partition=status.partition,
+        leader=status.leader,
+        leader_epoch=status.leader_epoch,
+        remote_log_start_offset=status.remote_log_start_offset,
+        remote_next_offset=status.remote_next_offset,
+        local_log_start_offset=status.local_log_start_offset,
+        last_stable_offset=status.last_stable_offset,
+        high_watermark=status.high_watermark,
+        log_end_offset=status.log_end_offset,
+        lag_bytes=status.lag_bytes,
+        lag_segments=status.lag_segments,
+        last_error=status.last_error,
+        copy_reason=status.copy_reason,
+        trim_reason=status.trim_reason,
+        frozen=status.frozen,
+        remote_size_bytes=status.remote_size_bytes,
+        remote_segments=status.remote_segments,
+        alarms=status.alarms,
+    )
+
+
+def topic_message(
+    fact: TopicFact,
+    *,
+    partitions: int,
+    remote_size_bytes: int,
+    remote_segments: int,
+    warnings: tuple[str, ...] = (),
+) -> admin_pb2.TopicDescription:
+    """Only originals that were set on the topic itself are named."""
+    return admin_pb2.TopicDescription(
+        topic=fact.name,
+        topic_id=fact.topic_id.raw,
+        mode=fact.mode,
+        state=fact.state,
+        trim=fact.trim,
+        retention_ms=fact.retention_ms,
+        retention_bytes=fact.retention_bytes,
+        local_retention_ms=fact.local_retention_ms,
+        local_retention_bytes=fact.local_retention_bytes,
+        originals={name: value for name, value in fact.originals.items() if value is not None},
+        partitions=partitions,
+        remote_size_bytes=remote_size_bytes,
+        remote_segments=remote_segments,
+        notes=notes_of(fact),
+        warnings=warnings,
+    )
+
+
+def freeze_message(topic: str, fact: FreezeFact, since_ms: int) -> admin_pb2.Freeze:
+    return admin_pb2.Freeze(
+        topic=topic, stopped=", ".join(fact.stopped), by=fact.by, why=fact.why, since_ms=since_ms
+    )
+
+
+def segment_message(topic: str, entry: SegmentEntry) -> fetch_pb2.Segment:
+    metadata = entry.metadata
+    place = metadata.topic_id_partition
+    return fetch_pb2.Segment(
+        topic=topic,
+        topic_id=place.topic_id.raw,
+        partition=place.partition,
+        segment_id=metadata.segment_id.id.raw,
+        start_offset=metadata.start_offset,
+        next_offset=metadata.next_offset,
+        size_bytes=metadata.segment_size_bytes,
+        max_timestamp_ms=metadata.max_timestamp_ms,
+        state=metadata.state.name,
+        leader_epochs=[
+            fetch_pb2.EpochEntry(epoch=row.epoch, start_offset=row.start_offset)
+            for row in metadata.segment_leader_epochs
+        ],
+        disputed=bool(entry.disputed),
+        store_id=_store_id(entry).raw,
+        broker_id=metadata.broker_id,
+    )
+
+
+def _store_id(entry: SegmentEntry) -> Uuid:
+    try:
+        return entry.metadata.custom().store_id
+    except ValueError:
+        return Uuid(bytes(16))

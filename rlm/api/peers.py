@@ -1,0 +1,143 @@
+"""The other services of the cluster: found by their heartbeats, asked over cached channels.
+
+A peer that does not answer is shown, never fatal. A call that was forwarded once is not forwarded
+again: then the caller hears whom to ask.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import grpc
+
+from kip405.errors import Unavailable
+from rlm.api.calls import Caller, call_metadata
+from rlm.api.status import Elsewhere, error_of_call
+from rlm.clock import Clock
+from rlm.v1.admin_pb2_grpc import AdminServiceAsyncStub, AdminServiceStub
+from rlm.v1.fetch_pb2_grpc import FetchServiceAsyncStub, FetchServiceStub
+from rlmm.settings_view import SettingsView
+
+T = TypeVar("T")
+Sent = tuple[tuple[str, str], ...]
+
+_OPTIONS = (
+    ("grpc.max_receive_message_length", 64 << 20),
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """One service as its last heartbeat describes it."""
+
+    node_id: int
+    grpc_address: str
+    proxy_address: str
+    version: str
+    heartbeat_age_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stubs:
+    """The API of one peer."""
+
+    admin: AdminServiceAsyncStub
+    fetch: FetchServiceAsyncStub
+
+
+class ViewSource(Protocol):
+    """Where heartbeats are read (rlmm.settings.Settings)."""
+
+    @property
+    def view(self) -> SettingsView: ...
+
+
+class Peers:
+    """Closed by its owner. `timeout_ms` is the deadline of one call of one peer."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        principal: str,
+        token: str | None,
+        settings: ViewSource,
+        clock: Clock,
+        timeout_ms: int,
+    ) -> None:
+        self.node_id = node_id
+        self._principal = principal
+        self._token = token
+        self._settings = settings
+        self._clock = clock
+        self._timeout_ms = timeout_ms
+        self._channels: dict[str, grpc.aio.Channel] = {}
+
+    def known(self) -> tuple[Peer, ...]:
+        """Every service that ever said it lives, this one too, by node id."""
+        now_ms = self._clock.now_ms()
+        found = [
+            Peer(
+                node_id=fact.node_id,
+                grpc_address=_address(fact.advertised, fact.listen, "grpc"),
+                proxy_address=_address(fact.advertised, fact.listen, "proxy"),
+                version=fact.version,
+                heartbeat_age_ms=max(0, now_ms - stamp.time_ms),
+            )
+            for fact, stamp in self._settings.view.services()
+        ]
+        return tuple(sorted(found, key=lambda peer: peer.node_id))
+
+    def others(self) -> Sequence[Peer]:
+        return [peer for peer in self.known() if peer.node_id != self.node_id]
+
+    def address_of(self, node_id: int) -> str:
+        """gRPC address of a node's service, empty if none ever said it lives."""
+        return next((peer.grpc_address for peer in self.known() if peer.node_id == node_id), "")
+
+    async def forward(
+        self, node_id: int, caller: Caller, call: Callable[[Stubs, Sent, float], Awaitable[T]]
+    ) -> T:
+        """Ask the service of `node_id` on behalf of the caller; its errors pass.
+
+        Elsewhere (with the address) if the call was forwarded already. Unavailable if the service
+        is not known or not reachable.
+        """
+        address = self.address_of(node_id)
+        if caller.is_forwarded:
+            raise Elsewhere(f"broker {node_id} leads: ask its service", address)
+        if not address:
+            raise Unavailable(f"the service of broker {node_id} has never said that it lives")
+        return await self.ask(address, call, principal=caller.principal)
+
+    async def ask(
+        self,
+        address: str,
+        call: Callable[[Stubs, Sent, float], Awaitable[T]],
+        *,
+        principal: str = "",
+    ) -> T:
+        """One call of one peer; `call` gets stubs, metadata and the deadline in seconds."""
+        sent = call_metadata(principal or self._principal, self._token, self._principal)
+        try:
+            return await call(self._stubs(address), sent, self._timeout_ms / 1000)
+        except grpc.aio.AioRpcError as error:
+            raise error_of_call(error, address) from error
+
+    async def close(self) -> None:
+        for channel in self._channels.values():
+            await channel.close()
+        self._channels.clear()
+
+    def _stubs(self, address: str) -> Stubs:
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
+            self._channels[address] = channel
+        return Stubs(admin=AdminServiceStub(channel), fetch=FetchServiceStub(channel))
+
+
+def _address(advertised: Mapping[str, str], listen: Mapping[str, str], name: str) -> str:
+    return advertised.get(name) or listen.get(name) or ""

@@ -1,0 +1,128 @@
+"""What the API needs of the rest of the service, as plain values and narrow Protocols.
+
+The composition root gives them: the lanes and looks behind `PartitionStatuses`, the copy lane
+behind `CopyNow`, our own broker, settings and ledger as they are.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kip405.ids import PartitionKey, Uuid
+from rlm.broker.answers import LocalRecords, OffsetAnswer
+from rlm.topics.ports import Broker as TopicBroker
+from rlmm.ledger import PartitionLedger
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionStatus:
+    """All that `rlm status` shows of one partition. Offsets, half-open; -1 = not known yet.
+
+    `remote_next_offset`: first offset after the in-lineage remote data, -1 without any.
+    `lag_*`: closed segments that are not remote yet. Texts are empty where nothing is the matter:
+    `copy_reason`, `trim_reason` why nothing is copied or trimmed now; `frozen` why (H4).
+    """
+
+    topic: str
+    topic_id: Uuid
+    partition: int
+    leader: int
+    leader_epoch: int
+    remote_log_start_offset: int = -1
+    remote_next_offset: int = -1
+    local_log_start_offset: int = -1
+    last_stable_offset: int = -1
+    high_watermark: int = -1
+    log_end_offset: int = -1
+    lag_bytes: int = 0
+    lag_segments: int = 0
+    last_error: str = ""
+    copy_reason: str = ""
+    trim_reason: str = ""
+    frozen: str = ""
+    remote_size_bytes: int = 0
+    remote_segments: int = 0
+    alarms: tuple[str, ...] = field(default=())
+
+    @property
+    def key(self) -> PartitionKey:
+        return PartitionKey(self.topic_id, self.partition)
+
+
+class PartitionStatuses(Protocol):
+    """Status of the partitions of tiered topics that this service's broker leads."""
+
+    def led(self) -> Sequence[PartitionStatus]:
+        """As last seen; never waits."""
+        ...
+
+    async def look(self, key: PartitionKey) -> PartitionStatus:
+        """Asked now. Fenced: not led here. Unavailable: something is not up to date yet."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyOutcome:
+    """`first_uncopied_offset` and the reason why copying stopped there."""
+
+    first_uncopied_offset: int
+    reason: str
+
+
+class CopyNow(Protocol):
+    """The copy lane, asked to work now."""
+
+    async def copy_now(self, key: PartitionKey, up_to_offset: int | None) -> CopyOutcome:
+        """Copy closed segments up to an offset (exclusive; None = all that is eligible).
+
+        Answers when done or when nothing more is eligible. Fenced: not led here. Busy: the queue is
+        full. What the lane raises passes.
+        """
+        ...
+
+
+class Broker(TopicBroker, Protocol):
+    """Our own broker's direct listener (rlm.broker.OwnBroker)."""
+
+    async def list_offset(
+        self,
+        topic: str,
+        partition: int,
+        timestamp: int,
+        *,
+        leader_epoch: int = -1,
+        read_committed: bool = False,
+        replica_id: int = -1,
+    ) -> OffsetAnswer: ...
+
+    async def fetch(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        max_bytes: int,
+        leader_epoch: int = -1,
+        read_committed: bool = False,
+        max_wait_ms: int = 0,
+    ) -> LocalRecords: ...
+
+
+class Ledger(Protocol):
+    """The facts about segments (rlmm's manager)."""
+
+    def ledger(self, key: PartitionKey) -> PartitionLedger: ...
+
+    def partitions(self) -> tuple[PartitionKey, ...]:
+        """Every user partition that has a record."""
+        ...
+
+    async def barrier(self, key: PartitionKey, deadline_ms: int) -> None:
+        """Returns once the view has passed an end offset taken after this call."""
+        ...
+
+
+class Problems(Protocol):
+    """What is wrong with this service now, in words; empty = nothing."""
+
+    def __call__(self) -> Sequence[str]: ...

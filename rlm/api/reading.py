@@ -1,0 +1,201 @@
+"""Reads of one partition over both tiers, as a stream of whole stored batches.
+
+The broker's marks are taken before the view's barrier, so that a local start is never newer than
+the remote end it is compared with (H17). What lies below the broker's log start comes from the
+remote tier; a hole between both is passed over like a compaction gap (H15). Must not know gRPC.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+
+from kip405.batches import cut_batches
+from kip405.errors import Fenced, Invalid
+from kip405.ids import MAX_OFFSET
+from rlm.api.places import Place
+from rlm.api.ports import Broker
+from rlm.proxy.splice import has_remote
+from rlm.proxy.tier import RemoteRead, Tier, TierPartition, TopicRef, Watermarks
+
+_MAX_REFRESHES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadRequest:
+    """`end_offset` exclusive, None = up to LSO or high watermark as they are now."""
+
+    start_offset: int
+    end_offset: int | None
+    max_bytes: int
+    read_committed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Whole batches of one tier, and where the partition stands."""
+
+    batches: bytes
+    next_offset: int
+    aborted: tuple[tuple[int, int], ...]
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    is_remote: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Standing:
+    """Marks of the broker, then the view after a barrier (None = not tiered)."""
+
+    marks: Watermarks
+    view: TierPartition | None
+
+    @property
+    def log_start_offset(self) -> int:
+        local = self.marks.log_start_offset
+        if self.view is None or self.view.frozen or self.view.remote_log_start_offset < 0:
+            return local
+        if has_remote(self.view):
+            return self.view.remote_log_start_offset
+        return max(local, self.view.remote_log_start_offset)
+
+    def is_remote(self, offset: int) -> bool:
+        """Whether only the remote tier can have the offset, and reaches it."""
+        view = self.view
+        return (
+            view is not None
+            and offset < self.marks.log_start_offset
+            and has_remote(view)
+            and offset < view.remote_next_offset
+        )
+
+
+class PartitionReading:
+    """Streams partitions that our broker leads."""
+
+    def __init__(self, *, tier: Tier, broker: Broker, barrier_deadline_ms: int) -> None:
+        self._tier = tier
+        self._broker = broker
+        self._deadline_ms = barrier_deadline_ms
+
+    async def stream(self, place: Place, request: ReadRequest) -> AsyncIterator[Piece]:
+        """Pieces in order. Invalid: offsets outside the log. Fenced: leader or freeze changed."""
+        standing = await self._stand(place)
+        upper = _upper(place, request, standing)
+        offset, refreshes = request.start_offset, 0
+        while offset < upper:
+            try:
+                piece = await self._next(
+                    place, replace(request, start_offset=offset), standing, upper
+                )
+            except Fenced:
+                # The log start moved on below us, or we do not lead any more: the barrier tells.
+                refreshes += 1
+                if refreshes > _MAX_REFRESHES:
+                    raise
+                standing = await self._stand(place)
+                continue
+            if piece.next_offset <= offset:
+                return
+            yield piece
+            offset, refreshes = piece.next_offset, 0
+
+    async def _stand(self, place: Place) -> _Standing:
+        ref = TopicRef(name=place.topic.name)
+        marks = await self._tier.watermarks(ref, place.partition, self._deadline_ms)
+        view = await self._tier.barrier(ref, place.partition, self._deadline_ms)
+        if view is not None and not view.led_here:
+            raise Fenced(f"{place} is not led here any more")
+        return _Standing(marks=marks, view=view)
+
+    async def _next(
+        self, place: Place, request: ReadRequest, standing: _Standing, upper: int
+    ) -> Piece:
+        offset = request.start_offset
+        if standing.is_remote(offset):
+            piece = await self._remote(place, request, standing, upper)
+            if piece is not None:
+                return piece
+        return await self._local(
+            place, request, standing, max(offset, standing.marks.log_start_offset), upper
+        )
+
+    async def _remote(
+        self, place: Place, request: ReadRequest, standing: _Standing, upper: int
+    ) -> Piece | None:
+        view = standing.view
+        remote_next = view.remote_next_offset if view is not None else 0
+        found = await self._tier.read(
+            RemoteRead(
+                topic_id=place.topic.topic_id,
+                partition=place.partition,
+                offset=request.start_offset,
+                upper_offset=min(upper, remote_next),
+                max_bytes=request.max_bytes,
+                at_least_one=True,
+                read_committed=request.read_committed,
+            )
+        )
+        if not found.size_bytes:
+            return None
+        return _piece(standing, b"".join(found.records), found.next_offset, found.aborted, True)
+
+    async def _local(
+        self, place: Place, request: ReadRequest, standing: _Standing, offset: int, upper: int
+    ) -> Piece:
+        if offset >= upper:
+            return _piece(standing, b"", request.start_offset, (), False)
+        found = await self._broker.fetch(
+            place.topic.name,
+            place.partition,
+            offset,
+            max_bytes=request.max_bytes,
+            leader_epoch=place.leader_epoch,
+            read_committed=request.read_committed,
+        )
+        start, end, next_offset = cut_batches(found.records, offset, request.max_bytes, True, upper)
+        moved = replace(
+            standing.marks,
+            high_watermark=found.high_watermark,
+            last_stable_offset=found.last_stable_offset,
+        )
+        if start == end:
+            next_offset = request.start_offset
+        return _piece(
+            replace(standing, marks=moved),
+            found.records[start:end],
+            next_offset,
+            found.aborted if request.read_committed else (),
+            False,
+        )
+
+
+def _upper(place: Place, request: ReadRequest, standing: _Standing) -> int:
+    """Where the stream ends; Invalid for a start outside the log."""
+    start, marks = request.start_offset, standing.marks
+    if start < standing.log_start_offset:
+        raise Invalid(
+            f"{place}: offset {start} is below log_start_offset={standing.log_start_offset}"
+        )
+    if start > marks.high_watermark:
+        raise Invalid(f"{place}: offset {start} is beyond high_watermark={marks.high_watermark}")
+    stable = marks.last_stable_offset if request.read_committed else marks.high_watermark
+    end = MAX_OFFSET if request.end_offset is None else request.end_offset
+    return min(end, stable)
+
+
+def _piece(
+    standing: _Standing,
+    batches: bytes,
+    next_offset: int,
+    aborted: tuple[tuple[int, int], ...],
+    is_remote: bool,
+) -> Piece:
+    return Piece(
+        batches=batches,
+        next_offset=next_offset,
+        aborted=aborted,
+        high_watermark=standing.marks.high_watermark,
+        last_stable_offset=standing.marks.last_stable_offset,
+        log_start_offset=standing.log_start_offset,
+        is_remote=is_remote,
+    )

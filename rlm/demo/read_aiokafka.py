@@ -1,0 +1,78 @@
+"""Reads the whole topic with aiokafka (read_committed), in order, to the end of every partition."""
+
+import asyncio
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
+
+from rlm.clock import Clock
+from rlm.demo.comparison import Comparison
+from rlm.demo.errors import DemoError
+from rlm.demo.reading import Progress, RecordCheck, Yardstick
+
+_STALLED_MS = 60_000
+_POLL_MS = 500
+
+
+def read_aiokafka(
+    bootstrap: str, topic: str, yardstick: Yardstick, *, clock: Clock, progress: Progress
+) -> Comparison:
+    """One full read_committed read; DemoError when it fails or stands still."""
+    try:
+        return asyncio.run(_read(bootstrap, topic, yardstick, clock, progress))
+    except KafkaError as error:
+        raise DemoError(f"aiokafka: {error!r}") from error
+
+
+async def _read(
+    bootstrap: str, topic: str, yardstick: Yardstick, clock: Clock, progress: Progress
+) -> Comparison:
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=bootstrap,
+        group_id=None,
+        enable_auto_commit=False,
+        # A reset of a position is an error, not a new start.
+        auto_offset_reset="none",
+        isolation_level="read_committed",
+    )
+    await consumer.start()
+    try:
+        places = [TopicPartition(topic, one) for one in yardstick.expected]
+        consumer.assign(places)
+        await consumer.seek_to_beginning(*places)
+        ends = await consumer.end_offsets(places)
+        return await _read_all(consumer, ends, yardstick, clock, progress)
+    finally:
+        await consumer.stop()
+
+
+async def _read_all(
+    consumer: Any,
+    ends: dict[Any, int],
+    yardstick: Yardstick,
+    clock: Clock,
+    progress: Progress,
+) -> Comparison:
+    check = RecordCheck(yardstick)
+    open_places = dict(ends)
+    last_ms = clock.monotonic_ms()
+    while open_places:
+        answer = await consumer.getmany(timeout_ms=_POLL_MS)
+        now_ms = clock.monotonic_ms()
+        for place, records in answer.items():
+            for one in records:
+                check.see(
+                    place.partition, one.offset, one.timestamp, one.key, one.value, one.headers
+                )
+            last_ms = now_ms
+            if place in open_places and records[-1].offset + 1 >= open_places[place]:
+                del open_places[place]
+        if now_ms - last_ms > _STALLED_MS:
+            raise DemoError(
+                f"aiokafka got no record for {_STALLED_MS // 1000} s after"
+                f" {check.comparison.read_records} of {yardstick.records}"
+            )
+        progress(check.comparison.read_records)
+    check.comparison.finish()
+    return check.comparison

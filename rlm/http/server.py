@@ -1,0 +1,78 @@
+"""The HTTP endpoint: /healthz for supervisors, /metrics for Prometheus.
+
+/healthz answers 200 with `{"ready", "problems"}` while the process does its work, 503 once it does
+not: a service that waits for ledger or store still passes bytes (G6) and must not be restarted for
+that. Must not know what the problems are.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from kip405.errors import Invalid
+
+_SHUTDOWN_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthState:
+    """`alive` False = restart me; `ready` = settings and ledger are read, all lanes may work."""
+
+    alive: bool
+    ready: bool
+    problems: Sequence[str]
+
+
+class HttpServer:
+    """Serves until stopped."""
+
+    def __init__(
+        self,
+        *,
+        host: str,
+        port: int,
+        health: Callable[[], HealthState],
+        metrics: Callable[[], bytes],
+    ) -> None:
+        self._host = host
+        self._port = port
+        self._health = health
+        self._metrics = metrics
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> int:
+        """Listen; answers the port taken. Invalid where that fails."""
+        application = web.Application(client_max_size=1 << 16)
+        application.router.add_get("/healthz", self._healthz)
+        application.router.add_get("/metrics", self._scrape)
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
+        await runner.setup()
+        self._runner = runner
+        try:
+            await web.TCPSite(runner, self._host, self._port).start()
+        except OSError as error:
+            await self.stop()
+            raise Invalid(
+                f"http.listen: cannot listen on {self._host}:{self._port}: {error.strerror}"
+            ) from error
+        port: int = runner.addresses[0][1]
+        return port
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def _healthz(self, _: web.Request) -> web.Response:
+        state = self._health()
+        body = {
+            "status": "ok" if state.alive else "failed",
+            "ready": state.ready,
+            "problems": list(state.problems),
+        }
+        return web.json_response(body, status=200 if state.alive else 503)
+
+    async def _scrape(self, _: web.Request) -> web.Response:
+        content_type = "text/plain; version=0.0.4; charset=utf-8"
+        return web.Response(body=self._metrics(), headers={"Content-Type": content_type})

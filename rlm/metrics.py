@@ -1,0 +1,270 @@
+"""Every metric of the service in one typed table -> prometheus_client; the docs follow from it.
+
+`python -m rlm.metrics` prints docs/metrics.md. Counters and histograms are told by events, gauges
+are read when somebody asks (`gauges`). Must not know who counts: `ServiceMetrics` is the proxy's
+`ProxyMetrics` and a few more calls.
+"""
+
+import enum
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from rlm.api.ports import PartitionStatus
+
+
+class MetricKind(enum.Enum):
+    """Prometheus' kinds that are in use."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricRow:
+    """One metric; `buckets` in the metric's own unit, for histograms."""
+
+    name: str
+    kind: MetricKind
+    doc: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+
+_PARTITION = ("topic", "partition")
+_SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0)
+
+TABLE: tuple[MetricRow, ...] = (
+    MetricRow(
+        name="rlm_proxy_connections_opened_total",
+        kind=MetricKind.COUNTER,
+        doc="Kafka clients let in by the proxy.",
+    ),
+    MetricRow(
+        name="rlm_proxy_connections_closed_total",
+        kind=MetricKind.COUNTER,
+        doc="Client connections that ended, by cause.",
+        labels=("cause",),
+    ),
+    MetricRow(
+        name="rlm_proxy_answers_total",
+        kind=MetricKind.COUNTER,
+        doc="Answers of the APIs the proxy reads, per partition where they have any.",
+        labels=("api", "outcome"),
+    ),
+    MetricRow(
+        name="rlm_proxy_spliced_bytes_total",
+        kind=MetricKind.COUNTER,
+        doc="Record bytes of the remote tier given to Kafka clients.",
+    ),
+    MetricRow(
+        name="rlm_proxy_barrier_seconds",
+        kind=MetricKind.HISTOGRAM,
+        doc="Waits for the settings and ledger view before an answer about position (H17).",
+        labels=("passed",),
+        buckets=_SECONDS,
+    ),
+    MetricRow(
+        name="rlm_remote_copy_bytes_total",
+        kind=MetricKind.COUNTER,
+        doc="Segment bytes copied to the remote store (Kafka: RemoteCopyBytesPerSec).",
+        labels=("topic",),
+    ),
+    MetricRow(
+        name="rlm_remote_copy_segments_total",
+        kind=MetricKind.COUNTER,
+        doc="Segments copied to the remote store.",
+        labels=("topic",),
+    ),
+    MetricRow(
+        name="rlm_lane_errors_total",
+        kind=MetricKind.COUNTER,
+        doc="Jobs of a lane that failed.",
+        labels=("lane",),
+    ),
+    MetricRow(
+        name="rlm_lane_waiting",
+        kind=MetricKind.GAUGE,
+        doc="Partitions, or reads, that wait for a lane.",
+        labels=("lane",),
+    ),
+    MetricRow(
+        name="rlm_lane_running",
+        kind=MetricKind.GAUGE,
+        doc="Jobs of a lane that run now.",
+        labels=("lane",),
+    ),
+    MetricRow(
+        name="rlm_remote_copy_lag_bytes",
+        kind=MetricKind.GAUGE,
+        doc="Bytes of closed segments that are not remote yet (Kafka: RemoteCopyLagBytes).",
+        labels=_PARTITION,
+    ),
+    MetricRow(
+        name="rlm_remote_copy_lag_segments",
+        kind=MetricKind.GAUGE,
+        doc="Closed segments that are not remote yet (Kafka: RemoteCopyLagSegments).",
+        labels=_PARTITION,
+    ),
+    MetricRow(
+        name="rlm_remote_log_size_bytes",
+        kind=MetricKind.GAUGE,
+        doc="Bytes of finished remote segments (Kafka: RemoteLogSizeBytes).",
+        labels=_PARTITION,
+    ),
+    MetricRow(
+        name="rlm_remote_log_start_offset",
+        kind=MetricKind.GAUGE,
+        doc="Remote log start offset, -1 = not known.",
+        labels=_PARTITION,
+    ),
+    MetricRow(
+        name="rlm_remote_next_offset",
+        kind=MetricKind.GAUGE,
+        doc="First offset after the in-lineage remote data, -1 = none.",
+        labels=_PARTITION,
+    ),
+    MetricRow(
+        name="rlm_local_log_start_offset",
+        kind=MetricKind.GAUGE,
+        doc="The broker's log start offset, -1 = not known.",
+        labels=_PARTITION,
+    ),
+    MetricRow(
+        name="rlm_partition_frozen",
+        kind=MetricKind.GAUGE,
+        doc="1 while the partition is frozen (H4): an operator must look.",
+        labels=_PARTITION,
+    ),
+    MetricRow(
+        name="rlm_partition_alarms",
+        kind=MetricKind.GAUGE,
+        doc="Alarms of the partition; `rlm status` has the words.",
+        labels=_PARTITION,
+    ),
+    MetricRow(
+        name="rlm_problems",
+        kind=MetricKind.GAUGE,
+        doc="What is wrong with this service now; /healthz has the words.",
+    ),
+)
+
+Labelled = Mapping[tuple[str, ...], float]
+GaugeSource = Callable[[], Mapping[str, Labelled]]
+"""Gauges by metric name: label values -> value; asked at each scrape."""
+
+
+class ServiceMetrics:
+    """Counts for the whole service, and renders what a scraper reads. Calls never fail."""
+
+    def __init__(self, gauges: GaugeSource) -> None:
+        self._registry = CollectorRegistry()
+        self._counters: dict[str, Counter] = {}
+        self._histograms: dict[str, Histogram] = {}
+        for row in TABLE:
+            if row.kind is MetricKind.COUNTER:
+                self._counters[row.name] = Counter(
+                    row.name, row.doc, row.labels, registry=self._registry
+                )
+            elif row.kind is MetricKind.HISTOGRAM:
+                self._histograms[row.name] = Histogram(
+                    row.name, row.doc, row.labels, buckets=row.buckets, registry=self._registry
+                )
+        self._registry.register(_Gauges(gauges))
+
+    def render(self) -> bytes:
+        """The text that Prometheus reads."""
+        return generate_latest(self._registry)
+
+    def connection_opened(self) -> None:
+        """See `ProxyMetrics`."""
+        self._counters["rlm_proxy_connections_opened_total"].inc()
+
+    def connection_closed(self, cause: str) -> None:
+        """See `ProxyMetrics`."""
+        self._counters["rlm_proxy_connections_closed_total"].labels(cause).inc()
+
+    def answered(self, api: str, outcome: str) -> None:
+        """See `ProxyMetrics`."""
+        self._counters["rlm_proxy_answers_total"].labels(api, outcome).inc()
+
+    def spliced(self, size_bytes: int) -> None:
+        """See `ProxyMetrics`."""
+        self._counters["rlm_proxy_spliced_bytes_total"].inc(size_bytes)
+
+    def barrier_waited(self, duration_ms: int, *, passed: bool) -> None:
+        """See `ProxyMetrics`."""
+        waited = self._histograms["rlm_proxy_barrier_seconds"]
+        waited.labels(str(passed).lower()).observe(duration_ms / 1000)
+
+    def segment_copied(self, topic: str, size_bytes: int) -> None:
+        """One segment is remote and FINISHED."""
+        self._counters["rlm_remote_copy_segments_total"].labels(topic).inc()
+        self._counters["rlm_remote_copy_bytes_total"].labels(topic).inc(size_bytes)
+
+    def lane_failed(self, lane: str) -> None:
+        """One job of a lane failed."""
+        self._counters["rlm_lane_errors_total"].labels(lane).inc()
+
+
+class _Gauges:
+    """A collector that asks its source at each scrape."""
+
+    def __init__(self, source: GaugeSource) -> None:
+        self._source = source
+
+    def collect(self) -> Iterator[Metric]:
+        found = self._source()
+        for row in TABLE:
+            if row.kind is not MetricKind.GAUGE:
+                continue
+            family = GaugeMetricFamily(row.name, row.doc, labels=row.labels)
+            for labels, value in found.get(row.name, {}).items():
+                family.add_metric(labels, value)
+            yield family
+
+    def describe(self) -> Iterable[Metric]:
+        """Named without asking the source, which is not ready at registration."""
+        rows = (row for row in TABLE if row.kind is MetricKind.GAUGE)
+        return [GaugeMetricFamily(row.name, row.doc, labels=row.labels) for row in rows]
+
+
+def partition_gauges(statuses: Iterable[PartitionStatus]) -> dict[str, Labelled]:
+    """Gauges of the partitions led here."""
+    rows: dict[str, dict[tuple[str, ...], float]] = {}
+    for status in statuses:
+        labels = (status.topic, str(status.partition))
+        for name, value in (
+            ("rlm_remote_copy_lag_bytes", status.lag_bytes),
+            ("rlm_remote_copy_lag_segments", status.lag_segments),
+            ("rlm_remote_log_size_bytes", status.remote_size_bytes),
+            ("rlm_remote_log_start_offset", status.remote_log_start_offset),
+            ("rlm_remote_next_offset", status.remote_next_offset),
+            ("rlm_local_log_start_offset", status.local_log_start_offset),
+            ("rlm_partition_frozen", int(bool(status.frozen))),
+            ("rlm_partition_alarms", len(status.alarms)),
+        ):
+            rows.setdefault(name, {})[labels] = value
+    return dict(rows)
+
+
+def generate_docs() -> str:
+    """docs/metrics.md, whole."""
+    head = (
+        "# Metrics of `rlm serve`\n\nServed as `/metrics` at `http.listen`. "
+        "Made from `rlm/metrics.py`; edit there.\n\n"
+        "| name | kind | labels | meaning |\n|---|---|---|---|\n"
+    )
+    rows = (
+        f"| `{row.name}` | {row.kind.value} | {', '.join(row.labels) or '-'} | {row.doc} |\n"
+        for row in TABLE
+    )
+    return head + "".join(rows)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(generate_docs())

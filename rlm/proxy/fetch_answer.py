@@ -1,0 +1,188 @@
+"""Puts the answer of one Fetch together: the broker's partitions and those of the remote tier.
+
+Why: sizes (KIP-74), watermarks (H4) and errors (H25) hold over the whole answer, whoever gave a
+part of it; record bytes are passed by reference. It must not know how long anything was waited for.
+"""
+
+import asyncio
+
+import structlog
+
+from rlm.clock import Clock
+from rlm.proxy.codes import (
+    KAFKA_STORAGE_ERROR,
+    NONE,
+    OFFSET_OUT_OF_RANGE,
+    UNSUPPORTED_COMPRESSION_TYPE,
+)
+from rlm.proxy.reads import RemoteReads, is_lost
+from rlm.proxy.settings import ProxyMetrics
+from rlm.proxy.splice import (
+    FetchPlan,
+    Judged,
+    Key,
+    Place,
+    Replacement,
+    Source,
+    answers_of,
+    patch_clean,
+    splice_records,
+    upper_offset,
+)
+from rlm.proxy.tier import RemoteRecords
+from rlm.wire.fetch import FetchedPartition, FetchResponse, splice_fetch_response
+from rlm.wire.primitives import Buffer
+
+log = structlog.get_logger(__name__)
+
+_FIRST_WITH_ZSTD = 10
+_MOST_REMEMBERED = 10_000
+
+
+class StorageErrors:
+    """When a partition's loss was last told to this client: once per max_wait is enough (H25)."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last_ms: dict[Key, int] = {}
+
+    def is_due(self, key: Key, max_wait_ms: int) -> bool:
+        """Whether to tell it now; a yes is remembered."""
+        now_ms = self._clock.monotonic_ms()
+        last_ms = self._last_ms.get(key)
+        if last_ms is not None and now_ms - last_ms < max_wait_ms:
+            return False
+        if len(self._last_ms) >= _MOST_REMEMBERED:
+            self._last_ms.clear()
+        self._last_ms[key] = now_ms
+        return True
+
+
+class FetchAnswer:
+    """The answer of one Fetch as far as it is known, and at last as pieces."""
+
+    def __init__(
+        self,
+        plan: FetchPlan,
+        reads: RemoteReads,
+        metrics: ProxyMetrics,
+        storage_errors: StorageErrors,
+    ) -> None:
+        self.plan = plan
+        self.reads = reads
+        self._metrics = metrics
+        self._storage_errors = storage_errors
+
+    def _records(self, place: Place) -> RemoteRecords | None:
+        outcome = self.reads.outcome(place)
+        if place.source is not Source.REMOTE or not isinstance(outcome, RemoteRecords):
+            return None
+        return outcome
+
+    @property
+    def remote_bytes(self) -> int:
+        """Record bytes of the remote tier at hand."""
+        found = (self._records(place) for place in self.plan.sources(Source.REMOTE))
+        return sum(records.size_bytes for records in found if records is not None)
+
+    def refuses_zstd(self, place: Place) -> bool:
+        """Whether the records cannot be given to so old a client (as a broker refuses)."""
+        records = self._records(place)
+        old = self.plan.request.api_version < _FIRST_WITH_ZSTD
+        return old and records is not None and records.has_zstd
+
+    async def pieces(
+        self, frame: bytearray, response: FetchResponse, judged: Judged, bound_ms: int
+    ) -> list[Buffer]:
+        """Put the answer together within max_bytes, in the order the broker answered (KIP-74).
+
+        `bound_ms` bounds each read that has to be done again to fit.
+        """
+        left_bytes = self.plan.request.max_bytes - judged.broker_bytes
+        is_first = True
+        replacements: dict[tuple[int, int], Replacement] = {}
+        for at, place, answered in answers_of(self.plan, response):
+            replacement: Replacement | None
+            if _is_brokers(place, answered):
+                replacement = patch_clean(place, answered) if answered.error_code == NONE else None
+                is_first = is_first and answered.records_size <= 0
+                self._metrics.answered("fetch", f"broker_{answered.error_code}")
+            else:
+                records, error_code = await self._given(place, left_bytes, is_first, bound_ms)
+                if records is not None:
+                    left_bytes -= records.size_bytes
+                    is_first = is_first and not records.size_bytes
+                    self._metrics.spliced(records.size_bytes)
+                self._count(records, error_code)
+                replacement = splice_records(
+                    place, records, error_code, read_committed=self.plan.read_committed
+                )
+            if replacement is not None:
+                replacements[at] = replacement
+        return splice_fetch_response(frame, response, replacements)
+
+    def _count(self, records: RemoteRecords | None, error_code: int) -> None:
+        if error_code != NONE:
+            outcome = f"error_{error_code}"
+        else:
+            outcome = "not_ready" if records is None else "remote"
+        self._metrics.answered("fetch", outcome)
+
+    async def _given(
+        self, place: Place, left_bytes: int, is_first: bool, bound_ms: int
+    ) -> tuple[RemoteRecords | None, int]:
+        """Records or error code of a partition that is not the broker's to answer."""
+        if place.source is Source.REFUSED:
+            return None, self._error_due(place, place.error_code)
+        if place.source is not Source.REMOTE:
+            return None, NONE
+        if is_lost(self.reads.outcome(place)):
+            return None, self._error_due(place, KAFKA_STORAGE_ERROR)
+        if self.refuses_zstd(place):
+            return None, UNSUPPORTED_COMPRESSION_TYPE
+        records = self._records(place)
+        if records is None or (left_bytes <= 0 and not is_first):
+            return None, NONE
+        return await self._fitting(place, records, left_bytes, is_first, bound_ms), NONE
+
+    def _error_due(self, place: Place, error_code: int) -> int:
+        if error_code != KAFKA_STORAGE_ERROR:
+            return error_code
+        due = self._storage_errors.is_due(place.key, self.plan.request.max_wait_ms)
+        if due or place.marks is None:
+            log.warning("fetch_storage_error", topic=str(place.key[0]), partition=place.key[1])
+            return error_code
+        return NONE
+
+    async def _fitting(
+        self,
+        place: Place,
+        records: RemoteRecords,
+        left_bytes: int,
+        is_first: bool,
+        bound_ms: int,
+    ) -> RemoteRecords | None:
+        """The records if they fit, else less of them, read again from the cache (H4, KIP-74)."""
+        if place.tiered is None or place.marks is None:
+            return None
+        upper = upper_offset(place.tiered, place.marks, read_committed=self.plan.read_committed)
+        if records.next_offset <= upper and records.size_bytes <= left_bytes:
+            return records
+        if place.asked.fetch_offset >= upper:
+            return None
+        size_bytes = max(1, min(place.asked.partition_max_bytes, left_bytes))
+        try:
+            async with asyncio.timeout(bound_ms / 1000):
+                outcome = await self.reads.read(place, size_bytes, is_first)
+        except TimeoutError:
+            return None
+        if not isinstance(outcome, RemoteRecords) or outcome.next_offset > upper:
+            return None
+        return outcome
+
+
+def _is_brokers(place: Place, answered: FetchedPartition) -> bool:
+    """Whether the broker's own answer stands: its sources, and every error but the one we own."""
+    if place.source in (Source.BROKER, Source.HOLE):
+        return True
+    return answered.error_code not in (NONE, OFFSET_OUT_OF_RANGE)

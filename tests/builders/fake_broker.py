@@ -1,0 +1,88 @@
+"""A broker that answers over real sockets with whatever a test tells it, in Kafka's own bytes.
+
+Handlers see the decoded request and give the response's value; like Kafka it works off one request
+of a connection at a time.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from rlm.broker.connection import Address
+from rlm.wire.apis import APIS
+from rlm.wire.frames import FrameAssembler, encode_response, parse_request_header
+from rlm.wire.schema import Api, Value, decode
+
+Answer = Mapping[str, Any] | None
+Handler = Callable[[Value], Answer | Awaitable[Answer]]
+
+
+class FakeBroker:
+    """`handlers` by API key; an API without one closes the connection. A handler that returns None
+    never answers. `requests` is what came in: (api name, version, body).
+    """
+
+    def __init__(self) -> None:
+        self.handlers: dict[int, Handler] = {}
+        self.requests: list[tuple[str, int, Value]] = []
+        self.connections = 0
+        self.address = Address(host="127.0.0.1", port=0)
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    def on(self, api: Api, handler: Handler | Mapping[str, Any]) -> None:
+        """Answer an API by a function of the request, or always the same."""
+        if callable(handler):
+            self.handlers[api.key] = handler
+        else:
+            self.handlers[api.key] = lambda _: handler
+
+    def asked(self, api: Api) -> list[Value]:
+        return [body for name, _, body in self.requests if name == api.name]
+
+    def drop_connections(self) -> None:
+        """Cut every connection, as a broker that dies."""
+        for writer in self._writers:
+            writer.transport.abort()
+
+    def send_raw(self, data: bytes) -> None:
+        """Bytes of the test's own on every connection."""
+        for writer in self._writers:
+            writer.write(data)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["FakeBroker"]:
+        server = await asyncio.start_server(self._serve, "127.0.0.1", self.address.port)
+        self.address = Address(host="127.0.0.1", port=server.sockets[0].getsockname()[1])
+        try:
+            yield self
+        finally:
+            server.close()
+            self.drop_connections()
+            await server.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self._writers.add(writer)
+        assembler = FrameAssembler()
+        try:
+            while data := await reader.read(65536):
+                for frame in assembler.feed(data):
+                    await self._answer(bytes(frame), writer)
+        except (OSError, KeyError):
+            pass
+        finally:
+            self._writers.discard(writer)
+            writer.close()
+
+    async def _answer(self, frame: bytes, writer: asyncio.StreamWriter) -> None:
+        header = parse_request_header(frame)
+        api, version = APIS[header.api_key], header.api_version
+        body, end = decode(api.request, version, frame, header.body_offset)
+        assert end == len(frame)
+        self.requests.append((api.name, version, body))
+        answer = self.handlers[header.api_key](body)
+        if isinstance(answer, Awaitable):
+            answer = await answer
+        if answer is not None:
+            writer.write(encode_response(api, version, header.correlation_id, answer))

@@ -1,0 +1,216 @@
+"""Cutting batches out of chunks, against a plain decoder of the whole log (kip405.batches.walk)."""
+
+import struct
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kip405.batches import BatchHeader, walk
+from kip405.errors import Corrupt
+from rlm.plans.fetch import ChunkWindow, Cut, ReadBounds, cut
+from tests.kip405.batch_builder import batch, legacy, with_attributes
+
+ZSTD = 4
+
+
+@dataclass(frozen=True)
+class Log:
+    data: bytes
+    next_offset: int
+
+
+def v2(base: int, records: int, body: int, attributes: int) -> bytes:
+    """A batch of magic 2 whose records are filler: only headers are looked at."""
+    delta = records - 1
+    return (
+        struct.pack(">qiibIhi", base, 49 + body, 3, 2, 0, attributes, delta)
+        + struct.pack(">qqqhii", 1, 2, -1, -1, -1, records)
+        + bytes([0xAB]) * body
+    )
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> Log:
+    """Batches of all magics, gaps as compaction leaves them, sizes from empty to many chunks."""
+    data, offset = b"", draw(st.integers(0, 50))
+    for _ in range(draw(st.integers(1, 12))):
+        offset += draw(st.sampled_from((0, 0, 0, 1, 7)))
+        magic = draw(st.sampled_from((2, 2, 2, 1, 0)))
+        if magic == 2:
+            count = draw(st.integers(1, 20))
+            data += v2(
+                offset,
+                count,
+                draw(st.sampled_from((0, 1, 30, 200))),
+                draw(st.sampled_from((0, 1, ZSTD, 0x10))),
+            )
+            offset += count
+        else:
+            value = draw(st.sampled_from((None, b"", b"v" * 90)))
+            data += legacy(offset, magic=magic, timestamp_ms=0x0400_0000, value=value)
+            offset += 1
+    return Log(data, offset)
+
+
+@st.composite
+def bounds(draw: st.DrawFn) -> ReadBounds:
+    return ReadBounds(
+        offset=draw(st.integers(0, 200)),
+        upper_offset=draw(st.one_of(st.integers(0, 250), st.just(2**62))),
+        max_bytes=draw(st.sampled_from((0, 1, 61, 150, 400, 10_000))),
+        at_least_one=draw(st.booleans()),
+    )
+
+
+def expected(log: bytes, position: int, asked: ReadBounds) -> Cut:
+    """What the whole log says, batch by batch."""
+    taken: list[BatchHeader] = []
+    start, exhausted, zstd = position, True, False
+    for at, header in walk(log, position):
+        after = at + header.size_bytes
+        if header.last_offset < asked.offset:
+            start = after
+            continue
+        if header.last_offset >= asked.upper_offset:
+            break
+        if after - start > asked.max_bytes and (taken or not asked.at_least_one):
+            exhausted = False
+            break
+        taken.append(header)
+        zstd = zstd or (header.magic == 2 and header.attributes & 7 == ZSTD)
+    size = sum(header.size_bytes for header in taken)
+    return Cut(
+        start=start,
+        end=start + size,
+        next_offset=taken[-1].last_offset + 1 if taken else asked.offset,
+        has_zstd=zstd,
+        exhausted=exhausted,
+    )
+
+
+def cut_loading(log: bytes, size: int, position: int, asked: ReadBounds) -> tuple[Cut, ChunkWindow]:
+    """Cut as the lane does: load what is needed, drop what was passed, until nothing is needed."""
+    loaded: dict[int, bytes] = {}
+    window = ChunkWindow(size, len(log), loaded)
+    for _ in range(2 * (len(log) // size + 2)):
+        found = cut(window, position, asked)
+        if found.needed is None:
+            return found, window
+        start, end = found.needed
+        assert found.end <= start < end <= len(log)
+        assert start // size not in loaded, "asked for what is there"
+        for number in range(start // size, -(-end // size)):
+            loaded[number] = log[number * size : (number + 1) * size]
+        position = found.start
+        for passed in [number for number in loaded if (number + 1) * size <= position]:
+            del loaded[passed]
+    raise AssertionError("the walk never ends")
+
+
+def borders(log: bytes, offset: int) -> list[int]:
+    """Positions that an index may answer for the offset."""
+    return [0] + [at for at, header in walk(log) if header.base_offset <= offset]
+
+
+@given(logs(), bounds(), st.integers(1, 300), st.data())
+def test_any_chunk_size_gives_what_the_whole_log_gives(
+    log: Log, asked: ReadBounds, size: int, data: st.DataObject
+) -> None:
+    position = data.draw(st.sampled_from(borders(log.data, asked.offset)))
+    found, window = cut_loading(log.data, size, position, asked)
+    assert found == expected(log.data, position, asked)
+    joined = b"".join(window.slices(found.start, found.end))
+    assert joined == log.data[found.start : found.end]
+
+
+@given(logs(), st.integers(1, 300), st.sampled_from((1, 100, 1_000)))
+def test_reading_on_gives_every_batch_once(log: Log, size: int, max_bytes: int) -> None:
+    got, offset, position = b"", 0, 0
+    while offset < log.next_offset:
+        asked = ReadBounds(
+            offset=offset, upper_offset=log.next_offset, max_bytes=max_bytes, at_least_one=True
+        )
+        found, window = cut_loading(log.data, size, position, asked)
+        assert found.next_offset > offset
+        got += b"".join(window.slices(found.start, found.end))
+        offset, position = found.next_offset, found.end
+    assert got == log.data
+
+
+@given(logs(), bounds(), st.integers(1, 300), st.data())
+def test_damaged_headers_are_corrupt_and_nothing_else(
+    log: Log, asked: ReadBounds, size: int, data: st.DataObject
+) -> None:
+    damaged = bytearray(log.data)
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(damaged) - 1))
+        damaged[at] = data.draw(st.sampled_from((0, 1, 3, 0x7F, 0x80, 0xFF)))
+    cut_short = bytes(damaged[: data.draw(st.integers(1, len(damaged)))])
+    try:
+        found, _ = cut_loading(cut_short, size, 0, asked)
+    except Corrupt as error:
+        assert str(error).startswith("batch at ")
+    else:
+        assert 0 <= found.start <= found.end <= len(cut_short)
+
+
+def whole(log: bytes, offset: int = 0, upper_offset: int = 2**62) -> Cut:
+    asked = ReadBounds(
+        offset=offset, upper_offset=upper_offset, max_bytes=1 << 30, at_least_one=True
+    )
+    return cut(ChunkWindow(len(log), len(log), {0: log}), 0, asked)
+
+
+GOOD = batch(0, 3)
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        GOOD[:8] + b"\x00\x00\x00\x00" + GOOD[12:],
+        GOOD[:8] + b"\xff\xff\xff\xff" + GOOD[12:],
+        GOOD[:8] + b"\x7f\xff\xff\xff" + GOOD[12:],
+        GOOD[:16] + b"\x03" + GOOD[17:],
+        GOOD[:16] + b"\xff" + GOOD[17:],
+        GOOD[:23] + b"\xff\xff\xff\xff" + GOOD[27:],
+        b"\xff" + GOOD[1:],
+        GOOD[:-1],
+        GOOD[:20],
+        GOOD + b"\x00",
+        batch(5, 3) + batch(7, 1),
+    ],
+    ids=[
+        "no length",
+        "negative length",
+        "length beyond the log",
+        "magic 3",
+        "magic -1",
+        "negative delta",
+        "negative offset",
+        "cut body",
+        "cut header",
+        "a byte after the last batch",
+        "descending offsets",
+    ],
+)
+def test_bytes_that_are_no_batches_are_corrupt(damaged: bytes) -> None:
+    with pytest.raises(Corrupt, match="batch at "):
+        whole(damaged)
+
+
+def test_the_smallest_message_there_is_may_end_a_log() -> None:
+    """Magic 0 without key and value has 26 bytes, less than what is read of a header."""
+    smallest = struct.pack(">qiIbbii", 4, 14, 0, 0, 0, -1, -1)
+    found = whole(legacy(3, magic=0) + smallest)
+    assert (found.next_offset, found.exhausted) == (5, True)
+
+
+def test_zstd_is_told_of_batches_that_are_given_and_never_of_old_messages() -> None:
+    zstd = with_attributes(batch(10, 2), ZSTD)
+    assert whole(batch(0, 10) + zstd).has_zstd
+    assert not whole(batch(0, 10) + zstd, upper_offset=10).has_zstd
+    assert not whole(zstd + batch(12, 3), offset=12).has_zstd
+    # In magic 1 the place of v2's attributes is the middle of a timestamp.
+    assert not whole(legacy(0, magic=1, timestamp_ms=0x0400_0000)).has_zstd

@@ -1,0 +1,147 @@
+"""Pure decisions of a Fetch, as tables."""
+
+from typing import Any
+
+import pytest
+
+from kip405.ids import Uuid
+from rlm.proxy.splice import (
+    Place,
+    Source,
+    has_remote,
+    judge_out_of_range,
+    plan_fetch,
+    shown_log_start,
+    topic_ref,
+    upper_offset,
+)
+from rlm.proxy.tier import TierPartition, TopicRef, Watermarks
+from rlm.wire.apis import FETCH
+from rlm.wire.fetch import FetchPartition, scan_fetch_request
+from rlm.wire.frames import encode_request, parse_request_header
+from tests.rlm.proxy.fakes import TOPIC, TOPIC_ID, asked, fetch_request, tier_partition
+
+MARKS = Watermarks(high_watermark=200, last_stable_offset=150, log_start_offset=100)
+
+
+def place(offset: int) -> Place:
+    return Place(
+        key=(TOPIC, 0),
+        ref=TopicRef(name=TOPIC),
+        at=(0, 0),
+        asked=FetchPartition(0, -1, offset, 1_000, 0, 0),
+        tiered=None,
+        maybe_tiered=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("view", "offset", "marks", "source", "error_code", "again"),
+    [
+        (None, 40, MARKS, Source.BROKER, 0, False),
+        (tier_partition(), 40, MARKS, Source.REMOTE, 0, False),
+        (tier_partition(), 0, MARKS, Source.REMOTE, 0, False),
+        (tier_partition(), 40, None, Source.REFUSED, 56, False),
+        (tier_partition(frozen=True), 40, MARKS, Source.REFUSED, 56, False),
+        (tier_partition(frozen=True), 40, None, Source.REFUSED, 56, False),
+        (tier_partition(led_here=False), 40, MARKS, Source.REFUSED, 6, False),
+        (tier_partition(remote_log_start_offset=41), 40, MARKS, Source.BROKER, 0, False),
+        (tier_partition(remote_next_offset=0), 40, MARKS, Source.BROKER, 0, False),
+        (tier_partition(remote_next_offset=60), 60, MARKS, Source.HOLE, 0, True),
+        (tier_partition(remote_next_offset=60), 99, MARKS, Source.HOLE, 0, True),
+        (tier_partition(remote_next_offset=60), 100, MARKS, Source.NOT_READY, 0, False),
+        (tier_partition(), 200, MARKS, Source.NOT_READY, 0, False),
+        (tier_partition(), 201, MARKS, Source.BROKER, 0, False),
+        (tier_partition(), 201, None, Source.REFUSED, 56, False),
+    ],
+)
+def test_h17_out_of_range_verdicts(
+    view: TierPartition | None,
+    offset: int,
+    marks: Watermarks | None,
+    source: Source,
+    error_code: int,
+    again: bool,
+) -> None:
+    one = place(offset)
+    assert judge_out_of_range(one, view, marks) is again
+    assert (one.source, one.error_code) == (source, error_code)
+    assert (
+        one.ask_offset
+        == {
+            Source.HOLE: 100,
+            Source.REMOTE: 200,
+            Source.NOT_READY: 200,
+            Source.BROKER: None,
+            Source.REFUSED: None if marks is None or error_code == 6 else 200,
+        }[source]
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "offset", "known", "assumed_at"),
+    [
+        ({}, 40, {}, 200),
+        ({}, 40, {(TOPIC, 0): 230}, 230),
+        ({}, 100, {}, None),
+        ({}, 99, {}, 200),
+        ({"frozen": True}, 40, {}, None),
+        ({"led_here": False}, 40, {}, None),
+        ({"high_watermark": -1}, 40, {}, None),
+        ({"high_watermark": -1}, 40, {(TOPIC, 0): 210}, 210),
+        ({"local_log_start_offset": -1}, 40, {}, None),
+        ({"local_log_start_offset": 30}, 40, {}, None),
+        ({"remote_log_start_offset": 50}, 40, {}, None),
+        ({"remote_next_offset": 0}, 40, {}, None),
+    ],
+)
+def test_h20_what_is_assumed_to_be_remote(
+    changes: dict[str, Any], offset: int, known: dict[Any, int], assumed_at: int | None
+) -> None:
+    value = fetch_request(12, asked(offset))
+    frame = encode_request(FETCH, 12, 1, "client", value)[4:]
+    request = scan_fetch_request(frame, parse_request_header(frame))
+    view = tier_partition(**changes)
+    plan = plan_fetch(request, lambda _, __: view, ready=True, high_watermarks=known)
+    [one] = plan.places
+    assert one.ask_offset == assumed_at
+    assert plan.replacements() == ({} if assumed_at is None else {(0, 0): (assumed_at, 1)})
+    assert not plan.is_plain
+
+
+@pytest.mark.parametrize(("ready", "plain"), [(True, True), (False, False)])
+def test_h17_before_the_tier_is_ready_every_topic_may_be_tiered(ready: bool, plain: bool) -> None:
+    frame = encode_request(FETCH, 12, 1, "client", fetch_request(12, asked(5)))[4:]
+    request = scan_fetch_request(frame, parse_request_header(frame))
+    plan = plan_fetch(request, lambda _, __: None, ready=ready, high_watermarks={})
+    assert plan.is_plain is plain
+
+
+def test_h04_upper_offset_is_the_least_of_all() -> None:
+    view = tier_partition(remote_next_offset=180)
+    assert upper_offset(view, MARKS, read_committed=True) == 150
+    assert upper_offset(view, MARKS, read_committed=False) == 180
+    unknown_lso = Watermarks(high_watermark=170, last_stable_offset=-1, log_start_offset=0)
+    assert upper_offset(view, unknown_lso, read_committed=True) == 170
+
+
+@pytest.mark.parametrize(
+    ("changes", "answered", "shown"),
+    [
+        ({}, 100, 0),
+        ({}, -1, None),
+        ({}, 0, None),
+        ({"remote_next_offset": 0}, 100, None),
+        ({"remote_log_start_offset": -1}, 100, None),
+    ],
+)
+def test_h22_shown_log_start(changes: dict[str, Any], answered: int, shown: int | None) -> None:
+    assert shown_log_start(tier_partition(**changes), answered) == shown
+    assert shown_log_start(None, answered) is None
+
+
+def test_topics_are_named_as_the_client_named_them() -> None:
+    assert topic_ref("a", None) == TopicRef(name="a")
+    assert topic_ref(None, TOPIC_ID.raw) == TopicRef(topic_id=TOPIC_ID)
+    assert not has_remote(tier_partition(remote_log_start_offset=100))
+    assert isinstance(topic_ref(None, TOPIC_ID.raw).topic_id, Uuid)

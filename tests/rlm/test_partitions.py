@@ -1,0 +1,219 @@
+"""Looks that are shared: each caller gets one that began after it asked, under its leadership."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from kip405.errors import Fenced, Unavailable
+from kip405.ids import TopicIdPartition
+from rlm.broker.leadership import LedPartition
+from rlm.lanes.look import Look
+from rlm.log_dir.scanner import LogDirs
+from rlm.partitions import RememberedLooks, SharedLooks
+from tests.builders.ledger import PLACE
+from tests.builders.rig import Rig
+
+
+def led(epoch: int = 0, partition: int = 0) -> LedPartition:
+    place = TopicIdPartition(topic_id=PLACE.topic_id, topic=PLACE.topic, partition=partition)
+    return LedPartition(
+        topic_id_partition=place, leader=1, leader_epoch=epoch, replicas=(1,), isr=(1,)
+    )
+
+
+@dataclass
+class Begun:
+    led: LedPartition
+    result: asyncio.Future[Look]
+
+
+class ManualLooks:
+    """Looks that begin when asked and end when the test says."""
+
+    def __init__(self) -> None:
+        self.begun: list[Begun] = []
+
+    async def look(self, led: LedPartition) -> Look:
+        one = Begun(led, asyncio.get_running_loop().create_future())
+        self.begun.append(one)
+        return await one.result
+
+
+LOOK = cast(Look, object())
+OTHER_LOOK = cast(Look, object())
+
+
+async def steps() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def tasks() -> AsyncIterator[asyncio.TaskGroup]:
+    async with asyncio.TaskGroup() as group:
+        yield group
+
+
+def shared(looks: ManualLooks, tasks: asyncio.TaskGroup) -> SharedLooks:
+    return SharedLooks(cast(RememberedLooks, looks), tasks)
+
+
+async def test_who_asks_while_a_look_runs_gets_the_next_one(tasks: asyncio.TaskGroup) -> None:
+    looks = ManualLooks()
+    sharing = shared(looks, tasks)
+    first = asyncio.ensure_future(sharing.look(led()))
+    await steps()
+    late = [asyncio.ensure_future(sharing.look(led())) for _ in range(5)]
+    await steps()
+    assert len(looks.begun) == 1
+    looks.begun[0].result.set_result(LOOK)
+    await steps()
+    assert await first is LOOK and not any(one.done() for one in late)
+    assert len(looks.begun) == 2
+    looks.begun[1].result.set_result(OTHER_LOOK)
+    assert set(map(id, await asyncio.gather(*late))) == {id(OTHER_LOOK)}
+    await steps()
+    assert len(looks.begun) == 2
+
+
+async def test_partitions_do_not_wait_for_each_other(tasks: asyncio.TaskGroup) -> None:
+    looks = ManualLooks()
+    sharing = shared(looks, tasks)
+    asking = [asyncio.ensure_future(sharing.look(led(partition=number))) for number in range(3)]
+    await steps()
+    assert len(looks.begun) == 3
+    for one in looks.begun:
+        one.result.set_result(LOOK)
+    await asyncio.gather(*asking)
+
+
+async def test_a_failure_goes_to_all_of_that_look_and_to_no_later_one(
+    tasks: asyncio.TaskGroup,
+) -> None:
+    looks = ManualLooks()
+    sharing = shared(looks, tasks)
+    first = asyncio.ensure_future(sharing.look(led()))
+    await steps()
+    late = [asyncio.ensure_future(sharing.look(led())) for _ in range(3)]
+    await steps()
+    looks.begun[0].result.set_result(LOOK)
+    await steps()
+    looks.begun[1].result.set_exception(Unavailable("no broker"))
+    results = await asyncio.gather(first, *late, return_exceptions=True)
+    assert results[0] is LOOK
+    assert [type(one) for one in results[1:]] == [Unavailable] * 3
+    after = asyncio.ensure_future(sharing.look(led()))
+    await steps()
+    looks.begun[2].result.set_result(LOOK)
+    assert await after is LOOK
+
+
+async def test_a_cancelled_asker_leaves_the_look_to_the_others(tasks: asyncio.TaskGroup) -> None:
+    looks = ManualLooks()
+    sharing = shared(looks, tasks)
+    first = asyncio.ensure_future(sharing.look(led()))
+    await steps()
+    leaving = asyncio.ensure_future(sharing.look(led()))
+    staying = asyncio.ensure_future(sharing.look(led()))
+    await steps()
+    first.cancel()
+    leaving.cancel()
+    looks.begun[0].result.set_result(LOOK)
+    await steps()
+    looks.begun[1].result.set_result(OTHER_LOOK)
+    assert await staying is OTHER_LOOK
+    assert first.cancelled() and leaving.cancelled()
+
+
+async def test_the_next_look_is_taken_under_the_newest_leadership_asked_for(
+    tasks: asyncio.TaskGroup,
+) -> None:
+    """Else a look under the epoch that just ended would fence the barriers of the new one."""
+    looks = ManualLooks()
+    sharing = shared(looks, tasks)
+    asking = [asyncio.ensure_future(sharing.look(led(epoch=4)))]
+    await steps()
+    asking += [asyncio.ensure_future(sharing.look(led(epoch=epoch))) for epoch in (4, 5, 4)]
+    await steps()
+    looks.begun[0].result.set_result(LOOK)
+    await steps()
+    assert [one.led.leader_epoch for one in looks.begun] == [4, 5]
+    asking.append(asyncio.ensure_future(sharing.look(led(epoch=6))))
+    await steps()
+    looks.begun[1].result.set_result(LOOK)
+    await steps()
+    assert [one.led.leader_epoch for one in looks.begun] == [4, 5, 6]
+    looks.begun[2].result.set_result(LOOK)
+    await asyncio.gather(*asking)
+
+
+@pytest.mark.parametrize("begun", [True, False])
+async def test_when_the_owner_ends_nobody_waits_for_ever(begun: bool) -> None:
+    looks = ManualLooks()
+    outside: list[asyncio.Task[Look]] = []
+
+    async def owner() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            sharing = shared(looks, tasks)
+            outside.append(asyncio.create_task(sharing.look(led())))
+            await asyncio.sleep(0)
+            if begun:
+                await steps()
+            outside.append(asyncio.create_task(sharing.look(led())))
+            await asyncio.sleep(0)
+            raise RuntimeError("the service ends")
+
+    with pytest.raises(ExceptionGroup):
+        await owner()
+    done, _ = await asyncio.wait(outside, timeout=1)
+    assert len(done) == 2 and all(one.cancelled() for one in outside)
+
+
+def remembered(rig: Rig) -> RememberedLooks:
+    return RememberedLooks(
+        node_id=1,
+        broker=rig.broker,
+        log_dirs=LogDirs([str(rig.log_dir.path)]),
+        ledger=rig.ledger,
+        settings=rig.settings,
+        max_orphans=3,
+        barrier_deadline_ms=1_000,
+    )
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    made = Rig(tmp_path)
+    made.disk.active(0, 20)
+    return made
+
+
+async def test_a_look_is_remembered_for_its_leader_epoch_only(rig: Rig) -> None:
+    looks = remembered(rig)
+    assert looks.of(led()) is None
+    look = await looks.look(led())
+    assert looks.of(led()) is look
+    assert looks.of(led(epoch=1)) is None
+
+
+async def test_a_partition_led_elsewhere_is_forgotten(rig: Rig) -> None:
+    looks = remembered(rig)
+    await looks.look(led())
+    rig.broker.elect(2, 1)
+    with pytest.raises(Fenced):
+        await looks.look(led())
+    assert looks.looks == {}
+
+
+async def test_a_stale_asker_does_not_forget_the_newer_look(rig: Rig) -> None:
+    looks = remembered(rig)
+    rig.disk.epochs({0: 0, 5: 10})
+    rig.broker.elect(1, 5)
+    look = await looks.look(led(epoch=5))
+    with pytest.raises(Fenced):
+        await looks.look(led(epoch=4))
+    assert looks.of(led(epoch=5)) is look

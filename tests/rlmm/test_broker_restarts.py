@@ -1,0 +1,55 @@
+"""The facts outlive their broker: tail, barrier and publish go on after a kill and a restart."""
+
+import asyncio
+
+import pytest
+
+from kip405.errors import Unavailable
+from rlm.clock import new_uuid
+from rlmm.outcome import OutcomeUnknown
+from rlmm.settings import StartFact
+from tests.rlmm.builders import FINISHED, KEY, STARTED, segment
+from tests.rlmm.running import Facts, running
+from tests.sandbox_fixtures import SandboxFactory
+
+pytestmark = pytest.mark.integration
+
+
+async def test_h10_all_goes_on_after_the_broker_was_killed(sandbox_factory: SandboxFactory) -> None:
+    sandbox = sandbox_factory(services=False)
+    async with (
+        running(sandbox.direct_bootstrap) as mine,
+        running(sandbox.direct_bootstrap) as other,
+    ):
+        await mine.manager.publish(segment(1, STARTED), 5, -1)
+        await asyncio.to_thread(sandbox.kill, "broker:1")
+        with pytest.raises(Unavailable):
+            await mine.manager.barrier(KEY, 500)
+        with pytest.raises(Unavailable):
+            await _publish_in_vain(mine)
+        await asyncio.to_thread(sandbox.start, "broker:1")
+        async with asyncio.timeout(30):
+            await _publish_at_last(mine)
+        await other.manager.barrier(KEY, 10_000)
+        assert other.manager.ledger(KEY).entries[segment(1).segment_id.id].state is FINISHED
+        async with asyncio.timeout(20):
+            while mine.manager.problem:  # noqa: ASYNC110 - gone with the next look at the topics
+                await asyncio.sleep(0.1)
+        start = StartFact(partition=KEY, remote_log_start_offset=1, cause=str(new_uuid()))
+        await mine.settings.publish(start, leader_epoch=5)
+
+
+async def _publish_in_vain(facts: Facts) -> None:
+    await facts.manager.publish(segment(1, FINISHED), 5, STARTED)
+
+
+async def _publish_at_last(facts: Facts) -> None:
+    """As a lane does: unknown stays unknown until a barrier was passed, then look."""
+    segment_id = segment(1).segment_id.id
+    while facts.manager.ledger(KEY).entries[segment_id].state is not FINISHED:
+        try:
+            await facts.manager.barrier(KEY, 5_000)
+            if facts.manager.ledger(KEY).entries[segment_id].state is STARTED:
+                await facts.manager.publish(segment(1, FINISHED), 5, STARTED)
+        except (OutcomeUnknown, Unavailable):
+            await asyncio.sleep(0.2)
