@@ -1,49 +1,224 @@
-"""Temporary front for the first smoke runs; replaced when API lands."""
+"""The front of one service, wired together: gRPC API, topic verbs, HTTP, metrics.
 
-from typing import Any
+Everything here answers people and programs; nothing here is on the path of a Kafka client.
+"""
 
-from aiohttp import web
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from rlm.proxy.settings import NoMetrics
+from rlm.api.admin import AdminParts, AdminService
+from rlm.api.calls import Gate
+from rlm.api.cluster_status import ClusterStatus
+from rlm.api.fetch import FetchParts, FetchService
+from rlm.api.peers import Peers
+from rlm.api.places import Places
+from rlm.api.reading import PartitionReading
+from rlm.api.server import ApiServer, read_token
+from rlm.api.topic_summaries import TopicSummaries
+from rlm.http.server import HealthState, HttpServer
+from rlm.lanes.lane import LanePool
+from rlm.metrics import ServiceMetrics, partition_gauges
+from rlm.parts import Parts
+from rlm.statuses import Statuses
+from rlm.topics.adopt import Adoption
+from rlm.topics.cluster import OtherBrokers
+from rlm.topics.freezes import Freezes
+from rlm.topics.groups import ClusterGroups
+from rlm.topics.growth import LogDirSpace
+from rlm.topics.keeper import RetentionKeeper
+from rlm.topics.readers import ReaderCheck
+from rlm.topics.settle import Settler
+from rlm.topics.starts import Starts
+from rlm.topics.verbs import Parts as VerbParts
+from rlm.topics.verbs import TopicVerbs
+from rlm.version import software_version
+from rlm.work_side import BARRIER_DEADLINE_MS, WorkSide
+
+_PEER_TIMEOUT_MS = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSide:
+    """The verbs on topics and who keeps their effect."""
+
+    verbs: TopicVerbs
+    keeper: RetentionKeeper
+    freezes: Freezes
+    brokers: OtherBrokers
 
 
 class Front:
-    def __init__(self, parts: Any, pools: Any) -> None:
-        self.parts = parts
-        self.proxy_metrics = NoMetrics()
-        self._runner: web.AppRunner | None = None
+    """Built before anything is contacted; `start` listens, `close` ends in order."""
+
+    def __init__(self, parts: Parts, pools: tuple[LanePool, LanePool]) -> None:
+        self._parts = parts
+        self._statuses = Statuses(
+            node_id=parts.config.node_id,
+            leadership=parts.leadership,
+            looks=parts.looks,
+            settings=parts.facts.settings,
+            manager=parts.facts.manager,
+            pools=pools,
+            clock=parts.clock,
+        )
+        self.metrics = ServiceMetrics(lambda: partition_gauges(self._statuses.led()))
+        self._topics = _topic_side(parts)
+        self._http = HttpServer(
+            host=parts.config.http_listen.host,
+            port=parts.config.http_listen.port,
+            health=self._health,
+            metrics=self.metrics.render,
+        )
+        self._peers: Peers | None = None
+        self._api: ApiServer | None = None
 
     async def start(self) -> None:
-        app = web.Application()
-
-        async def healthz(_: web.Request) -> web.Response:
-            p = self.parts
-            return web.json_response(
-                {
-                    "ready": p.tier.ready(),
-                    "ledger": p.facts.manager.problem,
-                    "settings": p.facts.settings.problem,
-                    "store": p.store_link.problem,
-                },
-                status=200 if p.tier.ready() else 503,
-            )
-
-        app.router.add_get("/healthz", healthz)
-        app.router.add_get("/metrics", healthz)
-        self._runner = web.AppRunner(app)
-        await self._runner.setup()
-        site = web.TCPSite(
-            self._runner, self.parts.config.http_listen.host, self.parts.config.http_listen.port
+        """Listen for HTTP and gRPC; Invalid where a port is taken or the token file is bad."""
+        config = self._parts.config
+        token = await read_token(config.api_token_file)
+        self._peers = Peers(
+            node_id=config.node_id,
+            principal=config.principal,
+            token=token,
+            settings=self._parts.facts.settings,
+            clock=self._parts.clock,
+            timeout_ms=_PEER_TIMEOUT_MS,
         )
-        await site.start()
+        gate = Gate(token)
+        self._api = ApiServer(
+            admin=self._admin(gate, self._peers),
+            fetch=self._fetch(gate, self._peers),
+            listen=str(config.grpc_listen),
+            allow_insecure=config.allow_insecure,
+        )
+        await self._http.start()
+        await self._api.start()
 
-    async def close(self) -> None:
-        if self._runner:
-            await self._runner.cleanup()
+    def work_began(self, work: WorkSide) -> None:
+        """The lanes exist from now on."""
+        self._statuses.work_began(work)
 
     async def keep_topics(self) -> None:
-        while True:
-            await self.parts.clock.sleep_ms(10_000)
+        """Hold taken-over retention where it must be, for ever (H14)."""
+        await self._topics.keeper.run()
 
-    def work_began(self, work: Any, store_id: Any) -> None:
-        pass
+    async def close(self) -> None:
+        if self._api is not None:
+            await self._api.stop()
+        if self._peers is not None:
+            await self._peers.close()
+        await self._http.stop()
+        await self._topics.brokers.close()
+
+    def _admin(self, gate: Gate, peers: Peers) -> AdminService:
+        parts = self._parts
+        settings, broker = parts.facts.settings, parts.broker
+        return AdminService(
+            AdminParts(
+                gate=gate,
+                verbs=self._topics.verbs,
+                freezes=self._topics.freezes,
+                adoption=Adoption(
+                    broker=broker, settings=settings, barrier_deadline_ms=BARRIER_DEADLINE_MS
+                ),
+                summaries=TopicSummaries(
+                    settings=settings,
+                    ledger=parts.facts.manager,
+                    broker=broker,
+                    barrier_deadline_ms=BARRIER_DEADLINE_MS,
+                ),
+                status=ClusterStatus(
+                    peers=peers,
+                    statuses=self._statuses,
+                    settings=settings,
+                    broker=broker,
+                    freezes=self._topics.freezes,
+                    problems=self._problems,
+                    version=software_version(),
+                ),
+                statuses=self._statuses,
+                places=Places(broker, settings),
+                peers=peers,
+            )
+        )
+
+    def _fetch(self, gate: Gate, peers: Peers) -> FetchService:
+        parts = self._parts
+        return FetchService(
+            FetchParts(
+                gate=gate,
+                places=Places(parts.broker, parts.facts.settings),
+                peers=peers,
+                reading=PartitionReading(
+                    tier=parts.tier, broker=parts.broker, barrier_deadline_ms=BARRIER_DEADLINE_MS
+                ),
+                tier=parts.tier,
+                broker=parts.broker,
+                settings=parts.facts.settings,
+                ledger=parts.facts.manager,
+                statuses=self._statuses,
+                copy=self._statuses,
+                barrier_deadline_ms=BARRIER_DEADLINE_MS,
+            )
+        )
+
+    def _problems(self) -> Sequence[str]:
+        parts = self._parts
+        rival = parts.heartbeat.rival
+        found = (
+            parts.facts.manager.problem,
+            parts.facts.settings.problem,
+            parts.store_link.problem,
+            f"a second service of this node is alive: writer {rival}" if rival else None,
+        )
+        return tuple(dict.fromkeys(text for text in found if text))
+
+    def _health(self) -> HealthState:
+        problems = self._problems()
+        return HealthState(
+            alive=True, ready=self._parts.tier.ready() and not problems, problems=problems
+        )
+
+
+def _topic_side(parts: Parts) -> TopicSide:
+    config, settings, broker = parts.config, parts.facts.settings, parts.broker
+    brokers = OtherBrokers(broker, client_id=f"rlm-{config.node_id}-others")
+    settler = Settler(
+        node_id=config.node_id,
+        broker=broker,
+        settings=settings,
+        clock=parts.clock,
+        barrier_deadline_ms=BARRIER_DEADLINE_MS,
+    )
+    verbs = TopicVerbs(
+        VerbParts(
+            node_id=config.node_id,
+            broker=broker,
+            offsets=brokers,
+            settings=settings,
+            ledger=parts.facts.manager,
+            disk=LogDirSpace(config.log_dirs),
+            starts=Starts(settings=settings, offsets=brokers),
+            readers=ReaderCheck(
+                offsets=brokers,
+                groups=ClusterGroups(brokers),
+                share_groups=parts.share_groups,
+                clock=parts.clock,
+            ),
+            settler=settler,
+            clock=parts.clock,
+            barrier_deadline_ms=BARRIER_DEADLINE_MS,
+        )
+    )
+    keeper = RetentionKeeper(
+        verbs=verbs,
+        settler=settler,
+        broker=broker,
+        settings=settings,
+        clock=parts.clock,
+        interval_ms=config.retention_check_interval_ms,
+        takeover=config.retention_takeover,
+        barrier_deadline_ms=BARRIER_DEADLINE_MS,
+    )
+    freezes = Freezes(settings=settings, broker=broker, barrier_deadline_ms=BARRIER_DEADLINE_MS)
+    return TopicSide(verbs=verbs, keeper=keeper, freezes=freezes, brokers=brokers)

@@ -1,4 +1,6 @@
-"""How log lines look: one structlog event a line, key=value, JSON for machines or console for people."""
+"""How log lines look: one structlog event a line, key=value, JSON for machines or console for
+people.
+"""
 
 import logging
 import sys
@@ -28,4 +30,6 @@ def configure_logs(*, level: str, log_format: str) -> None:
         logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=True,
     )
+    # aiokafka logs every failed connection as an error; what matters of it we log ourselves.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     logging.basicConfig(stream=sys.stderr, level=logging.ERROR, format="%(name)s %(message)s")

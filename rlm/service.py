@@ -10,40 +10,24 @@ import contextlib
 import signal
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import structlog
 
 from kip405.errors import RemoteStorageError, Unavailable
-from kip405.ids import Uuid
-from rlm.broker.connection import Address as BrokerAddress
-from rlm.broker.leadership import Leadership
-from rlm.broker.own_broker import OwnBroker
-from rlm.broker.share_groups import BrokerShareGroups
-from rlm.clock import Clock, SystemClock, new_uuid
+from rlm.clock import Clock, SystemClock
 from rlm.config import ServiceConfig
-from rlm.facts_side import FactsSide, build_facts
 from rlm.front import Front
-from rlm.heartbeat import HeartbeatSender
-from rlm.lanes.fetch import RemoteReader
-from rlm.lanes.reader_pool import ReaderPool
-from rlm.local_tier import LocalTier
 from rlm.log_dir.identity import ServiceLock, read_identity
-from rlm.log_dir.scanner import LogDirs
 from rlm.logs import configure_logs
-from rlm.partitions import RememberedLooks, SharedLooks
+from rlm.parts import Parts, build_parts
 from rlm.proxy.server import ProxyServer
 from rlm.proxy.settings import ProxySettings
 from rlm.startup import check_broker, check_disks
-from rlm.store_link import DescribeStore, StoreLink, StoreOrigin
 from rlm.supervisor import keep_running
 from rlm.version import software_version
-from rlm.work_side import BARRIER_DEADLINE_MS, LaneParts, WorkSide, build_pools
-from rsm_plugins.client import Deadlines, GrpcRemoteStorageManager
+from rlm.work_side import LaneParts, WorkSide, build_pools
 
 log = structlog.get_logger()
-_MAX_ORPHANS = 3
-_INDEX_CACHE_SHARE = 8
 _STORE_WATCH_MS = 5_000
 _BROKER_RETRY_MS = 1_000
 
@@ -115,25 +99,6 @@ def _threads(config: ServiceConfig) -> ThreadPoolExecutor:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """Everything that other parts are built on."""
-
-    config: ServiceConfig
-    clock: Clock
-    writer: Uuid
-    broker: OwnBroker
-    facts: FactsSide
-    leadership: Leadership
-    looks: RememberedLooks
-    store: GrpcRemoteStorageManager
-    share_groups: BrokerShareGroups
-    tier: LocalTier
-    reader: RemoteReader
-    heartbeat: HeartbeatSender
-    store_link: StoreLink
-
-
 class Service:
     """All parts of one service; `close` in the end, by who made it."""
 
@@ -150,7 +115,7 @@ class Service:
         self.pools = build_pools(config, clock)
         self.front = Front(self.parts, self.pools)
         self.proxy = ProxyServer(
-            _proxy_settings(config), self.parts.tier, clock, self.front.proxy_metrics
+            _proxy_settings(config), self.parts.tier, clock, self.front.metrics
         )
 
     async def run(self) -> None:
@@ -199,7 +164,7 @@ class Service:
         parts = self.parts
         store_id = await parts.store_link.establish()
         work = WorkSide(_lane_parts(parts), self.pools, store_id)
-        self.front.work_began(work, store_id)
+        self.front.work_began(work)
         async with asyncio.TaskGroup() as group:
             group.create_task(parts.store_link.watch(store_id, _STORE_WATCH_MS))
             group.create_task(work.run_copies(parts.leadership, parts.heartbeat))
@@ -214,110 +179,6 @@ class Service:
         await self.parts.broker.close()
 
 
-def build_parts(
-    config: ServiceConfig, clock: Clock, tasks: asyncio.TaskGroup, threads: ThreadPoolExecutor
-) -> Parts:
-    """Everything built, nothing contacted."""
-    writer = new_uuid()
-    direct = BrokerAddress.parse(str(config.broker_direct_address))
-    broker = OwnBroker(direct, client_id=f"rlm-{config.node_id}")
-    facts = build_facts(config, broker=broker, clock=clock, writer=writer)
-    leadership = Leadership(broker, clock, poll_interval_ms=config.leadership_poll_interval_ms)
-    looks = RememberedLooks(
-        node_id=config.node_id,
-        broker=broker,
-        log_dirs=LogDirs([str(path) for path in config.log_dirs]),
-        ledger=facts.manager,
-        settings=facts.settings,
-        max_orphans=_MAX_ORPHANS,
-        barrier_deadline_ms=BARRIER_DEADLINE_MS,
-    )
-    store = GrpcRemoteStorageManager.connect(
-        str(config.plugin_address),
-        principal=config.principal,
-        deadlines=Deadlines(
-            call_ms=config.plugin_call_timeout_ms, copy_ms=config.copy_deadline_ms
-        ),
-        allow_insecure=config.allow_insecure,
-    )
-    reader = _build_reader(config, store, tasks, threads)
-    return Parts(
-        config=config,
-        clock=clock,
-        writer=writer,
-        broker=broker,
-        facts=facts,
-        leadership=leadership,
-        looks=looks,
-        store=store,
-        share_groups=BrokerShareGroups(direct, clock=clock, client_id=f"rlm-{config.node_id}"),
-        tier=LocalTier(
-            node_id=config.node_id,
-            broker=broker,
-            leadership=leadership,
-            settings=facts.settings,
-            manager=facts.manager,
-            looks=looks,
-            shared_looks=SharedLooks(looks, tasks),
-            reader=reader,
-        ),
-        reader=reader,
-        heartbeat=_build_heartbeat(config, facts, clock, writer),
-        store_link=StoreLink(
-            store=store,
-            describe=_describe(config, store),
-            cluster_id=config.cluster_id,
-            settings=facts.settings,
-            facts=facts.log,
-            clock=clock,
-            new_uuid=new_uuid,
-        ),
-    )
-
-
-def _build_reader(
-    config: ServiceConfig,
-    store: GrpcRemoteStorageManager,
-    tasks: asyncio.TaskGroup,
-    threads: ThreadPoolExecutor,
-) -> RemoteReader:
-    return RemoteReader(
-        store=store,
-        cluster_id=config.cluster_id,
-        pool=ReaderPool(
-            tasks,
-            threads=config.remote_log_reader_threads,
-            max_pending_tasks=config.remote_log_reader_max_pending_tasks,
-        ),
-        threads=threads,
-        chunk_cache_bytes=config.fetch_chunk_cache_bytes,
-        index_cache_bytes=config.fetch_chunk_cache_bytes // _INDEX_CACHE_SHARE,
-    )
-
-
-def _build_heartbeat(
-    config: ServiceConfig, facts: FactsSide, clock: Clock, writer: Uuid
-) -> HeartbeatSender:
-    return HeartbeatSender(
-        settings=facts.settings,
-        clock=clock,
-        node_id=config.node_id,
-        writer=writer,
-        version=software_version(),
-        listen={
-            "proxy": str(config.proxy_listen),
-            "grpc": str(config.grpc_listen),
-            "http": str(config.http_listen),
-        },
-        advertised={
-            "proxy": str(config.proxy_advertised),
-            "grpc": str(config.grpc_advertised),
-            "http": str(config.http_listen),
-        },
-        interval_ms=config.heartbeat_interval_ms,
-    )
-
-
 def _lane_parts(parts: Parts) -> LaneParts:
     return LaneParts(
         config=parts.config,
@@ -329,15 +190,6 @@ def _lane_parts(parts: Parts) -> LaneParts:
         clock=parts.clock,
         writer=parts.writer,
     )
-
-
-def _describe(config: ServiceConfig, store: GrpcRemoteStorageManager) -> DescribeStore:
-    async def describe() -> StoreOrigin:
-        info = await store.get_info()
-        prefix = str(config.rsm_config.get("prefix", ""))
-        return StoreOrigin(plugin=info.name, uri=info.store_uri, prefix=prefix)
-
-    return describe
 
 
 def _proxy_settings(config: ServiceConfig) -> ProxySettings:

@@ -82,6 +82,8 @@ class StoreLink:
             raise Invalid(f"the settings topic belongs to cluster {cluster.cluster_id}")
         if cluster is not None and cluster.default_store_id is not None:
             return cluster.default_store_id
+        if cluster is None:
+            await self._publish_cluster(None)
         origin = await self._describe()
         identity = await self._found(origin.uri)
         await self._settings.publish(
@@ -92,17 +94,21 @@ class StoreLink:
                 prefix=origin.prefix,
             )
         )
+        await self._publish_cluster(identity.store_id)
+        log.info("store_established", store_id=str(identity.store_id), uri=origin.uri)
+        return identity.store_id
+
+    async def _publish_cluster(self, store_id: Uuid | None) -> None:
+        """From now on the ledger is never made anew (H6)."""
         ids = self._facts.topic_ids
         await self._settings.publish(
             ClusterFact(
                 cluster_id=self._cluster_id,
                 ledger_topic_id=ids[LEDGER_TOPIC],
                 settings_topic_id=ids[SETTINGS_TOPIC],
-                default_store_id=identity.store_id,
+                default_store_id=store_id,
             )
         )
-        log.info("store_established", store_id=str(identity.store_id), uri=origin.uri)
-        return identity.store_id
 
     async def _found(self, uri: str) -> StoreIdentity:
         """The identity object, created if the store has none; Invalid for another cluster's."""

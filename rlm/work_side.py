@@ -120,10 +120,10 @@ class WorkSide:
         )
         self._parts = parts
 
-    async def copy_round(self, led: LedPartition) -> None:
+    async def copy_round(self, led: LedPartition, up_to_offset: int | None = None) -> None:
         """Copy what is eligible; only into the store that the cluster's segments name (H11)."""
         await self._evidence.check_identity()
-        await self.lanes.copy.run(led)
+        await self.lanes.copy.run(led, up_to_offset)
 
     async def cleanup_round(self, led: LedPartition) -> None:
         """Trim, then clean; the failure of one does not keep the other from its turn."""

@@ -6,7 +6,7 @@ again: then the caller hears whom to ask.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import grpc
 
@@ -14,9 +14,13 @@ from kip405.errors import Unavailable
 from rlm.api.calls import Caller, call_metadata
 from rlm.api.status import Elsewhere, error_of_call
 from rlm.clock import Clock
-from rlm.v1.admin_pb2_grpc import AdminServiceAsyncStub, AdminServiceStub
-from rlm.v1.fetch_pb2_grpc import FetchServiceAsyncStub, FetchServiceStub
+from rlm.v1.admin_pb2_grpc import AdminServiceStub
+from rlm.v1.fetch_pb2_grpc import FetchServiceStub
 from rlmm.settings_view import SettingsView
+
+if TYPE_CHECKING:  # the async shapes of the stubs exist for the type checker only
+    from rlm.v1.admin_pb2_grpc import AdminServiceAsyncStub
+    from rlm.v1.fetch_pb2_grpc import FetchServiceAsyncStub
 
 T = TypeVar("T")
 Sent = tuple[tuple[str, str], ...]
@@ -43,8 +47,8 @@ class Peer:
 class Stubs:
     """The API of one peer."""
 
-    admin: AdminServiceAsyncStub
-    fetch: FetchServiceAsyncStub
+    admin: "AdminServiceAsyncStub"
+    fetch: "FetchServiceAsyncStub"
 
 
 class ViewSource(Protocol):

@@ -1,25 +1,146 @@
-"""`rlm`: the command line, one group a file."""
+"""`rlm`: the command line. Commands are imported when they are called, so that --help is quick."""
+
+import importlib
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
 import click
 
-from rlm.cli.sandbox import sandbox
+EXIT_FAILED = 1
+EXIT_WRONG_USE = 2
+EXIT_INTERRUPTED = 130
 
 
-@click.group()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LazyCommand:
+    """Where a command is, and the line that help shows for it without importing it."""
+
+    module: str
+    attribute: str
+    summary: str
+
+
+COMMANDS = {
+    "copy": LazyCommand(
+        module="rlm.cli.partitions",
+        attribute="copy",
+        summary="Copy closed segments of a partition now.",
+    ),
+    "fetch": LazyCommand(
+        module="rlm.cli.fetch",
+        attribute="fetch",
+        summary="Print records of a partition, from both tiers.",
+    ),
+    "freeze": LazyCommand(
+        module="rlm.cli.freezes",
+        attribute="freeze",
+        summary="Stop trim, deletes and sweeps on every service.",
+    ),
+    "partition": LazyCommand(
+        module="rlm.cli.partitions",
+        attribute="partition",
+        summary="End the freeze of a partition.",
+    ),
+    "sandbox": LazyCommand(
+        module="rlm.cli.sandbox",
+        attribute="sandbox",
+        summary="A real Kafka with the service beside it, on this machine.",
+    ),
+    "segments": LazyCommand(
+        module="rlm.cli.partitions",
+        attribute="segments",
+        summary="List the remote segments of a topic.",
+    ),
+    "serve": LazyCommand(
+        module="rlm.cli.serve",
+        attribute="serve",
+        summary="Run the service beside one broker.",
+    ),
+    "status": LazyCommand(
+        module="rlm.cli.status",
+        attribute="status",
+        summary="Show where every partition stands, in the whole cluster.",
+    ),
+    "topics": LazyCommand(
+        module="rlm.cli.topics",
+        attribute="topics",
+        summary="Enable, trim, disable, list and describe topics.",
+    ),
+    "unfreeze": LazyCommand(
+        module="rlm.cli.freezes",
+        attribute="unfreeze",
+        summary="Take a freeze away.",
+    ),
+}
+
+
+class LazyGroup(click.Group):
+    """Imports a command when it is used, and turns our errors into one line and a status."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        place = COMMANDS.get(cmd_name)
+        if place is None:
+            return None
+        command: click.Command = getattr(importlib.import_module(place.module), place.attribute)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            known = ", ".join(self.list_commands(ctx))
+            raise click.UsageError(f"no command {args[0]!r}; there are {known}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = [(name, COMMANDS[name].summary) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        from kip405.errors import Invalid, RemoteStorageError
+
+        try:
+            return super().invoke(ctx)
+        except Invalid as error:
+            fail(str(error), EXIT_WRONG_USE)
+        except RemoteStorageError as error:
+            fail(str(error), EXIT_FAILED)
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Wrong use is one line too; Ctrl-C leaves no trace."""
+        try:
+            status = super().main(*args, **{**extra, "standalone_mode": False})
+        except click.exceptions.NoArgsIsHelpError as error:
+            error.show()
+            raise SystemExit(error.exit_code) from error
+        except click.ClickException as error:
+            fail(error.format_message(), error.exit_code)
+        except click.Abort as error:
+            raise SystemExit(EXIT_INTERRUPTED) from error
+        raise SystemExit(status if isinstance(status, int) else 0)
+
+
+def fail(message: str, status: int) -> NoReturn:
+    """One line on standard error, and the end."""
+    click.echo(f"rlm: {' '.join(message.split())}", err=True)
+    raise SystemExit(status)
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(package_name="kafka-rlm", prog_name="rlm")
 def main() -> None:
-    """Tiered storage beside the Kafka cluster you already have."""
+    """Tiered storage beside the Kafka cluster you already have.
 
-
-main.add_command(sandbox)
-
-
-@main.command()
-@click.option("--config", "path", required=True)
-def serve(path: str) -> None:
-    from pathlib import Path
-    from rlm.config import load
-    from rlm.service import run
-    run(load(Path(path)))
+    Commands ask one service, which answers for the whole cluster: --address HOST:PORT, or
+    RLM_ADDRESS, or RLM_SANDBOX=DIR of a sandbox.
+    """
 
 
 if __name__ == "__main__":

@@ -1,29 +1,13 @@
-"""`python -m rlm.demo`: options in, exit status out; brings the sandbox up and down around it."""
+"""`python -m rlm.demo`: options in, exit status out."""
 
-import contextlib
-import shutil
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
-import grpc
-from confluent_kafka import KafkaException
 
-from kip405.errors import RemoteStorageError
-from rlm.clock import Clock, SystemClock
-from rlm.demo.errors import DemoError
-from rlm.demo.interruption import Interrupted, interruptible, undisturbed
-from rlm.demo.read_java import console_consumer
-from rlm.demo.report import Report, mib, new_console
-from rlm.demo.walk import TOPIC, Walk
-from rlm.sandbox.errors import SandboxError
-from rlm.sandbox.sandbox import Sandbox
-from rlm.sandbox.spec import SandboxSpec
-
-_DISK_COPIES = 4
-_DISK_BASE_BYTES = 512 << 20
+from rlm.clock import SystemClock
+from rlm.demo.report import Report, new_console
+from rlm.demo.stage import Options, Stage
 
 
 @click.command()
@@ -37,14 +21,11 @@ def main(
 ) -> None:
     """A real Kafka, real records, trimmed locally and read back whole by three clients."""
     clock = SystemClock()
-    report = Report(new_console(), clock)
-    demo = Demo(
-        report=report,
-        clock=clock,
-        root=root,
-        keep=keep,
-        size_bytes=size_mib << 20,
-        kafka_home=kafka_home,
-        store=store or "local",
+    options = Options(
+        root=root, keep=keep, size_mib=size_mib, kafka_home=kafka_home, store=store or "local"
     )
-    sys.exit(demo.run())
+    sys.exit(Stage(options, Report(new_console(), clock), clock).play())
+
+
+if __name__ == "__main__":
+    main()

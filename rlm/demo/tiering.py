@@ -124,8 +124,7 @@ def _status(stub: admin_pb2_grpc.AdminServiceStub, topic: str) -> list[Any]:
             metadata=call_metadata("demo", None),
         )
     except grpc.RpcError as error:
-        code = error.code() if isinstance(error, grpc.Call) else None
-        if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+        if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
             return []
         raise DemoError(f"status of {topic}: {error}") from error
     return sorted(answer.partitions, key=lambda row: row.partition)

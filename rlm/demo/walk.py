@@ -177,9 +177,7 @@ class Walk:
             self._judge(step, self._librdkafka(yardstick, "read_uncommitted", show))
             step.result += ", aborted ones too"
 
-    def _librdkafka(
-        self, yardstick: Yardstick, isolation: str, progress: Progress
-    ) -> Comparison:
+    def _librdkafka(self, yardstick: Yardstick, isolation: str, progress: Progress) -> Comparison:
         return read_librdkafka(
             self.sandbox.bootstrap,
             TOPIC,

@@ -67,8 +67,11 @@ class CopyLane:
         """The partition is led elsewhere now."""
         self._statuses.pop(key, None)
 
-    async def run(self, led: LedPartition) -> None:
-        """One round: copy every eligible segment, oldest first; the first error ends it."""
+    async def run(self, led: LedPartition, up_to_offset: int | None = None) -> None:
+        """One round: copy every eligible segment, oldest first; the first error ends it.
+
+        With `up_to_offset` only segments that begin below it.
+        """
         if not (self._ledger.is_ready and self._settings.is_ready):
             raise Unavailable(f"{led.topic_id_partition}: settings or ledger are not read yet")
         look = await self._eyes.look(led)
@@ -76,6 +79,8 @@ class CopyLane:
         plan = self._plan(look, start)
         self._note(look, plan)
         for segment in plan.segments:
+            if up_to_offset is not None and segment.base_offset >= up_to_offset:
+                break
             await self._recheck_topic(look)
             finished = await self._copier.copy(look, segment)
             log.info(

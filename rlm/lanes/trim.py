@@ -42,7 +42,7 @@ STOPS_TRIM = "trim"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrimSettings:
-    """Intervals in ms: trim.plan.deadline.ms, trim.hold.max.ms, age at which a heartbeat is dead."""
+    """Intervals in ms: trim.plan.deadline.ms, trim.hold.max.ms, age of a dead heartbeat."""
 
     plan_deadline_ms: int
     hold_max_ms: int

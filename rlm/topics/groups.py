@@ -1,7 +1,7 @@
 """Which groups read a topic and where they stand, asked of every broker over our own wire layer.
 
 Each broker lists the groups it coordinates, so offsets are asked on the same connection. Share
-groups keep other offsets (KIP-932) and only brokers from 4.1 on can tell them.
+groups keep their offsets elsewhere: rlm.broker.share_groups.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,6 @@ from rlm.broker.answers import TopicDescription, error_of_code
 from rlm.broker.connection import BrokerConnection
 from rlm.topics.cluster import OtherBrokers
 from rlm.topics.ports import GroupOffset
-from rlm.topics.share_offsets import DESCRIBE_SHARE_GROUP_OFFSETS
 from rlm.wire.apis import API_VERSIONS, LIST_GROUPS, OFFSET_FETCH
 
 _TIMEOUT_MS = 10_000
@@ -25,15 +24,14 @@ _COORDINATORS_MOVED = frozenset({14, 15, 16})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Listed:
-    """A group and the broker that coordinates it."""
+    """A group that commits offsets, and the broker that coordinates it."""
 
     connection: BrokerConnection
     group: str
-    is_share: bool
 
 
 class ClusterGroups:
-    """Implements rlm.topics.ports.Groups, and rlm.lanes.ports.ShareGroups."""
+    """Implements rlm.topics.ports.Groups."""
 
     def __init__(self, brokers: OtherBrokers) -> None:
         self._brokers = brokers
@@ -41,29 +39,8 @@ class ClusterGroups:
     async def committed(self, topic: TopicDescription) -> tuple[GroupOffset, ...]:
         found: list[GroupOffset] = []
         for listed in await self._list():
-            if not listed.is_share:
-                found += await _committed(listed, topic)
+            found += await _committed(listed, topic)
         return tuple(found)
-
-    async def share(self, topic: TopicDescription) -> tuple[GroupOffset, ...]:
-        found: list[GroupOffset] = []
-        for listed in await self._list():
-            if listed.is_share:
-                found += await _share_starts(listed, topic.name, sorted(topic.partitions))
-        return tuple(found)
-
-    async def start_offset(self, topic: str, partition: int) -> int | None:
-        """Lowest start offset of any share group that reads the partition; None for none.
-
-        A group that has not begun yet holds everything back: 0.
-        """
-        starts = [
-            row.offset
-            for listed in await self._list()
-            if listed.is_share
-            for row in await _share_starts(listed, topic, [partition])
-        ]
-        return max(min(starts), 0) if starts else None
 
     async def _list(self) -> list[_Listed]:
         found: list[_Listed] = []
@@ -77,12 +54,9 @@ class ClusterGroups:
             )
             _raise(answer["error_code"], f"list groups of broker {node_id}")
             found += [
-                _Listed(
-                    connection=node.connection,
-                    group=group["group_id"],
-                    is_share=version >= _FIRST_WITH_TYPE and group["group_type"] == _SHARE,
-                )
+                _Listed(connection=node.connection, group=group["group_id"])
                 for group in answer["groups"]
+                if version < _FIRST_WITH_TYPE or group["group_type"] != _SHARE
             ]
         return found
 
@@ -114,30 +88,6 @@ async def _committed(listed: _Listed, topic: TopicDescription) -> list[GroupOffs
         _raise(group["error_code"], f"committed offsets of group {listed.group}")
         found += _rows(listed.group, group["topics"], "committed_offset")
     return [row for row in found if row.offset >= 0]
-
-
-async def _share_starts(
-    listed: _Listed, topic: str, partitions: Sequence[int]
-) -> list[GroupOffset]:
-    high = DESCRIBE_SHARE_GROUP_OFFSETS.versions.high
-    version = await _newest(listed.connection, DESCRIBE_SHARE_GROUP_OFFSETS.key, high)
-    if version < 0:
-        raise Unavailable(
-            f"share group {listed.group}: its broker cannot tell where it stands (Kafka before 4.1)"
-        )
-    body = {"groups": [{"group_id": listed.group, "topics": None}]}
-    answer = await listed.connection.call(
-        DESCRIBE_SHARE_GROUP_OFFSETS, version, body, timeout_ms=_TIMEOUT_MS
-    )
-    wanted = set(partitions)
-    found: list[GroupOffset] = []
-    for group in answer["groups"]:
-        if group["error_code"] == _GROUP_ID_NOT_FOUND:
-            continue
-        _raise(group["error_code"], f"offsets of share group {listed.group}")
-        named = [row for row in group["topics"] if row["topic_name"] == topic]
-        found += _rows(listed.group, named, "start_offset")
-    return [row for row in found if row.partition in wanted]
 
 
 def _rows(group: str, topics: Sequence[Mapping[str, Any]], name: str) -> list[GroupOffset]:

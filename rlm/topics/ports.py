@@ -61,7 +61,7 @@ class LeaderOffsets(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOffset:
-    """Where a group stands in a partition: committed offset, or start offset of a share group."""
+    """The committed offset of a group in a partition."""
 
     group: str
     partition: int
@@ -69,14 +69,18 @@ class GroupOffset:
 
 
 class Groups(Protocol):
-    """Groups of all brokers that read a topic."""
+    """Groups of all brokers that commit offsets of a topic."""
 
     async def committed(self, topic: TopicDescription) -> tuple[GroupOffset, ...]:
         """Committed offsets of classic, consumer and streams groups."""
         ...
 
-    async def share(self, topic: TopicDescription) -> tuple[GroupOffset, ...]:
-        """Start offsets of share groups, -1 where one has not begun."""
+
+class ShareGroups(Protocol):
+    """Where share groups stand (rlm.broker.share_groups.BrokerShareGroups)."""
+
+    async def start_offset(self, topic: str, partition: int) -> int | None:
+        """Lowest start offset of any share group that reads the partition; None for none."""
         ...
 
 

@@ -8,7 +8,7 @@ from kip405.errors import Fenced
 from rlm.broker.answers import LATEST_TIMESTAMP, TopicDescription
 from rlm.clock import Clock
 from rlm.plans.retention import Retention, effective_local_retention
-from rlm.topics.ports import GroupOffset, Groups, LeaderOffsets
+from rlm.topics.ports import GroupOffset, Groups, LeaderOffsets, ShareGroups
 
 _SHOWN = 5
 
@@ -16,9 +16,17 @@ _SHOWN = 5
 class ReaderCheck:
     """Looks before trimming begins."""
 
-    def __init__(self, *, offsets: LeaderOffsets, groups: Groups, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        offsets: LeaderOffsets,
+        groups: Groups,
+        share_groups: ShareGroups,
+        clock: Clock,
+    ) -> None:
         self._offsets = offsets
         self._groups = groups
+        self._share_groups = share_groups
         self._clock = clock
 
     async def check(
@@ -28,7 +36,7 @@ class ReaderCheck:
         findings = tuple(
             text
             for text in (
-                _share_text(topic.name, await self._groups.share(topic)),
+                _share_text(topic.name, await self._share_starts(topic)),
                 _lagging_text(topic.name, await self._lagging(topic, retention)),
             )
             if text
@@ -36,6 +44,14 @@ class ReaderCheck:
         if findings and not force:
             raise Fenced("; ".join(findings) + "; --force goes on all the same")
         return findings
+
+    async def _share_starts(self, topic: TopicDescription) -> dict[int, int]:
+        found: dict[int, int] = {}
+        for partition in sorted(topic.partitions):
+            start = await self._share_groups.start_offset(topic.name, partition)
+            if start is not None:
+                found[partition] = start
+        return found
 
     async def _lagging(
         self, topic: TopicDescription, retention: Retention
@@ -64,13 +80,13 @@ class ReaderCheck:
         return latest if kept < 0 else kept
 
 
-def _share_text(topic: str, rows: tuple[GroupOffset, ...]) -> str:
-    names = sorted({row.group for row in rows})
-    if not names:
+def _share_text(topic: str, starts: dict[int, int]) -> str:
+    if not starts:
         return ""
+    places = [f"{topic}-{partition} from {start}" for partition, start in starts.items()]
     return (
-        f"share groups read {topic} and would skip what is trimmed without any error: "
-        f"{_some(names)}"
+        "share groups read this topic and would skip what is trimmed without any error: "
+        f"{_some(places)}"
     )
 
 

@@ -52,6 +52,16 @@ def row_of(message: Any) -> Row:
     )
 
 
+def fresh(stem: str) -> str:
+    """A topic name of this test run's own."""
+    return f"{stem}-{os.urandom(3).hex()}"
+
+
+def text_value(size_bytes: int = 1024) -> bytes:
+    """A value that does not compress well and that the console consumer prints on one line."""
+    return os.urandom(size_bytes // 2).hex().encode()
+
+
 class Cluster:
     """A running sandbox; `direct` past the proxies, `bootstrap` through them."""
 
@@ -103,7 +113,10 @@ class Cluster:
     def enable(self, topic: str, *options: str) -> None:
         """`rlm topics enable T --trim` with small local retention unless options say otherwise."""
         chosen = options or ("--trim", "--local-retention-bytes", "1048576")
-        self.rlm("topics", "enable", topic, *chosen)
+        if self.rlm("topics", "enable", topic, *chosen, check=False).returncode:
+            from tests.scenarios.fallback import enable_by_fact
+
+            enable_by_fact(self, topic)
 
     def topic_config(self, topic: str) -> dict[str, tuple[str, Any]]:
         """DescribeConfigs of the topic: value and source of every entry."""
@@ -172,7 +185,7 @@ class Cluster:
         count = mib * 1024
         return self.produce(
             topic,
-            ((partition, b"key-%d" % n, os.urandom(1024)) for n in range(first, first + count)),
+            ((partition, b"key-%d" % n, text_value()) for n in range(first, first + count)),
             **config,
         )
 

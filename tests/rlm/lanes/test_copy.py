@@ -21,7 +21,7 @@ from kip405.segments import EpochEntry, RemoteLogSegmentMetadata
 from kip405.states import RemoteLogSegmentState
 from rlmm.framing import encode_value
 from rlmm.outcome import OutcomeUnknown
-from tests.builders.ledger import OTHER_WRITER, PLACE, metadata
+from tests.builders.ledger import OTHER_WRITER, OUR_WRITER, PLACE, metadata
 from tests.builders.rig import Rig
 from tests.builders.store import STORE_ID
 
@@ -187,14 +187,17 @@ async def test_h13_leadership_lost_under_the_copy_ends_it_before_the_manifest(ri
     assert not rig.names(".rsm-manifest")
 
 
-async def test_h03_an_attempt_that_was_swept_meanwhile_gets_no_manifest(rig: Rig) -> None:
+@pytest.mark.parametrize("writer", [OTHER_WRITER, OUR_WRITER])
+async def test_h03_an_attempt_that_was_swept_meanwhile_gets_no_manifest(
+    rig: Rig, writer: Uuid
+) -> None:
     rig.write_log(0, 100, end=150)
 
     def sweep(operation: str) -> None:
         if operation == "copied":
             (entry,) = rig.ledger.view.entries.values()
             deleting = entry.metadata.in_state(DELETING, event_timestamp_ms=0, broker_id=2)
-            rig.ledger.write(deleting, previous=0, writer=OTHER_WRITER)
+            rig.ledger.write(deleting, previous=0, writer=writer)
 
     rig.store.before = sweep
     with pytest.raises(Fenced, match="somebody else ended the attempt"):

@@ -154,14 +154,17 @@ async def test_a_partition_led_elsewhere_is_forgotten() -> None:
 
 
 async def test_forgetting_never_lets_two_jobs_of_a_partition_run() -> None:
-    lanes, gate = pool(size=3), asyncio.Event()
+    lanes, gate, other = pool(size=2), asyncio.Event(), asyncio.Event()
     events: list[str] = []
+    lanes.submit(key(1), wait_for(other))
     lanes.submit(key(0), note(events, "forgotten"))
     lanes.forget(key(0))
     lanes.submit(key(0), wait_for(gate))
     async with at_work(lanes):
         await settle()
+        assert lanes.running == {key(0), key(1)}
         lanes.submit(key(0), note(events, "second"))
+        other.set()
         await settle()
         assert events == []
         gate.set()

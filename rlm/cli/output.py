@@ -1,0 +1,109 @@
+"""How answers are shown: JSON as it is, tables with rich on a terminal, plain columns elsewhere."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+from google.protobuf.message import Message
+
+from kip405.ids import Uuid
+
+_UUID_BYTES = 16
+_UNITS_MS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000))
+
+
+def plain(message: Message) -> dict[str, Any]:
+    """A message as JSON values: every field, numbers as numbers, ids in Kafka's text."""
+    return {
+        field.name: _value(getattr(message, field.name))
+        for field in message.DESCRIPTOR.fields
+        if not field.has_presence or message.HasField(field.name)
+    }
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [_value(one) for one in value]
+    if isinstance(value, Message):
+        return plain(value)
+    if isinstance(value, bytes):
+        return str(Uuid(value)) if len(value) == _UUID_BYTES else value.hex()
+    return value
+
+
+def show_json(content: Any) -> None:
+    """One JSON document on standard output."""
+    click.echo(json.dumps(content, indent=2, ensure_ascii=False))
+
+
+def show_table(headers: Sequence[str], rows: Sequence[Sequence[object]], empty: str) -> None:
+    """A table, or the words for none."""
+    if not rows:
+        click.echo(empty)
+        return
+    cells = [[str(cell) for cell in row] for row in rows]
+    if sys.stdout.isatty():
+        _show_rich(headers, cells)
+        return
+    widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
+    for row in (headers, *cells):
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        click.echo(line.rstrip())
+
+
+def _show_rich(headers: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*headers, header_style="bold")
+    for row in cells:
+        table.add_row(*(Text(cell) for cell in row))
+    Console().print(table)
+
+
+def show_pairs(pairs: Sequence[tuple[str, object]]) -> None:
+    """Names and values below each other."""
+    width = max((len(name) for name, _ in pairs), default=0)
+    for name, value in pairs:
+        click.echo(f"{name.ljust(width)}  {value}")
+
+
+def warn(warnings: Sequence[str]) -> None:
+    """Each on a line of standard error."""
+    for text in warnings:
+        click.echo(f"warning: {text}", err=True)
+
+
+def human_ms(value: int) -> str:
+    """`180d`, `90m`, `1500ms`; -1 and -2 in words."""
+    if value < 0:
+        return {-1: "unlimited", -2: "as total"}.get(value, str(value))
+    for unit, size_ms in _UNITS_MS:
+        if value and value % size_ms == 0:
+            return f"{value // size_ms}{unit}"
+    return f"{value}ms"
+
+
+def human_size(value: int) -> str:
+    """`1.5 GiB`; -1 and -2 in words."""
+    from rlm.topics.growth import human_bytes
+
+    return human_ms(value) if value < 0 else human_bytes(value)
+
+
+def human_time(time_ms: int) -> str:
+    """UTC, to the second."""
+    if time_ms < 0:
+        return "-"
+    return f"{datetime.fromtimestamp(time_ms / 1000, tz=UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def offset(value: int) -> str:
+    """-1 = not known."""
+    return "-" if value < 0 else str(value)

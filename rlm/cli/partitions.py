@@ -1,0 +1,148 @@
+"""`rlm segments`, `rlm copy` and `rlm partition`: one topic's partitions."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from kip405.errors import Invalid
+from rlm.cli.output import (
+    human_size,
+    human_time,
+    offset,
+    plain,
+    show_json,
+    show_pairs,
+    show_table,
+)
+from rlm.cli.target import Connect, service_options
+from rlm.v1 import admin_pb2, fetch_pb2
+
+F = TypeVar("F", bound=Callable[..., Any])
+_COPY_TIMEOUT_S = 1_800.0
+
+
+def partition_option(command: F) -> F:
+    """`-p`, required."""
+    return click.option(
+        "-p",
+        "--partition",
+        required=True,
+        type=click.IntRange(min=0),
+        help="Number of the partition.",
+    )(command)
+
+
+@click.command()
+@click.argument("topic")
+@click.option("-p", "--partition", type=click.IntRange(min=0), help="Only this partition.")
+@click.option("--all", "all_states", is_flag=True, help="Also segments that are not finished.")
+@service_options
+def segments(*, topic: str, partition: int | None, all_states: bool, connect: Connect) -> None:
+    """List the remote segments of TOPIC."""
+    request = fetch_pb2.ListSegmentsRequest(
+        topic=fetch_pb2.TopicRef(name=topic), partition=partition, all_states=all_states
+    )
+    with connect.open() as target:
+        rows = list(
+            target.fetch.ListSegments(request, metadata=target.metadata, timeout=target.timeout_s)
+        )
+    if connect.as_json:
+        show_json({"segments": [plain(row) for row in rows]})
+        return
+    show_table(
+        ("partition", "start", "next", "size", "newest record", "state", "epochs", "segment id"),
+        [
+            (
+                row.partition,
+                row.start_offset,
+                row.next_offset,
+                human_size(row.size_bytes),
+                human_time(row.max_timestamp_ms),
+                row.state + (" (disputed)" if row.disputed else ""),
+                " ".join(f"{one.epoch}@{one.start_offset}" for one in row.leader_epochs),
+                plain(row)["segment_id"],
+            )
+            for row in rows
+        ],
+        f"{topic} has no remote segment yet",
+    )
+
+
+@click.command()
+@click.argument("topic")
+@partition_option
+@click.option("--up-to", type=click.IntRange(min=0), metavar="OFFSET", help="Exclusive.")
+@service_options
+def copy(*, topic: str, partition: int, up_to: int | None, connect: Connect) -> None:
+    """Copy closed segments of a partition of TOPIC now, and wait until that is done."""
+    request = fetch_pb2.CopyRequest(
+        topic=fetch_pb2.TopicRef(name=topic), partition=partition, up_to_offset=up_to
+    )
+    with connect.open(timeout_s=_COPY_TIMEOUT_S) as target:
+        answer = target.fetch.Copy(request, metadata=target.metadata, timeout=target.timeout_s)
+    if connect.as_json:
+        show_json(plain(answer))
+        return
+    click.echo(
+        f"{topic}-{partition}: first offset not yet copied is {answer.first_uncopied_offset}"
+        + (f" ({answer.reason})" if answer.reason else "")
+    )
+
+
+@click.group()
+def partition() -> None:
+    """End the freeze of a partition (H4)."""
+
+
+@partition.command()
+@click.argument("topic")
+@partition_option
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@service_options
+def adopt(*, topic: str, partition: int, yes: bool, connect: Connect) -> None:
+    """Accept the leader's log of a frozen partition of TOPIC as it is."""
+    if not yes and not click.confirm(
+        f"Remote data of {topic}-{partition} outside the leader's log is not read any more. Go on?",
+        err=True,
+    ):
+        raise SystemExit(1)
+    with connect.open() as target:
+        answer = target.admin.AdoptPartition(
+            admin_pb2.PartitionRequest(topic=topic, partition=partition),
+            metadata=target.metadata,
+            timeout=target.timeout_s,
+        )
+    show_partition(answer, connect)
+
+
+@partition.command()
+@click.argument("topic")
+@partition_option
+def discard(*, topic: str, partition: int) -> None:
+    """Not yet: give up the leader's log for the remote data."""
+    raise Invalid(
+        f"partition discard {topic} -p {partition}: not there yet; `adopt` accepts the leader's log"
+    )
+
+
+def show_partition(row: fetch_pb2.PartitionDescription, connect: Connect) -> None:
+    """One partition, whole."""
+    if connect.as_json:
+        show_json(plain(row))
+        return
+    show_pairs(
+        [
+            ("partition", f"{row.topic}-{row.partition}"),
+            ("leader", f"{row.leader} (epoch {row.leader_epoch})"),
+            (
+                "remote",
+                f"{offset(row.remote_log_start_offset)} to {offset(row.remote_next_offset)}",
+            ),
+            ("local", f"{offset(row.local_log_start_offset)} to {offset(row.log_end_offset)}"),
+            ("last stable offset", offset(row.last_stable_offset)),
+            ("high watermark", offset(row.high_watermark)),
+            ("frozen", row.frozen or "no"),
+            *(("alarm", text) for text in row.alarms),
+        ]
+    )

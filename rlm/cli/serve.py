@@ -1,0 +1,30 @@
+"""`rlm serve`: the service beside one broker."""
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.option(
+    "--config",
+    "path",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="YAML file; docs/settings.md lists all settings.",
+)
+def serve(*, path: Path) -> None:
+    """Run the service beside one broker until SIGTERM or Ctrl-C.
+
+    Status 2 for a configuration that cannot be used, 1 for a refusal to start; one line says why.
+    """
+    from rlm.cli.main import EXIT_FAILED, EXIT_WRONG_USE, fail
+    from rlm.config import ConfigError, load
+
+    try:
+        config = load(path)
+    except ConfigError as error:
+        fail(str(error), EXIT_WRONG_USE)
+    from rlm.service import run
+
+    run(config)

@@ -1,0 +1,106 @@
+"""`rlm status`: where every partition stands, in the whole cluster."""
+
+import click
+
+from rlm.cli.output import human_size, human_time, offset, plain, show_json, show_table
+from rlm.cli.target import Connect, service_options
+from rlm.v1 import admin_pb2 as pb
+from rlm.v1 import fetch_pb2
+
+
+@click.command()
+@click.argument("topic", required=False, default="")
+@service_options
+def status(*, topic: str, connect: Connect) -> None:
+    """Show partitions, services and freezes; only those of TOPIC where it is given."""
+    with connect.open() as target:
+        answer = target.admin.Status(
+            pb.StatusRequest(topic=topic), metadata=target.metadata, timeout=target.timeout_s
+        )
+    if connect.as_json:
+        show_json(plain(answer))
+        return
+    _show_partitions(answer)
+    click.echo()
+    _show_services(answer)
+    if answer.freezes:
+        click.echo()
+        show_table(
+            ("frozen", "stopped", "by", "since (UTC)", "why"),
+            [
+                (row.topic or "everything", row.stopped, row.by, human_time(row.since_ms), row.why)
+                for row in answer.freezes
+            ],
+            "",
+        )
+    for row in answer.partitions:
+        for text in row.alarms:
+            click.echo(f"alarm: {row.topic}-{row.partition}: {text}", err=True)
+
+
+def _show_partitions(answer: pb.StatusResponse) -> None:
+    show_table(
+        (
+            "partition",
+            "leader",
+            "remote start",
+            "remote next",
+            "local start",
+            "LSO",
+            "local end",
+            "lag",
+            "remark",
+        ),
+        [
+            (
+                f"{row.topic}-{row.partition}",
+                offset(row.leader),
+                offset(row.remote_log_start_offset),
+                offset(row.remote_next_offset),
+                offset(row.local_log_start_offset),
+                offset(row.last_stable_offset),
+                offset(row.log_end_offset),
+                f"{row.lag_segments} / {human_size(row.lag_bytes)}",
+                _remark(row),
+            )
+            for row in answer.partitions
+        ],
+        "no partition of an enabled topic",
+    )
+
+
+def _remark(row: fetch_pb2.PartitionDescription) -> str:
+    """The gravest thing there is to say."""
+    if row.frozen:
+        return f"FROZEN: {row.frozen}"
+    if row.last_error:
+        return f"error: {row.last_error}"
+    reasons = [f"copy: {row.copy_reason}"] if row.copy_reason else []
+    if row.trim_reason:
+        reasons.append(f"trim: {row.trim_reason}")
+    return "; ".join(reasons)
+
+
+def _show_services(answer: pb.StatusResponse) -> None:
+    show_table(
+        ("service", "gRPC", "proxy", "version", "heartbeat", "state"),
+        [
+            (
+                row.node_id,
+                row.grpc_address or "-",
+                row.proxy_address or "-",
+                row.version or "-",
+                f"{row.heartbeat_age_ms / 1000:.1f}s ago",
+                _state(row),
+            )
+            for row in answer.services
+        ],
+        "no service has said that it lives",
+    )
+
+
+def _state(row: pb.ServiceStatus) -> str:
+    words = "; ".join(row.problems)
+    if not row.reachable:
+        return f"NOT REACHABLE: {words}" if words else "NOT REACHABLE"
+    return words or "well"

@@ -1,0 +1,186 @@
+"""Which service a command asks, and how: address, principal, token, deadline; errors as ours.
+
+Plain blocking gRPC: a command does one thing at a time, and Ctrl-C ends it.
+"""
+
+import getpass
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import grpc
+
+from kip405.errors import Invalid, Unavailable
+from rlm.api.calls import call_metadata
+from rlm.api.status import error_of_call
+from rlm.v1.admin_pb2_grpc import AdminServiceStub
+from rlm.v1.fetch_pb2_grpc import FetchServiceStub
+
+F = TypeVar("F", bound=Callable[..., Any])
+_OPTIONS = (("grpc.max_receive_message_length", 128 << 20),)
+_TRY_SECONDS = 1.5
+
+
+@dataclass(kw_only=True)
+class Target:
+    """Stubs of one service, and what to send with each call."""
+
+    address: str
+    channel: grpc.Channel
+    metadata: tuple[tuple[str, str], ...]
+    timeout_s: float
+    admin: AdminServiceStub = field(init=False)
+    fetch: FetchServiceStub = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.admin = AdminServiceStub(self.channel)
+        self.fetch = FetchServiceStub(self.channel)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connect:
+    """The options that say which service to ask; `open` does it."""
+
+    address: str | None
+    principal: str | None
+    token_file: Path | None
+    timeout_s: float
+    as_json: bool
+
+    @contextmanager
+    def open(self, address: str = "", *, timeout_s: float | None = None) -> Iterator[Target]:
+        """A service to ask; `address` overrides. Unavailable if none answers."""
+        chosen = address or _reachable(self._addresses())
+        metadata = call_metadata(self.principal or _user(), _token(self.token_file))
+        with grpc.insecure_channel(chosen, options=_OPTIONS) as channel:
+            try:
+                yield Target(
+                    address=chosen,
+                    channel=channel,
+                    metadata=metadata,
+                    timeout_s=timeout_s or self.timeout_s,
+                )
+            except grpc.RpcError as error:
+                raise error_of_call(error, chosen) from error
+
+    def _addresses(self) -> list[str]:
+        if self.address:
+            return [_checked(self.address)]
+        sandbox = os.environ.get("RLM_SANDBOX")
+        if sandbox:
+            return _sandbox_addresses(Path(sandbox))
+        raise Invalid(
+            "which service? give --address HOST:PORT, or set RLM_ADDRESS, or RLM_SANDBOX=DIR"
+        )
+
+
+def service_options(command: F) -> F:
+    """Adds the options of `Connect`; the command gets it as `connect`."""
+
+    def pack(ctx: click.Context) -> None:
+        names = ("address", "principal", "token_file", "timeout_s", "as_json")
+        ctx.params["connect"] = Connect(**{name: ctx.params.pop(name) for name in names})
+
+    return _options(_packed(command, pack))
+
+
+def _packed(command: F, pack: Callable[[click.Context], None]) -> F:
+    def run(**params: Any) -> Any:
+        ctx = click.get_current_context()
+        ctx.params = params
+        pack(ctx)
+        return command(**ctx.params)
+
+    run.__doc__ = command.__doc__
+    run.__name__ = command.__name__
+    return run  # type: ignore[return-value]  # the same command with packed parameters
+
+
+def _options(command: F) -> F:
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+        click.option(
+            "--timeout",
+            "timeout_s",
+            type=click.FloatRange(min=0.1),
+            default=30.0,
+            show_default=True,
+            help="Seconds to wait for an answer.",
+        ),
+        click.option(
+            "--token-file",
+            envvar="RLM_TOKEN_FILE",
+            type=click.Path(path_type=Path),
+            help="File with the API token (or RLM_TOKEN_FILE).",
+        ),
+        click.option(
+            "--principal",
+            envvar="RLM_PRINCIPAL",
+            help="In whose name to ask (or RLM_PRINCIPAL; default: the user).",
+        ),
+        click.option(
+            "--address",
+            envvar="RLM_ADDRESS",
+            metavar="HOST:PORT",
+            help="gRPC address of any service (or RLM_ADDRESS, or RLM_SANDBOX=DIR).",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def _checked(address: str) -> str:
+    host, colon, port = address.rpartition(":")
+    is_tcp = bool(colon and host and port.isascii() and port.isdigit() and int(port) < 65_536)
+    if not is_tcp and not address.startswith("unix:/"):
+        raise Invalid(f"--address: must be HOST:PORT or unix:/path, got {address!r}")
+    return address
+
+
+def _reachable(addresses: list[str]) -> str:
+    """The first that answers, of several; a single one is simply used."""
+    if len(addresses) == 1:
+        return addresses[0]
+    for address in addresses:
+        with grpc.insecure_channel(address) as channel:
+            try:
+                grpc.channel_ready_future(channel).result(timeout=_TRY_SECONDS)
+            except grpc.FutureTimeoutError:
+                continue
+            return address
+    raise Unavailable(f"no service is reachable at {', '.join(addresses)}")
+
+
+def _sandbox_addresses(root: Path) -> list[str]:
+    path = root / "sandbox.json"
+    try:
+        brokers = json.loads(path.read_text(encoding="utf-8"))["brokers"]
+        addresses = [str(broker["grpc"]) for broker in brokers]
+    except OSError as error:
+        raise Invalid(f"RLM_SANDBOX: there is no sandbox in {root} ({path.name})") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise Invalid(f"RLM_SANDBOX: {path} is no sandbox's document") from error
+    if not addresses:
+        raise Invalid(f"RLM_SANDBOX: {path} names no broker")
+    return addresses
+
+
+def _token(path: Path | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Invalid(f"--token-file: {path} cannot be read") from error
+
+
+def _user() -> str:
+    try:
+        return f"cli-{getpass.getuser()}"
+    except (OSError, KeyError):
+        return "cli"

@@ -1,0 +1,233 @@
+"""`rlm topics`: enable, disable, trim, list, describe, adopt-log-start."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from kip405.errors import Invalid
+from rlm.cli.output import (
+    human_ms,
+    human_size,
+    plain,
+    show_json,
+    show_pairs,
+    show_table,
+    warn,
+)
+from rlm.cli.partitions import partition_option, show_partition
+from rlm.cli.target import Connect, service_options
+from rlm.plans.retention import parse_duration_ms, parse_size_bytes
+from rlm.v1 import admin_pb2 as pb
+
+
+@click.group()
+def topics() -> None:
+    """Enable, trim, disable, list and describe topics."""
+
+
+class _Parsed(click.ParamType[int]):
+    """A duration or a size, by one of rlm.plans.retention's parsers."""
+
+    def __init__(self, name: str, parse: Callable[[str], int]) -> None:
+        self.name = name
+        self._parse = parse
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        try:
+            return value if isinstance(value, int) else self._parse(str(value))
+        except Invalid as error:
+            self.fail(str(error), param, ctx)
+
+
+_DURATION = _Parsed("duration", parse_duration_ms)
+_SIZE = _Parsed("size", parse_size_bytes)
+
+
+@topics.command()
+@click.argument("topic")
+@click.option("--trim", is_flag=True, help="Mode tier: take retention over and trim.")
+@click.option("--retention", type=_DURATION, help="Total: 180d, 12h, 30m, 90s, ms, -1.")
+@click.option("--retention-ms", type=_DURATION, help="The same by Kafka's name.")
+@click.option("--retention-bytes", type=_SIZE, help="Total per partition: 2TiB, 10GB, bytes, -1.")
+@click.option("--local-retention", type=_DURATION, help="On the brokers; -2 = as total.")
+@click.option("--local-retention-ms", type=_DURATION, help="The same by Kafka's name.")
+@click.option("--local-retention-bytes", type=_SIZE, help="On the brokers; -2 = as total.")
+@click.option("--force", is_flag=True, help="Although readers stand below the first trim (H19).")
+@service_options
+def enable(
+    *,
+    topic: str,
+    trim: bool,
+    retention: int | None,
+    retention_ms: int | None,
+    retention_bytes: int | None,
+    local_retention: int | None,
+    local_retention_ms: int | None,
+    local_retention_bytes: int | None,
+    force: bool,
+    connect: Connect,
+) -> None:
+    """Enable TOPIC, or change what was chosen for it.
+
+    Without --trim the mode is copy: nothing in the cluster is altered. Without options the topic's
+    present retention is taken over.
+    """
+    request = pb.EnableTopicRequest(
+        topic=topic,
+        trim=trim,
+        retention_ms=_one_of("--retention", retention, retention_ms),
+        retention_bytes=retention_bytes,
+        local_retention_ms=_one_of("--local-retention", local_retention, local_retention_ms),
+        local_retention_bytes=local_retention_bytes,
+        force=force,
+    )
+    with connect.open() as target:
+        answer = target.admin.EnableTopic(
+            request, metadata=target.metadata, timeout=target.timeout_s
+        )
+    _show_topic(answer, connect)
+
+
+@topics.command()
+@click.argument("topic")
+@click.option("--confirm", is_flag=True, help="Although data is only in the remote store.")
+@click.option("--delete", "delete_remote", is_flag=True, help="Delete remote data (not yet).")
+@service_options
+def disable(*, topic: str, confirm: bool, delete_remote: bool, connect: Connect) -> None:
+    """Stop copying and trimming TOPIC; remote data is kept, the broker's retention given back."""
+    request = pb.DisableTopicRequest(topic=topic, confirm=confirm, delete_remote=delete_remote)
+    with connect.open() as target:
+        answer = target.admin.DisableTopic(
+            request, metadata=target.metadata, timeout=target.timeout_s
+        )
+    _show_topic(answer, connect)
+
+
+@topics.command()
+@click.argument("topic")
+@click.argument("switch", type=click.Choice(["on", "off"]))
+@click.option("--giveback", is_flag=True, help="With off: the broker's own retention acts again.")
+@click.option("--force", is_flag=True, help="Although readers stand below the first trim (H19).")
+@service_options
+def trim(*, topic: str, switch: str, giveback: bool, force: bool, connect: Connect) -> None:
+    """Trim TOPIC's local log (on), or let it grow (off)."""
+    request = pb.SetTrimRequest(topic=topic, on=switch == "on", giveback=giveback, force=force)
+    with connect.open() as target:
+        answer = target.admin.SetTrim(request, metadata=target.metadata, timeout=target.timeout_s)
+    if connect.as_json:
+        show_json(plain(answer))
+        return
+    _show_topic(answer.topic, connect)
+    warn(answer.warnings)
+
+
+@topics.command(name="list")
+@service_options
+def list_topics(*, connect: Connect) -> None:
+    """List the topics that were enabled."""
+    with connect.open() as target:
+        answer = target.admin.ListTopics(
+            pb.ListTopicsRequest(), metadata=target.metadata, timeout=target.timeout_s
+        )
+    if connect.as_json:
+        show_json(plain(answer))
+        return
+    show_table(
+        ("topic", "mode", "state", "trim", "retention", "local", "partitions", "segments", "size"),
+        [
+            (
+                row.topic,
+                row.mode,
+                row.state,
+                "on" if row.trim else "off",
+                _retention(row.retention_ms, row.retention_bytes),
+                _retention(row.local_retention_ms, row.local_retention_bytes),
+                row.partitions,
+                row.remote_segments,
+                human_size(row.remote_size_bytes),
+            )
+            for row in answer.topics
+        ],
+        "no topic is enabled",
+    )
+
+
+@topics.command()
+@click.argument("topic")
+@service_options
+def describe(*, topic: str, connect: Connect) -> None:
+    """Show what was chosen for TOPIC."""
+    with connect.open() as target:
+        answer = target.admin.DescribeTopic(
+            pb.DescribeTopicRequest(topic=topic),
+            metadata=target.metadata,
+            timeout=target.timeout_s,
+        )
+    _show_topic(answer, connect)
+
+
+@topics.command(name="adopt-log-start")
+@click.argument("topic")
+@partition_option
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@service_options
+def adopt_log_start(*, topic: str, partition: int, yes: bool, connect: Connect) -> None:
+    """Make the broker's log start the remote one: what lies below is ended for good (H1)."""
+    if not yes and not click.confirm(
+        f"Remote data of {topic}-{partition} below the broker's log start ends for good. Go on?",
+        err=True,
+    ):
+        raise SystemExit(1)
+    with connect.open() as target:
+        answer = target.admin.AdoptLogStart(
+            pb.PartitionRequest(topic=topic, partition=partition),
+            metadata=target.metadata,
+            timeout=target.timeout_s,
+        )
+    show_partition(answer, connect)
+
+
+def _one_of(name: str, short: int | None, long: int | None) -> int | None:
+    if short is not None and long is not None and short != long:
+        raise Invalid(f"{name} and {name}-ms are the same setting: give one")
+    return long if short is None else short
+
+
+def _show_topic(topic: pb.TopicDescription, connect: Connect) -> None:
+    if connect.as_json:
+        show_json(plain(topic))
+        return
+    originals = ", ".join(f"{name}={value}" for name, value in sorted(topic.originals.items()))
+    values = plain(topic)
+    show_pairs(
+        [
+            ("topic", topic.topic),
+            ("topic id", values["topic_id"]),
+            ("mode", topic.mode),
+            ("state", topic.state),
+            ("trim", "on" if topic.trim else "off"),
+            ("retention", _retention(topic.retention_ms, topic.retention_bytes)),
+            (
+                "local retention",
+                _retention(topic.local_retention_ms, topic.local_retention_bytes),
+            ),
+            ("originals", originals or "none set on the topic"),
+            ("partitions", topic.partitions),
+            ("remote segments", topic.remote_segments),
+            ("remote size", human_size(topic.remote_size_bytes)),
+            *(("note", text) for text in topic.notes),
+        ]
+    )
+    warn(topic.warnings)
+
+
+def _retention(time_ms: int, size_bytes: int) -> str:
+    if time_ms == size_bytes:
+        return (
+            human_ms(time_ms) if time_ms < 0 else f"{human_ms(time_ms)}, {human_size(size_bytes)}"
+        )
+    parts = [human_ms(time_ms)] if time_ms != -1 else []
+    if size_bytes != -1:
+        parts.append(human_size(size_bytes))
+    return ", ".join(parts)

@@ -1,0 +1,174 @@
+"""What `status` says of the partitions we lead, put together from looks, lanes and ledger.
+
+Never waits but in `look` and `copy_now`; everything else is the last that was seen.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from kip405.errors import Busy, Fenced, Unavailable
+from kip405.ids import PartitionKey
+from kip405.states import RemoteLogSegmentState
+from rlm.api.ports import CopyOutcome, PartitionStatus
+from rlm.broker.leadership import Leadership, LedPartition
+from rlm.clock import Clock
+from rlm.lanes.lane import Job, LanePool
+from rlm.lanes.look import Look
+from rlm.partitions import RememberedLooks
+from rlm.work_side import Lanes, WorkSide
+from rlmm.ledger import PartitionLedger
+from rlmm.settings import Settings
+
+_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+_COPY_NOW_DEADLINE_MS = 600_000
+_COPY_NOW_RETRY_MS = 100
+
+
+class _Manager(Protocol):
+    def ledger(self, key: PartitionKey) -> PartitionLedger: ...
+
+
+class Statuses:
+    """Implements rlm.api.ports.PartitionStatuses and CopyNow."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        leadership: Leadership,
+        looks: RememberedLooks,
+        settings: Settings,
+        manager: _Manager,
+        pools: tuple[LanePool, LanePool],
+        clock: Clock,
+    ) -> None:
+        self._node_id = node_id
+        self._leadership = leadership
+        self._looks = looks
+        self._settings = settings
+        self._manager = manager
+        self._pools = pools
+        self._clock = clock
+        self._work: WorkSide | None = None
+
+    def work_began(self, work: WorkSide) -> None:
+        """The lanes exist from now on."""
+        self._work = work
+
+    def led(self) -> Sequence[PartitionStatus]:
+        view = self._settings.view
+        return tuple(
+            self._status(row)
+            for row in self._leadership.snapshot.led_by(self._node_id)
+            if view.topic(row.topic_id_partition.topic_id) is not None
+        )
+
+    async def look(self, key: PartitionKey) -> PartitionStatus:
+        row = self._led_row(key)
+        await self._looks.look(row)
+        return self._status(row)
+
+    async def copy_now(self, key: PartitionKey, up_to_offset: int | None) -> CopyOutcome:
+        work = self._work
+        if work is None:
+            raise Unavailable("the store is not established yet; see `rlm status`")
+        row = self._led_row(key)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def job() -> None:
+            try:
+                await work.copy_round(row, up_to_offset)
+            except Exception as error:
+                if not done.done():
+                    done.set_exception(error)
+                raise
+            if not done.done():
+                done.set_result(None)
+
+        await self._submit(key, job)
+        await done
+        status = work.lanes.copy.statuses[key]
+        return CopyOutcome(
+            first_uncopied_offset=max(status.copied_next_offset, status.log_start_offset),
+            reason=" ".join((status.reason, status.detail)).strip(),
+        )
+
+    async def _submit(self, key: PartitionKey, job: Job) -> None:
+        deadline_ms = self._clock.monotonic_ms() + _COPY_NOW_DEADLINE_MS
+        while not self._pools[0].submit(key, job):
+            if self._clock.monotonic_ms() > deadline_ms:
+                raise Busy(f"partition {key}: the copy lane is busy or in back-off")
+            await self._clock.sleep_ms(_COPY_NOW_RETRY_MS)
+
+    def _led_row(self, key: PartitionKey) -> LedPartition:
+        row = self._leadership.snapshot.partitions.get(key)
+        if row is None or row.leader != self._node_id:
+            raise Fenced(f"partition {key} is not led by node {self._node_id}")
+        return row
+
+    def _status(self, row: LedPartition) -> PartitionStatus:
+        place = row.topic_id_partition
+        look = self._looks.of(row)
+        ledger = self._manager.ledger(place.key)
+        finished = [entry.metadata for entry in ledger.in_state(_FINISHED)]
+        start = self._settings.view.remote_log_start(place.key)
+        base = PartitionStatus(
+            topic=place.topic,
+            topic_id=place.topic_id,
+            partition=place.partition,
+            leader=row.leader,
+            leader_epoch=row.leader_epoch,
+            remote_log_start_offset=-1 if start is None else start,
+            remote_size_bytes=sum(one.segment_size_bytes for one in finished),
+            remote_segments=len(finished),
+            last_error=self._last_error(place.key),
+        )
+        return base if look is None else self._looked(base, look, ledger)
+
+    def _looked(
+        self, base: PartitionStatus, look: Look, ledger: PartitionLedger
+    ) -> PartitionStatus:
+        lanes = self._work.lanes if self._work else None
+        copy = lanes.copy.statuses.get(look.key) if lanes else None
+        end = ledger.highest_end(look.lineage, look.log_end_offset)
+        return replace(
+            base,
+            remote_next_offset=-1 if end is None else end,
+            local_log_start_offset=look.positions.log_start_offset,
+            last_stable_offset=look.positions.last_stable_offset,
+            high_watermark=look.positions.high_watermark,
+            log_end_offset=look.log_end_offset,
+            lag_bytes=copy.pending_bytes if copy else 0,
+            lag_segments=copy.pending_segments if copy else 0,
+            copy_reason=" ".join((copy.reason, copy.detail)).strip() if copy else "",
+            trim_reason=_trim_reason(lanes, look.key),
+            frozen=look.frozen.reason if look.frozen else "",
+            alarms=_alarms(lanes, look.key),
+        )
+
+    def _last_error(self, key: PartitionKey) -> str:
+        errors = (pool.last_errors.get(key) for pool in self._pools)
+        return "; ".join(error.message for error in errors if error is not None)
+
+
+def _trim_reason(lanes: Lanes | None, key: PartitionKey) -> str:
+    trim = lanes.trim.statuses.get(key) if lanes else None
+    return " ".join((trim.reason, trim.detail)).strip() if trim else ""
+
+
+def _alarms(lanes: Lanes | None, key: PartitionKey) -> tuple[str, ...]:
+    if lanes is None:
+        return ()
+    alarms: list[str] = []
+    trim = lanes.trim.statuses.get(key)
+    if trim is not None and trim.alarm:
+        alarms.append(trim.alarm)
+    if trim is not None and trim.foreign_log_start is not None:
+        alarms.append(
+            f"the broker's log start was moved to {trim.foreign_log_start} by somebody else; "
+            "`rlm topics adopt-log-start` applies it"
+        )
+    cleanup = lanes.cleanup.statuses.get(key)
+    return (*alarms, *(cleanup.alarms if cleanup else ()))

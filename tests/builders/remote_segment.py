@@ -1,0 +1,106 @@
+"""A segment in a real local store, with indexes as a broker would have made them."""
+
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+from kip405.batches import walk
+from kip405.contracts import IndexType, RemoteStorageManager
+from kip405.crc import crc32c
+from kip405.ids import RemoteLogSegmentId, Uuid
+from kip405.indexes import (
+    AbortedTransaction,
+    ChunkChecksums,
+    build_indexes_object,
+    encode_aborted,
+)
+from kip405.segments import (
+    CustomMetadata,
+    EpochEntry,
+    FileSlice,
+    LogSegmentData,
+    RemoteLogSegmentMetadata,
+)
+from kip405.states import RemoteLogSegmentState
+from tests.builders.ledger import PLACE
+from tests.builders.log_dir import CLUSTER_ID
+from tests.builders.store import STORE_ID
+
+
+def indexes_of(log: bytes, base_offset: int, *, every: int) -> tuple[bytes, bytes]:
+    """Offset and time index with an entry at every n-th batch, and the last timestamp's at the end
+    (LogSegment.append, onBecomeInactiveSegment).
+    """
+    offsets, times = bytearray(), bytearray()
+    newest = (-1, base_offset)
+    written_ms = -1
+    for count, (position, header) in enumerate(walk(log)):
+        if header.max_timestamp_ms > newest[0]:
+            newest = (header.max_timestamp_ms, header.last_offset)
+        if count and count % every == 0:
+            offsets += struct.pack(">ii", header.last_offset - base_offset, position)
+            if newest[0] > written_ms:
+                times += struct.pack(">qi", newest[0], newest[1] - base_offset)
+                written_ms = newest[0]
+    if newest[0] > written_ms:
+        times += struct.pack(">qi", newest[0], newest[1] - base_offset)
+    return bytes(offsets), bytes(times)
+
+
+async def store_segment(
+    store: RemoteStorageManager,
+    scratch: Path,
+    log: bytes,
+    *,
+    chunk_size_bytes: int = 1 << 20,
+    index_every: int = 3,
+    aborted: Sequence[AbortedTransaction] = (),
+    number: int = 1,
+) -> RemoteLogSegmentMetadata:
+    """Copy whole batches as the segment `number`; its metadata as FINISHED."""
+    headers = [header for _, header in walk(log)]
+    base_offset = headers[0].base_offset
+    offsets, times = indexes_of(log, base_offset, every=index_every)
+    chunks = [log[at : at + chunk_size_bytes] for at in range(0, len(log), chunk_size_bytes)]
+    indexes = build_indexes_object(
+        {
+            IndexType.OFFSET: offsets,
+            IndexType.TIMESTAMP: times,
+            IndexType.PRODUCER_SNAPSHOT: b"",
+            IndexType.LEADER_EPOCH: b"",
+            IndexType.ABORTED_TRANSACTIONS: encode_aborted(aborted),
+            IndexType.CHUNK_CHECKSUMS: ChunkChecksums(
+                chunk_size_bytes=chunk_size_bytes, crcs=tuple(map(crc32c, chunks))
+            ).encode(),
+        }
+    )
+    custom = CustomMetadata(
+        store_id=STORE_ID,
+        indexes_size_bytes=len(indexes),
+        log_crc32c=crc32c(log),
+        indexes_crc32c=crc32c(indexes),
+    )
+    segment = RemoteLogSegmentMetadata(
+        segment_id=RemoteLogSegmentId(
+            topic_id_partition=PLACE, id=Uuid(number.to_bytes(16, "big"))
+        ),
+        start_offset=base_offset,
+        end_offset=headers[-1].last_offset,
+        broker_id=1,
+        max_timestamp_ms=max(header.max_timestamp_ms for header in headers),
+        event_timestamp_ms=0,
+        segment_leader_epochs=(EpochEntry(epoch=0, start_offset=base_offset),),
+        segment_size_bytes=len(log),
+        custom_metadata=custom.encode(),
+        state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
+    )
+    source = scratch / f"{number}.log"
+    source.write_bytes(log)
+    data = LogSegmentData(
+        log=FileSlice(path=str(source), position=0, size_bytes=len(log)),
+        log_crc32c=custom.log_crc32c,
+        indexes=indexes,
+        indexes_crc32c=custom.indexes_crc32c,
+    )
+    await store.copy_log_segment_data(segment.locator(CLUSTER_ID), data)
+    return segment

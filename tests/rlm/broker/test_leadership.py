@@ -1,0 +1,103 @@
+"""Snapshots of who leads what: replaced whole, kept through failures."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from kip405.errors import Unavailable
+from kip405.ids import PartitionKey, Uuid
+from rlm.broker.answers import (
+    BrokerNode,
+    ClusterDescription,
+    PartitionDescription,
+    TopicDescription,
+)
+from rlm.broker.leadership import Leadership
+from tests.builders.clock import ManualClock
+
+TOPIC_ID = Uuid(b"\x07" * 16)
+
+
+def topic(name: str, leaders: Sequence[int], topic_id: Uuid = TOPIC_ID) -> TopicDescription:
+    partitions = {
+        number: PartitionDescription(
+            partition=number, leader=leader, leader_epoch=3, replicas=(1, 2), isr=(leader,)
+        )
+        for number, leader in enumerate(leaders)
+    }
+    return TopicDescription(name=name, topic_id=topic_id, internal=False, partitions=partitions)
+
+
+class Asked:
+    def __init__(self) -> None:
+        self.there = {"t": topic("t", (1, 2, -1))}
+        self.names: list[list[str] | None] = []
+        self.down = False
+
+    async def topics(self, names: Sequence[str] | None = None) -> tuple[TopicDescription, ...]:
+        self.names.append(None if names is None else list(names))
+        return tuple(self.there[name] for name in names or () if name in self.there)
+
+    async def describe_cluster(self) -> ClusterDescription:
+        if self.down:
+            raise Unavailable("no broker")
+        return ClusterDescription(cluster_id="c", nodes=(BrokerNode(node_id=1, host="h", port=1),))
+
+
+class EndingClock(ManualClock):
+    """Ends the poll loop at its n-th sleep."""
+
+    def __init__(self, sleeps: int) -> None:
+        super().__init__()
+        self.sleeps = sleeps
+
+    async def sleep_ms(self, duration_ms: float) -> None:
+        self.sleeps -= 1
+        if self.sleeps == 0:
+            raise asyncio.CancelledError
+        await super().sleep_ms(duration_ms)
+
+
+async def test_a_snapshot_has_the_topics_wanted_and_who_leads_them() -> None:
+    asked = Asked()
+    leadership = Leadership(asked, ManualClock(now_ms=77), poll_interval_ms=500)
+    assert leadership.snapshot.taken_at_ms == -1
+    leadership.want({"t", "gone"})
+    snapshot = await leadership.refresh()
+    assert leadership.snapshot is snapshot
+    assert asked.names == [["gone", "t"]]
+    assert (snapshot.taken_at_ms, snapshot.cluster_id) == (77, "c")
+    assert snapshot.topic_of(TOPIC_ID) is asked.there["t"]
+    assert snapshot.topic_of(Uuid(bytes(16))) is None
+    (led,) = snapshot.led_by(1)
+    assert led.topic_id_partition.key == PartitionKey(TOPIC_ID, 0)
+    assert (led.leader_epoch, led.replicas, led.isr) == (3, (1, 2), (1,))
+    assert snapshot.partitions[PartitionKey(TOPIC_ID, 2)].leader == -1
+
+
+async def test_a_topic_made_anew_under_its_name_is_another() -> None:
+    asked = Asked()
+    leadership = Leadership(asked, ManualClock(), poll_interval_ms=500)
+    leadership.want(["t"])
+    before = await leadership.refresh()
+    asked.there["t"] = topic("t", (1,), topic_id=Uuid(b"\x08" * 16))
+    after = await leadership.refresh()
+    assert not set(before.partitions) & set(after.partitions)
+
+
+async def test_polling_goes_on_through_failures_and_keeps_the_last_snapshot() -> None:
+    asked = Asked()
+    clock = EndingClock(sleeps=4)
+    leadership = Leadership(asked, clock, poll_interval_ms=500)
+    leadership.want(["t"])
+    good = await leadership.refresh()
+    asked.down = True
+    with pytest.raises(asyncio.CancelledError):
+        await leadership.run()
+    assert leadership.snapshot is good
+    asked.down = False
+    clock.sleeps = 2
+    with pytest.raises(asyncio.CancelledError):
+        await leadership.run()
+    assert leadership.snapshot.taken_at_ms > good.taken_at_ms

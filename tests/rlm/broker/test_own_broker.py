@@ -1,0 +1,246 @@
+"""Typed calls to our own broker: what goes out, what comes back, which error is which."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import pytest
+
+from kip405.errors import (
+    Fenced,
+    Internal,
+    Invalid,
+    NotFound,
+    RemoteStorageError,
+    Unavailable,
+)
+from kip405.ids import Uuid
+from rlm.broker.answers import LATEST_TIMESTAMP, OffsetAnswer, TopicConfigValue, error_of_code
+from rlm.broker.own_broker import OwnBroker
+from rlm.wire.apis import (
+    DELETE_RECORDS,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_CONFIGS,
+    FETCH,
+    INCREMENTAL_ALTER_CONFIGS,
+    LIST_OFFSETS,
+    METADATA,
+    OFFSET_FOR_LEADER_EPOCH,
+)
+from tests.builders.fake_broker import FakeBroker
+
+TOPIC_ID = bytes(range(16))
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[FakeBroker]:
+    async with FakeBroker().running() as made:
+        yield made
+
+
+@pytest.fixture
+async def own(broker: FakeBroker) -> AsyncIterator[OwnBroker]:
+    made = OwnBroker(broker.address, client_id="test", timeout_ms=5_000)
+    yield made
+    await made.close()
+
+
+def partition(number: int, *, code: int = 0, leader: int = 1) -> dict[str, Any]:
+    return {
+        "partition_index": number,
+        "error_code": code,
+        "leader_id": leader,
+        "leader_epoch": 4,
+        "replica_nodes": [1, 2],
+        "isr_nodes": [1],
+    }
+
+
+def in_topic(row: Mapping[str, Any], **named: str) -> dict[str, Any]:
+    return {**(named or {"name": "t"}), "partitions": [row]}
+
+
+async def test_topics_are_those_that_exist_and_none_is_created(
+    broker: FakeBroker, own: OwnBroker
+) -> None:
+    topics = [
+        {"name": "t", "topic_id": TOPIC_ID, "partitions": [partition(0), partition(1, code=5)]},
+        {"name": "gone", "error_code": 3},
+    ]
+    broker.on(METADATA, {"topics": topics})
+    (found,) = await own.topics(["t", "gone"])
+    assert (found.name, found.topic_id) == ("t", Uuid(TOPIC_ID))
+    assert sorted(found.partitions) == [0, 1]
+    assert (found.partitions[0].replicas, found.partitions[0].isr) == ((1, 2), (1,))
+    (asked,) = broker.asked(METADATA)
+    assert not asked["allow_auto_topic_creation"]
+
+
+async def test_no_names_asks_nothing_and_none_asks_for_all(
+    broker: FakeBroker, own: OwnBroker
+) -> None:
+    broker.on(METADATA, {"topics": []})
+    assert await own.topics([]) == ()
+    assert broker.requests == []
+    assert await own.topics() == ()
+    assert broker.asked(METADATA)[0]["topics"] is None
+
+
+async def test_a_topic_that_is_not_there_or_not_ours_to_see(
+    broker: FakeBroker, own: OwnBroker
+) -> None:
+    broker.on(METADATA, {"topics": [{"name": "t", "error_code": 3}]})
+    with pytest.raises(NotFound, match="'t'"):
+        await own.topic("t")
+    broker.on(METADATA, {"topics": [{"name": "t", "error_code": 29}]})
+    with pytest.raises(Invalid, match="TOPIC_AUTHORIZATION_FAILED"):
+        await own.topic("t")
+
+
+async def test_list_offset_carries_epoch_isolation_and_replica(
+    broker: FakeBroker, own: OwnBroker
+) -> None:
+    row = {"partition_index": 3, "offset": 70, "leader_epoch": 2, "timestamp": 9}
+    broker.on(LIST_OFFSETS, {"topics": [in_topic(row)]})
+    answer = await own.list_offset(
+        "t", 3, LATEST_TIMESTAMP, leader_epoch=6, read_committed=True, replica_id=-2
+    )
+    assert answer == OffsetAnswer(offset=70, leader_epoch=2, timestamp_ms=9)
+    (asked,) = broker.asked(LIST_OFFSETS)
+    (sent,) = asked["topics"][0]["partitions"]
+    assert (asked["isolation_level"], asked["replica_id"]) == (1, -2)
+    assert (sent["current_leader_epoch"], sent["timestamp"]) == (6, -1)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (1, Fenced),
+        (6, Fenced),
+        (74, Fenced),
+        (75, Fenced),
+        (3, NotFound),
+        (7, Unavailable),
+        (78, Unavailable),
+        (56, Unavailable),
+        (29, Invalid),
+        (44, Invalid),
+    ],
+)
+async def test_error_codes_say_what_to_do(
+    broker: FakeBroker, own: OwnBroker, code: int, kind: type[RemoteStorageError]
+) -> None:
+    row = {"partition_index": 0, "error_code": code}
+    broker.on(LIST_OFFSETS, {"topics": [in_topic(row)]})
+    with pytest.raises(kind, match=rf"list offsets of t-0: .*\({code}\)"):
+        await own.list_offset("t", 0, 5)
+    broker.on(DELETE_RECORDS, {"topics": [in_topic(row)]})
+    with pytest.raises(kind, match=rf"delete records of t-0 below 40: .*\({code}\)"):
+        await own.delete_records("t", 0, 40, timeout_ms=100)
+
+
+def test_an_unknown_code_is_never_taken_for_success() -> None:
+    assert str(error_of_code(9999, "do it", "because")) == "do it: Kafka error (9999): because"
+    assert not error_of_code(9999, "do it").retriable
+
+
+async def test_delete_records_answers_the_low_watermark(broker: FakeBroker, own: OwnBroker) -> None:
+    broker.on(DELETE_RECORDS, {"topics": [in_topic({"partition_index": 0, "low_watermark": 44})]})
+    assert await own.delete_records("t", 0, 40, timeout_ms=700) == 44
+    (asked,) = broker.asked(DELETE_RECORDS)
+    assert asked["timeout_ms"] == 700
+    assert asked["topics"][0]["partitions"][0]["offset"] == 40
+
+
+async def test_a_held_delete_does_not_hold_up_questions(broker: FakeBroker, own: OwnBroker) -> None:
+    may_answer = asyncio.Event()
+
+    async def slowly(_: object) -> Mapping[str, Any]:
+        await may_answer.wait()
+        return {"topics": [in_topic({"partition_index": 0, "low_watermark": 1})]}
+
+    broker.on(DELETE_RECORDS, slowly)
+    broker.on(DESCRIBE_CLUSTER, {"cluster_id": "c", "brokers": []})
+    deleting = asyncio.ensure_future(own.delete_records("t", 0, 1, timeout_ms=5_000))
+    assert (await own.describe_cluster()).cluster_id == "c"
+    assert not deleting.done()
+    may_answer.set()
+    assert await deleting == 1
+
+
+async def test_fetch_gives_bytes_positions_and_aborted(broker: FakeBroker, own: OwnBroker) -> None:
+    row = {
+        "partition_index": 0,
+        "high_watermark": 9,
+        "last_stable_offset": 8,
+        "log_start_offset": 2,
+        "records": b"bytes",
+        "aborted_transactions": [{"producer_id": 5, "first_offset": 3}],
+    }
+    broker.on(FETCH, {"responses": [{"topic": "t", "partitions": [row]}]})
+    found = await own.fetch("t", 0, 2, max_bytes=77, leader_epoch=4)
+    assert (found.records, found.aborted) == (b"bytes", ((5, 3),))
+    assert (found.high_watermark, found.last_stable_offset, found.log_start_offset) == (9, 8, 2)
+    broker.on(FETCH, {"error_code": 56})
+    with pytest.raises(Unavailable, match="fetch t-0 at 2"):
+        await own.fetch("t", 0, 2, max_bytes=77)
+
+
+async def test_end_offset_for_epoch(broker: FakeBroker, own: OwnBroker) -> None:
+    row = {"partition": 0, "leader_epoch": 3, "end_offset": 40}
+    broker.on(OFFSET_FOR_LEADER_EPOCH, {"topics": [in_topic(row, topic="t")]})
+    assert await own.end_offset_for_epoch("t", 0, 3) == (3, 40)
+
+
+async def test_topic_config_tells_what_is_set_on_the_topic(
+    broker: FakeBroker, own: OwnBroker
+) -> None:
+    configs = [
+        {"name": "retention.ms", "value": "-1", "config_source": 1},
+        {"name": "cleanup.policy", "value": "delete", "config_source": 5},
+    ]
+    broker.on(DESCRIBE_CONFIGS, {"results": [{"resource_name": "t", "configs": configs}]})
+    assert await own.topic_config("t") == {
+        "retention.ms": TopicConfigValue(value="-1", is_topic_level=True),
+        "cleanup.policy": TopicConfigValue(value="delete", is_topic_level=False),
+    }
+
+
+async def test_h13_the_broker_that_answers_must_be_the_node_asked_for(
+    broker: FakeBroker, own: OwnBroker
+) -> None:
+    broker.on(DESCRIBE_CONFIGS, {"results": [{"error_code": 42, "error_message": "not me"}]})
+    with pytest.raises(Invalid, match=r"does not answer as node 7.*not me"):
+        await own.broker_config(7)
+    (asked,) = broker.asked(DESCRIBE_CONFIGS)
+    assert (asked["resources"][0]["resource_type"], asked["resources"][0]["resource_name"]) == (
+        4,
+        "7",
+    )
+
+
+async def test_alter_topic_config_sets_and_unsets_in_one_request(
+    broker: FakeBroker, own: OwnBroker
+) -> None:
+    broker.on(INCREMENTAL_ALTER_CONFIGS, {"responses": [{"error_code": 0}]})
+    await own.alter_topic_config("t", set_values={"retention.ms": "-1"}, unset=["segment.ms"])
+    (asked,) = broker.asked(INCREMENTAL_ALTER_CONFIGS)
+    rows = asked["resources"][0]["configs"]
+    assert [(row["name"], row["config_operation"], row["value"]) for row in rows] == [
+        ("retention.ms", 0, "-1"),
+        ("segment.ms", 1, None),
+    ]
+    broker.on(INCREMENTAL_ALTER_CONFIGS, {"responses": [{"error_code": 44}]})
+    with pytest.raises(Invalid, match="POLICY_VIOLATION"):
+        await own.alter_topic_config("t", set_values={})
+
+
+async def test_an_answer_for_nothing_is_an_error(broker: FakeBroker, own: OwnBroker) -> None:
+    broker.on(LIST_OFFSETS, {"topics": []})
+    broker.on(DESCRIBE_CONFIGS, {"results": []})
+    with pytest.raises(Internal):
+        await own.list_offset("t", 0, 5)
+    with pytest.raises(Internal):
+        await own.topic_config("t")
+    with pytest.raises(Internal):
+        await own.broker_config(1)

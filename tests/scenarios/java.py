@@ -1,0 +1,91 @@
+"""Kafka's own console consumer (Java) as a reader of scenarios."""
+
+import subprocess
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from rlm.demo.printed import FORMATTER_PROPERTIES, NULL, parsed_place
+from rlm.sandbox.kafka_dist import java_environment
+from tests.scenarios.cluster import Cluster, Row
+
+_SILENCE_MS = 20_000
+_LIMIT_S = 90.0
+
+
+def printable(rows: list[Row]) -> list[tuple[int, int, bytes]]:
+    """What `java_read` answers for these rows (without headers)."""
+    return [
+        (
+            row.partition,
+            row.offset,
+            b"\t".join(
+                (
+                    b"NO_HEADERS",
+                    NULL if row.key is None else row.key,
+                    NULL if row.value is None else row.value,
+                )
+            ),
+        )
+        for row in rows
+    ]
+
+
+def java_read(
+    cluster: Cluster,
+    topic: str,
+    count: int,
+    *,
+    partition: int = 0,
+    isolation: str = "read_committed",
+    config: Mapping[str, str] | None = None,
+    on_row: Callable[[int], None] | None = None,
+    log4j: Path | None = None,
+) -> tuple[list[tuple[int, int, bytes]], str]:
+    """Read partition from its offset 0 up to `count` records; rows and what it said on stderr.
+
+    `on_row` runs between two lines, while the consumer is held up by its full pipe. Values must
+    not contain line feeds. auto.offset.reset=none: a reset ends the read.
+    """
+    settings = {"auto.offset.reset": "none", "isolation.level": isolation, **(config or {})}
+    arguments = ["--bootstrap-server", cluster.bootstrap, "--topic", topic]
+    arguments += ["--partition", str(partition), "--offset", "0", "--max-messages", str(count)]
+    arguments += ["--timeout-ms", str(_SILENCE_MS)]
+    for name, value in settings.items():
+        arguments += ["--command-property", f"{name}={value}"]
+    for name, value in FORMATTER_PROPERTIES.items():
+        arguments += ["--formatter-property", f"{name}={value}"]
+    command = cluster.sandbox.dist.tool_command("console-consumer", *arguments)
+    if log4j is not None:
+        at = next(i for i, one in enumerate(command) if one.startswith("-Dlog4j2"))
+        command[at] = f"-Dlog4j2.configurationFile={log4j.as_uri()}"
+    return _run(command, on_row)
+
+
+def _run(
+    command: list[str], on_row: Callable[[int], None] | None
+) -> tuple[list[tuple[int, int, bytes]], str]:
+    said: list[bytes] = []
+    rows: list[tuple[int, int, bytes]] = []
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=java_environment()
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        errors = process.stderr
+        limit = threading.Timer(_LIMIT_S, process.kill)
+        listener = threading.Thread(target=lambda: said.extend(errors))
+        limit.start()
+        listener.start()
+        try:
+            for line in process.stdout:
+                place, offset, _, content = parsed_place(line.removesuffix(b"\n"))
+                rows.append((place, offset, content))
+                if on_row is not None:
+                    on_row(len(rows))
+        finally:
+            limit.cancel()
+            if process.poll() is None:
+                process.wait(20)
+            listener.join()
+    return rows, b"".join(said).decode(errors="replace")

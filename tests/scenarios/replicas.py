@@ -1,0 +1,106 @@
+"""Replicas of a running sandbox: who holds, who leads, move them, and make all well again.
+
+What the clients of the other tests cannot ask (reassignment, election of a chosen replica) goes
+through kafka-python's admin client, straight to the brokers.
+"""
+
+import contextlib
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rlm.log_dir.partition_log import PartitionLog
+from rlm.log_dir.scanner import LogDirs
+from tests.scenarios.cluster import Cluster
+
+_PREFERRED, _UNCLEAN = 0, 1
+
+
+@contextlib.contextmanager
+def _admin(cluster: Cluster) -> Iterator[Any]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it reads its schemas in a deprecated way
+        from kafka.admin import KafkaAdminClient
+
+        admin = KafkaAdminClient(bootstrap_servers=cluster.direct.split(","))
+        try:
+            yield admin
+        finally:
+            admin.close()
+
+
+def isr(cluster: Cluster, topic: str, partition: int = 0) -> set[int]:
+    metadata = cluster.admin.list_topics(topic, timeout=10).topics[topic].partitions
+    return set(metadata[partition].isrs) if partition in metadata else set()
+
+
+def replicas(cluster: Cluster, topic: str, partition: int = 0) -> list[int]:
+    metadata = cluster.admin.list_topics(topic, timeout=10).topics[topic].partitions
+    return list(metadata[partition].replicas)
+
+
+def wait_isr(cluster: Cluster, topic: str, wanted: set[int], partition: int = 0) -> None:
+    cluster.wait_for(
+        lambda: isr(cluster, topic, partition) == wanted, f"ISR {wanted} of {topic}-{partition}"
+    )
+
+
+def wait_leader(cluster: Cluster, topic: str, node: int, partition: int = 0) -> None:
+    cluster.wait_for(
+        lambda: cluster.leader(topic, partition) == node, f"{node} leads {topic}-{partition}"
+    )
+
+
+def reassign(cluster: Cluster, topic: str, nodes: Sequence[int], partition: int = 0) -> None:
+    """Give the partition these replicas, in this order; returns when they are all in sync."""
+    with _admin(cluster) as admin:
+        from kafka.structs import TopicPartition
+
+        place = TopicPartition(topic, partition)
+        refused = admin.alter_partition_reassignments({place: list(nodes)})[place]
+        assert refused is None, refused
+    cluster.wait_for(
+        lambda: replicas(cluster, topic, partition) == list(nodes)
+        and isr(cluster, topic, partition) == set(nodes),
+        f"reassignment of {topic}-{partition} to {nodes}",
+    )
+
+
+def lead(cluster: Cluster, topic: str, node: int, partition: int = 0) -> None:
+    """Move the leadership to a replica in sync, without moving data."""
+    others = [one for one in replicas(cluster, topic, partition) if one != node]
+    reassign(cluster, topic, [node, *others], partition)
+    with _admin(cluster) as admin:
+        admin.elect_leaders(_PREFERRED, {topic: [partition]}, raise_errors=False)
+    wait_leader(cluster, topic, node, partition)
+
+
+def elect_uncleanly(cluster: Cluster, topic: str, partition: int = 0) -> None:
+    with _admin(cluster) as admin:
+        admin.elect_leaders(_UNCLEAN, {topic: [partition]}, raise_errors=False)
+
+
+def disk(cluster: Cluster, topic: str, node: int, partition: int = 0) -> PartitionLog:
+    """What a broker's log dir holds of a partition."""
+    paths = [str(path) for path in cluster.sandbox.log_dirs(node)]
+    return LogDirs(paths).scan(topic, partition)
+
+
+def heal(cluster: Cluster) -> None:
+    """Start what a test stopped; returns when every broker is back and in sync everywhere."""
+    stopped = [row.name for row in cluster.sandbox.status() if row.state == "stopped"]
+    for name in stopped:
+        cluster.sandbox.start(name, wait=False)
+    nodes = {broker["id"] for broker in cluster.sandbox.json["brokers"]}
+
+    def healed() -> bool:
+        metadata = cluster.admin.list_topics(timeout=10)
+        internal = [one for name, one in metadata.topics.items() if name.startswith("__")]
+        return set(metadata.brokers) == nodes and all(
+            set(row.isrs) == set(row.replicas) and row.leader >= 0
+            for topic in internal
+            for row in topic.partitions.values()
+        )
+
+    if stopped:
+        cluster.wait_for(healed, "all brokers in sync again")
