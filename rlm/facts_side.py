@@ -6,6 +6,7 @@ from kip405.ids import Uuid
 from rlm.broker.own_broker import OwnBroker
 from rlm.clock import Clock
 from rlm.config import ServiceConfig
+from rlm.remembered_topics import RememberedTopics
 from rlm.topic_watch import describe_through
 from rlmm.clients import ConnectionSettings
 from rlmm.fact_log import FactLog
@@ -27,7 +28,7 @@ class FactsSide:
 def build_facts(
     config: ServiceConfig, *, broker: OwnBroker, clock: Clock, writer: Uuid
 ) -> FactsSide:
-    """Nothing is contacted before `log.run()`."""
+    """Nothing is contacted before `log.run()`; topic ids of an earlier run are held to (H6)."""
     log = FactLog(
         connection=ConnectionSettings(
             bootstrap_servers=tuple(str(one) for one in config.kafka_bootstrap_servers),
@@ -37,6 +38,7 @@ def build_facts(
         describe_topic=describe_through(broker),
         now_ms=clock.now_ms,
         sleep_ms=clock.sleep_ms,
+        remembered=RememberedTopics(config.state_dir, config.cluster_id).read(),
     )
     settings = Settings(
         log=log,

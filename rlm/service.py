@@ -22,6 +22,7 @@ from rlm.logs import configure_logs
 from rlm.parts import Parts, build_parts
 from rlm.proxy.server import ProxyServer
 from rlm.proxy.settings import ProxySettings
+from rlm.remembered_topics import RememberedTopics
 from rlm.startup import check_broker, check_disks
 from rlm.supervisor import keep_running
 from rlm.version import software_version
@@ -131,6 +132,7 @@ class Service:
         parts = self.parts
         return {
             "facts": parts.facts.log.run,
+            "topic ids": self._remember_topics,
             "leadership": parts.leadership.run,
             "wanted": self._want_enabled_topics,
             "heartbeat": parts.heartbeat.run,
@@ -147,6 +149,13 @@ class Service:
             except Unavailable as error:
                 log.warning("broker_not_reachable", error=str(error))
             await self._clock.sleep_ms(_BROKER_RETRY_MS)
+
+    async def _remember_topics(self) -> None:
+        """Hold on to the ids of our own topics across restarts, once they are known."""
+        await self.parts.facts.log.wait_ready()
+        remembered = RememberedTopics(self._config.state_dir, self._config.cluster_id)
+        await asyncio.to_thread(remembered.write, self.parts.facts.log.topic_ids)
+        await asyncio.get_running_loop().create_future()
 
     async def _want_enabled_topics(self) -> None:
         settings, leadership = self.parts.facts.settings, self.parts.leadership

@@ -7,6 +7,7 @@ Corrupt answer is asked once more past the cache before it is believed (H25).
 
 import asyncio
 import os
+from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -34,6 +35,7 @@ from rlm.proxy.tier import RemoteRecords, TimestampedOffset
 
 V = TypeVar("V")
 _READS_IN_CACHE = 4
+_CHUNKS_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,13 +150,19 @@ class RemoteReader:
         window = ChunkWindow(size, segment.segment_size_bytes, loaded)
         wanted = (position, position + max(bounds.max_bytes, 1))
         while True:
-            await self._load(segment, indexes, loaded, wanted)
+            busy: Busy | None = None
+            try:
+                await self._load(segment, indexes, loaded, wanted)
+            except Busy as error:
+                busy = error
             try:
                 found = cut(window, position, bounds)
             except Corrupt as error:
                 raise Corrupt(f"log object of segment {segment.segment_id}: {error}") from error
-            if found.needed is None:
+            if found.needed is None or (busy is not None and found.end > found.start):
                 return found, window
+            if busy is not None:
+                raise busy
             position, wanted = found.start, found.needed
             for passed in [number for number in loaded if (number + 1) * size <= position]:
                 del loaded[passed]
@@ -208,18 +216,33 @@ class RemoteReader:
         loaded: dict[int, bytes],
         wanted: tuple[int, int],
     ) -> None:
-        """Bring the chunks of the positions wanted, half-open, and at most to the log's end."""
-        missing: dict[int, asyncio.Future[bytes]] = {}
+        """Bring the chunks of the positions wanted, half-open, and at most to the log's end.
+
+        A few at a time: however much one read wants, it leaves room for the others. Busy only where
+        not even one could be asked for.
+        """
+        flights: deque[tuple[int, asyncio.Future[bytes]]] = deque()
         for number in indexes.chunk_numbers(*wanted):
             if number in loaded:
                 continue
-            chunk = self.chunks.peek((segment.segment_id.id, number))
-            if chunk is None:
-                missing[number] = self._start_chunk(segment, indexes, number)
-            else:
-                loaded[number] = chunk
-        for number, flight in missing.items():
-            loaded[number] = await asyncio.shield(flight)
+            flight: asyncio.Future[bytes] | None = None
+            while flight is None:
+                if len(flights) == _CHUNKS_AT_ONCE:
+                    await _land(flights, loaded)
+                chunk = self.chunks.peek((segment.segment_id.id, number))
+                if chunk is not None:
+                    loaded[number] = chunk
+                    break
+                try:
+                    flight = self._start_chunk(segment, indexes, number)
+                except Busy:
+                    if not flights:
+                        raise
+                    await _land(flights, loaded)
+                else:
+                    flights.append((number, flight))
+        while flights:
+            await _land(flights, loaded)
 
     def _start_chunk(
         self, segment: RemoteLogSegmentMetadata, indexes: SegmentIndexes, number: int
@@ -251,6 +274,13 @@ class RemoteReader:
         return await asyncio.get_running_loop().run_in_executor(
             self._threads, _verified, found, wanted.size_bytes, indexes.chunks, number, what
         )
+
+
+async def _land(
+    flights: deque[tuple[int, asyncio.Future[bytes]]], loaded: dict[int, bytes]
+) -> None:
+    number, flight = flights.popleft()
+    loaded[number] = await asyncio.shield(flight)
 
 
 async def _twice(load: Callable[[], Awaitable[V]]) -> V:

@@ -78,7 +78,7 @@ class Launcher:
         if kind == "plugin":
             return readiness.plugin_answers(ports.plugin)
         if kind == "rlm":
-            return readiness.http_status(ports.http, "/healthz") == 200
+            return readiness.service_is_ready(ports.http)
         view = readiness.cluster_view(ports.direct)
         return view is not None and node in view.broker_ids
 

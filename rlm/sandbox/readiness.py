@@ -4,6 +4,7 @@ The broker is asked by one hand-made Metadata request: a client library would re
 """
 
 import http.client
+import json
 import socket
 import struct
 from dataclasses import dataclass
@@ -45,6 +46,19 @@ def http_status(port: int, path: str) -> int | None:
         return connection.getresponse().status
     except (OSError, http.client.HTTPException):
         return None
+    finally:
+        connection.close()
+
+
+def service_is_ready(port: int) -> bool:
+    """Whether /healthz says that settings and ledger are read and nothing is the matter."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_TIMEOUT_S)
+    try:
+        connection.request("GET", "/healthz")
+        response = connection.getresponse()
+        return response.status == http.client.OK and json.load(response).get("ready") is True
+    except (OSError, ValueError, http.client.HTTPException):
+        return False
     finally:
         connection.close()
 

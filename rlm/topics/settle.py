@@ -75,7 +75,10 @@ class Settler:
                 needed_change(fact, config) if is_taken_over(fact) else giving_back(owed, config)
             )
             if change is not None:
-                await self._alter(name, topic_id, change)
+                # Taking back our own late change needs no leadership: nobody else knows of it.
+                if fact.originals or is_taken_over(fact):
+                    await self._refuse_unless_led(name, topic_id)
+                await self._alter(name, change)
             elif is_taken_over(fact) or not fact.originals:
                 return fact
             else:
@@ -88,10 +91,12 @@ class Settler:
             raise Unavailable(f"topic {name}: its settings vanished while they were applied")
         return fact
 
-    async def _alter(self, name: str, topic_id: Uuid, change: ConfigChange) -> None:
+    async def _refuse_unless_led(self, name: str, topic_id: Uuid) -> None:
         topic = await self.led_topic(name)
         if topic.topic_id != topic_id:
             raise Unavailable(f"topic {name} was recreated meanwhile")
+
+    async def _alter(self, name: str, change: ConfigChange) -> None:
         await self._broker.alter_topic_config(
             name, set_values=change.set_values, unset=change.unset
         )

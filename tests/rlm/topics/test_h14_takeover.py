@@ -1,0 +1,207 @@
+"""H14: the originals are written before the first alter, survive every crash and every race."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from kip405.errors import Invalid, RemoteStorageError
+from rlm.topics.verbs import EnableOptions
+from tests.builders.ledger import TOPIC
+from tests.rlm.topics.world import Cluster, Crash, CrashAt, PauseAt, ServiceUnderTest
+
+TIER = EnableOptions(trim=True)
+TAKEN = {"retention.ms": "-1", "retention.bytes": "-1"}
+CONFIGS: list[dict[str, str]] = [
+    {},
+    {"retention.ms": "60000"},
+    {"retention.ms": "60000", "retention.bytes": "1000", "segment.ms": "5"},
+    {"retention.bytes": "-1"},
+]
+Act = Callable[[ServiceUnderTest], Awaitable[object]]
+
+
+def cluster_with(config: dict[str, str]) -> Cluster:
+    return Cluster(configs={TOPIC: dict(config)})
+
+
+def expected_originals(config: dict[str, str]) -> dict[str, str | None]:
+    return {name: config.get(name) for name in TAKEN}
+
+
+async def enable(service: ServiceUnderTest) -> None:
+    await service.verbs.enable(TOPIC, TIER)
+
+
+async def disable(service: ServiceUnderTest) -> None:
+    await service.verbs.disable(TOPIC, confirm=True, delete_remote=False)
+
+
+async def give_back(service: ServiceUnderTest) -> None:
+    await service.verbs.trim_off(TOPIC, giveback=True)
+
+
+def assert_consistent(cluster: Cluster, config: dict[str, str]) -> None:
+    """After a repair: taken over with the right originals, or as it was before anybody came."""
+    fact = cluster.fact()
+    if fact is not None and fact.state == "enabled" and fact.mode == "tier":
+        assert cluster.own_config() == config | TAKEN
+        assert dict(fact.originals) == expected_originals(config)
+    else:
+        assert cluster.own_config() == config
+        assert fact is None or not fact.originals
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+async def test_h14_originals_are_kept_and_given_back(config: dict[str, str]) -> None:
+    cluster = cluster_with(config)
+    service = ServiceUnderTest(cluster)
+    await enable(service)
+    assert_consistent(cluster, config)
+    assert cluster.own_config() == config | TAKEN
+    await disable(service)
+    assert cluster.own_config() == config
+    fact = cluster.fact()
+    assert fact is not None
+    assert (fact.state, dict(fact.originals)) == ("kept", {})
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+@pytest.mark.parametrize("act", [enable, disable, give_back])
+async def test_h14_crash_at_every_await_then_repair(config: dict[str, str], act: Act) -> None:
+    for number in range(1, 200):
+        cluster = cluster_with(config)
+        if act is not enable:
+            await enable(ServiceUnderTest(cluster))
+        crash = CrashAt(number)
+        with contextlib.suppress(Crash):
+            await act(ServiceUnderTest(cluster, hook=crash))
+        restarted = ServiceUnderTest(cluster)
+        await restarted.repair()
+        assert_consistent(cluster, config)
+        await enable(restarted)
+        await disable(restarted)
+        assert cluster.own_config() == config, f"crash at await {number}"
+        if not crash.reached:
+            assert number > 5
+            return
+    raise AssertionError("the verb has no end")
+
+
+async def test_h14_a_second_enable_never_overwrites_the_originals() -> None:
+    cluster = cluster_with({"retention.ms": "60000"})
+    service = ServiceUnderTest(cluster)
+    await enable(service)
+    cluster.configs[TOPIC]["retention.ms"] = "777"
+    await enable(service)
+    fact = cluster.fact()
+    assert fact is not None
+    assert fact.originals["retention.ms"] == "60000"
+    assert cluster.own_config() == TAKEN
+
+
+async def test_h14_two_enables_at_one_service() -> None:
+    config = {"retention.ms": "60000"}
+    cluster = cluster_with(config)
+    service = ServiceUnderTest(cluster)
+    await asyncio.gather(enable(service), enable(service), enable(service))
+    assert_consistent(cluster, config)
+    assert len(cluster.alters) == 1
+
+
+@pytest.mark.parametrize("after", [[enable], [enable, disable], [enable, give_back]])
+async def test_h14_a_paused_old_leader_does_no_harm(after: list[Act]) -> None:
+    """Two services enable: the old leader stands still at each of its awaits meanwhile."""
+    config = {"retention.ms": "60000"}
+    for number in range(1, 200):
+        cluster = cluster_with(config)
+        pause = PauseAt(number)
+        zombie = ServiceUnderTest(cluster, node_id=1, hook=pause)
+        work = asyncio.ensure_future(enable(zombie))
+        waiting = asyncio.ensure_future(pause.paused.wait())
+        await asyncio.wait([work, waiting], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if not pause.paused.is_set():
+            await work
+            assert number > 5
+            return
+        cluster.elect(2)
+        successor = ServiceUnderTest(cluster, node_id=2)
+        for act in after:
+            await act(successor)
+        pause.resume.set()
+        with contextlib.suppress(RemoteStorageError):
+            await work
+        await successor.repair()
+        assert_consistent(cluster, config)
+        if after[-1] is enable:
+            await disable(successor)
+        assert cluster.own_config() == config, f"paused at await {number}"
+
+
+async def test_h14_policy_that_refuses_leaves_things_as_they_were() -> None:
+    cluster = cluster_with({"retention.ms": "60000"})
+    cluster.policy_refuses = True
+    service = ServiceUnderTest(cluster)
+    with pytest.raises(Invalid, match="POLICY_VIOLATION"):
+        await enable(service)
+    assert cluster.fact() is None
+    await service.verbs.enable(TOPIC, EnableOptions())
+    with pytest.raises(Invalid, match="POLICY_VIOLATION"):
+        await enable(service)
+    fact = cluster.fact()
+    assert fact is not None
+    assert (fact.mode, fact.trim) == ("copy", False)
+
+
+async def test_h14_foreign_retention_is_an_alarm_and_set_back() -> None:
+    cluster = cluster_with({})
+    service = ServiceUnderTest(cluster)
+    await enable(service)
+    await service.repair()
+    assert not service.keeper.alarms
+    cluster.configs[TOPIC]["retention.ms"] = "60000"
+    await service.repair()
+    assert cluster.own_config() == TAKEN
+    (alarm,) = service.keeper.alarms.values()
+    assert "retention.ms=60000" in alarm.text
+    await service.repair()
+    assert service.keeper.alarms, "still shown"
+    service.clock.advance(3_700_000)
+    await service.repair()
+    assert not service.keeper.alarms
+
+
+async def test_h14_warn_leaves_a_foreign_retention_but_finishes_what_a_crash_left() -> None:
+    cluster = cluster_with({"retention.ms": "60000"})
+    await enable(ServiceUnderTest(cluster))
+    cluster.configs[TOPIC] = {"retention.ms": "60000"}
+    restarted = ServiceUnderTest(cluster, takeover="warn")
+    await restarted.repair()
+    assert cluster.own_config() == TAKEN
+    cluster.configs[TOPIC]["retention.ms"] = "5"
+    await restarted.repair()
+    assert cluster.own_config() == TAKEN | {"retention.ms": "5"}
+    assert "left as it is" in next(iter(restarted.keeper.alarms.values())).text
+
+
+async def test_h14_only_the_leader_of_partition_0_repairs() -> None:
+    cluster = cluster_with({})
+    await enable(ServiceUnderTest(cluster))
+    cluster.configs[TOPIC] = {}
+    other = ServiceUnderTest(cluster, node_id=2)
+    await other.repair()
+    assert cluster.own_config() == {}
+    cluster.elect(2)
+    await other.repair()
+    assert cluster.own_config() == TAKEN
+
+
+async def test_h14_what_somebody_set_meanwhile_is_not_given_back_over() -> None:
+    cluster = cluster_with({"retention.ms": "60000"})
+    service = ServiceUnderTest(cluster, takeover="warn")
+    await enable(service)
+    cluster.configs[TOPIC]["retention.ms"] = "90000"
+    await disable(service)
+    assert cluster.own_config() == {"retention.ms": "90000"}

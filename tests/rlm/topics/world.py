@@ -1,0 +1,290 @@
+"""A cluster in memory for the topic verbs: topics with configurations, the settings topic, and any
+number of services, each of which can be killed or paused at any of its awaits.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kip405.errors import Fenced, Invalid, NotFound, Unavailable
+from kip405.ids import PartitionKey, Uuid
+from rlm.broker.answers import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    PartitionDescription,
+    TopicConfigValue,
+    TopicDescription,
+)
+from rlm.topics.keeper import RetentionKeeper
+from rlm.topics.ports import GroupOffset
+from rlm.topics.readers import ReaderCheck
+from rlm.topics.settle import Settler
+from rlm.topics.starts import Starts
+from rlm.topics.verbs import Parts, TopicVerbs
+from rlmm.fact_codec import encode_fact
+from rlmm.facts import Fact, Stamp, TopicFact
+from rlmm.settings_view import SettingsView
+from tests.builders.clock import ManualClock
+from tests.builders.ledger import TOPIC, TOPIC_ID, MemoryLedger
+
+DEFAULTS = {
+    "cleanup.policy": "delete",
+    "retention.ms": "604800000",
+    "retention.bytes": "-1",
+    "remote.storage.enable": "false",
+}
+
+
+class Crash(BaseException):
+    """The process dies here."""
+
+
+Hook = Callable[[], Awaitable[None]]
+
+
+async def _go_on() -> None:
+    """No hook."""
+
+
+@dataclass(kw_only=True)
+class Cluster:
+    """What all services share."""
+
+    configs: dict[str, dict[str, str]] = field(default_factory=lambda: {TOPIC: {}})
+    partitions: int = 2
+    leader: int = 1
+    epoch: int = 5
+    log_starts: dict[int, int] = field(default_factory=dict)
+    ends: dict[int, int] = field(default_factory=dict)
+    groups: tuple[GroupOffset, ...] = ()
+    share_starts: dict[int, int] = field(default_factory=dict)
+    internal: bool = False
+    policy_refuses: bool = False
+    records: list[tuple[bytes, bytes | None]] = field(default_factory=list)
+    alters: list[tuple[int, dict[str, str], tuple[str, ...]]] = field(default_factory=list)
+
+    def elect(self, leader: int) -> None:
+        self.leader, self.epoch = leader, self.epoch + 1
+
+    def topic(self) -> TopicDescription:
+        return TopicDescription(
+            name=TOPIC,
+            topic_id=TOPIC_ID,
+            internal=self.internal,
+            partitions={
+                number: PartitionDescription(
+                    partition=number,
+                    leader=self.leader,
+                    leader_epoch=self.epoch,
+                    replicas=(1, 2),
+                    isr=(1, 2),
+                )
+                for number in range(self.partitions)
+            },
+        )
+
+    def own_config(self) -> dict[str, str]:
+        return dict(self.configs[TOPIC])
+
+    def fact(self) -> TopicFact | None:
+        view = SettingsView()
+        for offset, (key, value) in enumerate(self.records):
+            view.apply(key=key, value=value, offset=offset)
+        return view.topic(TOPIC_ID)
+
+
+class ServiceSettings:
+    """One service's settings, with the real view over the shared log."""
+
+    def __init__(self, cluster: Cluster, node_id: int, hook: Hook) -> None:
+        self._cluster = cluster
+        self._node_id = node_id
+        self._hook = hook
+        self._read = 0
+        self.view = SettingsView()
+        self.is_ready = True
+
+    async def barrier(self, deadline_ms: int) -> None:
+        await self._hook()
+        self._catch_up()
+        await self._hook()
+
+    async def publish(self, fact: Fact, leader_epoch: int = -1) -> None:
+        await self._hook()
+        why = self.view.objection(fact, leader_epoch)
+        if why:
+            raise Fenced(why)
+        stamp = Stamp(
+            node_id=self._node_id,
+            leader_epoch=leader_epoch,
+            writer=Uuid(bytes([self._node_id]) * 16),
+            time_ms=1,
+        )
+        offset = len(self._cluster.records)
+        self._cluster.records.append(encode_fact(fact, stamp))
+        await self._hook()
+        self._catch_up()
+        adopted = self.view.get(fact.key)
+        if adopted is None or adopted.offset != offset:
+            raise Fenced(f"{fact.key} was overtaken")
+
+    async def tombstone(self, key: str) -> None:
+        await self._hook()
+        self._cluster.records.append((key.encode(), None))
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        while self._read < len(self._cluster.records):
+            key, value = self._cluster.records[self._read]
+            self.view.apply(key=key, value=value, offset=self._read)
+            self._read += 1
+
+
+class ServiceBroker:
+    """Brokers as one service sees them: Broker, LeaderOffsets, Groups, ShareGroups and Disk."""
+
+    def __init__(self, cluster: Cluster, node_id: int, hook: Hook) -> None:
+        self._cluster = cluster
+        self._node_id = node_id
+        self._hook = hook
+
+    async def topic(self, name: str) -> TopicDescription:
+        await self._hook()
+        if name not in self._cluster.configs:
+            raise NotFound(f"topic {name!r} does not exist")
+        return self._cluster.topic()
+
+    async def topics(self, names: Sequence[str] | None = None) -> tuple[TopicDescription, ...]:
+        return (self._cluster.topic(),) if names is None or TOPIC in names else ()
+
+    async def topic_config(self, topic: str) -> Mapping[str, TopicConfigValue]:
+        await self._hook()
+        own = self._cluster.configs[topic]
+        return {
+            name: TopicConfigValue(value=own.get(name, default), is_topic_level=name in own)
+            for name, default in DEFAULTS.items()
+        }
+
+    async def alter_topic_config(
+        self, topic: str, *, set_values: Mapping[str, str], unset: Sequence[str] = ()
+    ) -> None:
+        await self._hook()
+        if self._cluster.policy_refuses:
+            raise Invalid("POLICY_VIOLATION")
+        own = self._cluster.configs[topic]
+        own.update(set_values)
+        for name in unset:
+            own.pop(name, None)
+        self._cluster.alters.append((self._node_id, dict(set_values), tuple(unset)))
+        await self._hook()
+
+    async def offset(self, topic: TopicDescription, partition: int, timestamp: int) -> int:
+        await self._hook()
+        if self._cluster.leader < 0:
+            raise Unavailable("no leader")
+        if timestamp == EARLIEST_TIMESTAMP:
+            return self._cluster.log_starts.get(partition, 0)
+        end = self._cluster.ends.get(partition, 0)
+        return end if timestamp == LATEST_TIMESTAMP else -1
+
+    async def committed(self, topic: TopicDescription) -> tuple[GroupOffset, ...]:
+        return self._cluster.groups
+
+    async def start_offset(self, topic: str, partition: int) -> int | None:
+        return self._cluster.share_starts.get(partition)
+
+    async def free_bytes(self) -> int:
+        return 100 << 30
+
+
+class ServiceUnderTest:
+    """One service of the cluster."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        node_id: int = 1,
+        hook: Hook = _go_on,
+        takeover: str = "enforce",
+    ) -> None:
+        self.cluster = cluster
+        self.clock = ManualClock()
+        self.ledger = MemoryLedger()
+        self.settings = ServiceSettings(cluster, node_id, hook)
+        self.broker = ServiceBroker(cluster, node_id, hook)
+        self.settler = Settler(
+            node_id=node_id,
+            broker=self.broker,
+            settings=self.settings,
+            clock=self.clock,
+            barrier_deadline_ms=1_000,
+        )
+        self.verbs = TopicVerbs(
+            Parts(
+                node_id=node_id,
+                broker=self.broker,
+                offsets=self.broker,
+                settings=self.settings,
+                ledger=self.ledger,
+                disk=self.broker,
+                starts=Starts(settings=self.settings, offsets=self.broker),
+                readers=ReaderCheck(
+                    offsets=self.broker,
+                    groups=self.broker,
+                    share_groups=self.broker,
+                    clock=self.clock,
+                ),
+                settler=self.settler,
+                clock=self.clock,
+                barrier_deadline_ms=1_000,
+            )
+        )
+        self.keeper = RetentionKeeper(
+            verbs=self.verbs,
+            settler=self.settler,
+            broker=self.broker,
+            settings=self.settings,
+            clock=self.clock,
+            interval_ms=1_000,
+            takeover=takeover,
+            barrier_deadline_ms=1_000,
+        )
+
+    async def repair(self) -> None:
+        """What a fresh process does at its start."""
+        await self.settings.barrier(1_000)
+        await self.keeper.repair()
+
+    def start_of(self, partition: int) -> int | None:
+        return self.settings.view.remote_log_start(PartitionKey(TOPIC_ID, partition))
+
+
+class CrashAt:
+    """Dies at the n-th await; `reached` tells whether there were that many."""
+
+    def __init__(self, number: int) -> None:
+        self._left = number
+        self.reached = False
+
+    async def __call__(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self.reached = True
+        if self._left <= 0:
+            raise Crash
+
+
+class PauseAt:
+    """Stands still at the n-th await until `resume` is set; before and after it goes on."""
+
+    def __init__(self, number: int) -> None:
+        self._left = number
+        self.paused = asyncio.Event()
+        self.resume = asyncio.Event()
+
+    async def __call__(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self.paused.set()
+            await self.resume.wait()
