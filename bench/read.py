@@ -2,6 +2,8 @@
 
 One broker holds all topics, so that heap, JIT and page cache are the same for all. The service is
 restarted before every read through it: its chunk cache is empty; the page cache is warm for all.
+The sandbox's short intervals serve to get the data remote; while it is read, the service keeps its
+production intervals, and so does the broker's own tiering.
 """
 
 import tempfile
@@ -9,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from bench.consumer import read_topic
 from bench.machine import commit, load_in_words, machine_in_words
@@ -18,9 +22,18 @@ from bench.processes import CpuMark
 from bench.report import Run, raw_line, summary
 from bench.topics import prepare
 from rlm.sandbox.sandbox import Sandbox
-from rlm.sandbox.spec import SandboxSpec
+from rlm.sandbox.spec import Override, SandboxSpec
 
 _HEAP_MIB = 1024
+_SHORTENED_BY_SANDBOX = (
+    "heartbeat.interval.ms",
+    "leadership.poll.interval.ms",
+    "remote.log.manager.task.interval.ms",
+    "retention.check.interval.ms",
+    "trim.interval.ms",
+)
+# Kafka's own task looks at every partition this often; 500 ms in the sandbox, 30 s by default.
+_NATIVE_INTERVAL = "broker.remote.log.manager.task.interval.ms=10000"
 _WARM_UP_ROUND = 0
 Progress = Callable[[str], None]
 
@@ -34,12 +47,16 @@ def run_read(options: Options, progress: Progress) -> dict[str, Any]:
     """Sandbox up, data made, all rounds, sandbox down; answers the result as JSON values."""
     with tempfile.TemporaryDirectory(prefix="rlm-bench-") as folder:
         spec = SandboxSpec(
-            native_tiering=NATIVE in options.variants, jvm=options.jvm, heap_mib=_HEAP_MIB
+            native_tiering=NATIVE in options.variants,
+            jvm=options.jvm,
+            heap_mib=_HEAP_MIB,
+            overrides=(Override.parse(_NATIVE_INTERVAL),),
         )
         progress(f"machine: {machine_in_words()}; load {load_in_words()}")
         sandbox = Sandbox.up(Path(folder) / "sandbox", spec, progress=progress)
         try:
             shares = prepare(sandbox, options, progress)
+            use_production_intervals(sandbox)
             runs, warm_ups = _run_rounds(sandbox, options, progress)
         finally:
             sandbox.down(delete=True)
@@ -72,6 +89,14 @@ def _run_shape(
         runs.append(measure(sandbox, options, shape, variant, number))
         progress(raw_line(runs[-1]))
     return runs
+
+
+def use_production_intervals(sandbox: Sandbox) -> None:
+    """From its next start on, the service looks at its partitions as seldom as by default."""
+    path = sandbox.layout.rlm_config(1)
+    config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    kept = {key: value for key, value in config.items() if key not in _SHORTENED_BY_SANDBOX}
+    path.write_text(yaml.safe_dump(kept), encoding="utf-8")
 
 
 def restart_service(sandbox: Sandbox) -> None:

@@ -1,21 +1,16 @@
 """The topics of a benchmark: made, filled, and brought to where their data is to be read from."""
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from bench.plan import DIRECT, MIB, NATIVE, PROXY, RECORD_BYTES, Options, topic_name
 from bench.processes import BenchError, run_measured
-from rlm.broker.connection import Address
-from rlm.broker.own_broker import OwnBroker
-from rlm.clock import SystemClock, new_uuid
 from rlm.sandbox.sandbox import Sandbox
-from rlmm.fact_codec import encode_fact
-from rlmm.facts import Stamp, TopicFact
 
 _REMOTE_TIMEOUT_S = 300
 Progress = Callable[[str], None]
@@ -24,6 +19,9 @@ Progress = Callable[[str], None]
 def prepare(sandbox: Sandbox, options: Options, progress: Progress) -> dict[str, float]:
     """Make and fill every topic and wait for tiering; answers the remote share of each topic."""
     asyncio.run(_create(sandbox, options))
+    for variant, partitions in options.topics():
+        if variant == PROXY:
+            _enable(sandbox, topic_name(variant, partitions))
     for variant, partitions in options.topics():
         name = topic_name(variant, partitions)
         progress(f"producing {options.records(partitions) * RECORD_BYTES // MIB} MiB to {name}")
@@ -54,9 +52,6 @@ async def _create(sandbox: Sandbox, options: Options) -> None:
         await admin.create_topics(made)
     finally:
         await admin.close()
-    for variant, partitions in options.topics():
-        if variant == PROXY:
-            await _enable(sandbox, topic_name(variant, partitions))
 
 
 def _topic_configs(variant: str, segment_mib: int) -> dict[str, str]:
@@ -70,33 +65,15 @@ def _topic_configs(variant: str, segment_mib: int) -> dict[str, str]:
     return configs
 
 
-async def _enable(sandbox: Sandbox, topic: str) -> None:
-    """Mode `tier`, everything closed is trimmed."""
-    broker = OwnBroker(Address.parse(sandbox.direct_bootstrap), client_id="bench")
-    try:
-        described = await broker.topic(topic)
-    finally:
-        await broker.close()
-    fact = TopicFact(
-        topic_id=described.topic_id,
-        name=topic,
-        mode="tier",
-        state="enabled",
-        trim=True,
-        retention_ms=-1,
-        retention_bytes=-1,
-        local_retention_ms=-2,
-        local_retention_bytes=1,
-        originals={"retention.ms": "-1", "retention.bytes": "-1"},
+def _enable(sandbox: Sandbox, topic: str) -> None:
+    """Mode `tier`, as a user does it; everything closed is trimmed."""
+    run_measured(
+        [
+            *(sys.executable, "-P", "-m", "rlm.cli.main", "topics", "enable", topic, "--trim"),
+            *("--local-retention-bytes", "1"),
+            *("--address", sandbox.json["brokers"][0]["grpc"]),
+        ]
     )
-    stamp = Stamp(node_id=1, leader_epoch=0, writer=new_uuid(), time_ms=SystemClock().now_ms())
-    key, value = encode_fact(fact, stamp)
-    producer = AIOKafkaProducer(bootstrap_servers=sandbox.direct_bootstrap)
-    await producer.start()
-    try:
-        await producer.send_and_wait("__rlm_settings", value, key=key)
-    finally:
-        await producer.stop()
 
 
 def _produce(sandbox: Sandbox, topic: str, records: int) -> None:

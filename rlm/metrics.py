@@ -7,12 +7,14 @@ are read when somebody asks (`gauges`). Must not know who counts: `ServiceMetric
 
 import enum
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from kip405.ids import PartitionKey
 from rlm.api.ports import PartitionStatus
 
 
@@ -250,6 +252,32 @@ def partition_gauges(statuses: Iterable[PartitionStatus]) -> dict[str, Labelled]
         ):
             rows.setdefault(name, {})[labels] = value
     return dict(rows)
+
+
+class LaneView(Protocol):
+    """What is shown of a pool of lanes (rlm.lanes.lane.LanePool)."""
+
+    name: str
+
+    @property
+    def running(self) -> Collection[PartitionKey]: ...
+
+    @property
+    def waiting_count(self) -> int: ...
+
+
+def lane_gauges(lanes: Iterable[LaneView]) -> dict[str, Labelled]:
+    """Gauges of the copy and cleanup pools."""
+    pools = tuple(lanes)
+    return {
+        "rlm_lane_waiting": {(pool.name,): pool.waiting_count for pool in pools},
+        "rlm_lane_running": {(pool.name,): len(pool.running) for pool in pools},
+    }
+
+
+def problem_gauges(problems: Collection[str]) -> dict[str, Labelled]:
+    """How much is wrong now."""
+    return {"rlm_problems": {(): len(problems)}}
 
 
 def generate_docs() -> str:

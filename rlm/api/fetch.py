@@ -97,7 +97,7 @@ class FetchService(fetch_pb2_grpc.FetchServiceServicer):
     ) -> pb.PartitionDescription:
         async with Answering(self._parts.gate, context, "describe partition") as caller:
             place = await self._parts.places.partition(request.topic, request.partition)
-            self._require_enabled(place.key, place.topic.name)
+            await self._require_enabled(place.key, place.topic.name)
             if place.leader != self._parts.peers.node_id:
                 return await self._parts.peers.forward(
                     place.leader,
@@ -117,7 +117,7 @@ class FetchService(fetch_pb2_grpc.FetchServiceServicer):
             if request.HasField("partition"):
                 place = await self._parts.places.partition(request.topic, request.partition)
                 chosen = [place.partition]
-            self._require_enabled(PartitionKey(topic.topic_id, 0), topic.name)
+            await self._require_enabled(PartitionKey(topic.topic_id, 0), topic.name)
             states = tuple(RemoteLogSegmentState)
             if not request.all_states:
                 states = (RemoteLogSegmentState.COPY_SEGMENT_FINISHED,)
@@ -130,7 +130,7 @@ class FetchService(fetch_pb2_grpc.FetchServiceServicer):
     async def Copy(self, request: pb.CopyRequest, context: Context) -> pb.CopyResponse:
         async with Answering(self._parts.gate, context, "copy") as caller:
             place = await self._parts.places.partition(request.topic, request.partition)
-            self._require_enabled(place.key, place.topic.name)
+            await self._require_enabled(place.key, place.topic.name)
             if place.leader != self._parts.peers.node_id:
                 return await self._parts.peers.forward(
                     place.leader,
@@ -152,8 +152,11 @@ class FetchService(fetch_pb2_grpc.FetchServiceServicer):
                 self._parts.peers.address_of(place.leader),
             )
 
-    def _require_enabled(self, key: PartitionKey, topic: str) -> None:
-        if self._parts.settings.view.topic(key.topic_id) is None:
+    async def _require_enabled(self, key: PartitionKey, topic: str) -> None:
+        settings = self._parts.settings
+        if settings.view.topic(key.topic_id) is None:
+            await settings.barrier(self._parts.barrier_deadline_ms)
+        if settings.view.topic(key.topic_id) is None:
             raise NotFound(f"topic {topic} is not enabled")
 
     async def _position(

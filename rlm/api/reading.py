@@ -80,7 +80,13 @@ class PartitionReading:
     async def stream(self, place: Place, request: ReadRequest) -> AsyncIterator[Piece]:
         """Pieces in order. Invalid: offsets outside the log. Fenced: leader or freeze changed."""
         standing = await self._stand(place)
-        upper = _upper(place, request, standing)
+        if request.start_offset > standing.marks.high_watermark:
+            raise Invalid(
+                f"{place}: offset {request.start_offset} is beyond "
+                f"high_watermark={standing.marks.high_watermark}"
+            )
+        _refuse_ended(place, request.start_offset, standing)
+        upper = _upper(request, standing)
         offset, refreshes = request.start_offset, 0
         while offset < upper:
             try:
@@ -93,6 +99,7 @@ class PartitionReading:
                 if refreshes > _MAX_REFRESHES:
                     raise
                 standing = await self._stand(place)
+                _refuse_ended(place, offset, standing)
                 continue
             if piece.next_offset <= offset:
                 return
@@ -129,15 +136,20 @@ class PartitionReading:
                 topic_id=place.topic.topic_id,
                 partition=place.partition,
                 offset=request.start_offset,
-                upper_offset=min(upper, remote_next),
+                # Not the caller's end: the tier leaves out a batch that reaches beyond its bound.
+                upper_offset=min(_stable(request, standing), remote_next),
                 max_bytes=request.max_bytes,
                 at_least_one=True,
                 read_committed=request.read_committed,
             )
         )
-        if not found.size_bytes:
+        data = b"".join(found.records)
+        start, end, next_offset = cut_batches(
+            data, request.start_offset, request.max_bytes, True, upper
+        )
+        if start == end:
             return None
-        return _piece(standing, b"".join(found.records), found.next_offset, found.aborted, True)
+        return _piece(standing, data[start:end], next_offset, found.aborted, True)
 
     async def _local(
         self, place: Place, request: ReadRequest, standing: _Standing, offset: int, upper: int
@@ -169,18 +181,22 @@ class PartitionReading:
         )
 
 
-def _upper(place: Place, request: ReadRequest, standing: _Standing) -> int:
-    """Where the stream ends; Invalid for a start outside the log."""
-    start, marks = request.start_offset, standing.marks
-    if start < standing.log_start_offset:
+def _refuse_ended(place: Place, offset: int, standing: _Standing) -> None:
+    if offset < standing.log_start_offset:
         raise Invalid(
-            f"{place}: offset {start} is below log_start_offset={standing.log_start_offset}"
+            f"{place}: offset {offset} is below log_start_offset={standing.log_start_offset}"
         )
-    if start > marks.high_watermark:
-        raise Invalid(f"{place}: offset {start} is beyond high_watermark={marks.high_watermark}")
-    stable = marks.last_stable_offset if request.read_committed else marks.high_watermark
+
+
+def _stable(request: ReadRequest, standing: _Standing) -> int:
+    marks = standing.marks
+    return marks.last_stable_offset if request.read_committed else marks.high_watermark
+
+
+def _upper(request: ReadRequest, standing: _Standing) -> int:
+    """Where the stream ends: as things stand when it begins."""
     end = MAX_OFFSET if request.end_offset is None else request.end_offset
-    return min(end, stable)
+    return min(end, _stable(request, standing))
 
 
 def _piece(

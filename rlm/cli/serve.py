@@ -18,7 +18,7 @@ def serve(*, path: Path) -> None:
 
     Status 2 for a configuration that cannot be used, 1 for a refusal to start; one line says why.
     """
-    from rlm.cli.main import EXIT_FAILED, EXIT_WRONG_USE, fail
+    from rlm.cli.main import EXIT_WRONG_USE, fail
     from rlm.config import ConfigError, load
 
     try:

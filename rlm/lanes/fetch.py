@@ -16,7 +16,7 @@ from typing import TypeVar
 from kip405.batches import read_header
 from kip405.contracts import IndexType, RemoteStorageManager
 from kip405.crc import crc32c
-from kip405.errors import Busy, Corrupt, NotFound, Unavailable
+from kip405.errors import Busy, Corrupt, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import Uuid
 from kip405.indexes import (
     AbortedTransaction,
@@ -36,6 +36,7 @@ from rlm.proxy.tier import RemoteRecords, TimestampedOffset
 V = TypeVar("V")
 _READS_IN_CACHE = 4
 _CHUNKS_AT_ONCE = 8
+_MOST_PATHS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +100,7 @@ class RemoteReader:
         self._threads = threads
         # However much a client asks for, one answer holds no more than this of the log.
         self._most_bytes = max(chunk_cache_bytes // _READS_IN_CACHE, 1)
+        self._paths: dict[Uuid, str] = {}
         self._indexes: SingleFlightCache[Uuid, SegmentIndexes] = SingleFlightCache(
             capacity_bytes=index_cache_bytes, weigh=lambda kept: kept.size_bytes, pool=pool
         )
@@ -269,11 +271,37 @@ class RemoteReader:
         size = indexes.chunks.chunk_size_bytes
         start = number * size
         wanted = ByteRange(start=start, end=min(start + size, segment.segment_size_bytes))
-        found = await self._store.fetch_log_segment(segment.locator(self._cluster_id), wanted)
         what = f"chunk {number} of segment {segment.segment_id}"
+        path = self._paths.get(segment.segment_id.id)
+        if path is not None:
+            known = FileSlice(path=path, position=start, size_bytes=wanted.size_bytes)
+            try:
+                return await self._verify(known, wanted, indexes, number, what)
+            except RemoteStorageError:
+                self._paths.pop(segment.segment_id.id, None)  # the store has the last word
+        found = await self._store.fetch_log_segment(segment.locator(self._cluster_id), wanted)
+        data = await self._verify(found, wanted, indexes, number, what)
+        if isinstance(found, FileSlice) and found.position == start > 0:
+            self._remember_path(segment.segment_id.id, found.path)
+        return data
+
+    async def _verify(
+        self,
+        found: bytes | FileSlice,
+        wanted: ByteRange,
+        indexes: SegmentIndexes,
+        number: int,
+        what: str,
+    ) -> bytes:
         return await asyncio.get_running_loop().run_in_executor(
             self._threads, _verified, found, wanted.size_bytes, indexes.chunks, number, what
         )
+
+    def _remember_path(self, segment_id: Uuid, path: str) -> None:
+        """A slice at the position asked for is of the object itself: the next need not be asked."""
+        if len(self._paths) >= _MOST_PATHS:
+            self._paths.clear()
+        self._paths[segment_id] = path
 
 
 async def _land(

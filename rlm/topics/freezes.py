@@ -52,6 +52,7 @@ class Freezes:
         """By the settings first: a freeze must work while the broker has other troubles."""
         if not topic:
             return None
+        await self._settings.barrier(self._barrier_deadline_ms)
         ids = [fact.topic_id for fact in self._settings.view.topics() if fact.name == topic]
         if len(ids) == 1:
             return ids[0]

@@ -5,7 +5,6 @@ groups keep their offsets elsewhere: rlm.broker.share_groups.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from kip405.errors import Unavailable
@@ -16,18 +15,11 @@ from rlm.topics.ports import GroupOffset
 from rlm.wire.apis import API_VERSIONS, LIST_GROUPS, OFFSET_FETCH
 
 _TIMEOUT_MS = 10_000
+_GROUPS_A_CALL = 50
 _SHARE = "share"
 _FIRST_WITH_TYPE = 5
 _GROUP_ID_NOT_FOUND = 69
 _COORDINATORS_MOVED = frozenset({14, 15, 16})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Listed:
-    """A group that commits offsets, and the broker that coordinates it."""
-
-    connection: BrokerConnection
-    group: str
 
 
 class ClusterGroups:
@@ -38,27 +30,25 @@ class ClusterGroups:
 
     async def committed(self, topic: TopicDescription) -> tuple[GroupOffset, ...]:
         found: list[GroupOffset] = []
-        for listed in await self._list():
-            found += await _committed(listed, topic)
+        for node_id, node in sorted((await self._brokers.all()).items()):
+            groups = await _listed(node_id, node.connection)
+            for at in range(0, len(groups), _GROUPS_A_CALL):
+                some = groups[at : at + _GROUPS_A_CALL]
+                found += await _committed(node.connection, some, topic)
         return tuple(found)
 
-    async def _list(self) -> list[_Listed]:
-        found: list[_Listed] = []
-        for node_id, node in sorted((await self._brokers.all()).items()):
-            version = await _newest(node.connection, LIST_GROUPS.key, LIST_GROUPS.versions.high)
-            answer = await node.connection.call(
-                LIST_GROUPS,
-                version,
-                {"states_filter": [], "types_filter": []},
-                timeout_ms=_TIMEOUT_MS,
-            )
-            _raise(answer["error_code"], f"list groups of broker {node_id}")
-            found += [
-                _Listed(connection=node.connection, group=group["group_id"])
-                for group in answer["groups"]
-                if version < _FIRST_WITH_TYPE or group["group_type"] != _SHARE
-            ]
-        return found
+
+async def _listed(node_id: int, connection: BrokerConnection) -> list[str]:
+    """Groups that this broker coordinates and that commit offsets."""
+    version = await _newest(connection, LIST_GROUPS.key, LIST_GROUPS.versions.high)
+    body: dict[str, Any] = {"states_filter": [], "types_filter": []}
+    answer = await connection.call(LIST_GROUPS, version, body, timeout_ms=_TIMEOUT_MS)
+    _raise(answer["error_code"], f"list groups of broker {node_id}")
+    return [
+        group["group_id"]
+        for group in answer["groups"]
+        if version < _FIRST_WITH_TYPE or group["group_type"] != _SHARE
+    ]
 
 
 async def _newest(connection: BrokerConnection, api_key: int, ours: int) -> int:
@@ -69,35 +59,34 @@ async def _newest(connection: BrokerConnection, api_key: int, ours: int) -> int:
     return min(theirs.get(api_key, -1), ours)
 
 
-async def _committed(listed: _Listed, topic: TopicDescription) -> list[GroupOffset]:
-    partitions = sorted(topic.partitions)
+async def _committed(
+    connection: BrokerConnection, groups: Sequence[str], topic: TopicDescription
+) -> list[GroupOffset]:
+    asked = [{"name": topic.name, "partition_indexes": sorted(topic.partitions)}]
     body = {
-        "groups": [
-            {
-                "group_id": listed.group,
-                "topics": [{"name": topic.name, "partition_indexes": partitions}],
-            }
-        ],
+        "groups": [{"group_id": group, "topics": asked} for group in groups],
         "require_stable": False,
     }
-    answer = await listed.connection.call(OFFSET_FETCH, 8, body, timeout_ms=_TIMEOUT_MS)
+    answer = await connection.call(OFFSET_FETCH, 8, body, timeout_ms=_TIMEOUT_MS)
     found: list[GroupOffset] = []
     for group in answer["groups"]:
         if group["error_code"] == _GROUP_ID_NOT_FOUND:
             continue
-        _raise(group["error_code"], f"committed offsets of group {listed.group}")
-        found += _rows(listed.group, group["topics"], "committed_offset")
+        _raise(group["error_code"], f"committed offsets of group {group['group_id']}")
+        found += _rows(group["group_id"], group["topics"])
     return [row for row in found if row.offset >= 0]
 
 
-def _rows(group: str, topics: Sequence[Mapping[str, Any]], name: str) -> list[GroupOffset]:
+def _rows(group: str, topics: Sequence[Mapping[str, Any]]) -> list[GroupOffset]:
     rows = []
     for topic in topics:
         for partition in topic["partitions"]:
             _raise(partition["error_code"], f"offsets of group {group}")
             rows.append(
                 GroupOffset(
-                    group=group, partition=partition["partition_index"], offset=partition[name]
+                    group=group,
+                    partition=partition["partition_index"],
+                    offset=partition["committed_offset"],
                 )
             )
     return rows

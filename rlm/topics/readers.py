@@ -4,7 +4,7 @@ Through the proxy nobody is: trimmed data is read back there. On the direct list
 consumer below the bound resets its position, and a share group skips without any error.
 """
 
-from kip405.errors import Fenced
+from kip405.errors import Fenced, RemoteStorageError
 from rlm.broker.answers import LATEST_TIMESTAMP, TopicDescription
 from rlm.clock import Clock
 from rlm.plans.retention import Retention, effective_local_retention
@@ -32,18 +32,26 @@ class ReaderCheck:
     async def check(
         self, topic: TopicDescription, retention: Retention, *, force: bool
     ) -> tuple[str, ...]:
-        """Warnings for the operator; Fenced with the same words unless `force`."""
-        findings = tuple(
-            text
-            for text in (
-                _share_text(topic.name, await self._share_starts(topic)),
-                _lagging_text(topic.name, await self._lagging(topic, retention)),
-            )
-            if text
-        )
+        """Warnings for the operator; Fenced with the same words unless `force`.
+
+        Unavailable, unless `force`: some group could not be seen.
+        """
+        try:
+            findings = await self._findings(topic, retention)
+        except RemoteStorageError as error:
+            if not force:
+                raise
+            findings = (f"who reads {topic.name} could not be seen: {error}",)
         if findings and not force:
             raise Fenced("; ".join(findings) + "; --force goes on all the same")
         return findings
+
+    async def _findings(self, topic: TopicDescription, retention: Retention) -> tuple[str, ...]:
+        texts = (
+            _share_text(topic.name, await self._share_starts(topic)),
+            _lagging_text(topic.name, await self._lagging(topic, retention)),
+        )
+        return tuple(text for text in texts if text)
 
     async def _share_starts(self, topic: TopicDescription) -> dict[int, int]:
         found: dict[int, int] = {}

@@ -113,10 +113,7 @@ class Cluster:
     def enable(self, topic: str, *options: str) -> None:
         """`rlm topics enable T --trim` with small local retention unless options say otherwise."""
         chosen = options or ("--trim", "--local-retention-bytes", "1048576")
-        if self.rlm("topics", "enable", topic, *chosen, check=False).returncode:
-            from tests.scenarios.fallback import enable_by_fact
-
-            enable_by_fact(self, topic)
+        self.rlm("topics", "enable", topic, *chosen)
 
     def topic_config(self, topic: str) -> dict[str, tuple[str, Any]]:
         """DescribeConfigs of the topic: value and source of every entry."""
@@ -286,4 +283,5 @@ def assert_same(read: list[Row], acked: list[Row]) -> None:
         offsets = [row.offset for row in found]
         assert offsets == sorted(set(offsets)), f"partition {partition}: out of order or twice"
         assert offsets == [row.offset for row in expected], f"partition {partition}: other offsets"
-        assert found == expected, f"partition {partition}: records differ"
+        differing = [pair for pair in zip(found, expected, strict=True) if pair[0] != pair[1]]
+        assert not differing, f"{len(differing)} records differ, the first: {differing[0]}"

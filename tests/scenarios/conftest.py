@@ -9,6 +9,7 @@ import pytest
 from rlm.sandbox.sandbox import Sandbox
 from rlm.sandbox.spec import Override, SandboxSpec
 from tests.scenarios.cluster import Cluster
+from tests.scenarios.faults import whole
 from tests.scenarios.replicas import heal
 
 _RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -40,3 +41,22 @@ def three(three_brokers: Sandbox) -> Iterator[Cluster]:
         yield cluster
     finally:
         heal(cluster)
+
+
+@pytest.fixture(scope="session")
+def one_broker(request: pytest.FixtureRequest) -> Sandbox:
+    """The session's one-broker sandbox; RLM_ONE_SANDBOX=DIR: a running one instead."""
+    if running := os.environ.get("RLM_ONE_SANDBOX"):
+        return Sandbox.open(Path(running))
+    made: Sandbox = request.getfixturevalue("sandbox")
+    return made
+
+
+@pytest.fixture
+def one(one_broker: Sandbox) -> Iterator[Cluster]:
+    """The shared one-broker cluster, whole again after the test: use topics of your own."""
+    cluster = Cluster(one_broker)
+    try:
+        yield cluster
+    finally:
+        whole(cluster)

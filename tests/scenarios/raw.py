@@ -79,7 +79,7 @@ async def list_offset(
 ) -> Value:
     """The answer for partition 0 of one ListOffsets."""
     asked = {"partition_index": 0, "timestamp": timestamp}
-    request = {"topics": [{"name": topic, "partitions": [asked]}], **fields}
+    request = {"replica_id": -1, "topics": [{"name": topic, "partitions": [asked]}], **fields}
     answer = await client.call(LIST_OFFSETS, version, request)
     partition: Value = answer["topics"][0]["partitions"][0]
     return partition

@@ -6,12 +6,12 @@ through kafka-python's admin client, straight to the brokers.
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rlm.log_dir.partition_log import PartitionLog
 from rlm.log_dir.scanner import LogDirs
-from tests.scenarios.cluster import Cluster
+from tests.scenarios.cluster import Cluster, Row
 
 _PREFERRED, _UNCLEAN = 0, 1
 
@@ -27,6 +27,22 @@ def _admin(cluster: Cluster) -> Iterator[Any]:
             yield admin
         finally:
             admin.close()
+
+
+def trimmed_topic(
+    cluster: Cluster,
+    topic: str,
+    assignment: list[int],
+    *,
+    mib: int = 5,
+    configs: Mapping[str, str] | None = None,
+) -> list[Row]:
+    """A topic of one partition, enabled, whose oldest records only the remote store has."""
+    cluster.create_topic(topic, assignment=[assignment], configs=configs)
+    cluster.enable(topic)
+    rows = cluster.fill(topic, mib=mib)
+    cluster.wait_trimmed(topic, beyond=(mib - 3) * 1024)
+    return rows
 
 
 def isr(cluster: Cluster, topic: str, partition: int = 0) -> set[int]:
@@ -60,8 +76,10 @@ def reassign(cluster: Cluster, topic: str, nodes: Sequence[int], partition: int 
         refused = admin.alter_partition_reassignments({place: list(nodes)})[place]
         assert refused is None, refused
     cluster.wait_for(
-        lambda: replicas(cluster, topic, partition) == list(nodes)
-        and isr(cluster, topic, partition) == set(nodes),
+        lambda: (
+            replicas(cluster, topic, partition) == list(nodes)
+            and isr(cluster, topic, partition) == set(nodes)
+        ),
         f"reassignment of {topic}-{partition} to {nodes}",
     )
 

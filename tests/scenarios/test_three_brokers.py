@@ -2,17 +2,20 @@
 
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
-from tests.scenarios.cluster import Cluster, Row, assert_same, fresh
+from tests.scenarios.cluster import Cluster, assert_same, fresh, text_value
 from tests.scenarios.java import java_read, printable
-from tests.scenarios.replicas import disk, isr, lead, reassign, wait_isr
+from tests.scenarios.replicas import disk, lead, reassign, trimmed_topic
 
 pytestmark = pytest.mark.integration
 
 # Small fetches and a short queue: the read is still under way when the leader dies.
-_SLOW_LIBRDKAFKA = {
+_SLOW_LIBRDKAFKA: dict[str, Any] = {
     "fetch.message.max.bytes": 65_536,
     "queued.max.messages.kbytes": 64,
     "fetch.queue.backoff.ms": 10,
@@ -20,29 +23,27 @@ _SLOW_LIBRDKAFKA = {
 _SLOW_JAVA = {"max.partition.fetch.bytes": "65536"}
 
 
-def trimmed_topic(
-    cluster: Cluster, topic: str, assignment: list[int], *, mib: int = 5
-) -> list[Row]:
-    """A topic of one partition, enabled, whose oldest records only the remote store has."""
-    cluster.create_topic(topic, assignment=[assignment])
-    cluster.enable(topic)
-    rows = cluster.fill(topic, mib=mib)
-    cluster.wait_trimmed(topic, beyond=(mib - 3) * 1024)
-    return rows
-
-
 class Once:
-    """Runs something when the first of two readers has got so far."""
+    """Does something when a reader has got so far; `done` tells others."""
 
-    def __init__(self, work: object, at: int) -> None:
-        self._work, self._at, self._lock = work, at, threading.Lock()
-        self.happened_at_s: float | None = None
+    def __init__(self, work: Callable[[], None], at: int) -> None:
+        self._work, self._at = work, at
+        self.done = threading.Event()
 
     def __call__(self, count: int) -> None:
-        with self._lock:
-            if self.happened_at_s is None and count >= self._at:
-                self._work()  # type: ignore[operator]
-                self.happened_at_s = time.monotonic()
+        if count == self._at:
+            self._work()
+            self.done.set()
+
+
+def _held_at(count: int, event: threading.Event) -> Callable[[int], None]:
+    """Holds a reader up at so many rows until the event."""
+
+    def hold(rows: int) -> None:
+        if rows == count:
+            assert event.wait(30)
+
+    return hold
 
 
 @pytest.mark.parametrize("parts", [("broker",), ("broker", "rlm")], ids="+".join)
@@ -65,10 +66,100 @@ def test_leader_is_killed_while_trimmed_data_is_read(
         )
     )
     java.start()
-    while java.is_alive() and kill_once.happened_at_s is None:
-        time.sleep(0.05)
-    read = three.read_all(topic, end={0: len(rows)}, **_SLOW_LIBRDKAFKA)
+    read = three.read_all(
+        topic, end={0: len(rows)}, on_row=_held_at(1000, kill_once.done), **_SLOW_LIBRDKAFKA
+    )
     java.join()
     assert start > 2048
     assert_same(read, rows)
     assert printed == printable(rows)
+
+
+class SteadyReader(threading.Thread):
+    """Reads on from an old offset, slowly, whatever happens; remembers the offsets it was given."""
+
+    def __init__(self, cluster: Cluster, topic: str, reset: str, *, start: int, end: int) -> None:
+        super().__init__(daemon=True)
+        self.offsets: list[int] = []
+        self.failure: str | None = None
+        self._end = end
+        self._topic = topic
+        self._start_offset = start
+        self._config = {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": f"steady-{topic}-{reset}",
+            "enable.auto.commit": False,
+            "auto.offset.reset": reset,
+            **_SLOW_LIBRDKAFKA,
+        }
+
+    def run(self) -> None:
+        consumer: Any = Consumer(self._config)
+        consumer.assign([TopicPartition(self._topic, 0, self._start_offset)])
+        deadline = time.monotonic() + 60
+        try:
+            while len(self.offsets) < self._end - self._start_offset:
+                message = consumer.poll(0.5)
+                if message is not None and message.error() is not None:
+                    self.failure = str(message.error())
+                    return
+                if message is not None:
+                    self.offsets.append(message.offset())
+                if time.monotonic() > deadline:
+                    self.failure = f"stands still behind {self.offsets[-1:]}"
+                    return
+        finally:
+            consumer.close()
+
+    def check(self) -> None:
+        self.join()
+        assert self.failure is None
+        assert self.offsets == list(range(self._start_offset, self._end))
+
+
+def test_h17_leadership_moves_right_after_a_trim(three: Cluster) -> None:
+    topic = fresh("h17")
+    rows = trimmed_topic(three, topic, [1, 2, 3])
+    for node in (2, 3):
+        before = three.log_start(topic)
+        three.sandbox.pause(f"rlm:{node}")  # its view ends before the next trim
+        try:
+            rows += three.produce(topic, ((0, b"k", text_value()) for _ in range(2048)))
+            three.wait_trimmed(topic, beyond=before)
+            lead(three, topic, node)
+            readers = [
+                SteadyReader(three, topic, reset, start=7, end=len(rows))
+                for reset in ("latest", "earliest", "error")
+            ]
+            for reader in readers:
+                reader.start()
+            earliest = Consumer(
+                {
+                    "bootstrap.servers": three.bootstrap,
+                    "group.id": f"h17-{topic}-{node}",
+                    "auto.offset.reset": "earliest",
+                }
+            )
+            earliest.subscribe([topic])
+        finally:
+            three.sandbox.resume(f"rlm:{node}")
+        first = earliest.poll(30)
+        earliest.close()
+        assert first is not None
+        assert first.error() is None
+        assert first.offset() == 0
+        for reader in readers:
+            reader.check()
+    assert_same(three.read_all(topic), rows)
+
+
+def test_h21_new_replica_replicates_past_the_proxy(three: Cluster) -> None:
+    topic = fresh("h21")
+    rows = trimmed_topic(three, topic, [1])
+    start = three.log_start(topic)
+    reassign(three, topic, [1, 2])
+    held = disk(three, topic, 2)
+    assert held.segments[0].base_offset >= start
+    lead(three, topic, 2)
+    assert three.log_start(topic) >= start
+    assert_same(three.read_all(topic), rows)

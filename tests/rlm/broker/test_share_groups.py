@@ -47,7 +47,7 @@ class Cluster:
         broker.on(
             LIST_GROUPS,
             lambda _: {
-                "groups": [{"group_id": name, "group_type": "Share"} for name in self.groups[index]]
+                "groups": [{"group_id": name, "group_type": "share"} for name in self.groups[index]]
             },
         )
         broker.on(DESCRIBE_SHARE_GROUP_OFFSETS, lambda body: self._offsets(index, body))

@@ -251,6 +251,7 @@ async def test_h09_read_committed_names_the_aborted_transactions_of_the_batches_
 
 
 async def test_each_chunk_is_fetched_once_whoever_asks(bench: Bench) -> None:
+    await bench.use_store(shared=False)
     log = mixed_log(200)
     segment = await bench.stored(log)
     reader = bench.reader()
@@ -259,6 +260,33 @@ async def test_each_chunk_is_fetched_once_whoever_asks(bench: Bench) -> None:
     starts = [start for start, _ in bench.store.ranges]
     assert sorted(starts) == list(range(0, len(log), CHUNK))
     assert bench.store.indexes_fetched == 1
+
+
+async def test_on_a_shared_volume_the_store_need_not_be_asked_for_every_chunk(
+    bench: Bench,
+) -> None:
+    log = mixed_log(200)
+    segment = await bench.stored(log)
+    reader = bench.reader()
+    assert (await read(reader, segment, bounds(0)))[0] == log
+    assert len(bench.store.ranges) < len(log) // CHUNK
+    assert reader.chunks.misses == -(-len(log) // CHUNK)
+
+
+async def test_h25_what_is_gone_from_the_shared_volume_is_asked_of_the_store(bench: Bench) -> None:
+    log = b"".join(batch(base, 1, value=b"v" * 100) for base in range(200))
+    segment = await bench.stored(log)
+    reader = bench.reader()
+    await read(reader, segment, bounds(0, max_bytes=4 * CHUNK))
+    await asyncio.wait_for(bench.pool_is_idle(), 5)
+    path = bench.store.object(".log")
+    moved = path.rename(path.with_suffix(".away"))
+    asked = len(bench.store.ranges)
+    with pytest.raises(NotFound):
+        await read(reader, segment, bounds(199))
+    assert len(bench.store.ranges) == asked + 2
+    moved.rename(path)
+    assert (await read(reader, segment, bounds(0)))[0] == log
 
 
 async def test_a_reader_that_goes_on_finds_its_next_chunks_under_way(bench: Bench) -> None:

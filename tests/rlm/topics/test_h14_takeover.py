@@ -8,7 +8,7 @@ import pytest
 
 from kip405.errors import Invalid, RemoteStorageError
 from rlm.topics.verbs import EnableOptions
-from tests.builders.ledger import TOPIC
+from tests.builders.log_dir import TOPIC
 from tests.rlm.topics.world import Cluster, Crash, CrashAt, PauseAt, ServiceUnderTest
 
 TIER = EnableOptions(trim=True)

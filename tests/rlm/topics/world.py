@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kip405.errors import Fenced, Invalid, NotFound, Unavailable
+from kip405.errors import Fenced, Invalid, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import PartitionKey, Uuid
 from rlm.broker.answers import (
     EARLIEST_TIMESTAMP,
@@ -25,7 +25,8 @@ from rlmm.fact_codec import encode_fact
 from rlmm.facts import Fact, Stamp, TopicFact
 from rlmm.settings_view import SettingsView
 from tests.builders.clock import ManualClock
-from tests.builders.ledger import TOPIC, TOPIC_ID, MemoryLedger
+from tests.builders.ledger import MemoryLedger
+from tests.builders.log_dir import TOPIC, TOPIC_ID
 
 DEFAULTS = {
     "cleanup.policy": "delete",
@@ -57,6 +58,7 @@ class Cluster:
     log_starts: dict[int, int] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
     groups: tuple[GroupOffset, ...] = ()
+    groups_error: RemoteStorageError | None = None
     share_starts: dict[int, int] = field(default_factory=dict)
     internal: bool = False
     policy_refuses: bool = False
@@ -188,6 +190,8 @@ class ServiceBroker:
         return end if timestamp == LATEST_TIMESTAMP else -1
 
     async def committed(self, topic: TopicDescription) -> tuple[GroupOffset, ...]:
+        if self._cluster.groups_error is not None:
+            raise self._cluster.groups_error
         return self._cluster.groups
 
     async def start_offset(self, topic: str, partition: int) -> int | None:

@@ -1,0 +1,51 @@
+"""What ConsumerPerformance prints is understood, and the CPU of a process tree is counted."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from bench.consumer import PerfLine
+from bench.processes import BenchError, CpuMark, run_measured
+
+PRINTED = """\
+start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, \
+rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec
+2026-11-21 14:00:00:000, 2026-11-21 14:00:03:000, 1024.0000, 341.3333, 1048576, 349525.3, \
+500, 2500, 409.6000, 419430.4
+"""
+BURN = "sum(range(20_000_000))"
+
+
+def test_the_line_of_consumer_performance_is_understood() -> None:
+    assert PerfLine.parse(PRINTED) == PerfLine(
+        value_mib=1024.0, records=1048576, join_ms=500, fetch_ms=2500, fetch_mib_s=409.6
+    )
+
+
+@pytest.mark.parametrize("output", ["", PRINTED.splitlines()[0], "Exiting before consuming"])
+def test_output_without_numbers_is_an_error(output: str) -> None:
+    with pytest.raises(BenchError, match="no result"):
+        PerfLine.parse(output)
+
+
+def test_a_finished_process_has_output_cpu_and_duration() -> None:
+    done = run_measured([sys.executable, "-c", f"print({BURN})"])
+    assert done.output.strip() == "199999990000000"
+    assert done.cpu_s > 0.05
+    assert done.wall_s > 0.05
+
+
+def test_a_failed_process_is_an_error_that_tells_what_it_said() -> None:
+    with pytest.raises(BenchError, match="ended with 3: no luck"):
+        run_measured([sys.executable, "-c", "import sys; print('no luck'); sys.exit(3)"])
+
+
+def test_cpu_of_children_counts_even_when_they_are_gone() -> None:
+
+    before = CpuMark.now({"me": os.getpid()})
+    subprocess.run([sys.executable, "-c", BURN], check=True)
+    after = CpuMark.now({"me": os.getpid()})
+    assert after.roles["me"] - before.roles["me"] > 0.05
+    assert after.machine > before.machine

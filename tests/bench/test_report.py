@@ -1,0 +1,81 @@
+"""Ratios are of pairs, medians are of ratios, and expectations can be missed."""
+
+from bench.plan import DIRECT, MIB, NATIVE, PROXY, VARIANTS, Options, Shape, order_of
+from bench.report import Run, ratios, raw_line, summary, tables, verdicts
+
+SHAPE = Shape(partitions=8, fetch_bytes=MIB)
+
+
+def run(number: int, variant: str, mib_s: float, *, service: float = 0.5, fetch: int = MIB) -> Run:
+    return Run(
+        round_number=number,
+        variant=variant,
+        partitions=8,
+        fetch_bytes=fetch,
+        mib_s=mib_s,
+        fetch_ms=1000,
+        wall_s=2.5,
+        broker_cpu_s_gb=0.4,
+        service_cpu_s_gb=service,
+        consumer_cpu_s_gb=3.0,
+        foreign_cores=0.1,
+    )
+
+
+def test_h32_ratios_compare_runs_of_one_round_only() -> None:
+    runs = [
+        run(1, PROXY, 100),
+        run(1, DIRECT, 100),
+        run(2, PROXY, 10),  # a slow minute for both
+        run(2, DIRECT, 20),
+        run(3, PROXY, 300),
+        run(4, DIRECT, 999),
+    ]
+    assert ratios(runs, SHAPE, PROXY, DIRECT) == [1.0, 0.5]
+
+
+def test_h32_every_variant_is_first_second_and_last_equally_often() -> None:
+    orders = [order_of(VARIANTS, number) for number in range(6)]
+    for place in range(3):
+        assert sorted(order[place] for order in orders) == sorted(VARIANTS * 2)
+
+
+def test_expectations_are_met_and_missed_by_the_median() -> None:
+    runs = [
+        *(run(n, PROXY, speed, service=1.3) for n, speed in enumerate((79, 81, 500))),
+        *(run(n, DIRECT, 100) for n in range(3)),
+        *(run(n, NATIVE, 70) for n in range(3)),
+    ]
+    found = {verdict.what: verdict for verdict in verdicts(runs, [SHAPE])}
+    assert found["proxy / direct"].met
+    assert found["proxy / direct"].measured == 0.81
+    assert not found["proxy / Kafka's own"].met
+    assert not found["service + plugin CPU s/GB"].met
+
+
+def test_kafkas_own_is_only_expected_to_be_beaten_at_small_fetches() -> None:
+    large = Shape(partitions=8, fetch_bytes=16 * MIB)
+    runs = [run(1, PROXY, 50, fetch=16 * MIB), run(1, NATIVE, 100, fetch=16 * MIB)]
+    assert [verdict.what for verdict in verdicts(runs, [large])] == ["service + plugin CPU s/GB"]
+
+
+def test_the_tables_show_all_pairs_and_say_what_was_missed() -> None:
+    runs = [run(1, PROXY, 50), run(1, DIRECT, 100), run(2, PROXY, 60), run(2, DIRECT, 100)]
+    text = tables(runs, [SHAPE])
+    assert "median 0.55   (0.50 0.60)" in text
+    assert "MISSED" in text
+    assert summary(runs, [SHAPE])["pair_ratios"][0]["values"] == [0.5, 0.6]
+
+
+def test_a_run_is_printed_with_all_its_values() -> None:
+    line = raw_line(run(3, NATIVE, 123.4))
+    assert "round 3" in line
+    assert "123.4 MiB/s" in line
+
+
+def test_one_partition_gets_half_of_the_data() -> None:
+    options = Options.full()
+    assert options.records(8) == 1 << 20
+    assert options.records(1) == 1 << 19
+    assert len(options.shapes) == 4
+    assert len(list(options.topics())) == 6

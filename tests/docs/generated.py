@@ -1,0 +1,56 @@
+"""The documents made from tables: `python -m tests.docs.generated` writes them anew.
+
+The tests hold the files against the same functions. Must not know any setting by name.
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from rlm import metrics
+from rlm.config import docs
+from rsm_plugins.config import SETTINGS, Setting
+
+ROOT = Path(__file__).resolve().parents[2]
+
+_PLUGIN_HEAD = (
+    "# Settings of `rsm-plugin serve`\n\n"
+    "One YAML file, one line a setting. Made from `rsm_plugins/config.py`; edit there.\n\n"
+    "| key | value | default | meaning |\n|---|---|---|---|\n"
+)
+
+
+def plugin_settings() -> str:
+    """docs/plugin-settings.md, whole."""
+    return _PLUGIN_HEAD + "".join(_plugin_row(row) for row in SETTINGS)
+
+
+def _plugin_row(row: Setting) -> str:
+    allowed = row.allowed.replace(" | ", " or ")
+    return f"| `{row.key}` | {allowed} | {_default(row)} | {row.doc} |\n"
+
+
+def _default(row: Setting) -> str:
+    if row.required:
+        return "required"
+    if isinstance(row.default, bool):
+        return str(row.default).lower()
+    return "none" if row.default in (None, "") else str(row.default)
+
+
+GENERATED: Mapping[str, Callable[[], str]] = {
+    "docs/settings.md": docs.generate_docs,
+    "docs/plugin-settings.md": plugin_settings,
+    "docs/metrics.md": metrics.generate_docs,
+}
+
+
+def write() -> None:
+    """Write every generated document."""
+    for name, generate in GENERATED.items():
+        (ROOT / name).write_text(generate().rstrip("\n") + "\n", encoding="utf-8")
+        sys.stdout.write(f"{name}\n")
+
+
+if __name__ == "__main__":
+    write()

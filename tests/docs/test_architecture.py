@@ -1,0 +1,57 @@
+"""ARCHITECTURE.md, docs/formats.md against the tree: what is named exists, what exists is named."""
+
+import re
+
+import pytest
+
+from tests.docs import reading
+from tests.project.tree import PACKAGES, ROOT, is_generated, show, sources
+
+ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+HAZARDS = reading.hazards(ARCHITECTURE)
+# Those of the first issue; each rule is built with a test that carries its number.
+BUILT = {1, 2, 3, 4, 5, 6, 9, 10, 11, 13, 14, 17, 19, 20, 21, 22, 26, 29, 30}
+DOCUMENTS = ("ARCHITECTURE.md", "README.md", "docs/formats.md")
+MAPPED = {*PACKAGES, "bench", "build_tools"}
+
+
+def test_the_file_map_has_every_module_and_no_other() -> None:
+    wanted = {
+        show(path)
+        for path in sources(with_tests=False)
+        if show(path).split("/")[0] in MAPPED
+        and path.name != "__init__.py"
+        and not is_generated(path)
+    }
+    assert sorted(reading.file_map(ARCHITECTURE)) == sorted(wanted)
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_path_named_exists(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    present = text.partition("- **Not there yet**")[0]
+    assert [path for path in reading.paths(present) if not (ROOT / path).exists()] == []
+
+
+def test_every_hazard_of_the_issue_has_an_entry() -> None:
+    assert BUILT - HAZARDS.keys() == set()
+
+
+def test_every_hazard_with_a_test_has_an_entry() -> None:
+    found = {
+        int(number)
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for number in re.findall(r"def test_h(\d\d)_", path.read_text(encoding="utf-8"))
+    }
+    assert found - HAZARDS.keys() == set()
+
+
+@pytest.mark.parametrize("number", sorted(HAZARDS))
+def test_every_test_file_of_a_hazard_has_its_test(number: int) -> None:
+    tests = [path for path in reading.paths(HAZARDS[number]) if path.startswith("tests/")]
+    without = [
+        path
+        for path in tests
+        if f"def test_h{number:02}_" not in (ROOT / path).read_text(encoding="utf-8")
+    ]
+    assert tests and without == []

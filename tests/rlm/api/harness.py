@@ -1,0 +1,358 @@
+"""API servers over a cluster in memory: real gRPC, real topic verbs, a small log behind them."""
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import structlog
+from grpc import aio
+
+from kip405.errors import Fenced, RemoteStorageError
+from kip405.ids import PartitionKey, Uuid
+from rlm.api.admin import AdminParts, AdminService
+from rlm.api.calls import Gate
+from rlm.api.cluster_status import ClusterStatus
+from rlm.api.fetch import FetchParts, FetchService
+from rlm.api.peers import Peers
+from rlm.api.places import Places
+from rlm.api.ports import CopyOutcome, PartitionStatus
+from rlm.api.reading import PartitionReading
+from rlm.api.server import ApiServer
+from rlm.api.topic_summaries import TopicSummaries
+from rlm.broker.answers import EARLIEST_TIMESTAMP, LocalRecords, OffsetAnswer
+from rlm.proxy.tier import (
+    EpochEnd,
+    RemoteRead,
+    RemoteRecords,
+    TierPartition,
+    TimestampedOffset,
+    TopicRef,
+    Watermarks,
+)
+from rlm.topics.adopt import Adoption
+from rlm.topics.freezes import Freezes
+from rlmm.facts import ServiceFact
+from tests.builders.ledger import MemoryLedger
+from tests.builders.log_dir import TOPIC, TOPIC_ID
+from tests.kip405.batch_builder import batch
+from tests.rlm.topics.world import Cluster, ServiceBroker, ServiceUnderTest, _go_on
+
+PER_BATCH = 3
+
+
+@dataclass(kw_only=True)
+class Log:
+    """Partition 0: remote [remote_start, remote_next), local [local_start, end). Whole batches."""
+
+    remote_start: int = 0
+    remote_next: int = 30
+    local_start: int = 24
+    end: int = 60
+    last_stable: int = 54
+    trims_to: list[int] = field(default_factory=list)
+    frozen: bool = False
+    remote_error: RemoteStorageError | None = None
+    aborted: tuple[tuple[int, int], ...] = ()
+
+    def batches(self, start: int, upper: int, max_bytes: int) -> bytes:
+        first = start // PER_BATCH * PER_BATCH
+        data = b""
+        for base in range(first, upper, PER_BATCH):
+            one = batch(base, PER_BATCH, value=b"v%d" % base)
+            if data and len(data) + len(one) > max_bytes:
+                break
+            data += one
+        return data
+
+
+class ApiBroker(ServiceBroker):
+    """Our own broker: the cluster's topics, and the local part of the log."""
+
+    def __init__(self, cluster: Cluster, node_id: int, log: Log) -> None:
+        super().__init__(cluster, node_id, _go_on)
+        self._log = log
+
+    async def list_offset(
+        self,
+        topic: str,
+        partition: int,
+        timestamp: int,
+        *,
+        leader_epoch: int = -1,
+        read_committed: bool = False,
+        replica_id: int = -1,
+    ) -> OffsetAnswer:
+        offset = self._log.local_start
+        if timestamp != EARLIEST_TIMESTAMP:
+            offset = self._log.last_stable if read_committed else self._log.end
+        return OffsetAnswer(offset=offset, leader_epoch=self._cluster.epoch, timestamp_ms=-1)
+
+    async def fetch(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        max_bytes: int,
+        leader_epoch: int = -1,
+        read_committed: bool = False,
+        max_wait_ms: int = 0,
+    ) -> LocalRecords:
+        if self._log.trims_to:
+            self._log.local_start = self._log.trims_to.pop(0)
+        if not self._log.local_start <= offset <= self._log.end:
+            raise Fenced(f"fetch at {offset}: OFFSET_OUT_OF_RANGE (1)")
+        upper = self._log.last_stable if read_committed else self._log.end
+        return LocalRecords(
+            high_watermark=self._log.end,
+            last_stable_offset=self._log.last_stable,
+            log_start_offset=self._log.local_start,
+            records=self._log.batches(offset, upper, max_bytes) + batch(upper)[:20],
+            aborted=self._log.aborted,
+        )
+
+
+class ApiTier:
+    """The remote part of the log."""
+
+    def __init__(self, cluster: Cluster, node_id: int, log: Log) -> None:
+        self._cluster = cluster
+        self._node_id = node_id
+        self._log = log
+
+    def ready(self) -> bool:
+        return True
+
+    def partition(self, topic: TopicRef, partition: int) -> TierPartition | None:
+        log = self._log
+        return TierPartition(
+            topic_id=TOPIC_ID,
+            topic=TOPIC,
+            partition=partition,
+            remote_log_start_offset=log.remote_start,
+            remote_next_offset=log.remote_next,
+            local_log_start_offset=log.local_start,
+            high_watermark=log.end,
+            last_stable_offset=log.last_stable,
+            led_here=self._cluster.leader == self._node_id,
+            leader_epoch=self._cluster.epoch,
+            frozen=log.frozen,
+        )
+
+    async def barrier(
+        self, topic: TopicRef, partition: int, deadline_ms: int
+    ) -> TierPartition | None:
+        return self.partition(topic, partition)
+
+    async def watermarks(self, topic: TopicRef, partition: int, deadline_ms: int) -> Watermarks:
+        return Watermarks(
+            high_watermark=self._log.end,
+            last_stable_offset=self._log.last_stable,
+            log_start_offset=self._log.local_start,
+        )
+
+    async def read(self, request: RemoteRead) -> RemoteRecords:
+        if self._log.remote_error is not None:
+            raise self._log.remote_error
+        # As the real tier: a batch that reaches beyond the bound is left out.
+        upper = min(request.upper_offset, self._log.remote_next) // PER_BATCH * PER_BATCH
+        data = self._log.batches(request.offset, upper, request.max_bytes)
+        count = len(data) // max(1, len(batch(0, PER_BATCH, value=b"v0")))
+        first = request.offset // PER_BATCH * PER_BATCH
+        return RemoteRecords(
+            records=(memoryview(data),),
+            size_bytes=len(data),
+            next_offset=min(upper, first + max(1, count) * PER_BATCH),
+            aborted=self._log.aborted if request.read_committed else (),
+        )
+
+    async def offset_for_timestamp(
+        self, topic_id: Uuid, partition: int, timestamp_ms: int
+    ) -> TimestampedOffset | None:
+        return TimestampedOffset(offset=9, timestamp_ms=timestamp_ms, leader_epoch=2)
+
+    def epoch_for_offset(self, topic_id: Uuid, partition: int, offset: int) -> int:
+        return 3
+
+    def epoch_end(self, topic_id: Uuid, partition: int, leader_epoch: int) -> EpochEnd | None:
+        return None
+
+
+class ApiStatuses:
+    """PartitionStatuses and CopyNow of one node."""
+
+    def __init__(self, cluster: Cluster, node_id: int, log: Log) -> None:
+        self._cluster = cluster
+        self._node_id = node_id
+        self._log = log
+
+    def led(self) -> Sequence[PartitionStatus]:
+        if self._cluster.leader != self._node_id:
+            return ()
+        status = PartitionStatus(
+            topic=TOPIC,
+            topic_id=TOPIC_ID,
+            partition=0,
+            leader=self._node_id,
+            leader_epoch=self._cluster.epoch,
+            remote_log_start_offset=self._log.remote_start,
+            remote_next_offset=self._log.remote_next,
+            local_log_start_offset=self._log.local_start,
+            last_stable_offset=self._log.last_stable,
+            high_watermark=self._log.end,
+            log_end_offset=self._log.end,
+            lag_bytes=2048,
+            lag_segments=1,
+            frozen="remote data beyond the log's end" if self._log.frozen else "",
+        )
+        return (status, replace(status, partition=1))
+
+    async def look(self, key: PartitionKey) -> PartitionStatus:
+        for status in self.led():
+            if status.key == key:
+                return status
+        raise Fenced(f"{key} is not led here")
+
+    async def copy_now(self, key: PartitionKey, up_to_offset: int | None) -> CopyOutcome:
+        return CopyOutcome(
+            first_uncopied_offset=up_to_offset or self._log.remote_next,
+            reason=f"asked of node {self._node_id}",
+        )
+
+
+class FullLedger(MemoryLedger):
+    """With the list of partitions that the API asks for."""
+
+    def partitions(self) -> tuple[PartitionKey, ...]:
+        return (PartitionKey(TOPIC_ID, 0),)
+
+
+@dataclass(kw_only=True)
+class Node:
+    """One running API."""
+
+    node_id: int
+    service: ServiceUnderTest
+    ledger: FullLedger
+    log: Log
+    peers: Peers
+    admin: AdminService
+    fetch: FetchService
+    address: str
+
+
+@dataclass(kw_only=True)
+class Fakes:
+    """What the services of one node are made of."""
+
+    cluster: Cluster
+    node_id: int
+    log: Log
+    token: str | None
+
+    def __post_init__(self) -> None:
+        self.service = ServiceUnderTest(self.cluster, node_id=self.node_id)
+        self.broker = ApiBroker(self.cluster, self.node_id, self.log)
+        self.ledger = FullLedger()
+        self.statuses = ApiStatuses(self.cluster, self.node_id, self.log)
+        self.tier = ApiTier(self.cluster, self.node_id, self.log)
+        self.gate = Gate(self.token)
+        self.places = Places(self.broker, self.service.settings)
+        self.peers = Peers(
+            node_id=self.node_id,
+            principal=f"rlm-{self.node_id}",
+            token=self.token,
+            settings=self.service.settings,
+            clock=self.service.clock,
+            timeout_ms=2_000,
+        )
+
+    def admin(self) -> AdminService:
+        settings, broker = self.service.settings, self.broker
+        freezes = Freezes(settings=settings, broker=broker, barrier_deadline_ms=1_000)
+        return AdminService(
+            AdminParts(
+                gate=self.gate,
+                verbs=self.service.verbs,
+                freezes=freezes,
+                adoption=Adoption(broker=broker, settings=settings, barrier_deadline_ms=1_000),
+                summaries=TopicSummaries(
+                    settings=settings, ledger=self.ledger, broker=broker, barrier_deadline_ms=1_000
+                ),
+                status=ClusterStatus(
+                    peers=self.peers,
+                    statuses=self.statuses,
+                    settings=settings,
+                    broker=broker,
+                    freezes=freezes,
+                    problems=lambda: (),
+                    version="1",
+                ),
+                statuses=self.statuses,
+                places=self.places,
+                peers=self.peers,
+            )
+        )
+
+    def fetch(self) -> FetchService:
+        return FetchService(
+            FetchParts(
+                gate=self.gate,
+                places=self.places,
+                peers=self.peers,
+                reading=PartitionReading(
+                    tier=self.tier, broker=self.broker, barrier_deadline_ms=1_000
+                ),
+                tier=self.tier,
+                broker=self.broker,
+                settings=self.service.settings,
+                ledger=self.ledger,
+                statuses=self.statuses,
+                copy=self.statuses,
+                barrier_deadline_ms=1_000,
+            )
+        )
+
+
+@contextlib.asynccontextmanager
+async def api_node(
+    cluster: Cluster, *, node_id: int = 1, log: Log | None = None, token: str | None = None
+) -> AsyncIterator[Node]:
+    """A service of the cluster that says it lives, on a free port."""
+    fakes = Fakes(cluster=cluster, node_id=node_id, log=log or Log(), token=token)
+    admin, fetch = fakes.admin(), fakes.fetch()
+    server = ApiServer(admin=admin, fetch=fetch, listen="127.0.0.1:0")
+    with structlog.testing.capture_logs():
+        address = await server.start()
+        await _say_alive(fakes.service, node_id, address)
+        try:
+            yield Node(
+                node_id=node_id,
+                service=fakes.service,
+                ledger=fakes.ledger,
+                log=fakes.log,
+                peers=fakes.peers,
+                admin=admin,
+                fetch=fetch,
+                address=address,
+            )
+        finally:
+            await server.stop()
+            await fakes.peers.close()
+
+
+async def _say_alive(service: ServiceUnderTest, node_id: int, address: str) -> None:
+    await service.settings.publish(
+        ServiceFact(
+            node_id=node_id,
+            listen={"grpc": address},
+            advertised={"grpc": address, "proxy": "127.0.0.1:1"},
+            version="1",
+        )
+    )
+
+
+@contextlib.asynccontextmanager
+async def channel_to(address: str) -> AsyncIterator[aio.Channel]:
+    async with aio.insecure_channel(address) as channel:
+        yield channel

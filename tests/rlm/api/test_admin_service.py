@@ -1,0 +1,164 @@
+"""AdminService: verbs forwarded to the partition-0 leader, the whole cluster's status, adoption."""
+
+from typing import Any
+
+import pytest
+from grpc import aio
+from grpc_health.v1 import health_pb2
+
+from kip405.errors import Fenced, Invalid, NotFound, Unavailable
+from kip405.ids import PartitionKey
+from rlm.api.calls import FORWARDED_KEY, call_metadata
+from rlm.api.server import ApiServer, read_token
+from rlm.api.status import Elsewhere, error_of_call
+from rlm.v1 import admin_pb2 as pb
+from rlm.v1.admin_pb2_grpc import AdminServiceStub
+from rlmm.facts import TrimFact
+from tests.builders.log_dir import TOPIC, TOPIC_ID
+from tests.rlm.api.harness import Log, Node, api_node, channel_to
+from tests.rlm.topics.world import Cluster
+
+WHO = call_metadata("tests", None)
+
+
+async def call(node: Node, name: str, request: object, metadata: Any = WHO) -> Any:
+    async with channel_to(node.address) as channel:
+        try:
+            return await getattr(AdminServiceStub(channel), name)(request, metadata=metadata)
+        except aio.AioRpcError as error:
+            raise error_of_call(error, node.address) from error
+
+
+async def test_h14_verbs_are_done_by_the_partition_0_leaders_service() -> None:
+    cluster = Cluster()
+    async with api_node(cluster, node_id=1) as one, api_node(cluster, node_id=2) as two:
+        await two.service.settings.barrier(1)
+        enable = pb.EnableTopicRequest(topic=TOPIC, trim=True, local_retention_ms=5)
+        answer = await call(two, "EnableTopic", enable)
+        assert (answer.mode, answer.trim, answer.partitions) == ("tier", True, 2)
+        assert [node_id for node_id, *_ in cluster.alters] == [1]
+        off = await call(two, "SetTrim", pb.SetTrimRequest(topic=TOPIC, on=False))
+        assert "grows from now on" in off.warnings[0]
+        listed = await call(two, "ListTopics", pb.ListTopicsRequest())
+        assert [(row.topic, row.trim) for row in listed.topics] == [(TOPIC, False)]
+        forwarded = (*WHO, (FORWARDED_KEY, "rlm-9"))
+        with pytest.raises(Elsewhere) as caught:
+            await call(two, "DisableTopic", pb.DisableTopicRequest(topic=TOPIC), forwarded)
+        assert caught.value.leader_address == one.address
+        kept = await call(two, "DisableTopic", pb.DisableTopicRequest(topic=TOPIC))
+        assert kept.state == "kept"
+        assert {node_id for node_id, *_ in cluster.alters} == {1}
+
+
+async def test_a_leader_whose_service_is_silent_is_unavailable() -> None:
+    cluster = Cluster(leader=3)
+    async with api_node(cluster, node_id=1) as one:
+        with pytest.raises(Unavailable, match="broker 3 has never said"):
+            await call(one, "EnableTopic", pb.EnableTopicRequest(topic=TOPIC))
+
+
+async def test_bad_values_name_what_is_allowed() -> None:
+    async with api_node(Cluster()) as node:
+        with pytest.raises(Invalid, match="giveback goes with trim off"):
+            await call(node, "SetTrim", pb.SetTrimRequest(topic=TOPIC, on=True, giveback=True))
+        with pytest.raises(Invalid, match="must not be more than"):
+            request = pb.EnableTopicRequest(topic=TOPIC, retention_ms=1, local_retention_ms=2)
+            await call(node, "EnableTopic", request)
+        with pytest.raises(NotFound, match="not enabled"):
+            await call(node, "DescribeTopic", pb.DescribeTopicRequest(topic=TOPIC))
+        with pytest.raises(NotFound, match="nope"):
+            await call(node, "Status", pb.StatusRequest(topic="nope"))
+
+
+async def test_status_asks_peers_and_shows_those_that_are_silent() -> None:
+    cluster = Cluster()
+    async with api_node(cluster, node_id=1) as one, api_node(cluster, node_id=2) as two:
+        await call(one, "EnableTopic", pb.EnableTopicRequest(topic=TOPIC))
+        await call(two, "Freeze", pb.FreezeRequest(topic=TOPIC, why="maintenance"))
+        answer = await call(two, "Status", pb.StatusRequest())
+        assert [(row.partition, row.leader) for row in answer.partitions] == [(0, 1), (1, 1)]
+        assert [(row.node_id, row.reachable) for row in answer.services] == [(1, True), (2, True)]
+        (freeze,) = answer.freezes
+        assert (freeze.topic, freeze.by, freeze.why) == (TOPIC, "tests", "maintenance")
+        own = await call(two, "Status", pb.StatusRequest(local_only=True))
+        assert not own.partitions
+    async with api_node(cluster, node_id=2) as two:
+        await two.service.settings.barrier(1)
+        answer = await call(two, "Status", pb.StatusRequest())
+        assert [row.reachable for row in answer.services] == [False, True]
+        assert "not reachable" in answer.services[0].problems[0]
+        assert [row.last_error for row in answer.partitions] == [
+            "its leader's service tells nothing (yet)"
+        ] * 2
+
+
+async def test_h01_adopt_log_start_applies_a_foreign_move_only() -> None:
+    async with api_node(Cluster(), log=Log(local_start=24)) as node:
+        await call(node, "EnableTopic", pb.EnableTopicRequest(topic=TOPIC))
+        key = PartitionKey(TOPIC_ID, 0)
+        await node.service.settings.publish(TrimFact(partition=key, bound=24, planned_epoch=5), 5)
+        request = pb.PartitionRequest(topic=TOPIC, partition=0)
+        with pytest.raises(Invalid, match="our own trim"):
+            await call(node, "AdoptLogStart", request)
+        node.log.local_start = 40
+        await call(node, "AdoptLogStart", request)
+        assert node.service.settings.view.remote_log_start(key) == 40
+        with pytest.raises(Invalid, match="nothing to adopt"):
+            await call(node, "AdoptLogStart", request)
+
+
+async def test_h04_adopt_ends_a_freeze_and_is_refused_without_one() -> None:
+    async with api_node(Cluster()) as node:
+        await call(node, "EnableTopic", pb.EnableTopicRequest(topic=TOPIC))
+        request = pb.PartitionRequest(topic=TOPIC, partition=0)
+        with pytest.raises(Invalid, match="not frozen"):
+            await call(node, "AdoptPartition", request)
+        node.log.frozen = True
+        with pytest.raises(Invalid, match="partition adopt"):
+            await call(node, "AdoptLogStart", request)
+        await call(node, "AdoptPartition", request)
+        fact = node.service.settings.view.divergence(PartitionKey(TOPIC_ID, 0))
+        assert fact is not None
+        assert (fact.action, fact.epoch, fact.offset) == ("adopt", 5, 60)
+        assert "tests" in fact.cause
+
+
+async def test_health_is_served() -> None:
+    async with api_node(Cluster()) as node, channel_to(node.address) as channel:
+        check = channel.unary_unary(
+            "/grpc.health.v1.Health/Check",
+            request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
+            response_deserializer=health_pb2.HealthCheckResponse.FromString,
+        )
+        answer = await check(health_pb2.HealthCheckRequest(service="rlm.v1.FetchService"))
+    assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+async def test_a_taken_port_and_an_open_address_are_refused() -> None:
+    async with api_node(Cluster()) as node:
+        taken = server_at(node, node.address)
+        with pytest.raises(Invalid, match=r"grpc\.listen: cannot listen"):
+            await taken.start()
+        await taken.stop()
+        with pytest.raises(Invalid, match="allow_insecure"):
+            server_at(node, "0.0.0.0:1")
+
+
+def server_at(node: Node, listen: str) -> ApiServer:
+    return ApiServer(admin=node.admin, fetch=node.fetch, listen=listen)
+
+
+async def test_token_files(tmp_path: Any) -> None:
+    assert await read_token(None) is None
+    path = tmp_path / "token"
+    with pytest.raises(Invalid, match="cannot be read"):
+        await read_token(path)
+    path.write_text("\n")
+    with pytest.raises(Invalid, match="one line"):
+        await read_token(path)
+    path.write_text("abc\n")
+    assert await read_token(path) == "abc"
+
+
+def test_fenced_is_what_elsewhere_is() -> None:
+    assert issubclass(Elsewhere, Fenced)

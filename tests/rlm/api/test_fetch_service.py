@@ -1,0 +1,208 @@
+"""FetchService: both tiers in one stream, positions, and errors with their typed detail."""
+
+import grpc
+import pytest
+from grpc import aio
+
+from kip405.batches import walk
+from kip405.errors import Corrupt, Fenced, Invalid, NotFound, RemoteStorageError, Unavailable
+from rlm.api.calls import call_metadata
+from rlm.api.status import Elsewhere, error_of_call
+from rlm.topics.verbs import EnableOptions
+from rlm.v1 import fetch_pb2 as pb
+from rlm.v1.fetch_pb2_grpc import FetchServiceStub
+from tests.builders.ledger import metadata
+from tests.builders.log_dir import TOPIC, TOPIC_ID
+from tests.rlm.api.harness import PER_BATCH, Log, Node, api_node, channel_to
+from tests.rlm.topics.world import Cluster
+
+WHO = call_metadata("tests", None)
+REF = pb.TopicRef(name=TOPIC)
+
+
+async def read(address: str, **fields: object) -> list[pb.FetchResponse]:
+    request = pb.FetchRequest(**{"topic": REF, "max_bytes": 300, **fields})  # type: ignore[arg-type]
+    async with channel_to(address) as channel:
+        stub = FetchServiceStub(channel)
+        try:
+            return [answer async for answer in stub.Fetch(request, metadata=WHO)]
+        except aio.AioRpcError as error:
+            raise error_of_call(error, address) from error
+
+
+def offsets(answers: list[pb.FetchResponse]) -> list[int]:
+    return [header.base_offset for one in answers for _, header in walk(one.batches)]
+
+
+async def test_every_batch_once_over_both_tiers() -> None:
+    async with api_node(Cluster()) as node:
+        answers = await read(node.address, start_offset=0)
+    assert offsets(answers) == list(range(0, 60, PER_BATCH))
+    tiers = [one.tier for one in answers]
+    assert tiers == sorted(tiers)
+    assert set(tiers) == {pb.REMOTE, pb.LOCAL}
+    assert answers[-1].next_offset == 60
+    first = answers[0]
+    assert (first.high_watermark, first.last_stable_offset, first.log_start_offset) == (60, 54, 0)
+
+
+async def test_read_committed_ends_at_the_last_stable_offset() -> None:
+    async with api_node(Cluster(), log=Log(aborted=((7, 3),))) as node:
+        answers = await read(node.address, start_offset=1, isolation_level=pb.READ_COMMITTED)
+        plain = await read(node.address, start_offset=1)
+    assert offsets(answers) == list(range(0, 54, PER_BATCH))
+    assert [(row.producer_id, row.first_offset) for row in answers[0].aborted_transactions] == [
+        (7, 3)
+    ]
+    assert not plain[0].aborted_transactions
+
+
+async def test_end_offset_is_exclusive_and_the_id_names_the_topic() -> None:
+    async with api_node(Cluster()) as node:
+        answers = await read(
+            node.address,
+            topic=pb.TopicRef(topic_id=TOPIC_ID.raw),
+            start_offset=20,
+            end_offset=28,
+        )
+        nothing = await read(node.address, start_offset=60)
+        within_one_batch = await read(node.address, start_offset=4, end_offset=5)
+    assert offsets(answers) == [18, 21, 24, 27]
+    assert offsets(within_one_batch) == [3]
+    assert nothing == []
+
+
+async def test_h15_a_hole_is_passed_over() -> None:
+    async with api_node(Cluster(), log=Log(remote_next=12)) as node:
+        answers = await read(node.address, start_offset=6)
+    assert offsets(answers) == [6, 9, *range(24, 60, PER_BATCH)]
+
+
+async def test_a_trim_during_the_read_is_not_noticed() -> None:
+    log = Log(remote_next=48, trims_to=[24, 45, 45])
+    async with api_node(Cluster(), log=log) as node:
+        answers = await read(node.address, start_offset=0)
+    assert offsets(answers) == list(range(0, 60, PER_BATCH))
+
+
+async def test_what_retention_took_during_the_read_is_an_error_not_a_gap() -> None:
+    log = Log(remote_next=-1, local_start=0, trims_to=[0, 0, 45])
+    async with api_node(Cluster(), log=log) as node:
+        with pytest.raises(Invalid, match="log_start_offset=45"):
+            await read(node.address, start_offset=0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind", "words"),
+    [
+        ({"start_offset": 5}, Invalid, "log_start_offset=6"),
+        ({"start_offset": 61}, Invalid, "high_watermark=60"),
+        ({"start_offset": -3}, Invalid, "negative"),
+        ({"start_offset": 6, "max_bytes": 1 << 30}, Invalid, "max_bytes"),
+        ({"partition": 7}, NotFound, "it has 0 to 1"),
+        ({"topic": pb.TopicRef(name="nope")}, NotFound, "nope"),
+        ({"topic": pb.TopicRef(name="a b")}, Invalid, "topic name"),
+        ({"topic": pb.TopicRef()}, Invalid, "names no topic"),
+        ({"topic": pb.TopicRef(topic_id=b"1")}, Invalid, "16 bytes"),
+        ({"topic": pb.TopicRef(topic_id=b"1" * 16)}, NotFound, "no topic has the id"),
+    ],
+)
+async def test_errors_carry_kind_and_words(
+    fields: dict[str, object], kind: type[RemoteStorageError], words: str
+) -> None:
+    async with api_node(Cluster(), log=Log(remote_start=6)) as node:
+        with pytest.raises(kind, match=words):
+            await read(node.address, **{"start_offset": 6, **fields})
+
+
+@pytest.mark.parametrize("error", [Corrupt("object x"), Unavailable("store gone")])
+async def test_errors_of_the_store_keep_their_kind(error: RemoteStorageError) -> None:
+    async with api_node(Cluster(), log=Log(remote_error=error)) as node:
+        with pytest.raises(type(error), match=str(error)):
+            await read(node.address, start_offset=0)
+
+
+async def test_not_leader_tells_whom_to_ask() -> None:
+    cluster = Cluster()
+    async with api_node(cluster, node_id=1) as one, api_node(cluster, node_id=2) as two:
+        await two.service.settings.barrier(1)
+        with pytest.raises(Elsewhere, match="led by broker 1") as caught:
+            await read(two.address, start_offset=0)
+    assert caught.value.leader_address == one.address
+    cluster.leader = -1
+    async with api_node(cluster) as node:
+        with pytest.raises(Unavailable, match="no leader"):
+            await read(node.address, start_offset=0)
+
+
+async def test_h04_a_frozen_partition_is_read_within_the_brokers_log_only() -> None:
+    async with api_node(Cluster(), log=Log(frozen=True)) as node:
+        with pytest.raises(Invalid, match="log_start_offset=24"):
+            await read(node.address, start_offset=0)
+        answers = await read(node.address, start_offset=24)
+    assert offsets(answers) == list(range(24, 60, PER_BATCH))
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "offset"), [(-1, 60), (-2, 0), (-4, 24), (-5, 29), (-6, 30), (777, 9)]
+)
+async def test_list_offsets_over_both_tiers(timestamp: int, offset: int) -> None:
+    cluster = Cluster()
+    async with api_node(cluster, node_id=1), api_node(cluster, node_id=2) as two:
+        await two.service.settings.barrier(1)
+        request = pb.ListOffsetsRequest(topic=REF, timestamp=timestamp)
+        async with channel_to(two.address) as channel:
+            stub = FetchServiceStub(channel)
+            answer = await stub.ListOffsets(request, metadata=WHO)
+    assert answer.offset == offset
+
+
+async def _call(node: Node, name: str, request: object) -> object:
+    async with channel_to(node.address) as channel:
+        try:
+            return await getattr(FetchServiceStub(channel), name)(request, metadata=WHO)
+        except aio.AioRpcError as error:
+            raise error_of_call(error, node.address) from error
+
+
+async def test_describe_copy_and_segments_are_answered_by_the_leader() -> None:
+    cluster = Cluster()
+    async with api_node(cluster, node_id=1) as one, api_node(cluster, node_id=2) as two:
+        describe = pb.DescribePartitionRequest(topic=REF)
+        with pytest.raises(NotFound, match="not enabled"):
+            await _call(one, "DescribePartition", describe)
+        await one.service.verbs.enable(TOPIC, EnableOptions())
+        await two.service.settings.barrier(1)
+        described = await _call(two, "DescribePartition", describe)
+        assert isinstance(described, pb.PartitionDescription)
+        assert (described.leader, described.remote_next_offset) == (1, 30)
+        copied = await _call(two, "Copy", pb.CopyRequest(topic=REF, up_to_offset=12))
+        assert isinstance(copied, pb.CopyResponse)
+        assert (copied.first_uncopied_offset, copied.reason) == (12, "asked of node 1")
+        two.ledger.copied(metadata(1, 0, 500, {0: 0}), metadata(2, 500, 900, {0: 0}))
+        async with channel_to(two.address) as channel:
+            stub = FetchServiceStub(channel)
+            call = stub.ListSegments(pb.ListSegmentsRequest(topic=REF), metadata=WHO)
+            rows = [row async for row in call]
+    assert [(row.start_offset, row.next_offset) for row in rows] == [(0, 500), (500, 900)]
+
+
+async def test_every_call_names_a_principal_and_shows_the_token() -> None:
+    async with api_node(Cluster(), token="secret") as node, channel_to(node.address) as channel:
+        stub = FetchServiceStub(channel)
+        request = pb.ListOffsetsRequest(topic=REF, timestamp=-2)
+        for metadata_sent, code in (
+            ((), grpc.StatusCode.UNAUTHENTICATED),
+            (call_metadata("me", None), grpc.StatusCode.UNAUTHENTICATED),
+            (call_metadata("me", "wrong"), grpc.StatusCode.UNAUTHENTICATED),
+            (call_metadata("", "secret"), grpc.StatusCode.UNAUTHENTICATED),
+            (call_metadata("me", "secret"), grpc.StatusCode.OK),
+        ):
+            call = stub.ListOffsets(request, metadata=metadata_sent)
+            assert await call.code() is code
+
+
+def test_an_elsewhere_survives_the_wire_only_with_its_address() -> None:
+    error = Elsewhere("x", "h:1")
+    assert isinstance(error, Fenced)
+    assert not error.retriable

@@ -1,0 +1,231 @@
+"""The commands against a real API in this process: what they print, and how they fail."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from rlm.cli.main import COMMANDS, main
+from tests.builders.ledger import metadata
+from tests.builders.log_dir import TOPIC
+from tests.rlm.api.harness import Log, Node, api_node
+from tests.rlm.topics.world import Cluster
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[Node]:
+    async with api_node(Cluster()) as running:
+        yield running
+
+
+async def rlm(*arguments: str, env: dict[str, str] | None = None) -> Result:
+    clean = {"RLM_ADDRESS": None, "RLM_SANDBOX": None, "RLM_PRINCIPAL": "ann"}
+    runner = CliRunner(env={**clean, **(env or {})})
+    return await asyncio.to_thread(runner.invoke, main, list(arguments))
+
+
+async def asked(node: Node, *arguments: str) -> Result:
+    return await rlm(*arguments, env={"RLM_ADDRESS": node.address})
+
+
+async def as_json(node: Node, *arguments: str) -> Any:
+    result = await asked(node, *arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def assert_one_line(result: Result, *words: str, status: int) -> None:
+    assert result.exit_code == status, result.output
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("rlm: ")
+    for word in words:
+        assert word in line
+
+
+async def test_enable_trim_describe_list_disable(node: Node) -> None:
+    made = await as_json(
+        node,
+        *("topics", "enable", TOPIC, "--trim", "--retention", "180d"),
+        *("--local-retention", "12h", "--local-retention-bytes", "2GiB"),
+        *("--retention-bytes", "2TiB"),
+    )
+    assert made["retention_ms"] == 180 * 86_400_000
+    assert made["local_retention_ms"] == 12 * 3_600_000
+    assert (made["retention_bytes"], made["local_retention_bytes"]) == (2 << 40, 2 << 30)
+    assert (made["mode"], made["trim"], len(made["topic_id"])) == ("tier", True, 22)
+    described = await asked(node, "topics", "describe", TOPIC)
+    assert "retention        180d, 2.0 TiB" in described.stdout
+    listed = await asked(node, "topics", "list")
+    assert listed.stdout.splitlines()[0].split()[:4] == ["topic", "mode", "state", "trim"]
+    assert listed.stdout.splitlines()[1].split()[:4] == [TOPIC, "tier", "enabled", "on"]
+    off = await asked(node, "topics", "trim", TOPIC, "off")
+    assert off.exit_code == 0
+    assert "warning: the local log" in off.stderr
+    kept = await as_json(node, "topics", "disable", TOPIC, "--confirm")
+    assert kept["state"] == "kept"
+
+
+async def test_minus_one_and_plain_numbers(node: Node) -> None:
+    made = await as_json(
+        node, "topics", "enable", TOPIC, "--retention-ms", "-1", "--local-retention-ms", "1500"
+    )
+    assert (made["retention_ms"], made["local_retention_ms"]) == (-1, 1_500)
+    made = await as_json(node, "topics", "enable", TOPIC, "--local-retention", "-2")
+    assert made["local_retention_ms"] == -2
+
+
+async def test_status_segments_copy_freeze(node: Node) -> None:
+    await as_json(node, "topics", "enable", TOPIC)
+    node.ledger.copied(metadata(1, 0, 500, {0: 0}))
+    segments = await as_json(node, "segments", TOPIC)
+    assert [(row["start_offset"], row["next_offset"]) for row in segments["segments"]] == [(0, 500)]
+    table = await asked(node, "segments", TOPIC, "-p", "0")
+    assert "COPY_SEGMENT_FINISHED" in table.stdout
+    frozen = await as_json(node, "freeze", "--why", "swap")
+    assert [(row["topic"], row["by"]) for row in frozen["freezes"]] == [("", "ann")]
+    status = await asked(node, "status")
+    assert f"{TOPIC}-0" in status.stdout
+    assert "everything" in status.stdout
+    answer = await as_json(node, "status", TOPIC)
+    row = answer["partitions"][0]
+    assert (row["remote_next_offset"], row["log_end_offset"], row["lag_bytes"]) == (30, 60, 2048)
+    assert (await asked(node, "unfreeze")).stdout == "nothing is frozen\n"
+    copied = await asked(node, "copy", TOPIC, "-p", "0", "--up-to", "12")
+    assert "first offset not yet copied is 12" in copied.stdout
+
+
+async def test_fetch_prints_records_of_both_tiers() -> None:
+    async with api_node(Cluster(), log=Log(remote_next=24)) as node:
+        result = await asked(node, "fetch", TOPIC, "-p", "0", "-o", "22", "-n", "4")
+        lines = await asked(node, "fetch", TOPIC, "-p", "0", "-o", "earliest", "-n", "0", "--json")
+        every = await asked(
+            node, *("fetch", TOPIC, "-p", "0", "-o", "50", "-n", "0", "--uncommitted")
+        )
+    rows = [line.split("\t") for line in result.stdout.splitlines()]
+    assert [(row[0], row[1]) for row in rows] == [
+        ("remote", "22"),
+        ("remote", "23"),
+        ("local", "24"),
+        ("local", "25"),
+    ]
+    assert rows[2][3:] == ["k0", "v24", "h=0"]
+    records = [json.loads(line) for line in lines.stdout.splitlines()]
+    assert [record["offset"] for record in records] == list(range(54))
+    assert records[0]["key"] == "k0"
+    assert len(every.stdout.splitlines()) == 10
+
+
+async def test_fetch_follows_the_leader() -> None:
+    cluster = Cluster()
+    async with api_node(cluster, node_id=1), api_node(cluster, node_id=2) as two:
+        await two.service.settings.barrier(1)
+        result = await asked(two, "fetch", TOPIC, "-p", "0", "-o", "0", "-n", "1")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("remote\t0\t")
+
+
+async def test_partition_adopt_and_adopt_log_start_ask_first() -> None:
+    async with api_node(Cluster(), log=Log(frozen=True)) as node:
+        await as_json(node, "topics", "enable", TOPIC)
+        asked_first = await asked(node, "partition", "adopt", TOPIC, "-p", "0")
+        assert asked_first.exit_code != 0
+        done = await asked(node, "partition", "adopt", TOPIC, "-p", "0", "--yes")
+        assert done.exit_code == 0, done.output
+        node.log.frozen = False
+        node.log.local_start = 40
+        done = await asked(node, "topics", "adopt-log-start", TOPIC, "-p", "0", "--yes")
+        assert done.exit_code == 0, done.output
+        later = await asked(node, "partition", "discard", TOPIC, "-p", "0")
+        assert_one_line(later, "not there yet", status=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words", "status"),
+    [
+        (["topics", "enable", "nope"], ["nope", "does not exist"], 1),
+        (["topics", "describe", TOPIC], ["not enabled"], 1),
+        (["topics", "trim", TOPIC, "on"], ["not enabled"], 1),
+        (["topics", "trim", TOPIC, "maybe"], ["'on', 'off'"], 2),
+        (["topics", "enable", TOPIC, "--retention", "5x"], ["180d"], 2),
+        (["topics", "enable", TOPIC, "--retention-bytes", "-7"], ["-1 (no limit)"], 2),
+        (
+            ["topics", "enable", TOPIC, "--retention", "1h", "--local-retention", "2h"],
+            ["must not be more than"],
+            2,
+        ),
+        (
+            ["topics", "enable", TOPIC, "--retention", "1h", "--retention-ms", "7"],
+            ["give one"],
+            2,
+        ),
+        (["topics", "disable", TOPIC, "--delete"], ["not there yet"], 2),
+        (["fetch", TOPIC, "-p", "0", "-o", "soon"], ["earliest or latest"], 2),
+        (["fetch", TOPIC, "-p", "9", "-o", "0"], ["it has 0 to 1"], 1),
+        (["fetch", TOPIC, "-o", "0"], ["--partition"], 2),
+        (["segments", TOPIC], ["not enabled"], 1),
+        (["wrong"], ["there are copy, fetch"], 2),
+        (["status", "--bad"], ["--bad"], 2),
+    ],
+)
+async def test_wrong_use_is_one_clear_line(
+    node: Node, arguments: list[str], words: list[str], status: int
+) -> None:
+    assert_one_line(await asked(node, *arguments), *words, status=status)
+
+
+async def test_compacted_topic_and_no_leader() -> None:
+    cluster = Cluster(configs={TOPIC: {"cleanup.policy": "compact"}})
+    async with api_node(cluster) as node:
+        compacted = await asked(node, "topics", "enable", TOPIC)
+        assert_one_line(compacted, "cleanup.policy=compact", status=2)
+        cluster.leader = -1
+        headless = await asked(node, "topics", "enable", TOPIC)
+        assert_one_line(headless, "no leader", status=1)
+
+
+async def test_service_not_reachable_or_not_named(tmp_path: Path) -> None:
+    gone = await rlm("status", "--address", "127.0.0.1:1")
+    assert_one_line(gone, "127.0.0.1:1", "not reachable", status=1)
+    assert_one_line(await rlm("status"), "RLM_ADDRESS", "RLM_SANDBOX", status=2)
+    assert_one_line(await rlm("status", "--address", "nonsense"), "HOST:PORT", status=2)
+    missing = await rlm("status", env={"RLM_SANDBOX": str(tmp_path)})
+    assert_one_line(missing, "no sandbox", status=2)
+
+
+async def test_a_sandbox_names_its_services(node: Node, tmp_path: Path) -> None:
+    document = {"brokers": [{"grpc": "127.0.0.1:1"}, {"grpc": node.address}]}
+    (tmp_path / "sandbox.json").write_text(json.dumps(document))
+    result = await rlm("topics", "list", env={"RLM_SANDBOX": str(tmp_path)})
+    assert result.stdout == "no topic is enabled\n"
+
+
+async def test_serve_names_the_bad_setting(tmp_path: Path) -> None:
+    path = tmp_path / "rlm.yaml"
+    path.write_text("node.id: x\n")
+    assert_one_line(await rlm("serve", "--config", str(path)), "node.id", "whole number", status=2)
+    assert_one_line(await rlm("serve", "--config", str(tmp_path / "no")), "no", status=2)
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+async def test_every_command_has_help(name: str) -> None:
+    result = await rlm(name, "--help")
+    assert result.exit_code == 0
+    assert len(result.stdout.splitlines()) > 3
+    assert name in (await rlm("--help")).stdout
+
+
+def test_help_imports_no_heavy_library() -> None:
+    script = (
+        "import sys\nfrom rlm.cli.main import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "heavy = {'grpc', 'aiohttp', 'aiokafka', 'rich', 'yaml', 'prometheus_client'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)

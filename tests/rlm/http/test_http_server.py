@@ -1,0 +1,114 @@
+"""/healthz and /metrics."""
+
+import socket
+
+import aiohttp
+import pytest
+
+from kip405.errors import Invalid
+from kip405.ids import Uuid
+from rlm.api.ports import PartitionStatus
+from rlm.http.server import HealthState, HttpServer
+from rlm.lanes.lane import LanePool
+from rlm.metrics import (
+    TABLE,
+    ServiceMetrics,
+    generate_docs,
+    lane_gauges,
+    partition_gauges,
+    problem_gauges,
+)
+from tests.builders.clock import ManualClock
+
+STATUS = PartitionStatus(
+    topic="t",
+    topic_id=Uuid(b"1" * 16),
+    partition=3,
+    leader=1,
+    leader_epoch=0,
+    lag_bytes=77,
+    remote_next_offset=12,
+    frozen="look",
+    alarms=("a", "b"),
+)
+
+
+def metrics() -> ServiceMetrics:
+    pool = LanePool("copy", ManualClock(), size=1, queue_limit=1)
+    return ServiceMetrics(
+        lambda: partition_gauges([STATUS]) | lane_gauges([pool]) | problem_gauges(["x", "y"])
+    )
+
+
+async def test_healthz_follows_liveness_and_tells_the_rest() -> None:
+    states = [
+        HealthState(alive=True, ready=False, problems=["ledger is read"]),
+        HealthState(alive=False, ready=False, problems=[]),
+    ]
+    server = HttpServer(
+        host="127.0.0.1", port=0, health=lambda: states[0], metrics=metrics().render
+    )
+    port = await server.start()
+    try:
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+            async with session.get("/healthz") as answer:
+                assert answer.status == 200
+                body = await answer.json()
+                assert body == {"status": "ok", "ready": False, "problems": ["ledger is read"]}
+            states.pop(0)
+            async with session.get("/healthz") as answer:
+                assert answer.status == 503
+            async with session.get("/metrics") as answer:
+                assert answer.status == 200
+                assert "text/plain" in answer.headers["Content-Type"]
+                assert "rlm_remote_copy_lag_bytes" in await answer.text()
+            async with session.get("/") as answer:
+                assert answer.status == 404
+    finally:
+        await server.stop()
+
+
+async def test_a_taken_port_is_invalid() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        server = HttpServer(
+            host="127.0.0.1",
+            port=port,
+            health=lambda: HealthState(alive=True, ready=True, problems=()),
+            metrics=bytes,
+        )
+        with pytest.raises(Invalid, match=r"http\.listen: cannot listen on 127\.0\.0\.1"):
+            await server.start()
+
+
+def test_what_is_counted_is_rendered() -> None:
+    counted = metrics()
+    counted.connection_opened()
+    counted.connection_closed("eof")
+    counted.answered("fetch", "remote")
+    counted.spliced(1_000)
+    counted.barrier_waited(7, passed=True)
+    counted.segment_copied("t", 500)
+    counted.lane_failed("copy")
+    lines = counted.render().decode().splitlines()
+    for line in (
+        "rlm_proxy_connections_opened_total 1.0",
+        'rlm_proxy_connections_closed_total{cause="eof"} 1.0',
+        'rlm_proxy_answers_total{api="fetch",outcome="remote"} 1.0',
+        "rlm_proxy_spliced_bytes_total 1000.0",
+        'rlm_proxy_barrier_seconds_count{passed="true"} 1.0',
+        'rlm_remote_copy_bytes_total{topic="t"} 500.0',
+        'rlm_lane_errors_total{lane="copy"} 1.0',
+        'rlm_remote_copy_lag_bytes{partition="3",topic="t"} 77.0',
+        'rlm_partition_frozen{partition="3",topic="t"} 1.0',
+        'rlm_lane_waiting{lane="copy"} 0.0',
+        "rlm_problems 2.0",
+        'rlm_partition_alarms{partition="3",topic="t"} 2.0',
+    ):
+        assert line in lines
+
+
+def test_the_docs_name_every_metric() -> None:
+    docs = generate_docs()
+    assert all(f"`{row.name}`" in docs for row in TABLE)
+    assert len({row.name for row in TABLE}) == len(TABLE)

@@ -1,0 +1,280 @@
+"""The proxy's questions answered from looks, ledger, settings and the store's bytes."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from kip405.batches import walk
+from kip405.errors import NotFound, Unavailable
+from kip405.ids import Uuid
+from rlm.broker.answers import ClusterDescription, TopicDescription
+from rlm.broker.leadership import Leadership
+from rlm.lanes.fetch import RemoteReader
+from rlm.lanes.reader_pool import ReaderPool
+from rlm.local_tier import LocalTier
+from rlm.log_dir.scanner import LogDirs
+from rlm.partitions import RememberedLooks, SharedLooks
+from rlm.proxy.tier import EpochEnd, RemoteRead, TierPartition, TopicRef
+from rlmm.manager import RemoteLogMetadataManager
+from rlmm.settings import Settings
+from tests.builders.ledger import PLACE
+from tests.builders.log_dir import CLUSTER_ID
+from tests.builders.rig import NODE_ID, Rig
+
+BY_NAME = TopicRef(name=PLACE.topic)
+BY_ID = TopicRef(topic_id=PLACE.topic_id)
+DEADLINE_MS = 5_000
+
+
+class Asked:
+    """The rig's broker as leadership asks it."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
+
+    async def topics(self, names: Sequence[str] | None = None) -> tuple[TopicDescription, ...]:
+        try:
+            return (await self._rig.broker.topic(PLACE.topic),)
+        except NotFound:
+            return ()
+
+    async def describe_cluster(self) -> ClusterDescription:
+        return ClusterDescription(cluster_id=CLUSTER_ID, nodes=())
+
+
+class Site:
+    """A rig with segments [0, 100), [100, 250) remote and records up to 300, and its tier."""
+
+    def __init__(self, path: Path, tasks: asyncio.TaskGroup, threads: ThreadPoolExecutor) -> None:
+        self.rig = Rig(path)
+        self.leadership = Leadership(Asked(self.rig), self.rig.clock, poll_interval_ms=500)
+        self.leadership.want([PLACE.topic])
+        self.looks = RememberedLooks(
+            node_id=NODE_ID,
+            broker=self.rig.broker,
+            log_dirs=LogDirs([str(self.rig.log_dir.path)]),
+            ledger=self.rig.ledger,
+            settings=self.rig.settings,
+            max_orphans=3,
+            barrier_deadline_ms=1_000,
+        )
+        self.reader = RemoteReader(
+            store=self.rig.store,
+            cluster_id=CLUSTER_ID,
+            pool=ReaderPool(tasks, threads=4, max_pending_tasks=100),
+            threads=threads,
+            chunk_cache_bytes=1 << 26,
+            index_cache_bytes=1 << 20,
+        )
+        self.tier = LocalTier(
+            node_id=NODE_ID,
+            broker=self.rig.broker,
+            leadership=self.leadership,
+            settings=cast(Settings, self.rig.settings),
+            manager=cast(RemoteLogMetadataManager, self.rig.ledger),
+            looks=self.looks,
+            shared_looks=SharedLooks(self.looks, tasks),
+            reader=self.reader,
+        )
+
+    async def prepare(self) -> None:
+        self.rig.write_log(0, 100, 250, end=300)
+        await self.rig.copy.run(self.rig.led)
+
+    async def barrier(self, topic: TopicRef = BY_NAME, partition: int = 0) -> TierPartition | None:
+        return await self.tier.barrier(topic, partition, DEADLINE_MS)
+
+    async def read(
+        self, offset: int, upper_offset: int, max_bytes: int = 1 << 30
+    ) -> tuple[bytes, int]:
+        found = await self.tier.read(
+            RemoteRead(
+                topic_id=PLACE.topic_id,
+                partition=0,
+                offset=offset,
+                upper_offset=upper_offset,
+                max_bytes=max_bytes,
+                at_least_one=True,
+                read_committed=False,
+            )
+        )
+        return b"".join(found.records), found.next_offset
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    with ThreadPoolExecutor(2) as threads:
+        async with asyncio.TaskGroup() as tasks:
+            made = Site(tmp_path, tasks, threads)
+            await made.prepare()
+            yield made
+
+
+async def test_it_is_ready_when_all_was_read_and_leadership_is_known(site: Site) -> None:
+    assert not site.tier.ready()
+    await site.leadership.refresh()
+    assert site.tier.ready()
+    site.rig.ledger.is_ready = False
+    assert not site.tier.ready()
+
+
+@pytest.mark.parametrize("topic", [BY_NAME, BY_ID])
+async def test_h17_offsets_are_not_known_before_a_look_and_are_after_a_barrier(
+    site: Site, topic: TopicRef
+) -> None:
+    await site.leadership.refresh()
+    before = site.tier.partition(topic, 0)
+    assert before is not None and before.led_here
+    assert (before.remote_next_offset, before.high_watermark) == (-1, -1)
+    after = await site.barrier(topic)
+    assert after == site.tier.partition(topic, 0)
+    assert after is not None
+    assert (after.remote_next_offset, after.high_watermark, after.last_stable_offset) == (
+        250,
+        300,
+        300,
+    )
+
+
+async def test_h17_each_barrier_sees_what_changed_before_it(site: Site) -> None:
+    assert (await site.barrier()) is not None
+    site.rig.remote_start(100)
+    site.rig.broker.log_start_offset = 100
+    site.rig.broker.high_watermark = 290
+    after = await site.barrier()
+    assert after is not None
+    assert (after.remote_log_start_offset, after.local_log_start_offset) == (100, 100)
+    assert after.high_watermark == 290
+
+
+async def test_a_topic_that_is_not_tiered_is_none(site: Site) -> None:
+    await site.leadership.refresh()
+    for topic in (TopicRef(name="other"), TopicRef(topic_id=Uuid(b"\x09" * 16))):
+        assert site.tier.partition(topic, 0) is None
+        assert await site.barrier(topic) is None
+    assert await site.barrier(BY_NAME, 7) is None
+
+
+async def test_h07_a_topic_made_anew_under_its_name_is_not_the_tiered_one(site: Site) -> None:
+    await site.leadership.refresh()
+    site.rig.broker.topic_id = Uuid(b"\x09" * 16)
+    assert await site.barrier(BY_NAME) is None
+    assert await site.barrier(BY_ID) is None
+    site.rig.broker.exists = False
+    assert await site.barrier(BY_NAME) is None
+
+
+async def test_a_view_of_an_ended_leadership_is_not_used(site: Site) -> None:
+    await site.barrier()
+    site.rig.broker.elect(NODE_ID, 1)
+    await site.leadership.refresh()
+    view = site.tier.partition(BY_NAME, 0)
+    assert view is not None and (view.leader_epoch, view.remote_next_offset) == (1, -1)
+    with pytest.raises(Unavailable):
+        await site.barrier()  # the epoch file on disk is not as new as the leadership yet
+    site.rig.disk.epochs({0: 0, 1: 300})
+    view = await site.barrier()
+    assert view is not None and (view.leader_epoch, view.remote_next_offset) == (1, 250)
+
+
+async def test_a_partition_led_elsewhere_says_so(site: Site) -> None:
+    await site.barrier()
+    site.rig.broker.elect(2, 1)
+    view = await site.barrier()
+    assert view is not None and not view.led_here
+    assert (view.remote_next_offset, view.high_watermark) == (-1, -1)
+
+
+async def test_a_barrier_that_does_not_pass_in_time_is_unavailable(site: Site) -> None:
+    async def never(deadline_ms: int) -> None:
+        await asyncio.Event().wait()
+
+    site.rig.settings.barrier = never  # type: ignore[method-assign]
+    with pytest.raises(Unavailable, match="within 20 ms"):
+        await site.tier.barrier(BY_NAME, 0, 20)
+
+
+async def test_reads_before_the_first_look_are_unavailable(site: Site) -> None:
+    with pytest.raises(Unavailable):
+        await site.read(0, 250)
+
+
+async def test_reading_on_gives_every_stored_batch_once(site: Site) -> None:
+    await site.barrier()
+    for max_bytes in (1, 700, 1 << 30):
+        got, offset = b"", 0
+        while offset < 250:
+            data, offset = await site.read(offset, 250, max_bytes)
+            got += data
+        assert offset == 250
+        assert site.rig.broker.log.startswith(got)
+        last = list(walk(got))[-1][1]
+        assert last.last_offset == 249
+    assert await site.read(250, 300) == (b"", 250)
+
+
+async def test_reads_end_below_the_upper_offset(site: Site) -> None:
+    await site.barrier()
+    data, next_offset = await site.read(95, 110)
+    assert next_offset == 100
+    assert [header.base_offset for _, header in walk(data)] == [90]
+    data, next_offset = await site.read(100, 120)
+    assert next_offset == 120
+
+
+async def test_h15_a_hole_is_read_over_to_the_next_segment(site: Site) -> None:
+    entry = next(
+        one for one in site.rig.ledger.view.entries.values() if one.metadata.start_offset == 0
+    )
+    for state, previous in ((2, 1), (3, 2)):
+        changed = replace(entry.metadata, state=type(entry.metadata.state)(state))
+        site.rig.ledger.write(changed, previous=previous)
+    await site.barrier()
+    assert await site.read(20, 100) == (b"", 20)
+    data, next_offset = await site.read(20, 250)
+    assert next(walk(data))[1].base_offset == 100
+    assert next_offset == 250
+
+
+async def test_timestamps_are_found_from_the_remote_start_on(site: Site) -> None:
+    await site.barrier()
+    expected = {
+        header.base_offset: header.base_timestamp_ms for _, header in walk(site.rig.broker.log)
+    }
+    found = await site.tier.offset_for_timestamp(PLACE.topic_id, 0, expected[40])
+    assert found is not None and (found.offset, found.timestamp_ms) == (40, expected[40])
+    site.rig.remote_start(100)
+    found = await site.tier.offset_for_timestamp(PLACE.topic_id, 0, 0)
+    assert found is not None and found.offset == 100
+    assert await site.tier.offset_for_timestamp(PLACE.topic_id, 0, 10**12) is None
+
+
+async def test_epochs_are_those_of_the_merged_lineage(site: Site) -> None:
+    assert site.tier.epoch_for_offset(PLACE.topic_id, 0, 5) == -1
+    site.rig.broker.elect(NODE_ID, 3)
+    site.rig.disk.epochs({0: 0, 3: 280})
+    await site.barrier()
+    assert site.tier.epoch_for_offset(PLACE.topic_id, 0, 5) == 0
+    assert site.tier.epoch_for_offset(PLACE.topic_id, 0, 280) == 3
+    assert site.tier.epoch_end(PLACE.topic_id, 0, 0) == EpochEnd(leader_epoch=0, end_offset=280)
+    assert site.tier.epoch_end(PLACE.topic_id, 0, 3) is None
+
+
+@pytest.mark.parametrize("topic", [BY_NAME, BY_ID])
+async def test_watermarks_come_from_the_broker_whatever_the_ledger_does(
+    site: Site, topic: TopicRef
+) -> None:
+    site.rig.ledger.is_ready = False
+    site.rig.broker.last_stable_offset = 299
+    found = await site.tier.watermarks(topic, 0, DEADLINE_MS)
+    assert (found.high_watermark, found.last_stable_offset, found.log_start_offset) == (300, 299, 0)
+
+
+async def test_watermarks_of_an_unknown_topic_id_are_unavailable(site: Site) -> None:
+    with pytest.raises(Unavailable):
+        await site.tier.watermarks(TopicRef(topic_id=Uuid(b"\x09" * 16)), 0, DEADLINE_MS)

@@ -1,0 +1,142 @@
+"""What keeps a service from starting: disks, broker and listeners that are not as they must be."""
+
+from pathlib import Path
+
+import pytest
+
+from kip405.errors import Invalid, Unavailable
+from rlm.broker.own_broker import OwnBroker
+from rlm.config import ServiceConfig, load
+from rlm.log_dir.identity import BrokerIdentity
+from rlm.startup import check_broker, check_disks, check_listeners
+from rlm.wire.apis import DESCRIBE_CLUSTER, DESCRIBE_CONFIGS
+from tests.builders.fake_broker import FakeBroker
+
+GIVEN = """\
+node.id: 3
+cluster.id: c1
+log.dirs: [{path}]
+state.dir: {path}/state
+broker.direct.address: 127.0.0.1:19092
+broker.tiered.address: 127.0.0.1:19093
+proxy.listen: 127.0.0.1:9092
+proxy.advertised: broker-3:9092
+grpc.listen: 127.0.0.1:9095
+http.listen: localhost:9096
+plugin.address: unix:/run/rsm.sock
+"""
+SAFE: dict[str, str | None] = {
+    "inter.broker.listener.name": "DIRECT",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "DIRECT:PLAINTEXT,TIERED:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "authorizer.class.name": "",
+}
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> ServiceConfig:
+    return configured(tmp_path)
+
+
+def configured(tmp_path: Path, more: str = "") -> ServiceConfig:
+    path = tmp_path / "rlm.yaml"
+    path.write_text(GIVEN.format(path=tmp_path) + more)
+    return load(path)
+
+
+def test_a_safe_broker_is_accepted(config: ServiceConfig) -> None:
+    check_listeners(config, SAFE)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"inter.broker.listener.name": "TIERED"},
+        {"inter.broker.listener.name": "tiered"},
+        {"controller.listener.names": "TIERED"},
+        {"controller.listener.names": "CONTROLLER, Tiered"},
+    ],
+)
+def test_h21_replication_or_control_over_tiered_is_refused(
+    config: ServiceConfig, changed: dict[str, str | None]
+) -> None:
+    with pytest.raises(Invalid, match="listener TIERED is"):
+        check_listeners(config, SAFE | changed)
+
+
+@pytest.mark.parametrize(
+    "unnamed",
+    [
+        {"inter.broker.listener.name": None},
+        {"inter.broker.listener.name": None, "security.inter.broker.protocol": "PLAINTEXT"},
+    ],
+)
+def test_h21_an_inter_broker_listener_may_be_named_by_its_protocol(
+    tmp_path: Path, unnamed: dict[str, str | None]
+) -> None:
+    config = configured(tmp_path, "broker.tiered.listener.name: PLAINTEXT\n")
+    with pytest.raises(Invalid, match="inter-broker"):
+        check_listeners(config, SAFE | unnamed)
+    check_listeners(config, SAFE | unnamed | {"security.inter.broker.protocol": "SASL_SSL"})
+
+
+def secured(protocol: str) -> dict[str, str | None]:
+    return SAFE | {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "listener.security.protocol.map": f"DIRECT:SSL,TIERED:{protocol},CONTROLLER:SSL",
+    }
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
+def test_h23_an_authorizer_that_would_see_one_identity_is_refused(
+    config: ServiceConfig, protocol: str
+) -> None:
+    with pytest.raises(Invalid, match=f"TIERED is {protocol}.*allow_shared_identity"):
+        check_listeners(config, secured(protocol))
+
+
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL", "sasl_ssl"])
+def test_h23_clients_with_their_own_identity_are_accepted(
+    config: ServiceConfig, protocol: str
+) -> None:
+    check_listeners(config, secured(protocol))
+
+
+def test_h23_a_listener_without_protocol_is_not_taken_for_a_safe_one(
+    config: ServiceConfig,
+) -> None:
+    with pytest.raises(Invalid, match="one identity"):
+        check_listeners(config, secured("SASL_SSL") | {"listener.security.protocol.map": None})
+
+
+def test_h23_a_shared_identity_may_be_allowed(tmp_path: Path) -> None:
+    check_listeners(configured(tmp_path, "allow_shared_identity: true\n"), secured("PLAINTEXT"))
+
+
+def test_h13_disks_of_another_node_or_cluster_are_refused(config: ServiceConfig) -> None:
+    check_disks(config, BrokerIdentity(cluster_id="c1", node_id=3))
+    for identity in (
+        BrokerIdentity(cluster_id="c2", node_id=3),
+        BrokerIdentity(cluster_id="c1", node_id=4),
+    ):
+        with pytest.raises(Invalid):
+            check_disks(config, identity)
+
+
+async def test_h13_the_broker_must_be_of_our_cluster_and_our_node(config: ServiceConfig) -> None:
+    async with FakeBroker().running() as broker:
+        rows = [{"name": name, "value": value} for name, value in SAFE.items()]
+        broker.on(DESCRIBE_CLUSTER, {"cluster_id": "c1"})
+        broker.on(DESCRIBE_CONFIGS, {"results": [{"configs": rows}]})
+        own = OwnBroker(broker.address, client_id="test")
+        await check_broker(config, own)
+        assert broker.asked(DESCRIBE_CONFIGS)[0]["resources"][0]["resource_name"] == "3"
+        broker.on(DESCRIBE_CONFIGS, {"results": [{"error_code": 42}]})
+        with pytest.raises(Invalid, match="node 3"):
+            await check_broker(config, own)
+        broker.on(DESCRIBE_CLUSTER, {"cluster_id": "c2"})
+        with pytest.raises(Invalid, match="cluster c2"):
+            await check_broker(config, own)
+        await own.close()
+    with pytest.raises(Unavailable):
+        await check_broker(config, own)

@@ -1,0 +1,45 @@
+"""Freezes are facts: durable, without a leader, listed with who and why."""
+
+import pytest
+
+from kip405.errors import NotFound
+from rlm.topics.freezes import Freezes
+from rlm.topics.verbs import EnableOptions
+from tests.builders.log_dir import TOPIC, TOPIC_ID
+from tests.rlm.topics.world import Cluster, ServiceUnderTest
+
+
+def freezes_of(service: ServiceUnderTest) -> Freezes:
+    return Freezes(settings=service.settings, broker=service.broker, barrier_deadline_ms=1_000)
+
+
+async def test_freeze_works_without_a_leader_and_is_seen_by_others() -> None:
+    cluster = Cluster()
+    service = ServiceUnderTest(cluster)
+    await service.verbs.enable(TOPIC, EnableOptions())
+    cluster.leader = -1
+    freezes = freezes_of(service)
+    await freezes.freeze("", by="ann", why="disk swap")
+    await freezes.freeze(TOPIC, by="bob", why="")
+    other = ServiceUnderTest(cluster, node_id=2)
+    await other.settings.barrier(1_000)
+    assert all(other.settings.view.is_stopped(TOPIC_ID, what) for what in ("trim", "delete"))
+    rows = freezes_of(other).listed()
+    assert [(name, fact.by, fact.why) for name, fact, _ in rows] == [
+        ("", "ann", "disk swap"),
+        (TOPIC, "bob", ""),
+    ]
+    await freezes.unfreeze("")
+    await freezes.unfreeze(TOPIC)
+    await other.settings.barrier(1_000)
+    assert not other.settings.view.is_stopped(TOPIC_ID, "sweep")
+
+
+async def test_unknown_topics_and_missing_freezes_are_not_found() -> None:
+    freezes = freezes_of(ServiceUnderTest(Cluster()))
+    with pytest.raises(NotFound, match="not enabled"):
+        await freezes.freeze(TOPIC, by="ann", why="")
+    with pytest.raises(NotFound, match="nope"):
+        await freezes.freeze("nope", by="ann", why="")
+    with pytest.raises(NotFound, match="the cluster is not frozen"):
+        await freezes.unfreeze("")

@@ -1,0 +1,211 @@
+"""The topic verbs: what is refused, what is stored, what is said."""
+
+import pytest
+
+from kip405.errors import Fenced, Invalid, NotFound, Unavailable
+from rlm.topics.errors import NotLeader
+from rlm.topics.growth import DAY_MS, Growth, bytes_a_day
+from rlm.topics.notes import notes_of
+from rlm.topics.ports import GroupOffset
+from rlm.topics.rules import RetentionOptions
+from rlm.topics.verbs import EnableOptions
+from tests.builders.ledger import metadata
+from tests.builders.log_dir import TOPIC
+from tests.rlm.topics.world import Cluster, ServiceUnderTest
+
+TIER = EnableOptions(trim=True)
+
+
+def cluster_with(**config: str) -> Cluster:
+    return Cluster(configs={TOPIC: {name.replace("_", "."): v for name, v in config.items()}})
+
+
+def with_retention(trim: bool = False, **values: int) -> EnableOptions:
+    return EnableOptions(trim=trim, retention=RetentionOptions(**values))
+
+
+async def test_h19_mode_copy_alters_nothing() -> None:
+    cluster = cluster_with(retention_ms="60000")
+    service = ServiceUnderTest(cluster)
+    outcome = await service.verbs.enable(TOPIC, EnableOptions())
+    assert (outcome.fact.mode, outcome.fact.trim) == ("copy", False)
+    assert (outcome.fact.retention_ms, outcome.fact.retention_bytes) == (60_000, -1)
+    assert outcome.fact.local_retention_ms == -2
+    await service.repair()
+    await service.verbs.disable(TOPIC, confirm=False, delete_remote=False)
+    assert cluster.alters == []
+    assert cluster.own_config() == {"retention.ms": "60000"}
+
+
+async def test_enable_again_changes_only_what_is_named() -> None:
+    service = ServiceUnderTest(cluster_with())
+    await service.verbs.enable(TOPIC, with_retention(retention_ms=1_000, local_retention_ms=100))
+    await service.verbs.enable(TOPIC, with_retention(local_retention_ms=50))
+    outcome = await service.verbs.enable(TOPIC, with_retention(retention_bytes=10))
+    fact = outcome.fact
+    assert (fact.retention_ms, fact.local_retention_ms) == (1_000, 50)
+    assert (fact.retention_bytes, fact.local_retention_bytes) == (10, -2)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (with_retention(retention_ms=10, local_retention_ms=11), "local.retention.ms=11"),
+        (with_retention(retention_ms=10, local_retention_ms=-1), "must not be -1"),
+        (with_retention(retention_bytes=-2), "retention.bytes=-2 is below -1"),
+    ],
+)
+async def test_what_logconfig_refuses_is_refused(options: EnableOptions, words: str) -> None:
+    cluster = cluster_with()
+    with pytest.raises(Invalid, match=words):
+        await ServiceUnderTest(cluster).verbs.enable(TOPIC, options)
+    assert cluster.records == []
+
+
+@pytest.mark.parametrize("policy", ["compact", "compact,delete", ""])
+async def test_h35_only_exactly_delete_is_enabled(policy: str) -> None:
+    with pytest.raises(Invalid, match=r"cleanup\.policy"):
+        await ServiceUnderTest(cluster_with(cleanup_policy=policy)).verbs.enable(TOPIC, TIER)
+
+
+async def test_native_tiering_and_internal_topics_are_refused() -> None:
+    with pytest.raises(Invalid, match=r"remote\.storage\.enable=true"):
+        await ServiceUnderTest(cluster_with(remote_storage_enable="true")).verbs.enable(TOPIC, TIER)
+    cluster = cluster_with()
+    cluster.internal = True
+    with pytest.raises(Invalid, match="internal"):
+        await ServiceUnderTest(cluster).verbs.enable(TOPIC, TIER)
+
+
+async def test_unknown_topic_no_leader_other_leader() -> None:
+    cluster = cluster_with()
+    service = ServiceUnderTest(cluster)
+    with pytest.raises(NotFound, match="nope"):
+        await service.verbs.enable("nope", TIER)
+    with pytest.raises(NotFound, match="not enabled"):
+        await service.verbs.trim_on(TOPIC, force=False)
+    cluster.leader = 2
+    with pytest.raises(NotLeader) as caught:
+        await service.verbs.enable(TOPIC, TIER)
+    assert caught.value.leader == 2
+    cluster.leader = -1
+    with pytest.raises(Unavailable, match="no leader"):
+        await service.verbs.enable(TOPIC, TIER)
+
+
+async def test_h02_every_partition_has_its_start_before_the_mode_takes_effect() -> None:
+    cluster = cluster_with()
+    cluster.log_starts = {0: 5_000, 1: 7}
+    service = ServiceUnderTest(cluster)
+    await service.verbs.enable(TOPIC, TIER)
+    assert (service.start_of(0), service.start_of(1)) == (5_000, 7)
+    keys = [key.decode().split("/")[0] for key, _ in cluster.records]
+    assert keys == ["start", "start", "topic"]
+    cluster.log_starts = {0: 9_000, 1: 9_000}
+    await service.verbs.enable(TOPIC, TIER)
+    assert (service.start_of(0), service.start_of(1)) == (5_000, 7)
+
+
+async def test_h19_groups_below_the_first_bound_need_force() -> None:
+    cluster = cluster_with()
+    cluster.ends = {0: 1_000, 1: 1_000}
+    cluster.groups = (
+        GroupOffset(group="late", partition=1, offset=10),
+        GroupOffset(group="fresh", partition=0, offset=1_000),
+    )
+    service = ServiceUnderTest(cluster)
+    options = with_retention(trim=True, retention_ms=1_000, local_retention_ms=1)
+    with pytest.raises(Fenced, match="late at 10") as caught:
+        await service.verbs.enable(TOPIC, options)
+    assert "fresh" not in str(caught.value)
+    assert cluster.alters == []
+    forced = EnableOptions(trim=True, retention=options.retention, force=True)
+    outcome = await service.verbs.enable(TOPIC, forced)
+    assert "late at 10" in outcome.warnings[0]
+    again = await service.verbs.enable(TOPIC, options)
+    assert again.warnings == ()
+
+
+async def test_h19_share_groups_are_refused_unless_forced() -> None:
+    cluster = cluster_with()
+    cluster.share_starts = {1: 40}
+    service = ServiceUnderTest(cluster)
+    await service.verbs.enable(TOPIC, EnableOptions())
+    with pytest.raises(Fenced, match="share groups read this topic"):
+        await service.verbs.trim_on(TOPIC, force=False)
+    assert (await service.verbs.trim_on(TOPIC, force=True)).fact.trim
+
+
+async def test_h19_readers_that_cannot_be_seen_need_force() -> None:
+    cluster = cluster_with()
+    cluster.groups_error = Unavailable("the coordinator is moving")
+    service = ServiceUnderTest(cluster)
+    with pytest.raises(Unavailable, match="coordinator"):
+        await service.verbs.enable(TOPIC, TIER)
+    assert cluster.records == []
+    outcome = await service.verbs.enable(TOPIC, EnableOptions(trim=True, force=True))
+    assert "could not be seen" in outcome.warnings[0]
+
+
+async def test_h18_trim_off_says_how_long_the_disk_lasts() -> None:
+    cluster = cluster_with(retention_ms="60000")
+    service = ServiceUnderTest(cluster)
+    await service.verbs.enable(TOPIC, TIER)
+    outcome = await service.verbs.trim_off(TOPIC, giveback=False)
+    assert (outcome.fact.mode, outcome.fact.trim) == ("tier", False)
+    assert "grows from now on" in outcome.warnings[0]
+    assert "100.0 GiB are free" in outcome.warnings[0]
+    assert cluster.own_config() == {"retention.ms": "-1", "retention.bytes": "-1"}
+    outcome = await service.verbs.trim_off(TOPIC, giveback=True)
+    assert (outcome.fact.mode, dict(outcome.fact.originals)) == ("copy", {})
+    assert cluster.own_config() == {"retention.ms": "60000"}
+
+
+async def test_disable_is_refused_while_data_is_only_remote() -> None:
+    cluster = cluster_with()
+    service = ServiceUnderTest(cluster)
+    await service.verbs.enable(TOPIC, TIER)
+    service.ledger.copied(metadata(1, 0, 500, {0: 0}))
+    cluster.log_starts = {0: 400}
+    with pytest.raises(Fenced, match=f"{TOPIC}-0: 0 to 400"):
+        await service.verbs.disable(TOPIC, confirm=False, delete_remote=False)
+    fact = cluster.fact()
+    assert fact is not None
+    assert fact.state == "enabled"
+    outcome = await service.verbs.disable(TOPIC, confirm=True, delete_remote=False)
+    assert outcome.fact.state == "kept"
+    with pytest.raises(NotFound, match="is kept"):
+        await service.verbs.trim_on(TOPIC, force=False)
+    with pytest.raises(Invalid, match="not there yet"):
+        await service.verbs.disable(TOPIC, confirm=True, delete_remote=True)
+
+
+async def test_enabling_again_after_disable_takes_fresh_originals() -> None:
+    cluster = cluster_with(retention_ms="60000")
+    service = ServiceUnderTest(cluster)
+    await service.verbs.enable(TOPIC, TIER)
+    await service.verbs.disable(TOPIC, confirm=True, delete_remote=False)
+    cluster.configs[TOPIC] = {"retention.bytes": "99"}
+    outcome = await service.verbs.enable(TOPIC, TIER)
+    assert dict(outcome.fact.originals) == {"retention.ms": None, "retention.bytes": "99"}
+    assert any("total retention.bytes stays -1" in text for text in outcome.warnings)
+
+
+async def test_notes_say_what_does_not_act() -> None:
+    service = ServiceUnderTest(cluster_with())
+    copy = await service.verbs.enable(TOPIC, EnableOptions())
+    assert any("not yet enforced" in note for note in notes_of(copy.fact))
+    assert any("local retention does not" in note for note in notes_of(copy.fact))
+    tier = await service.verbs.enable(TOPIC, with_retention(trim=True, retention_ms=-1))
+    assert any("nothing is trimmed" in note for note in notes_of(tier.fact))
+
+
+def test_growth_is_scaled_to_a_day_and_told_with_its_end() -> None:
+    segment = metadata(1, 0, 10, {0: 0})
+    size = segment.segment_size_bytes
+    at_ms = segment.max_timestamp_ms
+    assert bytes_a_day([segment], at_ms + DAY_MS // 4) == 4 * size
+    assert bytes_a_day([segment], at_ms + 2 * DAY_MS) == 0
+    words = Growth(bytes_a_day=1 << 30, free_bytes=10 << 30).words("t", 0)
+    assert "1.0 GiB a day" in words
+    assert "until about 1970-01-11" in words

@@ -1,0 +1,74 @@
+"""Faults of one broker's sandbox: a store that cannot be written, and all made well again."""
+
+import contextlib
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from rlm.sandbox.ports import port_is_free
+from rlm.sandbox.readiness import plugin_answers
+from tests.scenarios.cluster import Cluster
+from tests.scenarios.replicas import heal
+
+# CAP_DAC_OVERRIDE dropped from the bounding set (PR_CAPBSET_DROP = 24, capability 1): after the
+# exec the modes of files hold for root too. Needs no file system flag, no mount and no second user.
+_WITHOUT_OVERRIDE = """
+import ctypes, os, sys
+if os.geteuid() == 0 and ctypes.CDLL(None, use_errno=True).prctl(24, 1, 0, 0, 0):
+    sys.exit(f"CAP_DAC_OVERRIDE cannot be dropped: errno {ctypes.get_errno()}")
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+_WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
+
+
+def whole(cluster: Cluster) -> None:
+    """Resume, start and unfreeze whatever a test left paused, stopped or frozen."""
+    for row in cluster.sandbox.status():
+        if row.state == "paused":
+            cluster.sandbox.resume(row.name)
+    heal(cluster)
+    for frozen in cluster.rlm_json("status").get("freezes", []):
+        cluster.rlm("unfreeze", *([frozen["topic"]] if frozen.get("topic") else []))
+
+
+def store_dir(cluster: Cluster) -> Path:
+    return cluster.sandbox.layout.store
+
+
+@contextlib.contextmanager
+def plugin_that_obeys_modes(cluster: Cluster) -> Iterator[None]:
+    """The plugin of broker 1 in a process for which read-only means read-only, root or not."""
+    config = cluster.sandbox.layout.plugin_config(1)
+    port = int(cluster.sandbox.json["plugin"].rpartition(":")[2])
+    cluster.sandbox.kill("plugin:1")
+    cluster.wait_for(lambda: port_is_free(port), "port of the plugin free")
+    serve = ["-P", "-m", "rsm_plugins.main", "serve", "--config", str(config)]
+    with subprocess.Popen([sys.executable, "-c", _WITHOUT_OVERRIDE, *serve]) as process:
+        try:
+            cluster.wait_for(lambda: plugin_answers(port), "the plugin answers")
+            yield
+        finally:
+            process.terminate()
+            process.wait(20)
+    cluster.wait_for(lambda: port_is_free(port), "port of the plugin free")
+    cluster.sandbox.start("plugin:1")
+
+
+@contextlib.contextmanager
+def read_only_store(cluster: Cluster) -> Iterator[None]:
+    """Nothing can be created, renamed or removed in the store's directory; reads work.
+
+    Only for a plugin that obeys modes.
+    """
+    directories = [Path(found) for found, _, _ in os.walk(store_dir(cluster))]
+    modes = {path: path.stat().st_mode for path in directories}
+    try:
+        for path, mode in modes.items():
+            path.chmod(mode & ~_WRITE)
+        yield
+    finally:
+        for path, mode in modes.items():
+            path.chmod(mode)

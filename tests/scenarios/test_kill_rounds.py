@@ -1,0 +1,178 @@
+"""SIGKILL of the service at random moments under load: nothing is lost, doubled or left behind.
+
+SEED= runs the same moments again. The long one keeps its raw numbers under bench/results/.
+"""
+
+import json
+import os
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pytest
+
+from bench.machine import commit, load_in_words, machine_in_words
+from kip405.crc import crc32c
+from kip405.ids import Uuid
+from rsm_plugins.manifest import Manifest
+from tests.scenarios.cluster import Cluster, assert_same, fresh
+from tests.scenarios.faults import store_dir
+from tests.scenarios.ledger_reader import (
+    FINISHED,
+    LedgerReader,
+    contiguous_finished_end,
+)
+from tests.scenarios.objects import finished_segments
+from tests.scenarios.replicas import disk
+from tests.scenarios.traffic import SteadyProducer
+
+pytestmark = pytest.mark.integration
+
+_RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results"
+_PARTITIONS = (0, 1)
+_LONGEST_LIFE_S = 4.0
+_AFTER_READY = 0.75  # the rest of the kills come any time from the start of the process on
+_KIB_PER_S = 1_500
+_GRACE_S = 10.0
+_SWEEP_ROUND_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One partition at one kill: the broker's log start, sampled first, and the ledger's word."""
+
+    round: int
+    lived_s: float
+    partition: int
+    log_start_offset: int
+    finished_end: int
+    unfinished: int
+
+
+@pytest.fixture
+def ledger(one: Cluster) -> Iterator[LedgerReader]:
+    reader = LedgerReader(one)
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+@pytest.mark.parametrize(
+    "rounds", [5, pytest.param(20, marks=[pytest.mark.long, pytest.mark.timeout(900)])]
+)
+def test_killed_at_random_moments_under_load(
+    one: Cluster, ledger: LedgerReader, rounds: int
+) -> None:
+    seed = int(os.environ.get("SEED") or random.SystemRandom().randrange(1 << 32))
+    print(f"SEED={seed}")
+    topic = fresh("kills")
+    one.create_topic(topic, partitions=len(_PARTITIONS))
+    one.enable(topic)
+    samples: list[Sample] = []
+    with SteadyProducer(one, topic, list(_PARTITIONS), kib_per_s=_KIB_PER_S) as load:
+        one.wait_trimmed(topic, 0)
+        topic_id = disk(one, topic, 1).topic_id
+        assert topic_id is not None
+        chance = random.Random(seed)
+        for number in range(rounds):
+            lived_s = chance.uniform(0.1, _LONGEST_LIFE_S)
+            time.sleep(lived_s)
+            one.sandbox.kill("rlm:1")
+            samples += _samples(one, ledger, topic, topic_id, number, lived_s)
+            one.sandbox.start("rlm:1", wait=chance.random() < _AFTER_READY)
+    killed_s = time.monotonic()
+    assert not load.failures, load.failures[:3]
+    _keep(seed, rounds, samples, len(load.rows))
+    for sample in samples:
+        assert sample.log_start_offset <= sample.finished_end, (seed, sample)
+    rows = sorted(load.rows, key=lambda row: (row.partition, row.offset))
+    assert_same(one.read_all(topic), rows)
+    _assert_nothing_is_left(one, ledger, topic, topic_id, killed_s)
+    _assert_whole_objects(one, topic)
+
+
+def _samples(
+    cluster: Cluster, ledger: LedgerReader, topic: str, topic_id: Uuid, number: int, lived_s: float
+) -> list[Sample]:
+    starts = {partition: cluster.log_start(topic, partition) for partition in _PARTITIONS}
+    ledger.read()
+    samples = []
+    for partition, start in starts.items():
+        records = ledger.of(topic_id, partition)
+        epoch = disk(cluster, topic, 1, partition).lineage.latest_epoch
+        assert epoch is not None
+        samples.append(
+            Sample(
+                round=number,
+                lived_s=round(lived_s, 3),
+                partition=partition,
+                log_start_offset=start,
+                finished_end=contiguous_finished_end(records, epoch),
+                unfinished=sum(one.state is not FINISHED for one in records),
+            )
+        )
+    return samples
+
+
+def _assert_nothing_is_left(
+    cluster: Cluster, ledger: LedgerReader, topic: str, topic_id: Uuid, killed_s: float
+) -> None:
+    """Within the grace time and a round of the sweeper: only finished entries and their files."""
+
+    def unfinished() -> list[str]:
+        ledger.read()
+        records = ledger.of(topic_id)
+        finished = {str(one.key.segment_id) for one in records if one.state is FINISHED}
+        left = [f"{one.key}: {one.state}" for one in records if one.state is not FINISHED]
+        return left + [name for name in _files(cluster, topic) if not _is_of(name, finished)]
+
+    limit_s = killed_s + _GRACE_S + _SWEEP_ROUND_S - time.monotonic()
+    cluster.wait_for(lambda: not unfinished(), f"leftovers of {topic} swept", max(limit_s, 1.0))
+
+
+def _files(cluster: Cluster, topic: str) -> list[str]:
+    found = [path for path in store_dir(cluster).rglob("*") if path.is_file()]
+    return [path.name for path in found if path.parts[-3].startswith(f"{topic}-")]
+
+
+def _is_of(name: str, segment_ids: set[str]) -> bool:
+    """Whether a file is `<20 digits>-<segment id>.<kind>` of one of these."""
+    return name[21:].partition(".")[0] in segment_ids
+
+
+def _assert_whole_objects(cluster: Cluster, topic: str) -> None:
+    """H31: what the broker no longer has lies in objects of the right size and checksum."""
+    covered = {partition: 0 for partition in _PARTITIONS}
+    for metadata in finished_segments(cluster, topic):
+        place = metadata.segment_id.topic_id_partition
+        if metadata.start_offset <= covered[place.partition]:
+            covered[place.partition] = max(covered[place.partition], metadata.next_offset)
+    for partition, end in covered.items():
+        assert end >= cluster.log_start(topic, partition) > 0
+    root = store_dir(cluster)
+    for path in root.rglob("*.rsm-manifest"):
+        manifest = Manifest.parse(path.read_bytes())
+        for known in manifest.objects if manifest.topic == topic else ():
+            data = (root / known.name).read_bytes()
+            assert (len(data), crc32c(data)) == (known.size_bytes, known.crc32c), known.name
+
+
+def _keep(seed: int, rounds: int, samples: list[Sample], records: int) -> None:
+    """Raw numbers of a long run."""
+    if rounds < 20:
+        return
+    _RESULTS.mkdir(parents=True, exist_ok=True)
+    content = {
+        "seed": seed,
+        "rounds": rounds,
+        "commit": commit(),
+        "machine": machine_in_words(),
+        "load": load_in_words(),
+        "acknowledged_records": records,
+        "samples": [asdict(sample) for sample in samples],
+    }
+    path = _RESULTS / f"kill_rounds-{time.strftime('%Y-%m-%d')}.json"
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,143 @@
+"""Logs that lost records or took another course (H4): nothing is trimmed or served wrongly."""
+
+import shutil
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from rlm.proxy.codes import KAFKA_STORAGE_ERROR, LEADER_NOT_AVAILABLE
+from tests.rlm.proxy.fakes import RawClient
+from tests.scenarios.cluster import Cluster, assert_same, fresh
+from tests.scenarios.objects import finished_segments
+from tests.scenarios.raw import Value, at_leader, fetch, list_offset
+from tests.scenarios.replicas import (
+    disk,
+    elect_uncleanly,
+    lead,
+    trimmed_topic,
+    wait_isr,
+    wait_leader,
+)
+
+pytestmark = pytest.mark.integration
+
+UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+EARLIEST = -2
+
+
+def test_h04_unclean_election_with_overlap(three: Cluster) -> None:
+    topic = fresh("h04-unclean")
+    rows = trimmed_topic(three, topic, [1, 2], configs=UNCLEAN)
+    b_end = len(rows)
+    trimmed_to = three.log_start(topic)
+
+    three.sandbox.kill("broker:2")
+    wait_isr(three, topic, {1})
+    lost = three.fill(topic, mib=3, first=b_end)
+    three.wait_for(lambda: remote_end(three, topic) > b_end + 1024, "copy beyond B's end")
+    assert three.log_start(topic) == trimmed_to  # B lags: nothing is trimmed (H27)
+    dead_end = remote_end(three, topic)
+
+    three.sandbox.kill("broker:1")
+    three.wait_for(lambda: three.leader(topic) < 0, "no leader")
+    three.sandbox.start("broker:2")
+    if three.leader(topic) != 2:
+        elect_uncleanly(three, topic)
+    wait_leader(three, topic, 2)
+    assert three.log_end(topic) == b_end
+
+    async def beyond(client: RawClient) -> list[Value]:
+        return [await fetch(client, 12, topic, at) for at in (b_end + 10, dead_end - 1, b_end - 1)]
+
+    in_dead, at_dead_end, last = at_leader(three, topic, beyond)
+    assert not in_dead["records"]  # the dead lineage is not served
+    assert not at_dead_end["records"]
+    assert last["error_code"] == 0
+    assert last["records"]
+
+    rows += three.fill(topic, mib=1, first=len(rows))
+    assert_same(three.read_all(topic), rows)
+    assert three.log_start(topic) <= b_end
+    three.sandbox.start("broker:1")
+    wait_isr(three, topic, {1, 2})
+    rows += three.fill(topic, mib=3, first=len(rows))
+    three.wait_trimmed(topic, beyond=b_end + len(lost) // 2)
+    assert_same(three.read_all(topic), rows)
+    lead(three, topic, 1)
+    assert_same(three.read_all(topic), rows)
+
+
+def remote_end(cluster: Cluster, topic: str) -> int:
+    """First offset after the highest manifest in the store."""
+    return max((one.end_offset + 1 for one in finished_segments(cluster, topic)), default=0)
+
+
+def test_h04_emptied_log_dir(three: Cluster) -> None:
+    alone, shared = fresh("h04-alone"), fresh("h04-shared")
+    rows_alone = trimmed_topic(three, alone, [3])
+    rows_shared = trimmed_topic(three, shared, [3, 1, 2])
+    assert rows_alone
+    copies = finished_segments(three, alone)
+    shared_start = three.log_start(shared)
+
+    three.sandbox.kill("broker:3")
+    for path in three.sandbox.log_dirs(3):
+        shutil.rmtree(path)
+    three.sandbox.start("broker:3")
+    three.wait_for(lambda: three.leader(alone) == 3, "the emptied broker leads again")
+    three.wait_for(lambda: three.log_end(alone) == 0, "its log is empty")
+
+    async def old_offsets(client: RawClient) -> tuple[list[Value], list[Value]]:
+        fetched, positions = [], []
+        for _ in range(5):
+            fetched += [await fetch(client, 12, alone, 5), await fetch(client, 17, alone, 2000)]
+            positions.append(await list_offset(client, 7, alone, EARLIEST))
+        return fetched, positions
+
+    fetched, positions = at_leader(three, alone, old_offsets)
+    assert {one["error_code"] for one in fetched} <= {0, KAFKA_STORAGE_ERROR}
+    assert KAFKA_STORAGE_ERROR in {one["error_code"] for one in fetched}
+    assert not any(one["records"] for one in fetched)
+    assert {one["error_code"] for one in positions} == {LEADER_NOT_AVAILABLE}
+    never_resets(three, alone)
+
+    after = three.fill(alone, mib=3)  # produce passes
+    assert after[0].offset == 0
+    assert_same(three.read_all(alone), after)  # and so do reads in range
+    wait_isr(three, shared, {1, 2, 3})
+    assert disk(three, shared, 3).segments[0].base_offset >= shared_start
+    lead(three, shared, 3)
+    assert_same(three.read_all(shared), rows_shared)
+
+    # By now many rounds of copy and trim have looked at the partition.
+    assert "outside the leader's lineage" in status_of(three, alone)["frozen"]
+    assert not status_of(three, shared)["frozen"]
+    assert three.log_start(alone) == 0
+    assert finished_segments(three, alone) == copies
+    three.rlm("partition", "adopt", alone, "-p", "0", "--yes")
+    three.wait_trimmed(alone)
+    assert not status_of(three, alone)["frozen"]
+    assert_same(three.read_all(alone), after)
+
+
+def status_of(cluster: Cluster, topic: str) -> dict[str, Any]:
+    [found] = [one for one in cluster.rlm_json("status")["partitions"] if one["topic"] == topic]
+    return dict(found)
+
+
+def never_resets(cluster: Cluster, topic: str) -> None:
+    """A consumer at an old offset waits; neither `earliest` nor `error` ever strikes."""
+    consumer: Any = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": f"waits-{topic}",
+            "auto.offset.reset": "error",
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 1500)])
+    try:
+        message = consumer.poll(3)
+        assert message is None, (message.error(), message.offset())
+    finally:
+        consumer.close()

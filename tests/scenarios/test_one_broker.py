@@ -1,0 +1,233 @@
+"""The verbs on topics, freezes and quiet polling on a real broker: H14, H19, H20."""
+
+import asyncio
+import json
+import time
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from rlm.wire.apis import FETCH
+from tests.rlm.proxy.fakes import asked
+from tests.scenarios.cluster import Cluster, assert_same, fresh
+from tests.scenarios.raw import connection, proxy_of
+
+pytestmark = pytest.mark.integration
+
+_STOPS_WITHIN_S = 5.0
+_TRIM_ROUNDS_S = 4.0
+_RETENTION = ("retention.ms", "retention.bytes")
+
+
+def _retention(cluster: Cluster, topic: str) -> dict[str, Any]:
+    config = cluster.topic_config(topic)
+    return {name: config[name] for name in _RETENTION}
+
+
+def _status(cluster: Cluster, topic: str) -> dict[str, Any]:
+    found: dict[str, Any] = cluster.rlm_json("status", topic)
+    return found
+
+
+@pytest.mark.parametrize("store_is_down", [False, True], ids=["store-up", "store-down"])
+def test_freeze_stops_trimming_within_5_s(one: Cluster, store_is_down: bool) -> None:
+    topic, other = fresh("frozen"), fresh("moving")
+    for name in (topic, other):
+        one.create_topic(name)
+        one.enable(name)
+        one.fill(name, mib=3)
+        one.wait_trimmed(name)
+    if store_is_down:
+        one.sandbox.kill("store")
+    one.rlm("freeze", topic, "--why", "an audit")
+    time.sleep(_STOPS_WITHIN_S)
+    if store_is_down:
+        one.sandbox.start("store")
+    start, moving = one.log_start(topic), one.log_start(other)
+    for name in (topic, other):
+        one.fill(name, mib=3, first=3 * 1024)
+    one.wait_trimmed(other, beyond=moving)
+    time.sleep(_TRIM_ROUNDS_S)
+    assert one.log_start(topic) == start
+    status = _status(one, topic)
+    [freeze] = status["freezes"]
+    assert (freeze["topic"], freeze["why"]) == (topic, "an audit")
+    assert "frozen" in status["partitions"][0]["trim_reason"]
+    assert "an audit" in one.rlm("status", topic).stdout
+    one.rlm("unfreeze", topic)
+    one.wait_trimmed(topic, beyond=start)
+    assert not _status(one, topic).get("freezes")
+
+
+def test_a_freeze_of_everything_outlives_the_service(one: Cluster) -> None:
+    topic = fresh("everything")
+    one.create_topic(topic)
+    one.enable(topic)
+    one.rlm("freeze", "--why", "all of it")
+    one.sandbox.kill("rlm:1")
+    one.sandbox.start("rlm:1")
+    rows = one.fill(topic, mib=3)
+    one.wait_for(lambda: bool(one.rlm_json("segments", topic)["segments"]), "copies go on")
+    time.sleep(_TRIM_ROUNDS_S)
+    assert one.log_start(topic) == 0
+    one.rlm("unfreeze")
+    one.wait_trimmed(topic)
+    assert_same(one.read_all(topic), rows)
+
+
+def test_h14_originals_are_kept_and_given_back(one: Cluster) -> None:
+    topic = fresh("originals")
+    one.create_topic(topic, configs={"retention.ms": "86400000"})
+    whole, before = one.topic_config(topic), _retention(one, topic)
+    one.enable(topic)
+    taken = _retention(one, topic)
+    assert {name: value for name, (value, _) in taken.items()} == dict.fromkeys(_RETENTION, "-1")
+    one.fill(topic, mib=3)
+    one.wait_trimmed(topic)
+    one.rlm("topics", "enable", topic, "--trim", "--local-retention-bytes", "2097152")
+    described = one.rlm_json("topics", "describe", topic)
+    assert described["originals"] == {"retention.ms": "86400000"}
+    off = one.rlm("topics", "trim", topic, "off")
+    assert "grow" in off.stdout + off.stderr
+    assert _retention(one, topic) == taken
+    one.rlm("topics", "trim", topic, "on")
+    one.rlm("topics", "trim", topic, "off", "--giveback")
+    assert _retention(one, topic) == before
+    one.rlm("topics", "trim", topic, "on")
+    assert _retention(one, topic) == taken
+    refused = one.rlm("topics", "disable", topic, check=False)
+    assert refused.returncode != 0
+    assert "--confirm" in refused.stderr
+    assert _retention(one, topic) == taken
+    one.rlm("topics", "disable", topic, "--confirm")
+    assert one.topic_config(topic) == whole
+
+
+def test_h14_a_retention_put_back_by_somebody_is_taken_over_again(one: Cluster) -> None:
+    topic = fresh("gitops")
+    one.create_topic(topic)
+    one.enable(topic)
+    taken = _retention(one, topic)
+    one.sandbox.dist.run_tool(
+        "org.apache.kafka.tools.ConfigCommand",
+        *("--bootstrap-server", one.direct, "--alter", "--topic", topic),
+        *("--add-config", "retention.ms=3600000"),
+    )
+    one.wait_for(lambda: _retention(one, topic) == taken, "retention is taken over again", 40)
+
+
+def test_h19_groups_below_the_first_trim_are_listed(one: Cluster) -> None:
+    topic, group = fresh("lagging"), fresh("group")
+    one.create_topic(topic)
+    one.fill(topic, mib=3)
+    consumer = Consumer({"bootstrap.servers": one.direct, "group.id": group})
+    consumer.commit(offsets=[TopicPartition(topic, 0, 17)], asynchronous=False)
+    consumer.close()
+    options = ("topics", "enable", topic, "--trim", "--local-retention-bytes", "1048576")
+    refused = one.rlm(*options, check=False)
+    assert refused.returncode != 0
+    assert group in refused.stderr
+    assert "17" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+    one.rlm("topics", "enable", topic)  # mode copy hurts nobody
+    forced = one.rlm(*options, "--force")
+    assert group in forced.stderr
+    one.wait_trimmed(topic)
+
+
+def test_h19_a_topic_with_a_share_group_is_refused(one: Cluster) -> None:
+    topic, group = fresh("shared"), fresh("share-group")
+    one.create_topic(topic)
+    one.fill(topic, mib=3)
+    one.sandbox.dist.run_tool(
+        "org.apache.kafka.tools.ConfigCommand",
+        *("--bootstrap-server", one.direct, "--alter", "--group", group),
+        *("--add-config", "share.auto.offset.reset=earliest"),
+    )
+    one.sandbox.dist.run_tool(
+        "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
+        *("--bootstrap-server", one.direct, "--topic", topic, "--group", group),
+        *("--max-messages", "5", "--timeout-ms", "15000"),
+    )
+    options = ("topics", "enable", topic, "--trim", "--local-retention-bytes", "1048576")
+    refused = one.rlm(*options, check=False)
+    assert refused.returncode != 0
+    assert "share group" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+    one.rlm(*options, "--force")
+    time.sleep(_TRIM_ROUNDS_S)
+    [row] = _status(one, topic)["partitions"]
+    assert one.log_start(topic) < 1_024, row["trim_reason"]
+
+
+async def test_h20_an_old_partition_that_waits_does_not_make_the_client_spin(one: Cluster) -> None:
+    old, tail = fresh("old"), fresh("tails")
+    await asyncio.to_thread(one.create_topic, old)
+    await asyncio.to_thread(one.create_topic, tail, partitions=9)
+    await asyncio.to_thread(one.enable, old)
+    await asyncio.to_thread(one.fill, old, mib=3)
+    await asyncio.to_thread(one.wait_trimmed, old)
+    one.sandbox.pause("plugin:1")
+    request = {
+        "max_wait_ms": 500,
+        "min_bytes": 1,
+        "max_bytes": 1 << 20,
+        "topics": [
+            {"topic": old, "partitions": [asked(0, 0)]},
+            {"topic": tail, "partitions": [asked(0, p) for p in range(9)]},
+        ],
+    }
+    async with connection(proxy_of(one, 1)) as client:
+        answers, began = 0, time.monotonic()
+        while time.monotonic() - began < 4:
+            answer = await client.call(FETCH, 11, request)
+            answers += 1
+            for topic in answer["responses"]:
+                for partition in topic["partitions"]:
+                    assert (partition["error_code"], partition["records"]) == (0, b"")
+        assert answers / (time.monotonic() - began) < 5
+        one.sandbox.resume("plugin:1")
+        async with asyncio.timeout(20):
+            while not (await client.call(FETCH, 11, request))["responses"][0]["partitions"][0][
+                "records"
+            ]:
+                pass
+
+
+def test_h20_librdkafka_polls_quietly_too(one: Cluster) -> None:
+    old, tail = fresh("old"), fresh("tails")
+    one.create_topic(old)
+    one.create_topic(tail, partitions=9)
+    one.enable(old)
+    one.fill(old, mib=3)
+    one.wait_trimmed(old)
+    fetches: list[int] = []
+    consumer = Consumer(
+        {
+            "bootstrap.servers": one.bootstrap,
+            "group.id": fresh("quiet"),
+            "auto.offset.reset": "error",
+            "statistics.interval.ms": 500,
+            "stats_cb": lambda text: fetches.append(_fetch_requests(json.loads(text))),
+        }
+    )
+    one.sandbox.pause("plugin:1")
+    places = [TopicPartition(old, 0, 0), *(TopicPartition(tail, p, 0) for p in range(9))]
+    consumer.assign(places)
+    began = time.monotonic()
+    while time.monotonic() - began < 4:
+        message = consumer.poll(0.2)
+        assert message is None, message.error()
+    asked_for = fetches[-1]
+    one.sandbox.resume("plugin:1")
+    message = consumer.poll(20)
+    assert message is not None
+    assert message.error() is None
+    assert message.offset() == 0
+    consumer.close()
+    assert asked_for < 5 * 4
+
+
+def _fetch_requests(statistics: Any) -> int:
+    return sum(int(one["req"].get("Fetch", 0)) for one in statistics["brokers"].values())

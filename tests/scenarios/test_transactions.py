@@ -1,0 +1,99 @@
+"""Transactions across the trim point: what was aborted stays aborted, whoever uploads what (H9)."""
+
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.scenarios.cluster import Cluster, Row, assert_same, fresh, row_of, text_value
+from tests.scenarios.java import java_read, printable
+from tests.scenarios.objects import finished_segments
+from tests.scenarios.replicas import disk, reassign
+
+pytestmark = pytest.mark.integration
+
+COMMITTED: dict[str, Any] = {"isolation.level": "read_committed"}
+UNCOMMITTED: dict[str, Any] = {"isolation.level": "read_uncommitted"}
+
+
+class Transaction:
+    """One open transaction of an own producer."""
+
+    def __init__(self, cluster: Cluster, topic: str, name: str) -> None:
+        self.rows: list[Row] = []
+        self._topic = topic
+        self._producer = Producer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "transactional.id": f"{topic}-{name}",
+                "transaction.timeout.ms": 60_000,
+            }
+        )
+        self._producer.init_transactions(30)
+        self._producer.begin_transaction()
+
+    def produce(self, count: int) -> None:
+        for _ in range(count):
+            self._producer.produce(
+                self._topic, value=text_value(), key=b"tx", partition=0, on_delivery=self._delivered
+            )
+        assert self._producer.flush(30) == 0
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        assert error is None, error
+        self.rows.append(row_of(message))
+
+    def abort(self) -> None:
+        self._producer.abort_transaction(30)
+
+    def commit(self) -> None:
+        self._producer.commit_transaction(30)
+
+
+def test_h09_abort_straddles_the_trim_point_and_a_new_replica_uploads_its_marker(
+    three: Cluster,
+) -> None:
+    """`early` has records only below the trim point, `both` also above it; both markers are above.
+
+    The replica that uploads the markers' segment was made after the trim and knows neither
+    transaction's beginning.
+    """
+    topic = fresh("h09")
+    three.create_topic(topic, assignment=[[1]])
+    three.enable(topic)
+    early, both = Transaction(three, topic, "early"), Transaction(three, topic, "both")
+    plain = three.fill(topic, mib=1)
+    early.produce(200)
+    both.produce(100)
+    kept = Transaction(three, topic, "kept")
+    kept.produce(100)
+    kept.commit()
+    plain += three.fill(topic, mib=3)
+    both.produce(50)
+    early.abort()
+    both.abort()
+    markers = three.log_end(topic) - 2
+    trimmed_to = three.wait_trimmed(topic, beyond=early.rows[-1].offset)
+    assert both.rows[99].offset < trimmed_to < both.rows[100].offset
+
+    reassign(three, topic, [2])
+    assert three.leader(topic) == 2
+    assert disk(three, topic, 2).segments[0].base_offset >= trimmed_to
+    plain += three.fill(topic, mib=4)
+    three.wait_trimmed(topic, beyond=markers + 2)
+
+    [uploaded] = [
+        one
+        for one in finished_segments(three, topic)
+        if one.start_offset <= markers <= one.end_offset
+    ]
+    assert uploaded.broker_id == 2
+    committed = sorted([*plain, *kept.rows], key=lambda row: row.offset)
+    everything = sorted([*committed, *early.rows, *both.rows], key=lambda row: row.offset)
+    read = three.read_all(topic, **COMMITTED)
+    assert_same(read, committed)
+    assert_same(three.read_all(topic, **UNCOMMITTED), everything)
+    printed, _ = java_read(three, topic, len(committed))
+    assert printed == printable(committed)
+    printed, _ = java_read(three, topic, len(everything), isolation="read_uncommitted")
+    assert printed == printable(everything)

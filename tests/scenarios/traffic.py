@@ -1,0 +1,130 @@
+"""Clients that go on while things break: a steady producer and a consumer at the tail."""
+
+import threading
+import time
+from typing import Any, Self
+
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+
+from tests.scenarios.cluster import Cluster, Row, fresh, row_of, text_value
+
+
+class SteadyProducer:
+    """Sends to partitions in turn at a rate; `stop` flushes, `failures` must stay empty."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        topic: str,
+        partitions: list[int],
+        *,
+        kib_per_s: int,
+        bootstrap: str | None = None,
+    ) -> None:
+        self.rows: list[Row] = []
+        self.failures: list[KafkaError] = []
+        self._topic, self._partitions, self._rate = topic, partitions, kib_per_s
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap or cluster.bootstrap,
+                "acks": "all",
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "reconnect.backoff.max.ms": 500,
+                "log_level": 0,
+            }
+        )
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="producer", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Everything sent is acknowledged, or failed, when this returns."""
+        self._ending.set()
+        self._thread.join(90)
+        assert not self._thread.is_alive(), "the producer hangs"
+
+    def _run(self) -> None:
+        began, sent = time.monotonic(), 0
+        while not self._ending.is_set():
+            due = int((time.monotonic() - began) * self._rate)
+            for _ in range(min(due - sent, 256)):
+                self._send(sent)
+                sent += 1
+            self._producer.poll(0.01)
+        self._producer.flush(60)
+
+    def _send(self, serial: int) -> None:
+        try:
+            self._producer.produce(
+                self._topic,
+                key=b"serial-%d" % serial,
+                value=text_value(),
+                partition=self._partitions[serial % len(self._partitions)],
+                on_delivery=self._delivered,
+            )
+        except BufferError:
+            self._producer.poll(0.05)
+
+    def _delivered(self, error: KafkaError | None, message: Any) -> None:
+        if error is None:
+            self.rows.append(row_of(message))
+        else:
+            self.failures.append(error)
+
+
+class TailConsumer:
+    """Follows one partition from its end; a reset or a gap of its position is in `problems`."""
+
+    def __init__(self, cluster: Cluster, topic: str, partition: int) -> None:
+        self.offsets: list[int] = []
+        self.problems: list[str] = []
+        self._next = cluster.log_end(topic, partition)
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "group.id": fresh("tail"),
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "reconnect.backoff.max.ms": 500,
+                "log_level": 0,
+            }
+        )
+        self._consumer.assign([TopicPartition(topic, partition, self._next)])
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="tail", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.set()
+        self._thread.join(30)
+        assert not self._thread.is_alive(), "the consumer hangs"
+
+    def _run(self) -> None:
+        try:
+            while not self._ending.is_set():
+                message: Any = self._consumer.poll(0.1)
+                if message is not None:
+                    self._see(message)
+        finally:
+            self._consumer.close()
+
+    def _see(self, message: Any) -> None:
+        error = message.error()
+        if error is not None:
+            if error.code() != KafkaError._TRANSPORT:
+                self.problems.append(str(error))
+            return
+        if message.offset() != self._next:
+            self.problems.append(f"offset {message.offset()} after {self._next - 1}")
+        self._next = message.offset() + 1
+        self.offsets.append(message.offset())
