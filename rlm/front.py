@@ -17,7 +17,13 @@ from rlm.api.server import ApiServer, read_token
 from rlm.api.topic_summaries import TopicSummaries
 from rlm.http.server import HealthState, HttpServer
 from rlm.lanes.lane import LanePool
-from rlm.metrics import ServiceMetrics, partition_gauges
+from rlm.metrics import (
+    Labelled,
+    ServiceMetrics,
+    lane_gauges,
+    partition_gauges,
+    problem_gauges,
+)
 from rlm.parts import Parts
 from rlm.statuses import Statuses
 from rlm.topics.adopt import Adoption
@@ -61,8 +67,9 @@ class Front:
             pools=pools,
             clock=parts.clock,
         )
-        self.metrics = ServiceMetrics(lambda: partition_gauges(self._statuses.led()))
+        self._pools = pools
         self._topics = _topic_side(parts)
+        self.metrics = ServiceMetrics(self._gauges)
         self._http = HttpServer(
             host=parts.config.http_listen.host,
             port=parts.config.http_listen.port,
@@ -133,7 +140,7 @@ class Front:
                     settings=settings,
                     broker=broker,
                     freezes=self._topics.freezes,
-                    problems=self._problems,
+                    problems=self._shown_problems,
                     version=software_version(),
                 ),
                 statuses=self._statuses,
@@ -161,6 +168,18 @@ class Front:
                 barrier_deadline_ms=BARRIER_DEADLINE_MS,
             )
         )
+
+    def _gauges(self) -> dict[str, Labelled]:
+        return {
+            **partition_gauges(self._statuses.led()),
+            **lane_gauges(self._pools),
+            **problem_gauges(self._shown_problems()),
+        }
+
+    def _shown_problems(self) -> Sequence[str]:
+        """Problems, and retention that was changed under us (H14), which is no reason to wait."""
+        alarms = (alarm.text for alarm in self._topics.keeper.alarms.values())
+        return (*self._problems(), *alarms)
 
     def _problems(self) -> Sequence[str]:
         parts = self._parts

@@ -17,6 +17,7 @@ from kip405.errors import RemoteStorageError, Unavailable
 from rlm.clock import Clock, SystemClock
 from rlm.config import ServiceConfig
 from rlm.front import Front
+from rlm.lanes.copy import Copied
 from rlm.log_dir.identity import ServiceLock, read_identity
 from rlm.logs import configure_logs
 from rlm.parts import Parts, build_parts
@@ -113,7 +114,7 @@ class Service:
         self._config = config
         self._clock = clock
         self.parts = build_parts(config, clock, tasks, threads)
-        self.pools = build_pools(config, clock)
+        self.pools = build_pools(config, clock, lambda lane: self.front.metrics.lane_failed(lane))
         self.front = Front(self.parts, self.pools)
         self.proxy = ProxyServer(
             _proxy_settings(config), self.parts.tier, clock, self.front.metrics
@@ -172,7 +173,7 @@ class Service:
         """Find the store, then copy and clean in it."""
         parts = self.parts
         store_id = await parts.store_link.establish()
-        work = WorkSide(_lane_parts(parts), self.pools, store_id)
+        work = WorkSide(_lane_parts(parts, self.front.metrics.segment_copied), self.pools, store_id)
         self.front.work_began(work)
         async with asyncio.TaskGroup() as group:
             group.create_task(parts.store_link.watch(store_id, _STORE_WATCH_MS))
@@ -188,7 +189,7 @@ class Service:
         await self.parts.broker.close()
 
 
-def _lane_parts(parts: Parts) -> LaneParts:
+def _lane_parts(parts: Parts, copied: Copied) -> LaneParts:
     return LaneParts(
         config=parts.config,
         broker=parts.broker,
@@ -198,6 +199,7 @@ def _lane_parts(parts: Parts) -> LaneParts:
         share_groups=parts.share_groups,
         clock=parts.clock,
         writer=parts.writer,
+        copied=copied,
     )
 
 

@@ -14,7 +14,7 @@ from rlm.facts_side import FactsSide
 from rlm.heartbeat import HeartbeatSender
 from rlm.lanes.attempt import Copier, CopySettings, LiveAttempts
 from rlm.lanes.cleanup import CleanupLane, CleanupSettings
-from rlm.lanes.copy import CopyLane
+from rlm.lanes.copy import Copied, CopyLane
 from rlm.lanes.evidence import StoreEvidence
 from rlm.lanes.lane import LanePool
 from rlm.lanes.ports import ShareGroups
@@ -52,21 +52,26 @@ class LaneParts:
     share_groups: ShareGroups
     clock: Clock
     writer: Uuid
+    copied: Copied
 
 
-def build_pools(config: ServiceConfig, clock: Clock) -> tuple[LanePool, LanePool]:
-    """The pools of copy and cleanup; fetch has its own (reader_pool)."""
+def build_pools(
+    config: ServiceConfig, clock: Clock, failed: Callable[[str], None]
+) -> tuple[LanePool, LanePool]:
+    """The pools of copy and cleanup; fetch has its own (reader_pool). `failed` counts failures."""
     copy = LanePool(
         "copy",
         clock,
         size=config.remote_log_manager_copier_thread_pool_size,
         queue_limit=_LANE_QUEUE_LIMIT,
+        failed=failed,
     )
     cleanup = LanePool(
         "cleanup",
         clock,
         size=config.remote_log_manager_expiration_thread_pool_size,
         queue_limit=_LANE_QUEUE_LIMIT,
+        failed=failed,
     )
     return copy, cleanup
 
@@ -93,6 +98,7 @@ class WorkSide:
                 copier=copier,
                 ledger=parts.facts.manager,
                 settings=parts.facts.settings,
+                copied=parts.copied,
             ),
             trim=TrimLane(
                 eyes=parts.looks,

@@ -16,7 +16,7 @@ import click
 def serve(*, path: Path) -> None:
     """Run the service beside one broker until SIGTERM or Ctrl-C.
 
-    Status 2 for a configuration that cannot be used, 1 for a refusal to start; one line says why.
+    Status 2 for a configuration or surroundings that cannot be used; one line says why.
     """
     from rlm.cli.main import EXIT_WRONG_USE, fail
     from rlm.config import ConfigError, load

@@ -4,7 +4,7 @@ The first failure ends a partition's round: order is kept, nothing is skipped. W
 is kept per partition as values. Must not know of pools: a job of a LanePool calls `run`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -22,6 +22,8 @@ from rlmm.facts import StartFact
 
 log = structlog.get_logger()
 CAUSE_ENABLE = "enable"
+Copied = Callable[[str, int], None]
+"""Told topic and size in bytes of every segment copied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +52,14 @@ class CopyLane:
         copier: Copier,
         ledger: Ledger,
         settings: Settings,
+        copied: Copied = lambda _topic, _size_bytes: None,
         recovery_point_always: bool = False,
     ) -> None:
         self._eyes = eyes
         self._copier = copier
         self._ledger = ledger
         self._settings = settings
+        self._copied = copied
         self._recovery_point_always = recovery_point_always
         self._statuses: dict[PartitionKey, CopyStatus] = {}
 
@@ -92,6 +96,7 @@ class CopyLane:
                 size_bytes=finished.segment_size_bytes,
                 segment_id=str(finished.segment_id.id),
             )
+            self._copied(led.topic_id_partition.topic, finished.segment_size_bytes)
             self._note_copied(look, finished.next_offset, segment.size_bytes)
 
     async def _ensure_start(self, look: Look) -> int:

@@ -45,12 +45,14 @@ class LanePool:
         *,
         size: int,
         queue_limit: int,
+        failed: Callable[[str], None] = lambda _name: None,
         backoff: Backoff = lambda failures: backoff_ms(failures, first_ms=500, most_ms=30_000),
     ) -> None:
         self.name = name
         self._clock = clock
         self._size = size
         self._queue_limit = queue_limit
+        self._failed = failed
         self._backoff = backoff
         self._waiting: dict[PartitionKey, Job] = {}
         self._ready: deque[PartitionKey] = deque()
@@ -124,6 +126,7 @@ class LanePool:
             self._errors.pop(key, None)
 
     def _note(self, key: PartitionKey, error: Exception) -> None:
+        self._failed(self.name)
         before = self._errors.get(key)
         failures = before.failures_in_a_row + 1 if before else 1
         self._errors[key] = LaneError(
