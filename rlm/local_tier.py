@@ -21,6 +21,7 @@ from rlm.lanes.fetch import RemoteReader
 from rlm.lanes.look import Look
 from rlm.partitions import RememberedLooks, SharedLooks
 from rlm.plans.fetch import ReadBounds
+from rlm.plans.unsettled import SETTLED, unsettled_end
 from rlm.proxy.tier import (
     EpochEnd,
     RemoteRead,
@@ -52,7 +53,9 @@ class _RemoteEnd:
 
     version: int
     look: Look
+    problem: str | None
     next_offset: int
+    unsettled_next_offset: int
 
 
 class LocalTier:
@@ -95,7 +98,7 @@ class LocalTier:
         led = self._leadership.snapshot.partitions.get(key)
         if led is None:
             led = _unknown_leader(fact, partition)
-        return self._view(led)
+        return self._view(led, self._looks.of(led) if led.leader == self._node_id else None)
 
     async def barrier(
         self, topic: TopicRef, partition: int, deadline_ms: int
@@ -117,12 +120,13 @@ class LocalTier:
         if led is None:
             return None
         if led.leader != self._node_id:
-            return self._view(led)
+            return self._view(led, None)
         try:
-            await self._shared_looks.look(led)
+            look = await self._shared_looks.look(led)
         except Fenced as error:
             raise Unavailable(f"{led.topic_id_partition}: {error}") from error
-        return self._view(led)
+        # A shared look may be of a newer leadership than the one that was described above.
+        return self._view(look.led, look)
 
     async def _describe(self, topic: TopicRef) -> TopicDescription | None:
         """The tiered topic that this reference means today, by the broker's word."""
@@ -170,6 +174,7 @@ class LocalTier:
             usable = ledger.usable_segment_for(look.lineage, look.log_end_offset, offset)
             if usable is None or usable.metadata.start_offset >= request.upper_offset:
                 break
+            self._refuse_unsettled(look, ledger, offset, usable.metadata.start_offset)
             bounds = ReadBounds(
                 offset=max(offset, usable.metadata.start_offset),
                 upper_offset=min(request.upper_offset, usable.next_offset),
@@ -193,9 +198,11 @@ class LocalTier:
         for usable in ledger.usable(look.lineage, look.log_end_offset, start):
             if usable.metadata.max_timestamp_ms < timestamp_ms:
                 continue
+            self._refuse_unsettled(look, ledger, start, usable.metadata.start_offset)
             found = await self._reader.find_timestamp(usable.metadata, timestamp_ms, start)
             if found is not None and found.offset < usable.next_offset:
                 return found
+        self._refuse_unsettled(look, ledger, start, look.positions.log_start_offset)
         return None
 
     def epoch_for_offset(self, topic_id: Uuid, partition: int, offset: int) -> int:
@@ -220,6 +227,28 @@ class LocalTier:
             raise Fenced(f"{look.led.topic_id_partition} is frozen: {look.frozen.reason}")
         return look, self._manager.ledger(key)
 
+    def _refuse_unsettled(
+        self, look: Look, ledger: PartitionLedger, start: int, next_offset: int
+    ) -> None:
+        """Unavailable where it is not known yet whether all of [start, next_offset) can be read."""
+        if self._unsettled_end(look, ledger, start, next_offset) != SETTLED:
+            raise Unavailable(
+                f"{look.led.topic_id_partition}: what is between {start} and {next_offset} in the "
+                f"remote store is not settled yet"
+            )
+
+    def _unsettled_end(
+        self, look: Look, ledger: PartitionLedger, start: int, next_offset: int
+    ) -> int:
+        return unsettled_end(
+            ledger,
+            look.lineage,
+            look.log_end_offset,
+            start=start,
+            next_offset=next_offset,
+            trusted=self._manager.problem is None,
+        )
+
     def _fact_in_view(self, topic: TopicRef) -> TopicFact | None:
         if topic.topic_id is not None:
             return self._settings.view.topic(topic.topic_id)
@@ -230,37 +259,43 @@ class LocalTier:
         fact = self._settings.view.topic(topic_id) if topic_id else None
         return fact.name if fact else None
 
-    def _view(self, led: LedPartition) -> TierPartition:
+    def _view(self, led: LedPartition, look: Look | None) -> TierPartition:
         place = led.topic_id_partition
-        look = self._looks.of(led) if led.leader == self._node_id else None
         start = self._settings.view.remote_log_start(place.key)
+        end = self._remote_end(look, start or 0) if look else None
         return TierPartition(
             topic_id=place.topic_id,
             topic=place.topic,
             partition=place.partition,
             remote_log_start_offset=_NOTHING_REMOTE if start is None else start,
-            remote_next_offset=self._remote_next_offset(look) if look else _NOTHING_REMOTE,
+            remote_next_offset=end.next_offset if end else _NOTHING_REMOTE,
             local_log_start_offset=look.positions.log_start_offset if look else -1,
             high_watermark=look.positions.high_watermark if look else -1,
             last_stable_offset=look.positions.last_stable_offset if look else -1,
             led_here=led.leader == self._node_id,
             leader_epoch=led.leader_epoch,
             frozen=look is not None and look.frozen is not None,
+            unsettled_next_offset=end.unsettled_next_offset if end else SETTLED,
         )
 
-    def _remote_next_offset(self, look: Look) -> int:
-        """First offset after the in-lineage remote data; -1 for none. Cached by ledger version."""
-        ledger = self._manager.ledger(look.key)
+    def _remote_end(self, look: Look, start: int) -> _RemoteEnd:
+        """Where the in-lineage remote data ends, -1 for none. Cached by what it was worked out of."""
+        ledger, problem = self._manager.ledger(look.key), self._manager.problem
         known = self._ends.get(look.key)
-        if known is None or known.version != ledger.version or known.look is not look:
-            end = ledger.highest_end(look.lineage, look.log_end_offset)
+        seen = (known.version, known.problem) if known else None
+        if known is None or seen != (ledger.version, problem) or known.look is not look:
+            end = ledger.highest_end(look.lineage, look.log_end_offset, disputed=True)
             known = _RemoteEnd(
                 version=ledger.version,
                 look=look,
+                problem=problem,
                 next_offset=_NOTHING_REMOTE if end is None else end,
+                unsettled_next_offset=self._unsettled_end(
+                    look, ledger, start, look.positions.log_start_offset
+                ),
             )
             self._ends[look.key] = known
-        return known.next_offset
+        return known
 
 
 def _unknown_leader(fact: TopicFact, partition: int) -> LedPartition:

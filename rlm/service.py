@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import structlog
 
 from kip405.errors import RemoteStorageError, Unavailable
+from rlm.allocator import keep_large_blocks
 from rlm.clock import Clock, SystemClock
 from rlm.config import ServiceConfig
 from rlm.front import Front
@@ -39,6 +40,7 @@ def run(config: ServiceConfig) -> None:
     configure_logs(level=config.log_level, log_format=config.log_format)
     disks = read_identity([str(path) for path in config.log_dirs])
     check_disks(config, disks)
+    keep_large_blocks()
     with ServiceLock(str(config.state_dir), disks):
         asyncio.run(_until_stopped(config))
 

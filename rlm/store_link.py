@@ -86,6 +86,8 @@ class StoreLink:
             await self._publish_cluster(None)
         origin = await self._describe()
         identity = await self._found(origin.uri)
+        await self._settings.barrier(_BARRIER_MS)
+        self._refuse_second_store(identity.store_id, origin.uri)
         await self._settings.publish(
             StoreFact(
                 store_id=identity.store_id,
@@ -114,6 +116,7 @@ class StoreLink:
         """The identity object, created if the store has none; Invalid for another cluster's."""
         identity = await self._store.read_identity()
         if identity is None:
+            self._refuse_second_store(None, uri)
             identity = await self._store.create_identity(
                 StoreIdentity(
                     store_id=self._new_uuid(),
@@ -127,6 +130,15 @@ class StoreLink:
                 f"not to {self._cluster_id}; give this cluster a prefix of its own"
             )
         return identity
+
+    def _refuse_second_store(self, store_id: Uuid | None, uri: str) -> None:
+        """Invalid where the cluster knows a store already and this is another (or an empty one)."""
+        known = [str(fact.store_id) for fact in self._settings.view.stores()]
+        if known and str(store_id) not in known:
+            raise Invalid(
+                f"the plugin's store at {uri} is {store_id or 'empty'}, "
+                f"this cluster's is {', '.join(known)}: point the plugin at that one"
+            )
 
     async def watch(self, store_id: Uuid, interval_ms: int) -> None:
         """Look again and again whether the plugin serves that store; a log line per change."""

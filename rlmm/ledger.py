@@ -2,8 +2,8 @@
 
 Every answer about offsets is given inside the leader's merged lineage only (H4): a segment whose
 epoch ended earlier counts up to that end, one that ends at or beyond the log's end does not count
-at all (then the partition is frozen). A disputed segment (H3) is still readable, but it is never
-part of what the trim bound stands on. Pure. Must not know the store: that FINISHED objects are
+at all (then the partition is frozen). A disputed segment (H3) is still readable, by what is lawful
+where the newest record is no FINISHED, but it is never part of what the trim bound stands on. Pure. Must not know the store: that FINISHED objects are
 really there is for the trim to see (H11).
 """
 
@@ -126,7 +126,25 @@ class PartitionLedger:
         """What the FINISHED segments tell of the leader epochs; merge it with the leader's own
         before use.
         """
-        return remote_lineage(entry.metadata for entry in self.entries.values())
+        return remote_lineage(metadata for metadata, _ in self._readable)
+
+    @cached_property
+    def _readable(self) -> tuple[tuple[RemoteLogSegmentMetadata, bool], ...]:
+        """FINISHED segments, and whether each is disputed: a zombie's record hides no data (H3)."""
+        newest = tuple(
+            (entry.metadata, bool(entry.disputed))
+            for entry in self.entries.values()
+            if entry.state is _FINISHED
+        )
+        lawful = tuple(
+            (dispute.lawful.metadata, True)
+            for dispute in self.disputes.values()
+            if dispute.newest.state is not _FINISHED
+            and dispute.lawful is not None
+            and dispute.lawful.metadata is not None
+            and dispute.lawful.state is _FINISHED
+        )
+        return newest + lawful
 
     def usable(
         self, lineage: Lineage, log_end_offset: int, remote_log_start_offset: int = 0
@@ -170,15 +188,18 @@ class PartitionLedger:
             cursor = max(cursor, piece_end)
         return cursor
 
-    def highest_end(self, lineage: Lineage, log_end_offset: int = MAX_OFFSET) -> int | None:
+    def highest_end(
+        self, lineage: Lineage, log_end_offset: int = MAX_OFFSET, *, disputed: bool = False
+    ) -> int | None:
         """Half-open end of the highest undisputed in-lineage FINISHED segment, None without any.
 
-        Without a log end this is the remote end that H4 compares with the broker's.
+        Without a log end this is the remote end that H4 compares with the broker's. `disputed`
+        counts disputed ones too: how far there is something to read (H3).
         """
         ends = [
             found.next_offset
             for found in self.usable(lineage, log_end_offset)
-            if not found.disputed
+            if disputed or not found.disputed
         ]
         return max(ends, default=None)
 
@@ -202,7 +223,7 @@ class PartitionLedger:
     def _cover(self, lineage: Lineage) -> "_Cover":
         cover = self._cover_of_lineage
         if cover is None or not self._cover_is_mine or cover.lineage != lineage:
-            cover = _Cover.of(self.entries.values(), lineage, cover)
+            cover = _Cover.of(self._readable, lineage, cover)
             self._cover_of_lineage = cover
             self._cover_is_mine = True
         return cover
@@ -223,22 +244,20 @@ class _Cover:
 
     @classmethod
     def of(
-        cls, entries: Iterable[SegmentEntry], lineage: Lineage, before: "_Cover | None"
+        cls,
+        readable: Iterable[tuple[RemoteLogSegmentMetadata, bool]],
+        lineage: Lineage,
+        before: "_Cover | None",
     ) -> "_Cover":
         known = before.ends if before is not None and before.lineage == lineage else {}
         ends: dict[int, tuple[RemoteLogSegmentMetadata, int]] = {}
         segments = []
-        for entry in entries:
-            if entry.state is not _FINISHED:
-                continue
-            metadata = entry.metadata
+        for metadata, disputed in readable:
             found = known.get(id(metadata)) or (metadata, usable_end(metadata, lineage))
             ends[id(metadata)] = found
             if found[1] > metadata.start_offset:
                 segments.append(
-                    UsableSegment(
-                        metadata=metadata, next_offset=found[1], disputed=bool(entry.disputed)
-                    )
+                    UsableSegment(metadata=metadata, next_offset=found[1], disputed=disputed)
                 )
         segments.sort(
             key=lambda usable: (

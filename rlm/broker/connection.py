@@ -7,6 +7,7 @@ connection.
 """
 
 import asyncio
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -107,7 +108,7 @@ class BrokerConnection:
 
         A time-out breaks the connection: calls that wait on it fail too, the next one opens anew.
         """
-        what = f"{api.name} v{version} to {self.address}"
+        what = f"{api.name} v{version} to broker {self.address}"
         channel: _Channel | None = None
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -119,7 +120,7 @@ class BrokerConnection:
                 channel.close(error)
             raise Unavailable(f"{what}: no answer within {timeout_ms} ms") from error
         except OSError as error:
-            raise Unavailable(f"{what}: {error!r}") from error
+            raise Unavailable(f"{what}: {_reason(error)}") from error
         try:
             _, position = parse_response_header(frame, api, version)
             value, end = decode(api.response, version, frame, position)
@@ -150,3 +151,8 @@ class BrokerConnection:
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
+
+
+def _reason(error: OSError) -> str:
+    """`Connection refused` rather than asyncio's own words, which name the address once more."""
+    return os.strerror(error.errno) if error.errno else str(error)

@@ -176,7 +176,7 @@ class ServiceConfig:
         "plugin.call.timeout.ms", 30_000, "Deadline of one call of the plugin without progress."
     )
     rsm_config: Mapping[str, Scalar] = dataclasses.field(default_factory=dict)
-    """`rsm.config.*` without the prefix: compared with the plugin's own."""
+    """`rsm.config.*` without the prefix, as far as the service itself records it (`prefix`)."""
 
     rlmm_config_remote_log_metadata_topic_replication_factor: int = _setting(
         "rlmm.config.remote.log.metadata.topic.replication.factor",
@@ -207,9 +207,6 @@ class ServiceConfig:
         "Remote reads that may wait for a fetch lane; more are answered Busy.",
         most=1_000_000,
     )
-    remote_fetch_max_wait_ms: int = _ms(
-        "remote.fetch.max.wait.ms", 500, "How long a fetch waits for remote data."
-    )
 
     leadership_poll_interval_ms: int = _ms(
         "leadership.poll.interval.ms", 1_000, "How often the broker is asked what it leads."
@@ -239,9 +236,6 @@ class ServiceConfig:
 
     fetch_chunk_cache_bytes: int = _size(
         "fetch.chunk.cache.bytes", 256 << 20, "Memory for chunks of remote segments.", 1 << 20
-    )
-    fetch_chunk_size_bytes: int = _size(
-        "fetch.chunk.size.bytes", 1 << 20, "Size of one read from the store.", 4096
     )
     heartbeat_interval_ms: int = _ms(
         "heartbeat.interval.ms", 10_000, "How often this service says that it lives."

@@ -5,6 +5,7 @@ All go to the proxy's address. Only what a broker acknowledged enters the manife
 
 from collections.abc import Callable
 from functools import partial
+from logging import Logger
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, Message, Producer
@@ -47,13 +48,13 @@ def create_topic(bootstrap: str, topic: str, *, segment_bytes: int) -> None:
 class Load:
     """All producers of the demo and the manifest they fill."""
 
-    def __init__(self, bootstrap: str, topic: str, content: Content) -> None:
+    def __init__(self, bootstrap: str, topic: str, content: Content, log: Logger) -> None:
         self.manifest = Manifest()
         self._topic = topic
         self._content = content
-        self._plain = {codec: _producer(bootstrap, codec) for codec in CODECS}
+        self._plain = {codec: _producer(bootstrap, codec, log) for codec in CODECS}
         self._transactional = {
-            codec: _producer(bootstrap, codec, transactional_id=f"{topic}-{codec}")
+            codec: _producer(bootstrap, codec, log, transactional_id=f"{topic}-{codec}")
             for codec in CODECS
         }
 
@@ -129,7 +130,9 @@ class Load:
             _flush(producer)
 
 
-def _producer(bootstrap: str, codec: str, *, transactional_id: str | None = None) -> Producer:
+def _producer(
+    bootstrap: str, codec: str, log: Logger, *, transactional_id: str | None = None
+) -> Producer:
     settings: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
         "client.id": f"demo-{codec}",
@@ -140,7 +143,7 @@ def _producer(bootstrap: str, codec: str, *, transactional_id: str | None = None
     }
     if transactional_id:
         settings["transactional.id"] = transactional_id
-    return Producer(settings)
+    return Producer(settings, logger=log)
 
 
 def _produce(producer: Producer, topic: str, fields: dict[str, Any]) -> None:

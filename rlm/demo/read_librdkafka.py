@@ -3,6 +3,7 @@
 auto.offset.reset=error: any reset of a position ends the read as an error.
 """
 
+from logging import Logger
 from typing import Any
 
 from confluent_kafka import (
@@ -39,6 +40,7 @@ def read_librdkafka(
     isolation: str,
     clock: Clock,
     progress: Progress,
+    log: Logger,
 ) -> Comparison:
     """One full read with isolation.level `isolation`; DemoError when it fails or stands still."""
     settings: dict[str, Any] = {
@@ -54,7 +56,7 @@ def read_librdkafka(
         "fetch.queue.backoff.ms": 10,
         "reconnect.backoff.max.ms": 1_000,
     }
-    consumer = Consumer(settings)
+    consumer = Consumer(settings, logger=log)
     try:
         starts = [TopicPartition(topic, one, OFFSET_BEGINNING) for one in yardstick.expected]
         consumer.assign(starts)

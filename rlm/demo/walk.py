@@ -5,8 +5,10 @@ Each shows how far it is and says in one line what came out; DemoError where a p
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from logging import Logger
 
 from rlm.clock import Clock
+from rlm.demo.client_log import client_log
 from rlm.demo.comparison import Comparison
 from rlm.demo.content import Content
 from rlm.demo.errors import DemoError
@@ -69,7 +71,7 @@ class Walk:
 
     def _produce(self, content: Content) -> Manifest:
         with self.report.step("produce") as step:
-            load = Load(self.sandbox.bootstrap, TOPIC, content)
+            load = Load(self.sandbox.bootstrap, TOPIC, content, self._log())
             of = mib(self.size_bytes)
             manifest = load.run(
                 self.size_bytes, lambda size: step.show(f"{mib(size)} of {of} of values")
@@ -185,7 +187,11 @@ class Walk:
             isolation=isolation,
             clock=self.clock,
             progress=progress,
+            log=self._log(),
         )
+
+    def _log(self) -> Logger:
+        return client_log(self.sandbox.layout.log("librdkafka"))
 
     def _judge(self, step: Step, comparison: Comparison) -> None:
         step.result = f"{comparison.read_records} of {comparison.expected_records} records, equal"

@@ -132,6 +132,7 @@ class CopyLane:
             raise Fenced(f"{look.led.topic_id_partition}: {refused[0].value} {refused[1]}".rstrip())
 
     def _note(self, look: Look, plan: CopyPlan) -> None:
+        before = self._statuses.get(look.key)
         self._statuses[look.key] = CopyStatus(
             leader_epoch=look.led.leader_epoch,
             reason=plan.reason.value,
@@ -144,7 +145,8 @@ class CopyLane:
             pending_segments=len(plan.segments),
             pending_bytes=sum(segment.size_bytes for segment in plan.segments),
         )
-        if look.frozen is not None:
+        known = before.frozen if before else None
+        if look.frozen is not None and look.frozen.reason != known:
             log.error(
                 "partition_frozen",
                 topic=look.led.topic_id_partition.topic,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from kip405.errors import Fenced, NotFound, Unavailable
-from kip405.ids import PartitionKey
+from kip405.ids import MAX_OFFSET, PartitionKey
 from kip405.lineage import Lineage, merge
 from rlm.broker.answers import (
     DEBUGGING_REPLICA_ID,
@@ -129,6 +129,7 @@ class Eyes:
                 lineage,
                 log_end_offset=log_end_offset,
                 accepted_epoch=divergence.epoch if divergence else NONE_ACCEPTED,
+                accepted_offset=divergence.offset if divergence else MAX_OFFSET,
                 max_orphans=self._max_orphans,
             ),
         )

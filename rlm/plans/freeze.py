@@ -9,7 +9,8 @@ segments count up to where the new epoch begins, and copying goes on from there.
 
 An orphan is a FINISHED segment of which nothing is usable because a higher epoch begins at or below
 its start. One whose offsets newer in-lineage segments hold is history dealt with and counts no
-more, nor does one whose diverging epoch the operator has accepted (`rlm partition adopt`). From a
+more, nor does one whose divergence the operator has accepted (`rlm partition adopt`): caused by the
+epoch accepted or an older one, or by a later one that took its place before it had records. From a
 frozen partition nothing is copied, trimmed or deleted.
 """
 
@@ -35,18 +36,27 @@ class Frozen:
     orphans: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Accepted:
+    """The leader epoch whose log was accepted, and where that log ended then."""
+
+    epoch: int
+    end_offset: int
+
+
 def freeze(
     ledger: PartitionLedger,
     lineage: Lineage,
     *,
     log_end_offset: int,
     accepted_epoch: int = NONE_ACCEPTED,
+    accepted_offset: int = MAX_OFFSET,
     max_orphans: int = DEFAULT_MAX_ORPHANS,
 ) -> Frozen | None:
     """Whether the partition must be frozen now; None = go on.
 
-    `lineage`: the leader's, merged with the ledger's. `accepted_epoch`: divergences caused by
-    epochs up to this one were accepted by an operator.
+    `lineage`: the leader's, merged with the ledger's. `accepted_epoch`, `accepted_offset`: an
+    operator accepted the log of this leader epoch when it ended there.
     """
     remote_next_offset = ledger.highest_end(lineage) or 0
     if remote_next_offset > log_end_offset:
@@ -58,7 +68,8 @@ def freeze(
     finished = tuple(
         entry.metadata for entry in ledger.in_state(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
     )
-    orphans = _orphans(ledger, finished, lineage, accepted_epoch)
+    accepted = _Accepted(epoch=accepted_epoch, end_offset=accepted_offset)
+    orphans = _orphans(ledger, finished, lineage, accepted)
     usable = ledger.usable(lineage, MAX_OFFSET)
     if orphans and (len(orphans) > max_orphans or not usable):
         starts = tuple(sorted(segment.start_offset for segment in orphans))
@@ -74,7 +85,7 @@ def _orphans(
     ledger: PartitionLedger,
     finished: Sequence[RemoteLogSegmentMetadata],
     lineage: Lineage,
-    accepted_epoch: int,
+    accepted: _Accepted,
 ) -> tuple[RemoteLogSegmentMetadata, ...]:
     usable = ledger.usable(lineage, MAX_OFFSET)
     used = {one.metadata.segment_id.id for one in usable}
@@ -83,13 +94,23 @@ def _orphans(
         segment
         for segment in finished
         if segment.segment_id.id not in used
-        and (epoch := _diverging_epoch(segment, lineage)) is not None
-        and epoch > accepted_epoch
+        and _diverges(segment, lineage, accepted)
         and not covered.holds(segment.start_offset, segment.next_offset)
     )
 
 
-def _diverging_epoch(segment: RemoteLogSegmentMetadata, lineage: Lineage) -> int | None:
-    """The epoch that begins at or below the segment's end where the segment has a lower one."""
+def _diverges(segment: RemoteLogSegmentMetadata, lineage: Lineage, accepted: _Accepted) -> bool:
+    """Whether a higher epoch begins at or below the segment's end, and nobody has accepted that.
+
+    Where the accepted log ended, a later epoch may have replaced the accepted one in the epoch
+    file, which keeps no epoch without records. Records from there on that belong to it are of the
+    accepted epoch or later; older ones were outside the log already when it was accepted.
+    """
     at = divergence(segment, lineage)
-    return None if at is None else lineage.epoch_for_offset(at)
+    if at is None:
+        return False
+    epoch = lineage.epoch_for_offset(at)
+    if epoch is not None and epoch <= accepted.epoch:
+        return False
+    newest_epoch = segment.segment_leader_epochs[-1].epoch
+    return not (at >= accepted.end_offset and newest_epoch < accepted.epoch)

@@ -161,6 +161,8 @@ class _OneFetch:
             if response.error_code != NONE or not response.topics:
                 return [frame_length(len(self._frame)), self._frame]
             judged = judge_answer(self._plan, response, self._high_watermarks)
+            for place in judged.dropped:
+                self._reads.forget(place)
             asked_again = await self._settle_places(judged) + judged.dropped
             if asked_again and rounds < _MOST_ROUNDS:
                 wait_ms, rounds = 0, rounds + 1
@@ -182,6 +184,7 @@ class _OneFetch:
             max_wait_ms=wait_ms,
             replacements=self._plan.replacements(),
             max_bytes=self._plan.broker_max_bytes(),
+            leader_epochs=self._plan.leader_epochs(),
         )
         answer = await self._upstream.ask(
             frame,

@@ -26,6 +26,7 @@ from rlm.proxy.positions import (
     apply_position,
     correct_epoch_end,
     is_frozen_question,
+    is_unsettled_question,
     list_offsets_position,
     merge_deletes,
     needs_lookup,
@@ -172,7 +173,9 @@ class PositionHandler:
         view = await self._view(one.topic, one.partition)
         if view is None:
             return
-        if isinstance(view, RemoteStorageError) or is_frozen_question(view, one.asked):
+        if isinstance(view, RemoteStorageError) or (
+            is_frozen_question(view, one.asked) or is_unsettled_question(view, one.asked)
+        ):
             self._refuse("list_offsets", answered, NOT_NOW)
             return
         found = await self._lookup(view, one)

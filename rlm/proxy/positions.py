@@ -83,6 +83,13 @@ def is_frozen_question(view: TierPartition, timestamp: int) -> bool:
     return view.frozen and timestamp != EARLIEST_LOCAL
 
 
+def is_unsettled_question(view: TierPartition, timestamp: int) -> bool:
+    """Whether the oldest data is not known yet: nothing remote can be read, something may be."""
+    asks_for_old = timestamp == EARLIEST or timestamp >= 0
+    is_unsettled = view.unsettled_next_offset > max(view.remote_log_start_offset, 0)
+    return asks_for_old and is_unsettled and not has_remote(view)
+
+
 def list_offsets_position(
     view: TierPartition,
     timestamp: int,

@@ -60,6 +60,12 @@ class RemoteReads:
                 del self._tasks[key]
                 self.start(*self._begun[key])
 
+    def forget(self, place: Place) -> None:
+        """What was read for a partition is of a view that no longer holds."""
+        task = self._tasks.pop(place.key, None)
+        if task is not None:
+            task.cancel()
+
     async def read(self, place: Place, max_bytes: int, at_least_one: bool) -> Outcome:
         """Read now; never raises an error of the tier."""
         view, marks = place.tiered, place.marks

@@ -9,6 +9,7 @@ import contextlib
 
 import structlog
 
+from kip405.errors import Invalid
 from rlm.clock import Clock
 from rlm.proxy.connection import READ_BUFFER_BYTES, Connection, Shared
 from rlm.proxy.fetch import FetchHandler, FetchParts, HighWatermarks
@@ -69,14 +70,22 @@ class ProxyServer:
         return len(self._connections)
 
     async def start(self) -> None:
-        """Listen; passes bytes from now on, whether the tier is ready or not (H24)."""
-        server = await asyncio.get_running_loop().create_server(
-            lambda: self._connection().client,
-            self._settings.listen_host,
-            self._settings.listen_port,
-            reuse_address=True,
-            start_serving=False,
-        )
+        """Listen; passes bytes from now on, whether the tier is ready or not (H24).
+
+        Invalid where the port is taken or the address is not ours.
+        """
+        host, port = self._settings.listen_host, self._settings.listen_port
+        try:
+            server = await asyncio.get_running_loop().create_server(
+                lambda: self._connection().client,
+                host,
+                port,
+                reuse_address=True,
+                start_serving=False,
+            )
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise Invalid(f"proxy.listen: cannot listen on {host}:{port}: {reason}") from error
         await self._group.__aenter__()
         self._server = server
         await server.start_serving()

@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 
 from kip405.ids import Uuid
 from rlm.proxy.codes import (
+    FENCED_LEADER_EPOCH,
     KAFKA_STORAGE_ERROR,
     NONE,
     NOT_LEADER_OR_FOLLOWER,
     OFFSET_OUT_OF_RANGE,
+    UNKNOWN_LEADER_EPOCH,
 )
 from rlm.proxy.tier import RemoteRecords, TierPartition, TopicRef, Watermarks
 from rlm.wire.fetch import (
@@ -30,6 +32,8 @@ from rlm.wire.fetch import (
 
 READ_COMMITTED = 1
 _FULL_SESSION_EPOCHS = (0, -1)
+_NO_EPOCH = -1
+_STALE_EPOCH = frozenset({FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH})
 
 Key = tuple[str | bytes, int]
 View = Callable[[TopicRef, int], TierPartition | None]
@@ -122,6 +126,17 @@ class FetchPlan:
                 patches[place.at] = (place.ask_offset, size_bytes)
         return patches
 
+    def leader_epochs(self) -> dict[tuple[int, int], int]:
+        """Patches of the request: the epoch of our view, where the client names none.
+
+        The broker then refuses to vouch for a view of another leadership (H4).
+        """
+        return {
+            place.at: place.tiered.leader_epoch
+            for place in self.sources(Source.ASSUMED, Source.REMOTE)
+            if place.tiered is not None and place.asked.current_leader_epoch == _NO_EPOCH
+        }
+
     def broker_max_bytes(self) -> int | None:
         """The broker's share of max_bytes: remote partitions that were asked for first go first."""
         reserved = 0
@@ -200,7 +215,9 @@ def _assume(place: Place, view: TierPartition, high_watermarks: Mapping[Key, int
     offset = place.asked.fetch_offset
     if view.frozen or not view.led_here or not is_remote_offset(view, offset):
         return
-    high_watermark = high_watermarks.get(place.key, view.high_watermark)
+    if place.asked.current_leader_epoch not in (_NO_EPOCH, view.leader_epoch):
+        return  # one of both does not know the leadership of today: the broker does
+    high_watermark = max(high_watermarks.get(place.key, -1), view.high_watermark)
     if offset < view.local_log_start_offset <= high_watermark:
         stable = view.last_stable_offset if view.last_stable_offset >= 0 else high_watermark
         place.source = Source.ASSUMED
@@ -225,17 +242,20 @@ def judge_answer(
         if answered.error_code == NONE:
             if place.tiered is not None:
                 high_watermarks[place.key] = answered.high_watermark
-            if _take_clean(place, answered):
+            if _has_it_itself(place, answered):
+                _drop(place)
+                dropped.append(place)
+            elif _take_clean(place, answered):
                 became_remote.append(place)
             if place.source in (Source.BROKER, Source.HOLE):
                 broker_bytes += max(answered.records_size, 0)
                 leave_now |= answered.preferred_read_replica != -1
+        elif _is_answer_to_us(place, answered.error_code):
+            high_watermarks.pop(place.key, None)
+            _drop(place)
+            dropped.append(place)
         elif answered.error_code != OFFSET_OUT_OF_RANGE:
             leave_now = True
-        elif place.ask_offset is not None:  # the answer to an offset the client did not ask for
-            high_watermarks.pop(place.key, None)
-            place.source, place.ask_offset, place.marks = Source.BROKER, None, None
-            dropped.append(place)
         elif place.source is Source.BROKER:
             out_of_range.append(place)
     return Judged(
@@ -245,6 +265,28 @@ def judge_answer(
         leave_now=leave_now,
         broker_bytes=broker_bytes,
     )
+
+
+def _is_answer_to_us(place: Place, error_code: int) -> bool:
+    """Whether an error is about an offset or epoch that the client did not ask for."""
+    if error_code in _STALE_EPOCH:
+        is_named = place.asked.current_leader_epoch != _NO_EPOCH
+        return not is_named and place.source in (Source.ASSUMED, Source.REMOTE)
+    return error_code == OFFSET_OUT_OF_RANGE and place.ask_offset is not None
+
+
+def _has_it_itself(place: Place, answered: FetchedPartition) -> bool:
+    """Whether the broker's own log holds an offset that was thought to be in the tier only: it is
+    another log than the one we know (a topic made anew, H7; a leader change), or came back.
+    """
+    if place.source not in (Source.ASSUMED, Source.REMOTE):
+        return False
+    return 0 <= answered.log_start_offset <= place.asked.fetch_offset
+
+
+def _drop(place: Place) -> None:
+    """The broker is asked again for what the client asked."""
+    place.source, place.ask_offset, place.marks = Source.BROKER, None, None
 
 
 def answers_of(
@@ -296,12 +338,16 @@ def judge_out_of_range(place: Place, view: TierPartition | None, marks: Watermar
     if view.frozen:
         return _refuse(place, KAFKA_STORAGE_ERROR, marks)
     offset = place.asked.fetch_offset
-    if not has_remote(view) or offset < view.remote_log_start_offset:
+    is_unsettled = offset < view.unsettled_next_offset
+    if offset < view.remote_log_start_offset or not (has_remote(view) or is_unsettled):
         return False
     if marks is None:
         return _refuse(place, KAFKA_STORAGE_ERROR)
-    if offset < view.remote_next_offset:
+    if is_remote_offset(view, offset):
         place.source, place.marks, place.ask_offset = Source.REMOTE, marks, marks.high_watermark
+        return False
+    if is_unsettled:
+        not_ready(place, marks)
         return False
     if offset < marks.log_start_offset:
         place.source, place.marks, place.ask_offset = Source.HOLE, marks, marks.log_start_offset

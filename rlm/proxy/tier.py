@@ -26,7 +26,8 @@ class TierPartition:
 
     `remote_next_offset` is the first offset after the in-lineage remote data; remote data exists
     iff it is above `remote_log_start_offset`. `local_log_start_offset` is the broker's own log
-    start as last seen.
+    start as last seen. Below `unsettled_next_offset` a gap in the remote data is no hole yet: an
+    unfinished or disputed entry of the ledger may bring records back (H3, H6); -1 = nothing may.
     """
 
     topic_id: Uuid
@@ -40,6 +41,7 @@ class TierPartition:
     led_here: bool
     leader_epoch: int
     frozen: bool
+    unsettled_next_offset: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,8 @@ from rlm.demo.content import PARTITIONS, Content, content_digest
 from rlm.demo.script import CODECS, Outcome, rounds
 
 START_MS = 1_700_000_000_000
-SAMPLE = [Content(seed=405, start_ms=START_MS).record(serial) for serial in range(20_000)]
+CONTENT = Content(seed=405, start_ms=START_MS)
+SAMPLE = [CONTENT.record(serial) for serial in range(20_000)]
 
 
 def test_the_same_seed_makes_the_same_records_in_any_order() -> None:

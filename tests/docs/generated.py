@@ -1,4 +1,5 @@
-"""The documents made from tables: `python -m tests.docs.generated` writes them anew.
+"""The documents made from tables: `python -m tests.docs.generated` writes them anew, and brings the
+file map of ARCHITECTURE.md to the tree.
 
 The tests hold the files against the same functions. Must not know any setting by name.
 """
@@ -10,6 +11,7 @@ from pathlib import Path
 from rlm import metrics
 from rlm.config import docs
 from rsm_plugins.config import SETTINGS, Setting
+from tests.docs.file_map import brought_up_to_date, modules
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -50,6 +52,9 @@ def write() -> None:
     for name, generate in GENERATED.items():
         (ROOT / name).write_text(generate().rstrip("\n") + "\n", encoding="utf-8")
         sys.stdout.write(f"{name}\n")
+    architecture = ROOT / "ARCHITECTURE.md"
+    text = architecture.read_text(encoding="utf-8")
+    architecture.write_text(brought_up_to_date(text, modules()), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -12,23 +12,31 @@ import pytest
 from kip405.batches import walk
 from kip405.errors import NotFound, Unavailable
 from kip405.ids import Uuid
+from kip405.segments import RemoteLogSegmentMetadata
+from kip405.states import RemoteLogSegmentState
 from rlm.broker.answers import ClusterDescription, TopicDescription
-from rlm.broker.leadership import Leadership
+from rlm.broker.leadership import Leadership, LedPartition
 from rlm.lanes.fetch import RemoteReader
+from rlm.lanes.look import Look
 from rlm.lanes.reader_pool import ReaderPool
 from rlm.local_tier import LocalTier
 from rlm.log_dir.scanner import LogDirs
 from rlm.partitions import RememberedLooks, SharedLooks
 from rlm.proxy.tier import EpochEnd, RemoteRead, TierPartition, TopicRef
 from rlmm.manager import RemoteLogMetadataManager
+from rlmm.replay import LedgerState
 from rlmm.settings import Settings
-from tests.builders.ledger import PLACE
+from tests.builders.ledger import OTHER_WRITER, PLACE, metadata
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import NODE_ID, Rig
 
 BY_NAME = TopicRef(name=PLACE.topic)
 BY_ID = TopicRef(topic_id=PLACE.topic_id)
 DEADLINE_MS = 5_000
+STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 
 
 class Asked:
@@ -71,14 +79,17 @@ class Site:
             chunk_cache_bytes=1 << 26,
             index_cache_bytes=1 << 20,
         )
-        self.tier = LocalTier(
+        self.tier = self.tier_with(SharedLooks(self.looks, tasks))
+
+    def tier_with(self, shared_looks: SharedLooks) -> LocalTier:
+        return LocalTier(
             node_id=NODE_ID,
             broker=self.rig.broker,
             leadership=self.leadership,
             settings=cast(Settings, self.rig.settings),
             manager=cast(RemoteLogMetadataManager, self.rig.ledger),
             looks=self.looks,
-            shared_looks=SharedLooks(self.looks, tasks),
+            shared_looks=shared_looks,
             reader=self.reader,
         )
 
@@ -239,6 +250,100 @@ async def test_h15_a_hole_is_read_over_to_the_next_segment(site: Site) -> None:
     data, next_offset = await site.read(20, 250)
     assert next(walk(data))[1].base_offset == 100
     assert next_offset == 250
+
+
+def segments(site: Site) -> list[RemoteLogSegmentMetadata]:
+    return [entry.metadata for entry in site.rig.ledger.view.in_state(FINISHED)]
+
+
+async def led_under_epoch_1(site: Site) -> None:
+    """Everything up to 250 was trimmed; a new epoch began at 300 and has written to the ledger."""
+    site.rig.broker.log_start_offset = 250
+    site.rig.broker.elect(NODE_ID, 1)
+    site.rig.disk.epochs({0: 250, 1: 300})
+    site.rig.ledger.write(metadata(900, 300, 301, {1: 300}, STARTED), epoch=1)
+
+
+@pytest.mark.parametrize("state", [DELETING, None])
+async def test_h03_a_zombies_record_hides_no_data(
+    site: Site, state: RemoteLogSegmentState | None
+) -> None:
+    """A paused sweeper of epoch 0 wakes: its DELETE_STARTED or tombstone is the newest record."""
+    await led_under_epoch_1(site)
+    for one in segments(site):
+        late = replace(one, state=state) if state else None
+        site.rig.ledger.write(
+            late, segment_id=one.segment_id, previous=0 if state else 3, writer=OTHER_WRITER
+        )
+    view = await site.barrier()
+    assert view is not None and view.remote_next_offset == 250
+    got, offset = b"", 0
+    while offset < 250:
+        data, offset = await site.read(offset, 250)
+        got += data
+    assert site.rig.broker.log.startswith(got)
+    assert site.rig.ledger.view.contiguous_end(site.looks.looks[PLACE.key].lineage, 300, 0) == 0
+
+
+@pytest.mark.parametrize("state", [STARTED, DELETING])
+async def test_h15_a_gap_that_is_not_settled_is_not_read_over(
+    site: Site, state: RemoteLogSegmentState
+) -> None:
+    """The ledger lost FINISHED, or a deletion was begun: the sweep may adopt the segment yet."""
+    first, second = segments(site)
+    site.rig.ledger.state = LedgerState()
+    site.rig.ledger.log.clear()
+    site.rig.ledger.write(replace(first, state=state))
+    site.rig.ledger.copied(second)
+    await led_under_epoch_1(site)
+    await site.barrier()
+    for ask in (site.read(20, 250), site.tier.offset_for_timestamp(PLACE.topic_id, 0, 0)):
+        with pytest.raises(Unavailable, match="not settled"):
+            await ask
+    assert (await site.read(100, 250))[1] == 250
+
+
+async def test_h15_a_gap_at_the_seam_is_open_until_the_ledger_settles_it(site: Site) -> None:
+    await led_under_epoch_1(site)
+    _, last = segments(site)
+    site.rig.ledger.write(replace(last, state=DELETING), previous=1, epoch=1)
+    view = await site.barrier()
+    assert view is not None
+    assert (view.remote_next_offset, view.unsettled_next_offset) == (100, 250)
+    site.rig.ledger.write(replace(last, state=DELETED), previous=2, epoch=1)
+    view = await site.barrier()
+    assert view is not None
+    assert (view.remote_next_offset, view.unsettled_next_offset) == (100, -1)
+    site.rig.ledger.problem = "a record cannot be read"
+    view = await site.barrier()
+    assert view is not None and view.unsettled_next_offset == 250
+
+
+async def test_a_copy_under_way_leaves_nothing_open(site: Site) -> None:
+    site.rig.ledger.write(metadata(900, 250, 300, {0: 250}, STARTED))
+    view = await site.barrier()
+    assert view is not None
+    assert (view.remote_next_offset, view.unsettled_next_offset) == (250, -1)
+
+
+class NewerLooks:
+    """Shared looks of which the one that was joined is of a leadership that began meanwhile."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def look(self, led: LedPartition) -> Look:
+        self._site.rig.broker.elect(NODE_ID, led.leader_epoch + 1)
+        self._site.rig.disk.epochs({0: 0, led.leader_epoch + 1: 300})
+        return await self._site.looks.look(replace(led, leader_epoch=led.leader_epoch + 1))
+
+
+async def test_h17_a_barrier_answers_with_the_look_it_took(site: Site) -> None:
+    """Else it knows of nothing remote, and an OFFSET_OUT_OF_RANGE of old data passes."""
+    tier = site.tier_with(cast(SharedLooks, NewerLooks(site)))
+    view = await tier.barrier(BY_NAME, 0, DEADLINE_MS)
+    assert view is not None
+    assert (view.leader_epoch, view.remote_next_offset) == (1, 250)
 
 
 async def test_timestamps_are_found_from_the_remote_start_on(site: Site) -> None:

@@ -199,3 +199,18 @@ async def test_h11_a_store_that_changes_or_goes_is_noticed_and_so_is_its_return(
     await noticed("none")
     watching.cancel()
     await asyncio.wait([watching])
+
+
+async def test_h11_a_lost_default_never_founds_a_second_store(site: Site, tmp_path: Path) -> None:
+    """Two services start at once: the late `cluster` fact without a store hides the first one's."""
+    first = await site.link().establish()
+    await site.settings.publish(cluster_fact(None))
+    elsewhere = LocalRemoteStorageManager(tmp_path / "other")
+    (tmp_path / "other").mkdir()
+    other = site.link(PatientClock(sleeps=3))
+    other._store = elsewhere  # its plugin points somewhere else
+    with pytest.raises(asyncio.CancelledError):
+        await other.establish()
+    assert other.problem is not None and str(first) in other.problem
+    assert await elsewhere.read_identity() is None
+    assert await site.link().establish() == first

@@ -134,7 +134,11 @@ class Cluster:
 
     def _offset(self, topic: str, partition: int, spec: OffsetSpec) -> int:
         place = TopicPartition(topic, partition)
-        return int(self.admin.list_offsets({place: spec})[place].result(30).offset)
+        try:
+            return int(self.admin.list_offsets({place: spec})[place].result(30).offset)
+        except KafkaException:
+            self.admin = AdminClient({"bootstrap.servers": self.direct})  # its leaders are stale
+            raise
 
     def produce(
         self,

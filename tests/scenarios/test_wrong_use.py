@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from rlm.sandbox.ports import PortReservation
-from rlm.sandbox.readiness import http_status
+from rlm.sandbox.readiness import service_is_ready
 from tests.scenarios.cluster import Cluster, assert_same, fresh
 
 pytestmark = pytest.mark.integration
@@ -52,6 +52,8 @@ def serve(
     names = ("proxy.listen", "proxy.advertised", "grpc.listen", "http.listen")
     config |= {name: f"127.0.0.1:{port}" for name, port in zip(names, free_ports, strict=True)}
     config |= {"state.dir": str(where / "state"), "grpc.advertised": config["grpc.listen"]}
+    if "log.dirs" in changes:
+        del config["broker.server.properties"]  # it would be the first to disagree
     return _serve("rlm.cli.main", {**config, **changes}, where)
 
 
@@ -128,7 +130,7 @@ def test_a_port_of_the_service_is_taken(
     taken = _own(one, name)
     said = line_of(serve(one, tmp_path, free_ports, {name: taken}))
     assert taken.rpartition(":")[2] in said
-    assert "in use" in said
+    assert "in use" in said or "taken" in said
 
 
 def test_the_port_of_the_plugin_is_taken(one: Cluster, tmp_path: Path) -> None:
@@ -228,10 +230,10 @@ def test_the_plugin_is_not_reachable(one: Cluster) -> None:
     [service] = one.rlm_json("status")["services"]
     assert any("plugin" in text for text in service["problems"])
     http = int(_own(one, "http.listen").rpartition(":")[2])
-    assert http_status(http, "/healthz") == 503
+    assert not service_is_ready(http)
     one.sandbox.start("plugin:1")
     one.wait_trimmed(topic)
-    one.wait_for(lambda: http_status(http, "/healthz") == 200, "well again")
+    one.wait_for(lambda: service_is_ready(http), "well again")
 
 
 def test_there_is_no_leader(one: Cluster) -> None:
@@ -244,10 +246,8 @@ def test_there_is_no_leader(one: Cluster) -> None:
         for arguments in (
             ("topics", "enable", topic, "--trim"),
             ("fetch", topic, "-p", "0", "-o", "0"),
-            ("copy", topic, "-p", "0"),
         ):
-            said = refusal(one, *arguments)
-            assert topic in said or "broker" in said
+            assert "broker" in refusal(one, *arguments)
     finally:
         one.sandbox.start("broker:1")
 

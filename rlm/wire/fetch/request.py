@@ -21,6 +21,7 @@ _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 _SESSION = struct.Struct(">ii")
 _REPLICA_STATE_TAG = 1
+_FIRST_WITH_LEADER_EPOCH = 9
 
 
 class FetchPartition(NamedTuple):
@@ -135,12 +136,13 @@ def patch_fetch_request(
     max_wait_ms: int | None,
     replacements: Mapping[tuple[int, int], tuple[int, int]],
     max_bytes: int | None = None,
+    leader_epochs: Mapping[tuple[int, int], int] | None = None,
 ) -> bytearray:
     """A copy of the frame (no length before it) with fields of fixed size overwritten.
 
     `sessionless` sets session id 0, epoch -1 (v7 on; KIP-227). `replacements` maps
     (position in `request.topics`, position in its `partitions`) to (fetch_offset,
-    partition_max_bytes). The original stays as it is: it may have to be asked again (H20).
+    partition_max_bytes), `leader_epochs` to current_leader_epoch (v9 on). The original stays as it is: it may have to be asked again (H20).
     """
     patched = bytearray(frame)
     if sessionless and request.session_position != NO_POSITION:
@@ -153,6 +155,10 @@ def patch_fetch_request(
         asked = request.topics[topic].partitions[partition]
         _INT64.pack_into(patched, asked.fetch_offset_position, fetch_offset)
         _INT32.pack_into(patched, asked.partition_max_bytes_position, partition_max_bytes)
+    for (topic, partition), leader_epoch in (leader_epochs or {}).items():
+        if request.api_version >= _FIRST_WITH_LEADER_EPOCH:
+            asked = request.topics[topic].partitions[partition]
+            _INT32.pack_into(patched, asked.fetch_offset_position - _INT32.size, leader_epoch)
     return patched
 
 

@@ -1,5 +1,6 @@
 """H4 and H8: which contradictions between log and remote data freeze a partition."""
 
+from kip405.ids import MAX_OFFSET
 from kip405.lineage import merge
 from rlm.plans.cover import cover
 from rlm.plans.freeze import Frozen, freeze
@@ -21,10 +22,20 @@ def of_epoch(epoch: int, count: int) -> PartitionLedger:
 
 
 def judge(
-    ledger: PartitionLedger, local: dict[int, int], leo: int, accepted: int = -1
+    ledger: PartitionLedger,
+    local: dict[int, int],
+    leo: int,
+    accepted: int = -1,
+    accepted_offset: int = MAX_OFFSET,
 ) -> Frozen | None:
     whole = merge(ledger.remote_lineage, lineage(local))
-    return freeze(ledger, whole, log_end_offset=leo, accepted_epoch=accepted)
+    return freeze(
+        ledger,
+        whole,
+        log_end_offset=leo,
+        accepted_epoch=accepted,
+        accepted_offset=accepted_offset,
+    )
 
 
 def test_h04_nothing_remote_and_ordinary_growth_freeze_nothing() -> None:
@@ -92,3 +103,17 @@ def test_h08_orphans_that_newer_copies_cover_count_no_more() -> None:
 def test_h08_an_absent_epoch_is_no_divergence() -> None:
     ledger = of_epoch(5, 10)
     assert freeze(ledger, lineage({9: 1_000}), log_end_offset=1_500) is None
+
+
+def test_h04_accepting_an_empty_log_outlives_the_next_leader_epoch() -> None:
+    """Kafka's epoch file drops an epoch without records when the next one begins."""
+    assert judge(of_epoch(5, 10), {7: 0}, 0, accepted=7, accepted_offset=0) is None
+    assert judge(of_epoch(5, 10), {8: 0}, 0, accepted=7, accepted_offset=0) is None
+    assert judge(of_epoch(5, 10), {8: 0}, 500, accepted=7, accepted_offset=0) is None
+
+
+def test_h04_a_log_lost_again_after_it_was_accepted_freezes() -> None:
+    """Copies made under the accepted epoch or later are no old story."""
+    again = copied([{7: number * 100} for number in range(10)])
+    assert judge(again, {8: 0}, 0, accepted=7, accepted_offset=0) is not None
+    assert judge(of_epoch(5, 10), {8: 0}, 0, accepted=7, accepted_offset=400) is not None

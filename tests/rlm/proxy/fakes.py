@@ -61,6 +61,14 @@ class Log:
     error_code: int = 0
     preferred: int = -1
     record_bytes: int = 10
+    leader_epoch: int | None = None
+
+    def error_of(self, asked: Value) -> int:
+        """As a leader checks it: a set error, then the epoch that the client names."""
+        named = asked.get("current_leader_epoch", -1)
+        if self.error_code or self.leader_epoch is None or named in (-1, self.leader_epoch):
+            return self.error_code
+        return 74 if named < self.leader_epoch else 75
 
 
 @dataclass
@@ -158,7 +166,7 @@ class FakeBroker:
     def _partition(self, log: Log, asked: Value, room: int, *, is_first: bool) -> Value:
         offset = asked["fetch_offset"]
         out = not log.start <= offset <= log.high_watermark
-        error = log.error_code or (1 if out and log.preferred < 0 else 0)
+        error = log.error_of(asked) or (1 if out and log.preferred < 0 else 0)
         bad = {"partition_index": asked["partition"], "error_code": error, "high_watermark": -1}
         if error:
             return {**bad, "records": b"", "preferred_read_replica": -1}
@@ -460,12 +468,13 @@ def fetch_request(version: int, *partitions: Value, topic: str = TOPIC, **fields
     }
 
 
-def asked(offset: int, partition: int = 0, max_bytes: int = 100_000) -> Value:
+def asked(offset: int, partition: int = 0, max_bytes: int = 100_000, **fields: Any) -> Value:
     """One partition of a Fetch."""
     return {
         "partition": partition,
         "fetch_offset": offset,
         "partition_max_bytes": max_bytes,
+        **fields,
     }
 
 

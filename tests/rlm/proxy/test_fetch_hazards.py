@@ -14,6 +14,7 @@ from tests.rlm.proxy.fakes import (
     FakeTier,
     Log,
     Value,
+    World,
     asked,
     blob,
     fetch_request,
@@ -195,16 +196,75 @@ async def test_h04_a_frozen_partition_is_a_storage_error_never_out_of_range() ->
 
 async def test_h04_nothing_is_served_beyond_the_brokers_high_watermark() -> None:
     async with world() as w:
-        w.broker.logs[TOPIC, 0] = Log(20, 60, 60)
+        w.broker.logs[TOPIC, 0] = Log(50, 60, 60)
         w.tier.partitions[0] = tier_partition(high_watermark=60, local_log_start_offset=50)
         client = await w.connect()
         answer = only(await client.call(FETCH, 12, fetch_request(12, asked(40))))
         assert answer["records"] == blob(40, 60)
-        w.broker.logs[TOPIC, 0] = Log(30, 61, 55)
+        w.broker.logs[TOPIC, 0] = Log(50, 61, 55)
         request = fetch_request(12, asked(40), isolation_level=1)
         answer = only(await client.call(FETCH, 12, request))
         assert answer["records"] == blob(40, 55)
         assert max(read.upper_offset for read in w.tier.reads) <= 61
+
+
+def patched(w: World) -> list[tuple[int, int]]:
+    """(current leader epoch, offset) of partition 0 as the broker was asked."""
+    rows = [request["topics"][0]["partitions"][0] for request in w.broker.requests(FETCH)]
+    return [(row.get("current_leader_epoch", -1), row["fetch_offset"]) for row in rows]
+
+
+@pytest.mark.parametrize("version", [4, 8, 11, 12])
+async def test_h07_a_topic_made_anew_is_not_answered_from_the_old_ones_data(version: int) -> None:
+    """The view is a second old and of the deleted topic; names tell nothing, offsets fit."""
+    async with world() as w:
+        w.broker.logs[TOPIC, 0] = Log(start=0, high_watermark=300, last_stable=300, record_bytes=20)
+        client = await w.connect()
+        answer = only(await client.call(FETCH, version, fetch_request(version, asked(40))))
+        assert answer["records"] == blob(40, 300, 20)
+        assert answer["high_watermark"] == 300
+        assert w.metrics.spliced_bytes == 0
+
+
+@pytest.mark.parametrize("version", [9, 12, 18])
+@pytest.mark.parametrize("epoch_now", [8, 10])
+async def test_h04_the_broker_vouches_for_the_leadership_of_our_view(
+    version: int, epoch_now: int
+) -> None:
+    """The client names no epoch and our view is of epoch 9: another lineage may have begun."""
+    async with world() as w:
+        w.broker.logs[TOPIC, 0] = Log(leader_epoch=epoch_now)
+        client = await w.connect()
+        answer = only(await client.call(FETCH, version, fetch_request(version, asked(40))))
+        assert (answer["error_code"], answer["records"]) == (0, blob(40, 100))
+        assert patched(w) == [(9, 200), (-1, 40)]
+        assert w.tier.barriers == 1
+
+
+async def test_h04_a_client_of_another_leadership_than_our_view_takes_the_slow_way() -> None:
+    async with world() as w:
+        w.broker.logs[TOPIC, 0] = Log(leader_epoch=10)
+        client = await w.connect()
+        request = fetch_request(12, asked(40, current_leader_epoch=10))
+        answer = only(await client.call(FETCH, 12, request))
+        assert (answer["error_code"], answer["records"]) == (0, blob(40, 100))
+        assert (patched(w), w.tier.barriers) == ([(10, 40)], 1)
+        request = fetch_request(12, asked(40, current_leader_epoch=9))
+        assert only(await client.call(FETCH, 12, request))["error_code"] == 74
+
+
+async def test_h15_no_gap_is_jumped_before_it_is_settled() -> None:
+    """Offsets 60 to 99 are in no tier as far as the ledger tells, but it may tell more yet."""
+    async with world() as w:
+        w.tier.partitions[0] = tier_partition(remote_next_offset=60, unsettled_next_offset=80)
+        client = await w.connect()
+        answer = only(await client.call(FETCH, 12, fetch_request(12, asked(70))))
+        assert (answer["error_code"], answer["records"], answer["high_watermark"]) == (0, b"", 200)
+        answer = only(await client.call(FETCH, 12, fetch_request(12, asked(80))))
+        assert answer["records"] == blob(100, 200)
+        w.tier.partitions[0] = tier_partition(remote_next_offset=0, unsettled_next_offset=80)
+        answer = only(await client.call(FETCH, 12, fetch_request(12, asked(70))))
+        assert (answer["error_code"], answer["records"]) == (0, b"")
 
 
 async def test_h09_read_committed_has_the_aborted_list_and_uncommitted_null() -> None:

@@ -21,6 +21,7 @@ from rlm.wire.fetch import FetchPartition, scan_fetch_request
 from rlm.wire.frames import encode_request, parse_request_header
 from tests.rlm.proxy.fakes import TOPIC, TOPIC_ID, asked, fetch_request, tier_partition
 
+OPEN_GAP = tier_partition(remote_next_offset=60, unsettled_next_offset=80)
 MARKS = Watermarks(high_watermark=200, last_stable_offset=150, log_start_offset=100)
 
 
@@ -50,6 +51,10 @@ def place(offset: int) -> Place:
         (tier_partition(remote_next_offset=60), 60, MARKS, Source.HOLE, 0, True),
         (tier_partition(remote_next_offset=60), 99, MARKS, Source.HOLE, 0, True),
         (tier_partition(remote_next_offset=60), 100, MARKS, Source.NOT_READY, 0, False),
+        (OPEN_GAP, 79, MARKS, Source.NOT_READY, 0, False),
+        (OPEN_GAP, 80, MARKS, Source.HOLE, 0, True),
+        (OPEN_GAP, 59, MARKS, Source.REMOTE, 0, False),
+        (OPEN_GAP, 79, None, Source.REFUSED, 56, False),
         (tier_partition(), 200, MARKS, Source.NOT_READY, 0, False),
         (tier_partition(), 201, MARKS, Source.BROKER, 0, False),
         (tier_partition(), 201, None, Source.REFUSED, 56, False),
@@ -83,6 +88,7 @@ def test_h17_out_of_range_verdicts(
     [
         ({}, 40, {}, 200),
         ({}, 40, {(TOPIC, 0): 230}, 230),
+        ({}, 40, {(TOPIC, 0): 90}, 200),
         ({}, 100, {}, None),
         ({}, 99, {}, 200),
         ({"frozen": True}, 40, {}, None),

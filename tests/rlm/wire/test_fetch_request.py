@@ -75,6 +75,10 @@ def test_h20_patches_change_exactly_their_fields(oracle: Oracle, version: int) -
                 if rng.random() < 0.5:
                     replacements[t, p] = (rng.randrange(2**62), 1)
                     partition["FetchOffset"], partition["PartitionMaxBytes"] = replacements[t, p]
+                if rng.random() < 0.5:
+                    leader_epochs[t, p] = rng.randrange(2**31)
+                    if version >= 9:
+                        partition["CurrentLeaderEpoch"] = leader_epochs[t, p]
         patched = patch_fetch_request(
             frame,
             scan(frame),
@@ -82,6 +86,7 @@ def test_h20_patches_change_exactly_their_fields(oracle: Oracle, version: int) -
             max_wait_ms=0,
             max_bytes=12_345,
             replacements=replacements,
+            leader_epochs=leader_epochs,
         )
         assert patched == oracle.request_frame("Fetch", version, expected)
 
