@@ -279,7 +279,7 @@ class LocalTier:
         )
 
     def _remote_end(self, look: Look, start: int) -> _RemoteEnd:
-        """Where the in-lineage remote data ends, -1 for none. Cached by what it was worked out of."""
+        """Where the in-lineage remote data ends, -1 for none; cached until something changes."""
         ledger, problem = self._manager.ledger(look.key), self._manager.problem
         known = self._ends.get(look.key)
         seen = (known.version, known.problem) if known else None

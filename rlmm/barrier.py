@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from kip405.errors import RemoteStorageError
+from kip405.errors import RemoteStorageError, Unavailable
 
 
 class Place(NamedTuple):
@@ -32,10 +32,13 @@ class EndOffsets:
         self._asked: asyncio.Queue[Place] = asyncio.Queue()
 
     async def run(self) -> None:
-        """Serve until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            while True:
-                group.create_task(self._serve(await self._asked.get()))
+        """Serve until cancelled; may be run again after it ended."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                while True:
+                    group.create_task(self._serve(await self._asked.get()))
+        finally:
+            self._abandon()
 
     async def end_offset(self, place: Place) -> int:
         """End offset of the partition from a request that was sent after this call; errors are
@@ -49,16 +52,33 @@ class EndOffsets:
         return await answer
 
     async def _serve(self, place: Place) -> None:
-        while waiting := self._waiting.pop(place, []):
-            try:
-                end = await self._fetch(place)
-            except RemoteStorageError as error:
-                for answer in _open(waiting):
-                    answer.set_exception(error)
-            else:
-                for answer in _open(waiting):
-                    answer.set_result(end)
-        self._serving.discard(place)
+        waiting: list[asyncio.Future[int]] = []
+        try:
+            while waiting := self._waiting.pop(place, []):
+                try:
+                    end = await self._fetch(place)
+                except RemoteStorageError as error:
+                    _fail(waiting, error)
+                else:
+                    for answer in _open(waiting):
+                        answer.set_result(end)
+            self._serving.discard(place)
+        finally:
+            _fail(waiting, Unavailable(f"end offset of {place}: nobody asks any more"))
+
+    def _abandon(self) -> None:
+        """Nobody serves any more: who waits is told, and who asks again later starts afresh."""
+        while not self._asked.empty():
+            self._asked.get_nowait()
+        for place, waiting in self._waiting.items():
+            _fail(waiting, Unavailable(f"end offset of {place}: nobody asks any more"))
+        self._waiting.clear()
+        self._serving.clear()
+
+
+def _fail(waiting: list[asyncio.Future[int]], error: RemoteStorageError) -> None:
+    for answer in _open(waiting):
+        answer.set_exception(error)
 
 
 def _open(waiting: list[asyncio.Future[int]]) -> list[asyncio.Future[int]]:

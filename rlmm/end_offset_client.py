@@ -66,8 +66,10 @@ class EndOffsetClient:
             await consumer.stop()
 
     async def close(self) -> None:
-        if self._consumer is not None:
-            await self._consumer.stop()
+        """Connections are closed; a later question connects again."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            await consumer.stop()
 
     async def _started(self) -> AIOKafkaConsumer:
         async with self._starting:

@@ -3,8 +3,8 @@
 Every answer about offsets is given inside the leader's merged lineage only (H4): a segment whose
 epoch ended earlier counts up to that end, one that ends at or beyond the log's end does not count
 at all (then the partition is frozen). A disputed segment (H3) is still readable, by what is lawful
-where the newest record is no FINISHED, but it is never part of what the trim bound stands on. Pure. Must not know the store: that FINISHED objects are
-really there is for the trim to see (H11).
+where the newest record is no FINISHED, but it is never part of what the trim bound stands on. Pure.
+Must not know the store: that FINISHED objects are really there is for the trim to see (H11).
 """
 
 from bisect import bisect_right

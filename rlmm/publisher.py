@@ -66,9 +66,10 @@ class Publisher:
             await abort_producer(await self._dropped.get())
 
     async def close(self) -> None:
-        """Drop what was not sent and close the connections."""
-        if self._producer is not None:
-            await abort_producer(self._producer)
+        """Drop what was not sent and close the connections; a later publish connects again."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            await abort_producer(producer)
         while not self._dropped.empty():
             await abort_producer(self._dropped.get_nowait())
 

@@ -14,7 +14,7 @@ One YAML file, one line a setting. Made from `rlm/config/service.py`; edit there
 |---|---|---|---|
 """
 _TAIL = """\
-| `rsm.config.*` | plain values | none | As in the store plugin's own file; `prefix` is recorded with the store. |
+| `rsm.config.*` | plain values | none | As in the plugin's own file; `prefix` is recorded. |
 
 Not yet supported, and refused by name; `(secret)` is never shown or logged:
 

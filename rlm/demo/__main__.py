@@ -13,7 +13,7 @@ from rlm.demo.stage import Options, Stage
 @click.command()
 @click.option("--dir", "root", type=click.Path(path_type=Path), help="Where (default: temporary).")
 @click.option("--keep", is_flag=True, envvar="KEEP", help="Leave everything up (or KEEP=1).")
-@click.option("--size-mib", type=click.IntRange(min=16), default=240, show_default=True)
+@click.option("--size-mib", type=click.IntRange(min=64), default=240, show_default=True)
 @click.option("--kafka-home", type=click.Path(path_type=Path), help="Use this Kafka (libs/*.jar).")
 @click.option("--store", envvar="STORE", default="local", show_default=True)
 def main(

@@ -1,7 +1,7 @@
 """One attempt to copy one segment, exactly in the order of G3; a failed one is left to the sweep.
 
-    prepare (off the loop) -> COPY_SEGMENT_STARTED read back -> objects -> the file is still the
-    same, we still lead, the attempt still stands -> manifest -> COPY_SEGMENT_FINISHED read back
+    prepare (off the loop) -> COPY_SEGMENT_STARTED read back -> objects -> file and store are still
+    the same, we still lead, the attempt stands -> manifest -> COPY_SEGMENT_FINISHED read back
 
 Nothing is ever deleted here: whatever the outcome of a publish was, the sweep finds out behind a
 barrier (H10). A manifest is the point of no return: from then on the copy is adopted, not swept.
@@ -133,8 +133,11 @@ class Copier:
     async def _check_unchanged(
         self, led: LedPartition, prepared: PreparedSegment, segment_id: Uuid
     ) -> None:
-        """Same file, same leadership, same attempt as before the upload (H13), or Fenced."""
+        """Same file, store, leadership and attempt as before the upload (H11, H13), or Fenced."""
         place = led.topic_id_partition
+        store = await self._store.read_identity()
+        if store is None or store.store_id != self._settings.store_id:
+            raise Fenced(f"{place}: the plugin serves another store than {self._settings.store_id}")
         if await asyncio.to_thread(sample, prepared.segment) != prepared.file:
             raise Fenced(f"{prepared.segment.path} changed while it was copied")
         await self._eyes.check_leadership(led)

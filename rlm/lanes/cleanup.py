@@ -134,8 +134,12 @@ class CleanupLane:
         self, look: Look, entries: Iterable[SweepEntry], repaired: int
     ) -> CleanupStatus:
         adopted = deleted = count = 0
+        stopped: str | None = None
         alarms: list[str] = []
         for entry in entries:
+            stopped = self._refusal(look)  # a freeze counts within a round, too (G1)
+            if stopped is not None:
+                break
             count += 1
             decision = decide(
                 entry,
@@ -147,7 +151,7 @@ class CleanupLane:
                     await self._adopt(look.led, entry, finished)
                     adopted += 1
                 case Delete(reason=reason):
-                    await self._delete(look.led, entry, reason)
+                    await self._delete(look, entry, reason)
                     deleted += 1
                 case Bury():
                     await self._bury(look.led, entry.metadata)
@@ -156,7 +160,7 @@ class CleanupLane:
                     alarms.append(f"{entry.metadata.segment_id}: {reason}")
                     log.error("sweep_alarm", **_place(entry.metadata), alarm=reason)
         return CleanupStatus(
-            refused=None,
+            refused=stopped,
             leftovers=count,
             adopted=adopted,
             deleted=deleted,
@@ -178,18 +182,28 @@ class CleanupLane:
         await self._ledger.publish(finished, led.leader_epoch, int(entry.metadata.state))
         log.warning("segment_adopted", **_place(finished), start_offset=finished.start_offset)
 
-    async def _delete(self, led: LedPartition, entry: SweepEntry, reason: str) -> None:
+    async def _delete(self, look: Look, entry: SweepEntry, reason: str) -> None:
+        led = look.led
         deleting = self._in_state(entry.metadata, _DELETING)
-        await self._eyes.check_leadership(led)
+        await self._check_again(look)
         await self._ledger.publish(deleting, led.leader_epoch, int(entry.metadata.state))
         if entry.metadata.state is not _DELETING:
             await self._check_still_without_manifest(entry.metadata)
+        await self._check_again(look)
         await self._evidence.delete(deleting)
         await self._ledger.publish(
             self._in_state(deleting, _DELETED), led.leader_epoch, int(_DELETING)
         )
         await self._bury(led, deleting)
         log.info("segment_swept", **_place(deleting), reason=reason)
+
+    async def _check_again(self, look: Look) -> None:
+        """Right before something goes: the evidence is of our store, nobody stopped us, we lead."""
+        await self._evidence.check_identity()
+        stopped = self._refusal(look)
+        if stopped is not None:
+            raise Fenced(f"{look.led.topic_id_partition}: {stopped}")
+        await self._eyes.check_leadership(look.led)
 
     async def _check_still_without_manifest(self, metadata: RemoteLogSegmentMetadata) -> None:
         """Fenced where the attempt got its manifest after all: the next round adopts it (H6)."""

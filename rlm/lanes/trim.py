@@ -251,8 +251,11 @@ class TrimLane:
 
     async def _check_again(self, look: Look, plan: TrimPlan | EndedPlan) -> None:
         led = look.led
+        await self._settings.barrier(self._config.plan_deadline_ms)
         if self._settings.view.is_stopped(look.key.topic_id, STOPS_TRIM):
             raise Fenced(f"{led.topic_id_partition}: frozen by command")
+        if self._settings.view.topic(look.key.topic_id) != look.topic.fact:
+            raise Fenced(f"{led.topic_id_partition}: the topic's settings changed since the plan")
         problem = self._ledger.problem or self._settings.problem
         if problem is not None:
             raise Fenced(f"{led.topic_id_partition}: {problem}")

@@ -33,6 +33,7 @@ from rlm.wire.fetch import (
 READ_COMMITTED = 1
 _FULL_SESSION_EPOCHS = (0, -1)
 _NO_EPOCH = -1
+_FIRST_WITH_LOG_START = 5  # older answers cannot show that the broker's log is the one we know
 _STALE_EPOCH = frozenset({FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH})
 
 Key = tuple[str | bytes, int]
@@ -205,7 +206,7 @@ def plan_fetch(
                 tiered=tiered,
                 maybe_tiered=tiered is not None or not ready,
             )
-            if tiered is not None:
+            if tiered is not None and request.api_version >= _FIRST_WITH_LOG_START:
                 _assume(place, tiered, high_watermarks)
             places.append(place)
     return FetchPlan(request, tuple(places))

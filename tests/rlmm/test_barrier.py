@@ -154,3 +154,34 @@ def test_h06_a_missing_or_recreated_topic_is_lost() -> None:
 
 def _verdict(guard: TopicGuard) -> tuple[bool, str]:
     return guard.is_lost, guard.problem or ""
+
+
+@pytest.mark.parametrize("how", ["cancelled", "broken", "before it began"])
+async def test_h17_barriers_work_again_after_the_log_of_facts_was_begun_again(how: str) -> None:
+    """The supervisor runs it again after a crash; no place asked for stays deaf."""
+    cluster = Cluster()
+    ends = EndOffsets(cluster.fetch)
+    life = asyncio.ensure_future(ends.run())
+    asking = [asyncio.ensure_future(ends.end_offset(PLACE))]
+    if how != "before it began":
+        await _settle()
+        asking.append(asyncio.ensure_future(ends.end_offset(PLACE)))
+        await _settle()
+    if how == "broken":
+        cluster.requests.pop(0)[1].set_exception(KeyError("a bug below"))
+    else:
+        life.cancel()
+    await asyncio.gather(life, return_exceptions=True)
+    cluster.requests.clear()
+    if how != "before it began":
+        assert [type(one) for one in await asyncio.gather(*asking, return_exceptions=True)] == [
+            Unavailable,
+            Unavailable,
+        ]
+    again = asyncio.ensure_future(ends.run())
+    late = asyncio.ensure_future(ends.end_offset(PLACE))
+    await _settle()
+    cluster.answer(7)
+    assert await late == 7
+    again.cancel()
+    await asyncio.gather(again, return_exceptions=True)

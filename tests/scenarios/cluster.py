@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from confluent_kafka import (
@@ -133,12 +133,19 @@ class Cluster:
         return self._offset(topic, partition, OffsetSpec.latest())
 
     def _offset(self, topic: str, partition: int, spec: OffsetSpec) -> int:
-        place = TopicPartition(topic, partition)
-        try:
-            return int(self.admin.list_offsets({place: spec})[place].result(30).offset)
-        except KafkaException:
-            self.admin = AdminClient({"bootstrap.servers": self.direct})  # its leaders are stale
-            raise
+        """Asked again while leaders move; the client keeps stale ones, so a new one is asked."""
+        place, found = TopicPartition(topic, partition), []
+
+        def ask() -> bool:
+            try:
+                found.append(self.admin.list_offsets({place: spec})[place].result(30).offset)
+            except KafkaException:
+                self.admin = AdminClient({"bootstrap.servers": self.direct})
+                raise
+            return True
+
+        self.wait_for(ask, f"offset of {topic}-{partition}", 20)
+        return int(found[0])
 
     def produce(
         self,
@@ -288,4 +295,16 @@ def assert_same(read: list[Row], acked: list[Row]) -> None:
         assert offsets == sorted(set(offsets)), f"partition {partition}: out of order or twice"
         assert offsets == [row.offset for row in expected], f"partition {partition}: other offsets"
         differing = [pair for pair in zip(found, expected, strict=True) if pair[0] != pair[1]]
-        assert not differing, f"{len(differing)} records differ, the first: {differing[0]}"
+        assert not differing, _words(differing)
+
+
+def _words(differing: list[tuple[Row, Row]]) -> str:
+    """Of the first pair what differs, shortened."""
+    read, acked = differing[0]
+    fields = [
+        f"{name} {str(one)[:60]}, acknowledged as {str(other)[:60]}"
+        for name, one, other in zip(Row.__slots__, astuple(read), astuple(acked), strict=True)
+        if one != other
+    ]
+    place = f"partition {read.partition}, offset {read.offset}"
+    return f"{len(differing)} records differ, the first at {place}: {'; '.join(fields)}"

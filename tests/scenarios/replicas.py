@@ -5,6 +5,7 @@ through kafka-python's admin client, straight to the brokers.
 """
 
 import contextlib
+import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -93,9 +94,19 @@ def lead(cluster: Cluster, topic: str, node: int, partition: int = 0) -> None:
     wait_leader(cluster, topic, node, partition)
 
 
-def elect_uncleanly(cluster: Cluster, topic: str, partition: int = 0) -> None:
-    with _admin(cluster) as admin:
-        admin.elect_leaders(_UNCLEAN, {topic: [partition]}, raise_errors=False)
+def bring_to_lead(cluster: Cluster, topic: str, node: int, partition: int = 0) -> None:
+    """Until a replica that is not in sync leads: Kafka elects it mostly, else the operator does."""
+    own_accord_s = time.monotonic() + 3
+
+    def leads() -> bool:
+        if cluster.leader(topic, partition) == node:
+            return True
+        if time.monotonic() > own_accord_s:
+            with _admin(cluster) as admin:
+                admin.elect_leaders(_UNCLEAN, {topic: [partition]}, raise_errors=False)
+        return False
+
+    cluster.wait_for(leads, f"{node} leads {topic}-{partition}")
 
 
 def disk(cluster: Cluster, topic: str, node: int, partition: int = 0) -> PartitionLog:

@@ -54,7 +54,7 @@ class RackReader:
     def _stats(self, text: str) -> None:
         for topic in json.loads(text)["topics"].values():
             found = topic["partitions"].get("0", {})
-            if found.get("fetch_state") == "active":
+            if found.get("fetch_state") == "active" and found["broker"] >= 0:
                 self.fetched_from.add(found["broker"])
 
     def seek(self, offset: int) -> None:

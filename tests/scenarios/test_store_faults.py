@@ -22,7 +22,7 @@ from tests.scenarios.traffic import SteadyProducer, TailConsumer
 pytestmark = pytest.mark.integration
 
 _MIB = 3
-_FAULT_S = 4.0
+_FAULT_S = 3.0
 _KIB_PER_S = 700
 # Nothing of a fault's partition was read before, so no cache of the service can answer for it.
 _SLOW_READ: dict[str, Any] = {"log_level": 0, "reconnect.backoff.max.ms": 500}
@@ -115,6 +115,7 @@ def test_new_data_is_undisturbed_and_old_data_waits(
         assert consumed > 0.8 * _KIB_PER_S * lasted_s
 
 
+@pytest.mark.long
 def test_a_store_that_was_read_only_keeps_nothing_of_the_attempts(one: Cluster) -> None:
     """While nothing can be written nothing is trimmed beyond what was stored before."""
     topic = fresh("readonly")

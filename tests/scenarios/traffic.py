@@ -2,6 +2,8 @@
 
 import threading
 import time
+from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
@@ -61,20 +63,24 @@ class SteadyProducer:
         self._producer.flush(60)
 
     def _send(self, serial: int) -> None:
+        timestamp_ms = int(time.time() * 1000)
         try:
             self._producer.produce(
                 self._topic,
                 key=b"serial-%d" % serial,
                 value=text_value(),
                 partition=self._partitions[serial % len(self._partitions)],
-                on_delivery=self._delivered,
+                timestamp=timestamp_ms,
+                on_delivery=partial(self._delivered, timestamp_ms),
             )
         except BufferError:
             self._producer.poll(0.05)
 
-    def _delivered(self, error: KafkaError | None, message: Any) -> None:
+    def _delivered(self, timestamp_ms: int, error: KafkaError | None, message: Any) -> None:
         if error is None:
-            self.rows.append(row_of(message))
+            # A batch sent twice is acknowledged with the time of its newest record for all of them
+            # (Kafka's UnifiedLog, of duplicates), so what was sent counts.
+            self.rows.append(replace(row_of(message), timestamp_ms=timestamp_ms))
         else:
             self.failures.append(error)
 

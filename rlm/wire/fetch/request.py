@@ -142,7 +142,8 @@ def patch_fetch_request(
 
     `sessionless` sets session id 0, epoch -1 (v7 on; KIP-227). `replacements` maps
     (position in `request.topics`, position in its `partitions`) to (fetch_offset,
-    partition_max_bytes), `leader_epochs` to current_leader_epoch (v9 on). The original stays as it is: it may have to be asked again (H20).
+    partition_max_bytes), `leader_epochs` to current_leader_epoch (v9 on). The original stays as it
+    is: it may have to be asked again (H20).
     """
     patched = bytearray(frame)
     if sessionless and request.session_position != NO_POSITION:

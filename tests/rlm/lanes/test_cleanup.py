@@ -1,12 +1,13 @@
 """The cleanup lane: sweep by evidence, repairs, re-assertion (H2, H3, H6, H10)."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kip405.errors import Fenced, Invalid, Unavailable
-from kip405.segments import RemoteLogSegmentMetadata
+from kip405.segments import RemoteLogSegmentMetadata, SegmentLocator
 from kip405.states import RemoteLogSegmentState
 from rlmm.facts import FreezeFact, StartFact
 from rlmm.replay import LedgerState
@@ -217,6 +218,68 @@ async def test_h06_what_stops_the_sweep(rig: Rig, forbid: Callable[[Rig], None])
     assert rig.store.objects == before
     assert rig.ledger.states() == [STARTED]
     assert rig.cleanup.statuses[PLACE.key].refused
+
+
+@pytest.mark.parametrize("forbid", [_freeze, _problem])
+@pytest.mark.parametrize("state", [DELETING, DELETED])
+async def test_g1_a_freeze_in_the_midst_of_a_sweep_stops_it(
+    rig: Rig, forbid: Callable[[Rig], None], state: RemoteLogSegmentState
+) -> None:
+    """Two leftovers; the freeze comes after the first one's DELETE_STARTED, or after its end."""
+    for number, start in ((500, 0), (501, 100)):
+        rig.ledger.write(metadata(number, start, start + 100, {0: 0}, STARTED))
+
+    def stop(published: RemoteLogSegmentMetadata) -> None:
+        if published.state is state:
+            forbid(rig)
+
+    rig.ledger.after_publish = stop
+    if state is DELETING:
+        with pytest.raises(Fenced):
+            await rig.cleanup.run(rig.led)
+        assert rig.store.deleted == []
+    else:
+        await rig.cleanup.run(rig.led)
+        assert len(rig.store.deleted) == 1
+        assert rig.cleanup.statuses[PLACE.key].refused
+    assert [entry.state for entry in rig.ledger.view.entries.values()][-1] is STARTED
+
+
+async def test_h05_who_lost_the_leadership_meanwhile_deletes_nothing(rig: Rig) -> None:
+    """The next leader may have adopted the segment and trimmed on it."""
+    await broken_copy(rig, "manifest")
+
+    def depose(published: RemoteLogSegmentMetadata) -> None:
+        if published.state is DELETING:
+            rig.broker.elect(2, 1)
+
+    rig.ledger.after_publish = depose
+    with pytest.raises(Fenced, match="led by 2"):
+        await rig.cleanup.run(rig.led)
+    assert rig.store.objects and rig.store.deleted == []
+
+
+async def test_h11_a_store_that_changes_within_a_round_proves_nothing(rig: Rig) -> None:
+    """The plugin came back on another store: there is no manifest there, but there was."""
+    rig.ledger.before_publish = lambda one: None if one.state is STARTED else lose()
+
+    def lose() -> None:
+        raise Unavailable("nothing was sent")
+
+    with pytest.raises(Unavailable):
+        await rig.copy.run(rig.led)
+    rig.ledger.before_publish = lambda _: None
+    plain, ours = rig.store.read_manifest, rig.store.identity
+    assert ours is not None
+
+    async def swap_then_read(locator: SegmentLocator) -> bytes:
+        rig.store.identity, rig.store.objects = replace(ours, store_id=OTHER_WRITER), {}
+        return await plain(locator)
+
+    rig.store.read_manifest = swap_then_read  # type: ignore[method-assign]
+    with pytest.raises(Invalid, match="the store is"):
+        await rig.cleanup.run(rig.led)
+    assert [entry.state for entry in rig.ledger.view.entries.values()] == [STARTED]
 
 
 async def test_h11_nothing_is_swept_from_another_store(rig: Rig) -> None:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -308,3 +309,19 @@ async def test_a_log_start_inside_the_first_segment_does_not_hinder_its_copy(rig
     )
     assert section is not None
     assert parse_leader_epochs(bytes(section)).latest_epoch == 0
+
+
+async def test_h11_a_copy_into_another_store_is_never_finished(rig: Rig) -> None:
+    """The plugin came back on another store during a long round."""
+    rig.write_log(0, 100, end=150)
+    ours = rig.store.identity
+    assert ours is not None
+
+    def swap(operation: str) -> None:
+        rig.store.identity = replace(ours, store_id=OTHER_WRITER)
+
+    rig.store.before = swap
+    with pytest.raises(Fenced, match="another store"):
+        await rig.copy.run(rig.led)
+    assert rig.ledger.states() == [STARTED]
+    assert rig.names(".rsm-manifest") == []

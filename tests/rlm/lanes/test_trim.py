@@ -168,6 +168,29 @@ async def test_h05_a_freeze_that_comes_last_still_counts(rig: Rig) -> None:
     assert reason(rig) == "frozen by command"
 
 
+async def test_h05_settings_that_change_last_still_count(rig: Rig) -> None:
+    """`trim off` or `disable` returned to the operator: nothing is trimmed after it."""
+    rig.settings.after_publish = lambda: rig.enable(trim=False)
+    with pytest.raises(Fenced, match="settings changed"):
+        await rig.trim.run(rig.led)
+    assert rig.broker.deleted == []
+
+
+async def test_h05_a_freeze_not_read_yet_is_read_before_the_trim(rig: Rig) -> None:
+    freeze = FreezeFact(topic_id=None, stopped=("trim", "delete", "sweep"), by="ops", why="look")
+    plain = rig.settings.barrier
+
+    async def read_up(deadline_ms: int) -> None:
+        if rig.settings.published and isinstance(rig.settings.published[-1], TrimFact):
+            rig.settings.write(freeze)
+        await plain(deadline_ms)
+
+    rig.settings.barrier = read_up  # type: ignore[method-assign]
+    with pytest.raises(Fenced, match="frozen by command"):
+        await rig.trim.run(rig.led)
+    assert rig.broker.deleted == []
+
+
 async def test_h05_out_of_range_drops_the_plan(rig: Rig) -> None:
     rig.broker.before_delete = lambda: rig.broker.ends_at(120)
     with pytest.raises(Fenced, match="OFFSET_OUT_OF_RANGE"):

@@ -28,8 +28,9 @@ async def test_known_remote_is_spliced(version: int) -> None:
         if version >= 5:
             assert answer["log_start_offset"] == 0
         [seen] = w.broker.requests(FETCH)
-        assert seen["max_wait_ms"] == 0
-        assert seen["topics"][0]["partitions"][0]["fetch_offset"] == 200
+        if version >= 5:  # an answer of v4 cannot prove that the broker's log is the one we know
+            assert seen["max_wait_ms"] == 0
+            assert seen["topics"][0]["partitions"][0]["fetch_offset"] == 200
         assert (seen["session_id"], seen["session_epoch"]) == (0, -1)
         assert w.metrics.spliced_bytes == 600
 

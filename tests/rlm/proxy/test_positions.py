@@ -55,6 +55,15 @@ async def test_nothing_remote_yet(timestamp: int, expected: int) -> None:
         assert (await list_offset(w, 11, timestamp))[:2] == (0, expected)
 
 
+@pytest.mark.parametrize(("timestamp", "expected"), [(-2, 5), (1_000, 5), (-4, 0), (-6, 0)])
+async def test_h15_the_oldest_offset_is_not_told_before_the_remote_data_is_settled(
+    timestamp: int, expected: int
+) -> None:
+    async with world() as w:
+        w.tier.partitions[0] = tier_partition(remote_next_offset=0, unsettled_next_offset=100)
+        assert (await list_offset(w, 11, timestamp))[0] == expected
+
+
 @pytest.mark.parametrize("timestamp", [-2, -5, -6, 1_000])
 async def test_plain_topics_keep_the_brokers_answer(timestamp: int) -> None:
     async with world() as w:

@@ -69,7 +69,8 @@ def test_h20_patches_change_exactly_their_fields(oracle: Oracle, version: int) -
         if version >= 7:
             expected.update(SessionId=0, SessionEpoch=-1)
         expected.update(MaxWaitMs=0, MaxBytes=12_345)
-        replacements = {}
+        replacements: dict[tuple[int, int], tuple[int, int]] = {}
+        leader_epochs: dict[tuple[int, int], int] = {}
         for t, topic in enumerate(expected["Topics"]):
             for p, partition in enumerate(topic["Partitions"]):
                 if rng.random() < 0.5:
