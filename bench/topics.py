@@ -13,6 +13,7 @@ from bench.processes import BenchError, run_measured
 from rlm.sandbox.sandbox import Sandbox
 
 _REMOTE_TIMEOUT_S = 300
+_ENABLE_ATTEMPTS = 10
 Progress = Callable[[str], None]
 
 
@@ -67,13 +68,21 @@ def _topic_configs(variant: str, segment_mib: int) -> dict[str, str]:
 
 def _enable(sandbox: Sandbox, topic: str) -> None:
     """Mode `tier`, as a user does it; everything closed is trimmed."""
-    run_measured(
-        [
-            *(sys.executable, "-P", "-m", "rlm.cli.main", "topics", "enable", topic, "--trim"),
-            *("--local-retention-bytes", "1"),
-            *("--address", sandbox.json["brokers"][0]["grpc"]),
-        ]
-    )
+    command = [
+        *(sys.executable, "-P", "-m", "rlm.cli.main", "topics", "enable", topic, "--trim"),
+        *("--local-retention-bytes", "1"),
+        *("--address", sandbox.json["brokers"][0]["grpc"]),
+    ]
+    failure = BenchError(f"{topic} was not enabled")
+    for _ in range(_ENABLE_ATTEMPTS):
+        try:
+            run_measured(command)
+        except BenchError as error:  # partitions just made have no leader yet
+            failure = error
+            time.sleep(1)
+        else:
+            return
+    raise failure
 
 
 def _produce(sandbox: Sandbox, topic: str, records: int) -> None:

@@ -13,6 +13,7 @@ from kip405.errors import Corrupt
 from kip405.ids import PartitionKey, Uuid
 from rlmm.fact_codec import decode_fact
 from rlmm.facts import (
+    NO_LEADER_EPOCH,
     ClusterFact,
     DivergenceFact,
     Fact,
@@ -116,6 +117,11 @@ class SettingsView:
         """The durable remote log start offset; None = never set, so nothing may be deleted (H2)."""
         fact = self._fact(f"{StartFact.KIND}/{partition}")
         return fact.remote_log_start_offset if isinstance(fact, StartFact) else None
+
+    def remote_log_start_epoch(self, partition: PartitionKey) -> int:
+        """The leader epoch under which the remote log start was written, -1 where none was."""
+        found = self._adopted.get(f"{StartFact.KIND}/{partition}")
+        return found.stamp.leader_epoch if found else NO_LEADER_EPOCH
 
     def trim(self, partition: PartitionKey) -> TrimFact | None:
         fact = self._fact(f"{TrimFact.KIND}/{partition}")

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
 from kip405.batches import cut_batches
-from kip405.errors import Fenced, Invalid
+from kip405.errors import Fenced, Invalid, Unavailable
 from kip405.ids import MAX_OFFSET
 from rlm.api.places import Place
 from rlm.api.ports import Broker
@@ -68,6 +68,15 @@ class _Standing:
             and offset < view.remote_next_offset
         )
 
+    def is_unsettled(self, offset: int) -> bool:
+        """Whether an unfinished or disputed ledger entry may yet hold what the broker has not."""
+        return (
+            self.view is not None
+            and not self.view.frozen
+            and offset < self.marks.log_start_offset
+            and self.view.remote_log_start_offset <= offset < self.view.unsettled_next_offset
+        )
+
 
 class PartitionReading:
     """Streams partitions that our broker leads."""
@@ -122,6 +131,8 @@ class PartitionReading:
             piece = await self._remote(place, request, standing, upper)
             if piece is not None:
                 return piece
+        elif standing.is_unsettled(offset):
+            raise _unsettled(place, offset)
         return await self._local(
             place, request, standing, max(offset, standing.marks.log_start_offset), upper
         )
@@ -181,8 +192,14 @@ class PartitionReading:
         )
 
 
+def _unsettled(place: Place, offset: int) -> Unavailable:
+    return Unavailable(f"{place}: whether offset {offset} is in the remote tier is not settled yet")
+
+
 def _refuse_ended(place: Place, offset: int, standing: _Standing) -> None:
     if offset < standing.log_start_offset:
+        if standing.is_unsettled(offset):
+            raise _unsettled(place, offset)
         raise Invalid(
             f"{place}: offset {offset} is below log_start_offset={standing.log_start_offset}"
         )

@@ -53,8 +53,7 @@ class OwnBroker:
         await self._slow.close()
 
     async def describe_cluster(self) -> ClusterDescription:
-        """Cluster id and the brokers alive, at the addresses of this listener (DescribeCluster v0).
-        """
+        """Cluster id and the brokers alive, at this listener's addresses (DescribeCluster v0)."""
         answer = await self._quick.call(DESCRIBE_CLUSTER, 0, {}, timeout_ms=self._timeout_ms)
         _raise(answer["error_code"], f"describe cluster at {self.address}", answer["error_message"])
         nodes = (

@@ -69,6 +69,7 @@ def from_mapping(content: Mapping[str, Any]) -> ServiceConfig:
         raise ConfigError(f"{row.key}: missing; must be {row.kind.allowed} ({row.doc})")
     config = ServiceConfig(**values, rsm_config=rsm_config)
     _check_exposure(config)
+    _check_grace(config)
     return config
 
 
@@ -179,6 +180,18 @@ def _fill_computed(values: dict[str, Any]) -> None:
         values.setdefault("kafka_bootstrap_servers", (values["broker_direct_address"],))
     if "node_id" in values:
         values.setdefault("principal", f"rlm-{values['node_id']}")
+    if "sweep_grace_ms" in values:
+        longest = settings()["copy_deadline_ms"].default
+        values.setdefault("copy_deadline_ms", min(longest, values["sweep_grace_ms"] * 3 // 4))
+
+
+def _check_grace(config: ServiceConfig) -> None:
+    """H12: what may still be at work must not be swept."""
+    if config.copy_deadline_ms >= config.sweep_grace_ms:
+        raise ConfigError(
+            f"copy.deadline.ms: must be below sweep.grace.ms, which is {config.sweep_grace_ms}, "
+            f"got {config.copy_deadline_ms}"
+        )
 
 
 def _check_exposure(config: ServiceConfig) -> None:

@@ -28,6 +28,7 @@ from rlm.plans.services import Heartbeat, live_nodes
 from rlm.plans.trim import (
     EndedPlan,
     Held,
+    NoTrim,
     TrimGuards,
     TrimOffsets,
     TrimPlan,
@@ -115,6 +116,8 @@ class TrimLane:
         plan = plan_trim(guards, offsets, now_ms=self._clock.now_ms(), planned_at_ms=planned_at_ms)
         self._note(look, fact, plan)
         if isinstance(plan, Held):
+            if plan.reason is NoTrim.BEGAN_ANEW:
+                self._alarm(look, f"{plan.reason.value}: {plan.detail}")
             return
         if isinstance(plan, TrimPlan):
             if is_hold_overdue(guards):
@@ -161,6 +164,7 @@ class TrimLane:
             local_size_bytes=look.log.size_bytes,
             local_log_start_offset=look.positions.log_start_offset,
             remote_log_start_offset=remote_log_start_offset,
+            remote_log_start_epoch=self._settings.view.remote_log_start_epoch(look.key),
             high_watermark=look.positions.high_watermark,
             last_stable_offset=look.positions.last_stable_offset,
             contiguous_end=look.ledger.contiguous_end(

@@ -25,6 +25,7 @@ class NoTrim(enum.Enum):
     LEDGER_PROBLEM = "the ledger has a problem"
     FREEZE_FACT = "frozen by command"
     FROZEN = "partition is frozen"
+    BEGAN_ANEW = "the log holds newer records below the remote log start"
     TOPIC_REFUSED = "topic must not be trimmed"
     MODE_COPY = "topic is in mode copy"
     TRIM_OFF = "trim is off"
@@ -64,6 +65,7 @@ class TrimOffsets:
     """Where everything stands.
 
     `contiguous_end`: end of the unbroken undisputed cover from max(remote start, local start) on.
+    `remote_log_start_epoch`: leader epoch under which the remote start was written down.
     `share_group_start`: None = no share group reads the topic.
     """
 
@@ -73,6 +75,7 @@ class TrimOffsets:
     local_size_bytes: int
     local_log_start_offset: int
     remote_log_start_offset: int
+    remote_log_start_epoch: int
     high_watermark: int
     last_stable_offset: int
     contiguous_end: int
@@ -116,7 +119,7 @@ def plan_trim(
 
     `now_ms` is wall time, for retention; `planned_at_ms` is monotonic, for the plan's deadline.
     """
-    held = _forbidden(guards)
+    held = _forbidden(guards) or _began_anew(offsets)
     if held is not None:
         return held
     ended = _ended(offsets, planned_at_ms)
@@ -163,6 +166,20 @@ def _forbidden_trim(guards: TrimGuards) -> Held | None:
     if guards.replicas_short_ms is not None and not is_hold_overdue(guards):
         return Held(reason=NoTrim.ISR_HOLD, detail=f"for {guards.replicas_short_ms} ms")
     return None
+
+
+def _began_anew(offsets: TrimOffsets) -> Held | None:
+    """What ended below the remote start was written before the start was: records of a later epoch
+    there are of a log that began anew (emptied disk, unclean election), and nobody ended them (H4).
+    """
+    start = offsets.remote_log_start_offset
+    if offsets.local_log_start_offset >= start:
+        return None
+    later = offsets.lineage.higher(offsets.remote_log_start_epoch)
+    if later is None or later.start_offset >= start:
+        return None
+    detail = f"epoch {later.epoch} begins at {later.start_offset}, the remote log start is {start}"
+    return Held(reason=NoTrim.BEGAN_ANEW, detail=detail)
 
 
 def _ended(offsets: TrimOffsets, planned_at_ms: int) -> EndedPlan | None:

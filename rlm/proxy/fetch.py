@@ -185,6 +185,7 @@ class _OneFetch:
             replacements=self._plan.replacements(),
             max_bytes=self._plan.broker_max_bytes(),
             leader_epochs=self._plan.leader_epochs(),
+            hide_rack=self._plan.hides_rack,
         )
         answer = await self._upstream.ask(
             frame,

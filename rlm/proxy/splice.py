@@ -138,6 +138,13 @@ class FetchPlan:
             if place.tiered is not None and place.asked.current_leader_epoch == _NO_EPOCH
         }
 
+    @property
+    def hides_rack(self) -> bool:
+        """Whether the leader itself must give the records: it is asked for others than the client
+        named (H15), which a preferred replica could not be asked for (KIP-392).
+        """
+        return any(self.sources(Source.HOLE))
+
     def broker_max_bytes(self) -> int | None:
         """The broker's share of max_bytes: remote partitions that were asked for first go first."""
         reserved = 0

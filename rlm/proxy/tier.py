@@ -13,8 +13,7 @@ from kip405.ids import Uuid
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRef:
-    """A topic as the client named it: by name (Fetch <= v12) or by id (v13+). Exactly one is given.
-    """
+    """A topic as the client named it: by name (Fetch <= v12) or by id (v13+), exactly one."""
 
     name: str | None = None
     topic_id: Uuid | None = None

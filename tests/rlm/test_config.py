@@ -78,6 +78,17 @@ def test_what_is_not_given_has_its_default(tmp_path: Path, given: dict[str, Any]
     assert config.broker_tiered_listener_name == "TIERED"
 
 
+def test_h12_a_copy_is_given_up_before_its_rest_may_be_swept(
+    tmp_path: Path, given: dict[str, Any]
+) -> None:
+    config = read(tmp_path, given)
+    assert config.copy_deadline_ms == 1_800_000
+    assert read(tmp_path, given | {"sweep.grace.ms": 10_000}).copy_deadline_ms == 7_500
+    words = refusal(tmp_path, given | {"sweep.grace.ms": 10_000, "copy.deadline.ms": 10_000})
+    assert words.startswith("copy.deadline.ms: must be below sweep.grace.ms, which is 10000")
+    refusal(tmp_path, given | {"copy.deadline.ms": 3_600_000})
+
+
 def test_rsm_config_is_handed_on_without_prefix(tmp_path: Path, given: dict[str, Any]) -> None:
     config = read(tmp_path, given | {"rsm.config.root": "/store", "rsm.config.secret.key": "abc"})
     assert config.rsm_config == {"root": "/store", "secret.key": "abc"}

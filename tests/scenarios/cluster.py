@@ -169,6 +169,7 @@ class Cluster:
                 "acks": "all",
                 "enable.idempotence": True,
                 "linger.ms": 5,
+                "batch.size": 32_768,  # many batches a segment
                 **config,
             }
         )
@@ -240,6 +241,23 @@ class Cluster:
             lambda: self.log_start(topic, partition) > beyond,
             f"trim of {topic}-{partition} beyond {beyond}",
             timeout_s,
+        )
+        return self.log_start(topic, partition)
+
+    def status(self, topic: str, partition: int = 0) -> dict[str, Any]:
+        """What `rlm status` says of a partition."""
+        [found] = [
+            row
+            for row in self.rlm_json("status")["partitions"]
+            if (row["topic"], row["partition"]) == (topic, partition)
+        ]
+        return dict(found)
+
+    def wait_settled(self, topic: str, partition: int = 0) -> int:
+        """Wait until nothing is left to copy or trim; answers where the broker's log starts."""
+        self.wait_for(
+            lambda: self.status(topic, partition)["trim_reason"].startswith("all is within"),
+            f"{topic}-{partition} is within its local retention",
         )
         return self.log_start(topic, partition)
 

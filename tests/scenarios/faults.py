@@ -25,13 +25,11 @@ _WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
 def whole(cluster: Cluster) -> None:
-    """Resume, start and unfreeze whatever a test left paused, stopped or frozen."""
+    """Resume and start whatever a test left paused or stopped."""
     for row in cluster.sandbox.status():
         if row.state == "paused":
             cluster.sandbox.resume(row.name)
     heal(cluster)
-    for frozen in cluster.rlm_json("status").get("freezes", []):
-        cluster.rlm("unfreeze", *([frozen["topic"]] if frozen.get("topic") else []))
 
 
 def store_dir(cluster: Cluster) -> Path:

@@ -29,7 +29,7 @@ def test_h04_unclean_election_with_overlap(three: Cluster) -> None:
     topic = fresh("h04-unclean")
     rows = trimmed_topic(three, topic, [1, 2], configs=UNCLEAN)
     b_end = len(rows)
-    trimmed_to = three.log_start(topic)
+    trimmed_to = three.wait_settled(topic)
 
     three.sandbox.kill("broker:2")
     wait_isr(three, topic, {1})
@@ -107,19 +107,14 @@ def test_h04_emptied_log_dir(three: Cluster) -> None:
     assert_same(three.read_all(shared), rows_shared)
 
     # By now many rounds of copy and trim have looked at the partition.
-    assert "outside the leader's lineage" in status_of(three, alone)["frozen"]
-    assert not status_of(three, shared)["frozen"]
+    assert "outside the leader's lineage" in three.status(alone)["frozen"]
+    assert not three.status(shared)["frozen"]
     assert three.log_start(alone) == 0
     assert finished_segments(three, alone) == copies
     three.rlm("partition", "adopt", alone, "-p", "0", "--yes")
     three.wait_trimmed(alone)
-    assert not status_of(three, alone)["frozen"]
+    assert not three.status(alone)["frozen"]
     assert_same(three.read_all(alone), after)
-
-
-def status_of(cluster: Cluster, topic: str) -> dict[str, Any]:
-    [found] = [one for one in cluster.rlm_json("status")["partitions"] if one["topic"] == topic]
-    return dict(found)
 
 
 def never_resets(cluster: Cluster, topic: str) -> None:

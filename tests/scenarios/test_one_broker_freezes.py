@@ -101,12 +101,14 @@ def test_a_freeze_of_everything_outlives_the_service(one: Cluster) -> None:
     one.create_topic(topic)
     one.enable(topic)
     one.rlm("freeze", "--why", "all of it")
-    one.sandbox.kill("rlm:1")
-    one.sandbox.start("rlm:1")
-    rows = one.fill(topic, mib=3)
-    one.wait_for(lambda: bool(one.rlm_json("segments", topic)["segments"]), "copies go on")
-    time.sleep(_TRIM_ROUNDS_S)
-    assert one.log_start(topic) == 0
-    one.rlm("unfreeze")
+    try:
+        one.sandbox.kill("rlm:1")
+        one.sandbox.start("rlm:1")
+        rows = one.fill(topic, mib=3)
+        one.wait_for(lambda: bool(one.rlm_json("segments", topic)["segments"]), "copies go on")
+        time.sleep(_TRIM_ROUNDS_S)
+        assert one.log_start(topic) == 0
+    finally:
+        one.rlm("unfreeze")
     one.wait_trimmed(topic)
     assert_same(one.read_all(topic), rows)

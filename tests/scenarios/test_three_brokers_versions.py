@@ -46,13 +46,14 @@ def trimmed(three: Cluster) -> Trimmed:
     if known is None:
         topic = fresh("versions")
         known = Trimmed(three, topic, trimmed_topic(three, topic, [1, 2, 3]))
+        three.wait_settled(topic)
         _made[three.direct] = known
     return known
 
 
 async def _read(client: RawClient, version: int, topic: str, end: int) -> bytes:
     """All batches from offset 0 to `end`."""
-    found, offset = b"", 0
+    found, offset, empty = b"", 0, 0
     id_of_topic = await topic_id(client, topic)
     while offset < end:
         answer = await fetch(client, version, topic, offset, id_of_topic=id_of_topic)
@@ -60,7 +61,10 @@ async def _read(client: RawClient, version: int, topic: str, end: int) -> bytes:
         assert answer["high_watermark"] == end
         assert answer.get("log_start_offset", 0) in (0, -1)
         batches = bytes(answer["records"])
-        assert batches, f"v{version}: nothing at {offset}"
+        if not batches:  # not ready within max_wait: a client asks again
+            empty += 1
+            assert empty < 20, f"v{version}: nothing at {offset}"
+            continue
         headers = [header for _, header in walk(batches)]
         assert headers[0].base_offset <= offset
         offset = headers[-1].last_offset + 1

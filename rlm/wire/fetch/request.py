@@ -63,6 +63,7 @@ class FetchRequest:
     max_wait_ms_position: int
     max_bytes_position: int
     session_position: int
+    rack_position: int
 
 
 class _PartitionLayout(NamedTuple):
@@ -107,6 +108,7 @@ def scan_fetch_request(frame: Buffer, header: RequestHeader) -> FetchRequest:
     if version >= 7:
         _skip_forgotten(reader, version)
     rack_id = reader.string(flexible=flexible) if version >= 11 else ""
+    rack_position = reader.position - len(rack_id.encode())
     if flexible:
         replica_id = _replica_id_of_tags(reader, version, replica_id)
     if reader.remaining():
@@ -125,6 +127,7 @@ def scan_fetch_request(frame: Buffer, header: RequestHeader) -> FetchRequest:
         max_wait_ms_position=max_wait_ms_position,
         max_bytes_position=max_wait_ms_position + 8,
         session_position=session_position,
+        rack_position=rack_position,
     )
 
 
@@ -137,13 +140,15 @@ def patch_fetch_request(
     replacements: Mapping[tuple[int, int], tuple[int, int]],
     max_bytes: int | None = None,
     leader_epochs: Mapping[tuple[int, int], int] | None = None,
+    hide_rack: bool = False,
 ) -> bytearray:
     """A copy of the frame (no length before it) with fields of fixed size overwritten.
 
     `sessionless` sets session id 0, epoch -1 (v7 on; KIP-227). `replacements` maps
     (position in `request.topics`, position in its `partitions`) to (fetch_offset,
-    partition_max_bytes), `leader_epochs` to current_leader_epoch (v9 on). The original stays as it
-    is: it may have to be asked again (H20).
+    partition_max_bytes), `leader_epochs` to current_leader_epoch (v9 on). `hide_rack` makes the
+    client's rack one that no broker is in (v11 on; KIP-392). The original stays as it is: it may
+    have to be asked again (H20).
     """
     patched = bytearray(frame)
     if sessionless and request.session_position != NO_POSITION:
@@ -160,6 +165,9 @@ def patch_fetch_request(
         if request.api_version >= _FIRST_WITH_LEADER_EPOCH:
             asked = request.topics[topic].partitions[partition]
             _INT32.pack_into(patched, asked.fetch_offset_position - _INT32.size, leader_epoch)
+    if hide_rack:
+        size_bytes = len(request.rack_id.encode())
+        patched[request.rack_position : request.rack_position + size_bytes] = bytes(size_bytes)
     return patched
 
 

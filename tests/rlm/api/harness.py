@@ -49,6 +49,7 @@ class Log:
     local_start: int = 24
     end: int = 60
     last_stable: int = 54
+    unsettled_next: int = -1
     trims_to: list[int] = field(default_factory=list)
     frozen: bool = False
     remote_error: RemoteStorageError | None = None
@@ -137,6 +138,7 @@ class ApiTier:
             led_here=self._cluster.leader == self._node_id,
             leader_epoch=self._cluster.epoch,
             frozen=log.frozen,
+            unsettled_next_offset=log.unsettled_next,
         )
 
     async def barrier(

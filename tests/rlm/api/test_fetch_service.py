@@ -78,6 +78,14 @@ async def test_h15_a_hole_is_passed_over() -> None:
     assert offsets(answers) == [6, 9, *range(24, 60, PER_BATCH)]
 
 
+@pytest.mark.parametrize("remote_next", [12, -1])
+async def test_h15_a_gap_that_is_not_settled_is_not_passed_over(remote_next: int) -> None:
+    log = Log(remote_next=remote_next, unsettled_next=20)
+    async with api_node(Cluster(), log=log) as node:
+        with pytest.raises(Unavailable, match="not settled"):
+            await read(node.address, start_offset=6)
+
+
 async def test_a_trim_during_the_read_is_not_noticed() -> None:
     log = Log(remote_next=48, trims_to=[24, 45, 45])
     async with api_node(Cluster(), log=log) as node:

@@ -136,6 +136,18 @@ async def test_h04_an_emptied_directory_is_frozen_until_an_operator_adopts(rig: 
     assert rig.broker.deleted == [40]
 
 
+async def test_h04_new_records_below_the_remote_start_are_not_deleted(tmp_path: Path) -> None:
+    """Enabled at 5000 with nothing copied yet; the disk was emptied, the log begins at 0 again."""
+    rig = Rig(tmp_path)
+    rig.remote_start(5_000)
+    rig.broker.elect(1, 3)
+    rig.disk.epochs({3: 0})
+    rig.write_log(0, 40, end=60, epoch=3)
+    await rig.trim.run(rig.led)
+    assert rig.broker.deleted == []
+    assert "epoch 3 begins at 0" in (rig.trim.statuses[PLACE.key].alarm or "")
+
+
 async def test_h05_a_plan_is_dropped_when_leadership_changed(rig: Rig) -> None:
     led = rig.led
     rig.settings.after_publish = lambda: rig.broker.elect(2, 1)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rlm.plans.freeze import Frozen
 from rlm.plans.retention import LocalRetention
 from rlm.plans.trim import EndedPlan, Held, NoTrim, TrimPlan, plan_trim
-from tests.rlm.plans.views import GOOD_TOPIC, guards, local, offsets
+from tests.rlm.plans.views import GOOD_TOPIC, guards, lineage, local, offsets
 
 NOW_MS = 10_000
 
@@ -152,3 +152,29 @@ def test_no_bound_is_ever_above_what_is_safe(
     if isinstance(found, TrimPlan):
         assert start < found.bound <= min(max(contiguous, start), stable, watermark, 300)
         assert found.bound % 100 == 0
+
+
+@pytest.mark.parametrize("epochs", [{8: 0}, {5: 0, 8: 20}, {7: 0, 8: 900}])
+@pytest.mark.parametrize("high_watermark", [60, 350, 2_000])
+def test_h04_records_of_a_log_that_began_anew_below_the_remote_start_have_not_ended(
+    epochs: dict[int, int], high_watermark: int
+) -> None:
+    """Enabled at 1000 under epoch 5, then the disk was emptied: what is written at 0 is new, and
+    no copy of it is asked for, neither below the start nor when copies begin behind it.
+    """
+    assert (
+        bound(
+            lineage=lineage(epochs),
+            remote_log_start_offset=1_000,
+            high_watermark=high_watermark,
+            last_stable_offset=high_watermark,
+            contiguous_end=max(1_000, high_watermark),
+        )
+        is NoTrim.BEGAN_ANEW
+    )
+
+
+def test_h02_what_ended_goes_whatever_epochs_came_later() -> None:
+    found = plan(lineage=lineage({5: 0, 8: 150}), remote_log_start_offset=150)
+    assert isinstance(found, EndedPlan)
+    assert found.bound == 150

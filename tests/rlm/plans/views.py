@@ -80,6 +80,7 @@ def offsets(**changes: Any) -> TrimOffsets:
         local_size_bytes=4_000,
         local_log_start_offset=0,
         remote_log_start_offset=0,
+        remote_log_start_epoch=5,
         high_watermark=350,
         last_stable_offset=350,
         contiguous_end=300,

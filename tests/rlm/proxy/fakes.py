@@ -62,6 +62,12 @@ class Log:
     preferred: int = -1
     record_bytes: int = 10
     leader_epoch: int | None = None
+    rack: str | None = None
+    """Whom `preferred` is for, where that replica has the offset; None = everybody."""
+
+    def for_rack(self, rack: str, offset: int) -> "Log":
+        is_for = self.rack is None or (self.rack == rack and offset >= self.start)
+        return self if is_for else replace(self, preferred=-1)
 
     def error_of(self, asked: Value) -> int:
         """As a leader checks it: a set error, then the epoch that the client names."""
@@ -150,6 +156,7 @@ class FakeBroker:
             partitions = []
             for asked in topic["partitions"]:
                 log = self.logs.setdefault((name, asked["partition"]), Log())
+                log = log.for_rack(request.get("rack_id", ""), asked["fetch_offset"])
                 room = max(min(asked["partition_max_bytes"], request["max_bytes"] - total), 0)
                 one = self._partition(log, asked, room, is_first=total == 0)
                 is_final |= bool(one["error_code"]) or one.get("preferred_read_replica", -1) >= 0

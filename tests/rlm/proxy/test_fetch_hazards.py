@@ -267,6 +267,20 @@ async def test_h15_no_gap_is_jumped_before_it_is_settled() -> None:
         assert (answer["error_code"], answer["records"]) == (0, b"")
 
 
+@pytest.mark.parametrize("version", [11, 12, 18])
+async def test_h15_a_rack_aware_client_gets_out_of_a_hole(version: int) -> None:
+    """The leader would send it to a follower, which knows of no hole, and back, for ever."""
+    async with world() as w:
+        w.broker.logs[TOPIC, 0] = Log(preferred=2, rack="a")
+        w.tier.partitions[0] = tier_partition(remote_next_offset=60)
+        client = await w.connect()
+        answer = only(
+            await client.call(FETCH, version, fetch_request(version, asked(70), rack_id="a"))
+        )
+        assert (answer["error_code"], answer["preferred_read_replica"]) == (0, -1)
+        assert answer["records"] == blob(100, 200)
+
+
 async def test_h09_read_committed_has_the_aborted_list_and_uncommitted_null() -> None:
     async with world() as w:
         w.tier.aborted = ((7, 41), (8, 50))

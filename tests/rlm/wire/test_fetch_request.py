@@ -69,6 +69,9 @@ def test_h20_patches_change_exactly_their_fields(oracle: Oracle, version: int) -
         if version >= 7:
             expected.update(SessionId=0, SessionEpoch=-1)
         expected.update(MaxWaitMs=0, MaxBytes=12_345)
+        hide_rack = rng.random() < 0.5
+        if hide_rack and version >= 11:
+            expected["RackId"] = "\0" * len(expected["RackId"].encode())
         replacements: dict[tuple[int, int], tuple[int, int]] = {}
         leader_epochs: dict[tuple[int, int], int] = {}
         for t, topic in enumerate(expected["Topics"]):
@@ -88,6 +91,7 @@ def test_h20_patches_change_exactly_their_fields(oracle: Oracle, version: int) -
             max_bytes=12_345,
             replacements=replacements,
             leader_epochs=leader_epochs,
+            hide_rack=hide_rack,
         )
         assert patched == oracle.request_frame("Fetch", version, expected)
 
