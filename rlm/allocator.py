@@ -13,7 +13,7 @@ _KEPT_TOP_BYTES = 256 << 20
 
 
 def keep_large_blocks(library: str | None = None) -> bool:
-    """Tell malloc to reuse blocks up to 32 MiB; False where there is no glibc (`library`: tests)."""
+    """Tell malloc to reuse blocks up to 32 MiB; False without glibc (`library`: tests)."""
     try:
         mallopt = ctypes.CDLL(library).mallopt
     except (OSError, AttributeError):

@@ -46,5 +46,7 @@ def test_integration_tests_follow_on_one_worker(tmp_path: Path) -> None:
     )
     assert run.returncode == 0, run.stdout
     rings, workers = zip(*(line.split() for line in log.read_text().splitlines()), strict=True)
-    assert rings == ("unit",) * 6 + ("integration",) * 6
+    assert sorted(rings) == ["integration"] * 6 + ["unit"] * 6
+    # The other worker may still be at its last unit test when the first integration test begins.
+    assert "unit" not in rings[rings.index("integration") + 2 :]
     assert len(set(workers[6:])) == 1
