@@ -108,6 +108,13 @@ class Actors(RuleBasedStateMachine):
         for node in range(NODES):
             self.restart(node)
 
+    @rule(node=nodes, index=st.integers(0, SEGMENTS - 1), count=st.integers(1, 2))
+    def lose_what_was_trimmed_on(self, node: int, index: int, count: int) -> None:
+        """The worst time for it: right after a trim stood on the records that get lost."""
+        self.copy(node, index, steps=3)
+        self.trim()
+        self.lose_ledger_tail(count)
+
     @rule(node=nodes, index=st.integers(0, SEGMENTS - 1), steps=st.integers(1, 3))
     def copy(self, node: int, index: int, steps: int) -> None:
         """A copy that comes as far as it comes: STARTED, objects with manifest, FINISHED."""
