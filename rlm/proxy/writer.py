@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from rlm.wire.primitives import Buffer
 
-PART_BYTES = 262_144
+PART_BYTES = 1_048_576
 _SMALL_BYTES = 16_384
 
 
