@@ -30,6 +30,16 @@ def cpu_seconds(pid: int) -> float:
     return total
 
 
+def wait_idle(pid: int, *, share: float = 0.1, at_most_s: float = 15.0) -> None:
+    """Return once the process uses less than that share of a core over a second."""
+    deadline = time.monotonic() + at_most_s
+    while time.monotonic() < deadline:
+        before = cpu_seconds(pid)
+        time.sleep(1.0)
+        if cpu_seconds(pid) - before < share:
+            return
+
+
 def machine_busy_seconds() -> float:
     """Busy time of all cores since boot."""
     used = psutil.cpu_times()
