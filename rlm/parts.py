@@ -41,7 +41,6 @@ class Parts:
     store: GrpcRemoteStorageManager
     share_groups: BrokerShareGroups
     tier: LocalTier
-    reader: RemoteReader
     heartbeat: HeartbeatSender
     store_link: StoreLink
 
@@ -91,7 +90,6 @@ def build_parts(
             shared_looks=SharedLooks(looks, tasks),
             reader=reader,
         ),
-        reader=reader,
         heartbeat=_build_heartbeat(config, facts, clock, writer),
         store_link=StoreLink(
             store=store,

@@ -73,6 +73,3 @@ class PartitionLog:
     @property
     def size_bytes(self) -> int:
         return sum(segment.size_bytes for segment in self.segments)
-
-    def segment_at(self, base_offset: int) -> LocalSegment | None:
-        return next((found for found in self.segments if found.base_offset == base_offset), None)

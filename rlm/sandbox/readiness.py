@@ -40,25 +40,30 @@ def cluster_view(port: int) -> ClusterView | None:
 
 def http_status(port: int, path: str) -> int | None:
     """Status of a GET on a loopback port; None when nobody answers."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_TIMEOUT_S)
-    try:
-        connection.request("GET", path)
-        return connection.getresponse().status
-    except (OSError, http.client.HTTPException):
-        return None
-    finally:
-        connection.close()
+    answer = _get(port, path)
+    return None if answer is None else answer[0]
 
 
 def service_is_ready(port: int) -> bool:
     """Whether /healthz says that settings and ledger are read and nothing is the matter."""
+    answer = _get(port, "/healthz")
+    if answer is None or answer[0] != http.client.OK:
+        return False
+    try:
+        return json.loads(answer[1]).get("ready") is True
+    except ValueError:
+        return False
+
+
+def _get(port: int, path: str) -> tuple[int, bytes] | None:
+    """Status and body; None when nobody answers."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_TIMEOUT_S)
     try:
-        connection.request("GET", "/healthz")
+        connection.request("GET", path)
         response = connection.getresponse()
-        return response.status == http.client.OK and json.load(response).get("ready") is True
-    except (OSError, ValueError, http.client.HTTPException):
-        return False
+        return response.status, response.read()
+    except (OSError, http.client.HTTPException):
+        return None
     finally:
         connection.close()
 
