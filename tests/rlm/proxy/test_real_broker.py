@@ -349,14 +349,14 @@ async def test_h20_long_polling_beside_remote_data_that_is_not_ready(archive: Ar
         first, second = answer["responses"][0]["partitions"]
         assert (first["error_code"], first["records"], first["high_watermark"]) == (0, b"", COUNT)
         assert (second["error_code"], second["records"]) == (0, b"")
-    assert 0.7 < time.monotonic() - began < 3
-    calling = asyncio.ensure_future(client.call(FETCH, 18, {**request, "max_wait_ms": 20_000}))
+    assert 0.7 < time.monotonic() - began < 30
+    calling = asyncio.ensure_future(client.call(FETCH, 18, {**request, "max_wait_ms": 60_000}))
     producer = AIOKafkaProducer(bootstrap_servers=archive.bootstrap)
     await producer.start()
     await producer.send_and_wait(archive.topic, b"tail", partition=1)
     sent = time.monotonic()
     answer = await calling
-    assert time.monotonic() - sent < 2
+    assert time.monotonic() - sent < 30
     await producer.stop()
     assert b"tail" in answer["responses"][0]["partitions"][1]["records"]
     client.writer.close()
