@@ -1,6 +1,7 @@
 # For GNU make 3.81 and newer. Needs only Python 3.11 or newer; everything else goes into .venv.
 #   make setup            everything, into .venv (a second time: nothing to do)
 #   make demo             a one-broker sandbox, data, trimming, reading back; KEEP=1 leaves it up
+#                         STORE=s3 or STORE=hdfs: with such a server as the remote store
 #   make test             set-up, check, then every test that CI runs; TESTS= and ARGS= narrow it
 #   make long             the tests with the full numbers
 #   make check            format, lint, types, import rules, fresh generated code, locks, house rules
@@ -35,7 +36,7 @@ setup:
 	@$(WITH_PYTHON) -m build_tools.install all
 
 setup-demo:
-	@$(WITH_PYTHON) -m build_tools.install demo
+	@$(WITH_PYTHON) -m build_tools.install demo $(STORE)
 
 demo: setup-demo
 	@$(RUN) rlm.demo $(ARGS)

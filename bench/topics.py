@@ -3,7 +3,7 @@
 import asyncio
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -26,7 +26,7 @@ def prepare(sandbox: Sandbox, options: Options, progress: Progress) -> dict[str,
     for variant, partitions in options.topics():
         name = topic_name(variant, partitions)
         progress(f"producing {options.records(partitions) * RECORD_BYTES // MIB} MiB to {name}")
-        _produce(sandbox, name, options.records(partitions))
+        produce(sandbox, name, options.records(partitions))
     shares = {}
     for variant, partitions in options.topics():
         name = topic_name(variant, partitions)
@@ -37,20 +37,30 @@ def prepare(sandbox: Sandbox, options: Options, progress: Progress) -> dict[str,
     return shares
 
 
+def make_topic(sandbox: Sandbox, topic: str, partitions: int, segment_mib: int) -> None:
+    """A topic with unlimited retention that nobody tiers."""
+    new = NewTopic(topic, partitions, 1, topic_configs=_topic_configs(DIRECT, segment_mib))
+    asyncio.run(_create_all(sandbox, [new]))
+
+
 async def _create(sandbox: Sandbox, options: Options) -> None:
+    made = [
+        NewTopic(
+            topic_name(variant, partitions),
+            partitions,
+            1,
+            topic_configs=_topic_configs(variant, options.segment_mib),
+        )
+        for variant, partitions in options.topics()
+    ]
+    await _create_all(sandbox, made)
+
+
+async def _create_all(sandbox: Sandbox, topics: Sequence[NewTopic]) -> None:
     admin = AIOKafkaAdminClient(bootstrap_servers=sandbox.direct_bootstrap)
     await admin.start()
     try:
-        made = [
-            NewTopic(
-                topic_name(variant, partitions),
-                partitions,
-                1,
-                topic_configs=_topic_configs(variant, options.segment_mib),
-            )
-            for variant, partitions in options.topics()
-        ]
-        await admin.create_topics(made)
+        await admin.create_topics(list(topics))
     finally:
         await admin.close()
 
@@ -85,7 +95,8 @@ def _enable(sandbox: Sandbox, topic: str) -> None:
     raise failure
 
 
-def _produce(sandbox: Sandbox, topic: str, records: int) -> None:
+def produce(sandbox: Sandbox, topic: str, records: int) -> None:
+    """Records of RECORD_BYTES by ProducerPerformance, as fast as they go."""
     argv = sandbox.dist.java_command(
         "org.apache.kafka.tools.ProducerPerformance",
         *("--bootstrap-server", sandbox.direct_bootstrap),

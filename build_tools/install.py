@@ -1,4 +1,4 @@
-"""`python -m build_tools.install demo|all`: a virtual environment in .venv holding exactly a lock.
+"""`python -m build_tools.install demo [STORE] | all`: .venv, holding exactly what a lock says.
 
 Says the size before it downloads, shows progress, keeps what was downloaded, and does nothing when
 the stamp of the lock is already there. Standard library only; pip does the work, so its own
@@ -19,6 +19,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from build_tools.locks import (
+    DEMO_PROFILES,
+    PROFILES,
     ROOT,
     WITHOUT_WHEEL,
     download_mb,
@@ -29,8 +31,16 @@ from build_tools.locks import (
 VENV = ROOT / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
 LOG = VENV / "install.log"
-# What the demo fetches later, by itself: Kafka's jars. Named here so that the size is said once.
-KAFKA_JARS_MB = 70
+# What the demo fetches later, by itself, as it says when it does: Kafka's jars, and the store's
+# server. Named here so that the size is said before anything is downloaded.
+FETCHED_LATER = {
+    "demo": "about 70 MB of Kafka itself",
+    "demo-s3": (
+        "about 70 MB of Kafka itself and 110 MB of Go modules for the S3 server"
+        " (75 MB more where there is no Go), which is built in some minutes"
+    ),
+    "demo-hdfs": "about 70 MB of Kafka itself and 80 MB of Hadoop",
+}
 UNREACHABLE = re.compile(
     r"connection broken|NewConnectionError|Temporary failure|Name or service not known"
     r"|from versions: none|Network is unreachable|ConnectTimeout|ProxyError|Max retries exceeded",
@@ -48,12 +58,16 @@ def say(line: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Install the profile named by the only argument; the exit status of the process."""
-    if len(arguments) != 1 or arguments[0] not in {"demo", "all"}:
-        say("usage: python -m build_tools.install demo|all")
+    """Install what the arguments name; the exit status of the process."""
+    profile = profile_of(arguments)
+    if profile is None:
+        given = " ".join(arguments) or "nothing"
+        say(
+            f"kafka-rlm: {given}: allowed are all and demo [local | s3 | hdfs] (make demo STORE=s3)"
+        )
         return 2
     try:
-        install(arguments[0])
+        install(profile)
     except InstallError as error:
         say(f"kafka-rlm: {error}")
         return 1
@@ -63,10 +77,22 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+def profile_of(arguments: list[str]) -> str | None:
+    """The profile that the arguments mean; a demo with a store needs that store's library too."""
+    match arguments:
+        case ["all"]:
+            return "all"
+        case ["demo"] | ["demo", "local"]:
+            return "demo"
+        case ["demo", store] if (profile := f"demo-{store}") in DEMO_PROFILES:
+            return profile
+    return None
+
+
 def install(profile: str) -> None:
     """Bring .venv to the state the profile's lock names; instant when it is there already."""
     prepared = venv_fits()
-    if prepared and any(stamp_is_current(name) for name in {profile, "all"}):
+    if prepared and any(stamp_is_current(name) for name in holders(profile)):
         return
     announce(profile)
     if not prepared:
@@ -76,6 +102,11 @@ def install(profile: str) -> None:
     install_project()
     write_stamp(profile)
     say("ready: .venv/bin/rlm, .venv/bin/rsm-plugin")
+
+
+def holders(profile: str) -> set[str]:
+    """The profiles that hold all of this one."""
+    return {profile, "all", *(DEMO_PROFILES if profile == "demo" else ())}
 
 
 def expected_mb(profile: str) -> int | None:
@@ -88,7 +119,7 @@ def announce(profile: str) -> None:
     size = expected_mb(profile)
     count = len(read_pins(lock_path(profile).read_text(encoding="utf-8")))
     much = "an unmeasured amount" if size is None else f"about {size} MB"
-    later = f", then about {KAFKA_JARS_MB} MB of Kafka itself" if profile == "demo" else ""
+    later = f", then {FETCHED_LATER[profile]}" if profile in FETCHED_LATER else ""
     say(f"setting up .venv: {much} to download ({count} packages){later}; less what is cached")
 
 
@@ -241,7 +272,7 @@ def stamp_is_current(profile: str) -> bool:
 
 def write_stamp(profile: str) -> None:
     """Say that the profile is installed; an older lock's other profile no longer is."""
-    for other in {"demo", "all"} - {profile}:
+    for other in set(PROFILES) - {profile}:
         if not stamp_is_current(other):
             stamp_path(other).unlink(missing_ok=True)
     stamp_path(profile).write_text(stamp_text(profile), encoding="utf-8")

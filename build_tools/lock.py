@@ -12,6 +12,8 @@ from build_tools.locks import ROOT, lock_path
 SELECTIONS = {
     "all": ["--all-extras", "--group", "bootstrap", "--group", "dev", "pyproject.toml"],
     "demo": ["--extra", "demo", "--group", "bootstrap", "pyproject.toml"],
+    "demo-s3": ["--extra", "demo", "--extra", "s3", "--group", "bootstrap", "pyproject.toml"],
+    "demo-hdfs": ["--extra", "demo", "--extra", "hdfs", "--group", "bootstrap", "pyproject.toml"],
     "bootstrap": ["--group", "bootstrap"],
 }
 

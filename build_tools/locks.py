@@ -13,7 +13,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENTS = ROOT / "requirements"
 RECORD = REQUIREMENTS / "wheels.json"
-PROFILES = ("bootstrap", "demo", "all")
+DEMO_PROFILES = ("demo", "demo-s3", "demo-hdfs")
+"""What `make demo` installs, by STORE."""
+
+PROFILES = ("bootstrap", *DEMO_PROFILES, "all")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from packaging.tags import Tag, compatible_tags, cpython_tags, mac_platforms
 from packaging.utils import parse_wheel_filename
 
 from build_tools.locks import (
+    DEMO_PROFILES,
     PROFILES,
     RECORD,
     WITHOUT_WHEEL,
@@ -162,7 +163,7 @@ def record() -> dict[str, Any]:
     pins = read_pins(lock_path("all").read_text(encoding="utf-8"))
     sizes = {
         profile: {platform: measure_mb(profile, platform) for platform in PLATFORMS}
-        for profile in ("demo", "all")
+        for profile in (*DEMO_PROFILES, "all")
     }
     return {
         "v": 1,

@@ -68,6 +68,33 @@ class StoredObject:
     modified_ms: int
 
 
+class FindingKind(enum.Enum):
+    """What a store can say about itself that bears on the safety of what is kept in it (H11)."""
+
+    VERSIONING = "versioning"
+    OBJECT_LOCK = "object_lock"
+    LIFECYCLE_EXPIRY = "lifecycle_expiry"
+    MULTIPART_ABORT = "multipart_abort"
+    FREE_SPACE = "free_space"
+    REPLICATION = "replication"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreFinding:
+    """One fact about the store as it is set up now; values only, the judgement is the caller's.
+
+    `state` is the store's own word ("Enabled", "absent", "unknown: <why it could not be read>").
+    `days` is a period where the kind has one (expiry, abort, lock), `applies_to` the key prefix it
+    is limited to ("" = everything), `value` a number in the kind's unit (bytes, copies).
+    """
+
+    kind: FindingKind
+    state: str
+    days: int | None = None
+    applies_to: str = ""
+    value: int | None = None
+
+
 class RemoteStorageManager(Protocol):
     """Objects of segments in one store. Every method is safe to call concurrently and to repeat."""
 
@@ -127,6 +154,20 @@ class RemoteStorageManager(Protocol):
 
     async def delete_log_segment_data(self, locator: SegmentLocator) -> None:
         """Remove manifest first, then log and indexes; what is missing already is success."""
+        ...
+
+    async def delete_log_segments(self, locators: Sequence[SegmentLocator]) -> None:
+        """Remove many: all their manifests first, then logs and indexes, in as few requests as the
+        store has.
+
+        The first failure is raised after all were tried; repeat the call to finish it.
+        """
+        ...
+
+    async def inspect(self) -> tuple[StoreFinding, ...]:
+        """How the store is set up, as far as it tells: see FindingKind. Never fails for one fact
+        that cannot be read: its `state` says why.
+        """
         ...
 
     async def close(self) -> None:

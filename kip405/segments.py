@@ -195,9 +195,13 @@ class FileSlice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSegmentData:
-    """What one copy hands to the store: the segment file and the ready-made indexes object."""
+    """What one copy hands to the store: the segment file and the ready-made indexes object.
+
+    `end_offset` (inclusive) is for stores that keep metadata beside objects; None: not known.
+    """
 
     log: FileSlice
     log_crc32c: int
     indexes: bytes
     indexes_crc32c: int
+    end_offset: int | None = None

@@ -13,6 +13,7 @@ from rlm.api.fetch import FetchParts, FetchService
 from rlm.api.peers import Peers
 from rlm.api.places import Places
 from rlm.api.reading import PartitionReading
+from rlm.api.remote_log import RemoteLogs
 from rlm.api.server import ApiServer, read_token
 from rlm.api.topic_summaries import TopicSummaries
 from rlm.http.server import HealthState, HttpServer
@@ -23,8 +24,10 @@ from rlm.metrics import (
     lane_gauges,
     partition_gauges,
     problem_gauges,
+    store_gauges,
 )
 from rlm.parts import Parts
+from rlm.reading.gauges import read_gauges
 from rlm.statuses import Statuses
 from rlm.topics.adopt import Adoption
 from rlm.topics.cluster import OtherBrokers
@@ -56,7 +59,7 @@ class TopicSide:
 class Front:
     """Built before anything is contacted; `start` listens, `close` ends in order."""
 
-    def __init__(self, parts: Parts, pools: tuple[LanePool, LanePool]) -> None:
+    def __init__(self, parts: Parts, pools: tuple[LanePool, LanePool], work: WorkSide) -> None:
         self._parts = parts
         self._statuses = Statuses(
             node_id=parts.config.node_id,
@@ -65,7 +68,9 @@ class Front:
             settings=parts.facts.settings,
             manager=parts.facts.manager,
             pools=pools,
+            work=work,
             clock=parts.clock,
+            losses=parts.tier.losses,
         )
         self._pools = pools
         self._topics = _topic_side(parts)
@@ -100,10 +105,6 @@ class Front:
         )
         await self._http.start()
         await self._api.start()
-
-    def work_began(self, work: WorkSide) -> None:
-        """The lanes exist from now on."""
-        self._statuses.work_began(work)
 
     async def keep_topics(self) -> None:
         """Hold taken-over retention where it must be, for ever (H14)."""
@@ -141,11 +142,13 @@ class Front:
                     broker=broker,
                     freezes=self._topics.freezes,
                     problems=self._shown_problems,
+                    stores=parts.stores.statuses,
                     version=software_version(),
                 ),
                 statuses=self._statuses,
                 places=Places(broker, settings),
                 peers=peers,
+                stores=parts.stores,
             )
         )
 
@@ -165,6 +168,13 @@ class Front:
                 ledger=parts.facts.manager,
                 statuses=self._statuses,
                 copy=self._statuses,
+                remote_logs=RemoteLogs(
+                    cluster_id=parts.config.cluster_id,
+                    known=lambda key: parts.leadership.snapshot.partitions.get(key),
+                    looks=parts.looks,
+                    ledgers=parts.facts.manager,
+                    store=parts.stores.routed,
+                ),
                 barrier_deadline_ms=BARRIER_DEADLINE_MS,
             )
         )
@@ -174,12 +184,16 @@ class Front:
             **partition_gauges(self._statuses.led()),
             **lane_gauges(self._pools),
             **problem_gauges(self._shown_problems()),
+            **store_gauges(self._parts.stores.statuses()),
+            **read_gauges(self._parts.reader, self._parts.disk_cache),
         }
 
     def _shown_problems(self) -> Sequence[str]:
-        """Problems, and retention that was changed under us (H14), which is no reason to wait."""
+        """Problems, and what is no reason to wait: retention that was changed under us (H14), how
+        stores are set up, no store at all.
+        """
         alarms = (alarm.text for alarm in self._topics.keeper.alarms.values())
-        return (*self._problems(), *alarms)
+        return (*self._problems(), *alarms, *self._parts.stores.notices())
 
     def _problems(self) -> Sequence[str]:
         parts = self._parts
@@ -187,15 +201,17 @@ class Front:
         found = (
             parts.facts.manager.problem,
             parts.facts.settings.problem,
-            parts.store_link.problem,
+            *parts.stores.problems(),
             f"a second service of this node is alive: writer {rival}" if rival else None,
         )
         return tuple(dict.fromkeys(text for text in found if text))
 
     def _health(self) -> HealthState:
-        problems = self._problems()
+        problems, stores = self._problems(), self._parts.stores
         return HealthState(
-            alive=True, ready=self._parts.tier.ready() and not problems, problems=problems
+            alive=True,
+            ready=self._parts.tier.ready() and not problems,
+            problems=(*problems, *stores.notices()),
         )
 
 
@@ -225,6 +241,7 @@ def _topic_side(parts: Parts) -> TopicSide:
                 clock=parts.clock,
             ),
             settler=settler,
+            refuse_untiered=parts.stores.targets.refuse_untiered,
             clock=parts.clock,
             barrier_deadline_ms=BARRIER_DEADLINE_MS,
         )

@@ -1,6 +1,7 @@
 """Says every few seconds that this service lives and where, and notices a second one (H13, H18)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import structlog
 
@@ -35,6 +36,7 @@ class HeartbeatSender:
         version: str,
         listen: Mapping[str, str],
         advertised: Mapping[str, str],
+        stores: Callable[[], tuple[Uuid, ...]],
         interval_ms: int,
     ) -> None:
         self._settings = settings
@@ -42,6 +44,7 @@ class HeartbeatSender:
         self._fact = ServiceFact(
             node_id=node_id, listen=listen, advertised=advertised, version=version
         )
+        self._stores = stores
         self._interval_ms = interval_ms
         self._rivals = Rivals(node_id, writer)
         self.rival: Uuid | None = None
@@ -58,6 +61,6 @@ class HeartbeatSender:
         if self.rival is not None:
             log.error("second_service_for_this_node", writer=str(self.rival))
         try:
-            await self._settings.publish(self._fact)
+            await self._settings.publish(replace(self._fact, stores=self._stores()))
         except RemoteStorageError as error:
             log.warning("heartbeat_failed", error=str(error))

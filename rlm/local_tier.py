@@ -5,11 +5,14 @@ it was taken under: after a change of leadership it is not used until a barrier 
 """
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from kip405.errors import Fenced, NotFound, Unavailable
+from kip405.errors import Corrupt, Fenced, NotFound, Unavailable
 from kip405.ids import PartitionKey, TopicIdPartition, Uuid
+from kip405.segments import RemoteLogSegmentMetadata
 from rlm.broker.answers import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -17,8 +20,8 @@ from rlm.broker.answers import (
     TopicDescription,
 )
 from rlm.broker.leadership import Leadership, LedPartition, partitions_of
-from rlm.lanes.fetch import RemoteReader
 from rlm.lanes.look import Look
+from rlm.losses import Losses
 from rlm.partitions import RememberedLooks, SharedLooks
 from rlm.plans.fetch import ReadBounds
 from rlm.plans.unsettled import SETTLED, unsettled_end
@@ -31,6 +34,7 @@ from rlm.proxy.tier import (
     TopicRef,
     Watermarks,
 )
+from rlm.reading.reader import RemoteReader
 from rlmm.facts import TopicFact
 from rlmm.ledger import PartitionLedger
 from rlmm.manager import RemoteLogMetadataManager
@@ -45,6 +49,10 @@ class _Broker(Protocol):
     async def list_offset(
         self, topic: str, partition: int, timestamp: int, *, read_committed: bool = False
     ) -> OffsetAnswer: ...
+
+
+_Seen = tuple[LedPartition, Look | None, int | None, int, str | None]
+"""What a view is made of: leadership, look, remote start, ledger version and problem."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +89,9 @@ class LocalTier:
         self._looks = looks
         self._shared_looks = shared_looks
         self._reader = reader
+        self.losses = Losses()
         self._ends: dict[PartitionKey, _RemoteEnd] = {}
+        self._views: dict[PartitionKey, tuple[_Seen, TierPartition]] = {}
 
     def ready(self) -> bool:
         return (
@@ -168,7 +178,13 @@ class LocalTier:
         )
 
     async def read(self, request: RemoteRead) -> RemoteRecords:
-        look, ledger = self._readable(PartitionKey(request.topic_id, request.partition))
+        key = PartitionKey(request.topic_id, request.partition)
+        look, ledger = self._readable(key)
+
+        def following(after: int) -> RemoteLogSegmentMetadata | None:
+            found = ledger.usable_segment_for(look.lineage, look.log_end_offset, after)
+            return found.metadata if found else None
+
         offset = request.offset
         while offset < request.upper_offset:
             usable = ledger.usable_segment_for(look.lineage, look.log_end_offset, offset)
@@ -181,9 +197,13 @@ class LocalTier:
                 max_bytes=request.max_bytes,
                 at_least_one=request.at_least_one,
             )
-            read = await self._reader.read(
-                usable.metadata, bounds, read_committed=request.read_committed
-            )
+            with self._noticing(ledger, usable.metadata):
+                read = await self._reader.read(
+                    usable.metadata,
+                    bounds,
+                    read_committed=request.read_committed,
+                    following=following,
+                )
             if read.size_bytes or not read.exhausted:
                 return read
             offset = usable.next_offset
@@ -199,11 +219,25 @@ class LocalTier:
             if usable.metadata.max_timestamp_ms < timestamp_ms:
                 continue
             self._refuse_unsettled(look, ledger, start, usable.metadata.start_offset)
-            found = await self._reader.find_timestamp(usable.metadata, timestamp_ms, start)
+            with self._noticing(ledger, usable.metadata):
+                found = await self._reader.find_timestamp(usable.metadata, timestamp_ms, start)
             if found is not None and found.offset < usable.next_offset:
                 return found
         self._refuse_unsettled(look, ledger, start, look.positions.log_start_offset)
         return None
+
+    @contextmanager
+    def _noticing(
+        self, ledger: PartitionLedger, segment: RemoteLogSegmentMetadata
+    ) -> Iterator[None]:
+        """Remembers a segment that is lost, and forgets it once it is read again."""
+        segment_id = segment.segment_id.id
+        try:
+            yield
+        except (NotFound, Corrupt) as error:
+            self.losses.note(ledger.key, segment_id, error, ledger.entries.keys())
+            raise
+        self.losses.forget(ledger.key, segment_id)
 
     def epoch_for_offset(self, topic_id: Uuid, partition: int, offset: int) -> int:
         look = self._looks.looks.get(PartitionKey(topic_id, partition))
@@ -231,6 +265,8 @@ class LocalTier:
         self, look: Look, ledger: PartitionLedger, start: int, next_offset: int
     ) -> None:
         """Unavailable where it is not known yet whether all of [start, next_offset) can be read."""
+        if start >= next_offset:
+            return  # nothing is left out
         if self._unsettled_end(look, ledger, start, next_offset) != SETTLED:
             raise Unavailable(
                 f"{look.led.topic_id_partition}: what is between {start} and {next_offset} in the "
@@ -260,8 +296,20 @@ class LocalTier:
         return fact.name if fact else None
 
     def _view(self, led: LedPartition, look: Look | None) -> TierPartition:
+        """The partition as it stands; made anew only when something it is made of has changed."""
+        key = led.topic_id_partition.key
+        start = self._settings.view.remote_log_start(key)
+        version = self._manager.ledger(key).version if look else -1
+        seen: _Seen = (led, look, start, version, self._manager.problem)
+        known = self._views.get(key)
+        if known is not None and _is_same(known[0], seen):
+            return known[1]
+        view = self._new_view(led, look, start)
+        self._views[key] = (seen, view)
+        return view
+
+    def _new_view(self, led: LedPartition, look: Look | None, start: int | None) -> TierPartition:
         place = led.topic_id_partition
-        start = self._settings.view.remote_log_start(place.key)
         end = self._remote_end(look, start or 0) if look else None
         return TierPartition(
             topic_id=place.topic_id,
@@ -296,6 +344,11 @@ class LocalTier:
             )
             self._ends[look.key] = known
         return known
+
+
+def _is_same(known: _Seen, seen: _Seen) -> bool:
+    """Looks are compared by identity: a new look is a new view even where nothing changed."""
+    return known[1] is seen[1] and known[0] == seen[0] and known[2:] == seen[2:]
 
 
 def _unknown_leader(fact: TopicFact, partition: int) -> LedPartition:

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from kip405.ids import PartitionKey
 from rlm.api.ports import PartitionStatus
+from rlm.stores.status import StoreStatus
 
 
 class MetricKind(enum.Enum):
@@ -28,16 +29,26 @@ class MetricKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricRow:
-    """One metric; `buckets` in the metric's own unit, for histograms."""
+    """One metric; `buckets` in the metric's own unit, for histograms.
+
+    A counter that `is_read` is a total somebody else keeps, asked for at each scrape.
+    """
 
     name: str
     kind: MetricKind
     doc: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
+    is_read: bool = False
+
+    @property
+    def is_told(self) -> bool:
+        """Whether events tell it, rather than a source at each scrape."""
+        return self.kind is not MetricKind.GAUGE and not self.is_read
 
 
 _PARTITION = ("topic", "partition")
+_STORE = ("store", "store_id")
 _SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0)
 
 TABLE: tuple[MetricRow, ...] = (
@@ -149,6 +160,122 @@ TABLE: tuple[MetricRow, ...] = (
         labels=_PARTITION,
     ),
     MetricRow(
+        name="rlm_stores_configured",
+        kind=MetricKind.GAUGE,
+        doc="Stores in the service's configuration; 0 = nothing is tiered.",
+    ),
+    MetricRow(
+        name="rlm_store_available",
+        kind=MetricKind.GAUGE,
+        doc="1 while the store is the one meant and answers; it is looked at every few seconds.",
+        labels=_STORE,
+    ),
+    MetricRow(
+        name="rlm_store_segments",
+        kind=MetricKind.GAUGE,
+        doc="Finished segments of the whole cluster in the store.",
+        labels=_STORE,
+    ),
+    MetricRow(
+        name="rlm_store_size_bytes",
+        kind=MetricKind.GAUGE,
+        doc="Bytes of those segments.",
+        labels=_STORE,
+    ),
+    MetricRow(
+        name="rlm_store_alarms",
+        kind=MetricKind.GAUGE,
+        doc="Findings of its set-up that endanger data; `rlm doctor --store` has the words.",
+        labels=_STORE,
+    ),
+    MetricRow(
+        name="rlm_read_chunks_total",
+        kind=MetricKind.COUNTER,
+        doc="Chunks wanted by reads, by where they were: memory, coming (read ahead), disk, store.",
+        labels=("found",),
+        is_read=True,
+    ),
+    MetricRow(
+        name="rlm_read_store_requests_total",
+        kind=MetricKind.COUNTER,
+        doc="Requests of the read path to the store, by kind.",
+        labels=("kind",),
+        is_read=True,
+    ),
+    MetricRow(
+        name="rlm_read_store_bytes_total",
+        kind=MetricKind.COUNTER,
+        doc="Log bytes the read path asked of the store.",
+        is_read=True,
+    ),
+    MetricRow(
+        name="rlm_read_refetches_total",
+        kind=MetricKind.COUNTER,
+        doc="Answers of the store that were missing or damaged and asked for again (H25).",
+        is_read=True,
+    ),
+    MetricRow(
+        name="rlm_read_ahead_bytes_total",
+        kind=MetricKind.COUNTER,
+        doc="Bytes asked for before a reader wanted them.",
+        is_read=True,
+    ),
+    MetricRow(
+        name="rlm_read_ahead_wasted_bytes_total",
+        kind=MetricKind.COUNTER,
+        doc="Bytes read ahead whose reader never came.",
+        is_read=True,
+    ),
+    MetricRow(
+        name="rlm_read_evicted_bytes_total",
+        kind=MetricKind.COUNTER,
+        doc="Bytes that left the chunk cache in memory.",
+        is_read=True,
+    ),
+    MetricRow(
+        name="rlm_read_memory_bytes",
+        kind=MetricKind.GAUGE,
+        doc="Memory of the read path, by use; their sum is bounded by fetch.chunk.cache.bytes.",
+        labels=("use",),
+    ),
+    MetricRow(
+        name="rlm_read_waiting",
+        kind=MetricKind.GAUGE,
+        doc="Ranges that reads wait for and that wait for their turn at the store.",
+    ),
+    MetricRow(
+        name="rlm_read_running",
+        kind=MetricKind.GAUGE,
+        doc="Ranges the store is asked for now.",
+    ),
+    MetricRow(
+        name="rlm_read_readers",
+        kind=MetricKind.GAUGE,
+        doc="Readers of remote data that are told apart now.",
+    ),
+    MetricRow(
+        name="rlm_read_disk_cache_bytes",
+        kind=MetricKind.GAUGE,
+        doc="Bytes of the disk cache.",
+    ),
+    MetricRow(
+        name="rlm_read_disk_cache_on",
+        kind=MetricKind.GAUGE,
+        doc="1 while the disk cache works; 0 where it was asked for and is off.",
+    ),
+    MetricRow(
+        name="rlm_read_disk_cache_damaged_total",
+        kind=MetricKind.COUNTER,
+        doc="Chunks on disk that were damaged or gone: read from the store instead.",
+        is_read=True,
+    ),
+    MetricRow(
+        name="rlm_read_disk_cache_dropped_writes_total",
+        kind=MetricKind.COUNTER,
+        doc="Chunks not written to disk because it lagged.",
+        is_read=True,
+    ),
+    MetricRow(
         name="rlm_problems",
         kind=MetricKind.GAUGE,
         doc="What is wrong with this service now; /healthz has the words.",
@@ -168,7 +295,7 @@ class ServiceMetrics:
         self._counters: dict[str, Counter] = {}
         self._histograms: dict[str, Histogram] = {}
         for row in TABLE:
-            if row.kind is MetricKind.COUNTER:
+            if row.kind is MetricKind.COUNTER and row.is_told:
                 self._counters[row.name] = Counter(
                     row.name, row.doc, row.labels, registry=self._registry
                 )
@@ -222,17 +349,22 @@ class _Gauges:
     def collect(self) -> Iterator[Metric]:
         found = self._source()
         for row in TABLE:
-            if row.kind is not MetricKind.GAUGE:
+            if row.is_told:
                 continue
-            family = GaugeMetricFamily(row.name, row.doc, labels=row.labels)
+            family = _family(row)
             for labels, value in found.get(row.name, {}).items():
                 family.add_metric(labels, value)
             yield family
 
     def describe(self) -> Iterable[Metric]:
         """Named without asking the source, which is not ready at registration."""
-        rows = (row for row in TABLE if row.kind is MetricKind.GAUGE)
-        return [GaugeMetricFamily(row.name, row.doc, labels=row.labels) for row in rows]
+        return [_family(row) for row in TABLE if not row.is_told]
+
+
+def _family(row: MetricRow) -> GaugeMetricFamily | CounterMetricFamily:
+    if row.kind is MetricKind.GAUGE:
+        return GaugeMetricFamily(row.name, row.doc, labels=row.labels)
+    return CounterMetricFamily(row.name, row.doc, labels=row.labels)
 
 
 def partition_gauges(statuses: Iterable[PartitionStatus]) -> dict[str, Labelled]:
@@ -273,6 +405,22 @@ def lane_gauges(lanes: Iterable[LaneView]) -> dict[str, Labelled]:
         "rlm_lane_waiting": {(pool.name,): pool.waiting_count for pool in pools},
         "rlm_lane_running": {(pool.name,): len(pool.running) for pool in pools},
     }
+
+
+def store_gauges(stores: Iterable[StoreStatus]) -> dict[str, Labelled]:
+    """Gauges of the stores; one that only segments name has no name and is not available."""
+    rows: dict[str, dict[tuple[str, ...], float]] = {"rlm_stores_configured": {(): 0}}
+    for store in stores:
+        rows["rlm_stores_configured"][()] += bool(store.name)
+        labels = (store.name, "" if store.store_id is None else str(store.store_id))
+        for name, value in (
+            ("rlm_store_available", int(not store.problem)),
+            ("rlm_store_segments", store.segments),
+            ("rlm_store_size_bytes", store.size_bytes),
+            ("rlm_store_alarms", len(store.alarms)),
+        ):
+            rows.setdefault(name, {})[labels] = value
+    return dict(rows)
 
 
 def problem_gauges(problems: Collection[str]) -> dict[str, Labelled]:

@@ -4,27 +4,27 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from kip405.contracts import RemoteStorageManager
 from kip405.ids import Uuid
 from rlm.broker.connection import Address as BrokerAddress
 from rlm.broker.leadership import Leadership
 from rlm.broker.own_broker import OwnBroker
 from rlm.broker.share_groups import BrokerShareGroups
+from rlm.cache.disk import DiskCache
 from rlm.clock import Clock, new_uuid
 from rlm.config import ServiceConfig
 from rlm.facts_side import FactsSide, build_facts
 from rlm.heartbeat import HeartbeatSender
-from rlm.lanes.fetch import RemoteReader
-from rlm.lanes.reader_pool import ReaderPool
 from rlm.local_tier import LocalTier
 from rlm.log_dir.scanner import LogDirs
 from rlm.partitions import RememberedLooks, SharedLooks
-from rlm.store_link import DescribeStore, StoreLink, StoreOrigin
+from rlm.reading.limits import ReadLimits
+from rlm.reading.reader import RemoteReader
+from rlm.stores.side import StoreSide, build_stores
 from rlm.version import software_version
 from rlm.work_side import BARRIER_DEADLINE_MS
-from rsm_plugins.client import Deadlines, GrpcRemoteStorageManager
 
 _MAX_ORPHANS = 3
-_INDEX_CACHE_SHARE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +38,12 @@ class Parts:
     facts: FactsSide
     leadership: Leadership
     looks: RememberedLooks
-    store: GrpcRemoteStorageManager
+    stores: StoreSide
     share_groups: BrokerShareGroups
     tier: LocalTier
+    reader: RemoteReader
+    disk_cache: DiskCache | None
     heartbeat: HeartbeatSender
-    store_link: StoreLink
 
 
 def build_parts(
@@ -63,13 +64,9 @@ def build_parts(
         max_orphans=_MAX_ORPHANS,
         barrier_deadline_ms=BARRIER_DEADLINE_MS,
     )
-    store = GrpcRemoteStorageManager.connect(
-        str(config.plugin_address),
-        principal=config.principal,
-        deadlines=Deadlines(call_ms=config.plugin_call_timeout_ms, copy_ms=config.copy_deadline_ms),
-        allow_insecure=config.allow_insecure,
-    )
-    reader = _build_reader(config, store, tasks, threads)
+    stores = build_stores(config, facts, clock, new_uuid)
+    disk_cache = _build_disk_cache(config, tasks)
+    reader = _build_reader(config, stores.routed, clock, tasks, threads, disk_cache)
     return Parts(
         config=config,
         clock=clock,
@@ -78,7 +75,7 @@ def build_parts(
         facts=facts,
         leadership=leadership,
         looks=looks,
-        store=store,
+        stores=stores,
         share_groups=BrokerShareGroups(direct, clock=clock, client_id=f"rlm-{config.node_id}"),
         tier=LocalTier(
             node_id=config.node_id,
@@ -90,41 +87,48 @@ def build_parts(
             shared_looks=SharedLooks(looks, tasks),
             reader=reader,
         ),
-        heartbeat=_build_heartbeat(config, facts, clock, writer),
-        store_link=StoreLink(
-            store=store,
-            describe=_describe(config, store),
-            cluster_id=config.cluster_id,
-            settings=facts.settings,
-            facts=facts.log,
-            clock=clock,
-            new_uuid=new_uuid,
-        ),
+        reader=reader,
+        disk_cache=disk_cache,
+        heartbeat=_build_heartbeat(config, facts, stores, clock, writer),
     )
 
 
 def _build_reader(
     config: ServiceConfig,
-    store: GrpcRemoteStorageManager,
+    store: RemoteStorageManager,
+    clock: Clock,
     tasks: asyncio.TaskGroup,
     threads: ThreadPoolExecutor,
+    disk: DiskCache | None,
 ) -> RemoteReader:
     return RemoteReader(
         store=store,
         cluster_id=config.cluster_id,
-        pool=ReaderPool(
-            tasks,
-            threads=config.remote_log_reader_threads,
-            max_pending_tasks=config.remote_log_reader_max_pending_tasks,
-        ),
+        tasks=tasks,
         threads=threads,
-        chunk_cache_bytes=config.fetch_chunk_cache_bytes,
-        index_cache_bytes=config.fetch_chunk_cache_bytes // _INDEX_CACHE_SHARE,
+        clock=clock,
+        limits=ReadLimits(
+            memory_bytes=config.fetch_chunk_cache_bytes,
+            range_bytes=config.fetch_range_max_bytes,
+            window_bytes=config.fetch_read_ahead_max_bytes,
+            ranges_at_once=config.fetch_ranges_max_in_flight,
+            most_waiting=config.remote_log_reader_max_pending_tasks,
+        ),
+        disk=disk,
     )
 
 
+def _build_disk_cache(config: ServiceConfig, tasks: asyncio.TaskGroup) -> DiskCache | None:
+    """The disk cache where one is wanted; it opens its folder behind everything else."""
+    if config.fetch_chunk_cache_path is None:
+        return None
+    disk = DiskCache(config.fetch_chunk_cache_path, config.fetch_chunk_cache_disk_bytes)
+    tasks.create_task(disk.run())
+    return disk
+
+
 def _build_heartbeat(
-    config: ServiceConfig, facts: FactsSide, clock: Clock, writer: Uuid
+    config: ServiceConfig, facts: FactsSide, stores: StoreSide, clock: Clock, writer: Uuid
 ) -> HeartbeatSender:
     return HeartbeatSender(
         settings=facts.settings,
@@ -142,14 +146,6 @@ def _build_heartbeat(
             "grpc": str(config.grpc_advertised),
             "http": str(config.http_listen),
         },
+        stores=stores.stores.known,
         interval_ms=config.heartbeat_interval_ms,
     )
-
-
-def _describe(config: ServiceConfig, store: GrpcRemoteStorageManager) -> DescribeStore:
-    async def describe() -> StoreOrigin:
-        info = await store.get_info()
-        prefix = str(config.rsm_config.get("prefix", ""))
-        return StoreOrigin(plugin=info.name, uri=info.store_uri, prefix=prefix)
-
-    return describe

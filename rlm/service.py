@@ -31,7 +31,6 @@ from rlm.version import software_version
 from rlm.work_side import LaneParts, WorkSide, build_pools
 
 log = structlog.get_logger()
-_STORE_WATCH_MS = 5_000
 _BROKER_RETRY_MS = 1_000
 
 
@@ -117,7 +116,8 @@ class Service:
         self._clock = clock
         self.parts = build_parts(config, clock, tasks, threads)
         self.pools = build_pools(config, clock, lambda lane: self.front.metrics.lane_failed(lane))
-        self.front = Front(self.parts, self.pools)
+        self.work = WorkSide(_lane_parts(self.parts, self._copied), self.pools)
+        self.front = Front(self.parts, self.pools, self.work)
         self.proxy = ProxyServer(
             _proxy_settings(config), self.parts.tier, clock, self.front.metrics
         )
@@ -141,8 +141,10 @@ class Service:
             "heartbeat": parts.heartbeat.run,
             "copy lanes": self.pools[0].run,
             "cleanup lanes": self.pools[1].run,
-            "work": self._work,
+            "copies": self._copies,
+            "cleanups": self._cleanups,
             "topics": self.front.keep_topics,
+            **parts.stores.lives(),
         }
 
     async def _check_broker(self) -> None:
@@ -171,22 +173,22 @@ class Service:
                     await leadership.refresh()
             await settings.wait_changed()
 
-    async def _work(self) -> None:
-        """Find the store, then copy and clean in it."""
-        parts = self.parts
-        store_id = await parts.store_link.establish()
-        work = WorkSide(_lane_parts(parts, self.front.metrics.segment_copied), self.pools, store_id)
-        self.front.work_began(work)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(parts.store_link.watch(store_id, _STORE_WATCH_MS))
-            group.create_task(work.run_copies(parts.leadership, parts.heartbeat))
-            group.create_task(work.run_cleanups(parts.leadership, parts.heartbeat))
+    async def _copies(self) -> None:
+        await self.parts.facts.log.wait_ready()
+        await self.work.run_copies(self.parts.leadership, self.parts.heartbeat)
+
+    async def _cleanups(self) -> None:
+        await self.parts.facts.log.wait_ready()
+        await self.work.run_cleanups(self.parts.leadership, self.parts.heartbeat)
+
+    def _copied(self, topic: str, size_bytes: int) -> None:
+        self.front.metrics.segment_copied(topic, size_bytes)
 
     async def close(self) -> None:
         """Proxy and API first, connections last."""
         await self.proxy.close()
         await self.front.close()
-        await self.parts.store.close()
+        await self.parts.stores.close()
         await self.parts.share_groups.close()
         await self.parts.broker.close()
 
@@ -197,7 +199,7 @@ def _lane_parts(parts: Parts, copied: Copied) -> LaneParts:
         broker=parts.broker,
         facts=parts.facts,
         looks=parts.looks,
-        store=parts.store,
+        stores=parts.stores,
         share_groups=parts.share_groups,
         clock=parts.clock,
         writer=parts.writer,

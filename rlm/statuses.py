@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from kip405.errors import Busy, Fenced, Unavailable
+from kip405.errors import Busy, Fenced
 from kip405.ids import PartitionKey
 from kip405.states import RemoteLogSegmentState
 from rlm.api.ports import CopyOutcome, PartitionStatus
@@ -16,6 +16,7 @@ from rlm.broker.leadership import Leadership, LedPartition
 from rlm.clock import Clock
 from rlm.lanes.lane import Job, LanePool
 from rlm.lanes.look import Look
+from rlm.losses import Losses
 from rlm.partitions import RememberedLooks
 from rlm.work_side import Lanes, WorkSide
 from rlmm.ledger import PartitionLedger
@@ -42,7 +43,9 @@ class Statuses:
         settings: Settings,
         manager: _Manager,
         pools: tuple[LanePool, LanePool],
+        work: WorkSide,
         clock: Clock,
+        losses: Losses,
     ) -> None:
         self._node_id = node_id
         self._leadership = leadership
@@ -51,11 +54,8 @@ class Statuses:
         self._manager = manager
         self._pools = pools
         self._clock = clock
-        self._work: WorkSide | None = None
-
-    def work_began(self, work: WorkSide) -> None:
-        """The lanes exist from now on."""
         self._work = work
+        self._losses = losses
 
     def led(self) -> Sequence[PartitionStatus]:
         view = self._settings.view
@@ -71,10 +71,7 @@ class Statuses:
         return self._status(row)
 
     async def copy_now(self, key: PartitionKey, up_to_offset: int | None) -> CopyOutcome:
-        work = self._work
-        if work is None:
-            raise Unavailable("the store is not established yet; see `rlm status`")
-        row = self._led_row(key)
+        work, row = self._work, self._led_row(key)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         async def job() -> None:
@@ -124,14 +121,15 @@ class Statuses:
             remote_size_bytes=sum(one.segment_size_bytes for one in finished),
             remote_segments=len(finished),
             last_error=self._last_error(place.key),
+            alarms=self._losses.alarms(place.key, {one.segment_id.id for one in finished}),
         )
         return base if look is None else self._looked(base, look, ledger)
 
     def _looked(
         self, base: PartitionStatus, look: Look, ledger: PartitionLedger
     ) -> PartitionStatus:
-        lanes = self._work.lanes if self._work else None
-        copy = lanes.copy.statuses.get(look.key) if lanes else None
+        lanes = self._work.lanes
+        copy = lanes.copy.statuses.get(look.key)
         end = ledger.highest_end(look.lineage, look.log_end_offset)
         return replace(
             base,
@@ -145,7 +143,7 @@ class Statuses:
             copy_reason=" ".join((copy.reason, copy.detail)).strip() if copy else "",
             trim_reason=_trim_reason(lanes, look.key),
             frozen=look.frozen.reason if look.frozen else "",
-            alarms=_alarms(lanes, look.key),
+            alarms=(*base.alarms, *_alarms(lanes, look.key)),
         )
 
     def _last_error(self, key: PartitionKey) -> str:
@@ -153,14 +151,12 @@ class Statuses:
         return "; ".join(error.message for error in errors if error is not None)
 
 
-def _trim_reason(lanes: Lanes | None, key: PartitionKey) -> str:
-    trim = lanes.trim.statuses.get(key) if lanes else None
+def _trim_reason(lanes: Lanes, key: PartitionKey) -> str:
+    trim = lanes.trim.statuses.get(key)
     return " ".join((trim.reason, trim.detail)).strip() if trim else ""
 
 
-def _alarms(lanes: Lanes | None, key: PartitionKey) -> tuple[str, ...]:
-    if lanes is None:
-        return ()
+def _alarms(lanes: Lanes, key: PartitionKey) -> tuple[str, ...]:
     alarms: list[str] = []
     trim = lanes.trim.statuses.get(key)
     if trim is not None and trim.alarm:

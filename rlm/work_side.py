@@ -1,9 +1,8 @@
-"""The lanes of one service, wired together once the store's identity is known."""
+"""The lanes of one service, wired together over all of its stores."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kip405.contracts import RemoteStorageManager
 from kip405.errors import Unavailable
 from kip405.ids import PartitionKey, Uuid
 from rlm.broker.leadership import Leadership, LedPartition
@@ -21,6 +20,7 @@ from rlm.lanes.ports import ShareGroups
 from rlm.lanes.trim import TrimLane, TrimSettings
 from rlm.partitions import RememberedLooks
 from rlm.schedule import Round, Schedule
+from rlm.stores.side import StoreSide
 from rlm.version import software_name
 
 BARRIER_DEADLINE_MS = 10_000
@@ -48,7 +48,7 @@ class LaneParts:
     broker: OwnBroker
     facts: FactsSide
     looks: RememberedLooks
-    store: RemoteStorageManager
+    stores: StoreSide
     share_groups: ShareGroups
     clock: Clock
     writer: Uuid
@@ -77,20 +77,22 @@ def build_pools(
 
 
 class WorkSide:
-    """Copies, trims and cleans what this node leads, in one store."""
+    """Copies, trims and cleans what this node leads; each segment in the store it belongs to."""
 
-    def __init__(self, parts: LaneParts, pools: tuple[LanePool, LanePool], store_id: Uuid) -> None:
+    def __init__(self, parts: LaneParts, pools: tuple[LanePool, LanePool]) -> None:
         config = parts.config
         live = LiveAttempts()
-        self._evidence = StoreEvidence(parts.store, cluster_id=config.cluster_id, store_id=store_id)
+        stores = parts.stores.stores
+        evidence = StoreEvidence(stores, cluster_id=config.cluster_id)
         copier = Copier(
             eyes=parts.looks,
             ledger=parts.facts.manager,
-            store=parts.store,
+            stores=stores,
+            targets=parts.stores.targets,
             live=live,
             clock=parts.clock,
             new_uuid=new_uuid,
-            settings=_copy_settings(parts, store_id),
+            settings=_copy_settings(parts),
         )
         self.lanes = Lanes(
             copy=CopyLane(
@@ -105,7 +107,7 @@ class WorkSide:
                 broker=parts.broker,
                 ledger=parts.facts.manager,
                 settings=parts.facts.settings,
-                evidence=self._evidence,
+                evidence=evidence,
                 share_groups=parts.share_groups,
                 clock=parts.clock,
                 config=_trim_settings(config),
@@ -114,7 +116,7 @@ class WorkSide:
                 eyes=parts.looks,
                 ledger=parts.facts.manager,
                 settings=parts.facts.settings,
-                evidence=self._evidence,
+                evidence=evidence,
                 live=live,
                 clock=parts.clock,
                 config=CleanupSettings(
@@ -127,8 +129,7 @@ class WorkSide:
         self._parts = parts
 
     async def copy_round(self, led: LedPartition, up_to_offset: int | None = None) -> None:
-        """Copy what is eligible; only into the store that the cluster's segments name (H11)."""
-        await self._evidence.check_identity()
+        """Copy what is eligible, to where the rules say; the store is proven right first (H11)."""
         await self.lanes.copy.run(led, up_to_offset)
 
     async def cleanup_round(self, led: LedPartition) -> None:
@@ -196,11 +197,10 @@ def _unless_rival(heartbeat: HeartbeatSender, round_of: Round) -> Round:
     return checked
 
 
-def _copy_settings(parts: LaneParts, store_id: Uuid) -> CopySettings:
+def _copy_settings(parts: LaneParts) -> CopySettings:
     return CopySettings(
         cluster_id=parts.config.cluster_id,
         node_id=parts.config.node_id,
-        store_id=store_id,
         writer=parts.writer,
         software=software_name(),
         deadline_ms=parts.config.copy_deadline_ms,

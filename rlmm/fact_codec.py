@@ -100,7 +100,8 @@ def _fields(fact: Fact) -> dict[str, Any]:
                 "default_store_id": None if store is None else str(store),
             }
         case StoreFact():
-            return {"plugin": fact.plugin, "uri": fact.uri, "prefix": fact.prefix}
+            names = {"names": list(fact.names)} if fact.names else {}
+            return {"plugin": fact.plugin, "uri": fact.uri, "prefix": fact.prefix, **names}
         case TopicFact():
             return {
                 "name": fact.name,
@@ -132,10 +133,12 @@ def _fields(fact: Fact) -> dict[str, Any]:
                 "cause": fact.cause,
             }
         case ServiceFact():
+            stores = fact.stores
             return {
                 "listen": dict(fact.listen),
                 "advertised": dict(fact.advertised),
                 "version": fact.version,
+                **({} if stores is None else {"stores": [str(one) for one in stores]}),
             }
         case FreezeFact():
             return {"stopped": list(fact.stopped), "by": fact.by, "why": fact.why}
@@ -160,7 +163,8 @@ def _store(rest: str, document: _Json) -> StoreFact:
         plugin=_text(document, "plugin"),
         uri=_text(document, "uri"),
         prefix=_text(document, "prefix"),
-        extra=_extra(document, "plugin", "uri", "prefix"),
+        names=_texts(document, "names") if "names" in document else (),
+        extra=_extra(document, "plugin", "uri", "prefix", "names"),
     )
 
 
@@ -239,17 +243,15 @@ def _service(rest: str, document: _Json) -> ServiceFact:
         listen=dict(document["listen"].items()),
         advertised=dict(document["advertised"].items()),
         version=_text(document, "version"),
-        extra=_extra(document, "listen", "advertised", "version"),
+        stores=_uuids(document, "stores") if "stores" in document else None,
+        extra=_extra(document, "listen", "advertised", "version", "stores"),
     )
 
 
 def _freeze(rest: str, document: _Json) -> FreezeFact:
-    stopped = document["stopped"]
-    if not isinstance(stopped, list):
-        raise TypeError("stopped is no list")
     return FreezeFact(
         topic_id=Uuid.parse(rest) if rest else None,
-        stopped=tuple(str(name) for name in stopped),
+        stopped=_texts(document, "stopped"),
         by=_text(document, "by"),
         why=_text(document, "why"),
         extra=_extra(document, "stopped", "by", "why"),
@@ -285,6 +287,17 @@ def _text(document: _Json, name: str) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{name} is {value!r}, not text")
     return value
+
+
+def _texts(document: _Json, name: str) -> tuple[str, ...]:
+    value = document[name]
+    if not isinstance(value, list):
+        raise TypeError(f"{name} is no list")
+    return tuple(str(one) for one in value)
+
+
+def _uuids(document: _Json, name: str) -> tuple[Uuid, ...]:
+    return tuple(Uuid.parse(one) for one in _texts(document, name))
 
 
 def _partition(rest: str) -> PartitionKey:

@@ -50,13 +50,18 @@ class ClusterFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreFact:
-    """One store: the plugin that serves it, its uri and the prefix of every object."""
+    """One store: the plugin that serves it, its uri and the prefix of every object.
+
+    `names`: what configurations call it; a name stands for one store for ever. Written where there
+    are any.
+    """
 
     KIND: ClassVar[str] = "store"
     store_id: Uuid
     plugin: str
     uri: str
     prefix: str
+    names: tuple[str, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -165,7 +170,7 @@ class DivergenceFact:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceFact:
     """Heartbeat of one service; addresses by endpoint (proxy, grpc, http), each host:port. Node
-    id = stamp's.
+    id = stamp's. `stores` it is configured for and knows; None = it does not say.
     """
 
     KIND: ClassVar[str] = "service"
@@ -173,6 +178,7 @@ class ServiceFact:
     listen: Mapping[str, str]
     advertised: Mapping[str, str]
     version: str
+    stores: tuple[Uuid, ...] | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -1,7 +1,7 @@
 """Addresses a plugin listens on or is dialled at: `host:port`, `[v6]:port` or `unix:/short/path`.
 
-Without TLS and token (secured plugins come later) only loopback and unix sockets are taken, on both
-sides, unless `allow_insecure` says otherwise. Must not open sockets.
+Without TLS and client certificates only loopback and unix sockets are taken, on both sides, unless
+`allow_insecure` says otherwise. Must not open sockets.
 """
 
 import ipaddress
@@ -50,12 +50,13 @@ class Address:
     def with_port(self, port: int) -> "Address":
         return self if self.unix_path else Address(host=self.host, port=port)
 
-    def require_private(self, allow_insecure: bool) -> None:
-        """Invalid for an address others can reach without TLS and token, unless allowed."""
-        if not self.is_private and not allow_insecure:
+    def require_private(self, allowed: bool) -> None:
+        """Invalid for an address others can reach, unless that is secured or allowed."""
+        if not self.is_private and not allowed:
             raise Invalid(
-                f"{self} is not loopback, and plugins speak without TLS and token: "
-                "use 127.0.0.1:PORT or unix:/path, or set allow_insecure: true"
+                f"{self} is not loopback, and nothing says who may call there: use "
+                "127.0.0.1:PORT or unix:/path, or TLS with client certificates (tls.*), "
+                "or set allow_insecure: true"
             )
 
     def __str__(self) -> str:

@@ -2,13 +2,15 @@
 are logged.
 """
 
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, TypeAlias
 
 import grpc
 import structlog
 
-from kip405.errors import Internal, RemoteStorageError
+from kip405.errors import Internal, RemoteStorageError, error_of_kind
+from rsm_plugins.masking import masked
 from rsm_plugins.status import Unauthenticated, status_of_error
 
 PRINCIPAL_KEY = "rlm-principal"
@@ -28,12 +30,22 @@ def principal_of(context: Context) -> str:
     )
 
 
-class Answering:
-    """`async with Answering(context, "stat"):` around the body of a call."""
+def without_secrets(error: RemoteStorageError, secrets: Sequence[str]) -> RemoteStorageError:
+    """The error itself where it tells none, else one of its kind with the secrets masked."""
+    what = str(error)
+    safe = masked(what, secrets)
+    return error if safe == what else error_of_kind(error.kind, safe)
 
-    def __init__(self, context: Context, operation: str) -> None:
+
+class Answering:
+    """`async with Answering(context, "stat"):` around the body of a call; none of the secrets gets
+    into what the caller is told.
+    """
+
+    def __init__(self, context: Context, operation: str, secrets: Sequence[str] = ()) -> None:
         self._context = context
         self._operation = operation
+        self._secrets = secrets
 
     async def __aenter__(self) -> None:
         try:
@@ -54,5 +66,5 @@ class Answering:
             await self._abort(Internal(f"{self._operation}: {type(error).__name__}: {error}"))
 
     async def _abort(self, error: RemoteStorageError) -> None:
-        code, what, trailing = status_of_error(error)
+        code, what, trailing = status_of_error(without_secrets(error, self._secrets))
         await self._context.abort(code, what, trailing)

@@ -1,16 +1,17 @@
 """A store plugin at an address, as a RemoteStorageManager again.
 
 Every call has a deadline, names a principal, and fails with kip405's errors only. Files are handed
-over by path where both sides were proven to see the same volume, else their bytes travel. A plugin
-that was killed and restarted is usable within about a second; one that hangs is Unavailable at the
-deadline, or when it leaves keepalive pings unanswered. Must not know which store is behind the
-plugin.
+over by path where both sides were proven to see the same volume, fetched ranges of other stores
+through scratch files; else bytes travel. A plugin that was killed and restarted is usable within
+about a second; one that hangs is Unavailable at the deadline, or when it leaves keepalive pings
+unanswered. Must not know which store is behind the plugin.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import grpc
@@ -20,22 +21,25 @@ from kip405.contracts import (
     IndexType,
     SegmentPresence,
     StoredObject,
+    StoreFinding,
     StoreIdentity,
 )
-from kip405.errors import Invalid, Unavailable
+from kip405.errors import Invalid, RemoteStorageError, Unavailable
 from kip405.ids import TopicIdPartition
 from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
 from rsm_plugins.addresses import Address
 from rsm_plugins.calls import PRINCIPAL_KEY
+from rsm_plugins.capabilities import Capability, check_plugin
+from rsm_plugins.client_channel import open_channel
+from rsm_plugins.client_scratch import ScratchSettings, ScratchSlots
 from rsm_plugins.client_volume import ClientVolume, VolumeCalls
 from rsm_plugins.fetch_stream import Received
 from rsm_plugins.file_threads import FileThreads
 from rsm_plugins.manifest import check_manifest_size
 from rsm_plugins.messages import (
     CHUNK_BYTES,
-    CONTRACT_VERSION,
+    DELETE_MAX_SEGMENTS,
     INDEXES_MAX_BYTES,
-    MESSAGE_MAX_BYTES,
     STAT_MAX_SEGMENTS,
     expected_message,
     identity_message,
@@ -44,32 +48,17 @@ from rsm_plugins.messages import (
     object_value,
     partition_message,
     presence_value,
+    scratch_message,
     slice_message,
 )
+from rsm_plugins.probe import ProbeAnswer, probe_value
 from rsm_plugins.source_files import source_chunk
 from rsm_plugins.status import error_of_call, is_lost_status
+from rsm_plugins.tls import Tls
 from rsm_plugins.v1 import identity_pb2 as idpb
 from rsm_plugins.v1 import identity_pb2_grpc, storage_pb2_grpc
 from rsm_plugins.v1 import storage_pb2 as pb
 
-KEEPALIVE_TIME_MS = 10_000
-KEEPALIVE_TIMEOUT_MS = 5_000
-RECONNECT_MAX_MS = 1_000
-
-_OPTIONS = (
-    ("grpc.max_receive_message_length", MESSAGE_MAX_BYTES),
-    ("grpc.max_send_message_length", MESSAGE_MAX_BYTES),
-    ("grpc.keepalive_time_ms", KEEPALIVE_TIME_MS),
-    ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", RECONNECT_MAX_MS),
-    ("grpc.max_reconnect_backoff_ms", RECONNECT_MAX_MS),
-    ("grpc.use_local_subchannel_pool", 1),  # one client's back-off is not another's
-    ("grpc.enable_retries", 0),  # who retries is the caller's decision
-    ("grpc.enable_http_proxy", 0),
-)
 _CopyCall: TypeAlias = (
     "grpc.aio.StreamUnaryCall[pb.CopyLogSegmentDataRequest, pb.CopyLogSegmentDataResponse]"
 )
@@ -105,6 +94,8 @@ class GrpcRemoteStorageManager:
         principal: str,
         *,
         share: bool,
+        needed: Collection[Capability] = (Capability.BYTES,),
+        scratch: ScratchSettings | None = None,
     ) -> None:
         self._channel = channel
         self._target = target
@@ -115,6 +106,8 @@ class GrpcRemoteStorageManager:
         self._threads = FileThreads()
         calls = VolumeCalls(get_info=self.get_info, check_path=self._check_path)
         self._volume = ClientVolume(calls, self._threads, wanted=share)
+        self._scratch = ScratchSlots(scratch or ScratchSettings(), self._threads)
+        self._needed = needed
 
     @classmethod
     def connect(
@@ -125,19 +118,30 @@ class GrpcRemoteStorageManager:
         deadlines: Deadlines,
         allow_insecure: bool = False,
         share: bool = True,
+        tls: Tls | None = None,
+        needed: Collection[Capability] = (Capability.BYTES,),
+        scratch: ScratchSettings | None = None,
     ) -> "GrpcRemoteStorageManager":
         """A client of the plugin at `host:port` or `unix:/path`; dials when first used. Needs a
         running loop.
 
-        Invalid for an address that is none, or not private without `allow_insecure`, and for an
-        empty principal. With `share` false files never travel by path.
+        Invalid for an address that is none, or not private without `tls` or `allow_insecure`, and
+        for an empty principal. With `share` false files never travel by path. `needed` is what
+        `get_info` refuses a plugin for lacking.
         """
         address = Address.parse(target)
-        address.require_private(allow_insecure)
+        address.require_private(allow_insecure or tls is not None)
         if not principal.isascii() or not principal.isprintable() or not principal:
             raise Invalid(f"principal {principal!r} is not a word of printable ASCII")
-        channel = grpc.aio.insecure_channel(str(address), options=_OPTIONS)
-        return cls(channel, str(address), deadlines, principal, share=share)
+        return cls(
+            open_channel(address, tls),
+            str(address),
+            deadlines,
+            principal,
+            share=share,
+            needed=needed,
+            scratch=scratch,
+        )
 
     @contextmanager
     def _translated(self, operation: str) -> Iterator[None]:
@@ -157,25 +161,27 @@ class GrpcRemoteStorageManager:
     # -- about the plugin
 
     async def get_info(self) -> idpb.GetInfoResponse:
-        """Who the plugin is; Invalid where it speaks another version of the contract."""
+        """Who the plugin is; Invalid where it speaks another version of the contract or lacks a
+        capability that is needed.
+        """
         with self._translated("get info"):
             info = await self._identity.GetInfo(
                 idpb.GetInfoRequest(), timeout=self._deadlines.call_seconds, metadata=self._metadata
             )
-        if info.contract_version != CONTRACT_VERSION:
-            raise Invalid(
-                f"plugin {self._target} ({info.name} {info.version}) speaks version "
-                f"{info.contract_version} of the contract, this side version {CONTRACT_VERSION}"
-            )
+        check_plugin(info, self._needed, self._target)
         return info
 
-    async def probe(self) -> bool:
-        """True when ready, False while it still starts; the error says what is unhealthy."""
+    async def probe(self, *, inspect: bool = False) -> ProbeAnswer:
+        """How the store behind the plugin is, with findings where wanted; Unavailable where the
+        plugin itself does not answer.
+        """
         with self._translated("probe"):
             answer = await self._identity.Probe(
-                idpb.ProbeRequest(), timeout=self._deadlines.call_seconds, metadata=self._metadata
+                idpb.ProbeRequest(inspect=inspect),
+                timeout=self._deadlines.call_seconds,
+                metadata=self._metadata,
             )
-        return answer.state == idpb.ProbeResponse.STATE_READY
+        return probe_value(answer)
 
     async def _check_path(self, request: pb.CheckPathRequest) -> pb.CheckPathResponse:
         with self._translated("check path"):
@@ -244,6 +250,7 @@ class GrpcRemoteStorageManager:
             locator=locator_message(locator),
             log_size_bytes=data.log.size_bytes,
             log_crc32c=data.log_crc32c,
+            end_offset=data.end_offset,
             indexes_size_bytes=len(data.indexes),
             indexes_crc32c=data.indexes_crc32c,
             log_file=slice_message(data.log) if by_path else None,
@@ -292,10 +299,27 @@ class GrpcRemoteStorageManager:
             end=byte_range.end,
             shared_volume_nonce=await self._volume.nonce(),
         )
+        operation = f"fetch {locator.segment_id}"
+        if not await self._volume.offers_scratch():
+            received = await self._fetched(request, operation, byte_range.size_bytes)
+            return received.result()
+        async with self._scratch.slot(byte_range.size_bytes) as slot:
+            if slot is not None:
+                request.scratch.CopyFrom(scratch_message(slot.file))
+            received = await self._fetched(request, operation, byte_range.size_bytes)
+            size_bytes = received.scratch_bytes()
+            if slot is None or size_bytes is None:
+                return received.result()
+            return await self._threads.run(slot.read, size_bytes)
+
+    async def _fetched(
+        self, request: pb.FetchLogSegmentRequest, operation: str, max_bytes: int
+    ) -> Received:
         call = self._storage.FetchLogSegment(
             request, timeout=self._deadlines.call_seconds, metadata=self._metadata
         )
-        return await self._collect(call, f"fetch {locator.segment_id}", byte_range.size_bytes)
+        may_be_slice = bool(request.shared_volume_nonce)
+        return await self._collect(call, operation, max_bytes, may_be_slice=may_be_slice)
 
     async def fetch_indexes(self, locator: SegmentLocator) -> bytes:
         """See RemoteStorageManager."""
@@ -318,22 +342,24 @@ class GrpcRemoteStorageManager:
         )
 
     async def _collect_bytes(self, call: _FetchCall, operation: str) -> bytes:
-        found = await self._collect(call, operation, INDEXES_MAX_BYTES)
+        found = (await self._collect(call, operation, INDEXES_MAX_BYTES)).result()
         if isinstance(found, FileSlice):
             raise Invalid(f"plugin {self._target}: {operation}: a file was answered, not bytes")
         return found
 
-    async def _collect(self, call: _FetchCall, operation: str, max_bytes: int) -> bytes | FileSlice:
-        received = Received(place=f"plugin {self._target}: {operation}", max_bytes=max_bytes)
+    async def _collect(
+        self, call: _FetchCall, operation: str, max_bytes: int, *, may_be_slice: bool = False
+    ) -> Received:
+        place = f"plugin {self._target}: {operation}"
+        received = Received(place=place, max_bytes=max_bytes, may_be_slice=may_be_slice)
         try:
             with self._translated(operation):
                 async for response in call:
                     received.add(response)
         finally:
             call.cancel()
-        found = received.result()
         self._volume.saw_instance(received.instance)
-        return found
+        return received
 
     async def stat(self, segments: Sequence[ExpectedSegment]) -> tuple[SegmentPresence, ...]:
         """See RemoteStorageManager; asked in parts of 1000."""
@@ -382,7 +408,47 @@ class GrpcRemoteStorageManager:
                 request, timeout=self._deadlines.call_seconds, metadata=self._metadata
             )
 
+    async def delete_log_segments(self, locators: Sequence[SegmentLocator]) -> None:
+        """See RemoteStorageManager; asked in parts of 1000, or one by one where the plugin cannot
+        do many.
+        """
+        info = await self.get_info()
+        if idpb.CAPABILITY_BATCH_DELETE in info.capabilities:
+            calls = [
+                partial(self._delete_part, locators[start : start + DELETE_MAX_SEGMENTS])
+                for start in range(0, len(locators), DELETE_MAX_SEGMENTS)
+            ]
+        else:
+            calls = [partial(self.delete_log_segment_data, locator) for locator in locators]
+        await _first_failure_last(calls)
+
+    async def _delete_part(self, locators: Sequence[SegmentLocator]) -> None:
+        request = pb.DeleteLogSegmentsRequest(
+            segments=[locator_message(locator) for locator in locators]
+        )
+        with self._translated(f"delete {len(locators)} segments"):
+            await self._storage.DeleteLogSegments(
+                request, timeout=self._deadlines.copy_seconds, metadata=self._metadata
+            )
+
+    async def inspect(self) -> tuple[StoreFinding, ...]:
+        """See RemoteStorageManager; nothing where the plugin cannot tell."""
+        return (await self.probe(inspect=True)).findings
+
     async def close(self) -> None:
         """See RemoteStorageManager; calls still running are cancelled."""
         await self._channel.close()
         self._threads.close()
+        self._scratch.close()
+
+
+async def _first_failure_last(calls: Sequence[Callable[[], Awaitable[None]]]) -> None:
+    """Try each in turn; the first failure is raised once all were tried."""
+    failures: list[RemoteStorageError] = []
+    for call in calls:
+        try:
+            await call()
+        except RemoteStorageError as error:
+            failures.append(error)
+    for failure in failures:
+        raise failure

@@ -34,6 +34,7 @@ class ClientVolume:
         self._wanted = wanted
         self._instance = ""
         self._nonce: str | None = None
+        self._fills_scratch = False
         self._seen_folders: dict[str, bool] = {}
 
     def saw_instance(self, instance: str) -> None:
@@ -41,6 +42,7 @@ class ClientVolume:
         if instance != self._instance:
             self._instance = instance
             self._nonce = None
+            self._fills_scratch = False
             self._seen_folders.clear()
 
     async def nonce(self) -> str:
@@ -54,9 +56,16 @@ class ClientVolume:
             self._nonce = await self._read_nonce()
         return self._nonce or ""
 
+    async def offers_scratch(self) -> bool:
+        """Whether to name a scratch file: the plugin can fill one, and does not hand over its own
+        files.
+        """
+        return not await self.nonce() and self._fills_scratch
+
     async def _read_nonce(self) -> str | None:
         info = await self._calls.get_info()
         self.saw_instance(info.instance)
+        self._fills_scratch = idpb.CAPABILITY_SCRATCH in info.capabilities
         shared = info.shared_volume
         if not shared.nonce:
             # It could share but not write its probe file now: ask again next time.

@@ -10,7 +10,7 @@ from kip405.crc import crc32c
 from kip405.errors import Corrupt, Invalid
 from kip405.segments import FileSlice, LogSegmentData
 from rsm_plugins.messages import INDEXES_MAX_BYTES, LOG_MAX_BYTES, locator_value, slice_value
-from rsm_plugins.shared_volume import SourceFolders
+from rsm_plugins.shared_volume import CallersFolders
 from rsm_plugins.spool import Spool, SpoolFile
 from rsm_plugins.v1 import storage_pb2 as pb
 
@@ -62,7 +62,7 @@ async def receive_copy(
     requests: AsyncIterator[pb.CopyLogSegmentDataRequest],
     manager: RemoteStorageManager,
     spool: Spool,
-    folders: SourceFolders,
+    folders: CallersFolders,
 ) -> bytes:
     """Take one copy from its stream to the manager; answers the manager's own metadata."""
     incoming = _Incoming(header=await _header(requests))
@@ -115,7 +115,7 @@ async def _receive(
     incoming.check_complete()
 
 
-def _named_file(header: pb.CopyHeader, folders: SourceFolders) -> FileSlice:
+def _named_file(header: pb.CopyHeader, folders: CallersFolders) -> FileSlice:
     source = slice_value(header.log_file)
     if source.size_bytes != header.log_size_bytes:
         raise Invalid(f"the slice has {source.size_bytes} bytes, the log {header.log_size_bytes}")
@@ -128,9 +128,11 @@ def _named_file(header: pb.CopyHeader, folders: SourceFolders) -> FileSlice:
 
 
 def _segment_data(incoming: _Incoming, source: FileSlice) -> LogSegmentData:
+    header = incoming.header
     return LogSegmentData(
         log=source,
-        log_crc32c=incoming.header.log_crc32c,
+        log_crc32c=header.log_crc32c,
         indexes=bytes(incoming.indexes),
-        indexes_crc32c=incoming.header.indexes_crc32c,
+        indexes_crc32c=header.indexes_crc32c,
+        end_offset=header.end_offset if header.HasField("end_offset") else None,
     )

@@ -14,10 +14,14 @@ from rsm_plugins.v1 import storage_pb2 as pb
 class Received:
     """What has arrived; Corrupt as soon as the stream breaks its own declaration or is larger than
     asked for.
+
+    `may_be_slice`: the plugin was told that we see its files. A path of one that was not could lead
+    to any file of this machine.
     """
 
     place: str
     max_bytes: int
+    may_be_slice: bool
     _header: pb.FetchHeader | None = None
     _chunks: list[bytes] = field(default_factory=list)
     _size_bytes: int = 0
@@ -31,7 +35,11 @@ class Received:
         if self._header is None:
             self._begin(response)
             return
-        if response.WhichOneof("part") != "chunk" or self._header.HasField("file_slice"):
+        if (
+            response.WhichOneof("part") != "chunk"
+            or self._header.HasField("file_slice")
+            or self._header.in_scratch
+        ):
             raise Corrupt(f"{self.place}: a message came that has no place after the header")
         self._chunks.append(response.chunk)
         self._size_bytes += len(response.chunk)
@@ -48,23 +56,37 @@ class Received:
                 f"{self.place}: {response.header.size_bytes} bytes, "
                 f"where at most {self.max_bytes} can be"
             )
+        if response.header.HasField("file_slice") and not self.may_be_slice:
+            raise Corrupt(f"{self.place}: a file was answered to a call that asked for bytes")
         self._header = response.header
 
-    def result(self) -> bytes | FileSlice:
-        """All of it, once the stream has ended well."""
+    def scratch_bytes(self) -> int | None:
+        """How many bytes the plugin has put into the scratch file named, None where it did not."""
+        header = self._complete_header()
+        return header.size_bytes if header.in_scratch else None
+
+    def _complete_header(self) -> pb.FetchHeader:
         if self._header is None:
             raise Corrupt(f"{self.place}: the stream ended without a header")
-        if self._header.HasField("file_slice"):
-            file_slice = slice_value(self._header.file_slice)
-            if file_slice.size_bytes != self._header.size_bytes:
+        return self._header
+
+    def result(self) -> bytes | FileSlice:
+        """All of it, once the stream has ended well, where it is not in a scratch file."""
+        header = self._complete_header()
+        if header.HasField("file_slice"):
+            file_slice = slice_value(header.file_slice)
+            if file_slice.size_bytes != header.size_bytes:
                 raise Corrupt(
                     f"{self.place}: a slice of {file_slice.size_bytes} bytes, "
-                    f"{self._header.size_bytes} declared"
+                    f"{header.size_bytes} declared"
                 )
             return file_slice
-        if self._size_bytes != self._header.size_bytes:
+        if header.in_scratch:
             raise Corrupt(
-                f"{self.place}: {self._size_bytes} of the declared "
-                f"{self._header.size_bytes} bytes came"
+                f"{self.place}: the bytes are said to be in a scratch file, and none was named"
+            )
+        if self._size_bytes != header.size_bytes:
+            raise Corrupt(
+                f"{self.place}: {self._size_bytes} of the declared {header.size_bytes} bytes came"
             )
         return self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)

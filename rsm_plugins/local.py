@@ -7,19 +7,22 @@ mistaken for an empty one.
 """
 
 import os
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 
 from kip405.contracts import (
     ExpectedSegment,
+    FindingKind,
     IndexType,
     Presence,
     SegmentPresence,
     StoredObject,
+    StoreFinding,
     StoreIdentity,
 )
 from kip405.crc import crc32c
-from kip405.errors import Corrupt, Fenced, Invalid, NotFound
+from kip405.errors import Corrupt, Fenced, Invalid, NotFound, RemoteStorageError
 from kip405.ids import TopicIdPartition
 from kip405.indexes import IndexesObject
 from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
@@ -199,12 +202,40 @@ class LocalRemoteStorageManager:
         """See RemoteStorageManager; a copy of the same attempt that is still running cannot finish
         after it.
         """
-        folder, _, stem = segment_stem(locator).rpartition("/")
-        files = tuple(
-            f"{stem}.{kind.value}"
-            for kind in (ObjectKind.MANIFEST, ObjectKind.LOG, ObjectKind.INDEXES)
+        await self.delete_log_segments((locator,))
+
+    async def delete_log_segments(self, locators: Sequence[SegmentLocator]) -> None:
+        """See RemoteStorageManager; a folder whose manifests cannot go keeps its logs too."""
+        folders: defaultdict[str, set[str]] = defaultdict(set)
+        for locator in locators:
+            folder, _, stem = segment_stem(locator).rpartition("/")
+            folders[folder].add(stem)
+        await self._threads.run(self._delete, dict(folders))
+
+    def _delete(self, folders: dict[str, set[str]]) -> None:
+        failures: dict[str, RemoteStorageError] = {}
+        for kinds in ((ObjectKind.MANIFEST,), (ObjectKind.LOG, ObjectKind.INDEXES)):
+            suffixes = tuple(kind.value for kind in kinds)
+            for folder in folders.keys() - failures.keys():
+                try:
+                    self._tree.remove_segments(folder, folders[folder], suffixes, "delete from")
+                except RemoteStorageError as error:
+                    failures[folder] = error
+        for failure in failures.values():
+            raise failure
+
+    async def inspect(self) -> tuple[StoreFinding, ...]:
+        """See RemoteStorageManager; the bytes that an ordinary user can still write."""
+        return (await self._threads.run(self._free_space),)
+
+    def _free_space(self) -> StoreFinding:
+        try:
+            free, total = self._tree.space()
+        except RemoteStorageError as error:
+            return StoreFinding(kind=FindingKind.FREE_SPACE, state=f"unknown: {error}")
+        return StoreFinding(
+            kind=FindingKind.FREE_SPACE, state=f"{free} of {total} bytes free", value=free
         )
-        await self._threads.run(self._tree.remove_segment, folder, stem, files, "delete from")
 
     async def sweep(self, grace_ms: int) -> int:
         """Remove temporary files of crashed processes, unwritten for longer than the grace; how

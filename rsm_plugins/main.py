@@ -2,32 +2,51 @@
 
 import asyncio
 import logging
-import os
 import signal
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 import structlog
 
 from kip405.errors import Invalid, RemoteStorageError
-from kip405.ids import Uuid
-from rsm_plugins.client import Deadlines, GrpcRemoteStorageManager
 from rsm_plugins.config import SETTINGS, PluginSettings, load_settings
-from rsm_plugins.conformance.runner import Outcome, run_suite
+from rsm_plugins.conformance.command import conformance_command
+from rsm_plugins.masking import masked
 from rsm_plugins.plugin import serve, software_version
+from rsm_plugins.settings_table import Setting
+from rsm_plugins.store_kind import KIND_NAMES, store_kind
 
 EXIT_FAILED = 1
 EXIT_CONFIGURATION = 2
 
 
-def _settings_help() -> str:
-    lines = ["\b", "Settings of the YAML file:"]
-    for setting in SETTINGS:
-        need = "needed" if setting.required else f"default {setting.default!r}"
-        lines.append(f"  {setting.key}: {setting.allowed} ({need})")
-    return "\n".join(lines)
+class _ServeCommand(click.Command):
+    """Its help ends with the settings, looked up only when it is asked for."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """See click.Command."""
+        _write_rows(formatter, "Settings of the YAML file", SETTINGS)
+        for name in KIND_NAMES:
+            title = f"With plugin: {name}"
+            try:
+                _write_rows(formatter, title, store_kind(name).settings)
+            except Invalid as error:
+                _write_lines(formatter, title, [str(error)])
+
+
+def _write_rows(formatter: click.HelpFormatter, title: str, rows: tuple[Setting, ...]) -> None:
+    _write_lines(formatter, title, [f"{row.key}: {row.allowed} ({_need(row)})" for row in rows])
+
+
+def _write_lines(formatter: click.HelpFormatter, title: str, lines: list[str]) -> None:
+    with formatter.section(title):
+        formatter.write("".join(f"    {line}\n" for line in lines))
+
+
+def _need(row: Setting) -> str:
+    return "needed" if row.required else f"default {row.default!r}"
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
@@ -36,7 +55,7 @@ def main() -> None:
     """Stores of remote log segments as gRPC plugins (contract: proto/rsm_plugins/v1)."""
 
 
-@main.command("serve", epilog=_settings_help())
+@main.command("serve", cls=_ServeCommand)
 @click.option(
     "--config", "config", required=True, type=click.Path(path_type=Path), help="YAML file."
 )
@@ -47,14 +66,16 @@ def serve_command(config: Path) -> None:
     1|1|unix|PATH|grpc. Logs are JSON lines on standard error. Exit status 2 for a configuration
     that cannot be used.
     """
+    secrets: tuple[str, ...] = ()
     try:
         settings = load_settings(config)
-        _configure_logs(settings.log_level)
+        secrets = settings.secrets
+        _configure_logs(settings.log_level, secrets)
         asyncio.run(_serve_until_signal(settings))
     except Invalid as error:
-        _fail(str(error), EXIT_CONFIGURATION)
+        _fail(masked(str(error), secrets), EXIT_CONFIGURATION)
     except RemoteStorageError as error:
-        _fail(str(error), EXIT_FAILED)
+        _fail(masked(str(error), secrets), EXIT_FAILED)
 
 
 async def _serve_until_signal(settings: PluginSettings) -> None:
@@ -70,7 +91,10 @@ def _announce(line: str) -> None:
     sys.stdout.flush()
 
 
-def _configure_logs(level: str) -> None:
+def _configure_logs(level: str, secrets: tuple[str, ...]) -> None:
+    def mask(logger: object, name: str, line: Any) -> str:
+        return masked(line, secrets)
+
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -78,54 +102,14 @@ def _configure_logs(level: str) -> None:
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
             structlog.processors.JSONRenderer(),
+            mask,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
         logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
     )
 
 
-@main.command("conformance")
-@click.argument("address")
-@click.option("--allow-insecure", is_flag=True, help="Dial an address that is not of this machine.")
-@click.option("--principal", default="rsm-plugin-conformance", show_default=True)
-def conformance_command(address: str, allow_insecure: bool, principal: str) -> None:
-    """Try the conformance suite on the plugin at ADDRESS (host:port or unix:/path).
-
-    Writes below a cluster id of its own and removes what it wrote; creates the store's identity
-    where there is none, so give it a scratch store. Exit status 1 when a case fails.
-    """
-    try:
-        outcomes = asyncio.run(_conformance(address, allow_insecure, principal))
-    except Invalid as error:
-        _fail(str(error), EXIT_CONFIGURATION)
-    except RemoteStorageError as error:
-        _fail(str(error), EXIT_FAILED)
-    failed = [outcome for outcome in outcomes if outcome.problem]
-    for outcome in outcomes:
-        click.echo(
-            f"{'FAIL' if outcome.problem else 'ok  '} {outcome.mode:6} {outcome.name}"
-            + (f": {outcome.problem}" if outcome.problem else "")
-        )
-    click.echo(f"{len(outcomes) - len(failed)} of {len(outcomes)} cases passed")
-    sys.exit(EXIT_FAILED if failed else 0)
-
-
-async def _conformance(address: str, allow_insecure: bool, principal: str) -> list[Outcome]:
-    outcomes: list[Outcome] = []
-    for mode, share in (("bytes", False), ("shared", True)):
-        manager = GrpcRemoteStorageManager.connect(
-            address,
-            principal=principal,
-            deadlines=Deadlines(),
-            allow_insecure=allow_insecure,
-            share=share,
-        )
-        try:
-            await manager.get_info()
-            outcomes.extend(await run_suite(manager, mode, lambda: Uuid(os.urandom(16))))
-        finally:
-            await manager.close()
-    return outcomes
+main.add_command(conformance_command)
 
 
 def _fail(message: str, status: int) -> NoReturn:

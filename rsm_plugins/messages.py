@@ -13,12 +13,14 @@ from kip405.contracts import (
 from kip405.errors import Invalid
 from kip405.ids import RemoteLogSegmentId, TopicIdPartition, Uuid
 from kip405.segments import ByteRange, FileSlice, SegmentLocator
+from rsm_plugins.scratch_files import ScratchFile
 from rsm_plugins.v1 import storage_pb2 as pb
 
 CONTRACT_VERSION = 1
 CHUNK_BYTES = 1024 * 1024
 MESSAGE_MAX_BYTES = 2 * 1024 * 1024
 STAT_MAX_SEGMENTS = 1000
+DELETE_MAX_SEGMENTS = 1000
 LIST_PAGE_OBJECTS = 500
 INDEXES_MAX_BYTES = 512 * 1024 * 1024
 LOG_MAX_BYTES = 2**31 - 1  # Kafka's segment.bytes is an int32
@@ -77,6 +79,24 @@ def slice_value(message: pb.FileSlice) -> FileSlice:
             f"{message.size_bytes} bytes at {message.position} of {message.path} are no range"
         )
     return FileSlice(path=message.path, position=message.position, size_bytes=message.size_bytes)
+
+
+def scratch_message(scratch: ScratchFile) -> pb.ScratchFile:
+    return pb.ScratchFile(
+        path=scratch.path,
+        nonce=scratch.nonce,
+        position=scratch.position,
+        size_bytes=scratch.size_bytes,
+    )
+
+
+def scratch_value(message: pb.ScratchFile) -> ScratchFile:
+    return ScratchFile(
+        path=message.path,
+        nonce=message.nonce,
+        position=message.position,
+        size_bytes=message.size_bytes,
+    )
 
 
 def range_value(start: int, end: int) -> ByteRange:

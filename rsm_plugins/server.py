@@ -1,8 +1,8 @@
 """A plugin as a listening gRPC server: Identity, Storage, health and reflection on one checked
 address.
 
-Loopback or a unix socket only, unless `allow_insecure`. Must not know which store is behind the
-manager.
+Loopback or a unix socket only, unless clients show certificates or `allow_insecure`. Must not know
+which store is behind the manager.
 """
 
 import os
@@ -18,6 +18,7 @@ from kip405.errors import Invalid
 from rsm_plugins.addresses import Address
 from rsm_plugins.messages import MESSAGE_MAX_BYTES
 from rsm_plugins.services import IdentityService, Parts, StorageService
+from rsm_plugins.tls import ServerTls
 from rsm_plugins.v1 import identity_pb2, identity_pb2_grpc, storage_pb2, storage_pb2_grpc
 
 CONCURRENT_CALLS_MAX = 2048
@@ -36,10 +37,20 @@ _OPTIONS = (
 class PluginServer:
     """Serves the parts until stopped; the parts are closed by the one who made them."""
 
-    def __init__(self, parts: Parts, listen: str, *, allow_insecure: bool = False) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        listen: str,
+        *,
+        allow_insecure: bool = False,
+        tls: ServerTls | None = None,
+    ) -> None:
         self._parts = parts
         self._listen = Address.parse(listen)
-        self._listen.require_private(allow_insecure)
+        self._listen.require_private(
+            allow_insecure or (tls is not None and tls.client_ca_file is not None)
+        )
+        self._credentials = None if tls is None else tls.credentials()
         self._server = grpc.aio.server(
             options=_OPTIONS, maximum_concurrent_rpcs=CONCURRENT_CALLS_MAX
         )
@@ -72,7 +83,11 @@ class PluginServer:
         else:
             _check_bindable(self._listen)
         try:
-            port = self._server.add_insecure_port(str(self._listen))
+            port = (
+                self._server.add_insecure_port(str(self._listen))
+                if self._credentials is None
+                else self._server.add_secure_port(str(self._listen), self._credentials)
+            )
         except RuntimeError as error:
             raise Invalid(
                 f"cannot listen on {self._listen}: the address is taken or not of this machine"

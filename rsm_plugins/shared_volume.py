@@ -83,8 +83,8 @@ def read_head(file_slice: FileSlice) -> FileHead:
     return FileHead(file_size_bytes=status.st_size, head_crc32c=crc32c(head))
 
 
-class SourceFolders:
-    """The folders whose files a plugin may read on a caller's word; None = every folder."""
+class CallersFolders:
+    """The folders whose files a plugin may read or fill on a caller's word; None = every folder."""
 
     def __init__(self, folders: tuple[Path, ...] | None) -> None:
         self._folders = (

@@ -23,6 +23,7 @@ class SpoolFile:
         self.path = path
         self.size_bytes = 0
         self._threads = threads
+        self._is_removed = False
 
     async def append(self, chunk: bytes) -> None:
         """Unavailable where the disk is full."""
@@ -33,11 +34,20 @@ class SpoolFile:
         try:
             descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
+                if self._is_removed:  # whoever wrote was given up before this thread came to it
+                    self.path.unlink(missing_ok=True)
+                    return
                 write_at(descriptor, chunk, self.size_bytes)
             finally:
                 os.close(descriptor)
         except OSError as error:
             raise error_of_os(error, "write the spool file", str(self.path)) from error
+
+    def remove(self) -> None:
+        """For good, also where a write that was given up is still to come."""
+        self._is_removed = True
+        with suppress(OSError):
+            self.path.unlink(missing_ok=True)
 
 
 class Spool:
@@ -71,10 +81,9 @@ class Spool:
         if self._files >= self._max_files:
             raise Busy(f"{self._files} copies arrive as bytes already; come back later")
         self._files += 1
-        path = self._folder / temporary_name("spool")
+        spooled = SpoolFile(self._folder / temporary_name("spool"), self._threads)
         try:
-            yield SpoolFile(path, self._threads)
+            yield spooled
         finally:
             self._files -= 1
-            with suppress(OSError):
-                path.unlink(missing_ok=True)
+            spooled.remove()

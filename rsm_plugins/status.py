@@ -42,14 +42,25 @@ def status_of_error(error: RemoteStorageError) -> tuple[grpc.StatusCode, str, Me
         if isinstance(error, Unauthenticated)
         else grpc.StatusCode[error.kind.value]
     )
-    what = str(error)[:WHAT_MAX]
-    detail = errors_pb2.ErrorDetail(kind=_KINDS[error.kind], retriable=error.retriable, what=what)
+    detail = detail_of_error(error)
+    what = detail.what
     packed = any_pb2.Any()
     packed.Pack(detail)
     number: int = code.value[0]
     status = rpc_status.to_status(status_pb2.Status(code=number, message=what, details=[packed]))
     metadata = status.trailing_metadata or ()
     return code, what, tuple((str(key), value) for key, value in metadata)
+
+
+def detail_of_error(error: RemoteStorageError) -> errors_pb2.ErrorDetail:
+    """The error as a message."""
+    what = str(error)[:WHAT_MAX]
+    return errors_pb2.ErrorDetail(kind=_KINDS[error.kind], retriable=error.retriable, what=what)
+
+
+def error_of_detail(detail: errors_pb2.ErrorDetail) -> RemoteStorageError:
+    """The error again; a kind this side does not know is Internal."""
+    return error_of_kind(_BY_NUMBER.get(detail.kind, ErrorKind.INTERNAL), detail.what)
 
 
 def error_of_call(call: grpc.aio.AioRpcError, operation: str, target: str) -> RemoteStorageError:

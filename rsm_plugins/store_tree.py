@@ -10,7 +10,7 @@ must not know of gRPC or asyncio.
 import itertools
 import os
 import stat as stat_modes
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -252,11 +252,11 @@ class StoreTree:
             finally:
                 os.close(descriptor)
 
-    def remove_segment(
-        self, folder: str, stem: str, files: tuple[str, ...], operation: str
+    def remove_segments(
+        self, folder: str, stems: Collection[str], suffixes: tuple[str, ...], operation: str
     ) -> None:
-        """Remove what unfinished copies left, then the files in the order given, then the folder if
-        it is empty.
+        """Remove what unfinished copies of the segments left, then their files in the order of the
+        suffixes, then the folder if it is empty. What cannot go does not keep the others.
 
         Leftovers first: a copy that is still running cannot rename what is gone, so it cannot
         finish behind our back.
@@ -270,16 +270,21 @@ class StoreTree:
                 leftovers = [
                     name
                     for name in os.listdir(descriptor)
-                    if name.startswith(f"{stem}.") and name.endswith(TEMPORARY_SUFFIX)
+                    if name.endswith(TEMPORARY_SUFFIX) and name.partition(".")[0] in stems
                 ]
-                for name in (*leftovers, *files):
-                    with suppress(FileNotFoundError):
-                        os.unlink(name, dir_fd=descriptor)
+                files = [f"{stem}.{suffix}" for suffix in suffixes for stem in stems]
+                _unlink_all((*leftovers, *files), descriptor)
                 make_durable(descriptor)
             finally:
                 os.close(descriptor)
             with suppress(OSError):  # not empty, or gone already
                 os.rmdir(folder, dir_fd=base)
+
+    def space(self) -> tuple[int, int]:
+        """Bytes free for us and in all on the volume of a store that is there."""
+        with self.opened("look into") as base:
+            found = os.fstatvfs(base)
+        return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
 
     def sweep(self, grace_ms: int) -> int:
         """Remove temporary files last written more than the grace ago by the store's own clock; how
@@ -357,6 +362,20 @@ class NewFile:
     temporary: TemporaryFiles
     name: str
     descriptor: int
+
+
+def _unlink_all(names: Iterable[str], descriptor: int) -> None:
+    """Remove each; the first failure is raised once all were tried."""
+    failures: list[OSError] = []
+    for name in names:
+        try:
+            os.unlink(name, dir_fd=descriptor)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            failures.append(error)
+    for failure in failures:
+        raise failure
 
 
 def _scan(descriptor: int) -> list[Entry]:

@@ -6,8 +6,18 @@ from hypothesis import HealthCheck, settings
 
 from tests.rings import pytest_collection_modifyitems
 from tests.sandbox_fixtures import kafka_cluster, sandbox, sandbox_factory
+from tests.store_servers import s3_server
+from tests.store_servers_hdfs import hdfs_ha_server, hdfs_server
 
-__all__ = ["kafka_cluster", "pytest_collection_modifyitems", "sandbox", "sandbox_factory"]
+__all__ = [
+    "hdfs_ha_server",
+    "hdfs_server",
+    "kafka_cluster",
+    "pytest_collection_modifyitems",
+    "s3_server",
+    "sandbox",
+    "sandbox_factory",
+]
 
 settings.register_profile(
     "fast",

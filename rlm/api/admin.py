@@ -13,7 +13,7 @@ from rlm.api.calls import Answering, Caller, Context, Gate
 from rlm.api.cluster_status import ClusterStatus
 from rlm.api.peers import Peers, Sent, Stubs
 from rlm.api.places import Places, checked_name
-from rlm.api.ports import PartitionStatuses
+from rlm.api.ports import PartitionStatuses, StoreDoctor
 from rlm.api.topic_summaries import TopicSummaries
 from rlm.topics.adopt import Adoption
 from rlm.topics.errors import NotLeader
@@ -39,6 +39,7 @@ class AdminParts:
     statuses: PartitionStatuses
     places: Places
     peers: Peers
+    stores: StoreDoctor
 
 
 class AdminService(admin_pb2_grpc.AdminServiceServicer):
@@ -140,6 +141,15 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             if request.topic:
                 await self._parts.summaries.by_name(checked_name(request.topic))
             return await self._parts.status.whole(request.topic, caller.principal)
+
+    async def InspectStores(
+        self, request: pb.InspectStoresRequest, context: Context
+    ) -> pb.InspectStoresResponse:
+        async with Answering(self._parts.gate, context, "inspect stores"):
+            reports = await self._parts.stores.inspect()
+            return pb.InspectStoresResponse(
+                stores=[messages.report_message(report) for report in reports]
+            )
 
     async def AdoptPartition(
         self, request: pb.PartitionRequest, context: Context

@@ -4,7 +4,7 @@ A partition nobody answered for is shown with the reason; a silent peer never fa
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from kip405.errors import RemoteStorageError
 from kip405.ids import PartitionKey
@@ -12,6 +12,7 @@ from rlm.api import messages
 from rlm.api.peers import Peer, Peers
 from rlm.api.ports import Broker, PartitionStatus, PartitionStatuses, Problems
 from rlm.broker.answers import PartitionDescription
+from rlm.stores.status import StoreStatus
 from rlm.topics.freezes import Freezes
 from rlm.topics.ports import Settings
 from rlm.v1 import admin_pb2 as pb
@@ -31,6 +32,7 @@ class ClusterStatus:
         broker: Broker,
         freezes: Freezes,
         problems: Problems,
+        stores: Callable[[], Sequence[StoreStatus]],
         version: str,
     ) -> None:
         self._peers = peers
@@ -39,6 +41,7 @@ class ClusterStatus:
         self._broker = broker
         self._freezes = freezes
         self._problems = problems
+        self._stores = stores
         self._version = version
 
     def own(self, topic: str) -> pb.StatusResponse:
@@ -65,7 +68,8 @@ class ClusterStatus:
                 continue
             partitions += answer.partitions
             problems = [text for row in answer.services for text in row.problems]
-            services.append(_service(peer, problems, reachable=True))
+            stores = [store for row in answer.services for store in row.stores]
+            services.append(_service(peer, problems, stores, reachable=True))
         partitions += await self._missing(topic, partitions)
         rows = _newest(partitions)
         rows.sort(key=lambda row: (row.topic, row.partition))
@@ -125,18 +129,29 @@ class ClusterStatus:
 
     def _own_service(self) -> pb.ServiceStatus:
         problems = list(self._problems())
+        stores = [messages.store_message(row) for row in self._stores()]
         for peer in self._peers.known():
             if peer.node_id == self._peers.node_id:
-                return _service(peer, problems, reachable=True)
+                return _service(peer, problems, stores, reachable=True)
         return pb.ServiceStatus(
-            node_id=self._peers.node_id, version=self._version, problems=problems, reachable=True
+            node_id=self._peers.node_id,
+            version=self._version,
+            problems=problems,
+            reachable=True,
+            stores=stores,
         )
 
     def _freeze_rows(self) -> list[pb.Freeze]:
         return [messages.freeze_message(*row) for row in self._freezes.listed()]
 
 
-def _service(peer: Peer, problems: Sequence[str], *, reachable: bool) -> pb.ServiceStatus:
+def _service(
+    peer: Peer,
+    problems: Sequence[str],
+    stores: Sequence[pb.StoreStatus] = (),
+    *,
+    reachable: bool,
+) -> pb.ServiceStatus:
     return pb.ServiceStatus(
         node_id=peer.node_id,
         version=peer.version,
@@ -145,6 +160,7 @@ def _service(peer: Peer, problems: Sequence[str], *, reachable: bool) -> pb.Serv
         heartbeat_age_ms=peer.heartbeat_age_ms,
         problems=problems,
         reachable=reachable,
+        stores=stores,
     )
 
 

@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from kip405.errors import Fenced, Invalid, NotFound
-from kip405.ids import PartitionKey
+from kip405.ids import PartitionKey, Uuid
+from kip405.segments import ByteRange
 from kip405.states import RemoteLogSegmentState
 from rlm.api import messages
 from rlm.api.calls import Answering, Context, Gate
@@ -12,6 +13,7 @@ from rlm.api.peers import Peers
 from rlm.api.places import Place, Places
 from rlm.api.ports import Broker, CopyNow, Ledger, PartitionStatuses
 from rlm.api.reading import PartitionReading, Piece, ReadRequest
+from rlm.api.remote_log import RemoteLogs
 from rlm.api.status import Elsewhere
 from rlm.broker.answers import EARLIEST_TIMESTAMP
 from rlm.proxy import positions
@@ -45,6 +47,7 @@ class FetchParts:
     ledger: Ledger
     statuses: PartitionStatuses
     copy: CopyNow
+    remote_logs: RemoteLogs
     barrier_deadline_ms: int
 
 
@@ -126,6 +129,34 @@ class FetchService(fetch_pb2_grpc.FetchServiceServicer):
                 await self._parts.ledger.barrier(key, self._parts.barrier_deadline_ms)
                 for entry in self._parts.ledger.ledger(key).in_state(*states):
                     yield messages.segment_message(topic.name, entry)
+
+    async def DescribeRemoteLog(
+        self, request: pb.DescribeRemoteLogRequest, context: Context
+    ) -> pb.RemoteLog:
+        async with Answering(self._parts.gate, context, "describe remote log"):
+            place = await self._parts.places.partition(request.topic, request.partition)
+            await self._require_enabled(place.key, place.topic.name)
+            self._require_led(place)
+            found = await self._parts.remote_logs.describe(place.key)
+            return messages.remote_log_message(place.topic.name, place.key, found)
+
+    async def ReadObject(
+        self, request: pb.ReadObjectRequest, context: Context
+    ) -> AsyncIterator[pb.ReadObjectResponse]:
+        async with Answering(self._parts.gate, context, "read object"):
+            place = await self._parts.places.partition(request.topic, request.partition)
+            try:
+                segment_id = Uuid(request.segment_id)
+                wanted = ByteRange(start=request.start_position, end=request.end_position)
+            except ValueError as error:
+                raise Invalid(str(error)) from error
+            remote = self._parts.remote_logs
+            if request.kind == pb.INDEXES:
+                pieces = remote.read_indexes(place.key, segment_id)
+            else:
+                pieces = remote.read_log(place.key, segment_id, wanted)
+            async for piece in pieces:
+                yield pb.ReadObjectResponse(data=piece)
 
     async def Copy(self, request: pb.CopyRequest, context: Context) -> pb.CopyResponse:
         async with Answering(self._parts.gate, context, "copy") as caller:

@@ -1,10 +1,13 @@
 """Values <-> messages of rlm.v1, each in one function. Pure."""
 
-from kip405.ids import Uuid
+from kip405.ids import PartitionKey, Uuid
 from rlm.api.ports import PartitionStatus
+from rlm.api.remote_log import RemoteLogDescription
+from rlm.stores.status import StoreReport, StoreStatus
 from rlm.topics.notes import notes_of
 from rlm.v1 import admin_pb2, fetch_pb2
 from rlmm.facts import FreezeFact, TopicFact
+from rlmm.framing import encode_value
 from rlmm.ledger import SegmentEntry
 
 
@@ -67,6 +70,40 @@ def freeze_message(topic: str, fact: FreezeFact, since_ms: int) -> admin_pb2.Fre
     )
 
 
+def store_message(status: StoreStatus) -> admin_pb2.StoreStatus:
+    return admin_pb2.StoreStatus(
+        name=status.name,
+        store_id=b"" if status.store_id is None else status.store_id.raw,
+        plugin=status.plugin,
+        uri=status.uri,
+        problem=status.problem,
+        segments=status.segments,
+        size_bytes=status.size_bytes,
+        alarms=status.alarms,
+    )
+
+
+def report_message(report: StoreReport) -> admin_pb2.StoreReport:
+    return admin_pb2.StoreReport(
+        name=report.name,
+        uri=report.uri,
+        problem=report.problem,
+        findings=[
+            admin_pb2.StoreFinding(
+                kind=one.kind.value,
+                state=one.state,
+                days=one.days,
+                applies_to=one.applies_to,
+                value=one.value,
+            )
+            for one in report.findings
+        ],
+        verdicts=[
+            admin_pb2.StoreVerdict(level=one.level.value, text=one.text) for one in report.verdicts
+        ],
+    )
+
+
 def segment_message(topic: str, entry: SegmentEntry) -> fetch_pb2.Segment:
     metadata = entry.metadata
     place = metadata.topic_id_partition
@@ -87,6 +124,28 @@ def segment_message(topic: str, entry: SegmentEntry) -> fetch_pb2.Segment:
         disputed=bool(entry.disputed),
         store_id=_store_id(entry).raw,
         broker_id=metadata.broker_id,
+    )
+
+
+def remote_log_message(
+    topic: str, key: PartitionKey, found: RemoteLogDescription
+) -> fetch_pb2.RemoteLog:
+    return fetch_pb2.RemoteLog(
+        cluster_id=found.cluster_id,
+        topic=topic,
+        topic_id=key.topic_id.raw,
+        partition=key.partition,
+        remote_log_start_offset=found.remote_log_start_offset,
+        leader_epochs=[
+            fetch_pb2.EpochEntry(epoch=row.epoch, start_offset=row.start_offset)
+            for row in found.lineage.entries
+        ],
+        segments=[
+            fetch_pb2.ReadableSegment(
+                segment_metadata=encode_value(one.metadata), next_offset=one.next_offset
+            )
+            for one in found.segments
+        ],
     )
 
 

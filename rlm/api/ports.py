@@ -10,6 +10,7 @@ from typing import Protocol
 
 from kip405.ids import PartitionKey, Uuid
 from rlm.broker.answers import LocalRecords, OffsetAnswer
+from rlm.stores.status import StoreReport
 from rlm.topics.ports import Broker as TopicBroker
 from rlmm.ledger import PartitionLedger
 
@@ -119,6 +120,14 @@ class Ledger(Protocol):
 
     async def barrier(self, key: PartitionKey, deadline_ms: int) -> None:
         """Returns once the view has passed an end offset taken after this call."""
+        ...
+
+
+class StoreDoctor(Protocol):
+    """The stores, asked how they are set up (rlm.stores.side.StoreSide)."""
+
+    async def inspect(self) -> Sequence[StoreReport]:
+        """Asked now; one that does not answer says so in its report."""
         ...
 
 

@@ -1,75 +1,69 @@
-"""A bounded cache whose loads happen once whoever asks, outlive the asker, and never remember a
-failure.
+"""A bounded cache: a load happens once, outlives the asker, and a failure is never kept.
 
-The unit is bytes: every value has a weight, and the least recently used leave first. Loads run in a
-pool that the owner gives; a full pool answers Busy.
+The unit is bytes: every value has a weight, and a scan of values read once drives out none that are
+read again. Who begins a load decides where it runs; here it is only remembered while it is under
+way.
 """
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
 
-K = TypeVar("K")
+from rlm.cache.eviction import ScanResistant
+
+K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class LoadPool(Protocol):
-    """Runs loads; raises Busy where its queue is full."""
-
-    def submit(self, job: Callable[[], Awaitable[V]]) -> asyncio.Future[V]: ...
-
-
 class SingleFlightCache(Generic[K, V]):
-    """LRU by weight; `capacity_bytes` bounds what is kept, not what is in flight (the pool bounds
-    that).
-    """
+    """`capacity_bytes` bounds what is kept; who begins loads bounds what is in flight."""
 
-    def __init__(self, *, capacity_bytes: int, weigh: Callable[[V], int], pool: LoadPool) -> None:
+    def __init__(self, *, capacity_bytes: int, weigh: Callable[[V], int]) -> None:
         self._capacity_bytes = capacity_bytes
         self._weigh = weigh
-        self._pool = pool
-        self._kept: OrderedDict[K, V] = OrderedDict()
+        self._kept: dict[K, V] = {}
+        self._order: ScanResistant[K] = ScanResistant(capacity_bytes)
         self._flights: dict[K, asyncio.Future[V]] = {}
-        self.kept_bytes = 0
         self.hits = 0
         self.misses = 0
 
-    def peek(self, key: K) -> V | None:
-        """The value if it is here, marked as used."""
+    @property
+    def kept_bytes(self) -> int:
+        """Weight of everything kept."""
+        return self._order.bytes
+
+    def peek(self, key: K, reader: int = 0) -> V | None:
+        """The value if it is here, marked as used by `reader`."""
         value = self._kept.get(key)
         if value is not None:
-            self._kept.move_to_end(key)
+            self._order.touch(key, reader)
             self.hits += 1
         return value
 
-    def knows(self, key: K) -> bool:
-        """Whether the value is kept or on its way."""
-        return key in self._kept or key in self._flights
+    def flight(self, key: K) -> asyncio.Future[V] | None:
+        """The load of the value that is under way; shield it."""
+        return self._flights.get(key)
 
-    def start(self, key: K, load: Callable[[], Awaitable[V]]) -> asyncio.Future[V]:
+    def start(
+        self, key: K, begin: Callable[[], asyncio.Future[V]], reader: int = 0
+    ) -> asyncio.Future[V]:
         """Begin a load, or join the one under way; the future may be shielded and dropped."""
         flight = self._flights.get(key)
         if flight is None:
             self.misses += 1
-            flight = self._pool.submit(load)
+            flight = begin()
             self._flights[key] = flight
-            flight.add_done_callback(lambda done: self._landed(key, done))
+            flight.add_done_callback(lambda done: self._landed(key, done, reader))
         return flight
 
-    async def get(self, key: K, load: Callable[[], Awaitable[V]]) -> V:
+    async def get(self, key: K, begin: Callable[[], asyncio.Future[V]], reader: int = 0) -> V:
         """The value, loaded once for all who ask; cancelling the asker does not cancel the load."""
-        value = self.peek(key)
+        value = self.peek(key, reader)
         if value is not None:
             return value
-        return await asyncio.shield(self.start(key, load))
+        return await asyncio.shield(self.start(key, begin, reader))
 
-    def forget(self, belongs: Callable[[K], bool]) -> None:
-        """Drop every kept value whose key belongs, as after a corrupt read."""
-        for key in [key for key in self._kept if belongs(key)]:
-            self.kept_bytes -= self._weigh(self._kept.pop(key))
-
-    def _landed(self, key: K, flight: asyncio.Future[V]) -> None:
+    def _landed(self, key: K, flight: asyncio.Future[V], reader: int) -> None:
         self._flights.pop(key, None)
         if flight.cancelled() or flight.exception() is not None:
             return
@@ -77,10 +71,11 @@ class SingleFlightCache(Generic[K, V]):
         weight = self._weigh(value)
         if weight > self._capacity_bytes:
             return  # it would drive out all the others and then itself
-        if key in self._kept:
-            self.kept_bytes -= self._weigh(self._kept.pop(key))
+        # Room first: the newest is not to be the one that leaves.
+        while self.kept_bytes + weight > self._capacity_bytes:
+            leaving = self._order.pop(lambda _: True)
+            if leaving is None:
+                break
+            del self._kept[leaving]
+        self._order.add(key, weight, reader)
         self._kept[key] = value
-        self.kept_bytes += weight
-        while self.kept_bytes > self._capacity_bytes:
-            _, dropped = self._kept.popitem(last=False)
-            self.kept_bytes -= self._weigh(dropped)

@@ -26,6 +26,16 @@ COMMANDS = {
         attribute="copy",
         summary="Copy closed segments of a partition now.",
     ),
+    "download": LazyCommand(
+        module="rlm.cli.download",
+        attribute="download",
+        summary="Write the remote part of a topic as a Kafka log directory.",
+    ),
+    "doctor": LazyCommand(
+        module="rlm.cli.doctor",
+        attribute="doctor",
+        summary="Find what endangers the data: how stores are set up.",
+    ),
     "fetch": LazyCommand(
         module="rlm.cli.fetch",
         attribute="fetch",

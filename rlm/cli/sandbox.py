@@ -26,7 +26,10 @@ _DIR = click.option(
     type=click.Path(path_type=Path),
     help="The sandbox's directory (or RLM_SANDBOX).",
 )
-_TARGET_HELP = "TARGET is broker:N, rlm:N, plugin:N, store, or controller (with three brokers)."
+_TARGET_HELP = (
+    "TARGET is broker:N, rlm:N, plugin:N, controller (with three brokers), store (all of it), or "
+    "one of its servers: store:s3, store:namenode, store:datanode."
+)
 
 
 class _Group(click.Group):
@@ -51,7 +54,7 @@ def sandbox() -> None:
 @click.option("--kafka-version", default=KAFKA_VERSION, show_default=True)
 @click.option("--kafka-home", type=click.Path(path_type=Path), help="Use this Kafka (libs/*.jar).")
 @click.option("--native-tiering", is_flag=True, help="Brokers with LocalTieredStorage, as a peer.")
-@click.option("--store", default="local", show_default=True, help="Kind of the remote store.")
+@click.option("--store", default="local", show_default=True, help="local, s3 or hdfs.")
 @click.option("--set", "overrides", multiple=True, metavar="SCOPE.KEY=V", help="broker|rlm|store.")
 @click.option("--jvm", default="full", show_default=True, help="full, or quick: less CPU, slower.")
 @click.option("--heap", type=int, default=512, show_default=True, help="Broker heap, MiB.")

@@ -2,6 +2,7 @@
 
 import click
 
+from kip405.ids import Uuid
 from rlm.cli.output import human_size, human_time, offset, plain, show_json, show_table
 from rlm.cli.target import Connect, service_options
 from rlm.v1 import admin_pb2 as pb
@@ -23,6 +24,7 @@ def status(*, topic: str, connect: Connect) -> None:
     _show_partitions(answer)
     click.echo()
     _show_services(answer)
+    _show_stores(answer)
     if answer.freezes:
         click.echo()
         show_table(
@@ -36,6 +38,13 @@ def status(*, topic: str, connect: Connect) -> None:
     for row in answer.partitions:
         for text in row.alarms:
             click.echo(f"alarm: {row.topic}-{row.partition}: {text}", err=True)
+    for name, text in dict.fromkeys(
+        (store.name, text)
+        for row in answer.services
+        for store in row.stores
+        for text in store.alarms
+    ):
+        click.echo(f"alarm: store {name}: {text}", err=True)
 
 
 def _show_partitions(answer: pb.StatusResponse) -> None:
@@ -96,6 +105,31 @@ def _show_services(answer: pb.StatusResponse) -> None:
             for row in answer.services
         ],
         "no service has said that it lives",
+    )
+
+
+def _show_stores(answer: pb.StatusResponse) -> None:
+    """Each store once, with what the services say of it where that is not good."""
+    said: dict[tuple[str, bytes], list[tuple[int, pb.StoreStatus]]] = {}
+    for row in answer.services:
+        for store in row.stores:
+            said.setdefault((store.name, store.store_id), []).append((row.node_id, store))
+    click.echo()
+    show_table(
+        ("store", "id", "plugin", "place", "segments", "state"),
+        [
+            (
+                stores[0][1].name or "(not configured)",
+                str(Uuid(store_id)) if store_id else "-",
+                stores[0][1].plugin or "-",
+                stores[0][1].uri or "-",
+                f"{stores[0][1].segments} / {human_size(stores[0][1].size_bytes)}",
+                "; ".join(f"{node}: {one.problem}" for node, one in stores if one.problem)
+                or "well",
+            )
+            for (_, store_id), stores in sorted(said.items())
+        ],
+        "no store is configured: nothing is tiered",
     )
 
 

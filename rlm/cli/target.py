@@ -55,8 +55,8 @@ class Connect:
     @contextmanager
     def open(self, address: str = "", *, timeout_s: float | None = None) -> Iterator[Target]:
         """A service to ask; `address` overrides. Unavailable if none answers."""
-        chosen = address or _reachable(self._addresses())
-        metadata = call_metadata(self.principal or _user(), _token(self.token_file))
+        chosen = address or self.chosen_address()
+        metadata = self.metadata()
         with grpc.insecure_channel(chosen, options=_OPTIONS) as channel:
             try:
                 yield Target(
@@ -67,6 +67,14 @@ class Connect:
                 )
             except grpc.RpcError as error:
                 raise error_of_call(error, chosen) from error
+
+    def chosen_address(self) -> str:
+        """Of a service that answers, for those who dial it themselves. Unavailable if none does."""
+        return _reachable(self._addresses())
+
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """What to send with each call."""
+        return call_metadata(self.principal or _user(), _token(self.token_file))
 
     def _addresses(self) -> list[str]:
         if self.address:

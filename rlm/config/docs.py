@@ -3,20 +3,56 @@
 import sys
 from typing import Any
 
-from rlm.config.service import NOT_YET, REQUIRED, Setting, settings
+from rlm.config.service import NOT_YET, settings
+from rlm.config.stores import RULE_ROWS, STORE_ROWS
+from rlm.config.table import REQUIRED, Setting
 
 _HEAD = """\
 # Settings of `rlm serve`
 
-One YAML file, one line a setting. Made from `rlm/config/service.py`; edit there.
+One YAML file, one line a setting. Made from `rlm/config/service.py` and
+`rlm/config/stores.py`; edit there.
+
+| key | value | default | meaning |
+|---|---|---|---|
+"""
+_STORES = """\
+
+## A store
+
+At the top level for the one store `default`, or below `stores.NAME` for each of several; exactly
+one of `plugin`, `plugin.command` and `plugin.address`. A name stands for one and the same store for
+ever, in the whole cluster: a store elsewhere gets a new name, and the old one stays as long as
+segments lie there.
+
+```yaml
+stores:
+  hot: {plugin: s3, rsm.config.s3.bucket.name: events, rsm.config.s3.region: eu-central-1}
+  cold: {plugin.address: "unix:/run/rsm-hdfs.sock"}
+storage.endpoint.rules:
+  - {topics: 'audit\\..*', store: cold, prefix.entropy.bits: 5}
+```
+
+| key | value | default | meaning |
+|---|---|---|---|
+"""
+_KIND = """\
+| `rsm.config.*` | plain values | none | As in the plugin's own file: \
+[plugin-settings.md](plugin-settings.md). \
+Of a plugin that others start they are only recorded: `rsm.config.prefix`. |
+"""
+_RULES = """\
+
+## A rule of `storage.endpoint.rules`
 
 | key | value | default | meaning |
 |---|---|---|---|
 """
 _TAIL = """\
-| `rsm.config.*` | plain values | none | As in the plugin's own file; `prefix` is recorded. |
 
-Not yet supported, and refused by name; `(secret)` is never shown or logged:
+## Not yet supported
+
+Refused by name; `(secret)` is never shown or logged:
 
 | key | meaning |
 |---|---|
@@ -26,7 +62,9 @@ Not yet supported, and refused by name; `(secret)` is never shown or logged:
 def generate_docs() -> str:
     """docs/settings.md, whole."""
     rows = "".join(_row(row) for row in settings().values())
-    return _HEAD + rows + _TAIL + "".join(_later(row) for row in NOT_YET)
+    store = _STORES + "".join(_row(row) for row in STORE_ROWS) + _KIND
+    rules = _RULES + "".join(_row(row) for row in RULE_ROWS)
+    return _HEAD + rows + store + rules + _TAIL + "".join(_later(row) for row in NOT_YET)
 
 
 def _row(row: Setting) -> str:

@@ -7,18 +7,15 @@ from typing import Any
 
 import yaml
 
+from kip405.errors import Invalid
 from rlm.config.broker_files import BrokerFacts, read_meta_properties, read_server_properties
 from rlm.config.errors import ConfigError
-from rlm.config.service import (
-    NOT_YET,
-    REQUIRED,
-    RSM_PREFIX,
-    Scalar,
-    ServiceConfig,
-    Setting,
-    settings,
-)
+from rlm.config.service import NOT_YET, ServiceConfig, settings
+from rlm.config.stores import STORE_ROWS, is_store_key, read_rules, read_stores
+from rlm.config.table import REQUIRED, Setting
 from rlm.config.values import Address, ValueRefused
+from rsm_plugins.config import yaml_fault
+from rsm_plugins.endpoints import ALIASES
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
@@ -48,7 +45,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     try:
         content = yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 - a SafeLoader
     except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
+        raise ConfigError(f"{path} is not YAML: {yaml_fault(error)}") from None
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise ConfigError(f"{path} must hold lines like `node.id: 1`")
     return content
@@ -56,18 +53,19 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 def from_mapping(content: Mapping[str, Any]) -> ServiceConfig:
     """Check the given settings, fill what is missing, and build the configuration."""
-    given = {key: value for key, value in content.items() if value is not None}
+    given = _without_aliases({key: one for key, one in content.items() if one is not None})
     rows = settings()
-    rsm_config = _rsm_config(given)
     _refuse_unknown(given, rows)
     values = {name: _read(row, given[row.key]) for name, row in rows.items() if row.key in given}
+    _read_stores(values, given)
     _fill_from_broker(values)
     _fill_computed(values)
     missing = [row for name, row in rows.items() if row.default is REQUIRED and name not in values]
     if missing:
         row = missing[0]
         raise ConfigError(f"{row.key}: missing; must be {row.kind.allowed} ({row.doc})")
-    config = ServiceConfig(**values, rsm_config=rsm_config)
+    config = ServiceConfig(**values)
+    _check_provider(config)
     _check_exposure(config)
     _check_grace(config)
     return config
@@ -82,21 +80,31 @@ def _read(row: Setting, value: Any) -> Any:
         raise ConfigError(f"{row.key}: must be {row.kind.allowed}, got {refused}") from refused
 
 
-def _rsm_config(given: Mapping[str, Any]) -> dict[str, Scalar]:
-    found = {}
-    for key, value in given.items():
-        if key.startswith(RSM_PREFIX):
-            if not isinstance(value, str | int | float | bool):
-                raise ConfigError(f"{key}: must be a plain value, got {value!r}")
-            found[key.removeprefix(RSM_PREFIX)] = value
-    return found
+def _without_aliases(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Names that others know the settings by, as ours."""
+    for alias, key in ALIASES.items():
+        if alias in given and key in given:
+            raise ConfigError(f"{alias}: it is another name of {key}, which is given too")
+    return {ALIASES.get(key, key): value for key, value in given.items()}
+
+
+def _read_stores(values: dict[str, Any], given: Mapping[str, Any]) -> None:
+    """What depends on each other: the stores, and the rules that choose among them."""
+    stores = values["stores"] = read_stores(given)
+    if "storage_endpoint_rules" in values:
+        values["storage_endpoint_rules"] = read_rules(values["storage_endpoint_rules"], stores)
+        if "storage_endpoint_provider_class" in values:
+            raise ConfigError(
+                "storage.endpoint.provider.class: it stands instead of storage.endpoint.rules; "
+                "take one of them away"
+            )
 
 
 def _refuse_unknown(given: Mapping[str, Any], rows: Mapping[str, Setting]) -> None:
-    known = [row.key for row in rows.values()]
+    known = [row.key for row in (*rows.values(), *STORE_ROWS)]
     later = [row.key for row in NOT_YET]
     for key in given:
-        if key in known or key.startswith(RSM_PREFIX):
+        if key in known or is_store_key(key):
             continue
         if key in later:
             raise ConfigError(
@@ -185,6 +193,13 @@ def _fill_computed(values: dict[str, Any]) -> None:
         values.setdefault("copy_deadline_ms", min(longest, values["sweep_grace_ms"] * 3 // 4))
 
 
+def _check_provider(config: ServiceConfig) -> None:
+    try:
+        config.provider()
+    except Invalid as error:
+        raise ConfigError(f"storage.endpoint.provider.class: {error}") from error
+
+
 def _check_grace(config: ServiceConfig) -> None:
     """H12: what may still be at work must not be swept."""
     if config.copy_deadline_ms >= config.sweep_grace_ms:
@@ -198,10 +213,16 @@ def _check_exposure(config: ServiceConfig) -> None:
     """What has no TLS stays on this machine, unless the operator says otherwise."""
     if config.allow_insecure:
         return
-    for name in ("grpc_listen", "http_listen", "plugin_address"):
+    for name in ("grpc_listen", "http_listen"):
         address = getattr(config, name)
         if not address.is_loopback:
             raise ConfigError(
                 f"{settings()[name].key}: {address} is not loopback and there is no TLS yet; "
                 "use a loopback address, or set allow_insecure: true"
+            )
+    for store in config.stores:
+        if store.address and not store.address.is_loopback and store.tls is None:
+            raise ConfigError(
+                f"{store.where}plugin.address: {store.address} is not loopback; give "
+                "plugin.tls.ca.file, use a loopback address, or set allow_insecure: true"
             )

@@ -5,11 +5,17 @@ Pure; reading files is the loader's.
 """
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rlm.config.stores import (
+    RULES_ALLOWED,
+    STORES_ALLOWED,
+    StoreConfig,
+    build_provider,
+)
+from rlm.config.table import REQUIRED, Setting
 from rlm.config.values import (
     ADDRESS,
     ADDRESSES,
@@ -22,25 +28,9 @@ from rlm.config.values import (
     Kind,
     choice,
     integer,
+    not_alone,
 )
-
-REQUIRED = object()
-"""Default of a setting that must be given (or found in the broker's files)."""
-
-Scalar = str | int | float | bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """One row of the table. `default_doc` says what stands in when the default is computed."""
-
-    key: str
-    kind: Kind
-    default: Any
-    doc: str
-    unit: str = ""
-    secret: bool = False
-    default_doc: str = ""
+from rsm_plugins.endpoints import EndpointProvider, TopicRule
 
 
 def _setting(
@@ -169,15 +159,35 @@ class ServiceConfig:
         default="PLAINTEXT",
     )
 
-    plugin_address: Address = _setting(
-        "plugin.address", ADDRESS, "The store plugin, as given in its `listen`."
+    stores: tuple[StoreConfig, ...] = _setting(
+        "stores",
+        not_alone(STORES_ALLOWED),
+        "Several stores by name, each with the settings below; the first is the default one.",
+        default=(),
+        default_doc="one store `default` of the settings below, or none: nothing is tiered",
+    )
+    storage_endpoint_rules: tuple[TopicRule, ...] = _setting(
+        "storage.endpoint.rules",
+        not_alone(RULES_ALLOWED),
+        "Which topics' new segments go to which store: the first rule that matches decides.",
+        default=(),
+        default_doc="everything goes to the first store",
+    )
+    storage_endpoint_provider_class: str | None = _setting(
+        "storage.endpoint.provider.class",
+        TEXT,
+        "Instead of rules: `module:Class` of an EndpointProvider (rsm_plugins/endpoints.py); alias "
+        "`ts.segment.uploader.storage.service.endpoint.provider.class`.",
+        default=None,
+    )
+    store_inspect_interval_ms: int = _ms(
+        "store.inspect.interval.ms",
+        300_000,
+        "How often stores are asked for lifecycle rules, versioning and locks (`rlm doctor`).",
     )
     plugin_call_timeout_ms: int = _ms(
         "plugin.call.timeout.ms", 30_000, "Deadline of one call of the plugin without progress."
     )
-    rsm_config: Mapping[str, Scalar] = dataclasses.field(default_factory=dict)
-    """`rsm.config.*` without the prefix, as far as the service itself records it (`prefix`)."""
-
     rlmm_config_remote_log_metadata_topic_replication_factor: int = _setting(
         "rlmm.config.remote.log.metadata.topic.replication.factor",
         integer(1, 32_767),
@@ -200,11 +210,13 @@ class ServiceConfig:
     remote_log_manager_expiration_thread_pool_size: int = _count(
         "remote.log.manager.expiration.thread.pool.size", 10, "Cleanup lanes."
     )
-    remote_log_reader_threads: int = _count("remote.log.reader.threads", 10, "Fetch lanes.")
+    remote_log_reader_threads: int = _count(
+        "remote.log.reader.threads", 10, "Threads that check what was fetched."
+    )
     remote_log_reader_max_pending_tasks: int = _count(
         "remote.log.reader.max.pending.tasks",
         100,
-        "Remote reads that may wait for a fetch lane; more are answered Busy.",
+        "Remote reads that may wait for their turn at the store; more are answered Busy.",
         most=1_000_000,
     )
 
@@ -235,7 +247,31 @@ class ServiceConfig:
     )
 
     fetch_chunk_cache_bytes: int = _size(
-        "fetch.chunk.cache.bytes", 256 << 20, "Memory for chunks of remote segments.", 1 << 20
+        "fetch.chunk.cache.bytes",
+        256 << 20,
+        "Memory for remote segments: kept, in flight and in answers being sent, indexes included.",
+        1 << 20,
+    )
+    fetch_chunk_cache_path: Path | None = _setting(
+        "fetch.chunk.cache.path",
+        PATH,
+        "Folder of the disk cache, this service's alone; not given: no disk cache.",
+        default=None,
+    )
+    fetch_chunk_cache_disk_bytes: int = _size(
+        "fetch.chunk.cache.disk.bytes", 16 << 30, "Disk space for the disk cache.", 1 << 20
+    )
+    fetch_range_max_bytes: int = _size(
+        "fetch.range.max.bytes", 16 << 20, "The most that one request asks of the store.", 1 << 20
+    )
+    fetch_read_ahead_max_bytes: int = _size(
+        "fetch.read.ahead.max.bytes",
+        64 << 20,
+        "The most that is read ahead for one reader of one partition.",
+        0,
+    )
+    fetch_ranges_max_in_flight: int = _count(
+        "fetch.ranges.max.in.flight", 64, "Requests for ranges that the store answers at a time."
     )
     heartbeat_interval_ms: int = _ms(
         "heartbeat.interval.ms", 10_000, "How often this service says that it lives."
@@ -262,11 +298,16 @@ class ServiceConfig:
     def shown(self) -> dict[str, str]:
         """Every setting by key, fit for a log: what may be a secret is not shown."""
         rows = {row.key: _text(getattr(self, name)) for name, row in settings().items()}
-        store = {f"rsm.config.{key}": _masked(key, value) for key, value in self.rsm_config.items()}
-        return rows | store
+        rows["stores"] = ",".join(store.name for store in self.stores)
+        rules = (f"{rule.topics} -> {rule.store}" for rule in self.storage_endpoint_rules)
+        rows["storage.endpoint.rules"] = "; ".join(rules)
+        return rows | {key: text for store in self.stores for key, text in store.shown().items()}
 
-
-RSM_PREFIX = "rsm.config."
+    def provider(self) -> EndpointProvider:
+        """Where new segments go. Invalid: the class that is named cannot be used."""
+        return build_provider(
+            self.stores, self.storage_endpoint_rules, self.storage_endpoint_provider_class
+        )
 
 
 def _not_yet(key: str, doc: str, *, secret: bool = False) -> Setting:
@@ -283,8 +324,6 @@ NOT_YET = (
 )
 """Settings of secured Kafka clients: named, and refused until they work."""
 
-_SECRET_WORDS = ("key", "password", "secret", "token", "credential")
-
 
 def settings() -> dict[str, Setting]:
     """Attribute name -> row of the table, in the table's order."""
@@ -294,7 +333,3 @@ def settings() -> dict[str, Setting]:
 
 def _text(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-
-def _masked(key: str, value: Scalar) -> str:
-    return "***" if any(word in key.lower() for word in _SECRET_WORDS) else str(value)

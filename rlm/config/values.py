@@ -111,6 +111,15 @@ def choice(*names: str | int) -> Kind:
     return Kind(allowed=listed, read=read)
 
 
+def not_alone(allowed: str) -> Kind:
+    """A value that makes sense together with others only: the loader reads it."""
+
+    def read(value: Any) -> Any:
+        return value
+
+    return Kind(allowed=allowed, read=read)
+
+
 def _read_flag(value: Any) -> bool:
     if type(value) is not bool:
         raise ValueRefused(repr(value))
@@ -121,6 +130,12 @@ def _read_text(value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueRefused(repr(value))
     return value.strip()
+
+
+def _read_words(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value:
+        raise ValueRefused(repr(value))
+    return tuple(_read_text(item) for item in value)
 
 
 def _read_path(value: Any) -> Path:
@@ -165,6 +180,7 @@ def _read_addresses(value: Any) -> tuple[Address, ...]:
 
 FLAG = Kind(allowed="true or false", read=_read_flag)
 TEXT = Kind(allowed="a text", read=_read_text)
+WORDS = Kind(allowed="a list of words", read=_read_words)
 PATH = Kind(allowed="an absolute path", read=_read_path)
 PATHS = Kind(allowed="a list of different absolute paths", read=_read_paths)
 TCP = Kind(allowed="host:port", read=_read_tcp)

@@ -4,8 +4,10 @@ import shlex
 import shutil
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import grpc
 from confluent_kafka import KafkaException
@@ -23,6 +25,8 @@ from rlm.sandbox.spec import Layout, SandboxSpec
 _DISK_BASE_MIB = 512
 _DISK_COPIES = 3
 """The broker's log, the store's copy, and room for what is being written."""
+
+_STORE_SERVERS = {"s3": "an S3 server, ", "hdfs": "HDFS, "}
 
 _FAILURES = (
     DemoError,
@@ -96,10 +100,13 @@ class Stage:
             store=self._options.store,
             jvm="quick",
         )
-        with self._report.step("bring up one broker, its store plugin and its service") as step:
+        server = _STORE_SERVERS.get(spec.store, "")
+        parts = f"bring up {server}one broker, its store plugin and its service"
+        with self._report.step(parts) as step:
             sandbox = Sandbox.up(root, spec, progress=step.show, clock=self._clock)
             version = sandbox.dist.version
-            step.result = f"Kafka {version}, clients use {sandbox.bootstrap}"
+            store = sandbox.json["store"]["uri"]
+            step.result = f"Kafka {version}, clients use {sandbox.bootstrap}, store {store}"
         return sandbox
 
     def _walk(self, sandbox: Sandbox) -> Walk:
@@ -129,7 +136,8 @@ class Stage:
         return False
 
     def _say_what_to_try(self, root: Path) -> None:
-        bootstrap = Sandbox.open(root).bootstrap
+        sandbox = Sandbox.open(root)
+        bootstrap, store = sandbox.bootstrap, sandbox.json["store"]
         rlm = shlex.quote(str(_shown(Path(sys.executable).parent / "rlm")))
         python = shlex.quote(str(_shown(Path(sys.executable))))
         settings = f"'bootstrap.servers': '{bootstrap}', 'group.id': 'me'"
@@ -149,6 +157,16 @@ class Stage:
         self._report.say(f"  export RLM_SANDBOX={shlex.quote(str(root))}")
         for line in lines:
             self._report.say(f"  {line}")
+        self._report.say(f"the objects are in {store['uri']}{_way_to(store)}")
+
+
+def _way_to(store: Mapping[str, Any]) -> str:
+    """How a user's own tool reaches a store that is a server."""
+    if store["kind"] == "s3":
+        return f", endpoint {store['endpoint']}, keys in {store['credentials_file']}"
+    if store["kind"] == "hdfs":
+        return f", also by WebHDFS at {store['endpoint']}"
+    return ""
 
 
 def _shown(path: Path) -> Path:

@@ -73,12 +73,15 @@ class LogDirectory:
 
     def lines(self, partition: int) -> list[str]:
         """The names of one partition, the middle left out when there are many."""
-        names = list(self.segments[partition])
-        left_out = len(names) - 2 * _FIRST_SHOWN
-        if left_out <= 0:
-            return names
-        middle = [f"... {left_out} more ..."]
-        return names[:_FIRST_SHOWN] + middle + names[-_FIRST_SHOWN:]
+        return shortened(self.segments[partition])
+
+
+def shortened(lines: Sequence[str]) -> list[str]:
+    """The first and the last lines, the middle left out when there are many."""
+    left_out = len(lines) - 2 * _FIRST_SHOWN
+    if left_out <= 0:
+        return list(lines)
+    return [*lines[:_FIRST_SHOWN], f"... {left_out} more ...", *lines[-_FIRST_SHOWN:]]
 
 
 def _size(path: Path) -> int:

@@ -24,9 +24,11 @@ from rlm.demo.tiering import (
     LogDirectory,
     fetch_first,
     run_rlm,
+    shortened,
     wait_tiered,
 )
 from rlm.sandbox.sandbox import Sandbox
+from rlm.sandbox.stores.objects import store_objects
 
 TOPIC = "demo-orders"
 SEGMENT_BYTES = 2 << 20
@@ -103,6 +105,7 @@ class Walk:
             )
             after = self._look(manifest)
             self._show_directories(before, after)
+            self._show_objects()
             for partition in manifest.partitions:
                 if after.segments[partition][:1] == before.segments[partition][:1]:
                     raise DemoError(f"the first segment of partition {partition} is still there")
@@ -117,6 +120,20 @@ class Walk:
         name = f"{TOPIC}-{_SHOWN_PARTITION}"
         self.report.listing(f"$ ls {name}/*.log   (before)", before.lines(_SHOWN_PARTITION))
         self.report.listing(f"$ ls {name}/*.log   (after)", after.lines(_SHOWN_PARTITION))
+
+    def _show_objects(self) -> None:
+        """The partition's objects as the store itself lists them."""
+        store = self.sandbox.json["store"]
+        objects = store_objects(store)
+        folders: dict[str, list[str]] = {}
+        for name, size_bytes in objects.sizes().items():
+            folder, _, last = name.rpartition("/")
+            folders.setdefault(folder, []).append(f"{size_bytes:>9} {last}")
+        for folder, lines in folders.items():
+            *_, topic, partition = ["", *folder.split("/")]
+            if topic.startswith(f"{TOPIC}-") and partition == str(_SHOWN_PARTITION):
+                title = f"in the store ({objects.means}): {store['uri']}/{folder}"
+                self.report.listing(title, shortened(lines))
 
     def _ask_for_offset_0(self, manifest: Manifest) -> None:
         with self.report.step("fetch offset 0 from broker and proxy") as step:

@@ -10,17 +10,17 @@ barrier (H10). A manifest is the point of no return: from then on the copy is ad
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from kip405.contracts import RemoteStorageManager
-from kip405.errors import Fenced, Unavailable
-from kip405.ids import RemoteLogSegmentId, Uuid
+from kip405.errors import Fenced, Invalid, Unavailable
+from kip405.ids import RemoteLogSegmentId, TopicIdPartition, Uuid
 from kip405.segments import CustomMetadata, RemoteLogSegmentMetadata
 from kip405.states import RemoteLogSegmentState
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
+from rlm.lanes.evidence import identity_problem
 from rlm.lanes.look import Eyes, Look
-from rlm.lanes.ports import Ledger
+from rlm.lanes.ports import CopyTarget, Ledger, Stores, Targets
 from rlm.lanes.segment_data import PreparedSegment, prepare
 from rlm.log_dir.partition_log import LocalSegment
 from rlm.log_dir.scanner import sample
@@ -40,12 +40,10 @@ class CopySettings:
 
     cluster_id: str
     node_id: int
-    store_id: Uuid
     writer: Uuid
     software: str
     deadline_ms: int
     barrier_deadline_ms: int
-    entropy_bits: int = 0
 
 
 class LiveAttempts:
@@ -80,7 +78,8 @@ class Copier:
         *,
         eyes: Eyes,
         ledger: Ledger,
-        store: RemoteStorageManager,
+        stores: Stores,
+        targets: Targets,
         live: LiveAttempts,
         clock: Clock,
         new_uuid: Callable[[], Uuid],
@@ -88,11 +87,21 @@ class Copier:
     ) -> None:
         self._eyes = eyes
         self._ledger = ledger
-        self._store = store
+        self._stores = stores
+        self._targets = targets
         self._live = live
         self._clock = clock
         self._new_uuid = new_uuid
         self._settings = settings
+
+    async def check_target(self, place: TopicIdPartition) -> None:
+        """Invalid unless the store for the partition's next segment is the one meant (H11).
+
+        Unavailable while it is away or not known yet. Asked before an attempt leaves a record.
+        """
+        problem = await self._store_problem(self._targets.target(place))
+        if problem is not None:
+            raise Invalid(problem)
 
     async def copy(self, look: Look, segment: LocalSegment) -> RemoteLogSegmentMetadata:
         """Copy one segment; the FINISHED metadata once it was read back as accepted.
@@ -113,31 +122,37 @@ class Copier:
         self, look: Look, segment: LocalSegment, segment_id: Uuid, deadline_at_ms: int
     ) -> RemoteLogSegmentMetadata:
         led = look.led
+        target = self._targets.target(led.topic_id_partition)
+        store = self._stores.manager(target.store_id)
         prepared = await asyncio.to_thread(prepare, look.log, segment, look.lineage)
         await self._eyes.check_leadership(led)
-        started = self._started(led, prepared, segment_id)
+        started = self._started(led, prepared, segment_id, target)
         await self._ledger.publish(started, led.leader_epoch, NO_PREVIOUS)
-        plugin = await self._store.copy_log_segment_data(
+        plugin = await store.copy_log_segment_data(
             started.locator(self._settings.cluster_id), prepared.data
         )
-        await self._check_unchanged(led, prepared, segment_id)
+        await self._check_unchanged(led, prepared, segment_id, target)
         finished = self._finished(started, prepared, plugin)
         if self._clock.monotonic_ms() >= deadline_at_ms:
             raise self._too_late(led, segment_id)
-        await self._store.write_manifest(
+        await store.write_manifest(
             finished.locator(self._settings.cluster_id), self._manifest(look, finished)
         )
         await self._ledger.publish(finished, led.leader_epoch, int(_STARTED))
         return finished
 
+    async def _store_problem(self, target: CopyTarget) -> str | None:
+        store = self._stores.manager(target.store_id)
+        return await identity_problem(store, target.store_id, self._settings.cluster_id)
+
     async def _check_unchanged(
-        self, led: LedPartition, prepared: PreparedSegment, segment_id: Uuid
+        self, led: LedPartition, prepared: PreparedSegment, segment_id: Uuid, target: CopyTarget
     ) -> None:
         """Same file, store, leadership and attempt as before the upload (H11, H13), or Fenced."""
         place = led.topic_id_partition
-        store = await self._store.read_identity()
-        if store is None or store.store_id != self._settings.store_id:
-            raise Fenced(f"{place}: the plugin serves another store than {self._settings.store_id}")
+        problem = await self._store_problem(target)
+        if problem is not None:
+            raise Fenced(f"{place}: {problem}")
         if await asyncio.to_thread(sample, prepared.segment) != prepared.file:
             raise Fenced(f"{prepared.segment.path} changed while it was copied")
         await self._eyes.check_leadership(led)
@@ -148,10 +163,10 @@ class Copier:
             raise Fenced(f"{place}: somebody else ended the attempt {segment_id} meanwhile")
 
     def _started(
-        self, led: LedPartition, prepared: PreparedSegment, segment_id: Uuid
+        self, led: LedPartition, prepared: PreparedSegment, segment_id: Uuid, target: CopyTarget
     ) -> RemoteLogSegmentMetadata:
         settings = self._settings
-        custom = CustomMetadata(store_id=settings.store_id, entropy_bits=settings.entropy_bits)
+        custom = CustomMetadata(store_id=target.store_id, entropy_bits=target.entropy_bits)
         return RemoteLogSegmentMetadata(
             segment_id=RemoteLogSegmentId(topic_id_partition=led.topic_id_partition, id=segment_id),
             start_offset=prepared.segment.base_offset,
@@ -169,10 +184,8 @@ class Copier:
     def _finished(
         self, started: RemoteLogSegmentMetadata, prepared: PreparedSegment, plugin: bytes
     ) -> RemoteLogSegmentMetadata:
-        settings = self._settings
-        custom = CustomMetadata(
-            store_id=settings.store_id,
-            entropy_bits=settings.entropy_bits,
+        custom = replace(
+            started.custom(),
             indexes_size_bytes=len(prepared.data.indexes),
             log_crc32c=prepared.data.log_crc32c,
             indexes_crc32c=prepared.data.indexes_crc32c,
@@ -181,7 +194,7 @@ class Copier:
         return started.in_state(
             _FINISHED,
             event_timestamp_ms=self._clock.now_ms(),
-            broker_id=settings.node_id,
+            broker_id=self._settings.node_id,
             custom_metadata=custom.encode(),
         )
 
@@ -196,7 +209,7 @@ class Copier:
         return build_manifest(
             Manifest(
                 cluster_id=self._settings.cluster_id,
-                store_id=self._settings.store_id,
+                store_id=custom.store_id,
                 topic=place.topic,
                 topic_id=place.topic_id,
                 partition=place.partition,

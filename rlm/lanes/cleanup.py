@@ -12,20 +12,21 @@ from types import MappingProxyType
 import structlog
 
 from kip405.contracts import Presence
-from kip405.errors import Fenced
+from kip405.errors import Fenced, Invalid, RemoteStorageError
 from kip405.ids import PartitionKey, Uuid
 from kip405.segments import RemoteLogSegmentMetadata
 from kip405.states import RemoteLogSegmentState
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
 from rlm.lanes.attempt import LiveAttempts
-from rlm.lanes.evidence import StoreEvidence
+from rlm.lanes.evidence import StoreEvidence, store_of
 from rlm.lanes.look import Eyes, Look
 from rlm.lanes.ports import Ledger, Settings
 from rlm.plans.sweep import (
     Adopt,
     Alarm,
     Bury,
+    Decision,
     Delete,
     Evidence,
     SweepEntry,
@@ -106,8 +107,7 @@ class CleanupLane:
             refused=refused, leftovers=len(entries), repaired=repaired
         )
         if entries:
-            await self._evidence.check_identity()
-            self._statuses[look.key] = await self._sweep(look, entries, repaired)
+            await self._sweep(look, entries, repaired)
 
     def _refusal(self, look: Look) -> str | None:
         freezes = self._settings.view.freeze(look.key.topic_id)
@@ -130,36 +130,36 @@ class CleanupLane:
         )
         return list(leftovers(entries, sweeper, self._clock.now_ms()))
 
-    async def _sweep(
-        self, look: Look, entries: Iterable[SweepEntry], repaired: int
-    ) -> CleanupStatus:
+    async def _sweep(self, look: Look, entries: Iterable[SweepEntry], repaired: int) -> None:
+        """Judge and act; what lies in a store that is away, or another, waits and is raised.
+
+        So does what a store refuses to delete: the others' turn comes nevertheless (G6).
+        """
         adopted = deleted = count = 0
         stopped: str | None = None
         alarms: list[str] = []
+        away: dict[Uuid, RemoteStorageError] = {}
+        refused: list[RemoteStorageError] = []
         for entry in entries:
             stopped = self._refusal(look)  # a freeze counts within a round, too (G1)
             if stopped is not None:
                 break
             count += 1
-            decision = decide(
-                entry,
-                await self._look_at(entry.metadata),
-                remote_log_start_offset=look.remote_log_start_offset or 0,
-            )
-            match decision:
+            match await self._judge(look, entry, away):
                 case Adopt(finished=finished):
                     await self._adopt(look.led, entry, finished)
                     adopted += 1
                 case Delete(reason=reason):
-                    await self._delete(look, entry, reason)
-                    deleted += 1
+                    error = await self._delete(look, entry, reason)
+                    deleted += error is None
+                    refused += [error] if error else []
                 case Bury():
                     await self._bury(look.led, entry.metadata)
                     deleted += 1
                 case Alarm(reason=reason):
                     alarms.append(f"{entry.metadata.segment_id}: {reason}")
                     log.error("sweep_alarm", **_place(entry.metadata), alarm=reason)
-        return CleanupStatus(
+        self._statuses[look.key] = CleanupStatus(
             refused=stopped,
             leftovers=count,
             adopted=adopted,
@@ -167,8 +167,30 @@ class CleanupLane:
             repaired=repaired,
             alarms=tuple(alarms),
         )
+        for first in (*away.values(), *refused):
+            raise first
+
+    async def _judge(
+        self, look: Look, entry: SweepEntry, away: dict[Uuid, RemoteStorageError]
+    ) -> Decision | None:
+        """What the segment's own store calls for; None while that store cannot be asked."""
+        try:
+            store_id = store_of(entry.metadata)
+        except Invalid as error:
+            return Alarm(reason=str(error))
+        if store_id in away:
+            return None
+        try:
+            evidence = await self._look_at(entry.metadata)
+        except RemoteStorageError as error:
+            away[store_id] = error
+            return None
+        start = look.remote_log_start_offset or 0
+        return decide(entry, evidence, remote_log_start_offset=start)
 
     async def _look_at(self, metadata: RemoteLogSegmentMetadata) -> Evidence:
+        """What the segment's own store shows; Invalid where it is not the one meant (H11)."""
+        await self._evidence.check_identity([metadata])
         found = await self._evidence.manifest(metadata)
         presence = Presence.MISSING
         if found.metadata is not None and found.metadata.custom_metadata is not None:
@@ -182,24 +204,31 @@ class CleanupLane:
         await self._ledger.publish(finished, led.leader_epoch, int(entry.metadata.state))
         log.warning("segment_adopted", **_place(finished), start_offset=finished.start_offset)
 
-    async def _delete(self, look: Look, entry: SweepEntry, reason: str) -> None:
+    async def _delete(
+        self, look: Look, entry: SweepEntry, reason: str
+    ) -> RemoteStorageError | None:
+        """What the store says where it does not delete; the next round goes on from there."""
         led = look.led
         deleting = self._in_state(entry.metadata, _DELETING)
-        await self._check_again(look)
+        await self._check_again(look, deleting)
         await self._ledger.publish(deleting, led.leader_epoch, int(entry.metadata.state))
         if entry.metadata.state is not _DELETING:
             await self._check_still_without_manifest(entry.metadata)
-        await self._check_again(look)
-        await self._evidence.delete(deleting)
+        await self._check_again(look, deleting)
+        try:
+            await self._evidence.delete(deleting)
+        except RemoteStorageError as error:
+            return error
         await self._ledger.publish(
             self._in_state(deleting, _DELETED), led.leader_epoch, int(_DELETING)
         )
         await self._bury(led, deleting)
         log.info("segment_swept", **_place(deleting), reason=reason)
+        return None
 
-    async def _check_again(self, look: Look) -> None:
-        """Right before something goes: the evidence is of our store, nobody stopped us, we lead."""
-        await self._evidence.check_identity()
+    async def _check_again(self, look: Look, metadata: RemoteLogSegmentMetadata) -> None:
+        """Right before something goes: it is the right store, nobody stopped us, we lead."""
+        await self._evidence.check_identity([metadata])
         stopped = self._refusal(look)
         if stopped is not None:
             raise Fenced(f"{look.led.topic_id_partition}: {stopped}")

@@ -82,6 +82,8 @@ class CopyLane:
         start = await self._ensure_start(look)
         plan = self._plan(look, start)
         self._note(look, plan)
+        if plan.segments:
+            await self._copier.check_target(led.topic_id_partition)
         for segment in plan.segments:
             if up_to_offset is not None and segment.base_offset >= up_to_offset:
                 break

@@ -1,10 +1,11 @@
-"""What the store shows right before something irreversible: identity, presence, bytes (H11, H13).
+"""What stores show right before something irreversible: identity, presence, bytes (H11, H13).
 
-A FINISHED record may be minutes or years old; these questions are about now.
+A FINISHED record may be minutes or years old; these questions are about now. Every segment is asked
+of the store that its own metadata names, whatever the rules say today.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kip405.batches import read_header, walk
@@ -13,7 +14,7 @@ from kip405.errors import Corrupt, Invalid, NotFound
 from kip405.ids import Uuid
 from kip405.indexes import IndexesObject, OffsetIndex
 from kip405.segments import ByteRange, FileSlice, RemoteLogSegmentMetadata, SegmentLocator
-from rlm.lanes.ports import Broker
+from rlm.lanes.ports import Broker, Stores
 from rlmm.framing import decode_value
 from rsm_plugins.manifest import Manifest
 
@@ -28,58 +29,76 @@ class FoundManifest:
     unreadable: str = ""
 
 
-class StoreEvidence:
-    """Questions to one store on behalf of one cluster."""
+async def identity_problem(
+    store: RemoteStorageManager, store_id: Uuid, cluster_id: str
+) -> str | None:
+    """Why a plugin's store is not the one expected, asked now; None = it is."""
+    found = await store.read_identity()
+    if found is None:
+        return f"the store has no identity, {store_id} was expected"
+    if found.store_id != store_id:
+        return f"the plugin serves store {found.store_id}, {store_id} was expected"
+    if found.cluster_id != cluster_id:
+        return f"store {store_id} belongs to cluster {found.cluster_id}, not to {cluster_id}"
+    return None
 
-    def __init__(self, store: RemoteStorageManager, *, cluster_id: str, store_id: Uuid) -> None:
-        self._store = store
+
+def store_of(metadata: RemoteLogSegmentMetadata) -> Uuid:
+    """The store a segment lies in; Invalid where its metadata does not say."""
+    try:
+        return metadata.custom().store_id
+    except ValueError as error:
+        raise Invalid(f"it is not known where the segment lies: {error}") from error
+
+
+class StoreEvidence:
+    """Questions to the stores on behalf of one cluster; Unavailable where a store is away."""
+
+    def __init__(self, stores: Stores, *, cluster_id: str) -> None:
+        self._stores = stores
         self._cluster_id = cluster_id
-        self._store_id = store_id
 
     def locator(self, metadata: RemoteLogSegmentMetadata) -> SegmentLocator:
         return metadata.locator(self._cluster_id)
 
-    async def check_identity(self) -> None:
-        """Invalid unless the store is the one that our segments name, and ours (H11)."""
-        found = await self._store.read_identity()
-        if found is None:
-            raise Invalid(f"the store has no identity, {self._store_id} was expected")
-        if (found.store_id, found.cluster_id) != (self._store_id, self._cluster_id):
-            raise Invalid(
-                f"the store is {found.store_id} of cluster {found.cluster_id}, "
-                f"not {self._store_id} of {self._cluster_id}"
-            )
+    async def check_identity(self, segments: Iterable[RemoteLogSegmentMetadata]) -> None:
+        """Invalid unless every store that holds one of the segments is the one meant (H11)."""
+        for store_id in dict.fromkeys(store_of(metadata) for metadata in segments):
+            manager = self._stores.manager(store_id)
+            problem = await identity_problem(manager, store_id, self._cluster_id)
+            if problem is not None:
+                raise Invalid(problem)
 
     async def check_present(self, segments: Sequence[RemoteLogSegmentMetadata]) -> None:
-        """NotFound unless every object of every segment is there in its full size, right now.
-
-        Invalid for a segment of another store.
-        """
+        """NotFound unless every object of every segment is there in its full size, right now."""
+        by_store: dict[Uuid, list[RemoteLogSegmentMetadata]] = {}
         for metadata in segments:
-            if metadata.custom().store_id != self._store_id:
-                raise Invalid(f"{metadata.segment_id} lies in store {metadata.custom().store_id}")
-        found = await self._store.stat([self._expected(metadata) for metadata in segments])
-        for metadata, seen in zip(segments, found, strict=True):
-            if seen.presence is not Presence.COMPLETE or not seen.manifest_present:
-                what = seen.detail or ("" if seen.manifest_present else "manifest missing")
-                raise NotFound(f"{metadata.segment_id} is {seen.presence.value}: {what}")
+            by_store.setdefault(store_of(metadata), []).append(metadata)
+        for store_id, wanted in by_store.items():
+            found = await self._stores.manager(store_id).stat(
+                [self._expected(metadata) for metadata in wanted]
+            )
+            for metadata, seen in zip(wanted, found, strict=True):
+                if seen.presence is not Presence.COMPLETE or not seen.manifest_present:
+                    what = seen.detail or ("" if seen.manifest_present else "manifest missing")
+                    raise NotFound(f"{metadata.segment_id} is {seen.presence.value}: {what}")
 
     async def presence(self, metadata: RemoteLogSegmentMetadata) -> Presence:
         """Of the objects that this metadata (with sizes) vouches for."""
-        (seen,) = await self._store.stat([self._expected(metadata)])
+        (seen,) = await self._store(metadata).stat([self._expected(metadata)])
         return seen.presence
 
     async def manifest(self, metadata: RemoteLogSegmentMetadata) -> FoundManifest:
         """What is there of the attempt's manifest."""
         try:
-            data = await self._store.read_manifest(self.locator(metadata))
+            data = await self._store(metadata).read_manifest(self.locator(metadata))
         except NotFound:
             return FoundManifest(metadata=None)
         except Corrupt as error:
             return FoundManifest(metadata=None, unreadable=str(error))
         try:
             manifest = Manifest.parse(data)
-            if (manifest.cluster_id, manifest.store_id) != (self._cluster_id, self._store_id):
+            if (manifest.cluster_id, manifest.store_id) != (self._cluster_id, store_of(metadata)):
                 return FoundManifest(metadata=None, unreadable="it is of another cluster or store")
             return FoundManifest(metadata=decode_value(manifest.segment_metadata))
         except Corrupt as error:
@@ -87,7 +106,7 @@ class StoreEvidence:
 
     async def delete(self, metadata: RemoteLogSegmentMetadata) -> None:
         """Remove what is there of the attempt."""
-        await self._store.delete_log_segment_data(self.locator(metadata))
+        await self._store(metadata).delete_log_segment_data(self.locator(metadata))
 
     async def check_same_bytes(
         self,
@@ -117,14 +136,14 @@ class StoreEvidence:
 
     async def _remote_batch(self, metadata: RemoteLogSegmentMetadata, base_offset: int) -> bytes:
         """The copy's batch with this base offset, empty if there is none."""
-        data = await self._store.fetch_indexes(self.locator(metadata))
+        data = await self._store(metadata).fetch_indexes(self.locator(metadata))
         section = IndexesObject.parse(data).section(IndexType.OFFSET)
         if section is None:
             raise Corrupt(f"{metadata.segment_id}: the indexes object has no offset index")
         index = OffsetIndex(section, metadata.start_offset)
         start = index.lookup(base_offset)
         end = index.upper_position(base_offset + 1) or metadata.segment_size_bytes
-        answer = await self._store.fetch_log_segment(
+        answer = await self._store(metadata).fetch_log_segment(
             self.locator(metadata), ByteRange(start=start, end=end)
         )
         found = await asyncio.to_thread(_bytes_of, answer)
@@ -132,6 +151,9 @@ class StoreEvidence:
             if header.base_offset == base_offset:
                 return found[position : position + header.size_bytes]
         return b""
+
+    def _store(self, metadata: RemoteLogSegmentMetadata) -> RemoteStorageManager:
+        return self._stores.manager(store_of(metadata))
 
     def _expected(self, metadata: RemoteLogSegmentMetadata) -> ExpectedSegment:
         return ExpectedSegment(

@@ -1,12 +1,15 @@
-"""What the lanes need of others, as narrow Protocols: the ledger, the settings, our own broker.
+"""What the lanes need of others, as narrow Protocols: ledger, settings, stores, our own broker.
 
-The real ones are rlmm's manager and settings and rlm.broker.OwnBroker; tests bring fakes.
+The real ones are rlmm's manager and settings, rlm.stores and rlm.broker.OwnBroker; tests bring
+fakes.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
-from kip405.ids import PartitionKey, RemoteLogSegmentId
+from kip405.contracts import RemoteStorageManager
+from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, Uuid
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.broker.answers import LocalRecords, OffsetAnswer, TopicConfigValue, TopicDescription
 from rlmm.facts import Fact
@@ -69,6 +72,33 @@ class Settings(Protocol):
 
     async def reassert(self, partition: PartitionKey, leader_epoch: int) -> int:
         """Write again the partition's facts that newer, overruled records deny; how many."""
+        ...
+
+
+class Stores(Protocol):
+    """The stores of this service's configuration (rlm.stores.Stores)."""
+
+    def manager(self, store_id: Uuid) -> RemoteStorageManager:
+        """The plugin that is configured for a store; Unavailable names a store without one.
+
+        Whether it still serves that store is the caller's question (H11).
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyTarget:
+    """Where the next segment of a partition goes, as its custom metadata records it."""
+
+    store_id: Uuid
+    entropy_bits: int = 0
+
+
+class Targets(Protocol):
+    """Where new segments go, by the rules of the configuration (rlm.stores.Targets)."""
+
+    def target(self, place: TopicIdPartition) -> CopyTarget:
+        """Unavailable while the store is not known (yet), Invalid where the rules name none."""
         ...
 
 

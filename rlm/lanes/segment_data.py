@@ -74,6 +74,7 @@ def prepare(log: PartitionLog, segment: LocalSegment, lineage: Lineage) -> Prepa
             log_crc32c=scan.crc32c,
             indexes=indexes,
             indexes_crc32c=crc32c(indexes),
+            end_offset=segment.next_offset - 1,
         ),
         txn_index_empty=not own_aborted,
     )

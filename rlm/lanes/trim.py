@@ -20,7 +20,7 @@ from kip405.segments import RemoteLogSegmentMetadata
 from rlm.broker.answers import EARLIEST_TIMESTAMP
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
-from rlm.lanes.evidence import StoreEvidence
+from rlm.lanes.evidence import StoreEvidence, store_of
 from rlm.lanes.look import Eyes, Look
 from rlm.lanes.ports import Broker, Ledger, Settings, ShareGroups
 from rlm.plans.retention import LocalRetention, Retention, effective_local_retention
@@ -187,15 +187,28 @@ class TrimLane:
         return now_ms - self._short_since_ms.setdefault(key, now_ms)
 
     async def _see_copies(self, look: Look, plan: TrimPlan) -> None:
-        """Everything the trim stands on is in the right store now (H11), and ours (H13)."""
+        """Everything the trim stands on is in the right stores now (H11), and ours (H13)."""
         copies = _copies_below(look, plan)
         try:
-            await self._evidence.check_identity()
+            self._check_readers(look, copies)
+            await self._evidence.check_identity(copies)
             await self._evidence.check_present(copies)
             await self._prove_bytes(look, plan, copies)
         except (NotFound, Corrupt, Invalid) as error:
             self._alarm(look, f"trim to {plan.bound} refused: {error}")
             raise
+
+    def _check_readers(self, look: Look, copies: tuple[RemoteLogSegmentMetadata, ...]) -> None:
+        """Unavailable unless whoever leads next can read what is trimmed: knows all the stores."""
+        needed = {store_of(metadata) for metadata in copies}
+        for service, _ in self._settings.view.services():
+            if service.node_id not in look.led.replicas or service.stores is None:
+                continue
+            for store_id in sorted(needed - set(service.stores), key=str):
+                raise Unavailable(
+                    f"{look.led.topic_id_partition}: the service of node {service.node_id} does "
+                    f"not know store {store_id} (yet), where what is to be trimmed lies"
+                )
 
     async def _prove_bytes(
         self, look: Look, plan: TrimPlan, copies: tuple[RemoteLogSegmentMetadata, ...]

@@ -4,6 +4,8 @@ Why these: clients know what to do with each of them (kafka-proxy.md 3.10, kafka
 7.2); anything else makes a Java consumer throw.
 """
 
+# Said in the logs of Java and librdkafka, and retried, where 56 is retried in silence (H25).
+UNKNOWN_SERVER_ERROR = -1
 NONE = 0
 OFFSET_OUT_OF_RANGE = 1
 LEADER_NOT_AVAILABLE = 5

@@ -13,9 +13,10 @@ from rlm.proxy.codes import (
     KAFKA_STORAGE_ERROR,
     NONE,
     OFFSET_OUT_OF_RANGE,
+    UNKNOWN_SERVER_ERROR,
     UNSUPPORTED_COMPRESSION_TYPE,
 )
-from rlm.proxy.reads import RemoteReads, is_lost
+from rlm.proxy.reads import RemoteReads, frozen, is_lost
 from rlm.proxy.settings import ProxyMetrics
 from rlm.proxy.splice import (
     FetchPlan,
@@ -136,8 +137,10 @@ class FetchAnswer:
             return None, self._error_due(place, place.error_code)
         if place.source is not Source.REMOTE:
             return None, NONE
-        if is_lost(self.reads.outcome(place)):
-            return None, self._error_due(place, KAFKA_STORAGE_ERROR)
+        outcome = self.reads.outcome(place)
+        if is_lost(outcome):
+            code = KAFKA_STORAGE_ERROR if frozen(outcome) else UNKNOWN_SERVER_ERROR
+            return None, self._error_due(place, code)
         if self.refuses_zstd(place):
             return None, UNSUPPORTED_COMPRESSION_TYPE
         records = self._records(place)
@@ -146,11 +149,16 @@ class FetchAnswer:
         return await self._fitting(place, records, left_bytes, is_first, bound_ms), NONE
 
     def _error_due(self, place: Place, error_code: int) -> int:
-        if error_code != KAFKA_STORAGE_ERROR:
+        if error_code not in (KAFKA_STORAGE_ERROR, UNKNOWN_SERVER_ERROR):
             return error_code
         due = self._storage_errors.is_due(place.key, self.plan.request.max_wait_ms)
         if due or place.marks is None:
-            log.warning("fetch_storage_error", topic=str(place.key[0]), partition=place.key[1])
+            log.warning(
+                "fetch_storage_error",
+                topic=str(place.key[0]),
+                partition=place.key[1],
+                code=error_code,
+            )
             return error_code
         return NONE
 

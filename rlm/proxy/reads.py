@@ -107,9 +107,15 @@ class RemoteReads:
         return any(not task.done() for task in self._tasks.values())
 
     def cancel(self) -> None:
-        """Give up waiting for what is under way."""
+        """The end: give up what is under way, and let go of what was read.
+
+        A cancelled task's traceback leads back here: whatever stayed would be kept, records and
+        chunks with it, until the garbage collector finds the circle.
+        """
         for task in self._tasks.values():
             task.cancel()
+        self._tasks.clear()
+        self._begun.clear()
 
 
 def frozen(outcome: object) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from rlm.sandbox.broker import changed_broker_defaults
 from rlm.sandbox.spec import Layout, loopback
 from rlm.sandbox.state import SandboxState
+from rlm.sandbox.stores.choice import sandbox_store
 
 
 def sandbox_document(layout: Layout, state: SandboxState) -> dict[str, Any]:
@@ -17,7 +18,7 @@ def sandbox_document(layout: Layout, state: SandboxState) -> dict[str, Any]:
         "bootstrap": ",".join(loopback(state.ports[node].proxy) for node in nodes),
         "direct_bootstrap": ",".join(loopback(state.ports[node].direct) for node in nodes),
         "brokers": [_broker(layout, state, node) for node in nodes],
-        "store": {"kind": state.spec.store, "uri": layout.store.absolute().as_uri(), "pids": []},
+        "store": _store(layout, state),
         "plugin": loopback(state.ports[nodes[0]].plugin),
         "changed_broker_defaults": changed_broker_defaults(state.spec),
         "cluster_id": state.cluster_id,
@@ -40,6 +41,12 @@ def _broker(layout: Layout, state: SandboxState, node: int) -> dict[str, Any]:
         "plugin": loopback(ports.plugin),
         "plugin_pid": _pid(state, f"plugin:{node}"),
     }
+
+
+def _store(layout: Layout, state: SandboxState) -> dict[str, Any]:
+    """`pids` are those of the store's servers, in the order of starting; none for a local one."""
+    pids = [_pid(state, name) for name in state.spec.store_processes]
+    return {"kind": state.spec.store, **sandbox_store(layout, state).document(), "pids": pids}
 
 
 def _pid(state: SandboxState, name: str) -> int | None:

@@ -4,9 +4,16 @@ import os
 from pathlib import Path
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Replace `path` by `text` (UTF-8) so that no reader ever sees a part of it."""
+def write_atomically(path: Path, text: str, *, private: bool = False) -> None:
+    """Replace `path` by `text` (UTF-8) so that no reader ever sees a part of it.
+
+    `private`: nobody but the owner may read it, from its first byte on.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
+    temporary.unlink(missing_ok=True)
+    mode = 0o600 if private else 0o666
+    made = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with open(made, "w", encoding="utf-8") as file:
+        file.write(text)
     temporary.replace(path)

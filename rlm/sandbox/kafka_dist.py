@@ -5,7 +5,6 @@ A resolved set of jars is stamped in the cache; with a valid stamp nothing is as
 module must not know what a broker is.
 """
 
-import json
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,8 @@ from pathlib import Path
 
 from rlm.sandbox.errors import SandboxError
 from rlm.sandbox.files import write_atomically
-from rlm.sandbox.maven import Progress, fetch_jars
+from rlm.sandbox.jar_stamps import cached_jars
+from rlm.sandbox.maven import Progress
 from rlm.sandbox.versions import DOWNLOAD_SIZE_MIB, JRE_LINE, KAFKA_VERSION, kafka_coordinates
 
 TOOL_CLASSES = {
@@ -110,12 +110,14 @@ def resolve_kafka(
         jars = _jars_of_home(kafka_home, native_tiering)
         return KafkaDist(version=_version_of(jars), jars=jars, java=java, cache=cache)
     coordinates = kafka_coordinates(version, native_tiering=native_tiering)
-    stamp = cache / "stamps" / f"kafka-{version}{'-native' if native_tiering else ''}.json"
-    jars = _stamped_jars(stamp, coordinates, cache)
-    if not jars:
-        progress(f"Kafka {version} is fetched once, at most {DOWNLOAD_SIZE_MIB} MiB, into {cache}")
-        jars = fetch_jars(coordinates, cache / "maven", environ.get("RLM_MAVEN_REPO"), progress)
-        _write_stamp(stamp, coordinates, cache, jars)
+    jars = cached_jars(
+        f"kafka-{version}{'-native' if native_tiering else ''}",
+        coordinates,
+        cache,
+        repository=environ.get("RLM_MAVEN_REPO"),
+        size_mib=DOWNLOAD_SIZE_MIB,
+        progress=progress,
+    )
     return KafkaDist(version=version, jars=jars, java=java, cache=cache)
 
 
@@ -149,25 +151,3 @@ def _jars_of_home(home: Path, native_tiering: bool) -> tuple[Path, ...]:
 def _version_of(jars: tuple[Path, ...]) -> str:
     clients = next(jar for jar in jars if jar.name.startswith("kafka-clients-"))
     return clients.stem.removeprefix("kafka-clients-")
-
-
-def _stamped_jars(stamp: Path, coordinates: Sequence[str], cache: Path) -> tuple[Path, ...]:
-    """The jars the stamp lists, if it is for these coordinates and each has its size; else ()."""
-    try:
-        content = json.loads(stamp.read_text(encoding="utf-8"))
-        if content["coordinates"] != list(coordinates):
-            return ()
-        jars = [(cache / name, int(size)) for name, size in content["jars"].items()]
-        whole = all(jar.stat().st_size == size for jar, size in jars)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return ()
-    return tuple(jar for jar, _ in jars) if whole else ()
-
-
-def _write_stamp(
-    stamp: Path, coordinates: Sequence[str], cache: Path, jars: tuple[Path, ...]
-) -> None:
-    sizes = {jar.relative_to(cache).as_posix(): jar.stat().st_size for jar in jars}
-    content = {"v": 1, "coordinates": list(coordinates), "jars": sizes}
-    stamp.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(stamp, json.dumps(content, indent=1))

@@ -1,12 +1,14 @@
 """Starts the processes of a sandbox and waits until they answer.
 
-Process names are the targets of the verbs: `controller`, `broker:N`, `plugin:N`, `rlm:N`.
+Process names are the targets of the verbs: `controller`, `broker:N`, `plugin:N`, `rlm:N`, and those
+of the store's servers (`store:s3`; `store:namenode`, `store:datanode`).
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import rlm
 from rlm.clock import Clock
@@ -18,22 +20,33 @@ from rlm.sandbox.processes import ProcessIdentity, spawn
 from rlm.sandbox.services import plugin_command, rlm_command
 from rlm.sandbox.spec import CONTROLLER_NODE_ID, Layout, SandboxSpec
 from rlm.sandbox.state import SandboxState
+from rlm.sandbox.stores.choice import sandbox_store
+from rlm.sandbox.stores.contract import SandboxStore
 
 CONTROLLER = "controller"
+_STORE_SERVER = "store:"
 _POLL_MS = 100
 _LAST_LOG_LINES = 15
 _LAST_LOG_BYTES = 8192
 
 
 def stages(spec: SandboxSpec) -> tuple[tuple[str, ...], ...]:
-    """Process names in the order of starting; those of one stage start together."""
+    """Process names in the order of starting; those of one stage start together.
+
+    The servers of a store come first: plugins find bucket or root made.
+    """
     brokers = tuple(f"broker:{node}" for node in spec.broker_ids)
-    first = ((CONTROLLER,),) if spec.dedicated_controller else ()
-    if not spec.services:
-        return (*first, brokers)
-    plugins = tuple(f"plugin:{node}" for node in spec.broker_ids)
-    services = tuple(f"rlm:{node}" for node in spec.broker_ids)
-    return (*first, (*plugins, *brokers), services)
+    plugins = tuple(f"plugin:{node}" for node in spec.broker_ids) if spec.services else ()
+    services = tuple(f"rlm:{node}" for node in spec.broker_ids) if spec.services else ()
+    servers = spec.store_processes
+    in_order: tuple[tuple[str, ...], ...]
+    if spec.dedicated_controller:
+        in_order = ((*servers, CONTROLLER), (*plugins, *brokers), services)
+    elif servers:
+        in_order = ((*servers, *brokers), plugins, services)
+    else:
+        in_order = ((*plugins, *brokers), services)
+    return tuple(stage for stage in in_order if stage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +58,13 @@ class Launcher:
     dist: KafkaDist
     clock: Clock
 
+    @property
+    def store(self) -> SandboxStore:
+        return sandbox_store(self.layout, self.state)
+
     def command(self, name: str) -> list[str]:
+        if name.startswith(_STORE_SERVER):
+            return self.store.command(name)
         kind, node = split_name(name)
         if kind == "plugin":
             return plugin_command(self.layout, node)
@@ -55,6 +74,8 @@ class Launcher:
 
     def ports_of(self, name: str) -> tuple[int, ...]:
         """Ports that the process listens on."""
+        if name.startswith(_STORE_SERVER):
+            return self.store.ports_of(name)
         kind, node = split_name(name)
         if kind == CONTROLLER:
             return (self.state.quorum_port,)
@@ -68,9 +89,13 @@ class Launcher:
 
     def start(self, name: str) -> ProcessIdentity:
         log = self.layout.log(name)
-        return spawn(self.command(name), log=log, environ=_environment(), cwd=self.layout.root)
+        own = self.store.environ(name) if name.startswith(_STORE_SERVER) else {}
+        environ = {**_environment(), **own}
+        return spawn(self.command(name), log=log, environ=environ, cwd=self.layout.root)
 
     def is_ready(self, name: str) -> bool:
+        if name.startswith(_STORE_SERVER):
+            return self.store.is_ready(name)
         kind, node = split_name(name)
         if kind == CONTROLLER:
             return True
@@ -82,12 +107,24 @@ class Launcher:
         view = readiness.cluster_view(ports.direct)
         return view is not None and node in view.broker_ids
 
-    def wait_ready(self, name: str, identity: ProcessIdentity, *, timeout_ms: int) -> None:
-        """Return when the process answers; raises SandboxError with its last log lines if not."""
+    def wait_ready(
+        self,
+        name: str,
+        identity: ProcessIdentity,
+        *,
+        timeout_ms: int,
+        needed: Mapping[str, ProcessIdentity] = MappingProxyType({}),
+    ) -> None:
+        """Return when the process answers; raises SandboxError with its last log lines if not, and
+        with those of a needed process that ended meanwhile.
+        """
         deadline_ms = self.clock.monotonic_ms() + timeout_ms
         while not self.is_ready(name):
             if identity.wait_gone(_POLL_MS):
                 raise SandboxError(f"{name} ended while starting{self._last_log(name)}")
+            for other, known in needed.items():
+                if known.find() is None:
+                    raise SandboxError(f"{other} ended{self._last_log(other)}")
             if self.clock.monotonic_ms() > deadline_ms:
                 raise SandboxError(
                     f"{name} is not ready after {timeout_ms // 1000} s{self._last_log(name)}"

@@ -43,16 +43,24 @@ def fetch_jars(
 
     context = _context(cache, repository)
     try:
-        progress("resolving Kafka's dependencies")
+        progress("resolving dependencies")
         artifacts = _resolve(context, coordinates)
         return _download_all(artifacts, progress)
     except (requests.RequestException, OSError) as error:
         raise SandboxError(
-            "the Kafka jars are not in the cache and the Maven repository cannot be reached: "
-            f"set RLM_MAVEN_REPO to a mirror, or give --kafka-home DIR ({_cause(error)})"
+            f"{_named(coordinates)}: the jars are not in the cache and the Maven repository cannot "
+            "be reached: set RLM_MAVEN_REPO to a mirror, or for Kafka give --kafka-home DIR "
+            f"({_cause(error)})"
         ) from error
     except (RuntimeError, _Damaged) as error:
-        raise SandboxError(f"the Kafka jars cannot be resolved: {_cause(error)}") from error
+        raise SandboxError(
+            f"the jars of {_named(coordinates)} cannot be resolved: {_cause(error)}"
+        ) from error
+
+
+def _named(coordinates: Iterable[str]) -> str:
+    """The first of the coordinates, to say whose jars they are."""
+    return next(iter(coordinates), "nothing")
 
 
 def _context(cache: Path, repository: str | None) -> "MavenContext":
@@ -109,7 +117,7 @@ def _download_all(artifacts: list[Any], progress: Progress) -> tuple[Path, ...]:
         for done, future in enumerate(as_completed(running), start=1):
             paths[running[future]] = Path(future.result())
             if done % _PROGRESS_EVERY == 0 or done == len(artifacts):
-                progress(f"Kafka jars: {done} of {len(artifacts)}")
+                progress(f"jars: {done} of {len(artifacts)}")
     return tuple(paths[at] for at in sorted(paths))
 
 

@@ -7,7 +7,7 @@ from rlm.clock import new_uuid
 from rlm.sandbox import state as states
 from rlm.sandbox.errors import SandboxError
 from rlm.sandbox.ports import PortReservation
-from rlm.sandbox.spec import PORT_NAMES, Layout, NodePorts, SandboxSpec
+from rlm.sandbox.spec import PORT_NAMES, STORE_PORT_NAMES, Layout, NodePorts, SandboxSpec
 from rlm.sandbox.state import SandboxState
 
 
@@ -54,8 +54,9 @@ def prepared(
             quorum_port=ports.take(),
             ports={node: _take_ports(ports) for node in spec.broker_ids},
             processes={},
+            store_ports={name: ports.take() for name in STORE_PORT_NAMES[spec.store]},
         )
-    known = [before.quorum_port]
+    known = [before.quorum_port, *before.store_ports.values()]
     for node_ports in before.ports.values():
         known += [getattr(node_ports, name) for name in PORT_NAMES]
     for port in known:

@@ -26,6 +26,7 @@ from rlm.sandbox.processes import ProcessIdentity, stop_all
 from rlm.sandbox.services import plugin_config, rlm_config
 from rlm.sandbox.spec import Layout, SandboxSpec
 from rlm.sandbox.state import SandboxState, locked
+from rlm.sandbox.stores.choice import sandbox_store
 from rlm.sandbox.verbs import STORE, Verbs
 
 Progress = Callable[[str], None]
@@ -79,10 +80,12 @@ class Sandbox:
             sandbox = cls(root, clock=clock or SystemClock(), dist=dist)
             with PortReservation() as ports:
                 state = prepared(layout, spec, before, ports)
+                if spec.services:
+                    sandbox_store(layout, state).resolve(progress)
                 states.save(layout, state)
                 try:
-                    sandbox._write_files(state)
                     progress("formatting the storage")
+                    sandbox._write_files(state)
                     format_storage(dist, layout, state)
                     sandbox._start_all(state, ports, progress, timeout_ms)
                 except BaseException:
@@ -122,7 +125,9 @@ class Sandbox:
         return self.layout.log_dirs(node_id, self.state.spec.log_dirs)
 
     def start(self, target: str, *, wait: bool = True) -> None:
-        """Start a stopped `broker:N`, `rlm:N`, `plugin:N`, `controller` or the `store`."""
+        """Start a stopped `broker:N`, `rlm:N`, `plugin:N`, `controller`, `store:NAME` (`store:s3`)
+        or the whole `store`.
+        """
         self._verbs().start(target, wait=wait)
 
     def stop(self, target: str) -> None:
@@ -157,7 +162,7 @@ class Sandbox:
                     log=self.layout.log(name),
                 )
             )
-        if state.spec.services:
+        if state.spec.services and not state.spec.store_processes:
             rows.append(self._store_status())
         return tuple(rows)
 
@@ -181,9 +186,10 @@ class Sandbox:
         write_node_files(self.layout, state)
         if not state.spec.services:
             return
-        self.layout.store.mkdir(exist_ok=True)
+        store = sandbox_store(self.layout, state)
+        store.prepare()
         for node_id, ports in state.ports.items():
-            plugin = plugin_config(state.spec, self.layout, ports)
+            plugin = plugin_config(state.spec, ports, store.plugin_settings())
             service = rlm_config(state.spec, self.layout, node_id, state.ports, state.cluster_id)
             write_atomically(self.layout.plugin_config(node_id), _yaml(plugin))
             write_atomically(self.layout.rlm_config(node_id), _yaml(service))
@@ -203,10 +209,14 @@ class Sandbox:
 
         def wait(name: str, identity: ProcessIdentity) -> None:
             progress(f"waiting for {name}")
-            self._launcher(state).wait_ready(name, identity, timeout_ms=timeout_ms)
+            self._launcher(state).wait_ready(
+                name, identity, timeout_ms=timeout_ms, needed=state.processes
+            )
 
         for stage in stages(state.spec):
             run_stage(stage, start, wait)
+            if any(name in state.spec.store_processes for name in stage):
+                sandbox_store(self.layout, state).create()
             if "broker:1" in stage:
                 self._launcher(state).wait_cluster(timeout_ms=timeout_ms)
         document = sandbox_document(self.layout, state)

@@ -22,12 +22,12 @@ _QUICK_SERVICE = {
 }
 
 
-def plugin_config(spec: SandboxSpec, layout: Layout, ports: NodePorts) -> dict[str, Any]:
-    """The YAML of `rsm-plugin serve`; all plugins of a sandbox share one store directory."""
+def plugin_config(spec: SandboxSpec, ports: NodePorts, store: dict[str, Any]) -> dict[str, Any]:
+    """The YAML of `rsm-plugin serve`; `store`: the rows that name the store all plugins share."""
     return {
         "listen": loopback(ports.plugin),
         "plugin": spec.store,
-        "rsm.config.root": str(layout.store),
+        **store,
         "sweep.grace.ms": _QUICK_SERVICE["sweep.grace.ms"],
         **_parsed(spec.overrides_of("store")),
     }
@@ -54,7 +54,6 @@ def rlm_config(
         "http.listen": loopback(own.http),
         "kafka.bootstrap.servers": ",".join(loopback(one.direct) for one in ports.values()),
         "plugin.address": loopback(own.plugin),
-        "rsm.config.root": str(layout.store),
         "rlmm.config.remote.log.metadata.topic.replication.factor": min(3, spec.brokers),
         **_QUICK_SERVICE,
         **_parsed(spec.overrides_of("rlm")),

@@ -9,6 +9,18 @@ from rlm.sandbox.versions import KAFKA_VERSION
 
 CONTROLLER_NODE_ID = 100
 PORT_NAMES = ("direct", "tiered", "controller", "proxy", "grpc", "http", "plugin")
+STORE_PROCESSES = {
+    "local": (),
+    "s3": ("store:s3",),
+    "hdfs": ("store:namenode", "store:datanode"),
+}
+"""Kinds of store and the processes of each, in the order of starting."""
+
+STORE_PORT_NAMES = {
+    "local": (),
+    "s3": ("s3",),
+    "hdfs": ("namenode", "namenode_http", "datanode", "datanode_http", "datanode_ipc"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +67,8 @@ class SandboxSpec:
             raise SandboxError(f"--brokers {self.brokers}: allowed are 1 and 3")
         if not 1 <= self.log_dirs <= 16:
             raise SandboxError(f"--log-dirs {self.log_dirs}: allowed are 1 to 16")
-        if self.store != "local":
-            raise SandboxError(f"--store {self.store}: only 'local' is there yet")
+        if self.store not in STORE_PROCESSES:
+            raise SandboxError(f"--store {self.store}: allowed are {', '.join(STORE_PROCESSES)}")
         if self.jvm not in ("full", "quick"):
             raise SandboxError(f"--jvm {self.jvm}: allowed are full and quick")
         if self.heap_mib < 256:
@@ -71,6 +83,11 @@ class SandboxSpec:
         """With three brokers the quorum is a process of its own: any broker, and any number of
         them, may be killed or lose its disks while the cluster goes on."""
         return self.brokers > 1
+
+    @property
+    def store_processes(self) -> tuple[str, ...]:
+        """Process names of the store's servers; none for a local one, and without services."""
+        return STORE_PROCESSES[self.store] if self.services else ()
 
     def overrides_of(self, scope: str) -> dict[str, str]:
         return {one.key: one.value for one in self.overrides if one.scope == scope}
@@ -129,7 +146,13 @@ class Layout:
 
     @property
     def store(self) -> Path:
+        """What the store keeps: a local one's root, a server's own files."""
         return self.root / "store"
+
+    @property
+    def store_credentials(self) -> Path:
+        """Access key and secret in the format of AWS tools, for the owner's eyes only."""
+        return self.root / "store-credentials"
 
     @property
     def store_away(self) -> Path:

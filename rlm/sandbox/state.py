@@ -7,7 +7,7 @@ import contextlib
 import fcntl
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,6 +26,7 @@ class SandboxState:
     quorum_port: int
     ports: dict[int, NodePorts]
     processes: dict[str, ProcessIdentity]
+    store_ports: dict[str, int] = field(default_factory=dict)
 
     def with_process(self, name: str, identity: ProcessIdentity) -> Self:
         return replace(self, processes={**self.processes, name: identity})
@@ -37,6 +38,7 @@ class SandboxState:
             "cluster_id": self.cluster_id,
             "quorum_port": self.quorum_port,
             "ports": {str(node): asdict(ports) for node, ports in self.ports.items()},
+            "store_ports": self.store_ports,
             "processes": {name: asdict(one) for name, one in self.processes.items()},
         }
 
@@ -50,6 +52,7 @@ class SandboxState:
             quorum_port=content["quorum_port"],
             ports={int(node): NodePorts(**ports) for node, ports in content["ports"].items()},
             processes={name: ProcessIdentity(**one) for name, one in content["processes"].items()},
+            store_ports=content.get("store_ports", {}),
         )
 
 

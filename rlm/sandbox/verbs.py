@@ -1,8 +1,9 @@
 """kill, start, stop, pause and resume of one part of a running sandbox.
 
-A local store has no process of its own: stopping (or killing) it moves its directory away, so that
-every access fails at once; pausing it stops the plugins, the only way to it, so that every access
-hangs as on a dead network disk.
+`store` stands for all servers of the store, each also a part of its own (`store:s3`). A local store
+has no process: stopping (or killing) it moves its directory away, so that every access fails at
+once; pausing it stops the plugins, the only way to it, so that every access hangs as on a dead
+network disk.
 """
 
 import json
@@ -39,38 +40,45 @@ class Verbs:
     def start(self, target: str, *, wait: bool) -> None:
         with locked(self.layout):
             state = self._state_for(target)
-            if target == STORE:
+            if _is_directory(state, target):
                 self._bring_store_back()
                 return
-            known = state.processes.get(target)
-            if known is not None and (now := known.state()) != "stopped":
-                raise SandboxError(f"{target} is {now} (pid {known.pid})")
-            launcher = self._launcher(state)
-            for port in launcher.ports_of(target):
-                if not port_is_free(port):
-                    raise SandboxError(f"{target}: port {port} is taken by another process")
-            if target.startswith("broker:"):
-                format_storage(self.dist, self.layout, state)
-            identity = launcher.start(target)
-            self._remember(state.with_process(target, identity))
+            names = _stopped(state, target)
+            for name in names:
+                state = self._start_one(state, name)
         if wait:
-            launcher.wait_ready(target, identity, timeout_ms=_READY_TIMEOUT_MS)
+            launcher = self._launcher(state)
+            for name in names:
+                identity = state.processes[name]
+                launcher.wait_ready(name, identity, timeout_ms=_READY_TIMEOUT_MS)
+
+    def _start_one(self, state: SandboxState, name: str) -> SandboxState:
+        launcher = self._launcher(state)
+        for port in launcher.ports_of(name):
+            if not port_is_free(port):
+                raise SandboxError(f"{name}: port {port} is taken by another process")
+        if name.startswith("broker:"):
+            format_storage(self.dist, self.layout, state)
+        state = state.with_process(name, launcher.start(name))
+        self._remember(state)
+        return state
 
     def stop(self, target: str) -> None:
         with locked(self.layout):
             state = self._state_for(target)
-            if target == STORE:
+            if _is_directory(state, target):
                 self._move_store_away()
-            elif (identity := state.processes.get(target)) is not None:
-                stop_all([identity], grace_ms=_STOP_GRACE_MS, clock=self.clock)
+            else:
+                stop_all(_identities(state, target), grace_ms=_STOP_GRACE_MS, clock=self.clock)
 
     def kill(self, target: str) -> None:
         with locked(self.layout):
             state = self._state_for(target)
-            if target == STORE:
+            if _is_directory(state, target):
                 self._move_store_away()
-            elif (identity := state.processes.get(target)) is not None:
-                kill_group(identity)
+            else:
+                for identity in _identities(state, target):
+                    kill_group(identity)
 
     def pause(self, target: str) -> None:
         self._each(target, pause_group)
@@ -81,18 +89,9 @@ class Verbs:
     def _each(self, target: str, act: Callable[[ProcessIdentity], bool]) -> None:
         with locked(self.layout):
             state = self._state_for(target)
-            for name, identity in self._signalled(state, target):
+            for name, identity in _signalled(state, target):
                 if not act(identity):
                     raise SandboxError(f"{name} is not running")
-
-    @staticmethod
-    def _signalled(state: SandboxState, target: str) -> list[tuple[str, ProcessIdentity]]:
-        if target != STORE:
-            if target not in state.processes:
-                raise SandboxError(f"{target} is not running")
-            return [(target, state.processes[target])]
-        plugins = [one for one in state.processes.items() if one[0].startswith("plugin:")]
-        return [(name, identity) for name, identity in plugins if identity.find() is not None]
 
     def _state_for(self, target: str) -> SandboxState:
         state = states.load_existing(self.layout.root)
@@ -123,3 +122,42 @@ class Verbs:
                 raise SandboxError(f"{self.layout.store} was made anew while the store was away")
             self.layout.store.rmdir()
         self.layout.store_away.rename(self.layout.store)
+
+
+def _is_directory(state: SandboxState, target: str) -> bool:
+    """Whether the target is a store without processes."""
+    return target == STORE and not state.spec.store_processes
+
+
+def _names(state: SandboxState, target: str) -> tuple[str, ...]:
+    return state.spec.store_processes if target == STORE else (target,)
+
+
+def _identities(state: SandboxState, target: str) -> list[ProcessIdentity]:
+    return [state.processes[name] for name in _names(state, target) if name in state.processes]
+
+
+def _stopped(state: SandboxState, target: str) -> list[str]:
+    """The target's processes that do not run; SandboxError when all of them do, or are paused."""
+    names = _names(state, target)
+    states_now = {
+        name: state.processes[name].state() if name in state.processes else "stopped"
+        for name in names
+    }
+    stopped = [name for name, now in states_now.items() if now == "stopped"]
+    if not stopped:
+        name, now = next(iter(states_now.items()))
+        raise SandboxError(f"{name} is {now} (pid {state.processes[name].pid})")
+    return stopped
+
+
+def _signalled(state: SandboxState, target: str) -> list[tuple[str, ProcessIdentity]]:
+    """Processes that pause and resume mean; a local store is reached through the plugins only."""
+    if not _is_directory(state, target):
+        known = [(name, state.processes.get(name)) for name in _names(state, target)]
+        missing = [name for name, identity in known if identity is None]
+        if missing:
+            raise SandboxError(f"{missing[0]} is not running")
+        return [(name, identity) for name, identity in known if identity is not None]
+    plugins = [one for one in state.processes.items() if one[0].startswith("plugin:")]
+    return [(name, identity) for name, identity in plugins if identity.find() is not None]

@@ -10,7 +10,7 @@ the barrier is either untouched or its originals are seen after it. Must not kno
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from kip405.errors import Fenced, Invalid, NotFound
@@ -48,6 +48,10 @@ class Outcome:
     warnings: tuple[str, ...] = ()
 
 
+RefuseUntiered = Callable[[str], None]
+"""Told a topic's name: Invalid where its segments would have no store to go to."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """Collaborators; closed by the one who made them."""
@@ -61,6 +65,7 @@ class Parts:
     starts: Starts
     readers: ReaderCheck
     settler: Settler
+    refuse_untiered: RefuseUntiered
     clock: Clock
     barrier_deadline_ms: int
 
@@ -150,6 +155,7 @@ class TopicVerbs:
 
     async def _enable(self, seen: _Seen, options: EnableOptions) -> Outcome:
         rules.refuse(seen.topic, seen.config)
+        self._parts.refuse_untiered(seen.topic.name)
         before = seen.fact
         if before is not None and before.state == "deleting":
             raise Fenced(f"topic {seen.topic.name} is being deleted from the remote store")

@@ -161,7 +161,7 @@ class StatusResponse(_message.Message):
     def __init__(self, partitions: _Optional[_Iterable[_Union[_fetch_pb2.PartitionDescription, _Mapping]]] = ..., freezes: _Optional[_Iterable[_Union[Freeze, _Mapping]]] = ..., services: _Optional[_Iterable[_Union[ServiceStatus, _Mapping]]] = ...) -> None: ...
 
 class ServiceStatus(_message.Message):
-    __slots__ = ("node_id", "version", "grpc_address", "proxy_address", "heartbeat_age_ms", "problems", "reachable")
+    __slots__ = ("node_id", "version", "grpc_address", "proxy_address", "heartbeat_age_ms", "problems", "reachable", "stores")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     GRPC_ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -169,6 +169,7 @@ class ServiceStatus(_message.Message):
     HEARTBEAT_AGE_MS_FIELD_NUMBER: _ClassVar[int]
     PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     REACHABLE_FIELD_NUMBER: _ClassVar[int]
+    STORES_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     version: str
     grpc_address: str
@@ -176,7 +177,74 @@ class ServiceStatus(_message.Message):
     heartbeat_age_ms: int
     problems: _containers.RepeatedScalarFieldContainer[str]
     reachable: bool
-    def __init__(self, node_id: _Optional[int] = ..., version: _Optional[str] = ..., grpc_address: _Optional[str] = ..., proxy_address: _Optional[str] = ..., heartbeat_age_ms: _Optional[int] = ..., problems: _Optional[_Iterable[str]] = ..., reachable: _Optional[bool] = ...) -> None: ...
+    stores: _containers.RepeatedCompositeFieldContainer[StoreStatus]
+    def __init__(self, node_id: _Optional[int] = ..., version: _Optional[str] = ..., grpc_address: _Optional[str] = ..., proxy_address: _Optional[str] = ..., heartbeat_age_ms: _Optional[int] = ..., problems: _Optional[_Iterable[str]] = ..., reachable: _Optional[bool] = ..., stores: _Optional[_Iterable[_Union[StoreStatus, _Mapping]]] = ...) -> None: ...
+
+class StoreStatus(_message.Message):
+    __slots__ = ("name", "store_id", "plugin", "uri", "problem", "segments", "size_bytes", "alarms")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    STORE_ID_FIELD_NUMBER: _ClassVar[int]
+    PLUGIN_FIELD_NUMBER: _ClassVar[int]
+    URI_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ALARMS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    store_id: bytes
+    plugin: str
+    uri: str
+    problem: str
+    segments: int
+    size_bytes: int
+    alarms: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., store_id: _Optional[bytes] = ..., plugin: _Optional[str] = ..., uri: _Optional[str] = ..., problem: _Optional[str] = ..., segments: _Optional[int] = ..., size_bytes: _Optional[int] = ..., alarms: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class InspectStoresRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class InspectStoresResponse(_message.Message):
+    __slots__ = ("stores",)
+    STORES_FIELD_NUMBER: _ClassVar[int]
+    stores: _containers.RepeatedCompositeFieldContainer[StoreReport]
+    def __init__(self, stores: _Optional[_Iterable[_Union[StoreReport, _Mapping]]] = ...) -> None: ...
+
+class StoreReport(_message.Message):
+    __slots__ = ("name", "uri", "problem", "findings", "verdicts")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    URI_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    FINDINGS_FIELD_NUMBER: _ClassVar[int]
+    VERDICTS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    uri: str
+    problem: str
+    findings: _containers.RepeatedCompositeFieldContainer[StoreFinding]
+    verdicts: _containers.RepeatedCompositeFieldContainer[StoreVerdict]
+    def __init__(self, name: _Optional[str] = ..., uri: _Optional[str] = ..., problem: _Optional[str] = ..., findings: _Optional[_Iterable[_Union[StoreFinding, _Mapping]]] = ..., verdicts: _Optional[_Iterable[_Union[StoreVerdict, _Mapping]]] = ...) -> None: ...
+
+class StoreFinding(_message.Message):
+    __slots__ = ("kind", "state", "days", "applies_to", "value")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    DAYS_FIELD_NUMBER: _ClassVar[int]
+    APPLIES_TO_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    state: str
+    days: int
+    applies_to: str
+    value: int
+    def __init__(self, kind: _Optional[str] = ..., state: _Optional[str] = ..., days: _Optional[int] = ..., applies_to: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+
+class StoreVerdict(_message.Message):
+    __slots__ = ("level", "text")
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    level: str
+    text: str
+    def __init__(self, level: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
 
 class PartitionRequest(_message.Message):
     __slots__ = ("topic", "partition")

@@ -83,6 +83,11 @@ class AdminServiceStub:
                 request_serializer=rlm_dot_v1_dot_admin__pb2.StatusRequest.SerializeToString,
                 response_deserializer=rlm_dot_v1_dot_admin__pb2.StatusResponse.FromString,
                 _registered_method=True)
+        self.InspectStores = channel.unary_unary(
+                '/rlm.v1.AdminService/InspectStores',
+                request_serializer=rlm_dot_v1_dot_admin__pb2.InspectStoresRequest.SerializeToString,
+                response_deserializer=rlm_dot_v1_dot_admin__pb2.InspectStoresResponse.FromString,
+                _registered_method=True)
         self.AdoptPartition = channel.unary_unary(
                 '/rlm.v1.AdminService/AdoptPartition',
                 request_serializer=rlm_dot_v1_dot_admin__pb2.PartitionRequest.SerializeToString,
@@ -155,6 +160,14 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def InspectStores(self, request, context):
+        """How the stores of the service asked are set up, asked of them now, and what that means for the topics they hold.
+        A store that does not answer says so in its report; the call succeeds.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def AdoptPartition(self, request, context):
         """Ends the freeze of one partition (H4): accept the leader's log as it is.
         """
@@ -211,6 +224,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.Status,
                     request_deserializer=rlm_dot_v1_dot_admin__pb2.StatusRequest.FromString,
                     response_serializer=rlm_dot_v1_dot_admin__pb2.StatusResponse.SerializeToString,
+            ),
+            'InspectStores': grpc.unary_unary_rpc_method_handler(
+                    servicer.InspectStores,
+                    request_deserializer=rlm_dot_v1_dot_admin__pb2.InspectStoresRequest.FromString,
+                    response_serializer=rlm_dot_v1_dot_admin__pb2.InspectStoresResponse.SerializeToString,
             ),
             'AdoptPartition': grpc.unary_unary_rpc_method_handler(
                     servicer.AdoptPartition,
@@ -447,6 +465,33 @@ class AdminService:
             '/rlm.v1.AdminService/Status',
             rlm_dot_v1_dot_admin__pb2.StatusRequest.SerializeToString,
             rlm_dot_v1_dot_admin__pb2.StatusResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def InspectStores(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rlm.v1.AdminService/InspectStores',
+            rlm_dot_v1_dot_admin__pb2.InspectStoresRequest.SerializeToString,
+            rlm_dot_v1_dot_admin__pb2.InspectStoresResponse.FromString,
             options,
             channel_credentials,
             insecure,

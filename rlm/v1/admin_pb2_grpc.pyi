@@ -51,6 +51,10 @@ class AdminServiceStub:
     """Stops trim, deletes and sweeps on every service; durable; needs no leader and no store."""
     Unfreeze: _grpc.UnaryUnaryMultiCallable[_admin_pb2.FreezeRequest, _admin_pb2.FreezeResponse]
     Status: _grpc.UnaryUnaryMultiCallable[_admin_pb2.StatusRequest, _admin_pb2.StatusResponse]
+    InspectStores: _grpc.UnaryUnaryMultiCallable[_admin_pb2.InspectStoresRequest, _admin_pb2.InspectStoresResponse]
+    """How the stores of the service asked are set up, asked of them now, and what that means for the topics they hold.
+    A store that does not answer says so in its report; the call succeeds.
+    """
     AdoptPartition: _grpc.UnaryUnaryMultiCallable[_admin_pb2.PartitionRequest, _fetch_pb2.PartitionDescription]
     """Ends the freeze of one partition (H4): accept the leader's log as it is."""
     AdoptLogStart: _grpc.UnaryUnaryMultiCallable[_admin_pb2.PartitionRequest, _fetch_pb2.PartitionDescription]
@@ -78,6 +82,10 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Stops trim, deletes and sweeps on every service; durable; needs no leader and no store."""
     Unfreeze: _aio.UnaryUnaryMultiCallable[_admin_pb2.FreezeRequest, _admin_pb2.FreezeResponse]  # type: ignore[assignment]
     Status: _aio.UnaryUnaryMultiCallable[_admin_pb2.StatusRequest, _admin_pb2.StatusResponse]  # type: ignore[assignment]
+    InspectStores: _aio.UnaryUnaryMultiCallable[_admin_pb2.InspectStoresRequest, _admin_pb2.InspectStoresResponse]  # type: ignore[assignment]
+    """How the stores of the service asked are set up, asked of them now, and what that means for the topics they hold.
+    A store that does not answer says so in its report; the call succeeds.
+    """
     AdoptPartition: _aio.UnaryUnaryMultiCallable[_admin_pb2.PartitionRequest, _fetch_pb2.PartitionDescription]  # type: ignore[assignment]
     """Ends the freeze of one partition (H4): accept the leader's log as it is."""
     AdoptLogStart: _aio.UnaryUnaryMultiCallable[_admin_pb2.PartitionRequest, _fetch_pb2.PartitionDescription]  # type: ignore[assignment]
@@ -150,6 +158,16 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.StatusRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.StatusResponse, _abc.Awaitable[_admin_pb2.StatusResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def InspectStores(
+        self,
+        request: _admin_pb2.InspectStoresRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.InspectStoresResponse, _abc.Awaitable[_admin_pb2.InspectStoresResponse]]:
+        """How the stores of the service asked are set up, asked of them now, and what that means for the topics they hold.
+        A store that does not answer says so in its report; the call succeeds.
+        """
 
     @_abc_1.abstractmethod
     def AdoptPartition(

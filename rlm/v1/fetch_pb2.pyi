@@ -17,11 +17,18 @@ class Tier(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TIER_UNSPECIFIED: _ClassVar[Tier]
     REMOTE: _ClassVar[Tier]
     LOCAL: _ClassVar[Tier]
+
+class ObjectKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    LOG: _ClassVar[ObjectKind]
+    INDEXES: _ClassVar[ObjectKind]
 READ_UNCOMMITTED: IsolationLevel
 READ_COMMITTED: IsolationLevel
 TIER_UNSPECIFIED: Tier
 REMOTE: Tier
 LOCAL: Tier
+LOG: ObjectKind
+INDEXES: ObjectKind
 
 class TopicRef(_message.Message):
     __slots__ = ("name", "topic_id")
@@ -194,6 +201,62 @@ class EpochEntry(_message.Message):
     epoch: int
     start_offset: int
     def __init__(self, epoch: _Optional[int] = ..., start_offset: _Optional[int] = ...) -> None: ...
+
+class DescribeRemoteLogRequest(_message.Message):
+    __slots__ = ("topic", "partition")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    topic: TopicRef
+    partition: int
+    def __init__(self, topic: _Optional[_Union[TopicRef, _Mapping]] = ..., partition: _Optional[int] = ...) -> None: ...
+
+class RemoteLog(_message.Message):
+    __slots__ = ("cluster_id", "topic", "topic_id", "partition", "remote_log_start_offset", "leader_epochs", "segments")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    REMOTE_LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    topic: str
+    topic_id: bytes
+    partition: int
+    remote_log_start_offset: int
+    leader_epochs: _containers.RepeatedCompositeFieldContainer[EpochEntry]
+    segments: _containers.RepeatedCompositeFieldContainer[ReadableSegment]
+    def __init__(self, cluster_id: _Optional[str] = ..., topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., remote_log_start_offset: _Optional[int] = ..., leader_epochs: _Optional[_Iterable[_Union[EpochEntry, _Mapping]]] = ..., segments: _Optional[_Iterable[_Union[ReadableSegment, _Mapping]]] = ...) -> None: ...
+
+class ReadableSegment(_message.Message):
+    __slots__ = ("segment_metadata", "next_offset")
+    SEGMENT_METADATA_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    segment_metadata: bytes
+    next_offset: int
+    def __init__(self, segment_metadata: _Optional[bytes] = ..., next_offset: _Optional[int] = ...) -> None: ...
+
+class ReadObjectRequest(_message.Message):
+    __slots__ = ("topic", "partition", "segment_id", "kind", "start_position", "end_position")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_ID_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    START_POSITION_FIELD_NUMBER: _ClassVar[int]
+    END_POSITION_FIELD_NUMBER: _ClassVar[int]
+    topic: TopicRef
+    partition: int
+    segment_id: bytes
+    kind: ObjectKind
+    start_position: int
+    end_position: int
+    def __init__(self, topic: _Optional[_Union[TopicRef, _Mapping]] = ..., partition: _Optional[int] = ..., segment_id: _Optional[bytes] = ..., kind: _Optional[_Union[ObjectKind, str]] = ..., start_position: _Optional[int] = ..., end_position: _Optional[int] = ...) -> None: ...
+
+class ReadObjectResponse(_message.Message):
+    __slots__ = ("data",)
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    def __init__(self, data: _Optional[bytes] = ...) -> None: ...
 
 class CopyRequest(_message.Message):
     __slots__ = ("topic", "partition", "up_to_offset")

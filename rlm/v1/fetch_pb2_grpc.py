@@ -55,6 +55,16 @@ class FetchServiceStub:
                 request_serializer=rlm_dot_v1_dot_fetch__pb2.ListSegmentsRequest.SerializeToString,
                 response_deserializer=rlm_dot_v1_dot_fetch__pb2.Segment.FromString,
                 _registered_method=True)
+        self.DescribeRemoteLog = channel.unary_unary(
+                '/rlm.v1.FetchService/DescribeRemoteLog',
+                request_serializer=rlm_dot_v1_dot_fetch__pb2.DescribeRemoteLogRequest.SerializeToString,
+                response_deserializer=rlm_dot_v1_dot_fetch__pb2.RemoteLog.FromString,
+                _registered_method=True)
+        self.ReadObject = channel.unary_stream(
+                '/rlm.v1.FetchService/ReadObject',
+                request_serializer=rlm_dot_v1_dot_fetch__pb2.ReadObjectRequest.SerializeToString,
+                response_deserializer=rlm_dot_v1_dot_fetch__pb2.ReadObjectResponse.FromString,
+                _registered_method=True)
         self.Copy = channel.unary_unary(
                 '/rlm.v1.FetchService/Copy',
                 request_serializer=rlm_dot_v1_dot_fetch__pb2.CopyRequest.SerializeToString,
@@ -104,6 +114,22 @@ class FetchServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeRemoteLog(self, request, context):
+        """What the remote tier holds of a partition for its readers, as the leader's service knows it: segments inside the
+        leader's history, and how far each counts. `rlm download` copies a partition by this. Errors as of Fetch.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReadObject(self, request, context):
+        """A range of one object of a segment, byte for byte as stored and unchecked: the caller has the checksums from
+        DescribeRemoteLog. Any service answers. NOT_FOUND: no such finished segment, or the store lost its object.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Copy(self, request, context):
         """Copy closed segments now, up to an offset; answers when done or when nothing more is eligible.
         """
@@ -133,6 +159,16 @@ def add_FetchServiceServicer_to_server(servicer, server):
                     servicer.ListSegments,
                     request_deserializer=rlm_dot_v1_dot_fetch__pb2.ListSegmentsRequest.FromString,
                     response_serializer=rlm_dot_v1_dot_fetch__pb2.Segment.SerializeToString,
+            ),
+            'DescribeRemoteLog': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeRemoteLog,
+                    request_deserializer=rlm_dot_v1_dot_fetch__pb2.DescribeRemoteLogRequest.FromString,
+                    response_serializer=rlm_dot_v1_dot_fetch__pb2.RemoteLog.SerializeToString,
+            ),
+            'ReadObject': grpc.unary_stream_rpc_method_handler(
+                    servicer.ReadObject,
+                    request_deserializer=rlm_dot_v1_dot_fetch__pb2.ReadObjectRequest.FromString,
+                    response_serializer=rlm_dot_v1_dot_fetch__pb2.ReadObjectResponse.SerializeToString,
             ),
             'Copy': grpc.unary_unary_rpc_method_handler(
                     servicer.Copy,
@@ -249,6 +285,60 @@ class FetchService:
             '/rlm.v1.FetchService/ListSegments',
             rlm_dot_v1_dot_fetch__pb2.ListSegmentsRequest.SerializeToString,
             rlm_dot_v1_dot_fetch__pb2.Segment.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeRemoteLog(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rlm.v1.FetchService/DescribeRemoteLog',
+            rlm_dot_v1_dot_fetch__pb2.DescribeRemoteLogRequest.SerializeToString,
+            rlm_dot_v1_dot_fetch__pb2.RemoteLog.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadObject(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/rlm.v1.FetchService/ReadObject',
+            rlm_dot_v1_dot_fetch__pb2.ReadObjectRequest.SerializeToString,
+            rlm_dot_v1_dot_fetch__pb2.ReadObjectResponse.FromString,
             options,
             channel_credentials,
             insecure,

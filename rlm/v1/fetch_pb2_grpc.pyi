@@ -53,6 +53,14 @@ class FetchServiceStub:
     """Where each tier of a partition begins and ends."""
     ListSegments: _grpc.UnaryStreamMultiCallable[_fetch_pb2.ListSegmentsRequest, _fetch_pb2.Segment]
     """Remote segments of a partition, or of all partitions of a topic, ascending."""
+    DescribeRemoteLog: _grpc.UnaryUnaryMultiCallable[_fetch_pb2.DescribeRemoteLogRequest, _fetch_pb2.RemoteLog]
+    """What the remote tier holds of a partition for its readers, as the leader's service knows it: segments inside the
+    leader's history, and how far each counts. `rlm download` copies a partition by this. Errors as of Fetch.
+    """
+    ReadObject: _grpc.UnaryStreamMultiCallable[_fetch_pb2.ReadObjectRequest, _fetch_pb2.ReadObjectResponse]
+    """A range of one object of a segment, byte for byte as stored and unchecked: the caller has the checksums from
+    DescribeRemoteLog. Any service answers. NOT_FOUND: no such finished segment, or the store lost its object.
+    """
     Copy: _grpc.UnaryUnaryMultiCallable[_fetch_pb2.CopyRequest, _fetch_pb2.CopyResponse]
     """Copy closed segments now, up to an offset; answers when done or when nothing more is eligible."""
 
@@ -81,6 +89,14 @@ class FetchServiceAsyncStub(FetchServiceStub):
     """Where each tier of a partition begins and ends."""
     ListSegments: _aio.UnaryStreamMultiCallable[_fetch_pb2.ListSegmentsRequest, _fetch_pb2.Segment]  # type: ignore[assignment]
     """Remote segments of a partition, or of all partitions of a topic, ascending."""
+    DescribeRemoteLog: _aio.UnaryUnaryMultiCallable[_fetch_pb2.DescribeRemoteLogRequest, _fetch_pb2.RemoteLog]  # type: ignore[assignment]
+    """What the remote tier holds of a partition for its readers, as the leader's service knows it: segments inside the
+    leader's history, and how far each counts. `rlm download` copies a partition by this. Errors as of Fetch.
+    """
+    ReadObject: _aio.UnaryStreamMultiCallable[_fetch_pb2.ReadObjectRequest, _fetch_pb2.ReadObjectResponse]  # type: ignore[assignment]
+    """A range of one object of a segment, byte for byte as stored and unchecked: the caller has the checksums from
+    DescribeRemoteLog. Any service answers. NOT_FOUND: no such finished segment, or the store lost its object.
+    """
     Copy: _aio.UnaryUnaryMultiCallable[_fetch_pb2.CopyRequest, _fetch_pb2.CopyResponse]  # type: ignore[assignment]
     """Copy closed segments now, up to an offset; answers when done or when nothing more is eligible."""
 
@@ -130,6 +146,26 @@ class FetchServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_fetch_pb2.Segment], _abc.AsyncIterator[_fetch_pb2.Segment]]:
         """Remote segments of a partition, or of all partitions of a topic, ascending."""
+
+    @_abc_1.abstractmethod
+    def DescribeRemoteLog(
+        self,
+        request: _fetch_pb2.DescribeRemoteLogRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_fetch_pb2.RemoteLog, _abc.Awaitable[_fetch_pb2.RemoteLog]]:
+        """What the remote tier holds of a partition for its readers, as the leader's service knows it: segments inside the
+        leader's history, and how far each counts. `rlm download` copies a partition by this. Errors as of Fetch.
+        """
+
+    @_abc_1.abstractmethod
+    def ReadObject(
+        self,
+        request: _fetch_pb2.ReadObjectRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_fetch_pb2.ReadObjectResponse], _abc.AsyncIterator[_fetch_pb2.ReadObjectResponse]]:
+        """A range of one object of a segment, byte for byte as stored and unchecked: the caller has the checksums from
+        DescribeRemoteLog. Any service answers. NOT_FOUND: no such finished segment, or the store lost its object.
+        """
 
     @_abc_1.abstractmethod
     def Copy(

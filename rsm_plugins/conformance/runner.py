@@ -1,56 +1,138 @@
-"""Runs the cases that need nothing but a manager, one after the other, and reports instead of
+"""Runs cases one after the other, each under a cluster id of its own, and reports instead of
 stopping.
+
+Whoever calls it gives the manager; must not know which store is behind it.
 """
 
+import asyncio
+import difflib
+import enum
 import tempfile
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kip405.contracts import RemoteStorageManager
-from kip405.errors import RemoteStorageError
-from kip405.ids import Uuid
-from rsm_plugins.conformance import listings, objects
-from rsm_plugins.conformance.subject import ConformanceFailure, Subject
+from kip405.errors import Invalid, RemoteStorageError
+from rsm_plugins.conformance import (
+    broken_copies,
+    deletes,
+    listings,
+    objects,
+    ranges,
+    settings_told,
+    wire,
+)
+from rsm_plugins.conformance.subject import CaseSkipped, ConformanceFailure, Subject
 
 Case = Callable[[Subject], Awaitable[None]]
-CASES: tuple[Case, ...] = (*listings.CASES, *objects.CASES)
+CASES: tuple[Case, ...] = (
+    *listings.CASES,
+    *objects.CASES,
+    *ranges.CASES,
+    *broken_copies.CASES,
+    *deletes.CASES,
+    *settings_told.CASES,
+)
+WIRE_CASES: tuple[Case, ...] = wire.CASES
+CASE_SECONDS = 300.0
+
+
+class Status(enum.Enum):
+    PASSED = "ok"
+    FAILED = "FAIL"
+    SKIPPED = "skip"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Of one case; `problem` is empty when it passed."""
+    """Of one case; `detail` says why it failed or was skipped."""
 
     mode: str
     name: str
-    problem: str
+    status: Status
+    detail: str = ""
+    seconds: float = 0.0
+
+
+def name_of(case: Case) -> str:
+    return getattr(case, "__name__", "case")
+
+
+def summary_of(case: Case) -> str:
+    """What a case is about: the first sentence of its docstring, on one line."""
+    text = " ".join((case.__doc__ or "").split())
+    return text.partition(" (Aiven")[0].partition(" (Pulsar")[0].rstrip(".")
+
+
+def chosen(names: Sequence[str], cases: tuple[Case, ...]) -> tuple[Case, ...]:
+    """The cases of these names, all where none is named; Invalid names what comes near a name that
+    is none.
+    """
+    known = {name_of(case): case for case in (*CASES, *WIRE_CASES)}
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=3)
+            raise Invalid(
+                f"there is no case {name!r}"
+                + (f"; near it: {', '.join(near)}" if near else "; --list shows them")
+            )
+    return tuple(case for case in cases if not names or name_of(case) in names)
 
 
 async def run_suite(
-    manager: RemoteStorageManager, mode: str, new_uuid: Callable[[], Uuid]
+    subject: Subject,
+    mode: str,
+    cases: Sequence[Case] = CASES,
+    *,
+    report: Callable[[Outcome], None] = lambda _: None,
+    case_seconds: float = CASE_SECONDS,
 ) -> list[Outcome]:
-    """Outcome of every case, each under a cluster id of its own; what was written is removed."""
+    """Outcome of every case, each also reported when it is there; what was written is removed.
+
+    Each case gets a subject like the one given, with a cluster id and a folder of its own.
+    """
     outcomes: list[Outcome] = []
-    with tempfile.TemporaryDirectory(prefix="rsm-conformance-") as folder:
-        for case in CASES:
-            subject = Subject(
-                manager=manager,
+    for case in cases:
+        with tempfile.TemporaryDirectory(dir=subject.folder) as folder:
+            own = replace(
+                subject,
+                cluster_id=f"conformance-{subject.new_uuid()}",
                 folder=Path(folder),
-                new_uuid=new_uuid,
-                cluster_id=f"conformance-{new_uuid()}",
+                made=[],
             )
-            name = getattr(case, "__name__", "case")
-            outcomes.append(Outcome(mode=mode, name=name, problem=await _run(case, subject)))
+            outcome = await _outcome(mode, case, own, case_seconds)
+        report(outcome)
+        outcomes.append(outcome)
     return outcomes
 
 
-async def _run(case: Case, subject: Subject) -> str:
+async def _outcome(mode: str, case: Case, subject: Subject, case_seconds: float) -> Outcome:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    status, detail = Status.PASSED, ""
     try:
-        await subject.ensure_identity()
-        try:
-            await case(subject)
-        finally:
-            await subject.clean_up()
+        async with asyncio.timeout(case_seconds):
+            await _run(case, subject)
+    except CaseSkipped as error:
+        status, detail = Status.SKIPPED, str(error)
+    except TimeoutError:
+        status, detail = Status.FAILED, f"not done within {case_seconds:g} s"
     except (ConformanceFailure, RemoteStorageError) as error:
-        return f"{type(error).__name__}: {error}"
-    return ""
+        status, detail = Status.FAILED, f"{type(error).__name__}: {error}"
+    except Exception as error:  # noqa: BLE001 - a runner: whatever else comes is the case's failure
+        status, detail = Status.FAILED, f"not an error of the contract: {error!r}"
+    return Outcome(
+        mode=mode,
+        name=name_of(case),
+        status=status,
+        detail=" ".join(detail.split()),
+        seconds=loop.time() - began,
+    )
+
+
+async def _run(case: Case, subject: Subject) -> None:
+    await subject.ensure_identity()
+    try:
+        await case(subject)
+    finally:
+        await subject.clean_up()

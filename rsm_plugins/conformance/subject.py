@@ -4,10 +4,10 @@ explain themselves.
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kip405.contracts import (
     ExpectedSegment,
@@ -23,8 +23,14 @@ from kip405.indexes import build_indexes_object
 from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
 from rsm_plugins.durable_files import read_at
 
+if TYPE_CHECKING:
+    from rsm_plugins.conformance.wire_calls import Wire
+
+MIB = 1024 * 1024
 SMALL_LOG_BYTES = 10_007
-CLEAN_UP_AT_ONCE = 50
+AT_ONCE = 50
+MANY_OBJECTS = 1003  # more than one page, and more than one batch delete, of any store
+PART_BYTES = 5 * MIB  # the smallest part of a multipart upload to S3
 _E = TypeVar("_E", bound=RemoteStorageError)
 
 SECTIONS: dict[IndexType, bytes] = {
@@ -38,6 +44,10 @@ SECTIONS: dict[IndexType, bytes] = {
 
 class ConformanceFailure(Exception):
     """A guarantee of the contract that did not hold."""
+
+
+class CaseSkipped(Exception):
+    """A case that says nothing here; the message is why."""
 
 
 def check(condition: bool, message: str) -> None:
@@ -67,7 +77,7 @@ async def fails(kind: type[_E], call: Awaitable[object], what: str) -> _E:
 
 
 class StoreFaults(Protocol):
-    """What is done to a store behind the manager's back; offered by local factories."""
+    """What is done to a store behind the manager's back; offered by the tests of the stores."""
 
     def move_away(self) -> None: ...
 
@@ -80,7 +90,7 @@ class StoreFaults(Protocol):
     def truncate(self, name: str, size_bytes: int) -> None: ...
 
     def names(self) -> list[str]:
-        """Every file of the store, temporary ones too."""
+        """Every object of the store, and what unfinished copies left: temporary files, uploads."""
         ...
 
 
@@ -105,6 +115,10 @@ class StoredSegment:
 class Subject:
     """A manager under test; everything is written below a cluster id of its own and removed by
     `clean_up`.
+
+    `lacking`: optional capability -> why it is not there (`inspect`, `batch_delete`). `sweep` gets
+    a grace in ms. `many` is how many objects are many, `part_bytes` where the store may cut a log
+    into parts, `secrets` what no error may show.
     """
 
     manager: RemoteStorageManager
@@ -112,7 +126,18 @@ class Subject:
     new_uuid: Callable[[], Uuid]
     cluster_id: str
     faults: StoreFaults | None = None
+    wire: "Wire | None" = None
+    sweep: Callable[[int], Awaitable[int]] | None = None
+    lacking: Mapping[str, str] = field(default_factory=dict)
+    many: int = MANY_OBJECTS
+    part_bytes: int = PART_BYTES
+    secrets: tuple[str, ...] = ()
     made: list[SegmentLocator] = field(default_factory=list)
+
+    def needs(self, capability: str) -> None:
+        """CaseSkipped where the store lacks an optional capability."""
+        if capability in self.lacking:
+            raise CaseSkipped(self.lacking[capability])
 
     def partition(self, topic: str = "topic", number: int = 0) -> TopicIdPartition:
         """A partition of a topic with a fresh id."""
@@ -189,15 +214,28 @@ class Subject:
 
     async def clean_up(self) -> None:
         """Remove all that was made, some at a time."""
-        for start in range(0, len(self.made), CLEAN_UP_AT_ONCE):
-            part = self.made[start : start + CLEAN_UP_AT_ONCE]
+        for start in range(0, len(self.made), AT_ONCE):
+            part = self.made[start : start + AT_ONCE]
             await asyncio.gather(*(self.manager.delete_log_segment_data(one) for one in part))
         self.made.clear()
 
 
+async def pause(seconds: float) -> None:
+    """Real time passes: what is under test is another process, which no clock of ours rules."""
+    passed = asyncio.Event()
+    asyncio.get_running_loop().call_later(seconds, passed.set)
+    await passed.wait()
+
+
+async def in_parts(calls: list[Callable[[], Awaitable[object]]]) -> None:
+    """Make calls, some at a time."""
+    for start in range(0, len(calls), AT_ONCE):
+        await asyncio.gather(*(call() for call in calls[start : start + AT_ONCE]))
+
+
 def read_answer(answer: bytes | FileSlice) -> bytes:
     """The bytes of a fetch, whichever way they were handed over."""
-    if isinstance(answer, bytes):
+    if not isinstance(answer, FileSlice):
         return answer
     descriptor = os.open(answer.path, os.O_RDONLY)
     try:

@@ -1,3 +1,4 @@
+from rsm_plugins.v1 import errors_pb2 as _errors_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -12,9 +13,32 @@ class Capability(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CAPABILITY_UNSPECIFIED: _ClassVar[Capability]
     CAPABILITY_BYTES: _ClassVar[Capability]
     CAPABILITY_SHARED_VOLUME: _ClassVar[Capability]
+    CAPABILITY_SCRATCH: _ClassVar[Capability]
+    CAPABILITY_INSPECT: _ClassVar[Capability]
+    CAPABILITY_BATCH_DELETE: _ClassVar[Capability]
+
+class FindingKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    FINDING_KIND_UNSPECIFIED: _ClassVar[FindingKind]
+    FINDING_KIND_VERSIONING: _ClassVar[FindingKind]
+    FINDING_KIND_OBJECT_LOCK: _ClassVar[FindingKind]
+    FINDING_KIND_LIFECYCLE_EXPIRY: _ClassVar[FindingKind]
+    FINDING_KIND_MULTIPART_ABORT: _ClassVar[FindingKind]
+    FINDING_KIND_FREE_SPACE: _ClassVar[FindingKind]
+    FINDING_KIND_REPLICATION: _ClassVar[FindingKind]
 CAPABILITY_UNSPECIFIED: Capability
 CAPABILITY_BYTES: Capability
 CAPABILITY_SHARED_VOLUME: Capability
+CAPABILITY_SCRATCH: Capability
+CAPABILITY_INSPECT: Capability
+CAPABILITY_BATCH_DELETE: Capability
+FINDING_KIND_UNSPECIFIED: FindingKind
+FINDING_KIND_VERSIONING: FindingKind
+FINDING_KIND_OBJECT_LOCK: FindingKind
+FINDING_KIND_LIFECYCLE_EXPIRY: FindingKind
+FINDING_KIND_MULTIPART_ABORT: FindingKind
+FINDING_KIND_FREE_SPACE: FindingKind
+FINDING_KIND_REPLICATION: FindingKind
 
 class GetInfoRequest(_message.Message):
     __slots__ = ()
@@ -47,21 +71,43 @@ class SharedVolumeProbe(_message.Message):
     def __init__(self, path: _Optional[str] = ..., nonce: _Optional[str] = ...) -> None: ...
 
 class ProbeRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("inspect",)
+    INSPECT_FIELD_NUMBER: _ClassVar[int]
+    inspect: bool
+    def __init__(self, inspect: _Optional[bool] = ...) -> None: ...
 
 class ProbeResponse(_message.Message):
-    __slots__ = ("state", "detail")
+    __slots__ = ("state", "detail", "problem", "findings")
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATE_UNSPECIFIED: _ClassVar[ProbeResponse.State]
         STATE_STARTING: _ClassVar[ProbeResponse.State]
         STATE_READY: _ClassVar[ProbeResponse.State]
+        STATE_UNHEALTHY: _ClassVar[ProbeResponse.State]
     STATE_UNSPECIFIED: ProbeResponse.State
     STATE_STARTING: ProbeResponse.State
     STATE_READY: ProbeResponse.State
+    STATE_UNHEALTHY: ProbeResponse.State
     STATE_FIELD_NUMBER: _ClassVar[int]
     DETAIL_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    FINDINGS_FIELD_NUMBER: _ClassVar[int]
     state: ProbeResponse.State
     detail: str
-    def __init__(self, state: _Optional[_Union[ProbeResponse.State, str]] = ..., detail: _Optional[str] = ...) -> None: ...
+    problem: _errors_pb2.ErrorDetail
+    findings: _containers.RepeatedCompositeFieldContainer[Finding]
+    def __init__(self, state: _Optional[_Union[ProbeResponse.State, str]] = ..., detail: _Optional[str] = ..., problem: _Optional[_Union[_errors_pb2.ErrorDetail, _Mapping]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping]]] = ...) -> None: ...
+
+class Finding(_message.Message):
+    __slots__ = ("kind", "state", "days", "applies_to", "value")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    DAYS_FIELD_NUMBER: _ClassVar[int]
+    APPLIES_TO_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    kind: FindingKind
+    state: str
+    days: int
+    applies_to: str
+    value: int
+    def __init__(self, kind: _Optional[_Union[FindingKind, str]] = ..., state: _Optional[str] = ..., days: _Optional[int] = ..., applies_to: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...

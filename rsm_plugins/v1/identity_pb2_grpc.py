@@ -62,15 +62,18 @@ class IdentityServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Probe(self, request, context):
-        """Whether the store can be used now: an error is "unhealthy", else starting or ready.
+        """Whether the store can be used now, and what is known about how it is set up.
 
         condition                            | status code     | what the caller must do
         -------------------------------------|-----------------|-------------------------------------------------------
         store reached (with or without       | OK, READY       | go on
         identity object)                   |                 |
         plugin still prepares itself         | OK, STARTING    | ask again
-        store away, no permission, full      | UNAVAILABLE     | show the message to the operator, ask again
-        identity object is damaged           | DATA_LOSS       | stop; an operator must look at the store
+        store away, no permission, full,     | OK, UNHEALTHY   | show the problem to the operator; ask again if it is
+        slow, or its identity is damaged   |                 |   retriable, else stop
+        a fact cannot be read (`inspect`)    | OK, its state   | show it; the other facts hold
+        |   says why      |
+        plugin cannot inspect                | OK, no findings | nothing is known: say so
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -44,15 +44,18 @@ class IdentityStub:
     no principal                         | UNAUTHENTICATED | send `rlm-principal`
     """
     Probe: _grpc.UnaryUnaryMultiCallable[_identity_pb2.ProbeRequest, _identity_pb2.ProbeResponse]
-    """Whether the store can be used now: an error is "unhealthy", else starting or ready.
+    """Whether the store can be used now, and what is known about how it is set up.
 
     condition                            | status code     | what the caller must do
     -------------------------------------|-----------------|-------------------------------------------------------
     store reached (with or without       | OK, READY       | go on
       identity object)                   |                 |
     plugin still prepares itself         | OK, STARTING    | ask again
-    store away, no permission, full      | UNAVAILABLE     | show the message to the operator, ask again
-    identity object is damaged           | DATA_LOSS       | stop; an operator must look at the store
+    store away, no permission, full,     | OK, UNHEALTHY   | show the problem to the operator; ask again if it is
+      slow, or its identity is damaged   |                 |   retriable, else stop
+    a fact cannot be read (`inspect`)    | OK, its state   | show it; the other facts hold
+                                         |   says why      |
+    plugin cannot inspect                | OK, no findings | nothing is known: say so
     """
 
 @_typing.type_check_only
@@ -67,15 +70,18 @@ class IdentityAsyncStub(IdentityStub):
     no principal                         | UNAUTHENTICATED | send `rlm-principal`
     """
     Probe: _aio.UnaryUnaryMultiCallable[_identity_pb2.ProbeRequest, _identity_pb2.ProbeResponse]  # type: ignore[assignment]
-    """Whether the store can be used now: an error is "unhealthy", else starting or ready.
+    """Whether the store can be used now, and what is known about how it is set up.
 
     condition                            | status code     | what the caller must do
     -------------------------------------|-----------------|-------------------------------------------------------
     store reached (with or without       | OK, READY       | go on
       identity object)                   |                 |
     plugin still prepares itself         | OK, STARTING    | ask again
-    store away, no permission, full      | UNAVAILABLE     | show the message to the operator, ask again
-    identity object is damaged           | DATA_LOSS       | stop; an operator must look at the store
+    store away, no permission, full,     | OK, UNHEALTHY   | show the problem to the operator; ask again if it is
+      slow, or its identity is damaged   |                 |   retriable, else stop
+    a fact cannot be read (`inspect`)    | OK, its state   | show it; the other facts hold
+                                         |   says why      |
+    plugin cannot inspect                | OK, no findings | nothing is known: say so
     """
 
 class IdentityServicer(metaclass=_abc_1.ABCMeta):
@@ -99,15 +105,18 @@ class IdentityServicer(metaclass=_abc_1.ABCMeta):
         request: _identity_pb2.ProbeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_identity_pb2.ProbeResponse, _abc.Awaitable[_identity_pb2.ProbeResponse]]:
-        """Whether the store can be used now: an error is "unhealthy", else starting or ready.
+        """Whether the store can be used now, and what is known about how it is set up.
 
         condition                            | status code     | what the caller must do
         -------------------------------------|-----------------|-------------------------------------------------------
         store reached (with or without       | OK, READY       | go on
           identity object)                   |                 |
         plugin still prepares itself         | OK, STARTING    | ask again
-        store away, no permission, full      | UNAVAILABLE     | show the message to the operator, ask again
-        identity object is damaged           | DATA_LOSS       | stop; an operator must look at the store
+        store away, no permission, full,     | OK, UNHEALTHY   | show the problem to the operator; ask again if it is
+          slow, or its identity is damaged   |                 |   retriable, else stop
+        a fact cannot be read (`inspect`)    | OK, its state   | show it; the other facts hold
+                                             |   says why      |
+        plugin cannot inspect                | OK, no findings | nothing is known: say so
         """
 
 def add_IdentityServicer_to_server(servicer: IdentityServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

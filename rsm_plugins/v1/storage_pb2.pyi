@@ -89,20 +89,22 @@ class CopyLogSegmentDataRequest(_message.Message):
     def __init__(self, header: _Optional[_Union[CopyHeader, _Mapping]] = ..., indexes_chunk: _Optional[bytes] = ..., log_chunk: _Optional[bytes] = ...) -> None: ...
 
 class CopyHeader(_message.Message):
-    __slots__ = ("locator", "log_size_bytes", "log_crc32c", "indexes_size_bytes", "indexes_crc32c", "log_file")
+    __slots__ = ("locator", "log_size_bytes", "log_crc32c", "indexes_size_bytes", "indexes_crc32c", "log_file", "end_offset")
     LOCATOR_FIELD_NUMBER: _ClassVar[int]
     LOG_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     LOG_CRC32C_FIELD_NUMBER: _ClassVar[int]
     INDEXES_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     INDEXES_CRC32C_FIELD_NUMBER: _ClassVar[int]
     LOG_FILE_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     locator: SegmentLocator
     log_size_bytes: int
     log_crc32c: int
     indexes_size_bytes: int
     indexes_crc32c: int
     log_file: FileSlice
-    def __init__(self, locator: _Optional[_Union[SegmentLocator, _Mapping]] = ..., log_size_bytes: _Optional[int] = ..., log_crc32c: _Optional[int] = ..., indexes_size_bytes: _Optional[int] = ..., indexes_crc32c: _Optional[int] = ..., log_file: _Optional[_Union[FileSlice, _Mapping]] = ...) -> None: ...
+    end_offset: int
+    def __init__(self, locator: _Optional[_Union[SegmentLocator, _Mapping]] = ..., log_size_bytes: _Optional[int] = ..., log_crc32c: _Optional[int] = ..., indexes_size_bytes: _Optional[int] = ..., indexes_crc32c: _Optional[int] = ..., log_file: _Optional[_Union[FileSlice, _Mapping]] = ..., end_offset: _Optional[int] = ...) -> None: ...
 
 class CopyLogSegmentDataResponse(_message.Message):
     __slots__ = ("plugin_metadata",)
@@ -135,16 +137,30 @@ class ReadManifestResponse(_message.Message):
     def __init__(self, manifest: _Optional[bytes] = ...) -> None: ...
 
 class FetchLogSegmentRequest(_message.Message):
-    __slots__ = ("locator", "start", "end", "shared_volume_nonce")
+    __slots__ = ("locator", "start", "end", "shared_volume_nonce", "scratch")
     LOCATOR_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     SHARED_VOLUME_NONCE_FIELD_NUMBER: _ClassVar[int]
+    SCRATCH_FIELD_NUMBER: _ClassVar[int]
     locator: SegmentLocator
     start: int
     end: int
     shared_volume_nonce: str
-    def __init__(self, locator: _Optional[_Union[SegmentLocator, _Mapping]] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., shared_volume_nonce: _Optional[str] = ...) -> None: ...
+    scratch: ScratchFile
+    def __init__(self, locator: _Optional[_Union[SegmentLocator, _Mapping]] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., shared_volume_nonce: _Optional[str] = ..., scratch: _Optional[_Union[ScratchFile, _Mapping]] = ...) -> None: ...
+
+class ScratchFile(_message.Message):
+    __slots__ = ("path", "nonce", "position", "size_bytes")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    nonce: bytes
+    position: int
+    size_bytes: int
+    def __init__(self, path: _Optional[str] = ..., nonce: _Optional[bytes] = ..., position: _Optional[int] = ..., size_bytes: _Optional[int] = ...) -> None: ...
 
 class FetchIndexesRequest(_message.Message):
     __slots__ = ("locator",)
@@ -169,14 +185,16 @@ class FetchResponse(_message.Message):
     def __init__(self, header: _Optional[_Union[FetchHeader, _Mapping]] = ..., chunk: _Optional[bytes] = ...) -> None: ...
 
 class FetchHeader(_message.Message):
-    __slots__ = ("size_bytes", "file_slice", "instance")
+    __slots__ = ("size_bytes", "file_slice", "instance", "in_scratch")
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     FILE_SLICE_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    IN_SCRATCH_FIELD_NUMBER: _ClassVar[int]
     size_bytes: int
     file_slice: FileSlice
     instance: str
-    def __init__(self, size_bytes: _Optional[int] = ..., file_slice: _Optional[_Union[FileSlice, _Mapping]] = ..., instance: _Optional[str] = ...) -> None: ...
+    in_scratch: bool
+    def __init__(self, size_bytes: _Optional[int] = ..., file_slice: _Optional[_Union[FileSlice, _Mapping]] = ..., instance: _Optional[str] = ..., in_scratch: _Optional[bool] = ...) -> None: ...
 
 class ExpectedSegment(_message.Message):
     __slots__ = ("locator", "log_size_bytes", "indexes_size_bytes")
@@ -251,6 +269,16 @@ class DeleteLogSegmentDataRequest(_message.Message):
     def __init__(self, locator: _Optional[_Union[SegmentLocator, _Mapping]] = ...) -> None: ...
 
 class DeleteLogSegmentDataResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DeleteLogSegmentsRequest(_message.Message):
+    __slots__ = ("segments",)
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    segments: _containers.RepeatedCompositeFieldContainer[SegmentLocator]
+    def __init__(self, segments: _Optional[_Iterable[_Union[SegmentLocator, _Mapping]]] = ...) -> None: ...
+
+class DeleteLogSegmentsResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 

@@ -89,6 +89,11 @@ class StorageStub:
                 request_serializer=rsm__plugins_dot_v1_dot_storage__pb2.DeleteLogSegmentDataRequest.SerializeToString,
                 response_deserializer=rsm__plugins_dot_v1_dot_storage__pb2.DeleteLogSegmentDataResponse.FromString,
                 _registered_method=True)
+        self.DeleteLogSegments = channel.unary_unary(
+                '/rsm_plugins.v1.Storage/DeleteLogSegments',
+                request_serializer=rsm__plugins_dot_v1_dot_storage__pb2.DeleteLogSegmentsRequest.SerializeToString,
+                response_deserializer=rsm__plugins_dot_v1_dot_storage__pb2.DeleteLogSegmentsResponse.FromString,
+                _registered_method=True)
         self.CheckPath = channel.unary_unary(
                 '/rsm_plugins.v1.Storage/CheckPath',
                 request_serializer=rsm__plugins_dot_v1_dot_storage__pb2.CheckPathRequest.SerializeToString,
@@ -148,6 +153,8 @@ class StorageServicer:
         condition                          | status code         | what the caller must do
         -----------------------------------|---------------------|-----------------------------------------------------
         manifest empty or over 1 MiB       | INVALID_ARGUMENT    | mend the request
+        another manifest is there, in a    | FAILED_PRECONDITION | drop the plan: a locator is of one attempt
+        store that never overwrites one  |                     |
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -164,11 +171,16 @@ class StorageServicer:
 
     def FetchLogSegment(self, request, context):
         """A range of the log object, clipped to its size. Stream: header, then chunks that add up to size_bytes, or no
-        chunk where the header has a file_slice.
+        chunk where the header has a file_slice or says in_scratch.
 
         condition                          | status code         | what the caller must do
         -----------------------------------|---------------------|-----------------------------------------------------
         range begins at or after the end   | OK, size_bytes 0    | -
+        scratch file not there, of another | OK, chunks          | -
+        nonce, too small, not allowed,   |                     |
+        or its disk full                 |                     |
+        call failed or was given up after  | any                 | never use that scratch file again: it may still be
+        a scratch file was named         |                     |   written to
         log object not there               | NOT_FOUND           | alarm if the segment is FINISHED
         end < start                        | INVALID_ARGUMENT    | mend the request
         """
@@ -231,6 +243,21 @@ class StorageServicer:
         condition                          | status code         | what the caller must do
         -----------------------------------|---------------------|-----------------------------------------------------
         nothing there (any more)           | OK                  | -
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteLogSegments(self, request, context):
+        """Removes many segments: all their manifests first, then logs and indexes, in as few requests as the store has.
+        At most 1000 segments a call. Needs CAPABILITY_BATCH_DELETE.
+
+        condition                          | status code         | what the caller must do
+        -----------------------------------|---------------------|-----------------------------------------------------
+        nothing there (any more)           | OK                  | -
+        some could not be removed          | that of the first   | repeat the call: what went is no error
+        more than 1000 segments            | INVALID_ARGUMENT    | ask in parts
+        plugin without the capability      | UNIMPLEMENTED       | DeleteLogSegmentData for each
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -308,6 +335,11 @@ def add_StorageServicer_to_server(servicer, server):
                     servicer.DeleteLogSegmentData,
                     request_deserializer=rsm__plugins_dot_v1_dot_storage__pb2.DeleteLogSegmentDataRequest.FromString,
                     response_serializer=rsm__plugins_dot_v1_dot_storage__pb2.DeleteLogSegmentDataResponse.SerializeToString,
+            ),
+            'DeleteLogSegments': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteLogSegments,
+                    request_deserializer=rsm__plugins_dot_v1_dot_storage__pb2.DeleteLogSegmentsRequest.FromString,
+                    response_serializer=rsm__plugins_dot_v1_dot_storage__pb2.DeleteLogSegmentsResponse.SerializeToString,
             ),
             'CheckPath': grpc.unary_unary_rpc_method_handler(
                     servicer.CheckPath,
@@ -612,6 +644,33 @@ class Storage:
             '/rsm_plugins.v1.Storage/DeleteLogSegmentData',
             rsm__plugins_dot_v1_dot_storage__pb2.DeleteLogSegmentDataRequest.SerializeToString,
             rsm__plugins_dot_v1_dot_storage__pb2.DeleteLogSegmentDataResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteLogSegments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rsm_plugins.v1.Storage/DeleteLogSegments',
+            rsm__plugins_dot_v1_dot_storage__pb2.DeleteLogSegmentsRequest.SerializeToString,
+            rsm__plugins_dot_v1_dot_storage__pb2.DeleteLogSegmentsResponse.FromString,
             options,
             channel_credentials,
             insecure,

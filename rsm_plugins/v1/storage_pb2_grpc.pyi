@@ -78,6 +78,8 @@ class StorageStub:
     condition                          | status code         | what the caller must do
     -----------------------------------|---------------------|-----------------------------------------------------
     manifest empty or over 1 MiB       | INVALID_ARGUMENT    | mend the request
+    another manifest is there, in a    | FAILED_PRECONDITION | drop the plan: a locator is of one attempt
+      store that never overwrites one  |                     |
     """
     ReadManifest: _grpc.UnaryUnaryMultiCallable[_storage_pb2.ReadManifestRequest, _storage_pb2.ReadManifestResponse]
     """condition                          | status code         | what the caller must do
@@ -86,11 +88,16 @@ class StorageStub:
     """
     FetchLogSegment: _grpc.UnaryStreamMultiCallable[_storage_pb2.FetchLogSegmentRequest, _storage_pb2.FetchResponse]
     """A range of the log object, clipped to its size. Stream: header, then chunks that add up to size_bytes, or no
-    chunk where the header has a file_slice.
+    chunk where the header has a file_slice or says in_scratch.
 
     condition                          | status code         | what the caller must do
     -----------------------------------|---------------------|-----------------------------------------------------
     range begins at or after the end   | OK, size_bytes 0    | -
+    scratch file not there, of another | OK, chunks          | -
+      nonce, too small, not allowed,   |                     |
+      or its disk full                 |                     |
+    call failed or was given up after  | any                 | never use that scratch file again: it may still be
+      a scratch file was named         |                     |   written to
     log object not there               | NOT_FOUND           | alarm if the segment is FINISHED
     end < start                        | INVALID_ARGUMENT    | mend the request
     """
@@ -133,6 +140,17 @@ class StorageStub:
     condition                          | status code         | what the caller must do
     -----------------------------------|---------------------|-----------------------------------------------------
     nothing there (any more)           | OK                  | -
+    """
+    DeleteLogSegments: _grpc.UnaryUnaryMultiCallable[_storage_pb2.DeleteLogSegmentsRequest, _storage_pb2.DeleteLogSegmentsResponse]
+    """Removes many segments: all their manifests first, then logs and indexes, in as few requests as the store has.
+    At most 1000 segments a call. Needs CAPABILITY_BATCH_DELETE.
+
+    condition                          | status code         | what the caller must do
+    -----------------------------------|---------------------|-----------------------------------------------------
+    nothing there (any more)           | OK                  | -
+    some could not be removed          | that of the first   | repeat the call: what went is no error
+    more than 1000 segments            | INVALID_ARGUMENT    | ask in parts
+    plugin without the capability      | UNIMPLEMENTED       | DeleteLogSegmentData for each
     """
     CheckPath: _grpc.UnaryUnaryMultiCallable[_storage_pb2.CheckPathRequest, _storage_pb2.CheckPathResponse]
     """What the plugin sees under a path of the caller's, so that the caller knows whether both see the same file.
@@ -186,6 +204,8 @@ class StorageAsyncStub(StorageStub):
     condition                          | status code         | what the caller must do
     -----------------------------------|---------------------|-----------------------------------------------------
     manifest empty or over 1 MiB       | INVALID_ARGUMENT    | mend the request
+    another manifest is there, in a    | FAILED_PRECONDITION | drop the plan: a locator is of one attempt
+      store that never overwrites one  |                     |
     """
     ReadManifest: _aio.UnaryUnaryMultiCallable[_storage_pb2.ReadManifestRequest, _storage_pb2.ReadManifestResponse]  # type: ignore[assignment]
     """condition                          | status code         | what the caller must do
@@ -194,11 +214,16 @@ class StorageAsyncStub(StorageStub):
     """
     FetchLogSegment: _aio.UnaryStreamMultiCallable[_storage_pb2.FetchLogSegmentRequest, _storage_pb2.FetchResponse]  # type: ignore[assignment]
     """A range of the log object, clipped to its size. Stream: header, then chunks that add up to size_bytes, or no
-    chunk where the header has a file_slice.
+    chunk where the header has a file_slice or says in_scratch.
 
     condition                          | status code         | what the caller must do
     -----------------------------------|---------------------|-----------------------------------------------------
     range begins at or after the end   | OK, size_bytes 0    | -
+    scratch file not there, of another | OK, chunks          | -
+      nonce, too small, not allowed,   |                     |
+      or its disk full                 |                     |
+    call failed or was given up after  | any                 | never use that scratch file again: it may still be
+      a scratch file was named         |                     |   written to
     log object not there               | NOT_FOUND           | alarm if the segment is FINISHED
     end < start                        | INVALID_ARGUMENT    | mend the request
     """
@@ -241,6 +266,17 @@ class StorageAsyncStub(StorageStub):
     condition                          | status code         | what the caller must do
     -----------------------------------|---------------------|-----------------------------------------------------
     nothing there (any more)           | OK                  | -
+    """
+    DeleteLogSegments: _aio.UnaryUnaryMultiCallable[_storage_pb2.DeleteLogSegmentsRequest, _storage_pb2.DeleteLogSegmentsResponse]  # type: ignore[assignment]
+    """Removes many segments: all their manifests first, then logs and indexes, in as few requests as the store has.
+    At most 1000 segments a call. Needs CAPABILITY_BATCH_DELETE.
+
+    condition                          | status code         | what the caller must do
+    -----------------------------------|---------------------|-----------------------------------------------------
+    nothing there (any more)           | OK                  | -
+    some could not be removed          | that of the first   | repeat the call: what went is no error
+    more than 1000 segments            | INVALID_ARGUMENT    | ask in parts
+    plugin without the capability      | UNIMPLEMENTED       | DeleteLogSegmentData for each
     """
     CheckPath: _aio.UnaryUnaryMultiCallable[_storage_pb2.CheckPathRequest, _storage_pb2.CheckPathResponse]  # type: ignore[assignment]
     """What the plugin sees under a path of the caller's, so that the caller knows whether both see the same file.
@@ -315,6 +351,8 @@ class StorageServicer(metaclass=_abc_1.ABCMeta):
         condition                          | status code         | what the caller must do
         -----------------------------------|---------------------|-----------------------------------------------------
         manifest empty or over 1 MiB       | INVALID_ARGUMENT    | mend the request
+        another manifest is there, in a    | FAILED_PRECONDITION | drop the plan: a locator is of one attempt
+          store that never overwrites one  |                     |
         """
 
     @_abc_1.abstractmethod
@@ -335,11 +373,16 @@ class StorageServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_storage_pb2.FetchResponse], _abc.AsyncIterator[_storage_pb2.FetchResponse]]:
         """A range of the log object, clipped to its size. Stream: header, then chunks that add up to size_bytes, or no
-        chunk where the header has a file_slice.
+        chunk where the header has a file_slice or says in_scratch.
 
         condition                          | status code         | what the caller must do
         -----------------------------------|---------------------|-----------------------------------------------------
         range begins at or after the end   | OK, size_bytes 0    | -
+        scratch file not there, of another | OK, chunks          | -
+          nonce, too small, not allowed,   |                     |
+          or its disk full                 |                     |
+        call failed or was given up after  | any                 | never use that scratch file again: it may still be
+          a scratch file was named         |                     |   written to
         log object not there               | NOT_FOUND           | alarm if the segment is FINISHED
         end < start                        | INVALID_ARGUMENT    | mend the request
         """
@@ -412,6 +455,23 @@ class StorageServicer(metaclass=_abc_1.ABCMeta):
         condition                          | status code         | what the caller must do
         -----------------------------------|---------------------|-----------------------------------------------------
         nothing there (any more)           | OK                  | -
+        """
+
+    @_abc_1.abstractmethod
+    def DeleteLogSegments(
+        self,
+        request: _storage_pb2.DeleteLogSegmentsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_storage_pb2.DeleteLogSegmentsResponse, _abc.Awaitable[_storage_pb2.DeleteLogSegmentsResponse]]:
+        """Removes many segments: all their manifests first, then logs and indexes, in as few requests as the store has.
+        At most 1000 segments a call. Needs CAPABILITY_BATCH_DELETE.
+
+        condition                          | status code         | what the caller must do
+        -----------------------------------|---------------------|-----------------------------------------------------
+        nothing there (any more)           | OK                  | -
+        some could not be removed          | that of the first   | repeat the call: what went is no error
+        more than 1000 segments            | INVALID_ARGUMENT    | ask in parts
+        plugin without the capability      | UNIMPLEMENTED       | DeleteLogSegmentData for each
         """
 
     @_abc_1.abstractmethod

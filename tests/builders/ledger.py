@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from kip405.errors import Fenced
 from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, Uuid
-from kip405.segments import EpochEntry, RemoteLogSegmentMetadata
+from kip405.segments import CustomMetadata, EpochEntry, RemoteLogSegmentMetadata
 from kip405.states import RemoteLogSegmentState
 from rlmm.fact_codec import encode_fact
 from rlmm.facts import Fact, Stamp
@@ -13,6 +13,7 @@ from rlmm.records import NO_PREVIOUS, LedgerKey, LedgerRecord, RecordHeaders
 from rlmm.replay import LedgerState, repairs
 from rlmm.settings_view import SettingsView
 from tests.builders.log_dir import TOPIC, TOPIC_ID
+from tests.builders.store import STORE_ID
 
 PLACE = TopicIdPartition(topic_id=TOPIC_ID, topic=TOPIC, partition=0)
 OUR_WRITER = Uuid(b"\x0a" * 16)
@@ -49,7 +50,7 @@ def metadata(
             EpochEntry(epoch=epoch, start_offset=at) for epoch, at in epochs.items()
         ),
         segment_size_bytes=1,
-        custom_metadata=None,
+        custom_metadata=CustomMetadata(store_id=STORE_ID).encode(),
         state=state,
     )
 

@@ -18,7 +18,7 @@ from tests.builders.checkpoints import Checkpoints
 from tests.builders.clock import ManualClock
 from tests.builders.ledger import OUR_WRITER, PLACE, MemoryLedger, MemorySettings, uuids
 from tests.builders.log_dir import CLUSTER_ID, LogDir
-from tests.builders.store import STORE_ID, MemoryStore
+from tests.builders.store import STORE_ID, MemoryStore, Shelf
 
 NODE_ID = 1
 GRACE_MS = 10_000
@@ -61,18 +61,19 @@ class Rig:
             max_orphans=3,
             barrier_deadline_ms=1_000,
         )
-        evidence = StoreEvidence(store, cluster_id=CLUSTER_ID, store_id=STORE_ID)
+        self.shelf = Shelf({STORE_ID: store})
+        evidence = StoreEvidence(self.shelf, cluster_id=CLUSTER_ID)
         self.copier = Copier(
             eyes=self.eyes,
             ledger=ledger,
-            store=store,
+            stores=self.shelf,
+            targets=self.shelf,
             live=self.live,
             clock=self.clock,
             new_uuid=uuids(),
             settings=CopySettings(
                 cluster_id=CLUSTER_ID,
                 node_id=NODE_ID,
-                store_id=STORE_ID,
                 writer=OUR_WRITER,
                 software="tests",
                 deadline_ms=60_000,

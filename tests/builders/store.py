@@ -1,34 +1,54 @@
 """A RemoteStorageManager in memory, with the guarantees of the Protocol and faults on demand."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 
 from kip405.contracts import (
     ExpectedSegment,
     IndexType,
     Presence,
+    RemoteStorageManager,
     SegmentPresence,
     StoredObject,
+    StoreFinding,
     StoreIdentity,
 )
 from kip405.crc import crc32c
-from kip405.errors import Corrupt, NotFound
+from kip405.errors import Corrupt, NotFound, Unavailable
 from kip405.ids import TopicIdPartition, Uuid
 from kip405.indexes import IndexesObject
 from kip405.segments import ByteRange, LogSegmentData, SegmentLocator
+from rlm.lanes.ports import CopyTarget
 from rsm_plugins.keys import ObjectKind, object_name
 
 STORE_ID = Uuid(b"\x51" * 16)
 
 
+class Shelf:
+    """The Stores and Targets of lanes/ports: plugins by store id, and where the next copy goes."""
+
+    def __init__(self, stores: Mapping[Uuid, RemoteStorageManager], to: Uuid = STORE_ID) -> None:
+        self.stores = dict(stores)
+        self.to = CopyTarget(store_id=to)
+
+    def manager(self, store_id: Uuid) -> RemoteStorageManager:
+        if store_id not in self.stores:
+            raise Unavailable(f"store {store_id} is not configured")
+        return self.stores[store_id]
+
+    def target(self, place: TopicIdPartition) -> CopyTarget:
+        return self.to
+
+
 class MemoryStore:
     """`objects` by name. `before(operation)` is called first thing in every changing call."""
 
-    def __init__(self, cluster_id: str) -> None:
+    def __init__(self, cluster_id: str, store_id: Uuid = STORE_ID) -> None:
         self.identity: StoreIdentity | None = StoreIdentity(
-            store_id=STORE_ID, cluster_id=cluster_id, created_ms=0
+            store_id=store_id, cluster_id=cluster_id, created_ms=0
         )
+        self.findings: tuple[StoreFinding, ...] = ()
         self.objects: dict[str, bytes] = {}
         self.deleted: list[SegmentLocator] = []
         self.before: Callable[[str], None] = lambda _: None
@@ -85,6 +105,13 @@ class MemoryStore:
         for kind in (ObjectKind.MANIFEST, ObjectKind.LOG, ObjectKind.INDEXES):
             self.objects.pop(object_name(locator, kind), None)
         self.deleted.append(locator)
+
+    async def delete_log_segments(self, locators: Sequence[SegmentLocator]) -> None:
+        for locator in locators:
+            await self.delete_log_segment_data(locator)
+
+    async def inspect(self) -> tuple[StoreFinding, ...]:
+        return self.findings
 
     async def close(self) -> None:
         return None

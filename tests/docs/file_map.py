@@ -48,7 +48,8 @@ def _without(lines: list[str], gone: set[str]) -> list[str]:
 def _insert(lines: list[str], name: str, draft: str) -> None:
     heading = f"### {name.rpartition('/')[0]}/"
     if heading not in lines:
-        at = lines.index(_AFTER)
+        first, last = (lines.index(one) for one in (_first_folder(lines), _AFTER))
+        at = next((n for n in range(first, last) if _is_later(lines[n], heading)), last)
         lines[at:at] = [heading, "", draft, ""]
         return
     at = last = lines.index(heading)
@@ -60,6 +61,14 @@ def _insert(lines: list[str], name: str, draft: str) -> None:
                 return
             last = at
     lines.insert(last + 1, draft)
+
+
+def _first_folder(lines: list[str]) -> str:
+    return next(line for line in lines if line.startswith("### "))
+
+
+def _is_later(line: str, heading: str) -> bool:
+    return line.startswith("### ") and line > heading
 
 
 def _draft(name: str, path: Path) -> str:

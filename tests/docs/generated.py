@@ -5,31 +5,43 @@ The tests hold the files against the same functions. Must not know any setting b
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rlm import metrics
 from rlm.config import docs
-from rsm_plugins.config import SETTINGS, Setting
+from rsm_plugins.config import SETTINGS
+from rsm_plugins.settings_table import Setting
+from rsm_plugins.store_kind import KIND_NAMES, store_kind
 from tests.docs.file_map import brought_up_to_date, modules
 
 ROOT = Path(__file__).resolve().parents[2]
 
 _PLUGIN_HEAD = (
     "# Settings of `rsm-plugin serve`\n\n"
-    "One YAML file, one line a setting. Made from `rsm_plugins/config.py`; edit there.\n\n"
-    "| key | value | default | meaning |\n|---|---|---|---|\n"
+    "One YAML file, one line a setting. Made from `rsm_plugins/config.py` and the settings of each "
+    "kind of store; edit there.\n"
 )
+_TABLE_HEAD = "| key | value | default | meaning |\n|---|---|---|---|\n"
 
 
 def plugin_settings() -> str:
     """docs/plugin-settings.md, whole."""
-    return _PLUGIN_HEAD + "".join(_plugin_row(row) for row in SETTINGS)
+    parts = [_plugin_table("## Every plugin", SETTINGS)]
+    parts += [
+        _plugin_table(f"## `plugin: {name}`", store_kind(name).settings) for name in KIND_NAMES
+    ]
+    return _PLUGIN_HEAD + "".join(parts)
+
+
+def _plugin_table(head: str, rows: Sequence[Setting]) -> str:
+    return f"\n{head}\n\n{_TABLE_HEAD}" + "".join(_plugin_row(row) for row in rows)
 
 
 def _plugin_row(row: Setting) -> str:
     allowed = row.allowed.replace(" | ", " or ")
-    return f"| `{row.key}` | {allowed} | {_default(row)} | {row.doc} |\n"
+    doc = f"{row.doc} Secret: never shown." if row.secret else row.doc
+    return f"| `{row.key}` | {allowed} | {_default(row)} | {doc} |\n"
 
 
 def _default(row: Setting) -> str:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from build_tools.install import explain, show_progress
+from build_tools.install import FETCHED_LATER, explain, holders, profile_of, show_progress
+from build_tools.locks import DEMO_PROFILES
 
 PIP_LINES = [
     "Collecting example==1.0 (from -r demo.txt (line 3))",
@@ -48,3 +49,26 @@ def test_another_failure_is_told_in_pips_own_words() -> None:
     assert "cannot install demo.txt: ERROR: THESE PACKAGES DO NOT MATCH" in explain(
         lines, "demo.txt"
     )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "profile"),
+    [
+        (["all"], "all"),
+        (["demo"], "demo"),
+        (["demo", "local"], "demo"),
+        (["demo", "s3"], "demo-s3"),
+        (["demo", "hdfs"], "demo-hdfs"),
+        (["demo", "tape"], None),
+        (["bootstrap"], None),
+        ([], None),
+    ],
+)
+def test_a_demos_store_decides_what_is_installed(arguments: list[str], profile: str | None) -> None:
+    assert profile_of(arguments) == profile
+
+
+def test_the_plain_demo_is_content_with_more_than_it_needs() -> None:
+    assert holders("demo") == {*DEMO_PROFILES, "all"}
+    assert holders("demo-s3") == {"demo-s3", "all"}
+    assert set(FETCHED_LATER) == set(DEMO_PROFILES)

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from build_tools.locks import PROFILES, RECORD, Pin, lock_path, read_pins
+from build_tools.locks import DEMO_PROFILES, PROFILES, RECORD, Pin, lock_path, read_pins
 from build_tools.wheels import PLATFORMS, accepted_tags, check, is_needed, missing_wheels
 
 DEMO_LIMIT_MB = 300
@@ -28,10 +28,13 @@ def test_the_record_of_wheels_proves_every_lock() -> None:
     assert check(json.loads(RECORD.read_text(encoding="utf-8"))) == []
 
 
-def test_the_demo_is_small_and_lean() -> None:
-    names = {pin.name for pin in read_pins(lock_path("demo").read_text(encoding="utf-8"))}
-    assert names.isdisjoint({"pyspark", "pyarrow", "hdfs-native", "pytest", "hypothesis", "mypy"})
-    sizes = json.loads(RECORD.read_text(encoding="utf-8"))["download_mb"]["demo"]
+@pytest.mark.parametrize("profile", DEMO_PROFILES)
+def test_the_demo_is_small_and_lean(profile: str) -> None:
+    names = {pin.name for pin in read_pins(lock_path(profile).read_text(encoding="utf-8"))}
+    assert names.isdisjoint({"pyspark", "pyarrow", "pytest", "hypothesis", "mypy"})
+    assert ("aiobotocore" in names) is (profile == "demo-s3")
+    assert ("hdfs-native" in names) is (profile == "demo-hdfs")
+    sizes = json.loads(RECORD.read_text(encoding="utf-8"))["download_mb"][profile]
     assert set(sizes) == set(PLATFORMS)
     assert max(sizes.values()) < DEMO_LIMIT_MB
 

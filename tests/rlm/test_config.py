@@ -9,6 +9,7 @@ import yaml
 from rlm.config import Address, ConfigError, ServiceConfig, load
 from rlm.config.docs import generate_docs
 from rlm.config.service import settings
+from rlm.config.stores import RULE_ROWS, STORE_ROWS
 from rlm.config.values import MAX_UNIX_PATH_BYTES
 
 SERVER_PROPERTIES = """\
@@ -71,7 +72,9 @@ def test_what_is_not_given_has_its_default(tmp_path: Path, given: dict[str, Any]
     assert config.log_dirs == (tmp_path / "logs",)
     assert config.grpc_advertised == Address(host="127.0.0.1", port=9095)
     assert config.kafka_bootstrap_servers == (Address(host="127.0.0.1", port=19092),)
-    assert config.plugin_address.path == "/run/rsm.sock"
+    assert [(one.name, str(one.address)) for one in config.stores] == [
+        ("default", "unix:/run/rsm.sock")
+    ]
     assert config.principal == "rlm-3"
     assert config.sweep_grace_ms == 3_600_000
     assert config.fetch_chunk_cache_bytes == 268_435_456
@@ -87,15 +90,6 @@ def test_h12_a_copy_is_given_up_before_its_rest_may_be_swept(
     words = refusal(tmp_path, given | {"sweep.grace.ms": 10_000, "copy.deadline.ms": 10_000})
     assert words.startswith("copy.deadline.ms: must be below sweep.grace.ms, which is 10000")
     refusal(tmp_path, given | {"copy.deadline.ms": 3_600_000})
-
-
-def test_rsm_config_is_handed_on_without_prefix(tmp_path: Path, given: dict[str, Any]) -> None:
-    config = read(tmp_path, given | {"rsm.config.root": "/store", "rsm.config.secret.key": "abc"})
-    assert config.rsm_config == {"root": "/store", "secret.key": "abc"}
-    shown = config.shown()
-    assert shown["rsm.config.root"] == "/store"
-    assert shown["log.dirs"] == str(tmp_path / "logs")
-    assert "abc" not in shown.values()
 
 
 def test_broker_files_fill_what_is_missing(
@@ -147,13 +141,13 @@ def test_h21_tiered_is_neither_inter_broker_nor_controller_listener(
     assert "H21" in refusal(tmp_path, given | files)
 
 
-@pytest.mark.parametrize("key", [row.key for row in settings().values()])
+@pytest.mark.parametrize("key", [row.key for row in (*settings().values(), *STORE_ROWS)])
 def test_a_wrong_type_names_the_setting_and_what_is_allowed(
     tmp_path: Path, given: dict[str, Any], key: str
 ) -> None:
     message = refusal(tmp_path, given | {key: {"a": 1}})
-    assert message.startswith(f"{key}: must be ")
-    assert "got {'a': 1}" in message
+    assert message.startswith(f"{key}: must be ") or key == "stores"
+    assert "got {'a': 1}" in message or key in ("stores", "storage.endpoint.rules")
 
 
 @pytest.mark.parametrize(
@@ -184,9 +178,7 @@ def test_a_value_outside_its_range_is_refused(
     assert message.startswith(f"{key}: must be ")
 
 
-@pytest.mark.parametrize(
-    "key", ["state.dir", "proxy.listen", "node.id", "log.dirs", "plugin.address"]
-)
+@pytest.mark.parametrize("key", ["state.dir", "proxy.listen", "node.id", "log.dirs"])
 def test_a_missing_setting_is_named(tmp_path: Path, given: dict[str, Any], key: str) -> None:
     del given[key]
     assert refusal(tmp_path, given).startswith(f"{key}: missing; must be ")
@@ -224,7 +216,8 @@ def test_a_wildcard_cannot_be_advertised(tmp_path: Path, given: dict[str, Any]) 
 
 def test_a_unix_socket_path_must_fit(tmp_path: Path, given: dict[str, Any]) -> None:
     fits = "/" + "x" * (MAX_UNIX_PATH_BYTES - 1)
-    assert read(tmp_path, given | {"plugin.address": f"unix:{fits}"}).plugin_address.path == fits
+    [store] = read(tmp_path, given | {"plugin.address": f"unix:{fits}"}).stores
+    assert store.address is not None and store.address.path == fits
     message = refusal(tmp_path, given | {"plugin.address": f"unix:{fits}x"})
     assert f"has {MAX_UNIX_PATH_BYTES + 1} bytes" in message
 
@@ -258,5 +251,5 @@ def test_attributes_are_named_as_keys() -> None:
 
 def test_docs_have_every_setting() -> None:
     text = generate_docs()
-    for row in settings().values():
+    for row in (*settings().values(), *STORE_ROWS, *RULE_ROWS):
         assert f"| `{row.key}` |" in text

@@ -16,13 +16,13 @@ from kip405.segments import RemoteLogSegmentMetadata
 from kip405.states import RemoteLogSegmentState
 from rlm.broker.answers import ClusterDescription, TopicDescription
 from rlm.broker.leadership import Leadership, LedPartition
-from rlm.lanes.fetch import RemoteReader
 from rlm.lanes.look import Look
-from rlm.lanes.reader_pool import ReaderPool
 from rlm.local_tier import LocalTier
 from rlm.log_dir.scanner import LogDirs
 from rlm.partitions import RememberedLooks, SharedLooks
 from rlm.proxy.tier import EpochEnd, RemoteRead, TierPartition, TopicRef
+from rlm.reading.limits import ReadLimits
+from rlm.reading.reader import RemoteReader
 from rlmm.manager import RemoteLogMetadataManager
 from rlmm.replay import LedgerState
 from rlmm.settings import Settings
@@ -74,10 +74,10 @@ class Site:
         self.reader = RemoteReader(
             store=self.rig.store,
             cluster_id=CLUSTER_ID,
-            pool=ReaderPool(tasks, threads=4, max_pending_tasks=100),
+            tasks=tasks,
             threads=threads,
-            chunk_cache_bytes=1 << 26,
-            index_cache_bytes=1 << 20,
+            clock=self.rig.clock,
+            limits=ReadLimits(memory_bytes=1 << 26),
         )
         self.tier = self.tier_with(SharedLooks(self.looks, tasks))
 
@@ -383,3 +383,32 @@ async def test_watermarks_come_from_the_broker_whatever_the_ledger_does(
 async def test_watermarks_of_an_unknown_topic_id_are_unavailable(site: Site) -> None:
     with pytest.raises(Unavailable):
         await site.tier.watermarks(TopicRef(topic_id=Uuid(b"\x09" * 16)), 0, DEADLINE_MS)
+
+
+async def test_reading_on_asks_for_the_next_segment_before_it_is_needed(site: Site) -> None:
+    await site.barrier()
+    _, offset = await site.read(0, 250, 700)
+    assert offset < 100
+    async with asyncio.timeout(30):
+        while not site.reader.range_loads.is_idle:  # noqa: ASYNC110 - the loads have no event
+            await asyncio.sleep(0.001)
+    first, second = segments(site)
+    assert second.start_offset == 100
+    assert site.reader.knows(first, 0) and site.reader.knows(second, 0)
+    asked = site.reader.counts.ranges
+    while offset < 250:
+        _, offset = await site.read(offset, 250, 700)
+    assert site.reader.counts.ranges == asked
+    assert site.reader.reader_count == 1
+
+
+async def test_a_view_is_made_anew_only_when_something_changed(site: Site) -> None:
+    await site.leadership.refresh()
+    await site.barrier()
+    before = site.tier.partition(BY_NAME, 0)
+    assert before is not None and site.tier.partition(BY_NAME, 0) is before
+    site.rig.remote_start(100)
+    await site.barrier()
+    after = site.tier.partition(BY_NAME, 0)
+    assert after is not None
+    assert (before.remote_log_start_offset, after.remote_log_start_offset) == (0, 100)

@@ -1,11 +1,16 @@
 """Settings of the plugin: what is taken, and refusals that name the key and what is allowed."""
 
+import traceback
 from pathlib import Path
 
 import pytest
 
 from kip405.errors import Invalid
 from rsm_plugins.config import SETTINGS, load_settings, settings_of
+from rsm_plugins.local_kind import KIND
+from rsm_plugins.settings_reader import checked_values, refuse_unknown, secret_values
+from rsm_plugins.settings_table import Setting, text
+from rsm_plugins.tls import ServerTls
 
 LEAST = {"listen": "127.0.0.1:7001", "rsm.config.root": "/store"}
 
@@ -13,9 +18,11 @@ LEAST = {"listen": "127.0.0.1:7001", "rsm.config.root": "/store"}
 def test_the_least_configuration() -> None:
     settings = settings_of(LEAST)
     assert settings.listen == "127.0.0.1:7001"
-    assert (settings.plugin, settings.root, settings.prefix) == ("local", Path("/store"), "")
+    assert settings.kind == "local"
+    assert settings.store == {"rsm.config.root": Path("/store"), "rsm.config.prefix": ""}
     assert not settings.allow_insecure
     assert settings.source_folders is None
+    assert settings.tls is None
 
 
 def test_every_setting_reaches_its_field() -> None:
@@ -24,18 +31,29 @@ def test_every_setting_reaches_its_field() -> None:
         "plugin": "local",
         "rsm.config.prefix": "a/b",
         "allow_insecure": True,
+        "tls.cert.file": "/cert",
+        "tls.key.file": "/key",
+        "tls.client.ca.file": "/ca",
         "log_level": "debug",
         "shared.volume": False,
         "shared.source.dirs": ["/logs"],
+        "shared.scratch.dirs": ["/scratch"],
+        "spool.dir": "/spool",
         "file.threads": 3,
         "copies.by.bytes.max": 2,
         "sweep.grace.ms": 5,
     }
     settings = settings_of(content)
-    assert set(content) == {setting.key for setting in SETTINGS}
-    assert (settings.prefix, settings.log_level, settings.file_threads) == ("a/b", "debug", 3)
+    assert set(content) == {row.key for row in (*SETTINGS, *KIND.settings)}
+    assert settings.store["rsm.config.prefix"] == "a/b"
+    assert (settings.log_level, settings.file_threads) == ("debug", 3)
     assert (settings.copies_by_bytes_max, settings.sweep_grace_ms) == (2, 5)
     assert settings.source_folders == (Path("/logs"),)
+    assert settings.scratch_folders == (Path("/scratch"),)
+    assert settings.spool_folder == Path("/spool")
+    assert settings.tls == ServerTls(
+        cert_file=Path("/cert"), key_file=Path("/key"), client_ca_file=Path("/ca")
+    )
     assert settings.allow_insecure
     assert not settings.shared_volume
 
@@ -52,7 +70,16 @@ def test_every_setting_reaches_its_field() -> None:
         ({"rsm.config.prefix": "/a"}, "rsm.config.prefix: '/a' is not allowed"),
         ({"rsm.config.rot": "/a"}, "rsm.config.rot is no setting; did you mean rsm.config.root?"),
         ({"xyzzy": 1}, "xyzzy is no setting; allowed: allow_insecure"),
-        ({"plugin": "s4"}, "plugin: 's4' is not allowed; allowed: local"),
+        ({"plugin": "s4"}, "plugin: 's4' is not allowed; allowed: local | s3 | hdfs"),
+        ({"plugin": ["s3"]}, "plugin: ['s3'] is not allowed"),
+        ({"tls.cert.file": "/c"}, "tls.cert.file is given without tls.key.file"),
+        ({"tls.key.file": "/c"}, "tls.key.file is given without tls.cert.file"),
+        ({"tls.client.ca.file": "/c"}, "tls.client.ca.file is given without tls.cert.file"),
+        (
+            {"listen": "0.0.0.0:1", "tls.cert.file": "/c", "tls.key.file": "/k"},
+            "listen: 0.0.0.0:1 is not loopback",
+        ),
+        ({7: "x"}, "7 is no setting"),
         ({"allow_insecure": "yes"}, "allow_insecure: 'yes' is not allowed; allowed: true | false"),
         ({"file.threads": True}, "file.threads: True is not allowed; allowed: 1 to 256"),
         ({"file.threads": 0}, "file.threads: 0 is not allowed; allowed: 1 to 256"),
@@ -77,3 +104,50 @@ def test_files_that_cannot_be_settings(text: str, tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
     with pytest.raises(Invalid, match="No such file"):
         load_settings(tmp_path / "absent.yaml")
+
+
+def _never(value: object) -> object:
+    raise Invalid(f"{value} is wrong")
+
+
+SECRET = Setting(key="key.secret", check=_never, allowed="40 letters", doc="-", secret=True)
+MANY = Setting(key="conf.*", check=text, allowed="text", doc="-")
+
+
+def test_a_secret_is_in_no_error() -> None:
+    given = {"key.secret": "".join(("sword", "fish"))}
+    with pytest.raises(Invalid) as caught:
+        checked_values(given, [SECRET])
+    told = "".join(traceback.format_exception(caught.value))
+    assert "key.secret: the value is not allowed; allowed: 40 letters" in told
+    assert "swordfish" not in told
+    assert secret_values({**given, "conf.a": "b"}, [SECRET, MANY]) == ("swordfish",)
+
+
+def test_a_broken_file_is_not_quoted(tmp_path: Path) -> None:
+    path = tmp_path / "plugin.yaml"
+    path.write_text("listen: x\nkey.secret: [swordfish\n", encoding="utf-8")
+    with pytest.raises(Invalid, match="is no YAML: line 3, column 1") as caught:
+        load_settings(path)
+    assert "swordfish" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_settings_do_not_show_those_of_the_store() -> None:
+    assert "/store" not in repr(settings_of(LEAST))
+
+
+def test_a_row_for_many_keys() -> None:
+    given: dict[str, object] = {"conf.a.b": "1", "conf.c": "2"}
+    refuse_unknown(dict(given), [MANY])
+    assert checked_values(given, [MANY]) == given
+    assert checked_values({}, [MANY]) == {}
+    for key in ("conf.", "conf"):
+        with pytest.raises(Invalid, match="is no setting"):
+            refuse_unknown({key: "1"}, [MANY])
+    with pytest.raises(Invalid, match=r"conf\.c: 2 is not allowed; allowed: text"):
+        checked_values({"conf.c": 2}, [MANY])
+
+
+def test_with_client_certificates_an_address_need_not_be_private() -> None:
+    tls = {"tls.cert.file": "/c", "tls.key.file": "/k", "tls.client.ca.file": "/ca"}
+    assert settings_of({**LEAST, **tls, "listen": "0.0.0.0:1"}).listen == "0.0.0.0:1"

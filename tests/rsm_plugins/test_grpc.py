@@ -369,7 +369,7 @@ async def test_a_server_without_details_is_understood_by_its_code() -> None:
     ],
 )
 def test_short_and_long_bodies_are_corrupt(parts: list[pb.FetchResponse], why: str) -> None:
-    received = Received(place="plugin x: fetch", max_bytes=10)
+    received = Received(place="plugin x: fetch", max_bytes=10, may_be_slice=True)
     with pytest.raises(Corrupt, match=why):
         for part in parts:
             received.add(part)

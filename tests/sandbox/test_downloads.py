@@ -131,7 +131,7 @@ def test_without_network_one_line_says_what_is_missing(tmp_path: Path) -> None:
         resolve_kafka(environ=environ)
     message = str(caught.value)
     assert "\n" not in message
-    for word in ("Kafka jars", "RLM_MAVEN_REPO", "--kafka-home"):
+    for word in ("kafka_2.13", "RLM_MAVEN_REPO", "--kafka-home"):
         assert word in message
 
 

@@ -20,6 +20,7 @@ from rlm.sandbox.ports import PortReservation, port_is_free
 from rlm.sandbox.services import plugin_config, rlm_config
 from rlm.sandbox.spec import Layout, NodePorts, Override, SandboxSpec
 from rlm.sandbox.state import SandboxState
+from rlm.sandbox.stores.choice import sandbox_store
 from rsm_plugins.config import settings_of
 
 LAYOUT = Layout(root=Path("/d"))
@@ -113,8 +114,9 @@ def test_services_accept_their_configuration(brokers: int) -> None:
         assert config.node_id == node
         assert config.sweep_grace_ms == 7
         assert len(config.kafka_bootstrap_servers) == brokers
-        plugin = settings_of(plugin_config(spec, LAYOUT, plan.ports[node]))
-        assert plugin.listen == str(config.plugin_address)
+        store = sandbox_store(LAYOUT, plan).plugin_settings()
+        plugin = settings_of(plugin_config(spec, plan.ports[node], store))
+        assert plugin.listen == str(config.stores[0].address)
 
 
 @pytest.mark.parametrize("node", [1, 3])

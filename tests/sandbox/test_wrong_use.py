@@ -1,5 +1,7 @@
 """What the sandbox refuses before anything is started: one clear line, status 1."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,24 @@ def test_no_sandbox_there(tmp_path: Path, verb: str) -> None:
 @pytest.mark.parametrize("verb", ["kill", "start", "stop", "pause", "resume"])
 def test_no_sandbox_for_a_verb(tmp_path: Path, verb: str) -> None:
     assert "is not a sandbox" in refusal(verb, "--dir", str(tmp_path), "broker:1")
+
+
+def test_a_store_whose_library_is_missing_names_the_extra_and_leaves_nothing(
+    tmp_path: Path,
+) -> None:
+    root = tmp_path / "s"
+    without = "import sys; sys.modules['aiobotocore'] = None\n"
+    code = f"{without}from rlm.cli.sandbox import sandbox; sandbox()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "up", "--dir", str(root), "--store", "s3"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert "--store s3: plugin s3 needs aiobotocore" in done.stderr
+    assert "pip install 'kafka-rlm[s3]'" in done.stderr
+    assert not (root / "state.json").exists()
 
 
 def test_kafka_home_and_java_home_are_checked(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, dataclass
 from typing import Any
 
+import pytest
 from confluent_kafka import (
     Consumer,
     KafkaError,
@@ -23,6 +24,13 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
 from rlm.sandbox.sandbox import Sandbox
+from rlm.sandbox.spec import STORE_PROCESSES
+
+STORES = tuple(STORE_PROCESSES)
+LONG_ON_SERVERS = tuple(
+    pytest.param(store, marks=() if store == "local" else pytest.mark.long) for store in STORES
+)
+"""Values of the indirect parameter `one_broker`; with a real server the long way only."""
 
 SMALL_SEGMENTS = {"segment.bytes": "1048576"}
 _COMMAND_TIMEOUT_S = 60
@@ -70,6 +78,10 @@ class Cluster:
         self.bootstrap = sandbox.bootstrap
         self.direct = sandbox.direct_bootstrap
         self.admin = AdminClient({"bootstrap.servers": self.direct})
+
+    @property
+    def store_kind(self) -> str:
+        return str(self.sandbox.json["store"]["kind"])
 
     def rlm(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run an `rlm` command against this sandbox."""
@@ -203,12 +215,13 @@ class Cluster:
         topic: str,
         *,
         end: Mapping[int, int] | None = None,
+        start: Mapping[int, int] | None = None,
         bootstrap: str | None = None,
         timeout_s: float = 60,
         on_row: Callable[[int], None] | None = None,
         **config: Any,
     ) -> list[Row]:
-        """Everything from the beginning up to `end` (partition -> offset, default: the log ends).
+        """Everything from `start` (partition -> offset, default 0) up to `end` (the log ends).
 
         Any reset of a position is an error: auto.offset.reset=error from explicit offsets.
         """
@@ -224,7 +237,7 @@ class Cluster:
                 **config,
             }
         )
-        consumer.assign([TopicPartition(topic, p, 0) for p in ends])
+        consumer.assign([TopicPartition(topic, p, (start or {}).get(p, 0)) for p in ends])
         try:
             return _collect(consumer, ends, timeout_s, on_row)
         finally:

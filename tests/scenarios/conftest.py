@@ -8,7 +8,7 @@ import pytest
 
 from rlm.sandbox.sandbox import Sandbox
 from rlm.sandbox.spec import Override, SandboxSpec
-from tests.scenarios.cluster import Cluster
+from tests.scenarios.cluster import STORES, Cluster
 from tests.scenarios.faults import whole
 from tests.scenarios.replicas import heal
 
@@ -44,12 +44,40 @@ def three(three_brokers: Sandbox) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
-def one_broker(request: pytest.FixtureRequest) -> Sandbox:
-    """The session's one-broker sandbox; RLM_ONE_SANDBOX=DIR: a running one instead."""
+def one_broker(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
+    """The session's one-broker sandbox; RLM_ONE_SANDBOX=DIR: a running one instead.
+
+    A test that asks for a kind of store (indirect parameter `s3` or `hdfs`) gets one with that
+    store; tests of one store run after each other and share it.
+    """
+    store = getattr(request, "param", "local")
     if running := os.environ.get("RLM_ONE_SANDBOX"):
-        return Sandbox.open(Path(running))
-    made: Sandbox = request.getfixturevalue("sandbox")
-    return made
+        opened = Sandbox.open(Path(running))
+        if opened.state.spec.store != store:
+            pytest.skip(f"RLM_ONE_SANDBOX has another store than {store}")
+        yield opened
+        return
+    if store == "local":
+        yield request.getfixturevalue("sandbox")
+        return
+    folder = request.getfixturevalue("tmp_path_factory").mktemp(store)
+    made = Sandbox.up(folder, SandboxSpec(store=store, jvm="quick"))
+    try:
+        yield made
+    finally:
+        made.down(delete=not os.environ.get("RLM_KEEP_SANDBOX"))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Last the tests of the remote stores, those of one store together: each is up once."""
+    items.sort(key=lambda item: STORES.index(_store_of(item)))
+
+
+def _store_of(item: pytest.Item) -> str:
+    callspec = getattr(item, "callspec", None)
+    found = callspec.params.get("one_broker") if callspec is not None else None
+    return found if isinstance(found, str) else "local"
 
 
 @pytest.fixture

@@ -1,23 +1,37 @@
 """What lies in a sandbox's store, by the manifests: the word that needs no service."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from kip405.segments import RemoteLogSegmentMetadata
+from rlm.sandbox.stores.objects import StoreObjects, store_objects
 from rlmm.framing import decode_value
 from rsm_plugins.manifest import Manifest
 from tests.scenarios.cluster import Cluster
 
+MANIFEST = ".rsm-manifest"
+
+
+def objects_of(cluster: Cluster) -> StoreObjects:
+    """The store's own view of its objects, whatever kind it is."""
+    return store_objects(cluster.sandbox.json["store"])
+
 
 def finished_segments(cluster: Cluster, topic: str) -> list[RemoteLogSegmentMetadata]:
     """What the manifests in the store say of the topic's segments, by start offset."""
-    found = [manifest for manifest in _manifests(cluster) if manifest.topic == topic]
-    return sorted(
-        (decode_value(one.segment_metadata) for one in found), key=lambda one: one.start_offset
-    )
+    found = [decode_value(one.segment_metadata) for one in manifests(cluster, topic)]
+    return sorted(found, key=lambda one: one.start_offset)
 
 
-def _manifests(cluster: Cluster) -> Iterator[Manifest]:
-    root = Path(cluster.sandbox.json["store"]["uri"].removeprefix("file://"))
-    for path in root.rglob("*.rsm-manifest"):
-        yield Manifest.parse(path.read_bytes())
+def manifests(cluster: Cluster, topic: str) -> Iterator[Manifest]:
+    """Every manifest of the topic, read from the store."""
+    objects = objects_of(cluster)
+    for name in names_of(objects, topic):
+        if name.endswith(MANIFEST):
+            manifest = Manifest.parse(objects.read(name))
+            if manifest.topic == topic:
+                yield manifest
+
+
+def names_of(objects: StoreObjects, topic: str) -> list[str]:
+    """Names of the objects of a topic: `.../<topic>-<topic id>/<partition>/<stem>.<kind>`."""
+    return [name for name in objects.sizes() if name.split("/")[-3:][0].startswith(f"{topic}-")]

@@ -22,7 +22,7 @@ from rlm.sandbox.sandbox import Sandbox
 from rlm.wire.apis import API_VERSIONS, FETCH, LIST_OFFSETS, PRODUCE
 from tests.kip405.batch_builder import batch
 from tests.rlm.proxy.fakes import RawClient
-from tests.scenarios.cluster import Cluster, Row, assert_same, fresh
+from tests.scenarios.cluster import LONG_ON_SERVERS, Cluster, Row, assert_same, fresh
 from tests.scenarios.java import java_read
 from tests.scenarios.mixed import STEP_MS, Load, Mixed, printed
 from tests.scenarios.raw import connection, fetch, list_offset, proxy_of, topic_id
@@ -115,6 +115,7 @@ def _wait_gone(archive: Archive, partition: int, start: int) -> None:
     archive.cluster.wait_for(gone, f"files of partition {partition} below {start} deleted", 10)
 
 
+@pytest.mark.parametrize("one_broker", LONG_ON_SERVERS, indirect=True)
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 def test_librdkafka_reads_every_record_once(archive: Archive, isolation: str) -> None:
     rows = archive.mixed.committed if isolation == "read_committed" else archive.mixed.all_rows
@@ -125,6 +126,7 @@ def test_librdkafka_reads_every_record_once(archive: Archive, isolation: str) ->
     assert {p for p, _ in archive.mixed.aborted} == set(range(_PARTITIONS))
 
 
+@pytest.mark.parametrize("one_broker", LONG_ON_SERVERS, indirect=True)
 async def test_aiokafka_reads_every_record_once(archive: Archive) -> None:
     assert_same(await _aiokafka(archive, "read_committed"), archive.mixed.committed)
     assert_same(await _aiokafka(archive, "read_uncommitted"), archive.mixed.all_rows)
@@ -165,6 +167,7 @@ def _aio_row(record: Any) -> Row:
     )
 
 
+@pytest.mark.parametrize("one_broker", LONG_ON_SERVERS, indirect=True)
 def test_java_reads_every_record_once(archive: Archive) -> None:
     def read(partition: int) -> list[tuple[int, int, bytes]]:
         count = sum(row.partition == partition for row in archive.mixed.committed)

@@ -1,10 +1,13 @@
 """The store, its plugin or the service fail for a while: new data goes on, old data waits.
 
+Each fault strikes in the middle of copying, of a read that has begun, and before one that begins.
+
 What "read-only" means here: the modes of all directories of the store lose their w, and the plugin
 runs without CAP_DAC_OVERRIDE (tests.scenarios.faults), since modes alone do not stop root.
 """
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +27,7 @@ pytestmark = pytest.mark.integration
 _MIB = 3
 _FAULT_S = 3.0
 _KIB_PER_S = 700
+_STOP_AT_ROW = 200
 # Nothing of a fault's partition was read before, so no cache of the service can answer for it.
 _SLOW_READ: dict[str, Any] = {"log_level": 0, "reconnect.backoff.max.ms": 500}
 Fault = Callable[[Cluster], AbstractContextManager[None]]
@@ -49,8 +53,8 @@ def _read_only(cluster: Cluster) -> Iterator[None]:
         yield
 
 
-# Of each fault a partition; the one behind them is the live one.
-FAULTS: dict[str, Fault] = {
+# By store. Of each fault two partitions; the one behind them is the live one.
+LOCAL_FAULTS: dict[str, Fault] = {
     "store moved away": lambda cluster: _killed(cluster, "store"),
     "plugin killed": lambda cluster: _killed(cluster, "plugin:1"),
     "plugin paused": lambda cluster: _paused(cluster, "plugin:1"),
@@ -58,61 +62,132 @@ FAULTS: dict[str, Fault] = {
     "service killed": lambda cluster: _killed(cluster, "rlm:1"),
     "store read-only": _read_only,
 }
-_NAMES = list(FAULTS)
-_LIVE = len(FAULTS)
+FAULTS: dict[str, dict[str, Fault]] = {
+    "local": LOCAL_FAULTS,
+    "s3": {
+        "store killed": lambda cluster: _killed(cluster, "store"),
+        "store paused": lambda cluster: _paused(cluster, "store"),
+        "plugin killed": lambda cluster: _killed(cluster, "plugin:1"),
+    },
+    "hdfs": {
+        "name node paused": lambda cluster: _paused(cluster, "store:namenode"),
+        "data node killed": lambda cluster: _killed(cluster, "store:datanode"),
+        "name node killed": lambda cluster: _killed(cluster, "store:namenode"),
+        "data node paused": lambda cluster: _paused(cluster, "store:datanode"),
+    },
+}
+# One store per kind of fault; all combinations run the long way.
+_LONG = {("s3", "plugin killed"), ("hdfs", "name node killed"), ("hdfs", "data node paused")}
+CASES = [
+    pytest.param(
+        store,
+        name,
+        id=f"{store}-{name.replace(' ', '-')}",
+        marks=pytest.mark.long if (store, name) in _LONG else (),
+    )
+    for store, faults in FAULTS.items()
+    for name in faults
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archive:
-    """A topic with trimmed data in a partition per fault, and a live partition."""
+    """A topic with two partitions for each fault, and a live partition behind them."""
 
+    cluster: Cluster
     topic: str
-    rows: dict[int, list[Row]]
+    names: list[str]
+
+    @property
+    def live(self) -> int:
+        return 2 * len(self.names)
+
+    def trimmed(self, name: str) -> tuple[list[Row], list[Row]]:
+        """Trimmed data in the fault's partitions: of the read that has begun, and of the one that
+        begins in the fault.
+        """
+        at = 2 * self.names.index(name)
+        begun, other = (self.cluster.fill(self.topic, mib=_MIB, partition=at + i) for i in (0, 1))
+        for rows in (begun, other):
+            self.cluster.wait_trimmed(self.topic, rows[0].partition)
+        return begun, other
 
 
 @pytest.fixture(scope="module")
 def archive(one_broker: Sandbox) -> Archive:
     cluster = Cluster(one_broker)
     whole(cluster)
-    topic = fresh("faults")
-    cluster.create_topic(topic, partitions=_LIVE + 1)
+    names = list(FAULTS[one_broker.state.spec.store])
+    topic, live = fresh("faults"), 2 * len(names)
+    cluster.create_topic(topic, partitions=live + 1)
     cluster.enable(topic)
-    rows = {one: cluster.fill(topic, mib=_MIB, partition=one) for one in range(_LIVE)}
-    for partition in rows:
-        cluster.wait_trimmed(topic, partition)
-    return Archive(topic=topic, rows=rows)
+    return Archive(cluster=cluster, topic=topic, names=names)
 
 
-@pytest.mark.parametrize("name", _NAMES, ids=lambda name: name.replace(" ", "-"))
+class _SlowReader:
+    """Stops in the middle of a read until it is told to go on; little is read ahead."""
+
+    config: dict[str, Any] = {  # noqa: RUF012 - never changed
+        **_SLOW_READ,
+        "fetch.message.max.bytes": 65_536,
+        "queued.max.messages.kbytes": 64,
+    }
+
+    def __init__(self) -> None:
+        self.is_in_the_middle = threading.Event()
+        self.go_on = threading.Event()
+
+    def on_row(self, count: int) -> None:
+        if count == _STOP_AT_ROW:
+            self.is_in_the_middle.set()
+            assert self.go_on.wait(60)
+
+
+@pytest.mark.parametrize(("one_broker", "name"), CASES, indirect=["one_broker"], scope="session")
 def test_new_data_is_undisturbed_and_old_data_waits(
     one: Cluster, archive: Archive, name: str
 ) -> None:
-    topic, partition = archive.topic, _NAMES.index(name)
+    topic, live = archive.topic, archive.live
+    begun, rows = archive.trimmed(name)
+    slow = _SlowReader()
     of_service = name.startswith("service")
     through = one.direct if of_service else one.bootstrap
-    rows = archive.rows[partition]
     with (
-        SteadyProducer(one, topic, [_LIVE], kib_per_s=_KIB_PER_S, bootstrap=through) as load,
-        SteadyProducer(one, topic, [_LIVE], kib_per_s=50) as proxied,
-        TailConsumer(one, topic, _LIVE) as tail,
-        ThreadPoolExecutor(1) as reader,
+        SteadyProducer(one, topic, [live], kib_per_s=_KIB_PER_S, bootstrap=through) as load,
+        SteadyProducer(one, topic, [live], kib_per_s=50) as proxied,
+        TailConsumer(one, topic, live) as tail,
+        ThreadPoolExecutor(2) as readers,
     ):
         one.wait_for(lambda: len(tail.offsets) > 0, "the tail consumer reads")
-        with FAULTS[name](one):
-            old = reader.submit(one.read_all, topic, end={partition: len(rows)}, **_SLOW_READ)
+        middle = readers.submit(
+            one.read_all,
+            topic,
+            end=_end(begun),
+            on_row=slow.on_row,
+            **slow.config,
+        )
+        assert slow.is_in_the_middle.wait(60)
+        with FAULTS[one.store_kind][name](one):
+            slow.go_on.set()
+            old = readers.submit(one.read_all, topic, end=_end(rows), **_SLOW_READ)
             began, before, tailed = time.monotonic(), len(load.rows), len(tail.offsets)
             time.sleep(_FAULT_S)
             produced, consumed = len(load.rows) - before, len(tail.offsets) - tailed
             lasted_s = time.monotonic() - began
-            log_start, was_waiting = one.log_start(topic, _LIVE), not old.done()
+            log_start, was_waiting = one.log_start(topic, live), not old.done()
         assert_same(old.result(90), rows)
-        recovered = one.wait_trimmed(topic, _LIVE, beyond=log_start)
+        assert_same(middle.result(90), begun)
+        recovered = one.wait_trimmed(topic, live, beyond=log_start)
     assert recovered > log_start
     assert (load.failures, proxied.failures, tail.problems) == ([], [], [])
     assert produced > 0.8 * _KIB_PER_S * lasted_s
     assert was_waiting is (name != "store read-only")
     if not of_service:
         assert consumed > 0.8 * _KIB_PER_S * lasted_s
+
+
+def _end(rows: list[Row]) -> dict[int, int]:
+    return {rows[0].partition: len(rows)}
 
 
 @pytest.mark.long

@@ -17,9 +17,12 @@ from rlm.api.peers import Peers
 from rlm.api.places import Places
 from rlm.api.ports import CopyOutcome, PartitionStatus
 from rlm.api.reading import PartitionReading
+from rlm.api.remote_log import RemoteLogs
 from rlm.api.server import ApiServer
 from rlm.api.topic_summaries import TopicSummaries
 from rlm.broker.answers import EARLIEST_TIMESTAMP, LocalRecords, OffsetAnswer
+from rlm.broker.leadership import LedPartition
+from rlm.lanes.look import Look
 from rlm.proxy.tier import (
     EpochEnd,
     RemoteRead,
@@ -29,11 +32,13 @@ from rlm.proxy.tier import (
     TopicRef,
     Watermarks,
 )
+from rlm.stores.status import StoreReport, StoreStatus
 from rlm.topics.adopt import Adoption
 from rlm.topics.freezes import Freezes
 from rlmm.facts import ServiceFact
 from tests.builders.ledger import MemoryLedger
-from tests.builders.log_dir import TOPIC, TOPIC_ID
+from tests.builders.log_dir import CLUSTER_ID, TOPIC, TOPIC_ID
+from tests.builders.store import MemoryStore
 from tests.kip405.batch_builder import batch
 from tests.rlm.topics.world import Cluster, ServiceBroker, ServiceUnderTest, _go_on
 
@@ -222,6 +227,17 @@ class ApiStatuses:
         )
 
 
+@dataclass(kw_only=True)
+class ApiStores:
+    """StoreDoctor of one node, and what its status says of stores."""
+
+    statuses: tuple[StoreStatus, ...] = ()
+    reports: tuple[StoreReport, ...] = ()
+
+    async def inspect(self) -> tuple[StoreReport, ...]:
+        return self.reports
+
+
 class FullLedger(MemoryLedger):
     """With the list of partitions that the API asks for."""
 
@@ -241,6 +257,7 @@ class Node:
     admin: AdminService
     fetch: FetchService
     address: str
+    stores: ApiStores
 
 
 @dataclass(kw_only=True)
@@ -251,6 +268,7 @@ class Fakes:
     node_id: int
     log: Log
     token: str | None
+    remote_logs: RemoteLogs
 
     def __post_init__(self) -> None:
         self.service = ServiceUnderTest(self.cluster, node_id=self.node_id)
@@ -258,6 +276,7 @@ class Fakes:
         self.ledger = FullLedger()
         self.statuses = ApiStatuses(self.cluster, self.node_id, self.log)
         self.tier = ApiTier(self.cluster, self.node_id, self.log)
+        self.stores = ApiStores()
         self.gate = Gate(self.token)
         self.places = Places(self.broker, self.service.settings)
         self.peers = Peers(
@@ -288,11 +307,13 @@ class Fakes:
                     broker=broker,
                     freezes=freezes,
                     problems=lambda: (),
+                    stores=lambda: self.stores.statuses,
                     version="1",
                 ),
                 statuses=self.statuses,
                 places=self.places,
                 peers=self.peers,
+                stores=self.stores,
             )
         )
 
@@ -311,17 +332,46 @@ class Fakes:
                 ledger=self.ledger,
                 statuses=self.statuses,
                 copy=self.statuses,
+                remote_logs=self.remote_logs,
                 barrier_deadline_ms=1_000,
             )
         )
 
 
+def _no_remote_logs() -> RemoteLogs:
+    """Of a service that knows no partition yet."""
+    store = MemoryStore(CLUSTER_ID)
+    return RemoteLogs(
+        cluster_id=CLUSTER_ID,
+        known=lambda _: None,
+        looks=_Blind(),
+        ledgers=MemoryLedger(),
+        store=store,
+    )
+
+
+class _Blind:
+    async def look(self, led: LedPartition) -> Look:
+        raise Fenced(f"{led.topic_id_partition} is not led here")
+
+
 @contextlib.asynccontextmanager
 async def api_node(
-    cluster: Cluster, *, node_id: int = 1, log: Log | None = None, token: str | None = None
+    cluster: Cluster,
+    *,
+    node_id: int = 1,
+    log: Log | None = None,
+    token: str | None = None,
+    remote_logs: RemoteLogs | None = None,
 ) -> AsyncIterator[Node]:
     """A service of the cluster that says it lives, on a free port."""
-    fakes = Fakes(cluster=cluster, node_id=node_id, log=log or Log(), token=token)
+    fakes = Fakes(
+        cluster=cluster,
+        node_id=node_id,
+        log=log or Log(),
+        token=token,
+        remote_logs=remote_logs or _no_remote_logs(),
+    )
     admin, fetch = fakes.admin(), fakes.fetch()
     server = ApiServer(admin=admin, fetch=fetch, listen="127.0.0.1:0")
     with structlog.testing.capture_logs():
@@ -337,6 +387,7 @@ async def api_node(
                 admin=admin,
                 fetch=fetch,
                 address=address,
+                stores=fakes.stores,
             )
         finally:
             await server.stop()

@@ -1,7 +1,8 @@
 """Loads once for all who ask, outlives them, forgets failures, keeps within its bytes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,6 @@ from hypothesis import strategies as st
 
 from kip405.errors import Busy, NotFound
 from rlm.cache.single_flight import SingleFlightCache
-from rlm.lanes.reader_pool import ReaderPool
 
 Cache = SingleFlightCache[str, bytes]
 
@@ -31,24 +31,33 @@ class Source:
         return self.value
 
 
-@pytest.fixture
-async def tasks() -> AsyncIterator[asyncio.TaskGroup]:
-    async with asyncio.TaskGroup() as group:
-        yield group
+Begin = Callable[[], asyncio.Future[bytes]]
 
 
-def cache_of(
-    tasks: asyncio.TaskGroup, *, capacity: int = 100, threads: int = 4, pending: int = 100
-) -> Cache:
-    pool = ReaderPool(tasks, threads=threads, max_pending_tasks=pending)
-    return SingleFlightCache(capacity_bytes=capacity, weigh=len, pool=pool)
+def cache_of(*, capacity: int = 100) -> Cache:
+    return SingleFlightCache(capacity_bytes=capacity, weigh=len)
 
 
-def giving(value: bytes) -> Callable[[], Awaitable[bytes]]:
+def begin(load: Callable[[], Coroutine[Any, Any, bytes]]) -> Begin:
+    """Runs the load in a task of its own, as a pool does."""
+
+    def begun() -> asyncio.Future[bytes]:
+        task = asyncio.ensure_future(load())
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return task
+
+    return begun
+
+
+def giving(value: bytes) -> Begin:
     async def load() -> bytes:
         return value
 
-    return load
+    return begin(load)
+
+
+def busy() -> asyncio.Future[bytes]:
+    raise Busy("too many")
 
 
 async def steps(count: int = 10) -> None:
@@ -56,22 +65,22 @@ async def steps(count: int = 10) -> None:
         await asyncio.sleep(0)
 
 
-async def test_all_who_ask_at_once_share_one_load(tasks: asyncio.TaskGroup) -> None:
-    cache, source = cache_of(tasks), Source()
-    asking = [asyncio.ensure_future(cache.get("k", source.load)) for _ in range(5)]
+async def test_all_who_ask_at_once_share_one_load() -> None:
+    cache, source = cache_of(), Source()
+    asking = [asyncio.ensure_future(cache.get("k", begin(source.load))) for _ in range(5)]
     await steps()
-    assert cache.knows("k") and cache.peek("k") is None
+    assert cache.flight("k") is not None and cache.peek("k") is None
     source.may_end.set()
     assert await asyncio.gather(*asking) == [b"value"] * 5
-    assert await cache.get("k", source.load) == b"value"
+    assert await cache.get("k", begin(source.load)) == b"value"
     assert (source.loads, cache.misses, cache.hits) == (1, 1, 1)
 
 
-async def test_a_load_outlives_the_asker_that_began_it(tasks: asyncio.TaskGroup) -> None:
-    cache, source = cache_of(tasks), Source()
-    first = asyncio.ensure_future(cache.get("k", source.load))
+async def test_a_load_outlives_the_asker_that_began_it() -> None:
+    cache, source = cache_of(), Source()
+    first = asyncio.ensure_future(cache.get("k", begin(source.load)))
     await steps()
-    second = asyncio.ensure_future(cache.get("k", source.load))
+    second = asyncio.ensure_future(cache.get("k", begin(source.load)))
     await steps()
     first.cancel()
     await steps()
@@ -82,9 +91,9 @@ async def test_a_load_outlives_the_asker_that_began_it(tasks: asyncio.TaskGroup)
     assert cache.peek("k") == b"value"
 
 
-async def test_a_load_nobody_waits_for_any_more_is_kept(tasks: asyncio.TaskGroup) -> None:
-    cache, source = cache_of(tasks), Source()
-    only = asyncio.ensure_future(cache.get("k", source.load))
+async def test_a_load_nobody_waits_for_any_more_is_kept() -> None:
+    cache, source = cache_of(), Source()
+    only = asyncio.ensure_future(cache.get("k", begin(source.load)))
     await steps()
     only.cancel()
     source.may_end.set()
@@ -92,80 +101,55 @@ async def test_a_load_nobody_waits_for_any_more_is_kept(tasks: asyncio.TaskGroup
     assert cache.peek("k") == b"value"
 
 
-async def test_a_failure_goes_to_all_who_wait_and_is_not_remembered(
-    tasks: asyncio.TaskGroup,
-) -> None:
-    cache, source = cache_of(tasks), Source()
+async def test_a_failure_goes_to_all_who_wait_and_is_not_remembered() -> None:
+    cache, source = cache_of(), Source()
     source.error = NotFound("gone")
-    asking = [asyncio.ensure_future(cache.get("k", source.load)) for _ in range(3)]
+    asking = [asyncio.ensure_future(cache.get("k", begin(source.load))) for _ in range(3)]
     await steps()
     source.may_end.set()
     results = await asyncio.gather(*asking, return_exceptions=True)
     assert [type(one) for one in results] == [NotFound] * 3
-    assert not cache.knows("k")
+    assert cache.flight("k") is None and cache.peek("k") is None
     source.error = None
-    assert await cache.get("k", source.load) == b"value"
+    assert await cache.get("k", begin(source.load)) == b"value"
     assert source.loads == 2
 
 
-async def test_a_failure_after_the_asker_left_troubles_nobody(tasks: asyncio.TaskGroup) -> None:
-    cache, source = cache_of(tasks), Source()
+async def test_a_failure_after_the_asker_left_troubles_nobody() -> None:
+    cache, source = cache_of(), Source()
     source.error = NotFound("gone")
-    only = asyncio.ensure_future(cache.get("k", source.load))
+    only = asyncio.ensure_future(cache.get("k", begin(source.load)))
     await steps()
     only.cancel()
     source.may_end.set()
     await steps()
-    assert not cache.knows("k")
+    assert cache.flight("k") is None and cache.peek("k") is None
 
 
-async def test_a_full_pool_is_busy_and_leaves_nothing_behind(tasks: asyncio.TaskGroup) -> None:
-    cache, source = cache_of(tasks, threads=1, pending=0), Source()
-    asking = asyncio.ensure_future(cache.get("k", source.load))
-    await steps()
+async def test_a_load_that_cannot_begin_leaves_nothing_behind() -> None:
+    cache = cache_of()
     with pytest.raises(Busy):
-        await cache.get("other", source.load)
-    assert not cache.knows("other")
-    source.may_end.set()
-    await asking
-    assert await cache.get("other", source.load) == b"value"
+        await cache.get("k", busy)
+    assert cache.flight("k") is None
+    assert await cache.get("k", giving(b"v")) == b"v"
 
 
-async def test_the_least_recently_used_leaves_first(tasks: asyncio.TaskGroup) -> None:
-    cache = cache_of(tasks, capacity=10)
+async def test_what_another_reader_reads_again_stays() -> None:
+    cache = cache_of(capacity=10)
     for key in "abc":
-        await cache.get(key, giving(b"xxx"))
-    assert cache.peek("a") == b"xxx"
-    await cache.get("d", giving(b"xxx"))
-    assert [cache.knows(key) for key in "abcd"] == [True, False, True, True]
+        await cache.get(key, giving(b"xxx"), reader=1)
+    assert cache.peek("a", reader=2) == b"xxx"
+    await cache.get("d", giving(b"xxx"), reader=1)
+    assert [cache.peek(key) is not None for key in "abcd"] == [True, False, True, True]
     assert cache.kept_bytes == 9
 
 
-async def test_a_value_too_big_to_keep_is_given_and_drives_nothing_out(
-    tasks: asyncio.TaskGroup,
-) -> None:
-    cache = cache_of(tasks, capacity=10)
+async def test_a_value_too_big_to_keep_is_given_and_drives_nothing_out() -> None:
+    cache = cache_of(capacity=10)
     await cache.get("a", giving(b"xxx"))
     assert await cache.get("big", giving(b"x" * 11)) == b"x" * 11
-    assert cache.knows("a") and not cache.knows("big")
+    assert cache.peek("a") is not None and cache.peek("big") is None
     assert cache.kept_bytes == 3
-
-
-async def test_forget_drops_those_that_belong(tasks: asyncio.TaskGroup) -> None:
-    cache = cache_of(tasks)
-    for key in ("a1", "a2", "b1"):
-        await cache.get(key, giving(b"xxx"))
-    cache.forget(lambda key: key.startswith("a"))
-    assert [cache.knows(key) for key in ("a1", "a2", "b1")] == [False, False, True]
-    assert cache.kept_bytes == 3
-
-
-async def test_a_load_begun_again_over_a_kept_value_counts_once(tasks: asyncio.TaskGroup) -> None:
-    cache = cache_of(tasks)
-    await cache.get("a", giving(b"xxx"))
-    await cache.start("a", giving(b"yyyy"))
-    await steps()
-    assert (cache.peek("a"), cache.kept_bytes) == (b"yyyy", 4)
 
 
 @given(
@@ -176,13 +160,13 @@ def test_never_more_than_its_bytes_and_always_the_newest(
     asked: list[tuple[str, int]], capacity: int
 ) -> None:
     async def run() -> None:
-        async with asyncio.TaskGroup() as tasks:
-            cache = cache_of(tasks, capacity=capacity)
-            for key, size in asked:
-                value = await cache.get(key, giving(b"x" * size))
-                assert cache.kept_bytes <= capacity
-                assert cache.knows(key) == (len(value) <= capacity)
-            kept = {key: found for key in "abcdefgh" if (found := cache.peek(key)) is not None}
-            assert cache.kept_bytes == sum(map(len, kept.values()))
+        cache = cache_of(capacity=capacity)
+        for key, size in asked:
+            value = await cache.get(key, giving(b"x" * size))
+            await steps(2)
+            assert cache.kept_bytes <= capacity
+            assert (cache.peek(key) is not None) == (len(value) <= capacity)
+        kept = {key: found for key in "abcdefgh" if (found := cache.peek(key)) is not None}
+        assert cache.kept_bytes == sum(map(len, kept.values()))
 
     asyncio.run(run())

@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from kip405.ids import Uuid
 from rlm.cli.main import COMMANDS, main
+from rlm.stores.judgement import Level, Verdict
+from rlm.stores.status import StoreReport, StoreStatus
 from tests.builders.ledger import metadata
 from tests.builders.log_dir import TOPIC
 from tests.rlm.api.harness import Log, Node, api_node
@@ -170,7 +173,7 @@ async def test_partition_adopt_and_adopt_log_start_ask_first() -> None:
         (["fetch", TOPIC, "-p", "9", "-o", "0"], ["it has 0 to 1"], 1),
         (["fetch", TOPIC, "-o", "0"], ["--partition"], 2),
         (["segments", TOPIC], ["not enabled"], 1),
-        (["wrong"], ["there are copy, fetch"], 2),
+        (["wrong"], ["there are copy, doctor, download, fetch"], 2),
         (["status", "--bad"], ["--bad"], 2),
     ],
 )
@@ -229,3 +232,96 @@ def test_help_imports_no_heavy_library() -> None:
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
+
+
+async def test_doctor_shows_the_gravest_first_and_fails_on_an_alarm(node: Node) -> None:
+    node.stores.reports = (
+        StoreReport(
+            name="hot",
+            uri="s3://hot",
+            verdicts=(
+                Verdict(level=Level.ALARM, text="objects go after 7 d"),
+                Verdict(level=Level.HINT, text="versions stay"),
+            ),
+        ),
+        StoreReport(name="cold", problem="the plugin is away"),
+    )
+    shown = await asked(node, "doctor", "--store")
+    assert shown.exit_code == 1
+    assert shown.stdout.splitlines() == [
+        "store hot  s3://hot",
+        "  ALARM      objects go after 7 d",
+        "  hint       versions stay",
+        "",
+        "store cold",
+        "  NOT ASKED  the plugin is away",
+    ]
+    found = await asked(node, "doctor", "--store", "--json")
+    assert found.exit_code == 1
+    assert json.loads(found.stdout)["stores"][0]["verdicts"][0]["level"] == "alarm"
+
+
+async def test_doctor_without_an_alarm_succeeds(node: Node) -> None:
+    hint = Verdict(level=Level.HINT, text="versions stay")
+    node.stores.reports = (StoreReport(name="hot", verdicts=(hint,)),)
+    assert (await asked(node, "doctor", "--store")).exit_code == 0
+    node.stores.reports = ()
+    nothing = await asked(node, "doctor", "--store")
+    assert (nothing.exit_code, nothing.stdout) == (
+        *(0,),
+        "no store is configured: nothing is tiered\n",
+    )
+    assert_one_line(await asked(node, "doctor"), "--store", status=2)
+
+
+async def test_doctor_asks_the_stores_of_a_configuration_directly(tmp_path: Path) -> None:
+    """A plugin is started for it, and stopped again."""
+    (tmp_path / "store").mkdir()
+    config = tmp_path / "rlm.yaml"
+    places = {
+        "node.id": 1,
+        "cluster.id": "c1",
+        "log.dirs": str(tmp_path / "logs"),
+        "state.dir": str(tmp_path / "state"),
+        "broker.direct.address": "127.0.0.1:1",
+        "broker.tiered.address": "127.0.0.1:2",
+        "proxy.listen": "127.0.0.1:3",
+        "grpc.listen": "127.0.0.1:4",
+        "http.listen": "127.0.0.1:5",
+        "plugin": "local",
+        "rsm.config.root": str(tmp_path / "store"),
+    }
+    config.write_text(json.dumps(places))
+    found = await rlm("doctor", "--store", "--config", str(config), "--json")
+    assert found.exit_code == 0, found.output
+    [store] = json.loads(found.stdout)["stores"]
+    assert (store["name"], store["problem"]) == ("default", "")
+    assert [one["kind"] for one in store["findings"]] == ["free_space"]
+    config.write_text(json.dumps({**places, "rsm.config.rot": "/x"}))
+    refused = await rlm("doctor", "--store", "--config", str(config))
+    assert_one_line(refused, "rsm.config.rot", "did you mean rsm.config.root?", status=2)
+
+
+async def test_status_shows_each_store_once_with_what_is_wrong(node: Node) -> None:
+    store_id = Uuid(b"\x51" * 16)
+    node.stores.statuses = (
+        StoreStatus(
+            name="hot",
+            store_id=store_id,
+            plugin="s3",
+            uri="s3://hot",
+            segments=3,
+            size_bytes=2048,
+            alarms=("objects go after 7 d",),
+        ),
+        StoreStatus(name="cold", problem="the plugin is away"),
+        StoreStatus(store_id=Uuid(b"\x52" * 16), problem="not configured"),
+    )
+    shown = await asked(node, "status")
+    lines = [line.split() for line in shown.stdout.splitlines()]
+    assert ["hot", str(store_id), "s3", "s3://hot", "3", "/", "2.0", "KiB", "well"] in lines
+    assert any(line[:2] == ["cold", "-"] and "away" in line for line in lines)
+    assert any(line[:2] == ["(not", "configured)"] for line in lines)
+    assert "alarm: store hot: objects go after 7 d" in shown.stderr
+    [service] = (await as_json(node, "status"))["services"]
+    assert [store["name"] for store in service["stores"]] == ["hot", "cold", ""]

@@ -277,7 +277,7 @@ async def test_h11_a_store_that_changes_within_a_round_proves_nothing(rig: Rig) 
         return await plain(locator)
 
     rig.store.read_manifest = swap_then_read  # type: ignore[method-assign]
-    with pytest.raises(Invalid, match="the store is"):
+    with pytest.raises(Invalid, match="the plugin serves store"):
         await rig.cleanup.run(rig.led)
     assert [entry.state for entry in rig.ledger.view.entries.values()] == [STARTED]
 

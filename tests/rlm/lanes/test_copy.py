@@ -321,7 +321,7 @@ async def test_h11_a_copy_into_another_store_is_never_finished(rig: Rig) -> None
         rig.store.identity = replace(ours, store_id=OTHER_WRITER)
 
     rig.store.before = swap
-    with pytest.raises(Fenced, match="another store"):
+    with pytest.raises(Fenced, match="the plugin serves store"):
         await rig.copy.run(rig.led)
     assert rig.ledger.states() == [STARTED]
     assert rig.names(".rsm-manifest") == []

@@ -250,7 +250,7 @@ async def test_h11_a_truncated_object_forbids_the_trim(rig: Rig) -> None:
 async def test_h11_another_store_forbids_the_trim(rig: Rig) -> None:
     assert rig.store.identity is not None
     rig.store.identity = replace(rig.store.identity, store_id=OTHER_WRITER)
-    with pytest.raises(Invalid, match="the store is"):
+    with pytest.raises(Invalid, match="the plugin serves store"):
         await rig.trim.run(rig.led)
     rig.store.identity = None
     with pytest.raises(Invalid, match="no identity"):

@@ -209,3 +209,16 @@ def test_growth_is_scaled_to_a_day_and_told_with_its_end() -> None:
     words = Growth(bytes_a_day=1 << 30, free_bytes=10 << 30).words("t", 0)
     assert "1.0 GiB a day" in words
     assert "until about 1970-01-11" in words
+
+
+async def test_a_topic_without_a_store_to_go_to_is_refused_and_left_alone() -> None:
+    cluster = Cluster()
+
+    def refuse(topic: str) -> None:
+        raise Invalid(f"no store is configured for {topic}")
+
+    service = ServiceUnderTest(cluster, refuse_untiered=refuse)
+    with pytest.raises(Invalid, match=f"no store is configured for {TOPIC}"):
+        await service.verbs.enable(TOPIC, EnableOptions(trim=True))
+    assert cluster.fact() is None
+    assert cluster.alters == []

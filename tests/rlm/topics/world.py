@@ -211,6 +211,7 @@ class ServiceUnderTest:
         node_id: int = 1,
         hook: Hook = _go_on,
         takeover: str = "enforce",
+        refuse_untiered: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.cluster = cluster
         self.clock = ManualClock()
@@ -240,6 +241,7 @@ class ServiceUnderTest:
                     clock=self.clock,
                 ),
                 settler=self.settler,
+                refuse_untiered=refuse_untiered,
                 clock=self.clock,
                 barrier_deadline_ms=1_000,
             )

@@ -1,0 +1,132 @@
+"""The benchmark of stores: for each store a sandbox, copies of backlogs, cold reads, first records.
+
+One topic of a shape is read by all; before each read the service is restarted, so its caches are
+empty, while broker, plugin and its connections stay warm, and so does the page cache of all. Copies
+run with the sandbox's short intervals, reads with those of production.
+"""
+
+from dataclasses import asdict
+from typing import Any
+
+from bench.machine import commit, load_in_words, machine_in_words
+from bench.plan import PRODUCER_SEED
+from bench.stores.copies import measure_pair, prepare_backlogs
+from bench.stores.first_record import measure_first_records
+from bench.stores.lab import Lab, lab
+from bench.stores.options import StoreOptions, order_of_delays
+from bench.stores.reads import measure_read
+from bench.stores.report import (
+    CopyPair,
+    Figures,
+    FirstRecord,
+    ReadRun,
+    copy_line,
+    read_line,
+    summary,
+)
+from bench.topics import Progress, prepare
+
+CACHES = (
+    "page cache warm for all (data just written; nothing dropped); service restarted before each "
+    "read and each row of first records, so its caches are empty; broker, JIT, plugin and its "
+    "connections to the store warm"
+)
+WIRE = (
+    "S3 through bench/stores/wire.py: a round trip's delay is added to every turn of a connection, "
+    "bytes pass unhindered; its own CPU (0.4 s/GB where toxiproxy takes 1.9) is a role of its own"
+)
+_WARM_UP_ROUND = 0
+
+
+def run_stores(options: StoreOptions, progress: Progress) -> tuple[Figures, dict[str, Any]]:
+    """All that was asked for; the figures, and the result as JSON values."""
+    progress(f"machine: {machine_in_words()}; load {load_in_words()}")
+    measured: list[Figures] = []
+    versions: list[str] = []
+    for store in options.stores:
+        with lab(store, options, progress) as place:
+            versions.append(place.sandbox.dist.version)
+            measured.append(_measure(place, options, progress))
+    figures = Figures(
+        reads=tuple(run for one in measured for run in one.reads),
+        first_records=tuple(row for one in measured for row in one.first_records),
+        copies=tuple(pair for one in measured for pair in one.copies),
+    )
+    return figures, _document(options, figures, versions[0])
+
+
+def _measure(place: Lab, options: StoreOptions, progress: Progress) -> Figures:
+    copies = _copies(place, options, progress)
+    place.delay(0)
+    shares = prepare(place.sandbox, options.read, progress)
+    progress(f"remote share of records: {shares}")
+    place.production_intervals()
+    reads = _reads(place, options, progress)
+    return Figures(
+        reads=tuple(reads),
+        first_records=tuple(_first_records(place, options, progress)),
+        copies=tuple(copies),
+    )
+
+
+def _copies(place: Lab, options: StoreOptions, progress: Progress) -> list[CopyPair]:
+    """Without added latency, as the figures to beat were taken; pair 0 warms up."""
+    numbers = range(_WARM_UP_ROUND if options.warm_up else 1, options.copy_pairs + 1)
+    prepare_backlogs(place, options, numbers, progress)
+    pairs = []
+    for number in numbers:
+        pair = measure_pair(place, number, 0)
+        progress(copy_line(pair) + ("  warm-up: not counted" if number == 0 else ""))
+        if number:
+            pairs.append(pair)
+    return pairs
+
+
+def _reads(place: Lab, options: StoreOptions, progress: Progress) -> list[ReadRun]:
+    runs = []
+    first = _WARM_UP_ROUND if options.warm_up else 1
+    for number in range(first, options.rounds + 1):
+        delays = order_of_delays(options.delays_of(place.store), number)
+        for delay_ms in delays[:1] if number == _WARM_UP_ROUND else delays:
+            for partitions in options.partitions:
+                run = measure_read(
+                    place, options, partitions=partitions, delay_ms=delay_ms, number=number
+                )
+                counts = number != _WARM_UP_ROUND
+                progress(read_line(run) + ("" if counts else "  warm-up: not counted"))
+                runs += [run] if counts else []
+    return runs
+
+
+def _first_records(place: Lab, options: StoreOptions, progress: Progress) -> list[FirstRecord]:
+    rows = []
+    for delay_ms in options.delays_of(place.store):
+        found = measure_first_records(
+            place,
+            partitions=max(options.partitions),
+            delay_ms=delay_ms,
+            count=options.first_records,
+        )
+        progress(f"first records {place.store} +{delay_ms} ms: {[row.ms for row in found]} ms")
+        rows += found
+    return rows
+
+
+def _document(options: StoreOptions, figures: Figures, kafka: str) -> dict[str, Any]:
+    return {
+        "v": 1,
+        "kind": "bench",
+        "name": "stores",
+        "commit": commit(),
+        "machine": machine_in_words(),
+        "kafka": kafka,
+        "seeds": {"producer values (SplittableRandom)": PRODUCER_SEED},
+        "options": asdict(options),
+        "caches": CACHES,
+        "wire": WIRE,
+        "cpu": "user + system seconds per 1e9 bytes of values over the consumer's process life",
+        **summary(figures),
+        "read_runs": [asdict(run) for run in figures.reads],
+        "first_record_rows": [asdict(row) for row in figures.first_records],
+        "copy_pairs": [asdict(pair) for pair in figures.copies],
+    }

@@ -1,0 +1,191 @@
+"""The disk cache of chunks: survives restarts, is bounded, and never fails a reader.
+
+At worst it has nothing: a damaged file is a miss and removed, a full, slow or broken disk turns the
+cache off with one warning. Writes happen behind the readers' backs and are dropped when the disk
+lags. Must not know stores or what a chunk means.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import structlog
+
+from rlm.cache.chunk_file import HEADER_BYTES
+from rlm.cache.chunk_folder import ChunkFolder
+from rlm.cache.chunks import ChunkKey
+from rlm.cache.eviction import ScanResistant
+
+log = structlog.get_logger(__name__)
+V = TypeVar("V")
+_THREADS = 2
+_QUEUE_SHARE = 8
+_MOST_QUEUED_BYTES = 32 << 20
+_READ_TIMEOUT_MS = 5_000
+_WRITES_AT_ONCE = 8
+
+
+@dataclass(slots=True, kw_only=True)
+class DiskCounts:
+    """Totals since the start."""
+
+    hits: int = 0
+    damaged: int = 0
+    written_bytes: int = 0
+    dropped_writes: int = 0
+
+
+class DiskCache:
+    """Chunks in files; `run` owns the folder, until it does and after it ends nothing is cached."""
+
+    def __init__(
+        self,
+        path: Path,
+        capacity_bytes: int,
+        *,
+        read_timeout_ms: int = _READ_TIMEOUT_MS,
+        folder: ChunkFolder | None = None,
+    ) -> None:
+        self._folder = folder or ChunkFolder(path)
+        self._path = path
+        self._capacity_bytes = capacity_bytes
+        self._most_queued_bytes = min(_MOST_QUEUED_BYTES, capacity_bytes // _QUEUE_SHARE)
+        self._read_timeout_ms = read_timeout_ms
+        self._order: ScanResistant[ChunkKey] = ScanResistant(capacity_bytes)
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="chunk-disk")
+        self._queue: deque[tuple[ChunkKey, bytes]] = deque()
+        self._queued_bytes = 0
+        self._removals: deque[ChunkKey] = deque()
+        self._work = asyncio.Event()
+        self._uses = 0
+        self.is_on = False
+        self.is_idle = False
+        """Nothing is being written or removed, or waits for it."""
+        self.counts = DiskCounts()
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of all files, headers included."""
+        return self._order.bytes
+
+    async def run(self) -> None:
+        """Own the folder until cancelled or until the disk fails."""
+        try:
+            if await self._guarded("open", self._open()) is None:
+                return
+            self.is_on = True
+            while self.is_on:
+                self.is_idle = not self._work.is_set()
+                await self._work.wait()
+                self._work.clear()
+                await self._guarded("write", self._write_queued())
+        finally:
+            self.is_on = False
+            self._queue.clear()
+            self._folder.close()
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _open(self) -> bool:
+        for kept in await self._threaded(self._folder.open):
+            self._order.add(kept.key, kept.size_bytes, 0)
+        self._removals.extend(self._make_room(0))
+        self._work.set()
+        log.info("disk_cache_opened", chunks=len(self._order), size_bytes=self.kept_bytes)
+        return True
+
+    async def _guarded(self, operation: str, work: Awaitable[V]) -> V | None:
+        try:
+            return await work
+        except (OSError, TimeoutError) as error:
+            if self.is_on or operation == "open":
+                log.warning(
+                    "disk_cache_off", operation=operation, path=str(self._path), error=repr(error)
+                )
+            self.is_on = False
+            self._work.set()
+            return None
+
+    # -- rlm.reading.source.ChunkDisk
+
+    def has(self, key: ChunkKey) -> bool:
+        """Whether the chunk is probably there."""
+        return self.is_on and key in self._order
+
+    async def read(self, key: ChunkKey) -> bytes | None:
+        """The chunk as it was written, None for every other case."""
+        if not self.has(key):
+            return None
+        self._uses += 1
+        self._order.touch(key, self._uses)
+        data = await self._guarded("read", self._read(key))
+        if data is None:
+            self._order.discard(key)
+            self.counts.damaged += self.is_on
+            return None
+        self.counts.hits += 1
+        return data
+
+    async def _read(self, key: ChunkKey) -> bytes | None:
+        async with asyncio.timeout(self._read_timeout_ms / 1000):
+            return await self._threaded(self._folder.read, key)
+
+    def discard(self, key: ChunkKey) -> None:
+        """The chunk is not what its segment says: away with it."""
+        if self.has(key):
+            self.counts.damaged += 1
+            self._order.discard(key)
+            self._removals.append(key)
+            self._has_work()
+
+    def _has_work(self) -> None:
+        self.is_idle = False
+        self._work.set()
+
+    def write(self, key: ChunkKey, data: bytes) -> None:
+        """Keep the chunk, unless the disk lags behind."""
+        if not self.is_on or key in self._order:
+            return
+        if self._queued_bytes + len(data) > self._most_queued_bytes:
+            self.counts.dropped_writes += 1
+            return
+        self._queue.append((key, data))
+        self._queued_bytes += len(data)
+        self._has_work()
+
+    # -- behind the readers' backs
+
+    async def _write_queued(self) -> None:
+        while self._queue or self._removals:
+            removals = [self._removals.popleft() for _ in range(len(self._removals))]
+            batch = [self._queue.popleft() for _ in range(min(len(self._queue), _WRITES_AT_ONCE))]
+            size_bytes = sum(len(data) for _, data in batch)
+            removals += self._make_room(size_bytes + len(batch) * HEADER_BYTES)
+            try:
+                await self._threaded(self._change, removals, batch)
+            finally:
+                self._queued_bytes -= size_bytes
+            for key, data in batch:
+                self._order.add(key, len(data) + HEADER_BYTES, 0)
+            self.counts.written_bytes += size_bytes
+
+    def _make_room(self, size_bytes: int) -> list[ChunkKey]:
+        leaving: list[ChunkKey] = []
+        while self.kept_bytes + size_bytes > self._capacity_bytes:
+            key = self._order.pop(lambda _: True)
+            if key is None:
+                break
+            leaving.append(key)
+        return leaving
+
+    def _change(self, removals: list[ChunkKey], batch: list[tuple[ChunkKey, bytes]]) -> None:
+        for key in removals:
+            self._folder.remove(key)
+        for key, data in batch:
+            self._folder.write(key, data)
+
+    async def _threaded(self, work: Callable[..., V], *arguments: object) -> V:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)

@@ -1,0 +1,214 @@
+"""`rlm download`: the remote part of a topic as a Kafka log directory, by a service or a store."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kip405.contracts import RemoteStorageManager
+from kip405.errors import Invalid, Unavailable
+from kip405.ids import Uuid
+from rlm.cli.output import human_size, show_json
+from rlm.cli.target import Connect, service_options
+from rlm.clock import Clock, SystemClock
+from rlm.download.plan import PartitionPlan
+from rlm.download.ports import Source
+from rlm.download.run import Download, Progress
+
+_PRINCIPAL = "rlm-download"
+_FILE_THREADS = 8
+_SHOW_EVERY_MS = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreOptions:
+    """Where to read manifests and objects without any service; all None = ask a service."""
+
+    plugin: str | None
+    plugin_config: Path | None
+    cluster_id: str | None
+    topic_id: str | None
+
+    def check(self) -> bool:
+        """Whether a store is meant; Invalid where the options contradict each other."""
+        if self.plugin is not None and self.plugin_config is not None:
+            raise Invalid("--plugin and --plugin-config: give one of them")
+        is_store = self.plugin is not None or self.plugin_config is not None
+        if not is_store and (self.cluster_id or self.topic_id):
+            raise Invalid("--cluster-id and --topic-id go with --plugin or --plugin-config")
+        return is_store
+
+
+@click.command()
+@click.argument("topic")
+@click.option("-p", "--partition", type=click.IntRange(min=0), help="Only this partition.")
+@click.option(
+    "--dir",
+    "directory",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where to write TOPIC-PARTITION/; made if it is not there.",
+)
+@click.option(
+    "--plugin",
+    metavar="ADDRESS",
+    help="Ask the store plugin at this address, by manifests alone: no service, no cluster.",
+)
+@click.option(
+    "--plugin-config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The same by a plugin's YAML file: the store is opened in this process.",
+)
+@click.option("--cluster-id", help="Whose data, where it is not the store's own cluster.")
+@click.option("--topic-id", help="Which topic, where the name was used more than once.")
+@service_options
+def download(
+    *,
+    topic: str,
+    partition: int | None,
+    directory: Path,
+    connect: Connect,
+    **store: Any,
+) -> None:
+    """Write the remote part of TOPIC as a Kafka log directory.
+
+    Segments inside the leader's history, each offset once, from the remote log start on. Every byte
+    is checked. Broken off, the same command goes on where it ended; files of others are never
+    overwritten.
+    """
+    options = StoreOptions(**store)
+    shown = _Shown(SystemClock(), is_live=sys.stderr.isatty() and not connect.as_json)
+    try:
+        plans = asyncio.run(_run(connect, options, topic, partition, directory, shown))
+    except OSError as error:
+        raise Unavailable(f"{error.filename or directory}: {error.strerror}") from error
+    finally:
+        shown.end()
+    if connect.as_json:
+        show_json({"partitions": [_summary(plan, directory) for plan in plans]})
+    elif not plans:
+        click.echo(f"{topic} has no remote partition")
+
+
+async def _run(
+    connect: Connect,
+    options: StoreOptions,
+    topic: str,
+    partition: int | None,
+    directory: Path,
+    shown: "_Shown",
+) -> Sequence[PartitionPlan]:
+    async with _source(connect, options) as source:
+        work = Download(source, directory, clock=SystemClock(), report=shown.show)
+        return await work.run(topic, partition)
+
+
+@asynccontextmanager
+async def _source(connect: Connect, options: StoreOptions) -> AsyncIterator[Source]:
+    if not options.check():
+        from rlm.download.service_source import ServiceSource
+
+        address = await asyncio.to_thread(connect.chosen_address)
+        service = ServiceSource(address, connect.metadata(), timeout_s=connect.timeout_s)
+        try:
+            yield service
+        finally:
+            await service.close()
+        return
+    from rlm.download.store_source import StoreSource
+
+    topic_id = None if options.topic_id is None else _uuid(options.topic_id)
+    async with _store(options, connect) as store:
+        yield StoreSource(store, cluster_id=options.cluster_id, topic_id=topic_id)
+
+
+@asynccontextmanager
+async def _store(options: StoreOptions, connect: Connect) -> AsyncIterator[RemoteStorageManager]:
+    """The store behind an address, or opened by its settings in this process."""
+    from rsm_plugins.file_threads import FileThreads
+
+    threads = FileThreads(_FILE_THREADS)
+    store: RemoteStorageManager
+    if options.plugin is not None:
+        from rsm_plugins.client import Deadlines, GrpcRemoteStorageManager
+
+        store = GrpcRemoteStorageManager.connect(
+            options.plugin,
+            principal=connect.principal or _PRINCIPAL,
+            deadlines=Deadlines(call_ms=round(connect.timeout_s * 1000)),
+        )
+    else:
+        from rsm_plugins.config import load_settings
+        from rsm_plugins.store_kind import store_kind
+
+        settings = await asyncio.to_thread(load_settings, options.plugin_config or Path())
+        store = (await store_kind(settings.kind).open(settings.store, threads)).manager
+    try:
+        yield store
+    finally:
+        await store.close()
+        threads.close()
+
+
+def _uuid(text: str) -> Uuid:
+    try:
+        return Uuid.parse(text)
+    except ValueError as error:
+        raise Invalid(f"--topic-id: {error}") from error
+
+
+def _summary(plan: PartitionPlan, directory: Path) -> dict[str, Any]:
+    return {
+        "topic": plan.place.topic,
+        "topic_id": str(plan.place.topic_id),
+        "partition": plan.place.partition,
+        "remote_log_start_offset": plan.remote_log_start_offset,
+        "next_offset": plan.next_offset,
+        "segments": len(plan.pieces),
+        "size_bytes": plan.size_bytes,
+        "directory": str(directory / str(plan.place)),
+    }
+
+
+class _Shown:
+    """Progress on standard error: one line that changes on a terminal, else a line a partition."""
+
+    def __init__(self, clock: Clock, *, is_live: bool) -> None:
+        self._clock = clock
+        self._is_live = is_live
+        self._shown_at_ms = 0
+        self._is_open = False
+
+    def show(self, now: Progress) -> None:
+        is_done = now.done_segments == len(now.plan.pieces)
+        due = self._clock.monotonic_ms() - self._shown_at_ms >= _SHOW_EVERY_MS
+        if not is_done and not (self._is_live and due):
+            return
+        self._shown_at_ms = self._clock.monotonic_ms()
+        line = _line(now)
+        if self._is_live:
+            click.echo(f"\r\x1b[K{line}", err=True, nl=is_done)
+            self._is_open = not is_done
+        else:
+            click.echo(line, err=True)
+
+    def end(self) -> None:
+        """Leave a half-written line behind as a whole one."""
+        if self._is_open:
+            click.echo(err=True)
+
+
+def _line(now: Progress) -> str:
+    plan = now.plan
+    had = f", {human_size(now.had_bytes)} of it were there" if now.had_bytes else ""
+    return (
+        f"{plan.place}: {now.done_segments} of {len(plan.pieces)} segments, "
+        f"{human_size(now.done_bytes)} of {human_size(plan.size_bytes)}{had}; "
+        f"offsets {plan.remote_log_start_offset} to {plan.next_offset}"
+    )

@@ -1,0 +1,343 @@
+"""Settings of stores and of the rules that choose among them: rows, checks, and what may be shown.
+
+One store stands at the top level and is called `default`; several stand below `stores`, by name.
+Either way a store is the plugin that serves it: one the service starts (`plugin` or
+`plugin.command`, with `rsm.config.*`), or one that runs already (`plugin.address`). Pure, but for
+the import of the kind of store that is named.
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from kip405.errors import Invalid
+from rlm.config.errors import ConfigError
+from rlm.config.table import REQUIRED, Scalar, Setting
+from rlm.config.values import ADDRESS, PATH, TEXT, WORDS, Address, ValueRefused, choice, integer
+from rsm_plugins.endpoints import (
+    ENTROPY_BITS_KEY,
+    EndpointProvider,
+    RuleProvider,
+    StorePlace,
+    TopicRule,
+    load_provider,
+    location_of,
+)
+from rsm_plugins.keys import ENTROPY_BITS_MAX, check_prefix
+from rsm_plugins.settings_reader import checked_values, refuse_unknown, row_of
+from rsm_plugins.store_kind import KIND_NAMES, kind_settings
+from rsm_plugins.tls import Tls
+
+DEFAULT_STORE = "default"
+RSM_PREFIX = "rsm.config."
+PREFIX_KEY = "rsm.config.prefix"
+NAME_ALLOWED = "1 to 60 characters of a-z A-Z 0-9 . _ -"
+_NAME_MAX = 60
+_NAME_SIGNS = frozenset("._-")
+_SECRET_WORDS = ("key", "password", "secret", "token", "credential")
+
+
+def _row(key: str, kind: Any, doc: str, *, default: Any = None) -> Setting:
+    return Setting(key=key, kind=kind, default=default, doc=doc)
+
+
+STORE_ROWS: tuple[Setting, ...] = (
+    _row("plugin", choice(*KIND_NAMES), "Kind of the store; the service starts its plugin."),
+    _row(
+        "plugin.command",
+        WORDS,
+        "Instead: command line of a plugin of your own that the service starts; "
+        "`--config FILE` is added.",
+    ),
+    _row("plugin.address", ADDRESS, "Instead: where a plugin runs that others start."),
+    _row(
+        "plugin.tls.ca.file",
+        PATH,
+        "PEM file with the authorities of that plugin's certificate; speaks TLS.",
+    ),
+    _row("plugin.tls.cert.file", PATH, "PEM file with the certificate shown to that plugin."),
+    _row("plugin.tls.key.file", PATH, "PEM file with the key of that certificate."),
+    _row("plugin.tls.server.name", TEXT, "Name in that plugin's certificate, if not its host."),
+    _row(
+        ENTROPY_BITS_KEY,
+        integer(0, ENTROPY_BITS_MAX),
+        "Binary digits of MD5 over cluster, topic and partition that lead object names of new "
+        "segments; alias `ts.segment.uploader.s3.prefix.entropy.bits`. Beside `stores`: of all.",
+    ),
+)
+"""Rows of one store; `rsm.config.*` of its kind come on top."""
+
+RULE_ROWS: tuple[Setting, ...] = (
+    _row(
+        "topics",
+        TEXT,
+        "Regular expression that the whole name of the topic matches.",
+        default=REQUIRED,
+    ),
+    _row("store", TEXT, "Name of the store its new segments go to.", default=REQUIRED),
+    _row("prefix.entropy.bits", integer(0, ENTROPY_BITS_MAX), "Instead of the store's own."),
+)
+"""Rows of one rule of `storage.endpoint.rules`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreConfig:
+    """One store; exactly one of `kind`, `command` and `address` is set.
+
+    `config`: the `rsm.config.*` values by full key, secrets among them; `secrets`: keys of those.
+    `where` begins the keys of its settings in the file.
+    """
+
+    name: str
+    kind: str = ""
+    command: tuple[str, ...] = ()
+    address: Address | None = None
+    tls: Tls | None = None
+    entropy_bits: int = 0
+    config: Mapping[str, Scalar] = field(default_factory=dict, repr=False)
+    secrets: frozenset[str] = frozenset()
+    where: str = ""
+
+    @property
+    def prefix(self) -> str:
+        return str(self.config.get(PREFIX_KEY, ""))
+
+    @property
+    def place(self) -> StorePlace:
+        """As endpoints see it; a plugin whose kind is not known is named by its address."""
+        known = location_of(self.kind, self.config)
+        return StorePlace(
+            name=self.name,
+            plugin=self.kind,
+            location=known or (str(self.address) if self.address else " ".join(self.command)),
+            prefix=self.prefix,
+            entropy_bits=self.entropy_bits,
+        )
+
+    def shown(self) -> dict[str, str]:
+        """Its settings by key, fit for a log: what may be a secret is not shown."""
+        rows: dict[str, object] = {
+            "plugin": self.kind,
+            "plugin.command": " ".join(self.command),
+            "plugin.address": self.address,
+            "plugin.tls.ca.file": self.tls.ca_file if self.tls else None,
+            ENTROPY_BITS_KEY: self.entropy_bits or None,
+            **{key: self._masked(key) for key in self.config},
+        }
+        return {f"{self.where}{key}": str(value) for key, value in rows.items() if value}
+
+    def _masked(self, key: str) -> str:
+        is_secret = key in self.secrets or any(word in key.lower() for word in _SECRET_WORDS)
+        return "***" if is_secret else str(self.config[key])
+
+
+def is_store_key(key: str) -> bool:
+    """Whether a key of the top level describes the store `default`."""
+    return key.startswith(RSM_PREFIX) or key in _keys(STORE_ROWS)
+
+
+def read_stores(given: Mapping[str, Any]) -> tuple[StoreConfig, ...]:
+    """The stores of a file's content; none is allowed: then nothing is tiered. ConfigError."""
+    top = {key: value for key, value in given.items() if is_store_key(key)}
+    if "stores" not in given:
+        return (_read_store(DEFAULT_STORE, top, ""),) if top else ()
+    bits = top.pop(ENTROPY_BITS_KEY, None)
+    for key in top:
+        raise ConfigError(f"{key}: with `stores` it belongs to one of them: stores.NAME.{key}")
+    content = given["stores"]
+    if not isinstance(content, dict) or not all(isinstance(one, dict) for one in content.values()):
+        raise ConfigError(f"stores: must be {STORES_ALLOWED}, got {_shape(content)}")
+    defaults = {} if bits is None else {ENTROPY_BITS_KEY: bits}
+    found = tuple(
+        _read_store(_checked_name(name), defaults | one, f"stores.{name}.")
+        for name, one in content.items()
+    )
+    _refuse_same_location(found)
+    return found
+
+
+STORES_ALLOWED = "a mapping of names to settings of a store"
+RULES_ALLOWED = "a list of rules like {topics: 'audit.*', store: cold}"
+
+
+def read_rules(content: Any, stores: Iterable[StoreConfig]) -> tuple[TopicRule, ...]:
+    """`storage.endpoint.rules`, checked against the stores there are. ConfigError."""
+    key = "storage.endpoint.rules"
+    if not isinstance(content, list) or not all(isinstance(rule, dict) for rule in content):
+        raise ConfigError(f"{key}: must be {RULES_ALLOWED}, got {_shape(content)}")
+    places = tuple(one.place for one in stores)
+    return tuple(
+        _read_rule(rule, f"{key}[{number}].", places) for number, rule in enumerate(content)
+    )
+
+
+def build_provider(
+    stores: Iterable[StoreConfig], rules: Iterable[TopicRule], class_path: str | None
+) -> EndpointProvider:
+    """The provider that the configuration asks for; Invalid where its class cannot be used."""
+    places = tuple(one.place for one in stores)
+    return load_provider(class_path, places) if class_path else RuleProvider(places, tuple(rules))
+
+
+def _read_rule(given: dict[str, Any], where: str, places: tuple[StorePlace, ...]) -> TopicRule:
+    _refuse_keys(given, RULE_ROWS, where)
+    values = _values(given, RULE_ROWS, where)
+    for key in ("topics", "store"):
+        if key not in values:
+            raise ConfigError(f"{where}{key}: missing; must be a text")
+    rule = TopicRule(
+        topics=values["topics"],
+        store=values["store"],
+        entropy_bits=values.get("prefix.entropy.bits"),
+    )
+    is_known = rule.store in {place.name for place in places}
+    try:
+        RuleProvider(places, (rule,))
+    except Invalid as error:
+        raise ConfigError(f"{where}{'topics' if is_known else 'store'}: {error}") from error
+    return rule
+
+
+def _read_store(name: str, given: Mapping[str, Any], where: str) -> StoreConfig:
+    given = {key: value for key, value in given.items() if value is not None}
+    _refuse_keys([key for key in given if not key.startswith(RSM_PREFIX)], STORE_ROWS, where)
+    values = _values(given, STORE_ROWS, where)
+    _one_way(values, where)
+    address, kind = values.get("plugin.address"), values.get("plugin", "")
+    config = {key: value for key, value in given.items() if key.startswith(RSM_PREFIX)}
+    config.pop(ENTROPY_BITS_KEY, None)
+    store = StoreConfig(
+        name=name,
+        kind=kind,
+        command=values.get("plugin.command", ()),
+        address=address,
+        tls=_tls(values, address, where),
+        entropy_bits=values.get(ENTROPY_BITS_KEY, 0),
+        config=config,
+        where=where,
+    )
+    return _checked_config(store)
+
+
+def _checked_config(store: StoreConfig) -> StoreConfig:
+    """The values against the rows of the kind; of others only the shape and the prefix."""
+    try:
+        if store.kind:
+            rows = kind_settings(store.kind)
+            refuse_unknown(store.config, rows)
+            checked_values(store.config, rows)
+            return replace(
+                store,
+                secrets=frozenset(
+                    key for key in store.config if (row := row_of(key, rows)) and row.secret
+                ),
+            )
+        for key, value in store.config.items():
+            if not isinstance(value, str | int | float | bool):
+                raise Invalid(f"{key}: must be a plain value, got {_shape(value)}")
+        if PREFIX_KEY in store.config:
+            _named(PREFIX_KEY, store.prefix)
+    except Invalid as error:
+        raise ConfigError(f"{store.where}{error}") from error
+    return store
+
+
+def _named(key: str, prefix: str) -> None:
+    try:
+        check_prefix(prefix)
+    except Invalid as error:
+        raise Invalid(f"{key}: {error}") from error
+
+
+def _one_way(values: Mapping[str, Any], where: str) -> None:
+    ways = [key for key in ("plugin", "plugin.command", "plugin.address") if key in values]
+    if len(ways) != 1:
+        found = f"there are {' and '.join(ways)}" if ways else "there is none"
+        raise ConfigError(
+            f"{where}plugin: a store has exactly one of plugin, plugin.command and "
+            f"plugin.address; {found}"
+        )
+
+
+def _tls(values: Mapping[str, Any], address: Address | None, where: str) -> Tls | None:
+    given = [key for key in values if key.startswith("plugin.tls.")]
+    if not given:
+        return None
+    if address is None or address.is_unix:
+        raise ConfigError(f"{where}{given[0]}: TLS goes with a plugin.address of host:port")
+    pair = ("plugin.tls.cert.file", "plugin.tls.key.file")
+    if (pair[0] in values) != (pair[1] in values):
+        missing = next(key for key in pair if key not in values)
+        raise ConfigError(f"{where}{missing}: missing; a certificate and its key go together")
+    return Tls(
+        ca_file=values.get("plugin.tls.ca.file"),
+        cert_file=values.get(pair[0]),
+        key_file=values.get(pair[1]),
+        server_name=values.get("plugin.tls.server.name", ""),
+    )
+
+
+def _refuse_same_location(stores: Iterable[StoreConfig]) -> None:
+    seen: dict[tuple[object, ...], str] = {}
+    for store in stores:
+        location = store.place.location
+        key: tuple[object, ...] = (store.kind, location, store.prefix if store.kind else "")
+        if store.command:  # where such a plugin keeps objects is its own secret
+            key = (*key, *sorted(store.config.items()))
+        if key in seen:
+            shown = f"{location} with prefix {store.prefix!r}" if store.kind else location
+            raise ConfigError(
+                f"stores.{store.name}: it is where store {seen[key]} is ({shown}); "
+                "give each a bucket, root or prefix of its own"
+            )
+        seen[key] = store.name
+
+
+def _checked_name(name: object) -> str:
+    if (
+        not isinstance(name, str)
+        or not 0 < len(name) <= _NAME_MAX
+        or not all((sign.isascii() and sign.isalnum()) or sign in _NAME_SIGNS for sign in name)
+    ):
+        raise ConfigError(f"stores: a name must be {NAME_ALLOWED}, got {name!r}")
+    return name
+
+
+def _refuse_keys(given: Iterable[object], rows: Iterable[Setting], where: str) -> None:
+    known = _keys(rows)
+    for key in given:
+        if key not in known:
+            close = difflib.get_close_matches(str(key), known, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"allowed: {', '.join(known)}"
+            raise ConfigError(f"{where}{key}: unknown setting; {hint}")
+
+
+def _values(given: Mapping[str, Any], rows: Iterable[Setting], where: str) -> dict[str, Any]:
+    values = {}
+    for row in rows:
+        if row.key in given:
+            try:
+                values[row.key] = row.kind.read(given[row.key])
+            except ValueRefused as refused:
+                raise ConfigError(
+                    f"{where}{row.key}: must be {row.kind.allowed}, got {refused}"
+                ) from refused
+    return values
+
+
+def _keys(rows: Iterable[Setting]) -> tuple[str, ...]:
+    return tuple(row.key for row in rows)
+
+
+def _shape(content: object) -> str:
+    """What is there without its values, which may be secrets."""
+    if isinstance(content, dict):
+        return f"a mapping of {', '.join(map(str, content)) or 'nothing'}"
+    return f"a list of {len(content)}" if isinstance(content, list) else f"a {_type_of(content)}"
+
+
+def _type_of(content: object) -> str:
+    return {"str": "text", "int": "number", "float": "number", "bool": "flag"}.get(
+        type(content).__name__, type(content).__name__
+    )

@@ -1,0 +1,60 @@
+"""Segments that readers found lost: objects gone or damaged under a FINISHED record (H11, H25).
+
+Why: the reader's client gets an error, and the operator must hear of it too. What is remembered is
+forgotten when the segment is read again, as after a restore from a backup.
+"""
+
+from collections.abc import Collection
+
+import structlog
+
+from kip405.errors import Corrupt, NotFound
+from kip405.ids import PartitionKey, Uuid
+
+log = structlog.get_logger(__name__)
+_MOST_PER_PARTITION = 100
+
+
+class Losses:
+    """By partition and segment id, why the segment cannot be read; bounded per partition."""
+
+    def __init__(self) -> None:
+        self._found: dict[PartitionKey, dict[Uuid, str]] = {}
+
+    def note(
+        self,
+        key: PartitionKey,
+        segment_id: Uuid,
+        error: NotFound | Corrupt,
+        segments: Collection[Uuid],
+    ) -> None:
+        """A read failed for good; logged once. What is not of the ledger's `segments` any more
+        makes room.
+        """
+        known = self._found.setdefault(key, {})
+        if segment_id in known:
+            return
+        if len(known) >= _MOST_PER_PARTITION:
+            for given_up in [one for one in known if one not in segments]:
+                del known[given_up]
+        if len(known) >= _MOST_PER_PARTITION:
+            return
+        known[segment_id] = str(error)
+        log.error("segment_lost", segment=str(segment_id), error=str(error))
+
+    def forget(self, key: PartitionKey, segment_id: Uuid) -> None:
+        """The segment was read: it is there again."""
+        known = self._found.get(key)
+        if known is not None and known.pop(segment_id, None) is not None:
+            log.info("segment_found_again", segment=str(segment_id))
+            if not known:
+                del self._found[key]
+
+    def alarms(self, key: PartitionKey, segments: Collection[Uuid]) -> tuple[str, ...]:
+        """One line per lost segment of those that the ledger still vouches for."""
+        known = self._found.get(key, {})
+        return tuple(
+            f"readers cannot have segment {segment_id}: {why}; restore its objects"
+            for segment_id, why in known.items()
+            if segment_id in segments
+        )

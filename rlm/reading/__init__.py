@@ -1,0 +1,1 @@
+"""Reads of remote segments: ranges of verified chunks, read ahead per reader, within a bound."""

@@ -1,0 +1,48 @@
+"""What the read path shows to a scraper, by the names of rlm/metrics.py."""
+
+from collections.abc import Mapping
+
+from rlm.cache.disk import DiskCache
+from rlm.reading.reader import RemoteReader
+
+
+def read_gauges(
+    reader: RemoteReader, disk: DiskCache | None
+) -> dict[str, Mapping[tuple[str, ...], float]]:
+    """Values by metric name and labels."""
+    counts, chunks = reader.counts, reader.chunks
+    shown: dict[str, Mapping[tuple[str, ...], float]] = {
+        "rlm_read_chunks_total": {
+            ("memory",): counts.memory_hits,
+            ("coming",): counts.joined,
+            ("disk",): counts.disk_hits,
+            ("store",): counts.misses,
+        },
+        "rlm_read_store_requests_total": {
+            ("range",): counts.ranges,
+            ("indexes",): counts.indexes,
+        },
+        "rlm_read_store_bytes_total": {(): counts.range_bytes},
+        "rlm_read_refetches_total": {(): counts.refetches},
+        "rlm_read_ahead_bytes_total": {(): counts.ahead_bytes},
+        "rlm_read_ahead_wasted_bytes_total": {(): chunks.wasted_bytes},
+        "rlm_read_evicted_bytes_total": {(): chunks.evicted_bytes},
+        "rlm_read_memory_bytes": {
+            ("chunks",): chunks.kept_bytes,
+            ("indexes",): reader.indexes.kept_bytes,
+            ("in_flight",): reader.memory.reserved_bytes,
+        },
+        "rlm_read_readers": {(): reader.reader_count},
+        "rlm_read_waiting": {(): reader.range_loads.waiting_count},
+        "rlm_read_running": {(): reader.range_loads.running_count},
+    }
+    return shown if disk is None else shown | _disk_gauges(disk)
+
+
+def _disk_gauges(disk: DiskCache) -> dict[str, Mapping[tuple[str, ...], float]]:
+    return {
+        "rlm_read_disk_cache_bytes": {(): disk.kept_bytes},
+        "rlm_read_disk_cache_on": {(): int(disk.is_on)},
+        "rlm_read_disk_cache_damaged_total": {(): disk.counts.damaged},
+        "rlm_read_disk_cache_dropped_writes_total": {(): disk.counts.dropped_writes},
+    }

@@ -1,0 +1,51 @@
+"""How much the read path may take, as one value; sizes in bytes (G10)."""
+
+from dataclasses import dataclass
+
+_INDEX_SHARE = 8
+_RANGES_IN_MEMORY = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadLimits:
+    """`memory_bytes` bounds what is kept, in flight and referred to by answers, indexes included.
+
+    `range_bytes` is the most one GET asks for, `window_bytes` the most read ahead for one reader,
+    `ranges_at_once` and `indexes_at_once` the GETs in flight, `most_waiting` the reads that may
+    wait for a turn (one more is Busy). `first_bytes` is what a reader nobody knows waits for:
+    little, so that its first record comes soon. `index_objects_bytes`: what indexes take beside
+    their bytes, which is most of it where segments are small.
+    """
+
+    memory_bytes: int
+    range_bytes: int = 16 << 20
+    window_bytes: int = 64 << 20
+    ranges_at_once: int = 64
+    indexes_at_once: int = 16
+    most_waiting: int = 100
+    first_bytes: int = 1 << 20
+    start_window_bytes: int = 4 << 20
+    reader_idle_ms: int = 10_000
+    readers_per_partition: int = 8
+    most_readers: int = 1_000
+    index_objects_bytes: int = 2 << 10
+
+    @property
+    def index_bytes(self) -> int:
+        """The part of the memory that indexes may take."""
+        return self.memory_bytes // _INDEX_SHARE
+
+    @property
+    def chunk_bytes(self) -> int:
+        """The part of the memory for chunks and everything in flight."""
+        return self.memory_bytes - self.index_bytes
+
+    @property
+    def one_range_bytes(self) -> int:
+        """The most that one range may have where memory is short."""
+        return min(self.range_bytes, self.chunk_bytes // _RANGES_IN_MEMORY)
+
+    @property
+    def ahead_bytes(self) -> int:
+        """The most that is read ahead for all readers together; the rest is for who waits."""
+        return self.chunk_bytes * 3 // 4

@@ -1,0 +1,357 @@
+"""Reads of remote segments: whole batches out of verified chunks, read ahead for who reads on.
+
+A read waits for the first chunk it lacks and then gives what is there: a reader that asks for much
+gets its first record as soon as one that asks for little. Indexes and first range of an unknown
+segment are asked for together, so that the first record is at most two round trips away.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from kip405.batches import read_header
+from kip405.contracts import RemoteStorageManager
+from kip405.errors import Corrupt
+from kip405.ids import Uuid
+from kip405.indexes import aborted_for_fetch
+from kip405.records import find_timestamp
+from kip405.scan import DEFAULT_CHUNK_BYTES
+from kip405.segments import RemoteLogSegmentMetadata
+from rlm.cache.chunks import ChunkCache
+from rlm.cache.single_flight import SingleFlightCache
+from rlm.clock import Clock
+from rlm.plans.fetch import ChunkWindow, Cut, ReadBounds, cut
+from rlm.proxy.tier import RemoteRecords, TimestampedOffset
+from rlm.reading.counts import ReadCounts
+from rlm.reading.cursors import Cursor, Cursors, Following
+from rlm.reading.flights import ChunkFlights, Wanted
+from rlm.reading.limits import ReadLimits
+from rlm.reading.loads import Loads
+from rlm.reading.memory import ReadMemory
+from rlm.reading.segment_indexes import SegmentIndexes, guessed_numbers
+from rlm.reading.source import ChunkDisk, SegmentSource
+
+
+class RemoteReader:
+    """Reads batches of FINISHED segments from the store through caches; owns no task, no pool."""
+
+    def __init__(
+        self,
+        *,
+        store: RemoteStorageManager,
+        cluster_id: str,
+        tasks: asyncio.TaskGroup,
+        threads: ThreadPoolExecutor,
+        clock: Clock,
+        limits: ReadLimits,
+        disk: ChunkDisk | None = None,
+    ) -> None:
+        self._threads = threads
+        self._clock = clock
+        self._limits = limits
+        self._cursors = Cursors(limits)
+        self._chunk_bytes = DEFAULT_CHUNK_BYTES
+        self.counts = ReadCounts()
+        self.chunks = ChunkCache(limits.chunk_bytes)
+        self.indexes: SingleFlightCache[Uuid, SegmentIndexes] = SingleFlightCache(
+            capacity_bytes=limits.index_bytes,
+            weigh=lambda kept: kept.size_bytes + limits.index_objects_bytes,
+        )
+        self.memory = ReadMemory(limits, self.chunks, lambda: self.indexes.kept_bytes)
+        self.range_loads, self.index_loads = (
+            Loads(tasks, self.memory, clock, at_once=at_once, most_waiting=limits.most_waiting)
+            for at_once in (limits.ranges_at_once, limits.indexes_at_once)
+        )
+        self._flights = ChunkFlights(
+            source=SegmentSource(
+                store=store,
+                cluster_id=cluster_id,
+                threads=threads,
+                disk=disk,
+                counts=self.counts,
+            ),
+            chunks=self.chunks,
+            indexes=self.indexes,
+            range_loads=self.range_loads,
+            index_loads=self.index_loads,
+            limits=limits,
+            counts=self.counts,
+        )
+
+    @property
+    def reader_count(self) -> int:
+        """Readers that are known now."""
+        return len(self._cursors)
+
+    def suppose_chunk_bytes(self, chunk_bytes: int) -> None:
+        """The size of chunks to suppose of a segment whose indexes are not here yet."""
+        self._chunk_bytes = chunk_bytes
+
+    def knows(self, segment: RemoteLogSegmentMetadata, number: int) -> bool:
+        """Whether a chunk is kept or on its way."""
+        return self._flights.knows((segment.segment_id.id, number))
+
+    async def read(
+        self,
+        segment: RemoteLogSegmentMetadata,
+        bounds: ReadBounds,
+        *,
+        read_committed: bool,
+        following: Following | None = None,
+    ) -> RemoteRecords:
+        """Batches of one segment within the bounds, fewer where more is not here yet; empty if it
+        holds none there. `following` finds the segments to read ahead; without it nothing is.
+
+        Unavailable or Busy: try again. NotFound or Corrupt: asked twice, the objects are gone or
+        damaged.
+        """
+        max_bytes = min(bounds.max_bytes, self.memory.answer_bytes())
+        one = _OneRead(
+            flights=self._flights,
+            chunks=self.chunks,
+            counts=self.counts,
+            limits=self._limits,
+            segment=segment,
+            bounds=replace(bounds, max_bytes=max_bytes),
+        )
+        cursor = self._cursor(segment, bounds.offset) if following is not None else None
+        one.reader = cursor.reader if cursor is not None else self._cursors.new_reader()
+        if cursor is not None and following is not None:
+            one.before_wait = lambda end: self._waits(cursor, segment, end, following)
+        found = await one.run(self._chunk_bytes)
+        self.suppose_chunk_bytes(one.indexes.chunks.chunk_size_bytes)
+        if cursor is not None and following is not None:
+            self._read_on(cursor, one, found, following)
+        return _answer(one, found, read_committed)
+
+    async def find_timestamp(
+        self, segment: RemoteLogSegmentMetadata, timestamp_ms: int, lower_offset: int
+    ) -> TimestampedOffset | None:
+        """First record of the segment at or after both timestamp and offset (ListOffsets)."""
+        reader = self._cursors.new_reader()
+        indexes = self._flights.kept_indexes(segment, reader)
+        if indexes is None:
+            coming = self._flights.begin_indexes(segment, reader, is_ahead=False)
+            indexes = await asyncio.shield(coming)
+        offset = max(lower_offset, indexes.times.lookup(timestamp_ms))
+        while offset <= segment.end_offset:
+            bounds = ReadBounds(
+                offset=offset, upper_offset=segment.next_offset, max_bytes=1, at_least_one=True
+            )
+            read = await self.read(segment, bounds, read_committed=False)
+            if read.size_bytes == 0:
+                return None
+            batch = b"".join(read.records)
+            found = await asyncio.get_running_loop().run_in_executor(
+                self._threads, find_timestamp, batch, timestamp_ms, lower_offset
+            )
+            if found is not None:
+                return TimestampedOffset(
+                    offset=found[0],
+                    timestamp_ms=found[1],
+                    leader_epoch=read_header(batch).leader_epoch,
+                )
+            offset = read.next_offset
+        return None
+
+    # -- readers and what is read ahead for them
+
+    def _cursor(self, segment: RemoteLogSegmentMetadata, offset: int) -> Cursor:
+        key = segment.topic_id_partition.key
+        cursor = self._cursors.at(key, offset, self._clock.monotonic_ms())
+        for gone in self._cursors.gone():
+            self._flights.forget(gone.reader)
+        return cursor
+
+    def _waits(
+        self, cursor: Cursor, segment: RemoteLogSegmentMetadata, end: int, following: Following
+    ) -> None:
+        """A read lacks something up to `end`, asked for just now."""
+        cursor.asked(segment, end, self._chunk_bytes)
+        if cursor.reads:
+            self._read_ahead(cursor, following)
+
+    def _read_on(self, cursor: Cursor, one: "_OneRead", found: Cut, following: Following) -> None:
+        cursor.reads += 1
+        cursor.start_offset = one.bounds.offset
+        cursor.next_offset = found.next_offset
+        if found.end == found.start:
+            if found.exhausted:  # its reader goes on in the next segment
+                cursor.next_offset = max(found.next_offset, one.segment.next_offset)
+            return
+        cursor.moved(one.segment, found.end, self._chunk_bytes)
+        if cursor.is_known:
+            size_bytes = found.end - found.start
+            cursor.grow(self._limits.window_bytes, size_bytes, has_waited=one.has_waited)
+        self._read_ahead(cursor, following)
+        self._flights.pump()
+
+    def _read_ahead(self, cursor: Cursor, following: Following) -> None:
+        """Ask for what the reader will want next, as far as its window reaches."""
+        if not self._cursors.knows(cursor):
+            return  # forgotten while it read: nobody would let go what is kept for it
+        plan = cursor.ahead(
+            window_bytes=min(cursor.window_bytes, self._cursors.window_share_bytes),
+            range_bytes=self._limits.range_bytes,
+            chunk_bytes=self._chunk_bytes,
+            following=following,
+        )
+        for ahead in plan:
+            try:
+                if ahead.start == ahead.end:
+                    if self._flights.kept_indexes(ahead.segment, cursor.reader) is None:
+                        self._flights.begin_indexes(ahead.segment, cursor.reader, is_ahead=True)
+                    continue
+                size = self._chunk_bytes
+                self._flights.ask(
+                    Wanted(
+                        segment=ahead.segment,
+                        numbers=range(ahead.start // size, -(-ahead.end // size)),
+                        chunk_bytes=size,
+                        reader=cursor.reader,
+                        is_ahead=True,
+                    )
+                )
+            except Corrupt:
+                return  # it is told to the reader who gets there
+
+
+class _OneRead:
+    """One read of one segment, from its position to the batches that answer it."""
+
+    def __init__(
+        self,
+        *,
+        flights: ChunkFlights,
+        chunks: ChunkCache,
+        counts: ReadCounts,
+        limits: ReadLimits,
+        segment: RemoteLogSegmentMetadata,
+        bounds: ReadBounds,
+    ) -> None:
+        self._flights = flights
+        self._chunks = chunks
+        self._counts = counts
+        self._limits = limits
+        self.segment = segment
+        self.bounds = bounds
+        self.reader = 0
+        self.has_waited = False
+        self.before_wait: Callable[[int], None] = _nothing
+        self._has_yielded = False
+        self._pieces: dict[int, bytes] = {}
+
+    async def run(self, supposed_chunk_bytes: int) -> Cut:
+        """Load what is lacking until there is at least one batch to give, or none at all."""
+        try:
+            return await self._run(supposed_chunk_bytes)
+        except BaseException:
+            # An error refers to this by its traceback: whoever keeps it is to hold no chunks.
+            self._pieces.clear()
+            raise
+
+    async def _run(self, supposed_chunk_bytes: int) -> Cut:
+        known = self._flights.kept_indexes(self.segment, self.reader)
+        if known is None:
+            known = await self._first(supposed_chunk_bytes)
+        self.indexes = known
+        size = known.chunks.chunk_size_bytes
+        self.window = ChunkWindow(size, self.segment.segment_size_bytes, self._pieces)
+        position = known.offsets.lookup(self.bounds.offset)
+        while True:
+            self._take(position)
+            try:
+                found = cut(self.window, position, self.bounds)
+            except Corrupt as error:
+                text = f"log object of segment {self.segment.segment_id}: {error}"
+                raise Corrupt(text) from error
+            if found.needed is None or found.end > found.start:
+                return found
+            position = found.start
+            for passed in [number for number in self._pieces if (number + 1) * size <= position]:
+                del self._pieces[passed]
+            await self._bring(found.needed)
+
+    async def _first(self, supposed_chunk_bytes: int) -> SegmentIndexes:
+        """Indexes and first range at the same time."""
+        coming = self._flights.begin_indexes(self.segment, self.reader, is_ahead=False)
+        self.has_waited = True
+        wanted_bytes = min(self.bounds.max_bytes, self._limits.first_bytes)
+        numbers = guessed_numbers(
+            self.segment, self.bounds.offset, supposed_chunk_bytes, wanted_bytes
+        )
+        self._flights.ask(
+            Wanted(
+                segment=self.segment,
+                numbers=numbers,
+                chunk_bytes=supposed_chunk_bytes,
+                reader=self.reader,
+            )
+        )
+        self.before_wait(numbers.stop * supposed_chunk_bytes)
+        return await asyncio.shield(coming)
+
+    def _take(self, position: int) -> None:
+        """The chunks from a position on that are here, without a gap."""
+        for number in self.indexes.numbers(position, position + max(self.bounds.max_bytes, 1)):
+            if number not in self._pieces:
+                data = self._chunks.get((self.segment.segment_id.id, number), self.reader)
+                if data is None:
+                    return
+                self._counts.memory_hits += 1
+                self._pieces[number] = data
+
+    async def _bring(self, needed: tuple[int, int]) -> None:
+        """Wait for the first chunk that is lacking; ask for the others too."""
+        size = self.indexes.chunks.chunk_size_bytes
+        start, end = needed
+        wanted_bytes = min(self.bounds.max_bytes, self._limits.first_bytes)
+        numbers = self.indexes.numbers(start, max(end, start + wanted_bytes))
+        self._flights.ask(
+            Wanted(
+                segment=self.segment,
+                numbers=numbers,
+                chunk_bytes=size,
+                reader=self.reader,
+                holds_part=bool(self._pieces) and self._has_yielded,
+            )
+        )
+        self.before_wait(min(numbers.stop * size, self.segment.segment_size_bytes))
+        self.has_waited = True
+        key = (self.segment.segment_id.id, numbers.start)
+        if not self._has_yielded and self._flights.waits_for_turn(key):
+            # Who waits for a turn holds nothing, or all memory were held by those who wait. Once is
+            # enough: what is lost meanwhile is fetched again.
+            self._has_yielded = True
+            self._pieces.clear()
+        data = await self._flights.land(key, holds_part=bool(self._pieces))
+        data = self._chunks.get(key, self.reader) or data
+        if data is not None:
+            self._pieces[numbers.start] = data
+
+
+def _nothing(_: int) -> None:
+    """Nothing is read ahead for who is no reader with a cursor."""
+
+
+def _answer(one: _OneRead, found: Cut, read_committed: bool) -> RemoteRecords:
+    bounds = one.bounds
+    if found.end == found.start:
+        return RemoteRecords(
+            records=(),
+            size_bytes=0,
+            next_offset=bounds.offset,
+            aborted=(),
+            exhausted=found.exhausted,
+        )
+    aborted: tuple[tuple[int, int], ...] = ()
+    if read_committed:
+        aborted = aborted_for_fetch(one.indexes.aborted, bounds.offset, found.next_offset)
+    return RemoteRecords(
+        records=one.window.slices(found.start, found.end),
+        size_bytes=found.end - found.start,
+        next_offset=found.next_offset,
+        aborted=aborted,
+        has_zstd=found.has_zstd,
+    )

@@ -1,0 +1,239 @@
+"""Brings chunks and indexes of one segment, verified: from disk cache, a known file, or the store.
+
+A NotFound or Corrupt answer is asked once more, of the store itself and for what was wrong only,
+before it is believed (H25). Owns no task and no bound: see loads.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+from kip405.contracts import RemoteStorageManager
+from kip405.crc import ByteBuffer
+from kip405.errors import Corrupt, NotFound, RemoteStorageError
+from kip405.ids import Uuid
+from kip405.segments import FileSlice, RemoteLogSegmentMetadata
+from rlm.cache.chunks import ChunkKey
+from rlm.reading.counts import ReadCounts
+from rlm.reading.segment_indexes import SegmentIndexes, checked_indexes
+from rlm.reading.verify import Landed, byte_range, checked, verified
+
+_SPLIT_AT_ONCE = 2
+_MOST_PATHS = 10_000
+
+
+class ChunkDisk(Protocol):
+    """Chunks on a local disk; never fails, at worst it has nothing."""
+
+    def has(self, key: ChunkKey) -> bool: ...
+
+    async def read(self, key: ChunkKey) -> bytes | None: ...
+
+    def discard(self, key: ChunkKey) -> None: ...
+
+    def write(self, key: ChunkKey, data: bytes) -> None: ...
+
+
+class SegmentSource:
+    """Reads of the store's objects; every byte answered passed its checksum (G9)."""
+
+    def __init__(
+        self,
+        *,
+        store: RemoteStorageManager,
+        cluster_id: str,
+        threads: ThreadPoolExecutor,
+        disk: ChunkDisk | None,
+        counts: ReadCounts,
+    ) -> None:
+        self._store = store
+        self._cluster_id = cluster_id
+        self._threads = threads
+        self._disk = disk
+        self._counts = counts
+        self._paths: dict[Uuid, str] = {}
+        # While bytes are split there are two copies of a range: of few ranges at a time.
+        self._splitting = asyncio.Semaphore(_SPLIT_AT_ONCE)
+
+    async def indexes(self, segment: RemoteLogSegmentMetadata) -> SegmentIndexes:
+        """The whole indexes object; NotFound and Corrupt were asked twice."""
+        try:
+            return await self._load_indexes(segment)
+        except (NotFound, Corrupt):
+            self._counts.refetches += 1
+            return await self._load_indexes(segment)
+
+    async def _load_indexes(self, segment: RemoteLogSegmentMetadata) -> SegmentIndexes:
+        self._counts.indexes += 1
+        return checked_indexes(
+            await self._store.fetch_indexes(segment.locator(self._cluster_id)), segment
+        )
+
+    async def chunks(
+        self, segment: RemoteLogSegmentMetadata, numbers: range, indexes: SegmentIndexes
+    ) -> Landed:
+        """Consecutive chunks, each verified or with what is wrong with it; asked twice."""
+        landed = dict[int, bytes | RemoteStorageError]()
+        if self._disk is not None:
+            landed.update(await self._of_disk(self._disk, segment, numbers, indexes))
+        for run in runs(number for number in numbers if number not in landed):
+            landed.update(await self._of_path(segment, run, indexes))
+        for run in runs(number for number in numbers if number not in landed):
+            found = await self._ask(segment, run, indexes.chunks.chunk_size_bytes)
+            landed.update(await self._verify(segment, run, indexes, found))
+        return await self._again(segment, landed, indexes)
+
+    def is_near(self, segment: RemoteLogSegmentMetadata, numbers: range) -> bool:
+        """Whether the disk cache probably has all these chunks, so that the store need not be
+        asked for them.
+        """
+        disk, key = self._disk, segment.segment_id.id
+        return disk is not None and all(disk.has((key, number)) for number in numbers)
+
+    async def chunks_unseen(
+        self,
+        segment: RemoteLogSegmentMetadata,
+        numbers: range,
+        chunk_bytes: int,
+        indexes: Awaitable[SegmentIndexes],
+    ) -> Landed:
+        """The same while the indexes are still on their way; nothing if chunks have another size
+        than supposed.
+        """
+        found = await self._ask(segment, numbers, chunk_bytes)
+        known = await indexes
+        if known.chunks.chunk_size_bytes != chunk_bytes:
+            return {}
+        landed = await self._verify(segment, numbers, known, found)
+        return await self._again(segment, landed, known)
+
+    async def _ask(
+        self, segment: RemoteLogSegmentMetadata, numbers: range, chunk_bytes: int
+    ) -> ByteBuffer | FileSlice | RemoteStorageError:
+        wanted = byte_range(numbers, chunk_bytes, segment.segment_size_bytes)
+        self._counts.ranges += 1
+        self._counts.range_bytes += wanted.size_bytes
+        try:
+            found = await self._store.fetch_log_segment(segment.locator(self._cluster_id), wanted)
+        except RemoteStorageError as error:
+            return error
+        if isinstance(found, FileSlice) and found.position == wanted.start > 0:
+            self._remember_path(segment.segment_id.id, found.path)
+        return found
+
+    async def _again(
+        self, segment: RemoteLogSegmentMetadata, landed: Landed, indexes: SegmentIndexes
+    ) -> Landed:
+        """Ask the store once more for what is missing or wrong."""
+        wrong = [
+            number for number, outcome in landed.items() if isinstance(outcome, NotFound | Corrupt)
+        ]
+        if not wrong:
+            return landed
+        self._paths.pop(segment.segment_id.id, None)
+        mended = dict(landed)
+        for run in runs(sorted(wrong)):
+            self._counts.refetches += 1
+            found = await self._ask(segment, run, indexes.chunks.chunk_size_bytes)
+            mended.update(await self._verify(segment, run, indexes, found))
+        return mended
+
+    async def _verify(
+        self,
+        segment: RemoteLogSegmentMetadata,
+        numbers: range,
+        indexes: SegmentIndexes,
+        found: ByteBuffer | FileSlice | RemoteStorageError,
+    ) -> Landed:
+        if isinstance(found, RemoteStorageError):
+            return dict.fromkeys(numbers, found)
+        if isinstance(found, FileSlice):
+            landed = await self._split(segment, numbers, indexes, found)
+        else:
+            async with self._splitting:
+                landed = await self._split(segment, numbers, indexes, found)
+        if self._disk is not None:
+            for number, outcome in landed.items():
+                if isinstance(outcome, bytes):
+                    self._disk.write((segment.segment_id.id, number), outcome)
+        return landed
+
+    async def _split(
+        self,
+        segment: RemoteLogSegmentMetadata,
+        numbers: range,
+        indexes: SegmentIndexes,
+        found: ByteBuffer | FileSlice,
+    ) -> Landed:
+        return await asyncio.get_running_loop().run_in_executor(
+            self._threads,
+            verified,
+            found,
+            numbers,
+            indexes.chunks,
+            segment.segment_size_bytes,
+            _name(segment),
+        )
+
+    async def _of_path(
+        self, segment: RemoteLogSegmentMetadata, numbers: range, indexes: SegmentIndexes
+    ) -> Landed:
+        """From the object's own file, where the store once named it; what fails is not answered."""
+        path = self._paths.get(segment.segment_id.id)
+        if path is None:
+            return {}
+        wanted = byte_range(numbers, indexes.chunks.chunk_size_bytes, segment.segment_size_bytes)
+        known = FileSlice(path=path, position=wanted.start, size_bytes=wanted.size_bytes)
+        landed = await self._split(segment, numbers, indexes, known)
+        good = {number: data for number, data in landed.items() if isinstance(data, bytes)}
+        if len(good) < len(landed):
+            self._paths.pop(segment.segment_id.id, None)  # the store has the last word
+        return good
+
+    async def _of_disk(
+        self,
+        disk: ChunkDisk,
+        segment: RemoteLogSegmentMetadata,
+        numbers: range,
+        indexes: SegmentIndexes,
+    ) -> Landed:
+        """What the disk cache has and the segment's own checksums confirm."""
+        size, good = indexes.chunks.chunk_size_bytes, dict[int, bytes | RemoteStorageError]()
+        for number in numbers:
+            key = (segment.segment_id.id, number)
+            data = await disk.read(key) if disk.has(key) else None
+            if data is None:
+                continue
+            one = byte_range(range(number, number + 1), size, segment.segment_size_bytes)
+            outcome = checked(data, number, one.size_bytes, indexes.chunks, _name(segment))
+            if isinstance(outcome, bytes):
+                good[number] = outcome
+            else:
+                disk.discard(key)
+        self._counts.disk_hits += len(good)
+        return good
+
+    def _remember_path(self, segment_id: Uuid, path: str) -> None:
+        """A slice at the position asked for is of the object itself: the next need not be asked."""
+        if len(self._paths) >= _MOST_PATHS:
+            self._paths.clear()
+        self._paths[segment_id] = path
+
+
+def _name(segment: RemoteLogSegmentMetadata) -> str:
+    return f"segment {segment.segment_id}"
+
+
+def runs(numbers: Iterable[int]) -> Iterator[range]:
+    """Ascending numbers -> ranges of those that follow one another."""
+    start = after = None
+    for number in numbers:
+        if start is not None and number == after:
+            after = number + 1
+            continue
+        if start is not None and after is not None:
+            yield range(start, after)
+        start, after = number, number + 1
+    if start is not None and after is not None:
+        yield range(start, after)

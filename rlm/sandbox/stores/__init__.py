@@ -1,0 +1,1 @@
+"""The remote store of a sandbox, by kind: its processes, files and settings."""

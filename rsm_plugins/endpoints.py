@@ -1,0 +1,186 @@
+"""Which store a partition's segments go to: the storage endpoint provider.
+
+A pure function of cluster, topic and partition. Copy, fetch, checks and readers without a service
+all ask the same provider. It says where new segments go; where an old one lies is recorded with the
+segment (store uuid, entropy bits), so that a changed rule strands nothing. Pinterest's
+StorageServiceEndpointProvider is the model.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Protocol
+
+from kip405.errors import Invalid
+from kip405.ids import TopicIdPartition
+from rsm_plugins.keys import ENTROPY_BITS_MAX, partition_folder, with_prefix
+
+ENTROPY_BITS_KEY = "rsm.config.prefix.entropy.bits"
+PROVIDER_CLASS_KEY = "storage.endpoint.provider.class"
+ALIASES: Mapping[str, str] = {
+    "ts.segment.uploader.s3.prefix.entropy.bits": ENTROPY_BITS_KEY,
+    "ts.segment.uploader.storage.service.endpoint.provider.class": PROVIDER_CLASS_KEY,
+}
+"""Pinterest's names -> ours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorePlace:
+    """A store that endpoints may name; `entropy_bits` where no rule says otherwise."""
+
+    name: str
+    plugin: str
+    location: str
+    prefix: str = ""
+    entropy_bits: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageEndpoint:
+    """Where the segments of a partition go: the plugin, bucket or root, prefix, entropy bits."""
+
+    store: str
+    plugin: str
+    location: str
+    prefix: str = ""
+    entropy_bits: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.entropy_bits <= ENTROPY_BITS_MAX:
+            raise Invalid(f"prefix entropy of {self.entropy_bits} bits is not in 0..32")
+
+    def folder(self, cluster_id: str, partition: TopicIdPartition) -> str:
+        """The key that all objects of the partition begin with, without trailing slash."""
+        name = partition_folder(cluster_id, partition, self.entropy_bits)
+        return with_prefix(self.prefix, name)
+
+
+class EndpointProvider(Protocol):
+    """Pure and quick: the same answer whenever and wherever it is asked with the same settings.
+
+    A class of one's own is made as `Class(stores={name: StorePlace})`.
+    """
+
+    def endpoint(self, cluster_id: str, topic: str, partition: int) -> StorageEndpoint:
+        """Where the partition's next segment goes; `store` is a configured one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRule:
+    """Topics whose whole name matches the pattern go to a store; None = the store's own bits."""
+
+    topics: str
+    store: str
+    entropy_bits: int | None = None
+
+
+class RuleProvider:
+    """The first rule whose pattern matches decides; without one, the first store."""
+
+    def __init__(self, stores: Sequence[StorePlace], rules: Sequence[TopicRule] = ()) -> None:
+        """Invalid for a pattern that is none and for a store that is not there."""
+        self._stores = {place.name: place for place in stores}
+        self._first = next(iter(stores), None)
+        self._rules = [(_pattern(rule.topics), self._checked(rule)) for rule in rules]
+
+    def endpoint(self, cluster_id: str, topic: str, partition: int) -> StorageEndpoint:
+        """See EndpointProvider; Invalid without any store."""
+        for pattern, rule in self._rules:
+            if pattern.fullmatch(topic):
+                return endpoint_in(self._stores[rule.store], rule.entropy_bits)
+        if self._first is None:
+            raise Invalid("no store is configured")
+        return endpoint_in(self._first)
+
+    def _checked(self, rule: TopicRule) -> TopicRule:
+        if rule.store not in self._stores:
+            raise Invalid(f"there is no store {rule.store!r}, but {', '.join(self._stores)}")
+        return rule
+
+
+def endpoint_in(place: StorePlace, entropy_bits: int | None = None) -> StorageEndpoint:
+    """The endpoint in a store, with its own entropy bits unless others are given."""
+    return StorageEndpoint(
+        store=place.name,
+        plugin=place.plugin,
+        location=place.location,
+        prefix=place.prefix,
+        entropy_bits=place.entropy_bits if entropy_bits is None else entropy_bits,
+    )
+
+
+class CheckedProvider:
+    """A provider of somebody's own, its answers held against the stores there are.
+
+    Segments go where the store's plugin puts them; who reads without a service goes where the
+    endpoint says: the two must be one place.
+    """
+
+    def __init__(self, provider: EndpointProvider, stores: Sequence[StorePlace]) -> None:
+        self._provider = provider
+        self._stores = {one.name: one for one in stores}
+
+    def endpoint(self, cluster_id: str, topic: str, partition: int) -> StorageEndpoint:
+        """See EndpointProvider; Invalid for an endpoint that is in none of the stores."""
+        try:
+            found = self._provider.endpoint(cluster_id, topic, partition)
+        except (LookupError, ValueError, TypeError, AttributeError) as error:
+            raise Invalid(
+                f"the provider has no endpoint for {topic}-{partition}: {error}"
+            ) from error
+        if not isinstance(found, StorageEndpoint):
+            raise Invalid(f"the provider's endpoint of {topic}-{partition} is none: {found!r:.100}")
+        place = self._stores.get(found.store)
+        if place is None:
+            raise Invalid(f"there is no store {found.store!r}, but {', '.join(self._stores)}")
+        if found != endpoint_in(place, found.entropy_bits):
+            raise Invalid(
+                f"the endpoint of {topic}-{partition} is not where store {place.name} is: plugin, "
+                "location and prefix are the store's, an endpoint chooses the store"
+            )
+        return found
+
+
+def load_provider(class_path: str, stores: Sequence[StorePlace]) -> EndpointProvider:
+    """The provider `module:Class`; Invalid where it cannot be had or is none."""
+    module, colon, name = class_path.partition(":")
+    if not (module and colon and name):
+        raise Invalid(f"{class_path!r} is not module:Class")
+    try:
+        made = getattr(import_module(module), name)(stores={one.name: one for one in stores})
+    except (ImportError, AttributeError, TypeError) as error:
+        raise Invalid(f"{class_path} cannot be used: {error}") from error
+    if not callable(getattr(made, "endpoint", None)):
+        raise Invalid(f"{class_path} has no method endpoint(cluster_id, topic, partition)")
+    return CheckedProvider(made, stores)
+
+
+def location_of(plugin: str, config: Mapping[str, object]) -> str:
+    """Bucket or root of a store as a URI without its prefix, from its `rsm.config.*` values.
+
+    Two stores of one plugin, location and prefix are one and the same. Empty where the
+    settings of the kind are not known.
+    """
+
+    def of(key: str) -> str:
+        return str(config.get(f"rsm.config.{key}") or "").rstrip("/")
+
+    match plugin:
+        case "local":
+            return f"file://{of('root')}"
+        case "s3":
+            server = of("s3.endpoint.url")
+            return f"s3://{of('s3.bucket.name')}" + (f" at {server}" if server else "")
+        case "hdfs":
+            cluster = of("hdfs.url") or of("hdfs.core-site.path")
+            return f"{cluster}/{of('root').lstrip('/')}"
+    return ""
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise Invalid(f"{text!r} is no regular expression: {error}") from error

@@ -1,0 +1,34 @@
+"""The one line a plugin prints once it takes calls: `1|1|unix|/short/path|grpc`.
+
+Versions of the line and of what is spoken, network, address, protocol; as HashiCorp's go-plugin has
+it. Pure.
+"""
+
+from kip405.errors import Invalid
+from rsm_plugins.addresses import Address
+
+HANDSHAKE_VERSION = 1
+LINE_MAX_BYTES = 1024
+_SHAPE = f"{HANDSHAKE_VERSION}|{HANDSHAKE_VERSION}|unix or tcp|ADDRESS|grpc"
+
+
+def handshake(address: Address) -> str:
+    """The line that tells who started us where we listen."""
+    place = address.unix_path or f"{address.host}:{address.port}"
+    return f"{HANDSHAKE_VERSION}|{HANDSHAKE_VERSION}|{address.network}|{place}|grpc"
+
+
+def parse_handshake(line: str) -> Address:
+    """Where the plugin listens; Invalid where it is no handshake, or one of another version."""
+    parts = line.split("|")
+    if len(parts) < 5 or not (parts[0].isdecimal() and parts[1].isdecimal()):
+        raise Invalid(f"the first line {line!r:.200} is no handshake ({_SHAPE})")
+    versions, network, place, protocol = parts[:2], parts[2], parts[3], parts[4]
+    if versions != [str(HANDSHAKE_VERSION)] * 2:
+        raise Invalid(
+            f"it speaks version {'|'.join(versions)} of the handshake, this side "
+            f"{HANDSHAKE_VERSION}|{HANDSHAKE_VERSION}"
+        )
+    if network not in ("unix", "tcp") or protocol != "grpc":
+        raise Invalid(f"it speaks {protocol!r:.40} over {network!r:.40}, not grpc over unix or tcp")
+    return Address.parse(f"unix:{place}" if network == "unix" else place)

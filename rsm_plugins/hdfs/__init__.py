@@ -1,0 +1,1 @@
+"""RemoteStorageManager over HDFS, by the client library hdfs-native (no Java)."""

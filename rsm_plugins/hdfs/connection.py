@@ -1,0 +1,201 @@
+"""The client library's clients, every call to them with a deadline of our own.
+
+Why the asyncio client and not the one that blocks: a call that is given up is cancelled there and
+its connection freed, while a blocked thread stays blocked for as long as a paused NameNode says
+nothing. It has two traps. It panics where it would wait outside its runtime, which the number of
+fail-overs allowed prevents (settings.py). And the end of a client holds Python's lock while it
+waits for its threads, one of which may wait for that lock: then the whole process stands still
+(seen after a NameNode was killed in mid-read). So no client is ever let go: a few per store take
+turns, for one that timed out or panicked the next one, which asks the next NameNode first. The
+library itself would ask one that accepts connections and says nothing for ever.
+"""
+
+import asyncio
+import ctypes
+import enum
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import structlog
+from hdfs_native import AsyncClient
+
+from kip405.errors import Busy, Invalid, RemoteStorageError, Unavailable
+from rsm_plugins.hdfs.errors import cause_of, error_of_hdfs, is_foreign, is_panic
+from rsm_plugins.hdfs.settings import HdfsSettings
+
+CLIENTS_MAX = 6
+"""A multiple of two and three NameNodes; each client has a thread per core and its connections."""
+CALLS_AT_ONCE = 64
+CALLS_WAITING_MAX = 4096
+_AGAIN_SECONDS = 0.2
+_PASSING_SHARE = 3
+_NO_FOLDER = os.devnull
+T = TypeVar("T")
+Call = Callable[[], Awaitable[T]]
+
+log = structlog.get_logger(__name__)
+
+
+class Repeat(enum.Enum):
+    """Whether a call may be made again while name nodes change places."""
+
+    NEVER = "never"
+    IF_NEVER_RAN = "if it surely changed nothing"
+    ALWAYS = "whenever the connection broke: asking twice does no harm"
+
+
+class Session:
+    """Calls through one client."""
+
+    def __init__(self, connection: "Connection", client: AsyncClient) -> None:
+        self._connection = connection
+        self.client = client
+
+    async def call(
+        self, operation: str, place: str, make: Call[T], *, repeat: Repeat = Repeat.IF_NEVER_RAN
+    ) -> T:
+        """The answer within the call timeout; errors are ours, but FileNotFoundError and
+        FileExistsError, which mean something else to everybody who asks.
+        """
+        return await self._connection.run(self.client, operation, place, make, repeat)
+
+
+class Connection:
+    """Owns the clients; `close` by the one who made it."""
+
+    def __init__(self, settings: HdfsSettings) -> None:
+        self._settings = settings
+        self._clients: list[AsyncClient] = []
+        self._turn = 0
+        self._waiting = 0
+        self._slots = asyncio.Semaphore(CALLS_AT_ONCE)
+        self._seconds = settings.call_timeout_ms / 1000
+        self._closed = False
+
+    @property
+    def turn(self) -> int:
+        """How often another client took over."""
+        return self._turn
+
+    @property
+    def clients(self) -> int:
+        """How many clients there are."""
+        return len(self._clients)
+
+    def session(self) -> Session:
+        """A session with the client whose turn it is; Invalid where the settings make none."""
+        if self._closed:
+            raise Unavailable(f"{self._settings.url}: the store was closed")
+        at = self._turn % CLIENTS_MAX
+        if at == len(self._clients):
+            self._clients.append(_kept_for_ever(make_client(self._settings, first=at)))
+        return Session(self, self._clients[at])
+
+    async def run(
+        self, client: AsyncClient, operation: str, place: str, make: Call[T], repeat: Repeat
+    ) -> T:
+        """See Session.call."""
+        if self._waiting >= CALLS_WAITING_MAX:
+            raise Busy(f"{self._waiting} calls wait for HDFS already; come back later")
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(self._seconds):
+                await self._slots.acquire()
+        except TimeoutError as error:
+            raise Busy(f"cannot {operation} {place}: HDFS is busy with others' calls") from error
+        finally:
+            self._waiting -= 1
+        try:
+            return await self._in_time(client, operation, place, make, repeat)
+        finally:
+            self._slots.release()
+
+    async def _in_time(
+        self, client: AsyncClient, operation: str, place: str, make: Call[T], repeat: Repeat
+    ) -> T:
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await self._passing_over(client, operation, place, make, repeat)
+        except TimeoutError as error:
+            self._take_turns(client, f"no answer to {operation}")
+            raise Unavailable(
+                f"cannot {operation} {place}: HDFS gave no answer within {self._seconds:g} s"
+            ) from error
+
+    async def _passing_over(
+        self, client: AsyncClient, operation: str, place: str, make: Call[T], repeat: Repeat
+    ) -> T:
+        """Bridges the moments of a fail-over; with a single NameNode the first failure is it."""
+        loop = asyncio.get_running_loop()
+        patience = self._seconds / _PASSING_SHARE if self._settings.namenodes else 0.0
+        give_up_at = loop.time() + patience
+        while True:
+            try:
+                return await make()
+            except (FileNotFoundError, FileExistsError, TimeoutError, RemoteStorageError):
+                raise
+            except BaseException as error:
+                if not is_foreign(error):
+                    raise
+                if is_panic(error):
+                    self._take_turns(client, "a panic of the library")
+                if not _may_repeat(error, repeat) or loop.time() >= give_up_at:
+                    raise error_of_hdfs(error, operation, place) from error
+            await _pause(_AGAIN_SECONDS)
+
+    def _take_turns(self, client: AsyncClient, why: str) -> None:
+        """The next client's turn, if it is still this one's."""
+        at = self._turn % CLIENTS_MAX
+        if at < len(self._clients) and self._clients[at] is client:
+            self._turn += 1
+            log.warning("hdfs_client_replaced", url=self._settings.url, why=why)
+
+    def close(self) -> None:
+        """No more calls; what the clients hold lasts as long as the process."""
+        self._closed = True
+
+
+def _kept_for_ever(client: AsyncClient) -> AsyncClient:
+    """Not even the end of the interpreter, which takes modules apart, lets it go."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(client))
+    return client
+
+
+def _may_repeat(error: BaseException, repeat: Repeat) -> bool:
+    if repeat is Repeat.ALWAYS and isinstance(error, OSError):
+        return True
+    return repeat is not Repeat.NEVER and cause_of(error).never_ran
+
+
+def make_client(settings: HdfsSettings, *, first: int) -> AsyncClient:
+    """A client that has asked nothing yet; Invalid where the library refuses the settings."""
+    if settings.user is not None:
+        _act_as(settings.user)
+    try:
+        return AsyncClient(**client_arguments(settings, first=first))
+    except BaseException as error:
+        if not (is_foreign(error) or isinstance(error, ValueError)):
+            raise
+        raise Invalid(f"no HDFS client for {settings.url}: {error}") from error
+
+
+def client_arguments(settings: HdfsSettings, *, first: int = 0) -> dict[str, Any]:
+    """What the library's client is made with. The folder is none: settings.py read the files."""
+    return {
+        "url": settings.url,
+        "config": settings.client_conf(first),
+        "config_dir": _NO_FOLDER,
+        "kerberos_principal": settings.principal,
+        "kerberos_keytab": settings.keytab,
+        "kerberos_cache": settings.credentials,
+    }
+
+
+def _act_as(user: str) -> None:
+    """The library takes the user from the environment and nowhere else, at every connection."""
+    os.environ["HADOOP_USER_NAME"] = user
+
+
+async def _pause(seconds: float) -> None:
+    await asyncio.sleep(seconds)  # noqa: TID251 - the one wait of this package

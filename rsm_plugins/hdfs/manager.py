@@ -1,0 +1,268 @@
+"""RemoteStorageManager in HDFS: temporary file, hsync, close, rename; the manifest last.
+
+Objects appear whole or not at all, the bytes written are those whose CRC-32C was computed (HDFS
+checks its own checksums from there on), and the store is only believed where its identity object is
+seen (H11). User metadata has no place in HDFS: the manifest carries it.
+"""
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from hdfs_native import WriteOptions
+
+from kip405.contracts import (
+    ExpectedSegment,
+    IndexType,
+    SegmentPresence,
+    StoredObject,
+    StoreFinding,
+    StoreIdentity,
+)
+from kip405.crc import crc32c
+from kip405.errors import Corrupt, RemoteStorageError
+from kip405.ids import TopicIdPartition
+from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
+from rsm_plugins.file_threads import FileThreads
+from rsm_plugins.hdfs.connection import Connection, Session
+from rsm_plugins.hdfs.findings import inspect_store
+from rsm_plugins.hdfs.listing import list_objects
+from rsm_plugins.hdfs.settings import HdfsSettings
+from rsm_plugins.hdfs.tree import TEMPORARY_FOLDER, HdfsTree, NewFile, Writing, file_of, together
+from rsm_plugins.keys import ObjectKind, check_cluster_id, object_name, segment_stem
+from rsm_plugins.local import presence_of, section_of
+from rsm_plugins.manifest import check_manifest_size
+from rsm_plugins.source_files import source_chunk
+
+PIECE_BYTES = 4 << 20
+AT_ONCE = 32
+_LIST_FROM = 16
+"""So many segments of one folder are cheaper to find by listing it than by asking for each."""
+
+
+class HdfsRemoteStorageManager:
+    """The contract over `root/prefix` of an HDFS."""
+
+    def __init__(self, settings: HdfsSettings, *, threads: FileThreads) -> None:
+        self._settings = settings
+        self._threads = threads
+        self._connection = Connection(settings)
+        self._tree = HdfsTree(self._connection, settings.url, settings.root, settings.prefix)
+
+    @property
+    def uri(self) -> str:
+        return self._tree.uri
+
+    @property
+    def clients_replaced(self) -> int:
+        """How often another client of the library took over from one that failed."""
+        return self._connection.turn
+
+    @property
+    def clients(self) -> int:
+        """How many clients of the library there are."""
+        return self._connection.clients
+
+    async def read_identity(self) -> StoreIdentity | None:
+        """See RemoteStorageManager; Unavailable where the root is away."""
+        return await self._tree.read_identity()
+
+    async def create_identity(self, identity: StoreIdentity) -> StoreIdentity:
+        """See RemoteStorageManager; of concurrent creators one wins (rename to a free name)."""
+        check_cluster_id(identity.cluster_id)
+        return await self._tree.create_identity(identity)
+
+    async def copy_log_segment_data(self, locator: SegmentLocator, data: LogSegmentData) -> bytes:
+        """See RemoteStorageManager; Fenced where the file to copy is gone or cut short."""
+        operation, stem = "copy to", segment_stem(locator)
+        if crc32c(data.indexes) != data.indexes_crc32c:
+            raise Corrupt(f"the indexes object given for {stem} does not have its CRC-32C")
+        async with self._writing(locator, operation) as writing:
+            log = await writing.create(operation, self._options)
+            await self._copy_log(data, log)
+            # Side by side: the library often waits half a second before it asks once more whether
+            # the NameNode takes a file for complete.
+            _, indexes = await together(
+                [log.close(), writing.write(data.indexes, operation, self._options)]
+            )
+            for path, kind, size_bytes in (
+                (indexes, ObjectKind.INDEXES, len(data.indexes)),
+                (log.path, ObjectKind.LOG, data.log.size_bytes),
+            ):
+                await writing.publish(path, f"{stem}.{kind.value}", size_bytes, operation)
+        return b""
+
+    @asynccontextmanager
+    async def _writing(self, locator: SegmentLocator, operation: str) -> AsyncIterator[Writing]:
+        """Files of one segment being written in a store that is there."""
+        async with self._tree.writing(str(locator.segment_id.id)) as writing:
+            await self._tree.require_identity(writing.session, operation)
+            yield writing
+
+    async def _copy_log(self, data: LogSegmentData, file: NewFile) -> None:
+        """Every block is on the disks of its DataNodes before the next one begins."""
+        log, crc, position = data.log, 0, 0
+        block_bytes = await file.block_bytes() if log.size_bytes > PIECE_BYTES else PIECE_BYTES
+        while position < log.size_bytes:
+            left_of_block = block_bytes - position % block_bytes
+            piece_bytes = min(PIECE_BYTES, log.size_bytes - position, left_of_block)
+            piece, crc = await self._threads.run(_read_piece, log, position, piece_bytes, crc)
+            await file.append(piece)
+            position += piece_bytes
+            if piece_bytes == left_of_block and position < log.size_bytes:
+                await file.sync()
+        if crc != data.log_crc32c:
+            raise Corrupt(
+                f"the bytes copied from {log.path} have CRC-32C {crc:08x}, "
+                f"not {data.log_crc32c:08x}"
+            )
+
+    async def write_manifest(self, locator: SegmentLocator, manifest: bytes) -> None:
+        """See RemoteStorageManager; Invalid for an empty one or one over 1 MiB."""
+        check_manifest_size(manifest)
+        operation = "write a manifest to"
+        name = object_name(locator, ObjectKind.MANIFEST)
+        async with self._writing(locator, operation) as writing:
+            path = await writing.write(manifest, operation, self._options)
+            await writing.publish(path, name, len(manifest), operation)
+
+    async def read_manifest(self, locator: SegmentLocator) -> bytes:
+        """See RemoteStorageManager."""
+        name = object_name(locator, ObjectKind.MANIFEST)
+        return await self._tree.read(name, "read a manifest of")
+
+    async def fetch_log_segment(
+        self, locator: SegmentLocator, byte_range: ByteRange
+    ) -> bytes | FileSlice:
+        """See RemoteStorageManager; large ranges are read in parts side by side."""
+        name = object_name(locator, ObjectKind.LOG)
+        return await self._tree.read(name, "fetch from", byte_range.start, byte_range.end)
+
+    async def fetch_indexes(self, locator: SegmentLocator) -> bytes:
+        """See RemoteStorageManager."""
+        return await self._tree.read(object_name(locator, ObjectKind.INDEXES), "fetch indexes from")
+
+    async def fetch_index(self, locator: SegmentLocator, index_type: IndexType) -> bytes:
+        """See RemoteStorageManager; Corrupt names the object."""
+        return section_of(
+            await self.fetch_indexes(locator), index_type, object_name(locator, ObjectKind.INDEXES)
+        )
+
+    async def stat(self, segments: Sequence[ExpectedSegment]) -> tuple[SegmentPresence, ...]:
+        """See RemoteStorageManager; a folder asked about for many segments is listed instead."""
+        folders: defaultdict[str, list[str]] = defaultdict(list)
+        for segment in segments:
+            folder, _, file = segment_stem(segment.locator).rpartition("/")
+            folders[folder].append(file)
+        session = await self._tree.opened("look into")
+        asking = [self._sizes_of(session, folder, files) for folder, files in folders.items()]
+        sizes = {
+            name: size
+            for found in await together(asking, at_once=AT_ONCE)
+            for name, size in found.items()
+        }
+        return tuple(
+            presence_of(
+                segment,
+                {kind: sizes.get(object_name(segment.locator, kind)) for kind in ObjectKind},
+            )
+            for segment in segments
+        )
+
+    async def _sizes_of(
+        self, session: Session, folder: str, files: Sequence[str]
+    ) -> dict[str, int]:
+        """Sizes by name of what is there of the segments asked about."""
+        operation = "look into"
+        if len(files) >= _LIST_FROM:
+            entries = await self._tree.entries(session, folder, operation)
+            return {f"{folder}/{file_of(one)}": one.length for one in entries if not one.isdir}
+        names = [f"{folder}/{file}.{kind.value}" for file in files for kind in ObjectKind]
+        found = await together([self._tree.status(session, name, operation) for name in names])
+        return {
+            name: one.length
+            for name, one in zip(names, found, strict=True)
+            if one is not None and not one.isdir
+        }
+
+    async def list_objects(
+        self, cluster_id: str, partition: TopicIdPartition | None = None
+    ) -> AsyncIterator[StoredObject]:
+        """See RemoteStorageManager."""
+        check_cluster_id(cluster_id)
+        async for found in list_objects(self._tree, cluster_id, partition):
+            yield found
+
+    async def delete_log_segment_data(self, locator: SegmentLocator) -> None:
+        """See RemoteStorageManager; a copy of the same attempt that is still running cannot finish
+        after it.
+        """
+        await self.delete_log_segments((locator,))
+
+    async def delete_log_segments(self, locators: Sequence[SegmentLocator]) -> None:
+        """See RemoteStorageManager; a segment whose manifest cannot go keeps its log too."""
+        stems = {segment_stem(one): str(one.segment_id.id) for one in locators}
+        failures: list[RemoteStorageError] = []
+        session = await self._tree.opened("delete from")
+
+        async def manifest_goes(stem: str) -> str | None:
+            try:
+                await self._remove(session, f"{TEMPORARY_FOLDER}/{stems[stem]}", whole=True)
+                await self._remove(session, f"{stem}.{ObjectKind.MANIFEST.value}")
+            except RemoteStorageError as error:
+                failures.append(error)
+                return None
+            return stem
+
+        async def rest_goes(stem: str) -> None:
+            try:
+                for kind in (ObjectKind.LOG, ObjectKind.INDEXES):
+                    await self._remove(session, f"{stem}.{kind.value}")
+            except RemoteStorageError as error:
+                failures.append(error)
+
+        gone = await together([manifest_goes(stem) for stem in stems], at_once=AT_ONCE)
+        bare = [stem for stem in gone if stem is not None]
+        await together([rest_goes(stem) for stem in bare], at_once=AT_ONCE)
+        for folder in {stem.rpartition("/")[0] for stem in bare}:
+            await self._remove_if_empty(session, folder, failures)
+        if failures:
+            raise failures[0]
+
+    async def _remove_if_empty(
+        self, session: Session, folder: str, failures: list[RemoteStorageError]
+    ) -> None:
+        try:
+            await self._remove(session, folder)
+        except RemoteStorageError as error:
+            failures.append(error)
+
+    async def _remove(self, session: Session, name: str, *, whole: bool = False) -> None:
+        path = self._tree.path_of(name)
+        await self._tree.remove(session, path, "delete from", recursive=whole)
+
+    async def inspect(self) -> tuple[StoreFinding, ...]:
+        """See RemoteStorageManager; free space and replication factor."""
+        return await inspect_store(self._tree, self._settings, self._threads)
+
+    async def sweep(self, grace_ms: int) -> int:
+        """Remove what broken copies left, begun longer than the grace ago; how many files."""
+        return await self._tree.sweep(grace_ms)
+
+    async def close(self) -> None:
+        """See RemoteStorageManager; the library's threads stay as long as the process."""
+        self._connection.close()
+
+    @property
+    def _options(self) -> WriteOptions:
+        """Replication and block size where the configuration names them, else the server's own."""
+        replication = self._settings.number("dfs.replication")
+        block_bytes = self._settings.number("dfs.blocksize")
+        return WriteOptions(
+            create_parent=True, overwrite=False, replication=replication, block_size=block_bytes
+        )
+
+
+def _read_piece(log: FileSlice, position: int, size_bytes: int, crc: int) -> tuple[bytes, int]:
+    piece = source_chunk(log, position, size_bytes)
+    return piece, crc32c(piece, crc)

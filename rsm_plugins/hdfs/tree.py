@@ -1,0 +1,423 @@
+"""A store in a folder of HDFS: names below `root/prefix`, files whole or not there at all.
+
+What is being written lies below `~rlm-tmp/<segment id>/`, which no name of an object can begin
+with: so that a delete finds and ends a running copy of the segment with one call, and a sweep reads
+one folder and not the whole store. The identity object is looked at before anything is changed or
+believed to be missing (H11). Must not know of segments.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from hdfs_native import AsyncFileWriter, FileStatus, WriteOptions
+
+from kip405.contracts import StoreIdentity
+from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError, Unavailable
+from rsm_plugins.hdfs.connection import Call, Connection, Repeat, Session
+from rsm_plugins.hdfs.errors import NOT_EMPTY, cause_of
+from rsm_plugins.identity import IDENTITY_MAX_BYTES, decode_identity, encode_identity
+from rsm_plugins.keys import IDENTITY_NAME, check_prefix
+
+TEMPORARY_FOLDER = "~rlm-tmp"
+RANGE_BYTES = 8 << 20
+PIECES_AT_ONCE = 4
+PAGE_ENTRIES = 1000
+DEFAULT_BLOCK_BYTES = 128 << 20
+_FOLDER_MODE = 0o755
+_PUBLISH_TRIES = 20
+T = TypeVar("T")
+
+
+class HdfsTree:
+    """The folder `root/prefix` and what is done to it; errors are kip405's."""
+
+    def __init__(self, connection: Connection, url: str, root: str, prefix: str = "") -> None:
+        self._connection = connection
+        self._url = url
+        self.root = root.rstrip("/") or "/"
+        joined = f"{self.root.rstrip('/')}/{check_prefix(prefix)}"
+        self.base = joined.rstrip("/") or "/"
+
+    def __str__(self) -> str:
+        return f"store {self.uri}"
+
+    @property
+    def uri(self) -> str:
+        return f"{self._url}{self.base}"
+
+    def path_of(self, name: str) -> str:
+        """Path in HDFS of a name below the base; of the base itself for the empty name."""
+        return f"{self.base.rstrip('/')}/{name}" if name else self.base
+
+    async def opened(self, operation: str) -> Session:
+        """A session with the store, its identity object just seen."""
+        session = self.session()
+        await self.require_identity(session, operation)
+        return session
+
+    def session(self) -> Session:
+        """A session that believes nothing yet."""
+        return self._connection.session()
+
+    async def require_identity(self, session: Session, operation: str) -> FileStatus:
+        """Status of the identity object; Unavailable where it is not there."""
+        found = await self.status(session, IDENTITY_NAME, operation)
+        if found is None:
+            raise Unavailable(
+                f"cannot {operation} {self}: it has no {IDENTITY_NAME}; "
+                "it is not yet created, or not the store it was"
+            )
+        return found
+
+    async def status(self, session: Session, name: str, operation: str) -> FileStatus | None:
+        """What the NameNode knows of a name, None where there is no such."""
+        path = self.path_of(name)
+        return await self._status(session, path, operation)
+
+    async def _status(self, session: Session, path: str, operation: str) -> FileStatus | None:
+        try:
+            return await session.call(
+                operation, path, lambda: session.client.get_file_info(path), repeat=Repeat.ALWAYS
+            )
+        except FileNotFoundError:
+            return None
+
+    async def size_of(self, session: Session, path: str, operation: str) -> int | None:
+        """Bytes of a closed file, None where there is no such."""
+        found = await self._status(session, path, operation)
+        return None if found is None else found.length
+
+    async def missing(self, session: Session, name: str, operation: str) -> RemoteStorageError:
+        """The error for a name that was not found: NotFound only in a store that is there."""
+        try:
+            await self.require_identity(session, operation)
+        except Unavailable as error:
+            return error
+        return NotFound(f"cannot {operation}: {self.uri}/{name} is not there")
+
+    # -- identity
+
+    async def read_identity(self) -> StoreIdentity | None:
+        """The identity, None where the root is there and has none; Unavailable where the root is
+        away.
+        """
+        operation = "read the identity of"
+        session = self.session()
+        if await self._status(session, self.root, operation) is None:
+            raise self._no_root(operation)
+        try:
+            data = await self._read(session, IDENTITY_NAME, operation, 0, IDENTITY_MAX_BYTES)
+        except FileNotFoundError:
+            return None
+        return decode_identity(data, f"{self.uri}/{IDENTITY_NAME}")
+
+    def _no_root(self, operation: str) -> Unavailable:
+        return Unavailable(
+            f"cannot {operation} {self}: the folder {self.root} does not exist, and is never made: "
+            "hdfs dfs -mkdir"
+        )
+
+    async def create_identity(self, identity: StoreIdentity) -> StoreIdentity:
+        """Create it whole under its name if the name is free; answers the one that is there."""
+        operation = "create the identity of"
+        present = await self.read_identity()
+        if present is not None:
+            return present
+        async with self.writing("identity") as writing:
+            temporary = await writing.write(encode_identity(identity), operation)
+            source, target = temporary, self.path_of(IDENTITY_NAME)
+            try:
+                await writing.session.call(
+                    operation, target, lambda: writing.session.client.rename(source, target)
+                )
+            except FileExistsError:
+                pass  # somebody else was first
+            except FileNotFoundError as error:
+                raise Unavailable(f"cannot {operation} {self}: {error}") from error
+        present = await self.read_identity()
+        if present is None:
+            raise Unavailable(f"the identity of {self} was created and is gone again")
+        return present
+
+    # -- reading
+
+    async def read(
+        self, name: str, operation: str, start: int = 0, end: int | None = None
+    ) -> bytes:
+        """A range of an object clipped to its size; NotFound where it is not there.
+
+        Where its blocks fail, the NameNode is asked whether it was removed while it was read.
+        """
+        session = self.session()
+        try:
+            return await self._read(session, name, operation, start, end)
+        except FileNotFoundError as error:
+            raise await self.missing(session, name, operation) from error
+        except Unavailable:
+            if await self.status(session, name, operation) is None:
+                raise await self.missing(session, name, operation) from None
+            raise
+
+    async def _read(
+        self, session: Session, name: str, operation: str, start: int, end: int | None
+    ) -> bytes:
+        path = self.path_of(name)
+        reader = await session.call(
+            operation, path, lambda: session.client.read(path), repeat=Repeat.ALWAYS
+        )
+        size_bytes = len(reader)
+        end = size_bytes if end is None else min(end, size_bytes)
+        if start >= end:
+            return b""
+
+        async def piece(at: int) -> bytes:
+            wanted = min(RANGE_BYTES, end - at)
+            data: bytes = await session.call(
+                operation, path, lambda: reader.read_range(at, wanted), repeat=Repeat.ALWAYS
+            )
+            if len(data) != wanted:
+                raise Corrupt(f"{self.uri}/{name}: {len(data)} bytes came instead of {wanted}")
+            return data
+
+        pieces = await together([piece(at) for at in range(start, end, RANGE_BYTES)])
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    # -- writing
+
+    @asynccontextmanager
+    async def writing(self, group: str) -> AsyncIterator["Writing"]:
+        """Files being written; what is not published at the end is removed, as far as HDFS answers
+        within the call timeout (else by the sweep).
+        """
+        folder = self.path_of(f"{TEMPORARY_FOLDER}/{group}")
+        session = self.session()
+        writing = Writing(self, session, folder)
+        try:
+            yield writing
+        finally:
+            await self._clean(writing, folder)
+
+    async def _clean(self, writing: "Writing", folder: str) -> None:
+        # Another session: the client of the one that failed may be put away.
+        try:
+            session = self.session()
+            for path in writing.unpublished:
+                await self.remove(session, path, "clean up")
+            await self.remove(session, folder, "clean up")
+        except RemoteStorageError:
+            return  # the error of the writing itself counts; the sweep does the rest
+
+    async def publish(self, session: Session, temporary: str, name: str, operation: str) -> None:
+        """Give a written file its own name, over what has that name; Unavailable where somebody
+        removed it meanwhile.
+        """
+        target = self.path_of(name)
+        folder = target.rpartition("/")[0]
+        for _ in range(_PUBLISH_TRIES):
+            await session.call(
+                operation, folder, lambda: session.client.mkdirs(folder, _FOLDER_MODE, True)
+            )
+            try:
+                await session.call(
+                    operation, target, lambda: session.client.rename(temporary, target, True)
+                )
+                return
+            except FileNotFoundError as error:
+                if await self._status(session, temporary, operation) is None:
+                    raise Unavailable(f"{name} was deleted while it was being copied") from error
+        raise Unavailable(f"cannot {operation} {self}: {folder} is removed again and again")
+
+    # -- listing and removing
+
+    async def entries(self, session: Session, name: str, operation: str) -> list[FileStatus]:
+        """What a folder holds, in no order; empty where it is missing.
+
+        Page by page, each within a deadline of its own. A page is never asked for twice: a listing
+        that skipped over a failure would make objects look deleted.
+        """
+        path = self.path_of(name)
+        listing = session.client.list_status(path)
+        found: list[FileStatus] = []
+        try:
+            while await session.call(
+                operation, path, lambda: _page(listing, found), repeat=Repeat.NEVER
+            ):
+                pass
+        except FileNotFoundError:
+            return []
+        return found
+
+    async def remove(
+        self, session: Session, path: str, operation: str, *, recursive: bool = False
+    ) -> bool:
+        """Whether a path was removed; a folder that is not empty stays unless `recursive`."""
+        try:
+            return await session.call(
+                operation, path, lambda: session.client.delete(path, recursive)
+            )
+        except FileNotFoundError:
+            return False
+        except Unavailable as error:
+            if error.__cause__ is not None and cause_of(error.__cause__).name == NOT_EMPTY:
+                return False
+            raise
+
+    async def sweep(self, grace_ms: int) -> int:
+        """Remove what copies that ended badly left and that was begun more than the grace ago by
+        the NameNode's own clock; how much.
+
+        HDFS does not note when a file that is being written was written last: a copy that takes
+        longer than the grace is taken for a dead one.
+        """
+        operation, removed = "sweep", 0
+        session = await self.opened(operation)
+        now_ms = await self._clock(session)
+        for folder in await self.entries(session, TEMPORARY_FOLDER, operation):
+            name = f"{TEMPORARY_FOLDER}/{file_of(folder)}"
+            for file in await self.entries(session, name, operation):
+                if file.modification_time <= now_ms - grace_ms:
+                    path = self.path_of(f"{name}/{file_of(file)}")
+                    removed += await self.remove(session, path, operation)
+            await self.remove(session, self.path_of(name), operation)
+        return removed
+
+    async def _clock(self, session: Session) -> int:
+        """The NameNode's time: of a file made just now."""
+        async with self.writing(f"clock-{os.urandom(6).hex()}") as writing:
+            temporary = await writing.write(b"", "sweep")
+            found = await self._status(session, temporary, "sweep")
+        if found is None:
+            raise Unavailable(f"cannot sweep {self}: a file just made is gone again")
+        return int(found.modification_time)
+
+
+class Writing:
+    """Temporary files of one folder; `unpublished` are those still there."""
+
+    def __init__(self, tree: HdfsTree, session: Session, folder: str) -> None:
+        self._tree = tree
+        self._folder = folder
+        self.session = session
+        self.unpublished: list[str] = []
+
+    async def create(self, operation: str, options: WriteOptions | None = None) -> "NewFile":
+        """A new empty file."""
+        path = f"{self._folder}/{os.urandom(8).hex()}"
+        self.unpublished.append(path)
+        chosen = options or WriteOptions(create_parent=True, overwrite=False)
+        try:
+            writer = await self.session.call(
+                operation, path, lambda: self.session.client.create(path, chosen)
+            )
+        except (FileNotFoundError, FileExistsError) as error:
+            raise Unavailable(f"cannot {operation} {self._tree}: {error}") from error
+        return NewFile(path, writer, self.session, operation)
+
+    async def write(self, data: bytes, operation: str, options: WriteOptions | None = None) -> str:
+        """A whole small file, durable; its path."""
+        file = await self.create(operation, options)
+        if data:
+            await file.append(data)
+        return await file.close(durable=bool(data))
+
+    async def publish(self, path: str, name: str, size_bytes: int, operation: str) -> None:
+        """See HdfsTree.publish; Corrupt unless the file has as many bytes as were given.
+
+        What a pipeline of DataNodes took twice or not at all shows in the length.
+        """
+        found = await self._tree.size_of(self.session, path, operation)
+        if found not in (None, size_bytes):
+            raise Corrupt(
+                f"cannot {operation} {self._tree}: {name} came to {found} bytes instead of "
+                f"{size_bytes}"
+            )
+        await self._tree.publish(self.session, path, name, operation)
+        self.unpublished.remove(path)
+
+
+class NewFile:
+    """A file being written. Bytes only: the library takes thirteen times the CPU for a
+    memoryview.
+    """
+
+    def __init__(
+        self, path: str, writer: AsyncFileWriter, session: Session, operation: str
+    ) -> None:
+        self.path = path
+        self._writer = writer
+        self._session = session
+        self._operation = operation
+
+    async def block_bytes(self) -> int:
+        """Size of the blocks the file is made of."""
+        client = self._session.client
+        found = await self._session.call(
+            self._operation, self.path, lambda: client.get_file_info(self.path)
+        )
+        return found.blocksize or DEFAULT_BLOCK_BYTES
+
+    async def append(self, data: bytes) -> None:
+        await self._call(lambda: self._writer.write(data))
+
+    async def sync(self) -> None:
+        """What was written of the present block is on the disks of its DataNodes; of an erasure
+        coded file that cannot be asked for.
+        """
+        try:
+            await self._call(self._writer.hsync)
+        except Invalid:
+            return
+
+    async def close(self, *, durable: bool = True) -> str:
+        """Finish the file; the NameNode knows its length afterwards. Its path."""
+        if durable:
+            await self.sync()
+        await self._call(self._writer.close)
+        return self.path
+
+    async def _call(self, make: Call[object]) -> None:
+        try:
+            await self._session.call(self._operation, self.path, make)
+        except FileNotFoundError as error:
+            raise Unavailable(f"{self.path} was removed while it was being written") from error
+
+
+def file_of(status: FileStatus) -> str:
+    """The last part of a path that the NameNode told."""
+    return status.path.rpartition("/")[2]
+
+
+async def _page(listing: AsyncIterator[FileStatus], found: list[FileStatus]) -> bool:
+    """Whether there may be more after as many as the NameNode tells at once."""
+    for _ in range(PAGE_ENTRIES):
+        one = await anext(listing, None)
+        if one is None:
+            return False
+        found.append(one)
+    return True
+
+
+async def together(
+    work: Sequence[Coroutine[object, object, T]], *, at_once: int = PIECES_AT_ONCE
+) -> list[T]:
+    """Results in order, so many at once; the first failure ends the others and is raised alone."""
+    slots = asyncio.Semaphore(at_once)
+
+    async def one(coroutine: Coroutine[object, object, T]) -> T:
+        async with slots:
+            return await coroutine
+
+    if len(work) == 1:
+        return [await work[0]]
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(one(coroutine)) for coroutine in work]
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from failures.exceptions[0].__cause__
+    finally:
+        for coroutine in work:
+            coroutine.close()  # those that never began
+    return [task.result() for task in running]

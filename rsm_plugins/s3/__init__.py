@@ -1,0 +1,1 @@
+"""RemoteStorageManager over a bucket of Amazon S3 or of a server that speaks its protocol."""

@@ -1,0 +1,138 @@
+"""How the bucket is set up, as far as it bears on what we keep in it (H11).
+
+States: versioning "Enabled" | "Suspended" | "absent"; object lock "absent" or the mode
+("COMPLIANCE", "GOVERNANCE"; "Enabled" without a default retention); lifecycle expiry one finding
+for each rule that can touch our keys, "Expiration" for objects, "Transition to <class>" for a move
+of objects into an archive, where nobody can read them, and "NoncurrentVersionExpiration" for what
+deletes leave in a versioned bucket, "absent" where there is none; abort of unfinished uploads
+likewise, "AbortIncompleteMultipartUpload". What cannot be read is "unknown: <why>".
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from kip405.contracts import FindingKind, StoreFinding
+from kip405.errors import RemoteStorageError
+from rsm_plugins.s3.errors import code_of
+from rsm_plugins.s3.objects import Objects
+from rsm_plugins.s3.settings import STORAGE_CLASSES
+from rsm_plugins.s3.together import together
+
+ABSENT = "absent"
+EXPIRATION = "Expiration"
+NONCURRENT = "NoncurrentVersionExpiration"
+ABORT = "AbortIncompleteMultipartUpload"
+TRANSITION = "Transition"
+_EXPIRING = (EXPIRATION, TRANSITION, NONCURRENT)
+_NONE_SET = ("NoSuchLifecycleConfiguration", "ObjectLockConfigurationNotFoundError")
+_DAYS_OF_YEAR = 365
+_QUESTIONS = (
+    ("GetBucketVersioning", "get_bucket_versioning"),
+    ("GetObjectLockConfiguration", "get_object_lock_configuration"),
+    ("GetBucketLifecycleConfiguration", "get_bucket_lifecycle_configuration"),
+)
+
+
+async def findings_of(objects: Objects, prefix: str) -> tuple[StoreFinding, ...]:
+    """All findings; a fact that cannot be read says so and hides no other."""
+    versioning, lock, lifecycle = await together(
+        _asked(objects, operation, method) for operation, method in _QUESTIONS
+    )
+    return (
+        _versioning(versioning),
+        _object_lock(lock),
+        *_lifecycle(lifecycle, prefix, FindingKind.LIFECYCLE_EXPIRY, _EXPIRING),
+        *_lifecycle(lifecycle, prefix, FindingKind.MULTIPART_ABORT, (ABORT,)),
+    )
+
+
+async def _asked(objects: Objects, operation: str, method: str) -> Mapping[str, Any] | str:
+    """The answer, empty where nothing is set up; why not, where it cannot be read."""
+
+    async def request(client: Any) -> Any:
+        try:
+            return await getattr(client, method)(Bucket=objects.bucket)
+        except ClientError as error:
+            if code_of(error) in _NONE_SET:
+                return {}
+            raise
+
+    try:
+        answer: Mapping[str, Any] = await objects.calls.run(operation, objects.bucket, request)
+    except RemoteStorageError as error:
+        cause = error.__cause__
+        reason = code_of(cause) if isinstance(cause, ClientError) else ""
+        return f"unknown: {reason or error}"
+    return answer
+
+
+def _versioning(answer: Mapping[str, Any] | str) -> StoreFinding:
+    state = answer if isinstance(answer, str) else str(answer.get("Status", ABSENT))
+    return StoreFinding(kind=FindingKind.VERSIONING, state=state)
+
+
+def _object_lock(answer: Mapping[str, Any] | str) -> StoreFinding:
+    kind = FindingKind.OBJECT_LOCK
+    if isinstance(answer, str):
+        return StoreFinding(kind=kind, state=answer)
+    setup = answer.get("ObjectLockConfiguration", {})
+    default = setup.get("Rule", {}).get("DefaultRetention", {})
+    days = default.get("Days") or default.get("Years", 0) * _DAYS_OF_YEAR or None
+    state = default.get("Mode") or setup.get("ObjectLockEnabled") or ABSENT
+    return StoreFinding(kind=kind, state=str(state), days=days)
+
+
+def _lifecycle(
+    answer: Mapping[str, Any] | str, prefix: str, kind: FindingKind, actions: tuple[str, ...]
+) -> tuple[StoreFinding, ...]:
+    if isinstance(answer, str):
+        return (StoreFinding(kind=kind, state=answer),)
+    found = tuple(
+        finding
+        for rule in answer.get("Rules", ())
+        if _may_touch(rule, prefix)
+        for finding in _actions(rule, kind, actions)
+    )
+    return found or (StoreFinding(kind=kind, state=ABSENT),)
+
+
+def _actions(
+    rule: Mapping[str, Any], kind: FindingKind, actions: tuple[str, ...]
+) -> Iterator[StoreFinding]:
+    for action, setup in _setups(rule, actions):
+        days = setup.get("Days", setup.get("NoncurrentDays", setup.get("DaysAfterInitiation")))
+        name = f"{action} to {setup['StorageClass']}" if action == TRANSITION else action
+        state = f"{name} on {setup['Date']:%Y-%m-%d}" if "Date" in setup else name
+        yield StoreFinding(kind=kind, state=state, days=days, applies_to=_prefix_of(rule))
+
+
+def _setups(
+    rule: Mapping[str, Any], actions: tuple[str, ...]
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """What a rule does of these, with its details; moves only to where nobody can read."""
+    for action in actions:
+        if action == TRANSITION:
+            for setup in rule.get("Transitions", ()):
+                if setup.get("StorageClass") not in STORAGE_CLASSES:
+                    yield action, {"StorageClass": "another class", **setup}
+        elif set(setup := rule.get(action) or {}) - {"ExpiredObjectDeleteMarker"}:
+            yield action, setup
+
+
+def _may_touch(rule: Mapping[str, Any], prefix: str) -> bool:
+    """Whether a rule is in force for some key below our prefix; our objects have no tags."""
+    if rule.get("Status") != "Enabled":
+        return False
+    filters = rule.get("Filter", {})
+    if "Tag" in filters or filters.get("And", {}).get("Tags"):
+        return False
+    ours, theirs = (f"{prefix}/" if prefix else ""), _prefix_of(rule)
+    return ours.startswith(theirs) or theirs.startswith(ours)
+
+
+def _prefix_of(rule: Mapping[str, Any]) -> str:
+    filters = rule.get("Filter", {})
+    found = filters.get("Prefix", filters.get("And", {}).get("Prefix", rule.get("Prefix", "")))
+    return str(found or "")

@@ -1,0 +1,227 @@
+"""RemoteStorageManager over a bucket: what a segment's objects are, and the order they come and go
+in.
+
+Bytes become visible whole: a log by one PUT or a completed upload, after every byte was proved.
+A manifest and the identity are written only where there is none: a manifest that is there already
+with the same bytes is success, one with others is Fenced, because a copy attempt is one writer's,
+and what says which bytes are in the ledger must not change under it. The bucket is believed where
+it answers; one that does not is Unavailable, never empty.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+
+from kip405.contracts import (
+    ExpectedSegment,
+    IndexType,
+    SegmentPresence,
+    StoredObject,
+    StoreFinding,
+    StoreIdentity,
+)
+from kip405.crc import crc32c
+from kip405.errors import Corrupt, Fenced, Internal, Invalid, NotFound
+from kip405.ids import TopicIdPartition
+from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
+from rsm_plugins.file_threads import FileThreads
+from rsm_plugins.identity import decode_identity, encode_identity
+from rsm_plugins.keys import (
+    IDENTITY_NAME,
+    ObjectKind,
+    check_cluster_id,
+    object_name,
+    segment_stem,
+)
+from rsm_plugins.local import section_of
+from rsm_plugins.manifest import check_manifest_size
+from rsm_plugins.s3.calls import Calls
+from rsm_plugins.s3.connection import Connection
+from rsm_plugins.s3.findings import findings_of
+from rsm_plugins.s3.listing import is_segment_object, listed
+from rsm_plugins.s3.metadata import UserMetadata, end_offset_of, segment_metadata
+from rsm_plugins.s3.objects import AlreadyThere, Objects
+from rsm_plugins.s3.pauses import Pause
+from rsm_plugins.s3.presence import presence_in
+from rsm_plugins.s3.settings import S3Settings
+from rsm_plugins.s3.together import together
+from rsm_plugins.s3.uploads import Uploads
+
+_DATA = (ObjectKind.LOG, ObjectKind.INDEXES)
+
+
+class S3RemoteStorageManager:
+    """The contract over one bucket and prefix; `close` by the one who made it."""
+
+    def __init__(self, settings: S3Settings, threads: FileThreads, pause: Pause) -> None:
+        self._settings = settings
+        self._connection = Connection(settings)
+        calls = Calls(
+            self._connection,
+            max_connections=settings.max_connections,
+            call_timeout_ms=settings.call_timeout_ms,
+            attempt_timeout_ms=settings.attempt_timeout_ms,
+            pause=pause,
+        )
+        self._objects = Objects(calls, settings)
+        self._uploads = Uploads(
+            self._objects,
+            threads,
+            part_size_bytes=settings.part_size_bytes,
+            concurrency=settings.upload_concurrency,
+        )
+
+    async def read_identity(self) -> StoreIdentity | None:
+        """See RemoteStorageManager."""
+        try:
+            found = await self._objects.read(IDENTITY_NAME)
+        except NotFound:
+            return None
+        return decode_identity(found, self._objects.place(IDENTITY_NAME))
+
+    async def create_identity(self, identity: StoreIdentity) -> StoreIdentity:
+        """See RemoteStorageManager; of concurrent creators one wins (If-None-Match)."""
+        check_cluster_id(identity.cluster_id)
+        found = await self.read_identity()
+        if found is not None:
+            return found
+        metadata = {"rlm-cluster": identity.cluster_id}
+        with suppress(AlreadyThere):  # then somebody else's is the one
+            await self._objects.write(
+                IDENTITY_NAME, encode_identity(identity), metadata=metadata, only_if_absent=True
+            )
+        found = await self.read_identity()
+        if found is None:
+            raise Internal(
+                f"{self._objects.place(IDENTITY_NAME)} is not there after it was written"
+            )
+        return found
+
+    async def copy_log_segment_data(self, locator: SegmentLocator, data: LogSegmentData) -> bytes:
+        """See RemoteStorageManager; Fenced where the file to copy is gone or cut short."""
+        stem = segment_stem(locator)
+        if crc32c(data.indexes) != data.indexes_crc32c:
+            raise Corrupt(f"the indexes object given for {stem} does not have its CRC-32C")
+        metadata = segment_metadata(locator, data.end_offset)
+        if data.log.size_bytes <= self._settings.part_size_bytes:
+            await self._copy_small(stem, data, metadata)
+        else:
+            await self._copy_large(stem, data, metadata)
+        return b""
+
+    async def _copy_small(self, stem: str, data: LogSegmentData, metadata: UserMetadata) -> None:
+        async with self._uploads.permits:
+            body = await self._uploads.read_small(data)
+            log = self._objects.write(
+                f"{stem}.{ObjectKind.LOG.value}",
+                body,
+                metadata=metadata,
+                checksum=data.log_crc32c,
+                data=True,
+            )
+            await together((self._write_indexes(stem, data, metadata), log))
+
+    async def _copy_large(self, stem: str, data: LogSegmentData, metadata: UserMetadata) -> None:
+        upload = await self._uploads.upload(f"{stem}.{ObjectKind.LOG.value}", data, metadata)
+        try:
+            await self._write_indexes(stem, data, metadata)
+            await upload.complete()
+        except BaseException:
+            await upload.abort()
+            raise
+
+    async def _write_indexes(self, stem: str, data: LogSegmentData, metadata: UserMetadata) -> None:
+        await self._objects.write(
+            f"{stem}.{ObjectKind.INDEXES.value}",
+            data.indexes,
+            metadata=metadata,
+            checksum=data.indexes_crc32c,
+            data=True,
+        )
+
+    async def write_manifest(self, locator: SegmentLocator, manifest: bytes) -> None:
+        """See RemoteStorageManager; Fenced where the attempt has another manifest already, Invalid
+        for an empty one or one over 1 MiB.
+        """
+        check_manifest_size(manifest)
+        name = object_name(locator, ObjectKind.MANIFEST)
+        metadata = segment_metadata(locator, end_offset_of(manifest))
+        try:
+            await self._objects.write(name, manifest, metadata=metadata, only_if_absent=True)
+        except AlreadyThere as error:
+            if await self._objects.read(name) != manifest:
+                raise Fenced(
+                    f"{self._objects.place(name)} is there already and is another one: somebody "
+                    "else finished this copy"
+                ) from error
+
+    async def read_manifest(self, locator: SegmentLocator) -> bytes:
+        """See RemoteStorageManager."""
+        return await self._objects.read(object_name(locator, ObjectKind.MANIFEST))
+
+    async def fetch_log_segment(
+        self, locator: SegmentLocator, byte_range: ByteRange
+    ) -> bytes | FileSlice:
+        """See RemoteStorageManager; always bytes."""
+        return await self._objects.read_range(object_name(locator, ObjectKind.LOG), byte_range)
+
+    async def fetch_indexes(self, locator: SegmentLocator) -> bytes:
+        """See RemoteStorageManager."""
+        return await self._objects.read(object_name(locator, ObjectKind.INDEXES))
+
+    async def fetch_index(self, locator: SegmentLocator, index_type: IndexType) -> bytes:
+        """See RemoteStorageManager; Corrupt names the object."""
+        name = object_name(locator, ObjectKind.INDEXES)
+        return section_of(await self._objects.read(name), index_type, name)
+
+    async def stat(self, segments: Sequence[ExpectedSegment]) -> tuple[SegmentPresence, ...]:
+        """See RemoteStorageManager."""
+        return await presence_in(self._objects, tuple(segments))
+
+    async def list_objects(
+        self, cluster_id: str, partition: TopicIdPartition | None = None
+    ) -> AsyncIterator[StoredObject]:
+        """See RemoteStorageManager; what is no object of a segment is left out."""
+        async for found in listed(self._objects, cluster_id, partition):
+            yield found
+
+    async def delete_log_segment_data(self, locator: SegmentLocator) -> None:
+        """See RemoteStorageManager; unfinished uploads of the log are aborted too, so that such a
+        copy of the same attempt cannot finish after it.
+        """
+        name = object_name(locator, ObjectKind.LOG)
+        await self._objects.remove(object_name(locator, ObjectKind.MANIFEST))
+        with suppress(Invalid):  # a server that lists no uploads has none either
+            await self._uploads.abort_all(name, lambda found, _began_ms, _now_ms: found == name)
+        await together(self._objects.remove(object_name(locator, kind)) for kind in _DATA)
+
+    async def delete_log_segments(self, locators: Sequence[SegmentLocator]) -> None:
+        """See RemoteStorageManager; the data of a segment whose manifest stayed is kept."""
+        manifests = {object_name(locator, ObjectKind.MANIFEST): locator for locator in locators}
+        kept = await self._objects.remove_many(tuple(manifests))
+        gone = [locator for name, locator in manifests.items() if name not in kept]
+        data = tuple(object_name(locator, kind) for locator in gone for kind in _DATA)
+        errors = [*kept.values(), *(await self._objects.remove_many(data)).values()]
+        if errors:
+            raise errors[0]
+
+    async def inspect(self) -> tuple[StoreFinding, ...]:
+        """See RemoteStorageManager."""
+        return await findings_of(self._objects, self._settings.prefix)
+
+    async def sweep(self, grace_ms: int) -> int:
+        """Abort uploads of our own names that began longer ago than the grace, and than
+        `rsm.config.s3.stale.upload.age.ms`, by the server's clock; how many.
+        """
+        age_ms = max(grace_ms, self._settings.stale_upload_age_ms)
+        return await self._uploads.abort_all(
+            "", lambda name, began_ms, now_ms: is_stale(name, began_ms, now_ms, age_ms)
+        )
+
+    async def close(self) -> None:
+        """See RemoteStorageManager."""
+        await self._connection.close()
+
+
+def is_stale(name: str, began_ms: int, now_ms: int, age_ms: int) -> bool:
+    """Whether an unfinished upload is ours and older than the age."""
+    return now_ms - began_ms > age_ms and is_segment_object(name)

@@ -1,0 +1,300 @@
+"""Single objects of the store by their names: read, write, look, list, remove.
+
+Bodies are checked for their length; what was written is proved to the server by its CRC-32C. Must
+not know what a segment is.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from botocore.exceptions import ClientError, FlexibleChecksumError, IncompleteReadError
+
+from kip405.contracts import StoredObject
+from kip405.crc import crc32c
+from kip405.errors import Invalid, NotFound, RemoteStorageError, Unavailable, error_of_kind
+from kip405.segments import ByteRange
+from rsm_plugins.keys import with_prefix
+from rsm_plugins.s3.calls import Calls
+from rsm_plugins.s3.errors import code_of, status_of, verdict_of_code
+from rsm_plugins.s3.metadata import UserMetadata, checksum_text
+from rsm_plugins.s3.settings import S3Settings
+from rsm_plugins.s3.together import together
+
+DELETE_KEYS_MAX = 1000
+LIST_KEYS_MAX = 1000
+BODY_PATIENCE = 4
+"""A body on its way up shares the line with the others: it gets so many times longer for a try."""
+
+CHECKSUM_ALGORITHM = "CRC32C"
+_CONDITION_FAILED = ("PreconditionFailed", "412")
+_PAST_THE_END = ("InvalidRange", "416")
+_OPEN_END = 1 << 62
+
+
+class AlreadyThere(Exception):
+    """A conditional write found an object under the name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """One answer of a listing; `folders` end with a slash, names are below the prefix."""
+
+    objects: tuple[StoredObject, ...]
+    folders: tuple[str, ...]
+    token: str | None
+
+
+class Objects:
+    """Objects of one bucket below one prefix."""
+
+    def __init__(self, calls: Calls, settings: S3Settings) -> None:
+        self.calls = calls
+        self._bucket = settings.bucket
+        self._prefix = settings.prefix
+        self._storage_class = settings.storage_class
+        self._encryption = encryption_of(settings)
+
+    def key(self, name: str) -> str:
+        """The key of a name."""
+        return with_prefix(self._prefix, name)
+
+    def name(self, key: str) -> str:
+        """The name of a key below the prefix."""
+        return key.removeprefix(f"{self._prefix}/") if self._prefix else key
+
+    def place(self, name: str) -> str:
+        """Bucket and key, for messages."""
+        return f"s3://{self._bucket}/{self.key(name)}"
+
+    def target(self, name: str) -> dict[str, str]:
+        """The arguments that say which object is meant."""
+        return {"Bucket": self._bucket, "Key": self.key(name)}
+
+    @property
+    def bucket(self) -> str:
+        return self._bucket
+
+    def creation(self, metadata: UserMetadata | None, *, data: bool) -> dict[str, Any]:
+        """Arguments of a new object; `data`: it is what the storage class is for."""
+        options: dict[str, Any] = dict(self._encryption)
+        if metadata:
+            options["Metadata"] = metadata
+        if data and self._storage_class:
+            options["StorageClass"] = self._storage_class
+        return options
+
+    async def read(self, name: str) -> bytes:
+        """The whole object, proved by the CRC-32C it was written with; NotFound."""
+
+        async def request(client: Any) -> bytes:
+            answer = await client.get_object(**self.target(name), ChecksumMode="ENABLED")
+            body = await _body(answer, int(answer["ContentLength"]), self.place(name))
+            _prove(body, answer.get("ChecksumCRC32C"))
+            return body
+
+        return await self.calls.run("GetObject", self.place(name), request)
+
+    async def read_range(self, name: str, wanted: ByteRange) -> bytes:
+        """The range clipped to the object's size; NotFound."""
+        last = max(wanted.start, min(wanted.end, _OPEN_END) - 1)
+        header = f"bytes={wanted.start}-{last}"
+
+        async def request(client: Any) -> bytes:
+            try:
+                answer = await client.get_object(**self.target(name), Range=header)
+            except ClientError as error:
+                if code_of(error) in _PAST_THE_END or status_of(error) == 416:
+                    return b""
+                raise
+            size_bytes = _answered_size(answer, wanted.start, last)
+            return await _body(answer, size_bytes, self.place(name))
+
+        found = await self.calls.run("GetObject", self.place(name), request)
+        return found if wanted.size_bytes else b""
+
+    async def write(
+        self,
+        name: str,
+        body: bytes,
+        *,
+        metadata: UserMetadata | None = None,
+        checksum: int | None = None,
+        data: bool = False,
+        only_if_absent: bool = False,
+    ) -> None:
+        """Write an object whole; AlreadyThere where it must not be overwritten and there is one."""
+        options = self.creation(metadata, data=data)
+        options["ChecksumCRC32C"] = checksum_text(crc32c(body) if checksum is None else checksum)
+        if only_if_absent:
+            options["IfNoneMatch"] = "*"
+
+        async def request(client: Any) -> bool:
+            try:
+                await client.put_object(**self.target(name), Body=body, **options)
+            except ClientError as error:
+                if only_if_absent and code_of(error) in _CONDITION_FAILED:
+                    return False
+                raise
+            return True
+
+        written = await self.calls.run(
+            "PutObject", self.place(name), request, patience=BODY_PATIENCE
+        )
+        if not written:
+            raise AlreadyThere(self.place(name))
+
+    async def size_of(self, name: str) -> int | None:
+        """Size in bytes, None where a HEAD is answered 404: no such object, or no such bucket."""
+
+        async def request(client: Any) -> int:
+            answer = await client.head_object(**self.target(name))
+            return int(answer["ContentLength"])
+
+        try:
+            return await self.calls.run("HeadObject", self.place(name), request)
+        except NotFound:
+            return None
+
+    async def page(
+        self,
+        folder: str,
+        *,
+        token: str | None = None,
+        after: str = "",
+        delimiter: str = "",
+        most: int = LIST_KEYS_MAX,
+    ) -> Page:
+        """One page of the names that begin with `folder`, in the order of names.
+
+        Unavailable where there is more and the server does not say how to go on.
+        """
+        options: dict[str, Any] = {"Bucket": self._bucket, "MaxKeys": most}
+        options["Prefix"] = self.key(folder) if folder else self._below_prefix()
+        if token is not None:
+            options["ContinuationToken"] = token
+        elif after:
+            options["StartAfter"] = self.key(after)
+        if delimiter:
+            options["Delimiter"] = delimiter
+
+        async def request(client: Any) -> Any:
+            return await client.list_objects_v2(**options)
+
+        answer = await self.calls.run("ListObjectsV2", self.place(folder), request)
+        more = answer.get("NextContinuationToken") if answer.get("IsTruncated") else None
+        if answer.get("IsTruncated") and more in (None, "", token):
+            raise broken_off("ListObjectsV2", self.place(folder))
+        return Page(
+            objects=tuple(self._stored(item) for item in answer.get("Contents", ())),
+            folders=tuple(self.name(item["Prefix"]) for item in answer.get("CommonPrefixes", ())),
+            token=more,
+        )
+
+    async def pages(self, folder: str, *, delimiter: str = "") -> AsyncIterator[Page]:
+        """All pages."""
+        token: str | None = None
+        while True:
+            page = await self.page(folder, token=token, delimiter=delimiter)
+            yield page
+            token = page.token
+            if token is None:
+                return
+
+    async def remove(self, name: str) -> None:
+        """Remove an object; none there is success."""
+
+        async def request(client: Any) -> None:
+            await client.delete_object(**self.target(name))
+
+        try:
+            await self.calls.run("DeleteObject", self.place(name), request)
+        except NotFound:
+            return
+
+    async def remove_many(self, names: Sequence[str]) -> dict[str, RemoteStorageError]:
+        """Remove many objects, at most 1000 a request; the errors by name, after all were tried."""
+        parts = [
+            names[start : start + DELETE_KEYS_MAX]
+            for start in range(0, len(names), DELETE_KEYS_MAX)
+        ]
+        found = await together(self._remove_part(part) for part in parts)
+        return {name: error for errors in found for name, error in errors.items()}
+
+    async def _remove_part(self, names: Sequence[str]) -> dict[str, RemoteStorageError]:
+        keys = [{"Key": self.key(name)} for name in names]
+
+        async def request(client: Any) -> Any:
+            wanted = {"Objects": keys, "Quiet": True}
+            return await client.delete_objects(Bucket=self._bucket, Delete=wanted)
+
+        try:
+            answer = await self.calls.run("DeleteObjects", self.place(names[0]), request)
+        except RemoteStorageError as error:
+            return dict.fromkeys(names, error)
+        found = dict(self._key_error(item) for item in answer.get("Errors", ()))
+        stayed = {name: why for name, why in found.items() if not isinstance(why, NotFound)}
+        for name, why in stayed.items():
+            if name not in names:  # it may be any of them
+                return dict.fromkeys(names, why)
+        return stayed
+
+    def _key_error(self, item: Any) -> tuple[str, RemoteStorageError]:
+        name, code = self.name(item.get("Key", "")), str(item.get("Code", ""))
+        verdict = verdict_of_code(code, 500)
+        message = f"DeleteObjects {self.place(name)}: {code or 'no reason given'}"
+        return name, error_of_kind(verdict.kind, f"{message}; {verdict.hint}".rstrip("; "))
+
+    def _below_prefix(self) -> str:
+        return f"{self._prefix}/" if self._prefix else ""
+
+    def _stored(self, item: Any) -> StoredObject:
+        modified_ms = round(item["LastModified"].timestamp() * 1000)
+        return StoredObject(
+            name=self.name(item["Key"]), size_bytes=int(item["Size"]), modified_ms=modified_ms
+        )
+
+
+def broken_off(operation: str, place: str) -> Unavailable:
+    """The error of a listing that says there is more, and not where."""
+    return Unavailable(f"{operation} {place}: the listing breaks off, the server tells no way on")
+
+
+def encryption_of(settings: S3Settings) -> dict[str, str]:
+    """Arguments of a new object that say how the server encrypts it."""
+    if settings.sse_type == "none":
+        return {}
+    options = {"ServerSideEncryption": settings.sse_type}
+    if settings.sse_key is not None:
+        options["SSEKMSKeyId"] = settings.sse_key
+    return options
+
+
+def _answered_size(answer: Any, start: int, last: int) -> int | None:
+    """How many bytes the body must have by what was asked and how large the object is; None where
+    another range, or none at all, was answered.
+    """
+    content_range = str(answer.get("ContentRange", ""))
+    _, _, total = content_range.rpartition("/")
+    if not content_range.startswith(f"bytes {start}-") or not total.isdecimal():
+        return None
+    return min(last + 1, int(total)) - start
+
+
+def _prove(body: bytes, written: str | None) -> None:
+    """FlexibleChecksumError unless the body is what was written, where the server tells; botocore
+    itself needs another library for CRC-32C.
+    """
+    if written is not None and "-" not in written and written != checksum_text(crc32c(body)):
+        raise FlexibleChecksumError(error_msg="the body does not have its CRC-32C")
+
+
+async def _body(answer: Any, size_bytes: int | None, place: str) -> bytes:
+    """The whole body; the connection is closed unless it was read to its end."""
+    async with answer["Body"] as stream:
+        if size_bytes is None:
+            raise Invalid(f"GetObject {place}: the server answers another range than it was asked")
+        body: bytes = await stream.read()
+    if len(body) != size_bytes:
+        raise IncompleteReadError(actual_bytes=len(body), expected_bytes=size_bytes)
+    return body

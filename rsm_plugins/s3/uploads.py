@@ -1,0 +1,341 @@
+"""A log on its way up: parts in parallel, visible only when every byte was proved.
+
+The source is read once, in order; each part is proved to the server by its own CRC-32C, and the
+whole log against the one it was planned with before the upload is completed. Whatever goes wrong,
+cancellation included, ends in an abort, so that no part is paid for. Memory is bounded by the
+permits: a part is read only when it may go up.
+"""
+
+import asyncio
+import base64
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import structlog
+from botocore.exceptions import ClientError
+
+from kip405.crc import crc32c
+from kip405.errors import Corrupt, Fenced, Invalid, NotFound, RemoteStorageError, Unavailable
+from kip405.segments import LogSegmentData
+from rsm_plugins.durable_files import read_at
+from rsm_plugins.file_threads import FileThreads
+from rsm_plugins.s3.errors import code_of
+from rsm_plugins.s3.metadata import UserMetadata, checksum_text
+from rsm_plugins.s3.objects import BODY_PATIENCE, CHECKSUM_ALGORITHM, Objects, broken_off
+from rsm_plugins.s3.pauses import backoff_seconds, to_its_end
+from rsm_plugins.s3.together import first_of
+from rsm_plugins.source_files import open_source, source_errors
+
+PARTS_MAX = 10_000
+ABORTS_MAX = 5
+ABORT_SECONDS = 20.0
+SETTLE_SECONDS = 0.5
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One part that the server has; numbers begin with 1."""
+
+    number: int
+    etag: str
+    checksum: int
+
+    def told(self) -> dict[str, Any]:
+        """As the completion lists it."""
+        return {
+            "PartNumber": self.number,
+            "ETag": self.etag,
+            "ChecksumCRC32C": checksum_text(self.checksum),
+        }
+
+
+class SourceReader:
+    """Reads a log in order and keeps the CRC-32C of all that was read; reads happen in threads."""
+
+    def __init__(self, data: LogSegmentData, threads: FileThreads) -> None:
+        self._data = data
+        self._threads = threads
+        self._position = 0
+        self._whole = 0
+
+    async def next(self, size_bytes: int) -> tuple[bytes, int]:
+        """The next bytes and their own CRC-32C; Fenced where the file is gone or cut short."""
+        size_bytes = min(size_bytes, self._data.log.size_bytes - self._position)
+        return await self._threads.run(self._read, size_bytes)
+
+    def _read(self, size_bytes: int) -> tuple[bytes, int]:
+        source = self._data.log
+        descriptor = open_source(source.path)
+        try:
+            with source_errors(source.path):
+                body = read_at(descriptor, source.position + self._position, size_bytes)
+        finally:
+            os.close(descriptor)
+        self._position += len(body)
+        if len(body) != size_bytes:
+            raise Fenced(
+                f"{source.path} has only {self._position} of {source.size_bytes} bytes left to copy"
+            )
+        self._whole = crc32c(body, self._whole)
+        whole_is_one = self._position == size_bytes
+        return body, self._whole if whole_is_one else crc32c(body)
+
+    def prove(self) -> None:
+        """Corrupt unless all that was read is what the copy was planned with."""
+        if self._whole != self._data.log_crc32c:
+            raise Corrupt(
+                f"the bytes copied from {self._data.log.path} have CRC-32C {self._whole:08x}, not "
+                f"{self._data.log_crc32c:08x}"
+            )
+
+
+class Uploads:
+    """Uploads in parts, and the removal of what is left of them."""
+
+    def __init__(
+        self, objects: Objects, threads: FileThreads, *, part_size_bytes: int, concurrency: int
+    ) -> None:
+        self._objects = objects
+        self._threads = threads
+        self._part_size_bytes = part_size_bytes
+        self._permits = asyncio.Semaphore(concurrency)
+
+    async def read_small(self, data: LogSegmentData) -> bytes:
+        """The whole proved log, for one that goes up in one request; see `permits`."""
+        reader = SourceReader(data, self._threads)
+        body, _ = await reader.next(data.log.size_bytes)
+        reader.prove()
+        return body
+
+    @property
+    def permits(self) -> asyncio.Semaphore:
+        """One is needed for each part or small log in memory."""
+        return self._permits
+
+    async def upload(self, name: str, data: LogSegmentData, metadata: UserMetadata) -> "Upload":
+        """All parts with the server, proved, and nothing visible yet."""
+        upload = Upload(self._objects, name)
+        try:
+            await upload.begin(metadata)
+            await self._send(upload, data)
+        except BaseException:
+            await upload.abort()
+            raise
+        return upload
+
+    async def _send(self, upload: "Upload", data: LogSegmentData) -> None:
+        reader = SourceReader(data, self._threads)
+        size_bytes = part_size(data.log.size_bytes, self._part_size_bytes)
+        count = -(-data.log.size_bytes // size_bytes)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for number in range(1, count + 1):
+                    await self._permits.acquire()
+                    part = await self._next(reader, size_bytes)
+                    sending = group.create_task(upload.send(number, *part))
+                    # Not in a finally of the task: one cancelled before it began never runs it.
+                    sending.add_done_callback(lambda _task: self._permits.release())
+        except BaseExceptionGroup as errors:
+            raise first_of(errors) from errors
+        reader.prove()
+
+    async def _next(self, reader: SourceReader, size_bytes: int) -> tuple[bytes, int]:
+        try:
+            return await reader.next(size_bytes)
+        except BaseException:
+            self._permits.release()
+            raise
+
+    async def abort_all(self, folder: str, is_wanted: Callable[[str, int, int], bool]) -> int:
+        """Abort unfinished uploads of names that begin with `folder`; how many.
+
+        `is_wanted` gets the name, when the upload began, and the time now, both by the server's
+        clock in ms.
+        """
+        aborted = 0
+        marks: dict[str, str] = {}
+        while True:
+            answer = await self._list(folder, marks)
+            now_ms = _answer_ms(answer)
+            for item in answer.get("Uploads", ()):
+                began_ms = round(item["Initiated"].timestamp() * 1000)
+                name = self._objects.name(item["Key"])
+                if is_wanted(name, began_ms, now_ms):
+                    await Upload(self._objects, name, item["UploadId"]).abort_now()
+                    aborted += 1
+            if not answer.get("IsTruncated"):
+                return aborted
+            following = {
+                "KeyMarker": answer.get("NextKeyMarker", ""),
+                "UploadIdMarker": answer.get("NextUploadIdMarker", ""),
+            }
+            if not all(following.values()) or following == marks:
+                raise broken_off("ListMultipartUploads", self._objects.place(folder))
+            marks = following
+
+    async def _list(self, folder: str, marks: dict[str, str]) -> Any:
+        async def request(client: Any) -> Any:
+            return await client.list_multipart_uploads(
+                Bucket=self._objects.bucket, Prefix=self._objects.key(folder), **marks
+            )
+
+        place = self._objects.place(folder)
+        return await self._objects.calls.run("ListMultipartUploads", place, request)
+
+
+class Upload:
+    """One upload of one object: begin, send parts, then complete or abort."""
+
+    def __init__(self, objects: Objects, name: str, upload_id: str | None = None) -> None:
+        self._objects = objects
+        self._name = name
+        self._id = upload_id
+        self._parts: dict[int, Part] = {}
+        self._cut_off = False
+
+    async def begin(self, metadata: UserMetadata) -> None:
+        """Ask for an upload; one that was given out though the caller is gone is known too."""
+        await to_its_end(self._begin(metadata), self._objects.calls.call_seconds)
+
+    async def _begin(self, metadata: UserMetadata) -> None:
+        options = self._objects.creation(metadata, data=True)
+
+        async def request(client: Any) -> Any:
+            return await client.create_multipart_upload(
+                **self._target(), ChecksumAlgorithm=CHECKSUM_ALGORITHM, **options
+            )
+
+        answer = await self._run("CreateMultipartUpload", request)
+        self._id = str(answer["UploadId"])
+
+    async def send(self, number: int, body: bytes, checksum: int) -> None:
+        """Send one part; it replaces one of the same number."""
+
+        async def request(client: Any) -> Any:
+            return await client.upload_part(
+                **self._target(),
+                UploadId=self._id,
+                PartNumber=number,
+                Body=body,
+                ChecksumCRC32C=checksum_text(checksum),
+            )
+
+        try:
+            answer = await self._run("UploadPart", request, patience=BODY_PATIENCE)
+        except BaseException:
+            self._cut_off = True
+            raise
+        self._parts[number] = Part(number=number, etag=str(answer["ETag"]), checksum=checksum)
+
+    async def complete(self) -> None:
+        """Make the object visible; one completed by a try whose answer was lost is success."""
+        tried = 0
+        parts = [self._parts[number].told() for number in sorted(self._parts)]
+
+        async def request(client: Any) -> None:
+            nonlocal tried
+            tried += 1
+            try:
+                await client.complete_multipart_upload(
+                    **self._target(), UploadId=self._id, MultipartUpload={"Parts": parts}
+                )
+            except ClientError as error:
+                if code_of(error) != "NoSuchUpload" or tried == 1:
+                    raise
+                await self._check_visible(client, error)
+
+        await self._run("CompleteMultipartUpload", request)
+
+    async def _check_visible(self, client: Any, error: ClientError) -> None:
+        """Raise the error unless the object there has the checksum of our parts."""
+        try:
+            found = await client.head_object(**self._target(), ChecksumMode="ENABLED")
+        except ClientError:
+            raise error from None
+        if found.get("ChecksumCRC32C") != self.composite_checksum():
+            raise error
+
+    def composite_checksum(self) -> str:
+        """S3's checksum of checksums: what the completed object says of itself."""
+        ordered = [self._parts[number].checksum for number in sorted(self._parts)]
+        joined = b"".join(checksum.to_bytes(4) for checksum in ordered)
+        digest = base64.b64encode(crc32c(joined).to_bytes(4)).decode("ascii")
+        return f"{digest}-{len(ordered)}"
+
+    async def abort(self) -> None:
+        """Abort as far as it goes, though the caller may be cancelled; a failure is logged only,
+        the sweep will do it.
+        """
+        if self._id is not None:
+            await to_its_end(self._abort_quietly(), ABORT_SECONDS)
+
+    async def _abort_quietly(self) -> None:
+        try:
+            async with asyncio.timeout(ABORT_SECONDS):
+                await self.abort_now()
+        except (RemoteStorageError, TimeoutError) as error:
+            log.warning("s3_upload_left", place=self._objects.place(self._name), cause=str(error))
+
+    async def abort_now(self) -> None:
+        """Abort until it is gone: a part that the server had just received brings an upload back,
+        so that after parts were cut off it is looked for once more a little later.
+        """
+        for attempt in range(1, ABORTS_MAX + 1):
+            await self._abort_once()
+            if self._cut_off:
+                self._cut_off = False
+                await self._objects.calls.pause(SETTLE_SECONDS)
+            if not await self._is_there():
+                return
+            await self._objects.calls.pause(backoff_seconds(attempt))
+        raise Unavailable(f"{self._objects.place(self._name)}: the upload does not go away")
+
+    async def _abort_once(self) -> None:
+        async def request(client: Any) -> None:
+            try:
+                await client.abort_multipart_upload(**self._target(), UploadId=self._id)
+            except ClientError as error:
+                if code_of(error) != "NoSuchUpload":
+                    raise
+
+        await self._run("AbortMultipartUpload", request)
+
+    async def _is_there(self) -> bool:
+        async def request(client: Any) -> bool:
+            try:
+                await client.list_parts(**self._target(), UploadId=self._id, MaxParts=1)
+            except ClientError as error:
+                if code_of(error) != "NoSuchUpload":
+                    raise
+                return False
+            return True
+
+        try:
+            return bool(await self._run("ListParts", request))
+        except (Invalid, NotFound):
+            return False  # a server that lists no parts: believed
+
+    def _target(self) -> dict[str, str]:
+        return self._objects.target(self._name)
+
+    async def _run(self, operation: str, request: Any, *, patience: int = 1) -> Any:
+        place = self._objects.place(self._name)
+        return await self._objects.calls.run(operation, place, request, patience=patience)
+
+
+def part_size(log_bytes: int, wanted_bytes: int) -> int:
+    """The part size for a log, larger than wanted where there would be more than 10000 parts."""
+    return max(wanted_bytes, -(-log_bytes // PARTS_MAX))
+
+
+def _answer_ms(answer: Any) -> int:
+    """When the server answered, by its own clock."""
+    headers = answer["ResponseMetadata"]["HTTPHeaders"]
+    try:
+        return round(parsedate_to_datetime(headers["date"]).timestamp() * 1000)
+    except (KeyError, ValueError) as error:
+        raise Unavailable("the server's answer has no date: ages are not known") from error

@@ -1,0 +1,69 @@
+"""A mapping of keys and values -> checked values by a table of rows; refusals name the key and what
+is allowed.
+
+Pure. The value of a secret is never part of an error, not even as its cause.
+"""
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from kip405.errors import Invalid
+from rsm_plugins.settings_table import Setting
+
+
+def refuse_unknown(content: Mapping[Any, object], rows: Sequence[Setting]) -> None:
+    """Invalid for the first key that no row has, with the one that may have been meant."""
+    known = sorted(row.key for row in rows)
+    for key in content:
+        if not isinstance(key, str) or row_of(key, rows) is None:
+            near = get_close_matches(str(key), known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"allowed: {', '.join(known)}"
+            raise Invalid(f"{key} is no setting; {hint}")
+
+
+def row_of(key: str, rows: Sequence[Setting]) -> Setting | None:
+    """The row a key belongs to, None where it is no setting."""
+    for row in rows:
+        if key == row.key and not row.key.endswith(".*"):
+            return row
+        if row.key.endswith(".*") and key.startswith(row.key[:-1]) and len(key) >= len(row.key):
+            return row
+    return None
+
+
+def checked_values(content: Mapping[str, object], rows: Sequence[Setting]) -> dict[str, object]:
+    """The checked value or default of every row by key; keys of a `.*` row only where given."""
+    values: dict[str, object] = {}
+    for row in rows:
+        if row.key.endswith(".*"):
+            given = (key for key in content if row_of(key, rows) is row)
+            values |= {key: checked_value(row, content[key], key) for key in given}
+        else:
+            values[row.key] = checked_value(row, content.get(row.key))
+    return values
+
+
+def checked_value(row: Setting, value: object, key: str = "") -> object:
+    """One checked value, or the default where there is none; Invalid says what is allowed."""
+    key = key or row.key
+    if value is None:
+        if row.required:
+            raise Invalid(f"{key} is missing; allowed: {row.allowed}")
+        return row.default
+    try:
+        return row.check(value)
+    except (ValueError, Invalid) as error:
+        if row.secret:
+            raise Invalid(f"{key}: the value is not allowed; allowed: {row.allowed}") from None
+        reason = f" ({error})" if isinstance(error, Invalid) else ""
+        raise Invalid(f"{key}: {value!r} is not allowed{reason}; allowed: {row.allowed}") from error
+
+
+def secret_values(content: Mapping[str, object], rows: Sequence[Setting]) -> tuple[str, ...]:
+    """The values that must not be shown, for masking them in what others write."""
+    return tuple(
+        str(value)
+        for key, value in content.items()
+        if value not in (None, "") and (row := row_of(key, rows)) is not None and row.secret
+    )

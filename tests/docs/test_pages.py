@@ -1,0 +1,97 @@
+"""What README.md and the pages beside it say of settings, messages, permissions and calls is so."""
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from rlm.config.service import settings
+from rlm.config.stores import RULE_ROWS, STORE_ROWS, is_store_key, read_rules, read_stores
+from rsm_plugins.config import SETTINGS, settings_of
+from rsm_plugins.keys import IDENTITY_NAME
+from rsm_plugins.s3.errors import PERMISSIONS
+from rsm_plugins.settings_reader import row_of
+from rsm_plugins.store_kind import KIND_NAMES, kind_settings
+from rsm_plugins.v1 import identity_pb2, storage_pb2
+from tests.project.tree import ROOT, parse, show, sources
+
+NAMES = ("README.md", "docs/stores.md", "docs/writing-a-plugin.md", "docs/sandbox.md")
+PAGES = {name: (ROOT / name).read_text(encoding="utf-8") for name in NAMES}
+EXAMPLES = [
+    pytest.param(block, id=f"{name}-{number}")
+    for name, text in PAGES.items()
+    for number, block in enumerate(re.findall(r"```yaml\n(.*?)```", text, re.DOTALL))
+]
+KIND_ROWS = tuple(row for name in KIND_NAMES for row in kind_settings(name))
+OTHER_KEYS = {row.key for row in (*settings().values(), *STORE_ROWS, *RULE_ROWS)}
+OTHER_KEYS |= {row.key for row in SETTINGS}
+_SETTING = re.compile(
+    r"`((?:rsm\.config|fetch|plugin|shared|sweep|storage|tls|spool)\.[\w.-]*[\w*])[`:]"
+)
+
+
+@pytest.mark.parametrize("block", EXAMPLES)
+def test_examples_are_taken_as_they_stand(block: str) -> None:
+    content = yaml.safe_load(block)
+    if "listen" in content:
+        settings_of(content)
+        return
+    known = {row.key for row in settings().values()}
+    assert [key for key in content if key not in known and not is_store_key(key)] == []
+    stores = read_stores(content)
+    read_rules(content.get("storage.endpoint.rules", []), stores)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_settings_named_in_the_text_exist(name: str) -> None:
+    named = {key for key in _SETTING.findall(PAGES[name]) if not key.endswith("*")}
+    unknown = {key for key in named if key not in OTHER_KEYS and row_of(key, KIND_ROWS) is None}
+    assert unknown == set()
+
+
+def _texts() -> Iterator[str]:
+    """Every text in the code of stores, as it is put together."""
+    for path in sources(with_tests=False):
+        if show(path).startswith(("rsm_plugins/", "rlm/stores/")):
+            for node in ast.walk(parse(path)):
+                if isinstance(node, ast.JoinedStr | ast.Constant):
+                    yield ast.unparse(node).replace("{IDENTITY_NAME}", IDENTITY_NAME)
+
+
+def test_messages_explained_are_in_the_code() -> None:
+    tables = re.findall(r"^\| in the message \|.*?\n\n", PAGES["docs/stores.md"], re.DOTALL | re.M)
+    cells = [row.split("|")[1] for table in tables for row in table.splitlines()[2:] if row]
+    explained = {word for cell in cells for word in re.findall(r"`([^`]+)`", cell)}
+    known = "\n".join(_texts())
+    assert len(explained) > 20
+    assert {words for words in explained if words not in known} == set()
+
+
+def test_the_policy_has_the_permissions_that_are_asked_for() -> None:
+    (block,) = re.findall(r"```json\n(.*?)```", PAGES["docs/stores.md"], re.DOTALL)
+    granted = {one for part in json.loads(block)["Statement"] for one in part["Action"]}
+    needed = set(re.findall(r"s3:\w+", " ".join(PERMISSIONS.values())))
+    assert granted == needed | {"s3:ListMultipartUploadParts"}
+
+
+def test_the_page_for_plugins_has_every_call_and_capability() -> None:
+    page = PAGES["docs/writing-a-plugin.md"]
+    services = (
+        identity_pb2.DESCRIPTOR.services_by_name["Identity"],
+        storage_pb2.DESCRIPTOR.services_by_name["Storage"],
+    )
+    calls = {method.name for service in services for method in service.methods}
+    capabilities = {
+        name.removeprefix("CAPABILITY_")
+        for name, number in identity_pb2.Capability.items()
+        if number != identity_pb2.CAPABILITY_UNSPECIFIED
+    }
+    section = page.partition("## What it must do")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`[^|]*) \|", section, re.MULTILINE)
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == calls
+    assert set(re.findall(r"^\| ([A-Z_]+) \|", page.partition("## Capabilities")[2], re.M)) == (
+        capabilities
+    )

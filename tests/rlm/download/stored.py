@@ -1,0 +1,162 @@
+"""A partition that the project's own copier copied, in memory and as a folder of objects."""
+
+from pathlib import Path
+
+from kip405.batches import walk
+from kip405.checkpoints import encode_leader_epochs
+from kip405.contracts import IndexType
+from kip405.crc import crc32c
+from kip405.errors import Unavailable
+from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, Uuid
+from kip405.indexes import ChunkChecksums, build_indexes_object
+from kip405.segments import ByteRange, CustomMetadata, EpochEntry, RemoteLogSegmentMetadata
+from kip405.states import RemoteLogSegmentState
+from rlm.api.remote_log import RemoteLogs
+from rlm.download.plan import PartitionPlan, Piece
+from rlm.download.run import Download, Progress
+from rlm.download.store_source import StoreSource
+from rlmm.framing import encode_value
+from rsm_plugins.keys import ObjectKind, object_name
+from rsm_plugins.manifest import Manifest, ManifestObject, build_manifest
+from tests.builders.clock import ManualClock
+from tests.builders.ledger import PLACE
+from tests.builders.log_dir import CLUSTER_ID, TOPIC
+from tests.builders.remote_segment import indexes_of
+from tests.builders.rig import Rig
+from tests.builders.store import STORE_ID
+
+CHUNK_BYTES = 1 << 20
+
+
+async def copied(path: Path, *bases: int, end: int) -> Rig:
+    """A rig whose closed segments are all copied."""
+    rig = Rig(path)
+    rig.write_log(*bases, end=end)
+    await rig.copy.run(rig.led)
+    return rig
+
+
+async def grow(rig: Rig, base: int, next_offset: int, *, end: int) -> None:
+    """The segment that was active is closed and copied; the log goes on to `end`."""
+    rig.disk.segment(base, next_offset)
+    rig.disk.active(next_offset, end)
+    rig.broker.ends_at(end)
+    rig.log_dir.recovery_point(TOPIC, PLACE.partition, end)
+    await rig.copy.run(rig.led)
+
+
+def put(
+    rig: Rig,
+    number: int,
+    log: bytes,
+    epochs: dict[int, int],
+    place: TopicIdPartition = PLACE,
+) -> None:
+    """A finished segment of whole batches, stored with its manifest as a copier would."""
+    headers = [header for _, header in walk(log)]
+    lineage = tuple(EpochEntry(epoch=epoch, start_offset=at) for epoch, at in epochs.items())
+    offsets, times = indexes_of(log, headers[0].base_offset, every=2)
+    indexes = build_indexes_object(
+        {
+            IndexType.OFFSET: offsets,
+            IndexType.TIMESTAMP: times,
+            IndexType.PRODUCER_SNAPSHOT: b"",
+            IndexType.LEADER_EPOCH: encode_leader_epochs(lineage),
+            IndexType.ABORTED_TRANSACTIONS: b"",
+            IndexType.CHUNK_CHECKSUMS: ChunkChecksums(
+                chunk_size_bytes=CHUNK_BYTES,
+                crcs=tuple(
+                    crc32c(log[at : at + CHUNK_BYTES]) for at in range(0, len(log), CHUNK_BYTES)
+                ),
+            ).encode(),
+        }
+    )
+    custom = CustomMetadata(
+        store_id=STORE_ID,
+        indexes_size_bytes=len(indexes),
+        log_crc32c=crc32c(log),
+        indexes_crc32c=crc32c(indexes),
+    )
+    metadata = RemoteLogSegmentMetadata(
+        segment_id=RemoteLogSegmentId(
+            topic_id_partition=place, id=Uuid(number.to_bytes(16, "big"))
+        ),
+        start_offset=headers[0].base_offset,
+        end_offset=headers[-1].last_offset,
+        broker_id=1,
+        max_timestamp_ms=headers[-1].max_timestamp_ms,
+        event_timestamp_ms=0,
+        segment_leader_epochs=lineage,
+        segment_size_bytes=len(log),
+        custom_metadata=custom.encode(),
+        state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
+    )
+    locator = metadata.locator(CLUSTER_ID)
+    names = {kind: object_name(locator, kind) for kind in ObjectKind}
+    rig.store.objects[names[ObjectKind.LOG]] = log
+    rig.store.objects[names[ObjectKind.INDEXES]] = indexes
+    manifest = Manifest(
+        cluster_id=CLUSTER_ID,
+        store_id=STORE_ID,
+        topic=place.topic,
+        topic_id=place.topic_id,
+        partition=place.partition,
+        segment_id=metadata.segment_id.id,
+        start_offset=metadata.start_offset,
+        end_offset=metadata.end_offset,
+        remote_log_start_offset=0,
+        layout="kafka",
+        software="tests",
+        objects=tuple(
+            ManifestObject(name=names[kind], size_bytes=len(data), crc32c=crc32c(data))
+            for kind, data in ((ObjectKind.LOG, log), (ObjectKind.INDEXES, indexes))
+        ),
+        segment_metadata=encode_value(metadata),
+    )
+    rig.store.objects[names[ObjectKind.MANIFEST]] = build_manifest(manifest)
+
+
+def remote_logs(rig: Rig) -> RemoteLogs:
+    """What a service over the rig answers."""
+
+    def known(key: PartitionKey) -> object:
+        return rig.led if key == PLACE.key else None
+
+    return RemoteLogs(
+        cluster_id=CLUSTER_ID,
+        known=known,  # type: ignore[arg-type]  # a LedPartition or None
+        looks=rig.eyes,
+        ledgers=rig.ledger,
+        store=rig.store,
+    )
+
+
+class BreakingSource(StoreSource):
+    """Fails every read of the log after `reads` of them, once `breaks` is set."""
+
+    reads = 0
+    breaks_after: int | None = None
+
+    async def read_log(self, plan: PartitionPlan, piece: Piece, wanted: ByteRange) -> bytes:
+        self.reads += 1
+        if self.breaks_after is not None and self.reads > self.breaks_after:
+            raise Unavailable("the store is away")
+        return await super().read_log(plan, piece, wanted)
+
+
+class Work:
+    """Downloads of one rig into one directory."""
+
+    def __init__(self, rig: Rig, root: Path) -> None:
+        self.source = BreakingSource(rig.store)
+        self.root = root
+        self.folder = root / f"{TOPIC}-0"
+        self.reports: list[Progress] = []
+        self._clock = ManualClock()
+
+    async def run(self) -> list[PartitionPlan]:
+        work = Download(self.source, self.root, clock=self._clock, report=self.reports.append)
+        return list(await work.run(TOPIC, None))
+
+    def files(self) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in self.folder.iterdir()}

@@ -1,0 +1,78 @@
+"""G9, H25: a damaged or missing object is an error with its name, believed when asked twice."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kip405.errors import Corrupt, NotFound
+from tests.kip405.batch_builder import batch
+from tests.rlm.reading.local_bench import CHUNK, Bench, bounds, mixed_log, read
+
+
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0x10
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+async def test_g09_a_flipped_bit_of_the_log_is_never_served(local: Bench, shared: bool) -> None:
+    await local.use_store(shared=shared)
+    log = b"".join(batch(base, 10) for base in range(0, 200, 10))
+    segment = await local.stored(log)
+    reader = local.reader()
+    where = 3 * CHUNK + 77
+    flip(local.store.object(".log"), where)
+    with pytest.raises(Corrupt, match=f"chunk 3 of segment {segment.segment_id}"):
+        await read(reader, segment, bounds(0))
+    assert local.store.ranges.count((3 * CHUNK, 4 * CHUNK)) >= 2
+    assert await read(reader, segment, bounds(0, max_bytes=2 * CHUNK))  # the others are good
+    flip(local.store.object(".log"), where)
+    assert (await read(reader, segment, bounds(0)))[0] == log
+
+
+@pytest.mark.parametrize("shared", [True, False])
+async def test_g09_a_log_cut_short_is_corrupt(local: Bench, shared: bool) -> None:
+    await local.use_store(shared=shared)
+    segment = await local.stored(mixed_log())
+    path = local.store.object(".log")
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(Corrupt, match=f"of segment {segment.segment_id} has .* bytes"):
+        await read(local.reader(), segment, bounds(0))
+
+
+@pytest.mark.parametrize("at", [0, 5, 40, -1])
+async def test_g09_a_flipped_bit_of_the_indexes_is_never_believed(local: Bench, at: int) -> None:
+    segment = await local.stored(mixed_log())
+    flip(local.store.object(".indexes"), at)
+    reader = local.reader()
+    with pytest.raises(Corrupt, match=f"indexes object of segment {segment.segment_id}"):
+        await read(reader, segment, bounds(0))
+    assert local.store.indexes_fetched == 2
+
+
+async def test_metadata_without_checksums_is_corrupt(local: Bench) -> None:
+    segment = await local.stored(mixed_log())
+    for custom in (None, b"\xff" * 40):
+        with pytest.raises(Corrupt, match=f"metadata of segment {segment.segment_id}"):
+            await read(local.reader(), replace(segment, custom_metadata=custom), bounds(0))
+
+
+@pytest.mark.parametrize("suffix", [".log", ".indexes"])
+async def test_h25_a_missing_object_is_believed_when_asked_twice(local: Bench, suffix: str) -> None:
+    segment = await local.stored(batch(0, 3))
+    local.store.object(suffix).unlink()
+    reader = local.reader()
+    reader.suppose_chunk_bytes(CHUNK)
+    with pytest.raises(NotFound):
+        await read(reader, segment, bounds(0))
+    asked = len(local.store.ranges) if suffix == ".log" else local.store.indexes_fetched
+    assert asked == 2
+
+
+async def test_h25_one_wrong_answer_is_not_believed(local: Bench) -> None:
+    log = batch(0, 3)
+    segment = await local.stored(log)
+    local.store.glitches = 1
+    assert await read(local.reader(), segment, bounds(0)) == (log, 3)

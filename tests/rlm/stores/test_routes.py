@@ -1,0 +1,213 @@
+"""Several stores as one: routed by what segments record, with Unavailable where nobody serves."""
+
+from collections.abc import Sequence
+from typing import cast
+
+import pytest
+
+from kip405.contracts import ExpectedSegment, StoredObject
+from kip405.errors import Invalid, NotFound, Unavailable
+from kip405.ids import RemoteLogSegmentId, Uuid
+from kip405.segments import ByteRange, CustomMetadata, SegmentLocator
+from rlm.lanes.ports import CopyTarget
+from rlm.stores.link import StoreLink
+from rlm.stores.routed import RoutedStores
+from rlm.stores.stores import Stores, Targets
+from rsm_plugins.endpoints import RuleProvider, StorePlace, TopicRule
+from rsm_plugins.keys import ObjectKind, object_name
+from tests.builders.ledger import PLACE
+from tests.builders.store import MemoryStore
+
+HOT, COLD, GONE = (Uuid(bytes([number]) * 16) for number in (1, 2, 3))
+ALL = ByteRange(start=0, end=100)
+
+
+class Link:
+    """A StoreLink that needs no settings."""
+
+    def __init__(self, name: str, store_id: Uuid | None) -> None:
+        self.name = name
+        self.store_id = store_id
+        self.store = MemoryStore("c", store_id or GONE)
+        self.problem: str | None = None
+        self.is_other = False
+
+
+def locator(number: int, store_id: Uuid, *, bits: int = 0) -> SegmentLocator:
+    custom = CustomMetadata(store_id=store_id, entropy_bits=bits)
+    return SegmentLocator(
+        cluster_id="c",
+        segment_id=RemoteLogSegmentId(
+            topic_id_partition=PLACE, id=Uuid(number.to_bytes(16, "big"))
+        ),
+        start_offset=number,
+        custom_metadata=custom.encode(),
+    )
+
+
+def put(link: Link, where: SegmentLocator, content: bytes) -> None:
+    for kind in ObjectKind:
+        link.store.objects[object_name(where, kind)] = content
+
+
+def expected(where: SegmentLocator, size: int) -> ExpectedSegment:
+    return ExpectedSegment(locator=where, log_size_bytes=size, indexes_size_bytes=size)
+
+
+@pytest.fixture
+def hot() -> Link:
+    return Link("hot", HOT)
+
+
+@pytest.fixture
+def cold() -> Link:
+    return Link("cold", COLD)
+
+
+@pytest.fixture
+def stores(hot: Link, cold: Link) -> Stores:
+    return Stores(cast(Sequence[StoreLink], (hot, cold)))
+
+
+@pytest.fixture
+def routed(stores: Stores) -> RoutedStores:
+    return RoutedStores(stores)
+
+
+async def test_a_segment_is_read_from_the_store_it_records(
+    hot: Link, cold: Link, routed: RoutedStores
+) -> None:
+    one, other = locator(1, HOT), locator(1, COLD)
+    put(hot, one, b"hot")
+    put(cold, other, b"cold")
+    assert await routed.fetch_log_segment(one, ALL) == b"hot"
+    assert await routed.fetch_log_segment(other, ALL) == b"cold"
+    assert await routed.fetch_indexes(other) == b"cold"
+    assert await routed.read_manifest(one) == b"hot"
+    await routed.write_manifest(one, b"new")
+    assert hot.store.objects[object_name(one, ObjectKind.MANIFEST)] == b"new"
+    await routed.delete_log_segment_data(one)
+    assert (len(hot.store.objects), len(cold.store.objects)) == (0, 3)
+
+
+async def test_h11_a_store_that_nobody_serves_is_unavailable_never_not_found(
+    routed: RoutedStores,
+) -> None:
+    for call in (
+        routed.fetch_log_segment(locator(1, GONE), ALL),
+        routed.fetch_indexes(locator(1, GONE)),
+        routed.read_manifest(locator(1, GONE)),
+        routed.stat([expected(locator(1, GONE), 1)]),
+        routed.delete_log_segments([locator(1, GONE)]),
+    ):
+        with pytest.raises(Unavailable, match=str(GONE)):
+            await call
+
+
+async def test_h11_a_missing_object_of_another_store_proves_nothing(
+    hot: Link, routed: RoutedStores
+) -> None:
+    with pytest.raises(NotFound):
+        await routed.fetch_log_segment(locator(1, HOT), ALL)
+    hot.is_other, hot.problem = True, "the plugin serves store X"
+    with pytest.raises(Unavailable, match="store hot: the plugin serves store X"):
+        await routed.fetch_log_segment(locator(1, HOT), ALL)
+
+
+async def test_stat_of_many_comes_back_in_the_order_asked(
+    hot: Link, cold: Link, routed: RoutedStores
+) -> None:
+    places = [locator(1, HOT), locator(2, COLD), locator(3, HOT), locator(4, COLD)]
+    put(hot, places[2], b"12345")
+    put(cold, places[1], b"123")
+    found = await routed.stat(
+        [expected(one, size) for one, size in zip(places, (1, 3, 5, 7), strict=True)]
+    )
+    assert [one.presence.value for one in found] == ["missing", "complete", "complete", "missing"]
+
+
+async def test_deleting_many_goes_on_past_a_store_that_fails(
+    hot: Link, cold: Link, routed: RoutedStores
+) -> None:
+    places = [locator(1, GONE), locator(2, HOT), locator(3, COLD)]
+    put(hot, places[1], b"x")
+    put(cold, places[2], b"x")
+    with pytest.raises(Unavailable, match=str(GONE)):
+        await routed.delete_log_segments(places)
+    assert not hot.store.objects and not cold.store.objects
+
+
+async def test_listing_is_of_all_stores(hot: Link, cold: Link, routed: RoutedStores) -> None:
+    put(hot, locator(1, HOT), b"x")
+    put(cold, locator(1, COLD, bits=2), b"x")
+    found: list[StoredObject] = [one async for one in routed.list_objects("c")]
+    assert len(found) == 6
+
+
+async def test_what_has_an_answer_per_store_is_refused(routed: RoutedStores) -> None:
+    with pytest.raises(Invalid, match="ask the store"):
+        await routed.read_identity()
+
+
+async def test_a_locator_that_names_no_store_is_refused(routed: RoutedStores) -> None:
+    plain = locator(1, HOT)
+    for custom in (None, b"\x09"):
+        bare = SegmentLocator(
+            cluster_id="c",
+            segment_id=plain.segment_id,
+            start_offset=1,
+            custom_metadata=custom,
+        )
+        with pytest.raises(Invalid):
+            await routed.fetch_indexes(bare)
+
+
+def targets(stores: Stores, *rules: TopicRule) -> Targets:
+    places = [
+        StorePlace(name=name, plugin="local", location=name, entropy_bits=bits)
+        for name, bits in (("hot", 0), ("cold", 3))
+    ]
+    return Targets(RuleProvider(places, rules), stores, "c")
+
+
+def test_a_copy_goes_where_the_rules_say(stores: Stores) -> None:
+    assert targets(stores).target(PLACE) == CopyTarget(store_id=HOT)
+    rule = TopicRule(topics=PLACE.topic, store="cold")
+    assert targets(stores, rule).target(PLACE) == CopyTarget(store_id=COLD, entropy_bits=3)
+
+
+def test_a_store_that_is_not_known_yet_stops_only_its_own_copies(
+    stores: Stores, cold: Link
+) -> None:
+    cold.store_id, cold.problem = None, "the plugin does not answer"
+    assert targets(stores).target(PLACE).store_id == HOT
+    with pytest.raises(Unavailable, match="store cold: the plugin does not answer"):
+        targets(stores, TopicRule(topics=".*", store="cold")).target(PLACE)
+
+
+def test_without_a_store_topics_are_refused_with_what_to_do() -> None:
+    none = Targets(RuleProvider(()), Stores(()), "c")
+    with pytest.raises(Invalid, match="no store is configured: nothing is tiered; give the serv"):
+        none.refuse_untiered("orders")
+    with pytest.raises(Invalid, match="no store is configured"):
+        none.target(PLACE)
+
+
+def test_problems_name_the_store_where_there_are_several(
+    stores: Stores, hot: Link, cold: Link
+) -> None:
+    assert stores.problems() == ()
+    cold.problem = "away"
+    assert stores.problems() == ("store cold: away",)
+    assert Stores(cast(Sequence[StoreLink], (cold,))).problems() == ("away",)
+    cold.store_id, cold.problem = HOT, None
+    assert stores.problems() == (f"stores hot and cold are one and the same: {HOT}",)
+
+
+def test_g1_a_store_whose_plugin_serves_another_is_not_said_to_be_known(
+    hot: Link, cold: Link, stores: Stores
+) -> None:
+    """Else others would trim what this service could not read if it led."""
+    assert stores.known() == (HOT, COLD)
+    cold.is_other = True
+    assert stores.known() == (HOT,)

@@ -1,0 +1,241 @@
+"""What a service says of its stores: usage, alarms of their set-up, and what is not configured."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast
+
+import pytest
+
+from kip405.contracts import FindingKind, StoreFinding
+from kip405.errors import Unavailable
+from kip405.ids import Uuid
+from kip405.segments import CustomMetadata, RemoteLogSegmentMetadata
+from kip405.states import RemoteLogSegmentState
+from rlm.api.messages import report_message, store_message
+from rlm.metrics import store_gauges
+from rlm.stores.inspection import Inspection
+from rlm.stores.judgement import DAY_MS, Level
+from rlm.stores.link import StoreLink
+from rlm.stores.routed import RoutedStores
+from rlm.stores.side import StoreSide
+from rlm.stores.stores import NO_STORE, Stores, Targets
+from rlm.stores.usage import StoresInUse, StoreUsage
+from rlmm.facts import StoreFact, TopicFact
+from rlmm.settings import Settings
+from rsm_plugins.endpoints import RuleProvider, StorePlace, TopicRule
+from tests.builders.clock import ManualClock
+from tests.builders.ledger import PLACE, MemorySettings, metadata
+from tests.rlm.api.harness import FullLedger
+from tests.rlm.stores.test_routes import COLD, GONE, HOT, Link
+
+STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
+
+
+class KnownLink(Link):
+    """A link with the fact that the settings have of its store."""
+
+    @property
+    def fact(self) -> StoreFact | None:
+        if self.store_id is None:
+            return None
+        return StoreFact(store_id=self.store_id, plugin="s3", uri=f"s3://{self.name}/p", prefix="p")
+
+
+class World:
+    """Two stores, a ledger and settings in memory, and the side over them."""
+
+    def __init__(self, names: Sequence[str] = ("hot", "cold")) -> None:
+        ids = {"hot": HOT, "cold": COLD}
+        self.links = {name: KnownLink(name, ids[name]) for name in names}
+        self.settings = MemorySettings()
+        self.ledger = FullLedger()
+        self.stores = Stores(cast(Sequence[StoreLink], tuple(self.links.values())))
+        places = [StorePlace(name=name, plugin="s3", location=name) for name in names]
+        rules = [TopicRule(topics="bids", store="cold")] if "cold" in names else []
+        targets = Targets(RuleProvider(places, rules), self.stores, "c")
+        clock = ManualClock()
+        in_use = StoresInUse(self.ledger, clock)
+        self.side = StoreSide(
+            stores=self.stores,
+            routed=RoutedStores(self.stores),
+            targets=targets,
+            in_use=in_use,
+            inspection=Inspection(
+                stores=self.stores,
+                targets=targets,
+                in_use=in_use,
+                view=lambda: self.settings.view,
+                cluster_id="c",
+                prefixes=dict.fromkeys(names, "p"),
+                clock=clock,
+            ),
+            settings=cast(Settings, self.settings),
+            plugins=(),
+            inspect_interval_ms=1_000,
+        )
+
+    def segment(
+        self,
+        number: int,
+        store_id: Uuid,
+        state: RemoteLogSegmentState = RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
+    ) -> None:
+        self.ledger.write(
+            _in_store(metadata(number, number * 10, number * 10 + 10, {0: 0}, state), store_id)
+        )
+
+    def topic(
+        self, name: str = PLACE.topic, topic_id: Uuid = PLACE.topic_id, days: int = 30
+    ) -> None:
+        self.settings.write(
+            TopicFact(
+                topic_id=topic_id,
+                name=name,
+                mode="copy",
+                state="enabled",
+                trim=False,
+                retention_ms=days * DAY_MS,
+                retention_bytes=-1,
+                local_retention_ms=-2,
+                local_retention_bytes=-2,
+            )
+        )
+
+    def expire(self, name: str, days: int, applies_to: str = "p/c/") -> None:
+        self.links[name].store.findings = (
+            StoreFinding(
+                kind=FindingKind.LIFECYCLE_EXPIRY,
+                state="Expiration",
+                days=days,
+                applies_to=applies_to,
+            ),
+        )
+
+
+def _in_store(segment: RemoteLogSegmentMetadata, store_id: Uuid) -> RemoteLogSegmentMetadata:
+    return replace(segment, custom_metadata=CustomMetadata(store_id=store_id).encode())
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def test_usage_counts_what_is_finished_and_knows_who_needs_the_store(world: World) -> None:
+    world.segment(1, HOT)
+    world.segment(2, HOT)
+    world.segment(3, COLD, STARTED)
+    world.segment(4, GONE, DELETED)
+    await world.side.in_use.look()
+    topics = frozenset((PLACE.topic_id,))
+    assert world.side.in_use.by_store == {
+        HOT: StoreUsage(segments=2, size_bytes=2, topics=topics),
+        COLD: StoreUsage(topics=topics),
+    }
+    world.segment(5, HOT)
+    await world.side.in_use.look()
+    assert world.side.in_use.by_store[HOT].segments == 3
+
+
+async def test_h11_a_store_that_segments_need_and_nobody_configures_is_an_alarm(
+    world: World,
+) -> None:
+    world.settings.write(StoreFact(store_id=GONE, plugin="s3", uri="s3://gone", prefix=""))
+    world.segment(1, GONE)
+    assert world.side.problems() == ()
+    await world.side.in_use.look()
+    (problem,) = world.side.problems()
+    assert problem.startswith(
+        f"store {GONE} (s3 s3://gone) is not in this service's configuration: 1 segments of 1"
+    )
+    [*_, stranger] = world.side.statuses()
+    assert (stranger.name, stranger.store_id, stranger.uri) == ("", GONE, "s3://gone")
+    assert not store_message(stranger).name
+    gauges = store_gauges(world.side.statuses())
+    assert gauges["rlm_stores_configured"] == {(): 2}
+    assert gauges["rlm_store_available"] == {
+        ("hot", str(HOT)): 1,
+        ("cold", str(COLD)): 1,
+        ("", str(GONE)): 0,
+    }
+
+
+async def test_a_store_that_is_not_found_yet_is_not_called_unconfigured(world: World) -> None:
+    world.segment(1, COLD)
+    await world.side.in_use.look()
+    world.links["cold"].store_id, world.links["cold"].problem = None, "the plugin is away"
+    texts = world.side.problems()
+    assert texts[0] == "store cold: the plugin is away"
+    assert "is not found (yet)" in texts[1]
+
+
+async def test_h11_an_expiry_is_judged_by_the_topics_that_lie_there(world: World) -> None:
+    world.topic()
+    world.segment(1, COLD)
+    world.expire("hot", 40)
+    world.expire("cold", 7)
+    hot, cold = await world.side.inspect()
+    assert not hot.alarms
+    (alarm,) = cold.alarms
+    assert "removes objects after 7 d, before their time: orders (kept 30 d)" in alarm
+    assert world.side.notices() == (f"store cold: {alarm}",)
+    assert world.side.problems() == ()
+    (status,) = [row for row in world.side.statuses() if row.name == "cold"]
+    assert status.alarms == (alarm,)
+    message = report_message(cold)
+    assert (message.findings[0].days, message.findings[0].HasField("value")) == (7, False)
+    assert message.verdicts[0].level == "alarm"
+
+
+async def test_h11_where_the_next_segments_go_counts_before_the_first_one_is_there(
+    world: World,
+) -> None:
+    world.topic()
+    world.topic("bids", Uuid(b"\x31" * 16))
+    world.expire("cold", 7)
+    world.expire("hot", 7)
+    hot, cold = await world.side.inspect()
+    assert "orders" in hot.alarms[0] and "bids" not in hot.alarms[0]
+    assert "bids" in cold.alarms[0] and "orders" not in cold.alarms[0]
+
+
+async def test_segments_of_a_topic_without_fact_are_kept_without_limit(world: World) -> None:
+    world.segment(1, HOT)
+    world.expire("hot", 36_500)
+    hot, _ = await world.side.inspect()
+    assert f"topic {PLACE.topic_id} (kept without limit)" in hot.alarms[0]
+
+
+async def test_a_store_that_does_not_answer_says_so_and_hides_no_other(world: World) -> None:
+    async def away() -> tuple[StoreFinding, ...]:
+        raise Unavailable("no answer")
+
+    world.links["hot"].store.inspect = away  # type: ignore[method-assign]
+    hot, cold = await world.side.inspect()
+    assert (hot.problem, hot.verdicts) == ("no answer", ())
+    assert cold.verdicts[0].level is Level.UNKNOWN
+
+
+async def test_a_store_that_hangs_is_not_waited_for(world: World) -> None:
+    async def hang() -> tuple[StoreFinding, ...]:
+        await asyncio.sleep(3_600)
+        return ()
+
+    world.links["hot"].store.inspect = hang  # type: ignore[method-assign]
+    world.side.inspection._answer_ms = 10
+    hot, cold = await world.side.inspect()
+    assert (hot.problem, cold.problem) == ("no answer within 10 ms", "")
+
+
+async def test_what_another_store_says_is_not_judged(world: World) -> None:
+    world.links["hot"].is_other, world.links["hot"].problem = True, "it is store X"
+    hot, _ = await world.side.inspect()
+    assert (hot.problem, hot.findings) == ("it is store X", ())
+
+
+def test_no_store_is_said_and_keeps_nothing_from_being_ready() -> None:
+    none = World(())
+    assert (none.side.problems(), none.side.notices()) == ((), (NO_STORE,))
+    assert store_gauges(none.side.statuses()) == {"rlm_stores_configured": {(): 0}}

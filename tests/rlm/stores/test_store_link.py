@@ -1,0 +1,312 @@
+"""Which store is the cluster's: founded once, never another cluster's, then watched (H11)."""
+
+import asyncio
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from kip405.contracts import RemoteStorageManager, StoreIdentity
+from kip405.errors import Unavailable
+from kip405.ids import Uuid
+from rlm.stores.link import Memory, StoreLink, StoreOrigin
+from rlmm.fact_log import FactLog
+from rlmm.facts import ClusterFact, Fact, StoreFact
+from rlmm.settings import Settings
+from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
+from rsm_plugins.local import LocalRemoteStorageManager
+from tests.builders.clock import ManualClock
+from tests.builders.ledger import MemorySettings, uuids
+
+ORIGIN = StoreOrigin(plugin="local", uri="file:///store", prefix="p")
+LEDGER_ID, SETTINGS_ID = Uuid(b"\x01" * 16), Uuid(b"\x02" * 16)
+
+
+class FactTopics:
+    topic_ids = {LEDGER_TOPIC: LEDGER_ID, SETTINGS_TOPIC: SETTINGS_ID}  # noqa: RUF012
+
+
+class PublishingSettings(MemorySettings):
+    """As rlmm's Settings: the leader epoch may be left out."""
+
+    async def publish(self, fact: Fact, leader_epoch: int = -1) -> None:
+        await super().publish(fact, leader_epoch)
+
+
+class PatientClock(ManualClock):
+    """Gives up, as a cancelled service, after so many sleeps; `on_sleep` runs before each."""
+
+    def __init__(self, sleeps: int = 20) -> None:
+        super().__init__()
+        self.sleeps = sleeps
+
+    async def sleep_ms(self, duration_ms: float) -> None:
+        self.sleeps -= 1
+        if self.sleeps < 0:
+            raise asyncio.CancelledError
+        await asyncio.sleep(0)
+        await super().sleep_ms(duration_ms)
+
+
+class Site:
+    """One cluster's settings and one store's directory; `link` is another service each time."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.root.mkdir()
+        self.store = LocalRemoteStorageManager(root)
+        self.settings = PublishingSettings()
+        self.new_uuid = uuids()
+        self.origins: list[StoreOrigin | Unavailable] = [ORIGIN]
+
+    async def describe(self) -> StoreOrigin:
+        found = self.origins.pop() if len(self.origins) > 1 else self.origins[0]
+        if isinstance(found, Unavailable):
+            raise found
+        return found
+
+    def link(
+        self,
+        clock: ManualClock | None = None,
+        cluster_id: str = "c1",
+        *,
+        name: str = "default",
+        store: RemoteStorageManager | None = None,
+        is_first: bool = True,
+    ) -> StoreLink:
+        return StoreLink(
+            name,
+            store or self.store,
+            describe=self.describe,
+            memory=Memory(
+                cluster_id=cluster_id,
+                settings=cast(Settings, self.settings),
+                facts=cast(FactLog, FactTopics()),
+                clock=clock or PatientClock(),
+                new_uuid=self.new_uuid,
+            ),
+            is_first=is_first,
+        )
+
+
+def cluster_fact(store_id: Uuid | None) -> ClusterFact:
+    return ClusterFact(
+        cluster_id="c1",
+        ledger_topic_id=LEDGER_ID,
+        settings_topic_id=SETTINGS_ID,
+        default_store_id=store_id,
+    )
+
+
+def stored(store_id: Uuid, *names: str) -> StoreFact:
+    return StoreFact(
+        store_id=store_id, plugin="local", uri="file:///store", prefix="p", names=names
+    )
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path / "store")
+
+
+async def test_the_first_service_founds_the_store_and_writes_it_down(site: Site) -> None:
+    link = site.link()
+    assert link.problem == "the store was not asked yet"
+    store_id = await link.establish()
+    assert not link.problem
+    identity = await site.store.read_identity()
+    assert identity is not None
+    assert (identity.store_id, identity.cluster_id) == (store_id, "c1")
+    assert site.settings.published == [
+        cluster_fact(None),
+        stored(store_id, "default"),
+        cluster_fact(store_id),
+    ]
+
+
+async def test_h11_services_that_start_at_once_agree_on_one_identity(site: Site) -> None:
+    links = [site.link() for _ in range(5)]
+    ids = await asyncio.gather(*(link.establish() for link in links))
+    assert len(set(ids)) == 1
+    identity = await site.store.read_identity()
+    assert identity is not None and identity.store_id == ids[0]
+
+
+async def test_a_later_service_takes_what_the_settings_say(site: Site) -> None:
+    store_id = await site.link().establish()
+    published = len(site.settings.published)
+    assert await site.link().establish() == store_id
+    assert len(site.settings.published) == published
+
+
+async def test_an_identity_that_is_there_already_is_taken(site: Site) -> None:
+    there = StoreIdentity(store_id=Uuid(b"\x09" * 16), cluster_id="c1", created_ms=0)
+    await site.store.create_identity(there)
+    assert await site.link().establish() == there.store_id
+
+
+async def test_h11_another_clusters_store_is_refused_and_left_alone(site: Site) -> None:
+    there = StoreIdentity(store_id=Uuid(b"\x09" * 16), cluster_id="c2", created_ms=0)
+    await site.store.create_identity(there)
+    link = site.link(PatientClock(sleeps=3))
+    with pytest.raises(asyncio.CancelledError):
+        await link.establish()
+    assert link.problem is not None and "belongs to cluster c2" in link.problem
+    assert site.settings.published == [cluster_fact(None)]
+    assert await site.store.read_identity() == there
+
+
+async def test_settings_of_another_cluster_are_refused(site: Site) -> None:
+    await site.link().establish()
+    link = site.link(PatientClock(sleeps=3), cluster_id="c2")
+    with pytest.raises(asyncio.CancelledError):
+        await link.establish()
+    assert link.problem == "the settings topic belongs to cluster c1"
+
+
+async def test_it_waits_for_settings_and_plugin(site: Site) -> None:
+    site.origins = [ORIGIN, Unavailable("no plugin"), Unavailable("no plugin")]
+    site.settings.is_ready = False
+    clock = PatientClock()
+    link = site.link(clock)
+    establishing = asyncio.ensure_future(link.establish())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert link.problem == "the settings were not read to their end yet"
+    site.settings.is_ready = True
+    await establishing
+    assert not link.problem
+    assert clock.sleeps < 18
+
+
+async def test_h11_a_store_that_is_not_the_one_known_is_a_problem_from_the_start(
+    site: Site,
+) -> None:
+    store_id = await site.link().establish()
+    (site.root / "rlm-store.json").unlink()
+    link = site.link()
+    assert await link.establish() == store_id
+    assert link.problem == (
+        f"the store has no identity, {store_id} was expected; 'default' is the name of that one "
+        "at file:///store: bring it back, or give another store a new name"
+    )
+
+
+async def test_h11_a_store_that_changes_or_goes_is_noticed_and_so_is_its_return(
+    site: Site,
+) -> None:
+    link = site.link(PatientClock(sleeps=1_000_000))
+    await link.establish()
+    watching = asyncio.ensure_future(link.watch(1_000))
+    path = site.root / "rlm-store.json"
+    good = path.read_bytes()
+
+    async def noticed(words: str) -> None:
+        async with asyncio.timeout(5):
+            while words not in (link.problem or "none"):  # noqa: ASYNC110 - it has no event
+                await asyncio.sleep(0.001)
+
+    path.unlink()
+    await noticed("has no identity")
+    other = StoreIdentity(store_id=Uuid(b"\x09" * 16), cluster_id="c1", created_ms=0)
+    await site.store.create_identity(other)
+    await noticed(f"serves store {other.store_id}")
+    path.write_bytes(b"{")
+    await noticed("rlm-store.json")
+    away = site.root.rename(site.root.with_suffix(".away"))
+    await noticed("it is away")
+    away.rename(site.root)
+    path.write_bytes(good)
+    await noticed("none")
+    watching.cancel()
+    await asyncio.wait([watching])
+
+
+async def test_h11_a_lost_default_never_founds_a_second_store(site: Site, tmp_path: Path) -> None:
+    """Two services start at once: the late `cluster` fact without a store hides the first one's."""
+    first = await site.link().establish()
+    await site.settings.publish(cluster_fact(None))
+    (tmp_path / "other").mkdir()
+    elsewhere = LocalRemoteStorageManager(tmp_path / "other")
+    other = site.link(store=elsewhere)  # its plugin points somewhere else
+    assert await other.establish() == first
+    assert other.is_other
+    assert str(other.problem).startswith(f"the store has no identity, {first} was expected")
+    assert await elsewhere.read_identity() is None
+    assert site.settings.view.cluster == cluster_fact(first)
+
+
+async def test_a_new_name_founds_a_store_of_its_own(site: Site, tmp_path: Path) -> None:
+    first = await site.link().establish()
+    (tmp_path / "cold").mkdir()
+    site.origins = [StoreOrigin(plugin="local", uri="file:///cold", prefix="")]
+    cold = site.link(
+        name="cold", store=LocalRemoteStorageManager(tmp_path / "cold"), is_first=False
+    )
+    second = await cold.establish()
+    assert second != first
+    assert cold.fact is not None and cold.fact.names == ("cold",)
+    assert site.settings.view.cluster == cluster_fact(first)
+
+
+async def test_another_store_than_the_first_waits_for_the_clusters_fact(site: Site) -> None:
+    link = site.link(PatientClock(sleeps=3), is_first=False)
+    with pytest.raises(asyncio.CancelledError):
+        await link.establish()
+    assert link.problem == "the settings do not know the cluster yet"
+    assert await site.store.read_identity() is None
+
+
+async def test_a_renamed_store_is_the_same_and_keeps_its_old_name(site: Site) -> None:
+    store_id = await site.link().establish()
+    assert await site.link(name="hot").establish() == store_id
+    assert site.settings.view.stores() == (stored(store_id, "default", "hot"),)
+    assert await site.link().establish() == store_id
+
+
+async def test_a_store_recorded_before_there_were_names_is_the_default(site: Site) -> None:
+    store_id = await site.link().establish()
+    await site.settings.publish(stored(store_id))
+    assert await site.link().establish() == store_id
+    assert await site.link(name="hot").establish() == store_id
+    assert site.settings.view.stores() == (stored(store_id, "default", "hot"),)
+
+
+async def test_h11_an_emptied_store_is_not_founded_again_under_a_new_name(site: Site) -> None:
+    store_id = await site.link().establish()
+    (site.root / "rlm-store.json").unlink()
+    link = site.link(PatientClock(sleeps=3), name="hot")
+    with pytest.raises(asyncio.CancelledError):
+        await link.establish()
+    assert link.problem is not None and f"knows it as {store_id}" in link.problem
+    assert await site.store.read_identity() is None
+
+
+async def test_h11_a_name_given_to_another_store_meanwhile_is_refused(
+    site: Site, tmp_path: Path
+) -> None:
+    """Two services with differing settings found under one name at once: the first one counts."""
+    (tmp_path / "other").mkdir()
+    elsewhere = LocalRemoteStorageManager(tmp_path / "other")
+    await site.settings.publish(cluster_fact(None))
+    plain = elsewhere.create_identity
+
+    async def overtaken(identity: StoreIdentity) -> StoreIdentity:
+        await site.link().establish()
+        return await plain(identity)
+
+    elsewhere.create_identity = overtaken  # type: ignore[method-assign]
+    link = site.link(store=elsewhere)
+    first = await link.establish()
+    assert first == (await site.link().establish())
+    assert link.is_other
+
+
+async def test_what_the_plugins_process_says_goes_first(site: Site) -> None:
+    said = ["plugin default: it ended with status 2"]
+    link = site.link()
+    link._plugin_problem = lambda: said[0] if said else None
+    await link.establish()
+    assert link.problem == said[0]
+    said.clear()
+    assert link.problem is None

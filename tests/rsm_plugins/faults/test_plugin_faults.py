@@ -1,0 +1,151 @@
+"""A plugin behind a network that delays, stalls and cuts: the gRPC client's errors and recovery."""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from kip405.contracts import Presence
+from kip405.errors import Unavailable
+from rsm_plugins.addresses import Address
+from rsm_plugins.client import Deadlines, GrpcRemoteStorageManager
+from rsm_plugins.config import settings_of
+from rsm_plugins.conformance.subject import MIB, StoredSegment, Subject
+from rsm_plugins.keys import IDENTITY_NAME
+from rsm_plugins.plugin import running_server
+from tests.builders.cutting_tcp import CuttingTcp
+from tests.rsm_plugins.faults.cut_store import settle
+from tests.rsm_plugins.harness import new_uuid
+from tests.rsm_plugins.stores import StoreRig, local_rig
+
+LARGE_BYTES = 8 * MIB
+SHORT_MS = 1_000
+RECOVERED_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutPlugin:
+    proxy: CuttingTcp
+    subject: Subject
+    rig: StoreRig
+
+    async def works_again(self, segment: StoredSegment) -> None:
+        """Usable soon after the network is, with nothing but whole objects in the store."""
+        deadline = time.monotonic() + RECOVERED_SECONDS
+        while True:
+            try:
+                await self.subject.complete(segment)
+                break
+            except Unavailable:
+                assert time.monotonic() < deadline, "it does not recover"
+                await asyncio.sleep(0.05)
+        assert await self.subject.fetch(segment.locator, 0, 1 << 40) == segment.log
+        assert (await self.subject.presence(segment)).presence is Presence.COMPLETE
+        await self.subject.manager.delete_log_segment_data(segment.locator)
+        names = self.rig.hands.names
+        await settle(lambda: names() == [IDENTITY_NAME], "files of broken copies stay")
+
+
+@asynccontextmanager
+async def cut_plugin(folder: Path, *, deadline_ms: int = 30_000) -> AsyncIterator[CutPlugin]:
+    """A local store's plugin, whose client dials through a TCP proxy; files go as bytes."""
+    rig = local_rig(folder)
+    async with running_server(settings_of(rig.content())) as (address, _):
+        port = Address.parse(str(address)).port
+        async with CuttingTcp(port) as proxy:
+            client = GrpcRemoteStorageManager.connect(
+                f"127.0.0.1:{proxy.port}",
+                principal="test",
+                deadlines=Deadlines(call_ms=deadline_ms, copy_ms=deadline_ms),
+                share=False,
+            )
+            subject = Subject(
+                manager=client,
+                folder=folder,
+                new_uuid=new_uuid,
+                cluster_id="test-cluster",
+                faults=rig.faults,
+            )
+            await subject.ensure_identity()
+            yield CutPlugin(proxy=proxy, subject=subject, rig=rig)
+            await client.close()
+            await settle(lambda: proxy.open_connections == 0, "connections stay open")
+
+
+@pytest.mark.parametrize("after_bytes", [100_000, 3_000_000])
+async def test_cut_in_the_middle_of_a_copy(after_bytes: int, tmp_path: Path) -> None:
+    """Unavailable, nothing visible, and the same copy works afterwards."""
+    async with cut_plugin(tmp_path) as plugin:
+        segment = plugin.subject.segment(log_size_bytes=LARGE_BYTES)
+        plugin.proxy.cut_requests_after = after_bytes
+        plugin.proxy.cut()
+        with pytest.raises(Unavailable):
+            await plugin.subject.copy(segment)
+        plugin.proxy.cut_requests_after = None
+        names = [name for name in plugin.rig.hands.names() if not name.endswith(".rlm-tmp")]
+        assert names == [IDENTITY_NAME]
+        await plugin.works_again(segment)
+
+
+@pytest.mark.parametrize("after_bytes", [100_000, 3_000_000])
+async def test_cut_in_the_middle_of_a_fetch(after_bytes: int, tmp_path: Path) -> None:
+    """Unavailable rather than a part of the range."""
+    async with cut_plugin(tmp_path) as plugin:
+        segment = plugin.subject.segment(log_size_bytes=LARGE_BYTES)
+        await plugin.subject.complete(segment)
+        plugin.proxy.cut_answers_after = after_bytes
+        plugin.proxy.cut()
+        with pytest.raises(Unavailable):
+            await plugin.subject.fetch(segment.locator, 0, LARGE_BYTES)
+        plugin.proxy.cut_answers_after = None
+        await plugin.works_again(segment)
+
+
+async def test_cut_between_calls_is_not_noticed_for_long(tmp_path: Path) -> None:
+    async with cut_plugin(tmp_path) as plugin:
+        for _ in range(3):
+            plugin.proxy.cut()
+            await plugin.works_again(plugin.subject.segment())
+
+
+async def test_stalled_calls_end_at_their_deadline(tmp_path: Path) -> None:
+    async with cut_plugin(tmp_path, deadline_ms=SHORT_MS) as plugin:
+        segment = plugin.subject.segment()
+        await plugin.subject.complete(segment)
+        async with plugin.proxy.stalled():
+            with pytest.raises(Unavailable):
+                await plugin.subject.presence(segment)
+            with pytest.raises(Unavailable):
+                await plugin.subject.fetch(segment.locator, 0, 10)
+            with pytest.raises(Unavailable):
+                await plugin.subject.copy(segment)
+            with pytest.raises(Unavailable):
+                await plugin.subject.names()
+        await plugin.works_again(segment)
+
+
+async def test_latency_is_no_fault(tmp_path: Path) -> None:
+    async with cut_plugin(tmp_path) as plugin:
+        plugin.proxy.delay_seconds = 0.01
+        await plugin.works_again(plugin.subject.segment(log_size_bytes=MIB))
+
+
+async def test_many_cuts_leave_no_descriptors(tmp_path: Path) -> None:
+    """Neither sockets nor files: the process holds as many as before."""
+    async with cut_plugin(tmp_path) as plugin:
+        segment = plugin.subject.segment(log_size_bytes=MIB)
+        await plugin.works_again(segment)
+        before = len(os.listdir("/dev/fd"))
+        for _ in range(20):
+            plugin.proxy.cut_requests_after = 200_000
+            plugin.proxy.cut()
+            with pytest.raises(Unavailable):
+                await plugin.subject.copy(segment)
+            plugin.proxy.cut_requests_after = None
+            await plugin.works_again(segment)
+        await settle(lambda: len(os.listdir("/dev/fd")) <= before + 4, "descriptors stay open")

@@ -1,0 +1,192 @@
+"""What the conformance kit does not ask: the library's panics, findings, users, sweeps, blocks."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+import pytest
+from hdfs_native import Client, WriteOptions
+
+from kip405.contracts import FindingKind
+from kip405.errors import Unavailable
+from rsm_plugins.conformance.subject import Subject
+from rsm_plugins.hdfs.connection import CALLS_AT_ONCE, CLIENTS_MAX, Connection, Session
+from rsm_plugins.hdfs.settings import HdfsSettings
+from rsm_plugins.keys import ObjectKind, object_name
+from tests.rsm_plugins.hdfs.stores import (
+    hdfs_subject,
+    manager_of,
+    opened_store,
+    rows,
+    temporary_files,
+)
+from tests.store_servers_hdfs import HdfsServer
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+MIB = 1 << 20
+
+
+def base_of(server: HdfsServer, subject: Subject) -> str:
+    return manager_of(subject).uri.removeprefix(server.url)
+
+
+async def test_a_panic_of_the_library_is_unavailable_and_the_next_clients_turn(
+    hdfs_server: HdfsServer,
+) -> None:
+    connection = Connection(HdfsSettings(url=hdfs_server.url, root="/"))
+    path = f"/panic-{os.urandom(4).hex()}"
+
+    async def read(session: Session, end: int) -> bytes:
+        reader = await session.call("open", path, lambda: session.client.read(path))
+        return await session.call("read", path, lambda: reader.read_range(0, end))
+
+    session = connection.session()
+    writer = await session.call("create", path, lambda: session.client.create(path))
+    await session.call("write", path, lambda: writer.write(b"abc"))
+    await session.call("close", path, writer.close)
+    for turn in range(1, 2 * CLIENTS_MAX):
+        with pytest.raises(Unavailable, match="PanicException"):
+            await read(connection.session(), 4)
+        assert await read(connection.session(), 3) == b"abc"
+        assert connection.turn == turn
+    assert await read(session, 3) == b"abc"
+    assert connection.clients == CLIENTS_MAX
+    connection.close()
+    with pytest.raises(Unavailable, match="closed"):
+        connection.session()
+
+
+async def test_calls_at_once_are_bounded(hdfs_server: HdfsServer) -> None:
+    connection = Connection(HdfsSettings(url=hdfs_server.url, root="/"))
+    now = most = 0
+
+    async def slow() -> None:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0.001)
+        now -= 1
+
+    session = connection.session()
+    await asyncio.gather(*(session.call("wait", "x", slow) for _ in range(5 * CALLS_AT_ONCE)))
+    connection.close()
+    assert most == CALLS_AT_ONCE
+
+
+async def test_nobody_there_is_unavailable_at_once(tmp_path: Path) -> None:
+    """A single NameNode that is dead: no waiting, no panic, and no client used up."""
+    settings: dict[str, object] = {
+        "rsm.config.root": "/",
+        "rsm.config.hdfs.url": "hdfs://127.0.0.1:9",
+        "rsm.config.hdfs.call.timeout.ms": 3_600_000,
+    }
+    async with opened_store(settings) as store:
+        for _ in range(3):
+            with pytest.raises(Unavailable, match="refused"):
+                await store.read_identity()
+        assert store.clients_replaced == 0
+        states = [one.state for one in await store.inspect()]
+        assert all(state.startswith("unknown: ") for state in states)
+
+
+async def test_blocks_smaller_than_the_log(hdfs_server: HdfsServer, tmp_path: Path) -> None:
+    """Every range over the borders of blocks and of what is read at once."""
+    more = {"conf__dfs.blocksize": "1m", "conf__dfs.replication": 1}
+    async with hdfs_subject(hdfs_server, tmp_path, **more) as subject:
+        segment = subject.segment(log_size_bytes=18 * MIB + 7)
+        await subject.complete(segment)
+        name = object_name(segment.locator, ObjectKind.LOG)
+        client = Client(hdfs_server.url)
+        status = client.get_file_info(f"{base_of(hdfs_server, subject)}/{name}")
+        assert (status.blocksize, status.replication) == (MIB, 1)
+        edges = (0, 1, MIB - 1, MIB, 8 * MIB, 8 * MIB + 1, 18 * MIB + 6, 18 * MIB + 7)
+        for start in edges:
+            for end in (edge for edge in edges if edge >= start):
+                assert await subject.fetch(segment.locator, start, end) == segment.log[start:end]
+
+
+async def test_findings(hdfs_server: HdfsServer, tmp_path: Path) -> None:
+    async with hdfs_subject(hdfs_server, tmp_path) as subject:
+        copies, free = await subject.manager.inspect()
+        assert (copies.kind, copies.state, copies.value) == (
+            FindingKind.REPLICATION,
+            "2 copies",
+            2,
+        )
+        assert free.kind is FindingKind.FREE_SPACE
+        assert free.value is not None and free.value > 0, free.state
+
+
+async def test_the_user_is_who_owns_the_files(hdfs_server: HdfsServer, tmp_path: Path) -> None:
+    before = os.environ.get("HADOOP_USER_NAME")
+    try:
+        async with hdfs_subject(hdfs_server, tmp_path, user="carla") as subject:
+            segment = subject.segment()
+            await subject.complete(segment)
+            name = object_name(segment.locator, ObjectKind.MANIFEST)
+            path = f"{base_of(hdfs_server, subject)}/{name}"
+            assert Client(hdfs_server.url).get_file_info(path).owner == "carla"
+    finally:
+        os.environ.pop("HADOOP_USER_NAME", None)
+        if before is not None:
+            os.environ["HADOOP_USER_NAME"] = before
+
+
+async def test_a_sweep_spares_what_is_younger_than_the_grace(
+    hdfs_server: HdfsServer, tmp_path: Path
+) -> None:
+    async with hdfs_subject(hdfs_server, tmp_path) as subject:
+        client = Client(hdfs_server.url)
+        base = base_of(hdfs_server, subject)
+        for name, age_ms in (("young", 0), ("old", 7_200_000)):
+            path = f"{base}/~rlm-tmp/{name}/x"
+            client.create(path, WriteOptions(create_parent=True)).close()
+            stamp = client.get_file_info(path).modification_time - age_ms
+            client.set_times(path, stamp, stamp)
+        assert subject.sweep is not None
+        assert await subject.sweep(3_600_000) == 1
+        assert temporary_files(hdfs_server, subject) == [f"{base}/~rlm-tmp/young/x"]
+        assert await subject.sweep(0) == 1
+        left = [file.path for file in client.list_status(f"{base}/~rlm-tmp")]
+        assert left == []
+
+
+async def test_h11_a_wrong_file_system_is_no_empty_store(
+    hdfs_server: HdfsServer, tmp_path: Path
+) -> None:
+    """The right root without the identity object: nothing is believed to be missing or deleted."""
+    async with hdfs_subject(hdfs_server, tmp_path) as subject:
+        segment = subject.segment()
+        async with opened_store(rows(hdfs_server)) as other:
+            assert await other.read_identity() is None
+            for call in (
+                other.read_manifest(segment.locator),
+                other.fetch_indexes(segment.locator),
+                other.stat([segment.expected]),
+                other.delete_log_segments([segment.locator]),
+                other.copy_log_segment_data(segment.locator, segment.data),
+                other.sweep(0),
+            ):
+                with pytest.raises(Unavailable, match=r"it has no rlm-store\.json"):
+                    await call
+
+
+async def test_a_copy_given_up_frees_its_connection(
+    hdfs_server: HdfsServer, tmp_path: Path
+) -> None:
+    """Cancelled at many points, with the same client: nothing stays, and no client is used up."""
+    async with hdfs_subject(hdfs_server, tmp_path) as subject:
+        segment = subject.segment(log_size_bytes=16 * MIB)
+        began = time.monotonic()
+        await subject.complete(segment)
+        whole = time.monotonic() - began
+        for share in range(12):
+            try:
+                async with asyncio.timeout(whole * share / 10):
+                    await subject.copy(segment)
+            except TimeoutError:
+                continue
+        assert temporary_files(hdfs_server, subject) == []
+        assert await subject.fetch(segment.locator, 0, 1 << 40) == segment.log
+        assert manager_of(subject).clients_replaced == 0

@@ -1,0 +1,1 @@
+"""Tests of the S3 store: against a real server, and by the requests that reach one."""

@@ -1,0 +1,220 @@
+"""What the S3 store does when the server or the way to it fails."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from kip405.errors import Invalid, NotFound, Unavailable
+from kip405.segments import ByteRange
+from rsm_plugins.file_threads import FileThreads
+from rsm_plugins.s3.manager import S3RemoteStorageManager
+from rsm_plugins.s3.settings import CredentialSettings, S3Settings
+from tests.rsm_plugins.s3.recording import (
+    Answer,
+    Asked,
+    Handler,
+    RecordingServer,
+    failed,
+    recording_server,
+)
+from tests.rsm_plugins.s3.stores import open_store, subject_of
+
+BODY = bytes(range(256)) * 40
+TEN = ByteRange(start=5, end=15)
+SECRET = "a-secret-that-nobody-sees"
+
+
+class Waits:
+    """A pause that takes no time and is kept."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    async def pause(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+
+
+@asynccontextmanager
+async def store_at(
+    server: RecordingServer, waits: Waits, **more: int
+) -> AsyncIterator[S3RemoteStorageManager]:
+    settings = S3Settings(
+        bucket="bucket",
+        region="r",
+        endpoint=server.url,
+        path_style=True,
+        credentials=CredentialSettings(access_key="k", secret_key=SECRET),
+        **more,  # type: ignore[arg-type] # numbers only
+    )
+    threads = FileThreads(1)
+    store = S3RemoteStorageManager(settings, threads, waits.pause)
+    try:
+        yield store
+    finally:
+        await store.close()
+        threads.close()
+
+
+def ranged(asked: Asked, sent_bytes: int | None = None) -> Answer:
+    """An honest answer to a ranged GET of BODY."""
+    first, _, last = asked.headers["range"].removeprefix("bytes=").partition("-")
+    start, end = int(first), min(int(last) + 1, len(BODY))
+    headers = {"content-range": f"bytes {start}-{end - 1}/{len(BODY)}"}
+    return Answer(status=206, headers=headers, body=BODY[start:end], sent_bytes=sent_bytes)
+
+
+def after(failures: list[Answer]) -> Handler:
+    """These, one after the other, then the truth."""
+
+    async def answer(asked: Asked) -> Answer:
+        return failures.pop(0) if failures else ranged(asked)
+
+    return answer
+
+
+async def fetch(server: RecordingServer, waits: Waits, folder: Path, **more: int) -> bytes:
+    async with store_at(server, waits, **more) as store:
+        locator = subject_of(store, folder).segment().locator
+        found = await store.fetch_log_segment(locator, TEN)
+        assert isinstance(found, bytes)
+        return found
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        failed(503, "SlowDown"),
+        failed(500, "InternalError"),
+        failed(502, ""),
+        failed(429, "TooManyRequests"),
+        Answer(status=503, body=b"<html>a proxy's page"),
+        Answer(
+            status=206, headers={"content-range": "bytes 5-14/100"}, body=b"x" * 10, sent_bytes=4
+        ),
+        Answer(status=206, headers={"content-range": "bytes 5-14/100"}, body=b"x" * 9),
+        Answer(
+            status=206, headers={"content-range": "bytes 5-14/100"}, body=b"x" * 10, sent_bytes=0
+        ),
+    ],
+    ids=["slow down", "500", "502", "429", "a proxy", "cut body", "short body", "no body"],
+)
+async def test_passing_failures_are_tried_again(failure: Answer, tmp_path: Path) -> None:
+    waits = Waits()
+    async with recording_server(after([failure] * 3)) as server:
+        assert await fetch(server, waits, tmp_path) == BODY[5:15]
+        assert len(server.asked) == 4
+    assert len(waits.seconds) == 3
+    assert all(0.05 <= seconds <= 5.0 for seconds in waits.seconds)
+
+
+async def test_failures_that_do_not_pass_are_unavailable(tmp_path: Path) -> None:
+    waits = Waits()
+    async with recording_server(after([failed(503, "SlowDown")] * 100)) as server:
+        with pytest.raises(Unavailable, match=r"GetObject s3://bucket/.*: SlowDown \(HTTP 503\)"):
+            await fetch(server, waits, tmp_path)
+        assert len(server.asked) == 8
+    assert waits.seconds[-1] > waits.seconds[0]
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind"),
+    [
+        (failed(403, "AccessDenied", SECRET), Unavailable),
+        (failed(404, "NoSuchKey"), NotFound),
+        (failed(404, "NoSuchBucket"), Unavailable),
+        (failed(400, "InvalidRequest", SECRET), Invalid),
+        (Answer(status=200, body=BODY), Invalid),
+        (Answer(status=206, headers={"content-range": "bytes 0-9/100"}, body=b"x" * 10), Invalid),
+    ],
+    ids=["denied", "no key", "no bucket", "bad request", "range ignored", "another range"],
+)
+async def test_refusals_are_not_tried_again(
+    failure: Answer, kind: type[Exception], tmp_path: Path
+) -> None:
+    waits = Waits()
+    async with recording_server(after([failure] * 100)) as server:
+        with pytest.raises(kind) as refused:
+            await fetch(server, waits, tmp_path)
+        assert len(server.asked) == 1
+    assert SECRET not in str(refused.value)
+
+
+async def test_a_server_that_falls_silent_is_unavailable_in_time(tmp_path: Path) -> None:
+    """Tries end by their own deadline, the call by its own; both far below the test's limit."""
+
+    async def answer(asked: Asked) -> Answer:
+        if silent:
+            await asyncio.Event().wait()
+        return ranged(asked)
+
+    silent = False
+    limits = {"attempt_timeout_ms": 200, "call_timeout_ms": 1500}
+    async with recording_server(answer) as server, store_at(server, Waits(), **limits) as store:
+        locator = subject_of(store, tmp_path).segment().locator
+        for _ in range(100):  # until all is loaded that the first call needs
+            with suppress(Unavailable):
+                await store.fetch_log_segment(locator, TEN)
+                break
+        answered, silent = len(server.asked), True
+        async with asyncio.timeout(60):
+            with pytest.raises(Unavailable, match="no answer in time"):
+                await store.fetch_log_segment(locator, TEN)
+        assert len(server.asked) > answered + 1
+
+
+async def test_nobody_listens(tmp_path: Path) -> None:
+    async with recording_server(after([])) as server:
+        pass
+    waits = Waits()
+    with pytest.raises(Unavailable, match="EndpointConnectionError"):
+        await fetch(server, waits, tmp_path)
+    assert len(waits.seconds) == 7
+
+
+async def test_a_full_house_waits_and_does_not_fail(tmp_path: Path) -> None:
+    """More calls than connections: never more on the wire than allowed."""
+    at_once, most = 0, 0
+
+    async def answer(asked: Asked) -> Answer:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        await asyncio.sleep(0.005)
+        at_once -= 1
+        return ranged(asked)
+
+    limits = {"max_connections": 4, "upload_concurrency": 2}
+    async with recording_server(answer) as server, store_at(server, Waits(), **limits) as store:
+        locator = subject_of(store, tmp_path).segment().locator
+        calls = (store.fetch_log_segment(locator, TEN) for _ in range(40))
+        assert set(await asyncio.gather(*calls)) == {BODY[5:15]}
+    assert most == 4
+
+
+async def test_an_error_of_one_key_of_a_batch_is_raised_and_the_rest_is_deleted(
+    tmp_path: Path,
+) -> None:
+    """The data of a segment whose manifest stays is not touched."""
+
+    async def answer(asked: Asked) -> Answer:
+        keys = [part.split("</Key>")[0] for part in asked.body.decode().split("<Key>")[1:]]
+        deleted.append(keys)
+        bad = "".join(
+            f"<Error><Key>{key}</Key><Code>AccessDenied</Code></Error>"
+            for key in keys
+            if key.endswith(f"{kept}.rsm-manifest")
+        )
+        return Answer(body=f"<DeleteResult>{bad}</DeleteResult>".encode())
+
+    deleted: list[list[str]] = []
+    settings = {"aws_access_key_id": "k", "aws_secret_access_key": "s"}
+    async with recording_server(answer) as server, open_store(server.settings(**settings)) as store:
+        locators = [subject_of(store, tmp_path).segment().locator for _ in range(3)]
+        kept = str(locators[1].segment_id.id)
+        with pytest.raises(Unavailable, match=f"{kept}.rsm-manifest: AccessDenied"):
+            await store.delete_log_segments(locators)
+    assert [len(keys) for keys in deleted] == [3, 4]
+    assert all(kept not in key for key in deleted[1])

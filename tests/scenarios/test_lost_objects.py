@@ -1,0 +1,123 @@
+"""Objects deleted in the store behind the ledger's back (a lifecycle rule, a hand): H11 and H25."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+from aiokafka import TopicPartition as AioPartition
+
+from rlm.proxy.codes import NONE, UNKNOWN_SERVER_ERROR
+from tests.rlm.proxy.fakes import RawClient
+from tests.scenarios.cluster import Cluster, assert_same, fresh
+from tests.scenarios.objects import finished_segments, names_of, objects_of
+from tests.scenarios.raw import at_leader, fetch
+
+pytestmark = pytest.mark.integration
+
+_TRIM_ROUNDS_S = 4.0
+_SEEN_AS_LOST_S = 30.0
+_LOGGED = "UnknownError"  # what aiokafka says to -1
+ON_S3 = pytest.mark.parametrize("one_broker", ["s3"], indirect=True)
+
+
+def _delete(cluster: Cluster, topic: str, offset: int) -> str:
+    """Delete the log object of the segment that begins there; its name."""
+    objects = objects_of(cluster)
+    [name] = [
+        name
+        for name in names_of(objects, topic)
+        if name.endswith(".log") and name.rpartition("/")[2].startswith(f"{offset:020}-")
+    ]
+    objects.delete([name])
+    return name
+
+
+@ON_S3
+def test_h11_nothing_is_trimmed_on_an_object_that_is_gone_and_an_alarm_says_so(
+    one: Cluster,
+) -> None:
+    topic = fresh("expired")
+    one.create_topic(topic)
+    one.enable(topic)
+    one.rlm("freeze", topic, "--why", "copies go on, trims do not")
+    try:
+        rows = one.fill(topic, mib=5)
+        one.wait_for(lambda: len(finished_segments(one, topic)) >= 4, "segments copied")
+        second = finished_segments(one, topic)[1]
+        name = _delete(one, topic, second.start_offset)
+    finally:
+        one.rlm("unfreeze", topic)
+
+    one.wait_for(lambda: bool(one.status(topic)["alarms"]), "an alarm")
+    [alarm] = one.status(topic)["alarms"]
+    assert name.rpartition("/")[2].removesuffix(".log") in alarm
+    assert f"alarm: {topic}-0: " in one.rlm("status", topic).stderr
+    time.sleep(_TRIM_ROUNDS_S)
+    assert one.log_start(topic) <= second.start_offset
+    assert_same(one.read_all(topic), rows)
+
+
+async def _codes_at(client: RawClient, topic: str, offset: int) -> list[int]:
+    """Error codes of fetches at an offset, up to the first that is not 0; none brings records."""
+    codes: list[int] = []
+    async with asyncio.timeout(_SEEN_AS_LOST_S):
+        while not codes or codes[-1] == NONE:
+            answer = await fetch(client, 11, topic, offset)
+            assert not answer["records"]
+            codes.append(answer["error_code"])
+    return codes
+
+
+async def _read_until_stuck(cluster: Cluster, topic: str, logged: Callable[[], bool]) -> list[int]:
+    """Offsets that aiokafka reads from 0 until it has logged what is wrong; the last is where its
+    position stands then.
+    """
+    place = AioPartition(topic, 0)
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=cluster.bootstrap, enable_auto_commit=False, auto_offset_reset="none"
+    )
+    await consumer.start()
+    try:
+        consumer.assign([place])
+        consumer.seek(place, 0)
+        offsets: list[int] = []
+        async with asyncio.timeout(_SEEN_AS_LOST_S):
+            while not logged():
+                found = await consumer.getmany(timeout_ms=500)
+                offsets += [record.offset for record in found.get(place, ())]
+        return [*offsets, await consumer.position(place)]
+    finally:
+        await consumer.stop()
+
+
+@ON_S3
+def test_h25_readers_of_a_lost_segment_get_an_error_they_log_and_keep_their_position(
+    one: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = fresh("lost")
+    one.create_topic(topic)
+    one.enable(topic)
+    rows = one.fill(topic, mib=6)
+    trimmed_to = one.wait_trimmed(topic, beyond=3 * 1024)
+    lost = finished_segments(one, topic)[1]
+    assert lost.next_offset <= trimmed_to
+    _delete(one, topic, lost.start_offset)
+
+    codes = at_leader(one, topic, lambda client: _codes_at(client, topic, lost.start_offset))
+    assert set(codes) <= {NONE, UNKNOWN_SERVER_ERROR}
+    one.wait_for(lambda: bool(one.status(topic)["alarms"]), "an alarm")
+    [alarm] = one.status(topic)["alarms"]
+    assert str(lost.segment_id.id) in alarm
+
+    def logged() -> bool:
+        return any(_LOGGED in record.getMessage() for record in caplog.records)
+
+    with caplog.at_level(logging.WARNING, logger="aiokafka"):
+        offsets = asyncio.run(_read_until_stuck(one, topic, logged))
+    assert offsets == list(range(lost.start_offset + 1))
+
+    read = one.read_all(topic, start={0: lost.next_offset})
+    assert_same(read, [row for row in rows if row.offset >= lost.next_offset])

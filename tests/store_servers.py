@@ -1,0 +1,87 @@
+"""Real storage servers for tests: session-wide, on free loopback ports, gone when the tests are."""
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from rlm.sandbox.ports import PortReservation
+from rlm.sandbox.store_servers import versitygw as gateway
+
+_READY_SECONDS = 60
+_ACCESS_KEY = "rlm-test-access"
+_SECRET_KEY = "rlm-test-secret"
+_numbers = count(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class S3Server:
+    """A versitygw of ours; `folder/buckets/BUCKET/KEY` are the objects as files."""
+
+    port: int
+    folder: Path
+    process_id: int
+    access_key: str = _ACCESS_KEY
+    secret_key: str = _SECRET_KEY
+    region: str = gateway.REGION
+
+    @property
+    def endpoint(self) -> str:
+        return gateway.endpoint(self.port)
+
+    def bucket(self, name: str = "") -> str:
+        """A bucket that exists; without a name a fresh one."""
+        made = name or f"bucket-{next(_numbers)}"
+        gateway.create_bucket(self.port, made, self.access_key, self.secret_key)
+        return made
+
+    def settings(self, bucket: str) -> dict[str, object]:
+        """The `rsm.config.*` rows that lead a plugin here."""
+        return {
+            "rsm.config.s3.bucket.name": bucket,
+            "rsm.config.s3.region": self.region,
+            "rsm.config.s3.endpoint.url": self.endpoint,
+            "rsm.config.s3.path.style.access.enabled": True,
+            "rsm.config.aws.access.key.id": self.access_key,
+            "rsm.config.aws.secret.access.key": self.secret_key,
+        }
+
+
+@contextmanager
+def versitygw(folder: Path) -> Iterator[S3Server]:
+    """A server that answers, over a folder of its own."""
+    binary = gateway.resolve(print)
+    with PortReservation() as ports:
+        port = ports.take()
+    command = gateway.command(binary, port=port, folder=folder)
+    environ = {**os.environ, **gateway.environ(_ACCESS_KEY, _SECRET_KEY)}
+    with (
+        (folder / "versitygw.log").open("wb") as log,
+        subprocess.Popen(command, env=environ, stdout=log, stderr=log) as process,
+    ):
+        try:
+            _wait(port, process, folder)
+            yield S3Server(port=port, folder=folder, process_id=process.pid)
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """One server for the whole session: use a bucket of your own (`s3_server.bucket()`)."""
+    with versitygw(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+def _wait(port: int, process: "subprocess.Popen[bytes]", folder: Path) -> None:
+    deadline = time.monotonic() + _READY_SECONDS
+    while not gateway.is_ready(port):
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise AssertionError((folder / "versitygw.log").read_text())
+        time.sleep(0.02)
