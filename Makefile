@@ -5,7 +5,7 @@
 #   make test             set-up, check, then every test that CI runs; TESTS= and ARGS= narrow it
 #   make long             the tests with the full numbers
 #   make check            format, lint, types, import rules, fresh generated code, locks, house rules
-#   make bench            the benchmarks
+#   make bench            the benchmark of reads; make bench-stores: S3 and HDFS (ARGS=--help)
 #   make proto            generate code from proto/
 #   make lock             resolve the locks again (UPGRADE=1: newest versions), record their wheels
 #   make check-wheels     record again which wheels exist for the locks (needs the network)
@@ -27,7 +27,7 @@ RUN = $(BIN)/python -m
 ## Unit tests first, on WORKERS processes; then integration tests one by one (see tests/conftest.py).
 PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
-.PHONY: help setup setup-demo demo test long check check-wheels bench proto lock clean
+.PHONY: help setup setup-demo demo test long check check-wheels bench bench-stores proto lock clean
 
 help:
 	@$(WITH_PYTHON) -c "print(*[line[2:].rstrip() for line in open('Makefile') if line.startswith('# ')], sep='\n')"
@@ -61,6 +61,9 @@ check-wheels: setup
 
 bench: setup
 	@$(RUN) bench $(ARGS)
+
+bench-stores: setup
+	@$(RUN) bench.stores $(ARGS)
 
 proto: setup
 	$(RUN) build_tools.proto

@@ -6,8 +6,8 @@ it was taken under: after a change of leadership it is not used until a barrier 
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from kip405.errors import Corrupt, Fenced, NotFound, Unavailable
@@ -36,7 +36,7 @@ from rlm.proxy.tier import (
 )
 from rlm.reading.reader import RemoteReader
 from rlmm.facts import TopicFact
-from rlmm.ledger import PartitionLedger
+from rlmm.ledger import PartitionLedger, UsableSegment
 from rlmm.manager import RemoteLogMetadataManager
 from rlmm.settings import Settings
 
@@ -180,34 +180,55 @@ class LocalTier:
     async def read(self, request: RemoteRead) -> RemoteRecords:
         key = PartitionKey(request.topic_id, request.partition)
         look, ledger = self._readable(key)
-
-        def following(after: int) -> RemoteLogSegmentMetadata | None:
-            found = ledger.usable_segment_for(look.lineage, look.log_end_offset, after)
-            return found.metadata if found else None
-
         offset = request.offset
         while offset < request.upper_offset:
             usable = ledger.usable_segment_for(look.lineage, look.log_end_offset, offset)
             if usable is None or usable.metadata.start_offset >= request.upper_offset:
                 break
             self._refuse_unsettled(look, ledger, offset, usable.metadata.start_offset)
-            bounds = ReadBounds(
-                offset=max(offset, usable.metadata.start_offset),
-                upper_offset=min(request.upper_offset, usable.next_offset),
-                max_bytes=request.max_bytes,
-                at_least_one=request.at_least_one,
+            usable, read = await self._read_any(
+                look, ledger, usable, replace(request, offset=offset)
             )
-            with self._noticing(ledger, usable.metadata):
-                read = await self._reader.read(
-                    usable.metadata,
-                    bounds,
-                    read_committed=request.read_committed,
-                    following=following,
-                )
             if read.size_bytes or not read.exhausted:
                 return read
             offset = usable.next_offset
         return RemoteRecords(records=(), size_bytes=0, next_offset=request.offset, aborted=())
+
+    async def _read_any(
+        self, look: Look, ledger: PartitionLedger, best: UsableSegment, request: RemoteRead
+    ) -> tuple[UsableSegment, RemoteRecords]:
+        """Read the best copy; where it is lost, another in-lineage one of the same offset (H25)."""
+        try:
+            return best, await self._read_one(look, ledger, best, request)
+        except (NotFound, Corrupt):
+            at = max(request.offset, best.metadata.start_offset)
+            for other in ledger.usable(look.lineage, look.log_end_offset, at):
+                if other.metadata.start_offset <= at and other != best:
+                    with suppress(NotFound, Corrupt):
+                        return other, await self._read_one(look, ledger, other, request)
+            raise
+
+    async def _read_one(
+        self, look: Look, ledger: PartitionLedger, usable: UsableSegment, request: RemoteRead
+    ) -> RemoteRecords:
+        bounds = ReadBounds(
+            offset=max(request.offset, usable.metadata.start_offset),
+            upper_offset=min(request.upper_offset, usable.next_offset),
+            max_bytes=request.max_bytes,
+            at_least_one=request.at_least_one,
+        )
+
+        def following(after: int) -> RemoteLogSegmentMetadata | None:
+            found = ledger.usable_segment_for(look.lineage, look.log_end_offset, after)
+            return found.metadata if found else None
+
+        with self._noticing(ledger, usable.metadata):
+            return await self._reader.read(
+                usable.metadata,
+                bounds,
+                read_committed=request.read_committed,
+                following=following,
+            )
 
     async def offset_for_timestamp(
         self, topic_id: Uuid, partition: int, timestamp_ms: int
@@ -215,12 +236,20 @@ class LocalTier:
         key = PartitionKey(topic_id, partition)
         look, ledger = self._readable(key)
         start = self._settings.view.remote_log_start(key) or 0
-        for usable in ledger.usable(look.lineage, look.log_end_offset, start):
+        lost: list[UsableSegment] = []
+        known = ledger.usable(look.lineage, look.log_end_offset, start)
+        for usable in known:
             if usable.metadata.max_timestamp_ms < timestamp_ms:
                 continue
             self._refuse_unsettled(look, ledger, start, usable.metadata.start_offset)
-            with self._noticing(ledger, usable.metadata):
-                found = await self._reader.find_timestamp(usable.metadata, timestamp_ms, start)
+            try:
+                with self._noticing(ledger, usable.metadata):
+                    found = await self._reader.find_timestamp(usable.metadata, timestamp_ms, start)
+            except (NotFound, Corrupt):
+                lost.append(usable)
+                if not any(_covers(other, usable) for other in known if other not in lost):
+                    raise
+                continue  # another copy has the same records (H25)
             if found is not None and found.offset < usable.next_offset:
                 return found
         self._refuse_unsettled(look, ledger, start, look.positions.log_start_offset)
@@ -344,6 +373,12 @@ class LocalTier:
             )
             self._ends[look.key] = known
         return known
+
+
+def _covers(other: UsableSegment, segment: UsableSegment) -> bool:
+    """Whether the other one has all records of the segment."""
+    begins = other.metadata.start_offset <= segment.metadata.start_offset
+    return begins and other.next_offset >= segment.next_offset
 
 
 def _is_same(known: _Seen, seen: _Seen) -> bool:

@@ -202,7 +202,7 @@ class ChunkFlights:
             coming = self.begin_indexes(segment, wanted.reader, is_ahead=load.is_ahead)
             if not self._source.is_near(segment, numbers):
                 return await self._source.chunks_unseen(
-                    segment, numbers, wanted.chunk_bytes, asyncio.shield(coming)
+                    segment, numbers, wanted.chunk_bytes, coming
                 )
             indexes = await asyncio.shield(coming)
         if indexes.chunks.chunk_size_bytes != wanted.chunk_bytes:

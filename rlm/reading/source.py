@@ -5,7 +5,7 @@ before it is believed (H25). Owns no task and no bound: see loads.
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
@@ -96,13 +96,13 @@ class SegmentSource:
         segment: RemoteLogSegmentMetadata,
         numbers: range,
         chunk_bytes: int,
-        indexes: Awaitable[SegmentIndexes],
+        indexes: asyncio.Future[SegmentIndexes],
     ) -> Landed:
         """The same while the indexes are still on their way; nothing if chunks have another size
         than supposed.
         """
         found = await self._ask(segment, numbers, chunk_bytes)
-        known = await indexes
+        known = await asyncio.shield(indexes)
         if known.chunks.chunk_size_bytes != chunk_bytes:
             return {}
         landed = await self._verify(segment, numbers, known, found)

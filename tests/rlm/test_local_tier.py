@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from kip405.batches import walk
-from kip405.errors import NotFound, Unavailable
+from kip405.errors import Corrupt, NotFound, Unavailable
 from kip405.ids import Uuid
 from kip405.segments import RemoteLogSegmentMetadata
 from kip405.states import RemoteLogSegmentState
@@ -26,6 +26,7 @@ from rlm.reading.reader import RemoteReader
 from rlmm.manager import RemoteLogMetadataManager
 from rlmm.replay import LedgerState
 from rlmm.settings import Settings
+from rsm_plugins.keys import ObjectKind, object_name
 from tests.builders.ledger import OTHER_WRITER, PLACE, metadata
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import NODE_ID, Rig
@@ -71,15 +72,20 @@ class Site:
             max_orphans=3,
             barrier_deadline_ms=1_000,
         )
-        self.reader = RemoteReader(
+        self.tasks, self._threads = tasks, threads
+        self.reader = self.new_reader()
+        self.tier = self.tier_with(SharedLooks(self.looks, tasks))
+
+    def new_reader(self) -> RemoteReader:
+        """With nothing in its caches."""
+        return RemoteReader(
             store=self.rig.store,
             cluster_id=CLUSTER_ID,
-            tasks=tasks,
-            threads=threads,
+            tasks=self.tasks,
+            threads=self._threads,
             clock=self.rig.clock,
             limits=ReadLimits(memory_bytes=1 << 26),
         )
-        self.tier = self.tier_with(SharedLooks(self.looks, tasks))
 
     def tier_with(self, shared_looks: SharedLooks) -> LocalTier:
         return LocalTier(
@@ -412,3 +418,49 @@ async def test_a_view_is_made_anew_only_when_something_changed(site: Site) -> No
     after = site.tier.partition(BY_NAME, 0)
     assert after is not None
     assert (before.remote_log_start_offset, after.remote_log_start_offset) == (0, 100)
+
+
+def second_copy(rig: Rig, first: RemoteLogSegmentMetadata) -> RemoteLogSegmentMetadata:
+    """Another attempt's objects and FINISHED record of the same records."""
+    twin = replace(first, segment_id=replace(first.segment_id, id=Uuid(b"\x7e" * 16)))
+    for kind in ObjectKind:
+        objects = rig.store.objects
+        objects[object_name(twin.locator(CLUSTER_ID), kind)] = objects[
+            object_name(first.locator(CLUSTER_ID), kind)
+        ]
+    rig.ledger.copied(twin)
+    return twin
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+@pytest.mark.parametrize("damage", ["gone", "flipped"])
+async def test_h25_of_two_copies_one_that_is_lost_stops_nobody(
+    site: Site, lost: int, damage: str
+) -> None:
+    await site.barrier()
+    first, _ = site.rig.ledger.view.in_state(FINISHED)
+    copies = (first.metadata, second_copy(site.rig, first.metadata))
+    wanted = await site.read(10, 250)
+    timestamp_ms = first.metadata.max_timestamp_ms - 1
+    found = await site.tier.offset_for_timestamp(PLACE.topic_id, 0, timestamp_ms)
+    assert found is not None and found.offset < 100
+    site.reader = site.new_reader()
+    site.tier = site.tier_with(SharedLooks(site.looks, site.tasks))
+    name = object_name(copies[lost].locator(CLUSTER_ID), ObjectKind.LOG)
+    if damage == "gone":
+        del site.rig.store.objects[name]
+    else:
+        data = site.rig.store.objects[name]
+        site.rig.store.objects[name] = data[:50] + bytes([data[50] ^ 1]) + data[51:]
+    assert await site.read(10, 250) == wanted
+    assert await site.tier.offset_for_timestamp(PLACE.topic_id, 0, timestamp_ms) == found
+    other = object_name(copies[1 - lost].locator(CLUSTER_ID), ObjectKind.LOG)
+    del site.rig.store.objects[other]
+    site.reader = site.new_reader()
+    site.tier = site.tier_with(SharedLooks(site.looks, site.tasks))
+    with pytest.raises((NotFound, Corrupt)):
+        await site.read(10, 250)
+    with pytest.raises((NotFound, Corrupt)):
+        await site.tier.offset_for_timestamp(PLACE.topic_id, 0, timestamp_ms)
+    ids = {copy.segment_id.id for copy in copies}
+    assert len(site.tier.losses.alarms(PLACE.key, ids)) == 2

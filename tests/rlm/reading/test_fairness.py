@@ -1,6 +1,7 @@
 """Readers beside one another: a backfill of many partitions cannot starve one other reader."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -264,3 +265,23 @@ async def test_g10_a_read_that_failed_holds_no_memory_though_its_error_is_kept(
     assert len(reader.chunks) == 1
     assert reader.chunks.pinned_bytes() == 0
     assert "down" in str(kept.value)
+
+
+async def test_indexes_that_fail_for_a_reader_that_is_gone_trouble_nobody(bench: Bench) -> None:
+    told: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    limits = replace(LIMITS, readers_per_partition=1, start_window_bytes=LIMITS.window_bytes)
+    reader = bench.reader(limits)
+    partition = bench.partition(0, segments=3)
+    bench.store.indexes[partition.segments[1].segment_id.id] = b"damaged"
+    await partition.read(reader, 0, CHUNK)
+    bench.store.may_answer.clear()
+    await asyncio.sleep(0)  # the next segment is asked for
+    assert partition.segments[1].segment_id.id in bench.store.indexes_asked
+    other = asyncio.ensure_future(partition.read(reader, partition.next_offset - 1, 1))
+    await asyncio.sleep(0)
+    bench.store.may_answer.set()
+    await other
+    await idle(reader)
+    gc.collect()
+    assert told == []
