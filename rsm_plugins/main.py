@@ -14,9 +14,10 @@ from kip405.errors import Invalid, RemoteStorageError
 from rsm_plugins.config import SETTINGS, PluginSettings, load_settings
 from rsm_plugins.conformance.command import conformance_command
 from rsm_plugins.masking import masked
-from rsm_plugins.plugin import serve, software_version
+from rsm_plugins.plugin import serve
 from rsm_plugins.settings_table import Setting
 from rsm_plugins.store_kind import KIND_NAMES, store_kind
+from rsm_plugins.version import software_version
 
 EXIT_FAILED = 1
 EXIT_CONFIGURATION = 2

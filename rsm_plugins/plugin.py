@@ -7,7 +7,6 @@ no kind of store by name.
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from importlib import metadata
 from pathlib import Path
 
 import structlog
@@ -24,16 +23,9 @@ from rsm_plugins.services import Parts, PluginInfo
 from rsm_plugins.shared_volume import CallersFolders, ProbeFile
 from rsm_plugins.spool import Spool
 from rsm_plugins.store_kind import OpenStore, store_kind
+from rsm_plugins.version import software_version
 
 log = structlog.get_logger(__name__)
-
-
-def software_version() -> str:
-    """Version of the installed distribution, "unknown" in a bare checkout."""
-    try:
-        return metadata.version("kafka-rlm")
-    except metadata.PackageNotFoundError:
-        return "unknown"
 
 
 @asynccontextmanager

@@ -4,21 +4,13 @@ Everything here is also in the object's name or in the manifest; nothing of ours
 """
 
 import base64
-from importlib.metadata import PackageNotFoundError, version
 
 from kip405.errors import Corrupt
 from kip405.segments import SegmentLocator
 from rsm_plugins.manifest import Manifest
+from rsm_plugins.version import software_version
 
 UserMetadata = dict[str, str]
-
-
-def software() -> str:
-    """Version of the installed distribution, "unknown" in a bare checkout."""
-    try:
-        return version("kafka-rlm")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def segment_metadata(locator: SegmentLocator, end_offset: int | None) -> UserMetadata:
@@ -29,7 +21,7 @@ def segment_metadata(locator: SegmentLocator, end_offset: int | None) -> UserMet
         "rlm-topic-id": str(partition.topic_id),
         "rlm-partition": str(partition.partition),
         "rlm-start-offset": str(locator.start_offset),
-        "rlm-version": software(),
+        "rlm-version": software_version(),
     }
     if end_offset is not None:
         found["rlm-end-offset"] = str(end_offset)
