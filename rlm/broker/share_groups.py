@@ -47,11 +47,18 @@ class _Answer:
     starts: Mapping[_Place, int]
     failure: str | None = None
 
+    def of(self, topic: str) -> Mapping[int, int]:
+        """Start offset by partition; Unavailable where the round failed."""
+        if self.failure is not None:
+            raise Unavailable(f"share groups of {topic}: {self.failure}")
+        return {partition: at for (name, partition), at in self.starts.items() if name == topic}
+
 
 class BrokerShareGroups:
     """Implements rlm.lanes.ports.ShareGroups over the direct listeners of all brokers.
 
-    One round of questions serves all partitions for 5 s; a failure is not asked again for 1 s.
+    One round of questions serves all partitions that are planned within 5 s; a failure is not asked
+    again for 1 s. What cannot be undone asks anew.
     """
 
     def __init__(self, direct: Address, *, clock: Clock, client_id: str) -> None:
@@ -60,6 +67,7 @@ class BrokerShareGroups:
         self._client_id = client_id
         self._answer = _Answer(until_ms=-1, starts={})
         self._asking = asyncio.Lock()
+        self._rounds = 0
 
     async def start_offset(self, topic: str, partition: int) -> int | None:
         """Lowest start offset of any share group that reads the partition; None for none.
@@ -69,23 +77,31 @@ class BrokerShareGroups:
         """
         async with self._asking:
             if self._clock.monotonic_ms() >= self._answer.until_ms:
-                self._answer = await self._ask()
+                await self._ask()
             answer = self._answer
-        if answer.failure is not None:
-            raise Unavailable(f"share groups of {topic}-{partition}: {answer.failure}")
-        return answer.starts.get((topic, partition))
+        return answer.of(topic).get(partition)
+
+    async def starts_now(self, topic: str) -> Mapping[int, int]:
+        """As `start_offset`, by partition, and of questions that were asked after this call."""
+        newer_than = self._rounds
+        async with self._asking:
+            if self._rounds == newer_than:
+                await self._ask()
+            answer = self._answer
+        return answer.of(topic)
 
     async def close(self) -> None:
         """Drop what is remembered; connections last for one round only."""
         self._answer = _Answer(until_ms=-1, starts={})
 
-    async def _ask(self) -> _Answer:
+    async def _ask(self) -> None:
+        self._rounds += 1
         try:
             starts, failure = await self._all_starts(), None
         except RemoteStorageError as error:
             starts, failure = {}, str(error)
         lasts_ms = _FRESH_MS if failure is None else _FAILED_MS
-        return _Answer(
+        self._answer = _Answer(
             until_ms=self._clock.monotonic_ms() + lasts_ms, starts=starts, failure=failure
         )
 

@@ -133,5 +133,12 @@ class ShareGroups(Protocol):
     """Where share groups stand: a trim must not pass them (H19)."""
 
     async def start_offset(self, topic: str, partition: int) -> int | None:
-        """Lowest start offset of any share group that reads the partition; None for none."""
+        """Lowest start offset of any share group that reads the partition; None for none.
+
+        What was found in the last seconds may be answered again.
+        """
+        ...
+
+    async def starts_now(self, topic: str) -> Mapping[int, int]:
+        """The same by partition, asked anew."""
         ...

@@ -278,6 +278,8 @@ class TrimLane:
             raise Fenced(f"{led.topic_id_partition}: {problem}")
         if (await self._eyes.scan(led)).lineage != look.log.lineage:
             raise Fenced(f"{led.topic_id_partition}: leader epochs changed since the plan")
+        if isinstance(plan, TrimPlan):
+            await self._check_share_groups(led, plan.bound)
         await self._eyes.check_leadership(led)
         age_ms = self._clock.monotonic_ms() - plan.planned_at_ms
         if age_ms > self._config.plan_deadline_ms:
@@ -285,6 +287,13 @@ class TrimLane:
                 f"{led.topic_id_partition}: the trim plan is {age_ms} ms old, at most "
                 f"{self._config.plan_deadline_ms} (trim.plan.deadline.ms)"
             )
+
+    async def _check_share_groups(self, led: LedPartition, bound: int) -> None:
+        """Fenced: a share group stands below the bound; it may have begun after the plan (H19)."""
+        place = led.topic_id_partition
+        start = (await self._share_groups.starts_now(place.topic)).get(place.partition)
+        if start is not None and start < bound:
+            raise Fenced(f"{place}: a share group has begun at {start}, below the bound {bound}")
 
     def _note(self, look: Look, fact: TopicFact, plan: TrimPlan | EndedPlan | Held) -> None:
         foreign = self._foreign_log_start(look, fact)

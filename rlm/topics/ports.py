@@ -79,8 +79,8 @@ class Groups(Protocol):
 class ShareGroups(Protocol):
     """Where share groups stand (rlm.broker.share_groups.BrokerShareGroups)."""
 
-    async def start_offset(self, topic: str, partition: int) -> int | None:
-        """Lowest start offset of any share group that reads the partition; None for none."""
+    async def starts_now(self, topic: str) -> Mapping[int, int]:
+        """By partition, the lowest start offset of any share group that reads it; asked anew."""
         ...
 
 

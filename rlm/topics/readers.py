@@ -4,6 +4,8 @@ Through the proxy nobody is: trimmed data is read back there. On the direct list
 consumer below the bound resets its position, and a share group skips without any error.
 """
 
+from collections.abc import Mapping
+
 from kip405.errors import Fenced, RemoteStorageError
 from rlm.broker.answers import LATEST_TIMESTAMP, TopicDescription
 from rlm.clock import Clock
@@ -48,18 +50,10 @@ class ReaderCheck:
 
     async def _findings(self, topic: TopicDescription, retention: Retention) -> tuple[str, ...]:
         texts = (
-            _share_text(topic.name, await self._share_starts(topic)),
+            _share_text(topic.name, await self._share_groups.starts_now(topic.name)),
             _lagging_text(topic.name, await self._lagging(topic, retention)),
         )
         return tuple(text for text in texts if text)
-
-    async def _share_starts(self, topic: TopicDescription) -> dict[int, int]:
-        found: dict[int, int] = {}
-        for partition in sorted(topic.partitions):
-            start = await self._share_groups.start_offset(topic.name, partition)
-            if start is not None:
-                found[partition] = start
-        return found
 
     async def _lagging(
         self, topic: TopicDescription, retention: Retention
@@ -88,10 +82,10 @@ class ReaderCheck:
         return latest if kept < 0 else kept
 
 
-def _share_text(topic: str, starts: dict[int, int]) -> str:
+def _share_text(topic: str, starts: Mapping[int, int]) -> str:
     if not starts:
         return ""
-    places = [f"{topic}-{partition} from {start}" for partition, start in starts.items()]
+    places = [f"{topic}-{partition} from {start}" for partition, start in sorted(starts.items())]
     return (
         "share groups read this topic and would skip what is trimmed without any error: "
         f"{_some(places)}"

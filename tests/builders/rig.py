@@ -1,5 +1,6 @@
 """One service's lanes over a real log directory and everything else in memory."""
 
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,13 +26,18 @@ GRACE_MS = 10_000
 
 
 class ShareGroupsAt:
-    """`lowest` None = there is no share group."""
+    """`lowest` None = there is no share group; `begun` = a later one."""
 
     def __init__(self) -> None:
         self.lowest: int | None = None
+        self.begun: int | None = None
 
     async def start_offset(self, topic: str, partition: int) -> int | None:
         return self.lowest
+
+    async def starts_now(self, topic: str) -> Mapping[int, int]:
+        found = self.lowest if self.begun is None else self.begun
+        return {} if found is None else {0: found}
 
 
 class Rig:

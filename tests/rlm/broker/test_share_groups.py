@@ -1,5 +1,6 @@
 """Start offsets of share groups over a fake broker: what is counted, what is a doubt (H19)."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -136,6 +137,24 @@ async def test_one_round_of_questions_serves_all_for_a_few_seconds(cluster: Clus
     assert await cluster.share_groups.start_offset("orders", 0) == 70
 
 
+async def test_h19_what_cannot_be_undone_asks_anew(cluster: Cluster) -> None:
+    assert await cluster.share_groups.start_offset("orders", 0) is None
+    cluster.groups[0] = {"a": {"orders": {0: 50, 3: 7}, "other": {0: 1}}}
+    assert await cluster.share_groups.start_offset("orders", 0) is None
+    assert await cluster.share_groups.starts_now("orders") == {0: 50, 3: 7}
+    assert await cluster.share_groups.start_offset("orders", 0) == 50
+
+
+async def test_those_who_ask_anew_at_once_share_the_round_after_the_one_under_way(
+    cluster: Cluster,
+) -> None:
+    ask = cluster.share_groups.starts_now
+    under_way = asyncio.ensure_future(ask("orders"))
+    await asyncio.sleep(0)
+    await asyncio.gather(under_way, *(ask("orders") for _ in range(10)))
+    assert cluster.count(LIST_GROUPS) == 2 * len(cluster.brokers)
+
+
 @pytest.mark.parametrize(
     ("reset", "expected"), [("latest", None), ("earliest", 0), ("by_duration:P1D", 0)]
 )
@@ -174,7 +193,7 @@ async def test_a_cluster_that_never_had_a_group_has_no_share_group(cluster: Clus
 
 async def test_h19_groups_of_a_coordinator_without_leader_are_a_doubt(cluster: Cluster) -> None:
     cluster.coordinators[1] = coordinator(1, -1, code=5)
-    with pytest.raises(Unavailable, match=r"orders-0.*__consumer_offsets-1"):
+    with pytest.raises(Unavailable, match=r"orders.*__consumer_offsets-1"):
         await cluster.share_groups.start_offset("orders", 0)
 
 
@@ -227,5 +246,5 @@ async def test_a_group_deleted_meanwhile_is_no_doubt(cluster: Cluster) -> None:
 
 async def test_a_dead_broker_is_a_doubt(cluster: Cluster) -> None:
     cluster.brokers[1].handlers.clear()
-    with pytest.raises(Unavailable, match="orders-0"):
+    with pytest.raises(Unavailable, match="share groups of orders"):
         await cluster.share_groups.start_offset("orders", 0)

@@ -290,6 +290,13 @@ async def test_h19_a_trim_does_not_pass_a_share_group(rig: Rig) -> None:
     assert rig.broker.deleted == [100]
 
 
+async def test_h19_a_share_group_that_begins_after_the_plan_stops_the_trim(rig: Rig) -> None:
+    rig.share_groups.begun = 130
+    with pytest.raises(Fenced, match="a share group has begun at 130"):
+        await rig.trim.run(rig.led)
+    assert rig.broker.deleted == []
+
+
 async def test_h27_a_lagging_replica_holds_the_trim_for_a_while(rig: Rig) -> None:
     rig.broker.partition = replace(rig.broker.partition, replicas=(1, 2), isr=(1,))
     rig.heartbeat(2)

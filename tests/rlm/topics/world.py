@@ -194,8 +194,8 @@ class ServiceBroker:
             raise self._cluster.groups_error
         return self._cluster.groups
 
-    async def start_offset(self, topic: str, partition: int) -> int | None:
-        return self._cluster.share_starts.get(partition)
+    async def starts_now(self, topic: str) -> Mapping[int, int]:
+        return self._cluster.share_starts
 
     async def free_bytes(self) -> int:
         return 100 << 30
