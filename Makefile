@@ -2,10 +2,12 @@
 #   make setup            everything, into .venv (a second time: nothing to do)
 #   make demo             a one-broker sandbox, data, trimming, reading back; KEEP=1 leaves it up
 #                         STORE=s3 or STORE=hdfs: with such a server as the remote store
+#   make demo-spark       the same records read by Spark: DataFrame, stream, export; needs no Java
 #   make test             set-up, check, then every test that CI runs; TESTS= and ARGS= narrow it
 #   make long             the tests with the full numbers
 #   make check            format, lint, types, import rules, fresh generated code, locks, house rules
 #   make bench            the benchmark of reads; make bench-stores: S3 and HDFS (ARGS=--help)
+#   make bench-spark      the connector beside Spark's own Kafka source
 #   make proto            generate code from proto/
 #   make lock             resolve the locks again (UPGRADE=1: newest versions), record their wheels
 #   make check-wheels     record again which wheels exist for the locks (needs the network)
@@ -27,7 +29,8 @@ RUN = $(BIN)/python -m
 ## Unit tests first, on WORKERS processes; then integration tests one by one (see tests/conftest.py).
 PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
-.PHONY: help setup setup-demo demo test long check check-wheels bench bench-stores proto lock clean
+.PHONY: help setup setup-demo demo demo-spark test long check check-wheels proto lock clean
+.PHONY: bench bench-stores bench-spark
 
 help:
 	@$(WITH_PYTHON) -c "print(*[line[2:].rstrip() for line in open('Makefile') if line.startswith('# ')], sep='\n')"
@@ -40,6 +43,10 @@ setup-demo:
 
 demo: setup-demo
 	@$(RUN) rlm.demo $(ARGS)
+
+demo-spark:
+	@$(WITH_PYTHON) -m build_tools.install demo spark
+	@STORE= $(RUN) rlm.demo --spark $(ARGS)
 
 test: check
 	@$(PYTEST) $(ARGS) $(TESTS)
@@ -64,6 +71,9 @@ bench: setup
 
 bench-stores: setup
 	@$(RUN) bench.stores $(ARGS)
+
+bench-spark: setup
+	@$(RUN) bench.spark $(ARGS)
 
 proto: setup
 	$(RUN) build_tools.proto

@@ -4,6 +4,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from build_tools import native
 from build_tools.locks import ROOT
 
 LEFTOVERS = (
@@ -23,6 +24,7 @@ def main() -> int:
     """Remove the leftovers; the exit status of the process."""
     for name in LEFTOVERS:
         shutil.rmtree(ROOT / name, ignore_errors=True)
+    native.remove()
     for folder in _caches(ROOT):
         shutil.rmtree(folder, ignore_errors=True)
     return 0

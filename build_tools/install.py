@@ -18,6 +18,7 @@ import venv
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from build_tools import native
 from build_tools.locks import (
     DEMO_PROFILES,
     PROFILES,
@@ -40,6 +41,7 @@ FETCHED_LATER = {
         " (75 MB more where there is no Go), which is built in some minutes"
     ),
     "demo-hdfs": "about 70 MB of Kafka itself and 80 MB of Hadoop",
+    "demo-spark": "about 70 MB of Kafka itself",
 }
 UNREACHABLE = re.compile(
     r"connection broken|NewConnectionError|Temporary failure|Name or service not known"
@@ -93,6 +95,8 @@ def install(profile: str) -> None:
     """Bring .venv to the state the profile's lock names; instant when it is there already."""
     prepared = venv_fits()
     if prepared and any(stamp_is_current(name) for name in holders(profile)):
+        if not native.is_current():
+            install_project()
         return
     announce(profile)
     if not prepared:
@@ -175,11 +179,15 @@ def install_lock(profile: str) -> None:
 
 def install_project() -> None:
     """Install this tree itself, editable, with the build backend of the lock and no network."""
+    native.remove()
     run_pip(
         [str(VENV_PYTHON), "-m", "pip"],
         ["install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation", "-e", str(ROOT)],
         what="kafka-rlm itself",
     )
+    native.write_stamp()
+    if not native.is_built():
+        say("no C compiler, or not Python's headers: rlm_spark decodes in Python, more slowly")
 
 
 def run_pip(pip: list[str], command: list[str], *, what: str) -> None:

@@ -14,6 +14,7 @@ SELECTIONS = {
     "demo": ["--extra", "demo", "--group", "bootstrap", "pyproject.toml"],
     "demo-s3": ["--extra", "demo", "--extra", "s3", "--group", "bootstrap", "pyproject.toml"],
     "demo-hdfs": ["--extra", "demo", "--extra", "hdfs", "--group", "bootstrap", "pyproject.toml"],
+    "demo-spark": ["--extra", "demo", "--extra", "spark", "--group", "bootstrap", "pyproject.toml"],
     "bootstrap": ["--group", "bootstrap"],
 }
 

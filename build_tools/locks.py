@@ -13,8 +13,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENTS = ROOT / "requirements"
 RECORD = REQUIREMENTS / "wheels.json"
-DEMO_PROFILES = ("demo", "demo-s3", "demo-hdfs")
-"""What `make demo` installs, by STORE."""
+DEMO_PROFILES = ("demo", "demo-s3", "demo-hdfs", "demo-spark")
+"""What `make demo` installs, by STORE, and what `make demo-spark` does."""
 
 PROFILES = ("bootstrap", *DEMO_PROFILES, "all")
 

@@ -9,6 +9,7 @@ import zlib
 from types import ModuleType
 
 from kip405.batches import Compression
+from kip405.crc import ByteBuffer
 from kip405.errors import Corrupt, Invalid
 
 # Ten thousand times a usual batch; a batch that grows beyond it is taken for an attack on our
@@ -16,6 +17,8 @@ from kip405.errors import Corrupt, Invalid
 MAX_RECORDS_BYTES = 256 * 1024 * 1024
 _FIRST_GUESS_BYTES = 64 * 1024
 _GROWTH = 4
+# A usual batch never needs more; what a huge one took is given back with the next.
+_KEPT_BYTES = 16 * 1024 * 1024
 # Rust's own text of std::io::ErrorKind::WriteZero: the only sign that the output did not fit.
 _NO_ROOM = "failed to write whole buffer"
 _GZIP_WINDOW = 31
@@ -24,18 +27,60 @@ _XERIAL_HEADER_BYTES = 16
 _INT32 = struct.Struct(">i")
 
 
-def decompress(compression: Compression, data: bytes, max_bytes: int = MAX_RECORDS_BYTES) -> bytes:
+def decompress(
+    compression: Compression, data: ByteBuffer, max_bytes: int = MAX_RECORDS_BYTES
+) -> bytes:
     """The records' bytes; Corrupt where they cannot be decompressed or exceed `max_bytes`."""
-    if compression is Compression.NONE:
-        return data
-    if compression is Compression.GZIP:
-        return _gunzip(data, max_bytes)
-    if compression is Compression.SNAPPY:
-        return _snappy(data, max_bytes)
-    return _frame(compression, data, max_bytes)
+    return bytes(Scratch().decompress(compression, data, max_bytes))
 
 
-def _gunzip(data: bytes, max_bytes: int) -> bytes:
+class Scratch:
+    """Memory for the records of one batch after the other, reused."""
+
+    def __init__(self) -> None:
+        self._room = bytearray()
+
+    def decompress(
+        self, compression: Compression, data: ByteBuffer, max_bytes: int = MAX_RECORDS_BYTES
+    ) -> ByteBuffer:
+        """The records' bytes, valid until the next call; Corrupt where they cannot be decompressed
+        or exceed `max_bytes`.
+        """
+        if compression is Compression.NONE:
+            return data
+        if compression is Compression.GZIP:
+            return _gunzip(data, max_bytes)
+        if compression is Compression.SNAPPY:
+            return _snappy(data, max_bytes)
+        return self._frame(compression, data, max_bytes)
+
+    def _frame(self, compression: Compression, data: ByteBuffer, max_bytes: int) -> ByteBuffer:
+        """LZ4 or zstd into memory of ours that grows up to the limit: the frame's own claim is not
+        trusted.
+        """
+        cramjam = _cramjam()
+        codec = cramjam.lz4 if compression is Compression.LZ4 else cramjam.zstd
+        room = self._take(max(_FIRST_GUESS_BYTES, _GROWTH * len(data)), max_bytes)
+        while True:
+            try:
+                size = codec.decompress_into(data, room)
+            except cramjam.DecompressionError as error:
+                if len(room) >= max_bytes or _NO_ROOM not in str(error):
+                    name = compression.name.lower()
+                    raise Corrupt(f"{name} records: {error} (limit {max_bytes} bytes)") from error
+                room = self._take(len(room) * _GROWTH, max_bytes)
+            else:
+                return room[:size]
+
+    def _take(self, size_bytes: int, max_bytes: int) -> memoryview:
+        """Memory of at least that size where the limit allows it; much of it is not kept."""
+        size_bytes = min(size_bytes, max_bytes)
+        if len(self._room) < size_bytes or len(self._room) > max(size_bytes, _KEPT_BYTES):
+            self._room = bytearray(size_bytes)
+        return memoryview(self._room)[:max_bytes]
+
+
+def _gunzip(data: ByteBuffer, max_bytes: int) -> bytes:
     stream = zlib.decompressobj(_GZIP_WINDOW)
     try:
         plain = stream.decompress(data, max_bytes)
@@ -49,8 +94,8 @@ def _gunzip(data: bytes, max_bytes: int) -> bytes:
     return plain
 
 
-def _snappy(data: bytes, max_bytes: int) -> bytes:
-    if not data.startswith(_XERIAL_MAGIC):
+def _snappy(data: ByteBuffer, max_bytes: int) -> bytes:
+    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
         return _snappy_block(data, max_bytes)
     blocks: list[bytes] = []
     position = _XERIAL_HEADER_BYTES
@@ -69,7 +114,7 @@ def _snappy(data: bytes, max_bytes: int) -> bytes:
     return b"".join(blocks)
 
 
-def _snappy_block(data: bytes, max_bytes: int) -> bytes:
+def _snappy_block(data: ByteBuffer, max_bytes: int) -> bytes:
     cramjam = _cramjam()
     try:
         size = cramjam.snappy.decompress_raw_len(data)
@@ -78,25 +123,6 @@ def _snappy_block(data: bytes, max_bytes: int) -> bytes:
         return bytes(cramjam.snappy.decompress_raw(data))
     except cramjam.DecompressionError as error:
         raise Corrupt(f"snappy records: {error}") from error
-
-
-def _frame(compression: Compression, data: bytes, max_bytes: int) -> bytes:
-    """LZ4 or zstd into a buffer of ours that grows up to the limit: the frame's own claim is not
-    trusted.
-    """
-    cramjam = _cramjam()
-    codec = cramjam.lz4 if compression is Compression.LZ4 else cramjam.zstd
-    room = min(max(_FIRST_GUESS_BYTES, _GROWTH * len(data)), max_bytes)
-    while True:
-        plain = bytearray(room)
-        try:
-            size = codec.decompress_into(data, plain)
-            return bytes(memoryview(plain)[:size])
-        except cramjam.DecompressionError as error:
-            if room >= max_bytes or _NO_ROOM not in str(error):
-                name = compression.name.lower()
-                raise Corrupt(f"{name} records: {error} (limit {max_bytes} bytes)") from error
-        room = min(room * _GROWTH, max_bytes)
 
 
 def _cramjam() -> ModuleType:

@@ -37,6 +37,11 @@ class SystemClock:
         await asyncio.sleep(duration_ms / 1000)
 
 
+def processor_ms() -> float:
+    """Time of the processor that this process took since it began, all its threads together."""
+    return time.process_time_ns() / 1_000_000
+
+
 def new_uuid() -> Uuid:
     """A fresh random Uuid that does not start with '-' (Kafka avoids that in Uuid.randomUuid)."""
     while True:

@@ -9,12 +9,17 @@ from dataclasses import dataclass
 from rlm.api.admin import AdminParts, AdminService
 from rlm.api.calls import Gate
 from rlm.api.cluster_status import ClusterStatus
+from rlm.api.endpoints import BROKER, Endpoint, Endpoints
 from rlm.api.fetch import FetchParts, FetchService
 from rlm.api.peers import Peers
 from rlm.api.places import Places
 from rlm.api.reading import PartitionReading
+from rlm.api.remote_fetch import RemoteParts
 from rlm.api.remote_log import RemoteLogs
-from rlm.api.server import ApiServer, read_token
+from rlm.api.remote_reading import RemoteReading
+from rlm.api.remote_view import RemoteView
+from rlm.api.server import ApiServer
+from rlm.api.tokens import token_source
 from rlm.api.topic_summaries import TopicSummaries
 from rlm.http.server import HealthState, HttpServer
 from rlm.lanes.lane import LanePool
@@ -27,7 +32,7 @@ from rlm.metrics import (
     store_gauges,
 )
 from rlm.parts import Parts
-from rlm.reading.gauges import read_gauges
+from rlm.reading.gauges import read_gauges, throttle_gauges
 from rlm.statuses import Statuses
 from rlm.topics.adopt import Adoption
 from rlm.topics.cluster import OtherBrokers
@@ -87,20 +92,23 @@ class Front:
     async def start(self) -> None:
         """Listen for HTTP and gRPC; Invalid where a port is taken or the token file is bad."""
         config = self._parts.config
-        token = await read_token(config.api_token_file)
+        tokens = token_source(config.api_token_file, self._parts.clock)
         self._peers = Peers(
             node_id=config.node_id,
             principal=config.principal,
-            token=token,
+            tokens=tokens,
             settings=self._parts.facts.settings,
             clock=self._parts.clock,
             timeout_ms=_PEER_TIMEOUT_MS,
+            tls=config.peer_tls,
         )
-        gate = Gate(token)
+        gate = Gate(tokens)
         self._api = ApiServer(
             admin=self._admin(gate, self._peers),
             fetch=self._fetch(gate, self._peers),
             listen=str(config.grpc_listen),
+            tls=config.grpc_tls,
+            asks_tokens=config.api_token_file is not None,
             allow_insecure=config.allow_insecure,
         )
         await self._http.start()
@@ -143,6 +151,7 @@ class Front:
                     freezes=self._topics.freezes,
                     problems=self._shown_problems,
                     stores=parts.stores.statuses,
+                    endpoints=self._endpoints(),
                     version=software_version(),
                 ),
                 statuses=self._statuses,
@@ -154,9 +163,16 @@ class Front:
 
     def _fetch(self, gate: Gate, peers: Peers) -> FetchService:
         parts = self._parts
+        remote_logs = RemoteLogs(
+            cluster_id=parts.config.cluster_id,
+            known=lambda key: parts.leadership.snapshot.partitions.get(key),
+            looks=parts.looks,
+            ledgers=parts.facts.manager,
+            store=parts.stores.routed,
+        )
         return FetchService(
             FetchParts(
-                gate=gate,
+                remote=self._remote(gate, remote_logs),
                 places=Places(parts.broker, parts.facts.settings),
                 peers=peers,
                 reading=PartitionReading(
@@ -165,18 +181,40 @@ class Front:
                 tier=parts.tier,
                 broker=parts.broker,
                 settings=parts.facts.settings,
-                ledger=parts.facts.manager,
                 statuses=self._statuses,
                 copy=self._statuses,
-                remote_logs=RemoteLogs(
-                    cluster_id=parts.config.cluster_id,
-                    known=lambda key: parts.leadership.snapshot.partitions.get(key),
-                    looks=parts.looks,
-                    ledgers=parts.facts.manager,
-                    store=parts.stores.routed,
-                ),
+                remote_logs=remote_logs,
                 barrier_deadline_ms=BARRIER_DEADLINE_MS,
             )
+        )
+
+    def _remote(self, gate: Gate, remote_logs: RemoteLogs) -> RemoteParts:
+        """What is answered without the broker, as by a reader."""
+        parts = self._parts
+        facts = parts.facts
+        view = RemoteView(settings=facts.settings, ledger=facts.manager, clock=parts.clock)
+        return RemoteParts(
+            gate=gate,
+            view=view,
+            reading=RemoteReading(view=view, walk=parts.tier.walk),
+            ledger=facts.manager,
+            objects=remote_logs,
+            endpoints=self._endpoints(),
+            throttle=parts.throttle,
+        )
+
+    def _endpoints(self) -> Endpoints:
+        config = self._parts.config
+        return Endpoints(
+            own=Endpoint(
+                grpc_address=str(config.grpc_advertised),
+                role=BROKER,
+                node_id=config.node_id,
+                version=software_version(),
+            ),
+            settings=self._parts.facts.settings,
+            clock=self._parts.clock,
+            heartbeat_interval_ms=config.heartbeat_interval_ms,
         )
 
     def _gauges(self) -> dict[str, Labelled]:
@@ -186,6 +224,7 @@ class Front:
             **problem_gauges(self._shown_problems()),
             **store_gauges(self._parts.stores.statuses()),
             **read_gauges(self._parts.reader, self._parts.disk_cache),
+            **throttle_gauges(self._parts.throttle.counts),
         }
 
     def _shown_problems(self) -> Sequence[str]:

@@ -9,7 +9,7 @@ from kip405.errors import RemoteStorageError
 from kip405.ids import Uuid
 from rlm.clock import Clock, jittered_ms
 from rlm.plans.services import Heartbeat, Rivals
-from rlmm.facts import ServiceFact
+from rlmm.facts import ReaderFact, ServiceFact
 from rlmm.settings import Settings
 
 log = structlog.get_logger()
@@ -64,3 +64,25 @@ class HeartbeatSender:
             await self._settings.publish(replace(self._fact, stores=self._stores()))
         except RemoteStorageError as error:
             log.warning("heartbeat_failed", error=str(error))
+
+
+class ReaderHeartbeat:
+    """Publishes the ReaderFact: no broker is counted by it."""
+
+    def __init__(
+        self, *, settings: Settings, clock: Clock, fact: ReaderFact, interval_ms: int
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._fact = fact
+        self._interval_ms = interval_ms
+
+    async def run(self) -> None:
+        """As HeartbeatSender."""
+        while True:
+            if self._settings.is_ready:
+                try:
+                    await self._settings.publish(self._fact)
+                except RemoteStorageError as error:
+                    log.warning("heartbeat_failed", error=str(error))
+            await self._clock.sleep_ms(jittered_ms(self._interval_ms))

@@ -5,14 +5,10 @@ it was taken under: after a change of leadership it is not used until a barrier 
 """
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from typing import Protocol
 
-from kip405.errors import Corrupt, Fenced, NotFound, Unavailable
+from kip405.errors import Fenced, NotFound, Unavailable
 from kip405.ids import PartitionKey, TopicIdPartition, Uuid
-from kip405.segments import RemoteLogSegmentMetadata
 from rlm.broker.answers import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -21,10 +17,8 @@ from rlm.broker.answers import (
 )
 from rlm.broker.leadership import Leadership, LedPartition, partitions_of
 from rlm.lanes.look import Look
-from rlm.losses import Losses
 from rlm.partitions import RememberedLooks, SharedLooks
-from rlm.plans.fetch import ReadBounds
-from rlm.plans.unsettled import SETTLED, unsettled_end
+from rlm.plans.unsettled import SETTLED
 from rlm.proxy.tier import (
     EpochEnd,
     RemoteRead,
@@ -35,8 +29,8 @@ from rlm.proxy.tier import (
     Watermarks,
 )
 from rlm.reading.reader import RemoteReader
+from rlm.remote_history import RemoteHistory, SegmentWalk
 from rlmm.facts import TopicFact
-from rlmm.ledger import PartitionLedger, UsableSegment
 from rlmm.manager import RemoteLogMetadataManager
 from rlmm.settings import Settings
 
@@ -53,17 +47,6 @@ class _Broker(Protocol):
 
 _Seen = tuple[LedPartition, Look | None, int | None, int, str | None]
 """What a view is made of: leadership, look, remote start, ledger version and problem."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _RemoteEnd:
-    """The remote end under one ledger version and look, so that it is not searched per fetch."""
-
-    version: int
-    look: Look
-    problem: str | None
-    next_offset: int
-    unsettled_next_offset: int
 
 
 class LocalTier:
@@ -88,9 +71,8 @@ class LocalTier:
         self._manager = manager
         self._looks = looks
         self._shared_looks = shared_looks
-        self._reader = reader
-        self.losses = Losses()
-        self._ends: dict[PartitionKey, _RemoteEnd] = {}
+        self.walk = SegmentWalk(reader)
+        self.losses = self.walk.losses
         self._views: dict[PartitionKey, tuple[_Seen, TierPartition]] = {}
 
     def ready(self) -> bool:
@@ -178,95 +160,20 @@ class LocalTier:
         )
 
     async def read(self, request: RemoteRead) -> RemoteRecords:
-        key = PartitionKey(request.topic_id, request.partition)
-        look, ledger = self._readable(key)
-        offset = request.offset
-        while offset < request.upper_offset:
-            usable = ledger.usable_segment_for(look.lineage, look.log_end_offset, offset)
-            if usable is None or usable.metadata.start_offset >= request.upper_offset:
-                break
-            self._refuse_unsettled(look, ledger, offset, usable.metadata.start_offset)
-            usable, read = await self._read_any(
-                look, ledger, usable, replace(request, offset=offset)
-            )
-            if read.size_bytes or not read.exhausted:
-                return read
-            offset = usable.next_offset
-        return RemoteRecords(records=(), size_bytes=0, next_offset=request.offset, aborted=())
-
-    async def _read_any(
-        self, look: Look, ledger: PartitionLedger, best: UsableSegment, request: RemoteRead
-    ) -> tuple[UsableSegment, RemoteRecords]:
-        """Read the best copy; where it is lost, another in-lineage one of the same offset (H25)."""
-        try:
-            return best, await self._read_one(look, ledger, best, request)
-        except (NotFound, Corrupt):
-            at = max(request.offset, best.metadata.start_offset)
-            for other in ledger.usable(look.lineage, look.log_end_offset, at):
-                if other.metadata.start_offset <= at and other != best:
-                    with suppress(NotFound, Corrupt):
-                        return other, await self._read_one(look, ledger, other, request)
-            raise
-
-    async def _read_one(
-        self, look: Look, ledger: PartitionLedger, usable: UsableSegment, request: RemoteRead
-    ) -> RemoteRecords:
-        bounds = ReadBounds(
-            offset=max(request.offset, usable.metadata.start_offset),
-            upper_offset=min(request.upper_offset, usable.next_offset),
-            max_bytes=request.max_bytes,
-            at_least_one=request.at_least_one,
-        )
-
-        def following(after: int) -> RemoteLogSegmentMetadata | None:
-            found = ledger.usable_segment_for(look.lineage, look.log_end_offset, after)
-            return found.metadata if found else None
-
-        with self._noticing(ledger, usable.metadata):
-            return await self._reader.read(
-                usable.metadata,
-                bounds,
-                read_committed=request.read_committed,
-                following=following,
-            )
+        _, history = self._readable(PartitionKey(request.topic_id, request.partition))
+        return await self.walk.read(history, request)
 
     async def offset_for_timestamp(
         self, topic_id: Uuid, partition: int, timestamp_ms: int
     ) -> TimestampedOffset | None:
         key = PartitionKey(topic_id, partition)
-        look, ledger = self._readable(key)
-        start = self._settings.view.remote_log_start(key) or 0
-        lost: list[UsableSegment] = []
-        known = ledger.usable(look.lineage, look.log_end_offset, start)
-        for usable in known:
-            if usable.metadata.max_timestamp_ms < timestamp_ms:
-                continue
-            self._refuse_unsettled(look, ledger, start, usable.metadata.start_offset)
-            try:
-                with self._noticing(ledger, usable.metadata):
-                    found = await self._reader.find_timestamp(usable.metadata, timestamp_ms, start)
-            except (NotFound, Corrupt):
-                lost.append(usable)
-                if not any(_covers(other, usable) for other in known if other not in lost):
-                    raise
-                continue  # another copy has the same records (H25)
-            if found is not None and found.offset < usable.next_offset:
-                return found
-        self._refuse_unsettled(look, ledger, start, look.positions.log_start_offset)
-        return None
-
-    @contextmanager
-    def _noticing(
-        self, ledger: PartitionLedger, segment: RemoteLogSegmentMetadata
-    ) -> Iterator[None]:
-        """Remembers a segment that is lost, and forgets it once it is read again."""
-        segment_id = segment.segment_id.id
-        try:
-            yield
-        except (NotFound, Corrupt) as error:
-            self.losses.note(ledger.key, segment_id, error, ledger.entries.keys())
-            raise
-        self.losses.forget(ledger.key, segment_id)
+        look, history = self._readable(key)
+        return await self.walk.offset_for_timestamp(
+            history,
+            timestamp_ms,
+            start=self._settings.view.remote_log_start(key) or 0,
+            next_offset=look.positions.log_start_offset,
+        )
 
     def epoch_for_offset(self, topic_id: Uuid, partition: int, offset: int) -> int:
         look = self._looks.looks.get(PartitionKey(topic_id, partition))
@@ -281,36 +188,22 @@ class LocalTier:
         found = look.lineage.end_offset_for(leader_epoch, look.log_end_offset)
         return EpochEnd(leader_epoch=found[0], end_offset=found[1]) if found else None
 
-    def _readable(self, key: PartitionKey) -> tuple[Look, PartitionLedger]:
-        """Look and ledger to read by; Fenced where frozen, Unavailable before the first look."""
+    def _readable(self, key: PartitionKey) -> tuple[Look, RemoteHistory]:
+        """What to read by; Fenced where frozen, Unavailable before the first look."""
         look = self._looks.looks.get(key)
         if look is None:
             raise Unavailable(f"partition {key} was not looked at yet")
         if look.frozen is not None:
             raise Fenced(f"{look.led.topic_id_partition} is frozen: {look.frozen.reason}")
-        return look, self._manager.ledger(key)
+        return look, self._history(look)
 
-    def _refuse_unsettled(
-        self, look: Look, ledger: PartitionLedger, start: int, next_offset: int
-    ) -> None:
-        """Unavailable where it is not known yet whether all of [start, next_offset) can be read."""
-        if start >= next_offset:
-            return  # nothing is left out
-        if self._unsettled_end(look, ledger, start, next_offset) != SETTLED:
-            raise Unavailable(
-                f"{look.led.topic_id_partition}: what is between {start} and {next_offset} in the "
-                f"remote store is not settled yet"
-            )
-
-    def _unsettled_end(
-        self, look: Look, ledger: PartitionLedger, start: int, next_offset: int
-    ) -> int:
-        return unsettled_end(
-            ledger,
-            look.lineage,
-            look.log_end_offset,
-            start=start,
-            next_offset=next_offset,
+    def _history(self, look: Look) -> RemoteHistory:
+        """The remote records inside the lineage of the look, as the ledger tells of them now."""
+        return RemoteHistory(
+            place=str(look.led.topic_id_partition),
+            ledger=self._manager.ledger(look.key),
+            lineage=look.lineage,
+            log_end_offset=look.log_end_offset,
             trusted=self._manager.problem is None,
         )
 
@@ -339,46 +232,27 @@ class LocalTier:
 
     def _new_view(self, led: LedPartition, look: Look | None, start: int | None) -> TierPartition:
         place = led.topic_id_partition
-        end = self._remote_end(look, start or 0) if look else None
+        end, unsettled_end = self._remote_ends(look, start or 0) if look else (None, SETTLED)
         return TierPartition(
             topic_id=place.topic_id,
             topic=place.topic,
             partition=place.partition,
             remote_log_start_offset=_NOTHING_REMOTE if start is None else start,
-            remote_next_offset=end.next_offset if end else _NOTHING_REMOTE,
+            remote_next_offset=_NOTHING_REMOTE if end is None else end,
             local_log_start_offset=look.positions.log_start_offset if look else -1,
             high_watermark=look.positions.high_watermark if look else -1,
             last_stable_offset=look.positions.last_stable_offset if look else -1,
             led_here=led.leader == self._node_id,
             leader_epoch=led.leader_epoch,
             frozen=look is not None and look.frozen is not None,
-            unsettled_next_offset=end.unsettled_next_offset if end else SETTLED,
+            unsettled_next_offset=unsettled_end,
         )
 
-    def _remote_end(self, look: Look, start: int) -> _RemoteEnd:
-        """Where the in-lineage remote data ends, -1 for none; cached until something changes."""
-        ledger, problem = self._manager.ledger(look.key), self._manager.problem
-        known = self._ends.get(look.key)
-        seen = (known.version, known.problem) if known else None
-        if known is None or seen != (ledger.version, problem) or known.look is not look:
-            end = ledger.highest_end(look.lineage, look.log_end_offset, disputed=True)
-            known = _RemoteEnd(
-                version=ledger.version,
-                look=look,
-                problem=problem,
-                next_offset=_NOTHING_REMOTE if end is None else end,
-                unsettled_next_offset=self._unsettled_end(
-                    look, ledger, start, look.positions.log_start_offset
-                ),
-            )
-            self._ends[look.key] = known
-        return known
-
-
-def _covers(other: UsableSegment, segment: UsableSegment) -> bool:
-    """Whether the other one has all records of the segment."""
-    begins = other.metadata.start_offset <= segment.metadata.start_offset
-    return begins and other.next_offset >= segment.next_offset
+    def _remote_ends(self, look: Look, start: int) -> tuple[int | None, int]:
+        """Where the in-lineage remote data ends, None for none; up to where it is unsettled."""
+        history = self._history(look)
+        unsettled_end = history.unsettled_end(start, look.positions.log_start_offset)
+        return history.next_offset, unsettled_end
 
 
 def _is_same(known: _Seen, seen: _Seen) -> bool:

@@ -50,6 +50,11 @@ class Losses:
             if not known:
                 del self._found[key]
 
+    @property
+    def partitions(self) -> tuple[PartitionKey, ...]:
+        """Those with a segment that could not be read."""
+        return tuple(self._found)
+
     def alarms(self, key: PartitionKey, segments: Collection[Uuid]) -> tuple[str, ...]:
         """One line per lost segment of those that the ledger still vouches for."""
         known = self._found.get(key, {})

@@ -254,6 +254,20 @@ TABLE: tuple[MetricRow, ...] = (
         doc="Readers of remote data that are told apart now.",
     ),
     MetricRow(
+        name="rlm_read_given_bytes_total",
+        kind=MetricKind.COUNTER,
+        doc="Record bytes given to readers, by way (proxy, api) and tier (remote, local).",
+        labels=("way", "tier"),
+        is_read=True,
+    ),
+    MetricRow(
+        name="rlm_read_throttled_seconds_total",
+        kind=MetricKind.COUNTER,
+        doc="Time historical reads were held, by quota: service, client (bytes), processor.",
+        labels=("quota",),
+        is_read=True,
+    ),
+    MetricRow(
         name="rlm_read_disk_cache_bytes",
         kind=MetricKind.GAUGE,
         doc="Bytes of the disk cache.",

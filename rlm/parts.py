@@ -4,7 +4,6 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from kip405.contracts import RemoteStorageManager
 from kip405.ids import Uuid
 from rlm.broker.connection import Address as BrokerAddress
 from rlm.broker.leadership import Leadership
@@ -18,8 +17,9 @@ from rlm.heartbeat import HeartbeatSender
 from rlm.local_tier import LocalTier
 from rlm.log_dir.scanner import LogDirs
 from rlm.partitions import RememberedLooks, SharedLooks
-from rlm.reading.limits import ReadLimits
 from rlm.reading.reader import RemoteReader
+from rlm.reading.throttle import ReadThrottle
+from rlm.reading_side import build_disk_cache, build_reader, build_throttle
 from rlm.stores.side import StoreSide, build_stores
 from rlm.version import software_version
 from rlm.work_side import BARRIER_DEADLINE_MS
@@ -42,6 +42,7 @@ class Parts:
     share_groups: BrokerShareGroups
     tier: LocalTier
     reader: RemoteReader
+    throttle: ReadThrottle
     disk_cache: DiskCache | None
     heartbeat: HeartbeatSender
 
@@ -65,8 +66,8 @@ def build_parts(
         barrier_deadline_ms=BARRIER_DEADLINE_MS,
     )
     stores = build_stores(config, facts, clock, new_uuid)
-    disk_cache = _build_disk_cache(config, tasks)
-    reader = _build_reader(config, stores.routed, clock, tasks, threads, disk_cache)
+    disk_cache = build_disk_cache(config, tasks)
+    reader = build_reader(config, stores.routed, clock, tasks, threads, disk_cache)
     return Parts(
         config=config,
         clock=clock,
@@ -88,43 +89,10 @@ def build_parts(
             reader=reader,
         ),
         reader=reader,
+        throttle=build_throttle(config, clock),
         disk_cache=disk_cache,
         heartbeat=_build_heartbeat(config, facts, stores, clock, writer),
     )
-
-
-def _build_reader(
-    config: ServiceConfig,
-    store: RemoteStorageManager,
-    clock: Clock,
-    tasks: asyncio.TaskGroup,
-    threads: ThreadPoolExecutor,
-    disk: DiskCache | None,
-) -> RemoteReader:
-    return RemoteReader(
-        store=store,
-        cluster_id=config.cluster_id,
-        tasks=tasks,
-        threads=threads,
-        clock=clock,
-        limits=ReadLimits(
-            memory_bytes=config.fetch_chunk_cache_bytes,
-            range_bytes=config.fetch_range_max_bytes,
-            window_bytes=config.fetch_read_ahead_max_bytes,
-            ranges_at_once=config.fetch_ranges_max_in_flight,
-            most_waiting=config.remote_log_reader_max_pending_tasks,
-        ),
-        disk=disk,
-    )
-
-
-def _build_disk_cache(config: ServiceConfig, tasks: asyncio.TaskGroup) -> DiskCache | None:
-    """The disk cache where one is wanted; it opens its folder behind everything else."""
-    if config.fetch_chunk_cache_path is None:
-        return None
-    disk = DiskCache(config.fetch_chunk_cache_path, config.fetch_chunk_cache_disk_bytes)
-    tasks.create_task(disk.run())
-    return disk
 
 
 def _build_heartbeat(

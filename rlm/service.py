@@ -7,7 +7,6 @@ replication) ends the process with one line.
 
 import asyncio
 import contextlib
-import signal
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -17,16 +16,18 @@ from kip405.errors import RemoteStorageError, Unavailable
 from rlm.allocator import keep_large_blocks
 from rlm.clock import Clock, SystemClock
 from rlm.config import ServiceConfig
+from rlm.facts_side import remember_topics
 from rlm.front import Front
 from rlm.lanes.copy import Copied
+from rlm.lifetime import Background, keep_all_running, until_stopped
 from rlm.log_dir.identity import ServiceLock, read_identity
 from rlm.logs import configure_logs
 from rlm.parts import Parts, build_parts
 from rlm.proxy.server import ProxyServer
 from rlm.proxy.settings import ProxySettings
-from rlm.remembered_topics import RememberedTopics
+from rlm.proxy.stalled import StalledClients
+from rlm.reading_side import reader_threads
 from rlm.startup import check_broker, check_disks
-from rlm.supervisor import keep_running
 from rlm.version import software_version
 from rlm.work_side import LaneParts, WorkSide, build_pools
 
@@ -41,65 +42,18 @@ def run(config: ServiceConfig) -> None:
     check_disks(config, disks)
     keep_large_blocks()
     with ServiceLock(str(config.state_dir), disks):
-        asyncio.run(_until_stopped(config))
-
-
-async def _until_stopped(config: ServiceConfig) -> None:
-    loop = asyncio.get_running_loop()
-    try:
-        async with asyncio.TaskGroup() as group:
-            serving = group.create_task(_serve(config))
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(number, _stop, serving, number.name)
-    except* RemoteStorageError as group_of_errors:
-        raise _first(group_of_errors) from group_of_errors
-
-
-def _stop(serving: asyncio.Task[None], signal_name: str) -> None:
-    log.info("stopping", signal=signal_name)
-    serving.cancel()
-
-
-def _first(group: BaseExceptionGroup[RemoteStorageError]) -> RemoteStorageError:
-    found: BaseException = group
-    while isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    if not isinstance(found, RemoteStorageError):
-        raise found
-    return found
+        asyncio.run(until_stopped(_serve(config)))
 
 
 async def _serve(config: ServiceConfig) -> None:
     clock = SystemClock()
     log.info("starting", version=software_version(), **config.shown())
     async with contextlib.AsyncExitStack() as stack:
-        threads = stack.enter_context(_threads(config))
-        tasks = await stack.enter_async_context(_Background())
+        threads = stack.enter_context(reader_threads(config))
+        tasks = await stack.enter_async_context(Background())
         service = Service(config, clock, tasks.group, threads)
         stack.push_async_callback(service.close)
         await service.run()
-
-
-class _Background:
-    """A TaskGroup whose tasks end with the block: nothing outlives the service."""
-
-    def __init__(self) -> None:
-        self.group = asyncio.TaskGroup()
-
-    async def __aenter__(self) -> "_Background":
-        await self.group.__aenter__()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        stop = asyncio.CancelledError()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self.group.__aexit__(asyncio.CancelledError, stop, None)
-
-
-def _threads(config: ServiceConfig) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(
-        max_workers=config.remote_log_reader_threads, thread_name_prefix="remote-log-reader"
-    )
 
 
 class Service:
@@ -119,7 +73,16 @@ class Service:
         self.work = WorkSide(_lane_parts(self.parts, self._copied), self.pools)
         self.front = Front(self.parts, self.pools, self.work)
         self.proxy = ProxyServer(
-            _proxy_settings(config), self.parts.tier, clock, self.front.metrics
+            _proxy_settings(config),
+            self.parts.tier,
+            clock,
+            self.front.metrics,
+            self.parts.throttle,
+        )
+        self.stalled_clients = StalledClients(
+            clients=lambda: self.proxy.connections,
+            lacking_bytes=lambda: self.parts.reader.range_loads.lacking_bytes,
+            clock=clock,
         )
 
     async def run(self) -> None:
@@ -127,15 +90,13 @@ class Service:
         await self.proxy.start()
         await self.front.start()
         await self._check_broker()
-        async with asyncio.TaskGroup() as group:
-            for name, life in self._lives().items():
-                group.create_task(keep_running(name, life, self._clock))
+        await keep_all_running(self._lives(), self._clock)
 
     def _lives(self) -> dict[str, Callable[[], Awaitable[None]]]:
         parts = self.parts
         return {
             "facts": parts.facts.log.run,
-            "topic ids": self._remember_topics,
+            "topic ids": lambda: remember_topics(parts.facts, parts.config),
             "leadership": parts.leadership.run,
             "wanted": self._want_enabled_topics,
             "heartbeat": parts.heartbeat.run,
@@ -144,6 +105,7 @@ class Service:
             "copies": self._copies,
             "cleanups": self._cleanups,
             "topics": self.front.keep_topics,
+            "stalled clients": self.stalled_clients.run,
             **parts.stores.lives(),
         }
 
@@ -154,13 +116,6 @@ class Service:
             except Unavailable as error:
                 log.warning("broker_not_reachable", error=str(error))
             await self._clock.sleep_ms(_BROKER_RETRY_MS)
-
-    async def _remember_topics(self) -> None:
-        """Hold on to the ids of our own topics across restarts, once they are known."""
-        await self.parts.facts.log.wait_ready()
-        remembered = RememberedTopics(self._config.state_dir, self._config.cluster_id)
-        await asyncio.to_thread(remembered.write, self.parts.facts.log.topic_ids)
-        await asyncio.get_running_loop().create_future()
 
     async def _want_enabled_topics(self) -> None:
         settings, leadership = self.parts.facts.settings, self.parts.leadership

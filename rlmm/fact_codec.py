@@ -17,6 +17,7 @@ from rlmm.facts import (
     Fact,
     FreezeFact,
     HolesFact,
+    ReaderFact,
     ServiceFact,
     Stamp,
     StartFact,
@@ -132,16 +133,22 @@ def _fields(fact: Fact) -> dict[str, Any]:
                 "offset": fact.offset,
                 "cause": fact.cause,
             }
-        case ServiceFact():
-            stores = fact.stores
-            return {
-                "listen": dict(fact.listen),
-                "advertised": dict(fact.advertised),
-                "version": fact.version,
-                **({} if stores is None else {"stores": [str(one) for one in stores]}),
-            }
+        case ServiceFact() | ReaderFact():
+            return _heartbeat_fields(fact)
         case FreezeFact():
             return {"stopped": list(fact.stopped), "by": fact.by, "why": fact.why}
+
+
+def _heartbeat_fields(fact: ServiceFact | ReaderFact) -> dict[str, Any]:
+    if isinstance(fact, ReaderFact):
+        return {"http_address": fact.http_address, "version": fact.version}
+    stores = fact.stores
+    return {
+        "listen": dict(fact.listen),
+        "advertised": dict(fact.advertised),
+        "version": fact.version,
+        **({} if stores is None else {"stores": [str(one) for one in stores]}),
+    }
 
 
 def _cluster(rest: str, document: _Json) -> ClusterFact:
@@ -248,6 +255,15 @@ def _service(rest: str, document: _Json) -> ServiceFact:
     )
 
 
+def _reader(rest: str, document: _Json) -> ReaderFact:
+    return ReaderFact(
+        grpc_address=rest,
+        http_address=_text(document, "http_address"),
+        version=_text(document, "version"),
+        extra=_extra(document, "http_address", "version"),
+    )
+
+
 def _freeze(rest: str, document: _Json) -> FreezeFact:
     return FreezeFact(
         topic_id=Uuid.parse(rest) if rest else None,
@@ -267,6 +283,7 @@ _DECODERS: dict[str, Callable[[str, _Json], Fact]] = {
     HolesFact.KIND: _holes,
     DivergenceFact.KIND: _divergence,
     ServiceFact.KIND: _service,
+    ReaderFact.KIND: _reader,
     FreezeFact.KIND: _freeze,
 }
 

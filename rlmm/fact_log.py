@@ -79,12 +79,14 @@ class FactLog:
         now_ms: NowMs,
         sleep_ms: SleepMs,
         remembered: Mapping[str, Uuid] | None = None,
+        may_create: bool = True,
     ) -> None:
         """`remembered`: topic ids of an earlier run by topic name; a topic with another id is not
-        ours.
+        ours. `may_create` False = wait until others have created the topics.
         """
         ids = remembered or {}
         self._connection = connection
+        self._may_create = may_create
         self._describe = describe_topic
         self._now_ms = now_ms
         self._sleep_ms = sleep_ms
@@ -126,10 +128,15 @@ class FactLog:
         """Why nothing may be deleted or trimmed: a topic missing, recreated, shrunk,
         misconfigured or unseen.
         """
+        return self.damage or self._unverified
+
+    @property
+    def damage(self) -> str | None:
+        """Why what was read may not be all there is. That nobody can be asked now is no such
+        reason: what was read before stays true, as far as it goes.
+        """
         own = [guard.problem for guard in self._topics.both]
-        return next(
-            (why for why in (*own, self._shrunk, self._tail.lost, self._unverified) if why), None
-        )
+        return next((why for why in (*own, self._shrunk, self._tail.lost) if why), None)
 
     @property
     def topic_ids(self) -> dict[str, Uuid]:
@@ -230,6 +237,8 @@ class FactLog:
 
     async def _create_missing(self) -> None:
         """Create a topic only where nothing says that there was one before."""
+        if not self._may_create:
+            return await self._wait_for_others()
         settings, ledger = self._topics.both
         settings_now = await self._describe(SETTINGS_TOPIC)
         has_ledger = await self._describe(LEDGER_TOPIC) is not None
@@ -244,6 +253,13 @@ class FactLog:
             if ledger.topic_id or (settings_now and await self._end_client.holds_cluster_fact()):
                 _refuse_to_create(ledger)
             await create_topic(ledger.spec, self._connection, self._sleep_ms)
+
+    async def _wait_for_others(self) -> None:
+        for guard in self._topics.both:
+            if await self._describe(guard.spec.name) is None:
+                raise Unavailable(
+                    f"topic {guard.spec.name} is not there (yet): a broker's service creates it"
+                )
 
     async def _watch(self) -> NoReturn:
         while True:

@@ -2,9 +2,9 @@
 outlive us").
 
 Keys: cluster, store/<uuid>, topic/<topic id>, start|trim|holes|divergence/<topic id>/<partition>,
-service/<node id>, freeze, freeze/<topic id>. Every value has v, kind, node_id, leader_epoch,
-writer, time_ms. Fields this version does not know are kept in `extra` and written again. Pure:
-which fact counts is the view's.
+service/<node id>, reader/<gRPC address>, freeze, freeze/<topic id>. Every value has v, kind,
+node_id, leader_epoch, writer, time_ms. Fields this version does not know are kept in `extra` and
+written again. Pure: which fact counts is the view's.
 """
 
 from collections.abc import Mapping
@@ -187,6 +187,23 @@ class ServiceFact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderFact:
+    """Heartbeat of a service without a broker, by its gRPC address (host:port): it answers reads of
+    the remote tier. It is no broker's service and counts nowhere as one; the stamp's node id is -1.
+    """
+
+    KIND: ClassVar[str] = "reader"
+    grpc_address: str
+    http_address: str
+    version: str
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        return f"{self.KIND}/{self.grpc_address}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FreezeFact:
     """What is stopped everywhere (trim, delete, sweep), by whom and why; topic_id None = every
     topic.
@@ -213,6 +230,7 @@ Fact = (
     | HolesFact
     | DivergenceFact
     | ServiceFact
+    | ReaderFact
     | FreezeFact
 )
 

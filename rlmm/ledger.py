@@ -20,6 +20,7 @@ from kip405.states import RemoteLogSegmentState
 from rlmm.replay import Dispute, PartitionState
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+_COVERS_KEPT = 2  # the leader's lineage, and that of who reads the remote tier alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +74,7 @@ class PartitionLedger:
         disputes: Mapping[Uuid, Dispute],
         newest_epoch: int,
         version: int,
-        inherited: "_Cover | None" = None,
+        inherited: "tuple[_Cover, ...]" = (),
     ) -> None:
         self.key = key
         self.entries = entries
@@ -82,8 +83,8 @@ class PartitionLedger:
         """Newest leader epoch seen in any record of the partition, -1 = none."""
         self.version = version
         """Changes with every record of the partition."""
-        self._cover_of_lineage = inherited
-        self._cover_is_mine = False
+        self._inherited = inherited
+        self._covers: tuple[_Cover, ...] = ()
 
     @classmethod
     def empty(cls, key: PartitionKey) -> "PartitionLedger":
@@ -113,7 +114,7 @@ class PartitionLedger:
             disputes=disputes,
             newest_epoch=state.newest_epoch,
             version=state.version,
-            inherited=previous._cover_of_lineage if previous else None,
+            inherited=previous._worked_out() if previous else (),
         )
 
     def in_state(self, *states: RemoteLogSegmentState) -> tuple[SegmentEntry, ...]:
@@ -221,12 +222,16 @@ class PartitionLedger:
         return self._cover(lineage).lookup(offset, log_end_offset)
 
     def _cover(self, lineage: Lineage) -> "_Cover":
-        cover = self._cover_of_lineage
-        if cover is None or not self._cover_is_mine or cover.lineage != lineage:
-            cover = _Cover.of(self._readable, lineage, cover)
-            self._cover_of_lineage = cover
-            self._cover_is_mine = True
-        return cover
+        found = _of_lineage(self._covers, lineage)
+        if found is None:
+            found = _Cover.of(self._readable, lineage, _of_lineage(self._inherited, lineage))
+            self._covers = (found, *self._covers[: _COVERS_KEPT - 1])
+        return found
+
+    def _worked_out(self) -> "tuple[_Cover, ...]":
+        """Covers for the next ledger to begin with."""
+        older = (one for one in self._inherited if _of_lineage(self._covers, one.lineage) is None)
+        return (*self._covers, *older)[:_COVERS_KEPT]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +254,8 @@ class _Cover:
         lineage: Lineage,
         before: "_Cover | None",
     ) -> "_Cover":
-        known = before.ends if before is not None and before.lineage == lineage else {}
+        """`before`: of the same lineage, under an earlier ledger."""
+        known = before.ends if before is not None else {}
         ends: dict[int, tuple[RemoteLogSegmentMetadata, int]] = {}
         segments = []
         for metadata, disputed in readable:
@@ -292,6 +298,10 @@ class _Cover:
             if holds and (best is None or _preference(found) > _preference(best)):
                 best = found
         return best
+
+
+def _of_lineage(covers: Iterable[_Cover], lineage: Lineage) -> _Cover | None:
+    return next((one for one in covers if one.lineage == lineage), None)
 
 
 def _preference(found: UsableSegment) -> tuple[bool, int]:

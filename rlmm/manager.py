@@ -60,7 +60,14 @@ class RemoteLogMetadataManager:
         """Why nothing may be deleted or trimmed now; None = the ledger can be relied upon."""
         if not self.is_ready:
             return "the ledger was not read to its end yet"
-        return self._log.problem or next(iter(self._unreadable.values()), None)
+        return self.damage or self._log.problem
+
+    @property
+    def damage(self) -> str | None:
+        """Why what was read may not be all there is (see FactLog.damage); None = it is, as far as
+        it was read.
+        """
+        return self._log.damage or next(iter(self._unreadable.values()), None)
 
     def ledger(self, key: PartitionKey) -> PartitionLedger:
         """The partition as known now; empty where no record was seen."""

@@ -19,6 +19,7 @@ from rlmm.facts import (
     Fact,
     FreezeFact,
     HolesFact,
+    ReaderFact,
     ServiceFact,
     Stamp,
     StartFact,
@@ -111,6 +112,14 @@ class SettingsView:
             (found.fact, found.stamp)
             for found in self.facts()
             if isinstance(found.fact, ServiceFact)
+        )
+
+    def readers(self) -> tuple[tuple[ReaderFact, Stamp], ...]:
+        """Heartbeats of services without a broker, likewise."""
+        return tuple(
+            (found.fact, found.stamp)
+            for found in self.facts()
+            if isinstance(found.fact, ReaderFact)
         )
 
     def remote_log_start(self, partition: PartitionKey) -> int | None:

@@ -28,9 +28,9 @@ from kip405.errors import Invalid, RemoteStorageError, Unavailable
 from kip405.ids import TopicIdPartition
 from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
 from rsm_plugins.addresses import Address
-from rsm_plugins.calls import PRINCIPAL_KEY
+from rsm_plugins.answering import PRINCIPAL_KEY
 from rsm_plugins.capabilities import Capability, check_plugin
-from rsm_plugins.client_channel import open_channel
+from rsm_plugins.client_channel import PluginStubs, RenewedChannel, open_plugin
 from rsm_plugins.client_scratch import ScratchSettings, ScratchSlots
 from rsm_plugins.client_volume import ClientVolume, VolumeCalls
 from rsm_plugins.fetch_stream import Received
@@ -56,7 +56,6 @@ from rsm_plugins.source_files import source_chunk
 from rsm_plugins.status import error_of_call, is_lost_status
 from rsm_plugins.tls import Tls
 from rsm_plugins.v1 import identity_pb2 as idpb
-from rsm_plugins.v1 import identity_pb2_grpc, storage_pb2_grpc
 from rsm_plugins.v1 import storage_pb2 as pb
 
 _CopyCall: TypeAlias = (
@@ -88,7 +87,7 @@ class GrpcRemoteStorageManager:
 
     def __init__(
         self,
-        channel: grpc.aio.Channel,
+        channel: RenewedChannel[PluginStubs],
         target: str,
         deadlines: Deadlines,
         principal: str,
@@ -101,8 +100,6 @@ class GrpcRemoteStorageManager:
         self._target = target
         self._deadlines = deadlines
         self._metadata = ((PRINCIPAL_KEY, principal),)
-        self._identity = identity_pb2_grpc.IdentityStub(channel)
-        self._storage = storage_pb2_grpc.StorageStub(channel)
         self._threads = FileThreads()
         calls = VolumeCalls(get_info=self.get_info, check_path=self._check_path)
         self._volume = ClientVolume(calls, self._threads, wanted=share)
@@ -134,7 +131,7 @@ class GrpcRemoteStorageManager:
         if not principal.isascii() or not principal.isprintable() or not principal:
             raise Invalid(f"principal {principal!r} is not a word of printable ASCII")
         return cls(
-            open_channel(address, tls),
+            open_plugin(address, tls),
             str(address),
             deadlines,
             principal,
@@ -142,6 +139,10 @@ class GrpcRemoteStorageManager:
             needed=needed,
             scratch=scratch,
         )
+
+    @property
+    def _stubs(self) -> PluginStubs:
+        return self._channel.stubs()
 
     @contextmanager
     def _translated(self, operation: str) -> Iterator[None]:
@@ -165,7 +166,7 @@ class GrpcRemoteStorageManager:
         capability that is needed.
         """
         with self._translated("get info"):
-            info = await self._identity.GetInfo(
+            info = await self._stubs.identity.GetInfo(
                 idpb.GetInfoRequest(), timeout=self._deadlines.call_seconds, metadata=self._metadata
             )
         check_plugin(info, self._needed, self._target)
@@ -176,7 +177,7 @@ class GrpcRemoteStorageManager:
         plugin itself does not answer.
         """
         with self._translated("probe"):
-            answer = await self._identity.Probe(
+            answer = await self._stubs.identity.Probe(
                 idpb.ProbeRequest(inspect=inspect),
                 timeout=self._deadlines.call_seconds,
                 metadata=self._metadata,
@@ -185,7 +186,7 @@ class GrpcRemoteStorageManager:
 
     async def _check_path(self, request: pb.CheckPathRequest) -> pb.CheckPathResponse:
         with self._translated("check path"):
-            return await self._storage.CheckPath(
+            return await self._stubs.storage.CheckPath(
                 request, timeout=self._deadlines.call_seconds, metadata=self._metadata
             )
 
@@ -194,7 +195,7 @@ class GrpcRemoteStorageManager:
     async def read_identity(self) -> StoreIdentity | None:
         """See RemoteStorageManager."""
         with self._translated("read identity"):
-            answer = await self._storage.ReadIdentity(
+            answer = await self._stubs.storage.ReadIdentity(
                 pb.ReadIdentityRequest(),
                 timeout=self._deadlines.call_seconds,
                 metadata=self._metadata,
@@ -205,7 +206,7 @@ class GrpcRemoteStorageManager:
         """See RemoteStorageManager."""
         request = pb.CreateIdentityRequest(identity=identity_message(identity))
         with self._translated("create identity"):
-            answer = await self._storage.CreateIdentity(
+            answer = await self._stubs.storage.CreateIdentity(
                 request, timeout=self._deadlines.call_seconds, metadata=self._metadata
             )
         return identity_value(answer.identity)
@@ -213,7 +214,7 @@ class GrpcRemoteStorageManager:
     async def copy_log_segment_data(self, locator: SegmentLocator, data: LogSegmentData) -> bytes:
         """See RemoteStorageManager; Fenced where the file to copy is gone or cut short."""
         by_path = await self._volume.plugin_sees(data.log)
-        call = self._storage.CopyLogSegmentData(
+        call = self._stubs.storage.CopyLogSegmentData(
             timeout=self._deadlines.copy_seconds, metadata=self._metadata
         )
         try:
@@ -276,7 +277,7 @@ class GrpcRemoteStorageManager:
         check_manifest_size(manifest)
         request = pb.WriteManifestRequest(locator=locator_message(locator), manifest=manifest)
         with self._translated(f"write manifest of {locator.segment_id}"):
-            await self._storage.WriteManifest(
+            await self._stubs.storage.WriteManifest(
                 request, timeout=self._deadlines.call_seconds, metadata=self._metadata
             )
 
@@ -284,7 +285,7 @@ class GrpcRemoteStorageManager:
         """See RemoteStorageManager."""
         request = pb.ReadManifestRequest(locator=locator_message(locator))
         with self._translated(f"read manifest of {locator.segment_id}"):
-            answer = await self._storage.ReadManifest(
+            answer = await self._stubs.storage.ReadManifest(
                 request, timeout=self._deadlines.call_seconds, metadata=self._metadata
             )
         return bytes(answer.manifest)
@@ -315,7 +316,7 @@ class GrpcRemoteStorageManager:
     async def _fetched(
         self, request: pb.FetchLogSegmentRequest, operation: str, max_bytes: int
     ) -> Received:
-        call = self._storage.FetchLogSegment(
+        call = self._stubs.storage.FetchLogSegment(
             request, timeout=self._deadlines.call_seconds, metadata=self._metadata
         )
         may_be_slice = bool(request.shared_volume_nonce)
@@ -323,7 +324,7 @@ class GrpcRemoteStorageManager:
 
     async def fetch_indexes(self, locator: SegmentLocator) -> bytes:
         """See RemoteStorageManager."""
-        call = self._storage.FetchIndexes(
+        call = self._stubs.storage.FetchIndexes(
             pb.FetchIndexesRequest(locator=locator_message(locator)),
             timeout=self._deadlines.call_seconds,
             metadata=self._metadata,
@@ -332,7 +333,7 @@ class GrpcRemoteStorageManager:
 
     async def fetch_index(self, locator: SegmentLocator, index_type: IndexType) -> bytes:
         """See RemoteStorageManager."""
-        call = self._storage.FetchIndex(
+        call = self._stubs.storage.FetchIndex(
             pb.FetchIndexRequest(locator=locator_message(locator), index_type=index_type.value),
             timeout=self._deadlines.call_seconds,
             metadata=self._metadata,
@@ -368,7 +369,7 @@ class GrpcRemoteStorageManager:
             part = segments[start : start + STAT_MAX_SEGMENTS]
             request = pb.StatRequest(segments=[expected_message(segment) for segment in part])
             with self._translated("stat"):
-                answer = await self._storage.Stat(
+                answer = await self._stubs.storage.Stat(
                     request, timeout=self._deadlines.call_seconds, metadata=self._metadata
                 )
             if len(answer.segments) != len(part):
@@ -383,7 +384,7 @@ class GrpcRemoteStorageManager:
     ) -> AsyncIterator[StoredObject]:
         """See RemoteStorageManager; each page must arrive within `call_ms`."""
         message = None if partition is None else partition_message(partition)
-        call = self._storage.ListObjects(
+        call = self._stubs.storage.ListObjects(
             pb.ListObjectsRequest(cluster_id=cluster_id, partition=message),
             timeout=self._deadlines.copy_seconds,
             metadata=self._metadata,
@@ -404,7 +405,7 @@ class GrpcRemoteStorageManager:
         """See RemoteStorageManager."""
         request = pb.DeleteLogSegmentDataRequest(locator=locator_message(locator))
         with self._translated(f"delete {locator.segment_id}"):
-            await self._storage.DeleteLogSegmentData(
+            await self._stubs.storage.DeleteLogSegmentData(
                 request, timeout=self._deadlines.call_seconds, metadata=self._metadata
             )
 
@@ -427,7 +428,7 @@ class GrpcRemoteStorageManager:
             segments=[locator_message(locator) for locator in locators]
         )
         with self._translated(f"delete {len(locators)} segments"):
-            await self._storage.DeleteLogSegments(
+            await self._stubs.storage.DeleteLogSegments(
                 request, timeout=self._deadlines.copy_seconds, metadata=self._metadata
             )
 

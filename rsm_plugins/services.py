@@ -11,7 +11,8 @@ from functools import partial
 from kip405.contracts import RemoteStorageManager
 from kip405.errors import Corrupt, Invalid, RemoteStorageError, Unavailable
 from kip405.segments import FileSlice
-from rsm_plugins.calls import Answering, Context, without_secrets
+from rsm_plugins.answering import Context
+from rsm_plugins.calls import Answering, without_secrets
 from rsm_plugins.copy_stream import receive_copy
 from rsm_plugins.file_threads import FileThreads
 from rsm_plugins.messages import (

@@ -1,15 +1,30 @@
-"""TLS of a plugin's connection: the files of each side, read and made into credentials.
+"""TLS of a gRPC connection: the files of each side, read and made into credentials.
 
-With them an address need not be private to this machine. Files are read when the server starts and
-when a client connects. Must not open sockets.
+With them an address need not be private to this machine. A server looks at its files before every
+handshake, a client when it dials (client_channel.py). Must not open sockets.
 """
 
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
 
 from kip405.errors import Invalid
+from rsm_plugins.renewed import Renewed
+
+_CLOSED_AT_ONCE = "it closed the connection at once: it may want TLS, or a certificate it trusts"
+_REASONS = (
+    ("certificate has expired", "its certificate has expired"),
+    ("certificate is not yet valid", "its certificate is not valid yet"),
+    ("CERTIFICATE_VERIFY_FAILED", "its certificate is of no authority that is trusted here"),
+    ("Hostname Verification Check failed", "its certificate does not have the name dialled"),
+    ("WRONG_VERSION_NUMBER", "it does not speak TLS"),
+    ("CERTIFICATE_REQUIRED", "it wants a certificate that it trusts"),
+    ("Socket closed", _CLOSED_AT_ONCE),
+    ("onnection reset", _CLOSED_AT_ONCE),
+)
+"""What gRPC says of a connection that was never made -> what that means, for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +32,7 @@ class Tls:
     """What a client trusts and shows; every file is PEM.
 
     `ca_file` None trusts what gRPC trusts by itself. `server_name` is the name to be found in the
-    plugin's certificate where it is not the one dialled.
+    server's certificate where it is not the one dialled.
     """
 
     ca_file: Path | None = None
@@ -25,9 +40,22 @@ class Tls:
     key_file: Path | None = None
     server_name: str = ""
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """What to look at for a renewal."""
+        return tuple(path for path in (self.ca_file, self.cert_file, self.key_file) if path)
+
+    @property
+    def options(self) -> tuple[tuple[str, str], ...]:
+        """Options of a channel that go with the credentials."""
+        name = self.server_name
+        return (("grpc.ssl_target_name_override", name),) if name else ()
+
     def credentials(self) -> grpc.ChannelCredentials:
         """Invalid names a file that cannot be read, or the one that its partner lacks."""
         require_both("tls.cert.file", self.cert_file, "tls.key.file", self.key_file)
+        if self.cert_file is not None and self.key_file is not None:
+            _require_pair(self.cert_file, self.key_file)
         return grpc.ssl_channel_credentials(
             root_certificates=_optional_pem(self.ca_file),
             private_key=_optional_pem(self.key_file),
@@ -37,7 +65,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerTls:
-    """What a plugin shows, and whom it lets in: with `client_ca_file` only clients with a
+    """What a server shows, and whom it lets in: with `client_ca_file` only clients with a
     certificate of that authority.
     """
 
@@ -45,14 +73,44 @@ class ServerTls:
     key_file: Path
     client_ca_file: Path | None = None
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """What to look at for a renewal."""
+        pair = (self.cert_file, self.key_file)
+        return pair if self.client_ca_file is None else (*pair, self.client_ca_file)
+
     def credentials(self) -> grpc.ServerCredentials:
-        """Invalid names a file that cannot be read."""
-        key, chain = _pem(self.key_file), _pem(self.cert_file)
-        return grpc.ssl_server_credentials(
-            [(key, chain)],
-            root_certificates=_optional_pem(self.client_ca_file),
-            require_client_auth=self.client_ca_file is not None,
+        """Of the files as they are at each handshake. Invalid names a file that cannot be read."""
+        renewed = Renewed(self.files, self._configuration)
+        shown = [renewed.current()]
+
+        def fetch() -> grpc.ServerCertificateConfiguration | None:
+            """Called by gRPC before a handshake; None = as before."""
+            current = renewed.current()
+            if current is shown[0]:
+                return None
+            shown[0] = current
+            return current
+
+        return grpc.dynamic_ssl_server_credentials(
+            shown[0],
+            fetch,  # type: ignore[arg-type]  # the stub leaves out that None is allowed
+            require_client_authentication=self.client_ca_file is not None,
         )
+
+    def _configuration(self) -> grpc.ServerCertificateConfiguration:
+        _require_pair(self.cert_file, self.key_file)
+        key, chain = _pem(self.key_file), _pem(self.cert_file)
+        return grpc.ssl_server_certificate_configuration(
+            [(key, chain)], root_certificates=_optional_pem(self.client_ca_file)
+        )
+
+
+def tls_reason(details: str | None) -> str | None:
+    """Why a connection was never made, if TLS is or may be why; `details` is gRPC's own text."""
+    if not details or "failed to connect" not in details:
+        return None
+    return next((reason for mark, reason in _REASONS if mark in details), None)
 
 
 def require_both(one: str, first: Path | None, other: str, second: Path | None) -> None:
@@ -60,6 +118,21 @@ def require_both(one: str, first: Path | None, other: str, second: Path | None) 
     if (first is None) != (second is None):
         given, missing = (one, other) if second is None else (other, one)
         raise Invalid(f"{given} is given without {missing}")
+
+
+def _require_pair(cert_file: Path, key_file: Path) -> None:
+    """Invalid where a certificate and a key do not belong together, as between the writing of one
+    and of the other: gRPC takes them and then fails to connect.
+    """
+    for path in (cert_file, key_file):
+        _pem(path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.set_ciphers("ALL:@SECLEVEL=0")  # how strong they have to be is for gRPC to say
+    try:
+        context.load_cert_chain(cert_file, key_file, password="")  # never asked for on a terminal
+    except (OSError, ValueError) as error:
+        text = f"{cert_file} and {key_file} are not a certificate and its key"
+        raise Invalid(text) from error
 
 
 def _optional_pem(path: Path | None) -> bytes | None:

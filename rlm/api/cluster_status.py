@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from kip405.errors import RemoteStorageError
 from kip405.ids import PartitionKey
 from rlm.api import messages
+from rlm.api.endpoints import Endpoints
 from rlm.api.peers import Peer, Peers
 from rlm.api.ports import Broker, PartitionStatus, PartitionStatuses, Problems
 from rlm.broker.answers import PartitionDescription
@@ -33,6 +34,7 @@ class ClusterStatus:
         freezes: Freezes,
         problems: Problems,
         stores: Callable[[], Sequence[StoreStatus]],
+        endpoints: Endpoints,
         version: str,
     ) -> None:
         self._peers = peers
@@ -42,6 +44,7 @@ class ClusterStatus:
         self._freezes = freezes
         self._problems = problems
         self._stores = stores
+        self._endpoints = endpoints
         self._version = version
 
     def own(self, topic: str) -> pb.StatusResponse:
@@ -52,7 +55,10 @@ class ClusterStatus:
             if topic in ("", row.topic)
         ]
         return pb.StatusResponse(
-            partitions=rows, freezes=self._freeze_rows(), services=[self._own_service()]
+            partitions=rows,
+            freezes=self._freeze_rows(),
+            services=[self._own_service()],
+            readers=self._reader_rows(),
         )
 
     async def whole(self, topic: str, principal: str) -> pb.StatusResponse:
@@ -74,7 +80,9 @@ class ClusterStatus:
         rows = _newest(partitions)
         rows.sort(key=lambda row: (row.topic, row.partition))
         services.sort(key=lambda row: row.node_id)
-        return pb.StatusResponse(partitions=rows, freezes=own.freezes, services=services)
+        return pb.StatusResponse(
+            partitions=rows, freezes=own.freezes, services=services, readers=own.readers
+        )
 
     async def _ask(
         self, peer: Peer, topic: str, principal: str
@@ -140,6 +148,12 @@ class ClusterStatus:
             reachable=True,
             stores=stores,
         )
+
+    def _reader_rows(self) -> list[pb.ReaderStatus]:
+        return [
+            messages.reader_message(one, is_alive=self._endpoints.is_alive(one))
+            for one in self._endpoints.readers()
+        ]
 
     def _freeze_rows(self) -> list[pb.Freeze]:
         return [messages.freeze_message(*row) for row in self._freezes.listed()]

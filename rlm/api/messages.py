@@ -1,14 +1,23 @@
 """Values <-> messages of rlm.v1, each in one function. Pure."""
 
+from collections.abc import Iterable
+
+from kip405.errors import Invalid
 from kip405.ids import PartitionKey, Uuid
+from kip405.segments import RemoteLogSegmentMetadata
+from rlm.api.endpoints import Endpoint
 from rlm.api.ports import PartitionStatus
+from rlm.api.reading import Piece
 from rlm.api.remote_log import RemoteLogDescription
+from rlm.api.remote_view import RemoteStanding
+from rlm.proxy.positions import Position
 from rlm.stores.status import StoreReport, StoreStatus
 from rlm.topics.notes import notes_of
 from rlm.v1 import admin_pb2, fetch_pb2
 from rlmm.facts import FreezeFact, TopicFact
 from rlmm.framing import encode_value
 from rlmm.ledger import SegmentEntry
+from rsm_plugins.keys import segment_stem
 
 
 def partition_message(status: PartitionStatus) -> fetch_pb2.PartitionDescription:
@@ -104,7 +113,7 @@ def report_message(report: StoreReport) -> admin_pb2.StoreReport:
     )
 
 
-def segment_message(topic: str, entry: SegmentEntry) -> fetch_pb2.Segment:
+def segment_message(topic: str, entry: SegmentEntry, cluster_id: str) -> fetch_pb2.Segment:
     metadata = entry.metadata
     place = metadata.topic_id_partition
     return fetch_pb2.Segment(
@@ -124,6 +133,8 @@ def segment_message(topic: str, entry: SegmentEntry) -> fetch_pb2.Segment:
         disputed=bool(entry.disputed),
         store_id=_store_id(entry).raw,
         broker_id=metadata.broker_id,
+        objects_stem=_objects_stem(metadata, cluster_id),
+        custom_metadata=metadata.custom_metadata or b"",
     )
 
 
@@ -149,8 +160,79 @@ def remote_log_message(
     )
 
 
+def piece_message(piece: Piece) -> fetch_pb2.FetchResponse:
+    return fetch_pb2.FetchResponse(
+        batches=piece.batches,
+        next_offset=piece.next_offset,
+        aborted_transactions=[
+            fetch_pb2.AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
+            for producer_id, first_offset in piece.aborted
+        ],
+        high_watermark=piece.high_watermark,
+        last_stable_offset=piece.last_stable_offset,
+        log_start_offset=piece.log_start_offset,
+        tier=fetch_pb2.REMOTE if piece.is_remote else fetch_pb2.LOCAL,
+        missing=[
+            fetch_pb2.OffsetRange(start_offset=start, end_offset=end)
+            for start, end in piece.missing
+        ],
+    )
+
+
+def position_message(position: Position) -> fetch_pb2.ListOffsetsResponse:
+    return fetch_pb2.ListOffsetsResponse(
+        offset=position.offset,
+        timestamp_ms=position.timestamp_ms,
+        leader_epoch=position.leader_epoch,
+    )
+
+
+def tiered_topic_message(
+    fact: TopicFact, partitions: Iterable[RemoteStanding]
+) -> fetch_pb2.TieredTopic:
+    return fetch_pb2.TieredTopic(
+        topic=fact.name,
+        topic_id=fact.topic_id.raw,
+        partitions=[
+            fetch_pb2.TieredPartition(
+                partition=one.place.partition,
+                remote_log_start_offset=-1 if one.written_start is None else one.written_start,
+                remote_next_offset=one.next_offset if one.has_records else -1,
+            )
+            for one in partitions
+        ],
+    )
+
+
+def endpoint_message(endpoint: Endpoint) -> fetch_pb2.Endpoint:
+    return fetch_pb2.Endpoint(
+        grpc_address=endpoint.grpc_address,
+        role=endpoint.role,
+        node_id=endpoint.node_id,
+        heartbeat_age_ms=endpoint.heartbeat_age_ms,
+        version=endpoint.version,
+    )
+
+
+def reader_message(endpoint: Endpoint, *, is_alive: bool) -> admin_pb2.ReaderStatus:
+    return admin_pb2.ReaderStatus(
+        grpc_address=endpoint.grpc_address,
+        version=endpoint.version,
+        heartbeat_age_ms=endpoint.heartbeat_age_ms,
+        alive=is_alive,
+    )
+
+
 def _store_id(entry: SegmentEntry) -> Uuid:
     try:
         return entry.metadata.custom().store_id
     except ValueError:
         return Uuid(bytes(16))
+
+
+def _objects_stem(metadata: RemoteLogSegmentMetadata, cluster_id: str) -> str:
+    """Empty where the custom metadata is of an unknown version."""
+    try:
+        return segment_stem(metadata.locator(cluster_id))
+    except Invalid:
+        return ""

@@ -13,10 +13,13 @@ import grpc
 from kip405.errors import Unavailable
 from rlm.api.calls import Caller, call_metadata
 from rlm.api.status import Elsewhere, error_of_call
+from rlm.api.tokens import TokenSource
 from rlm.clock import Clock
 from rlm.v1.admin_pb2_grpc import AdminServiceStub
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
 from rlmm.settings_view import SettingsView
+from rsm_plugins.client_channel import RenewedChannel
+from rsm_plugins.tls import Tls
 
 if TYPE_CHECKING:  # the async shapes of the stubs exist for the type checker only
     from rlm.v1.admin_pb2_grpc import AdminServiceAsyncStub
@@ -59,25 +62,29 @@ class ViewSource(Protocol):
 
 
 class Peers:
-    """Closed by its owner. `timeout_ms` is the deadline of one call of one peer."""
+    """Closed by its owner. `timeout_ms` is the deadline of one call of one peer. With `tls` all of
+    them are called with it: the services of a cluster are alike.
+    """
 
     def __init__(
         self,
         *,
         node_id: int,
         principal: str,
-        token: str | None,
+        tokens: TokenSource,
         settings: ViewSource,
         clock: Clock,
         timeout_ms: int,
+        tls: Tls | None = None,
     ) -> None:
         self.node_id = node_id
         self._principal = principal
-        self._token = token
+        self._tokens = tokens
+        self._tls = tls
         self._settings = settings
         self._clock = clock
         self._timeout_ms = timeout_ms
-        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._channels: dict[str, RenewedChannel[Stubs]] = {}
 
     def known(self) -> tuple[Peer, ...]:
         """Every service that ever said it lives, this one too, by node id."""
@@ -124,7 +131,8 @@ class Peers:
         principal: str = "",
     ) -> T:
         """One call of one peer; `call` gets stubs, metadata and the deadline in seconds."""
-        sent = call_metadata(principal or self._principal, self._token, self._principal)
+        token = next(iter(self._tokens()), None)
+        sent = call_metadata(principal or self._principal, token, self._principal)
         try:
             return await call(self._stubs(address), sent, self._timeout_ms / 1000)
         except grpc.aio.AioRpcError as error:
@@ -138,9 +146,13 @@ class Peers:
     def _stubs(self, address: str) -> Stubs:
         channel = self._channels.get(address)
         if channel is None:
-            channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
+            channel = RenewedChannel(address, self._tls, _OPTIONS, _stubs)
             self._channels[address] = channel
-        return Stubs(admin=AdminServiceStub(channel), fetch=FetchServiceStub(channel))
+        return channel.stubs()
+
+
+def _stubs(channel: grpc.aio.Channel) -> Stubs:
+    return Stubs(admin=AdminServiceStub(channel), fetch=FetchServiceStub(channel))
 
 
 def _address(advertised: Mapping[str, str], listen: Mapping[str, str], name: str) -> str:

@@ -46,11 +46,7 @@ class Places:
             return await self._broker.topic(checked_name(ref.name))
         if ref.WhichOneof("topic") != "topic_id":
             raise Invalid("the call names no topic: give a name or a topic id")
-        try:
-            topic_id = Uuid(ref.topic_id)
-        except ValueError as error:
-            raise Invalid(f"topic id: {error}") from error
-        return await self._by_id(topic_id)
+        return await self._by_id(topic_id_of(ref))
 
     async def partition(self, ref: fetch_pb2.TopicRef, partition: int) -> Place:
         """NotFound for a partition the topic does not have; Unavailable without a leader."""
@@ -72,6 +68,14 @@ class Places:
             if topic.topic_id == topic_id:
                 return topic
         raise NotFound(f"no topic has the id {topic_id}")
+
+
+def topic_id_of(ref: fetch_pb2.TopicRef) -> Uuid:
+    """Invalid for bytes that are no topic id."""
+    try:
+        return Uuid(ref.topic_id)
+    except ValueError as error:
+        raise Invalid(f"topic id: {error}") from error
 
 
 def checked_name(name: str) -> str:

@@ -2,14 +2,14 @@
 
 The broker's marks are taken before the view's barrier, so that a local start is never newer than
 the remote end it is compared with (H17). What lies below the broker's log start comes from the
-remote tier; a hole between both is passed over like a compaction gap (H15). Must not know gRPC.
+remote tier; a hole is passed over like a compaction gap, and told (H15). Must not know gRPC.
 """
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
 from kip405.batches import cut_batches
-from kip405.errors import Fenced, Invalid, Unavailable
+from kip405.errors import Corrupt, Fenced, Invalid, NotFound, Unavailable
 from kip405.ids import MAX_OFFSET
 from rlm.api.places import Place
 from rlm.api.ports import Broker
@@ -17,6 +17,7 @@ from rlm.proxy.splice import has_remote
 from rlm.proxy.tier import RemoteRead, Tier, TierPartition, TopicRef, Watermarks
 
 _MAX_REFRESHES = 5
+Ranges = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +32,10 @@ class ReadRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """Whole batches of one tier, and where the partition stands."""
+    """Whole batches of one tier, and where the partition stands.
+
+    `missing`: half-open ranges from where the piece begins to `next_offset` that no tier has (H15).
+    """
 
     batches: bytes
     next_offset: int
@@ -40,6 +44,7 @@ class Piece:
     last_stable_offset: int
     log_start_offset: int
     is_remote: bool
+    missing: Ranges = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +62,10 @@ class _Standing:
         if has_remote(self.view):
             return self.view.remote_log_start_offset
         return max(local, self.view.remote_log_start_offset)
+
+    @property
+    def remote_next_offset(self) -> int:
+        return self.view.remote_next_offset if self.view is not None else -1
 
     def is_remote(self, offset: int) -> bool:
         """Whether only the remote tier can have the offset, and reaches it."""
@@ -87,7 +96,9 @@ class PartitionReading:
         self._deadline_ms = barrier_deadline_ms
 
     async def stream(self, place: Place, request: ReadRequest) -> AsyncIterator[Piece]:
-        """Pieces in order. Invalid: offsets outside the log. Fenced: leader or freeze changed."""
+        """Pieces in order. Invalid: offsets outside the log. Fenced: leader or freeze changed.
+        Corrupt: remote objects are damaged or gone.
+        """
         standing = await self._stand(place)
         if request.start_offset > standing.marks.high_watermark:
             raise Invalid(
@@ -98,6 +109,9 @@ class PartitionReading:
         upper = _upper(request, standing)
         offset, refreshes = request.start_offset, 0
         while offset < upper:
+            if self._has_moved_up(place, offset, standing):
+                standing = await self._stand(place)
+                _refuse_ended(place, offset, standing)
             try:
                 piece = await self._next(
                     place, replace(request, start_offset=offset), standing, upper
@@ -115,6 +129,14 @@ class PartitionReading:
             yield piece
             offset, refreshes = piece.next_offset, 0
 
+    def _has_moved_up(self, place: Place, offset: int, standing: _Standing) -> bool:
+        """Whether the remote log start was moved above the offset since (retention)."""
+        if standing.view is None:
+            return False
+        now = self._tier.partition(TopicRef(name=place.topic.name), place.partition)
+        before = standing.view.remote_log_start_offset
+        return now is not None and before < now.remote_log_start_offset > offset
+
     async def _stand(self, place: Place) -> _Standing:
         ref = TopicRef(name=place.topic.name)
         marks = await self._tier.watermarks(ref, place.partition, self._deadline_ms)
@@ -127,46 +149,54 @@ class PartitionReading:
         self, place: Place, request: ReadRequest, standing: _Standing, upper: int
     ) -> Piece:
         offset = request.start_offset
+        missing: Ranges = ()
         if standing.is_remote(offset):
-            piece = await self._remote(place, request, standing, upper)
+            piece, missing = await self._remote(place, request, standing, upper)
             if piece is not None:
                 return piece
-        elif standing.is_unsettled(offset):
+        at = max(offset, standing.remote_next_offset)
+        if at < upper and standing.is_unsettled(at):
             raise _unsettled(place, offset)
-        return await self._local(
-            place, request, standing, max(offset, standing.marks.log_start_offset), upper
-        )
+        return await self._local(place, request, standing, missing, upper)
 
     async def _remote(
         self, place: Place, request: ReadRequest, standing: _Standing, upper: int
-    ) -> Piece | None:
-        view = standing.view
-        remote_next = view.remote_next_offset if view is not None else 0
-        found = await self._tier.read(
-            RemoteRead(
-                topic_id=place.topic.topic_id,
-                partition=place.partition,
-                offset=request.start_offset,
-                # Not the caller's end: the tier leaves out a batch that reaches beyond its bound.
-                upper_offset=min(_stable(request, standing), remote_next),
-                max_bytes=request.max_bytes,
-                at_least_one=True,
-                read_committed=request.read_committed,
-            )
+    ) -> tuple[Piece | None, Ranges]:
+        """What the remote tier has from there on, None for nothing, and what it lacks."""
+        wanted = RemoteRead(
+            topic_id=place.topic.topic_id,
+            partition=place.partition,
+            offset=request.start_offset,
+            # Not the caller's end: the tier leaves out a batch that reaches beyond its bound.
+            upper_offset=min(_stable(request, standing), standing.remote_next_offset),
+            max_bytes=request.max_bytes,
+            at_least_one=True,
+            read_committed=request.read_committed,
         )
+        try:
+            found = await self._tier.read(wanted)
+        except (NotFound, Corrupt) as error:
+            _refuse_ended(place, request.start_offset, await self._stand(place))
+            raise lost(place, error) from error
         data = b"".join(found.records)
         start, end, next_offset = cut_batches(
             data, request.start_offset, request.max_bytes, True, upper
         )
         if start == end:
-            return None
-        return _piece(standing, data[start:end], next_offset, found.aborted, True)
+            return None, found.missing
+        piece = _piece(standing, data[start:end], next_offset, found.aborted, True)
+        return replace(piece, missing=clipped(found.missing, request.start_offset, next_offset)), ()
 
     async def _local(
-        self, place: Place, request: ReadRequest, standing: _Standing, offset: int, upper: int
+        self, place: Place, request: ReadRequest, standing: _Standing, missing: Ranges, upper: int
     ) -> Piece:
+        """What the broker has from there on; `missing` is what the remote tier lacks below."""
+        offset = max(request.start_offset, standing.marks.log_start_offset)
+        hole = (max(request.start_offset, standing.remote_next_offset), offset)
+        missing = (*missing, hole) if hole[0] < hole[1] else missing
         if offset >= upper:
-            return _piece(standing, b"", request.start_offset, (), False)
+            nothing = _piece(standing, b"", upper, (), False)
+            return replace(nothing, missing=clipped(missing, request.start_offset, upper))
         found = await self._broker.fetch(
             place.topic.name,
             place.partition,
@@ -181,15 +211,21 @@ class PartitionReading:
             high_watermark=found.high_watermark,
             last_stable_offset=found.last_stable_offset,
         )
-        if start == end:
-            next_offset = request.start_offset
-        return _piece(
+        piece = _piece(
             replace(standing, marks=moved),
             found.records[start:end],
-            next_offset,
+            offset if start == end else next_offset,
             found.aborted if request.read_committed else (),
             False,
         )
+        return replace(piece, missing=clipped(missing, request.start_offset, piece.next_offset))
+
+
+def lost(place: object, error: NotFound | Corrupt) -> Corrupt:
+    """What callers are told of objects that a finished segment should have: NotFound would tell
+    them that there is no such topic, and no such records to miss (H11, H25).
+    """
+    return Corrupt(f"{place}: objects of the remote tier are damaged or gone: {error}")
 
 
 def _unsettled(place: Place, offset: int) -> Unavailable:
@@ -214,6 +250,12 @@ def _upper(request: ReadRequest, standing: _Standing) -> int:
     """Where the stream ends: as things stand when it begins."""
     end = MAX_OFFSET if request.end_offset is None else request.end_offset
     return min(end, _stable(request, standing))
+
+
+def clipped(ranges: Ranges, start: int, end: int) -> Ranges:
+    """The parts of ascending ranges inside [start, end)."""
+    cut = ((max(first, start), min(after, end)) for first, after in ranges)
+    return tuple((first, after) for first, after in cut if first < after)
 
 
 def _piece(

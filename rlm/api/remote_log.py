@@ -51,41 +51,15 @@ class RemoteLogDescription:
     segments: tuple[UsableSegment, ...]
 
 
-class RemoteLogs:
-    """Over looks, ledger and store; closes none of them. `known`: partitions and their leaders."""
+class RemoteObjects:
+    """Over ledger and store; closes neither."""
 
-    def __init__(
-        self,
-        *,
-        cluster_id: str,
-        known: Callable[[PartitionKey], LedPartition | None],
-        looks: Looks,
-        ledgers: Ledgers,
-        store: RemoteStorageManager,
-    ) -> None:
-        self._cluster_id = cluster_id
-        self._known = known
-        self._looks = looks
+    def __init__(self, *, cluster_id: str, ledgers: Ledgers, store: RemoteStorageManager) -> None:
+        self.cluster_id = cluster_id
         self._ledgers = ledgers
         self._store = store
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._reads = 0
-
-    async def describe(self, key: PartitionKey) -> RemoteLogDescription:
-        """Looked at now. Fenced: not led here, or frozen (H4). Unavailable: not up to date yet."""
-        led = self._known(key)
-        if led is None:
-            raise Unavailable(f"partition {key} is not known here yet")
-        look = await self._looks.look(led)
-        if look.frozen is not None:
-            raise Fenced(f"{led.topic_id_partition} is frozen: {look.frozen.reason}")
-        start = look.remote_log_start_offset or 0
-        return RemoteLogDescription(
-            cluster_id=self._cluster_id,
-            remote_log_start_offset=start,
-            lineage=look.lineage,
-            segments=look.ledger.usable(look.lineage, look.log_end_offset, start),
-        )
 
     async def read_log(
         self, key: PartitionKey, segment_id: Uuid, wanted: ByteRange
@@ -93,7 +67,7 @@ class RemoteLogs:
         """A range of the log object in pieces of at most 1 MiB. Busy: too many are read already."""
         if wanted.size_bytes > RANGE_MAX_BYTES:
             raise Invalid(f"a range has at most {RANGE_MAX_BYTES} bytes, not {wanted.size_bytes}")
-        locator = self._finished(key, segment_id).locator(self._cluster_id)
+        locator = self._finished(key, segment_id).locator(self.cluster_id)
         with self._counted():
             async with self._slots, _deadline(segment_id):
                 found = await self._store.fetch_log_segment(locator, wanted)
@@ -104,7 +78,7 @@ class RemoteLogs:
         self, key: PartitionKey, segment_id: Uuid
     ) -> AsyncGenerator[bytes, None]:
         """The whole indexes object, likewise."""
-        locator = self._finished(key, segment_id).locator(self._cluster_id)
+        locator = self._finished(key, segment_id).locator(self.cluster_id)
         with self._counted():
             async with self._slots, _deadline(segment_id):
                 async for piece in _pieces(await self._store.fetch_indexes(locator)):
@@ -129,6 +103,39 @@ class RemoteLogs:
             yield
         finally:
             self._reads -= 1
+
+
+class RemoteLogs(RemoteObjects):
+    """With looks. `known`: partitions and their leaders."""
+
+    def __init__(
+        self,
+        *,
+        cluster_id: str,
+        known: Callable[[PartitionKey], LedPartition | None],
+        looks: Looks,
+        ledgers: Ledgers,
+        store: RemoteStorageManager,
+    ) -> None:
+        super().__init__(cluster_id=cluster_id, ledgers=ledgers, store=store)
+        self._known = known
+        self._looks = looks
+
+    async def describe(self, key: PartitionKey) -> RemoteLogDescription:
+        """Looked at now. Fenced: not led here, or frozen (H4). Unavailable: not up to date yet."""
+        led = self._known(key)
+        if led is None:
+            raise Unavailable(f"partition {key} is not known here yet")
+        look = await self._looks.look(led)
+        if look.frozen is not None:
+            raise Fenced(f"{led.topic_id_partition} is frozen: {look.frozen.reason}")
+        start = look.remote_log_start_offset or 0
+        return RemoteLogDescription(
+            cluster_id=self.cluster_id,
+            remote_log_start_offset=start,
+            lineage=look.lineage,
+            segments=look.ledger.usable(look.lineage, look.log_end_offset, start),
+        )
 
 
 @asynccontextmanager

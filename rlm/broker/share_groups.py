@@ -43,6 +43,7 @@ _Place = tuple[str, int]
 class _Answer:
     """What one round of questions found; `failure` says why it found nothing."""
 
+    round: int
     until_ms: int
     starts: Mapping[_Place, int]
     failure: str | None = None
@@ -65,7 +66,7 @@ class BrokerShareGroups:
         self._direct = direct
         self._clock = clock
         self._client_id = client_id
-        self._answer = _Answer(until_ms=-1, starts={})
+        self._answer = _Answer(round=0, until_ms=-1, starts={})
         self._asking = asyncio.Lock()
         self._rounds = 0
 
@@ -85,24 +86,28 @@ class BrokerShareGroups:
         """As `start_offset`, by partition, and of questions that were asked after this call."""
         newer_than = self._rounds
         async with self._asking:
-            if self._rounds == newer_than:
+            if self._answer.round <= newer_than:
                 await self._ask()
             answer = self._answer
         return answer.of(topic)
 
     async def close(self) -> None:
         """Drop what is remembered; connections last for one round only."""
-        self._answer = _Answer(until_ms=-1, starts={})
+        self._answer = _Answer(round=0, until_ms=-1, starts={})
 
     async def _ask(self) -> None:
-        self._rounds += 1
+        self._rounds += 1  # of one that is broken off too: its answer never comes
+        asked = self._rounds
         try:
             starts, failure = await self._all_starts(), None
         except RemoteStorageError as error:
             starts, failure = {}, str(error)
         lasts_ms = _FRESH_MS if failure is None else _FAILED_MS
         self._answer = _Answer(
-            until_ms=self._clock.monotonic_ms() + lasts_ms, starts=starts, failure=failure
+            round=asked,
+            until_ms=self._clock.monotonic_ms() + lasts_ms,
+            starts=starts,
+            failure=failure,
         )
 
     async def _all_starts(self) -> dict[_Place, int]:

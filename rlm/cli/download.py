@@ -115,7 +115,9 @@ async def _source(connect: Connect, options: StoreOptions) -> AsyncIterator[Sour
         from rlm.download.service_source import ServiceSource
 
         address = await asyncio.to_thread(connect.chosen_address)
-        service = ServiceSource(address, connect.metadata(), timeout_s=connect.timeout_s)
+        service = ServiceSource(
+            address, connect.metadata(), timeout_s=connect.timeout_s, tls=connect.tls
+        )
         try:
             yield service
         finally:

@@ -1,6 +1,7 @@
 """`rlm`: the command line. Commands are imported when they are called, so that --help is quick."""
 
 import importlib
+import os
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -21,6 +22,11 @@ class LazyCommand:
 
 
 COMMANDS = {
+    "audit": LazyCommand(
+        module="rlm.cli.audit",
+        attribute="audit",
+        summary="Read and check every byte of the remote segments of topics.",
+    ),
     "copy": LazyCommand(
         module="rlm.cli.partitions",
         attribute="copy",
@@ -35,6 +41,11 @@ COMMANDS = {
         module="rlm.cli.doctor",
         attribute="doctor",
         summary="Find what endangers the data: how stores are set up.",
+    ),
+    "export": LazyCommand(
+        module="rlm.cli.export",
+        attribute="export",
+        summary="Append what is new of topics to Parquet files, each record once.",
     ),
     "fetch": LazyCommand(
         module="rlm.cli.fetch",
@@ -121,7 +132,10 @@ class LazyGroup(click.Group):
             fail(str(error), EXIT_FAILED)
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Wrong use is one line too; Ctrl-C leaves no trace."""
+        """Wrong use is one line too; Ctrl-C leaves no trace. gRPC tells of a failed handshake by
+        itself, beside the error that says it in words: not below its errors.
+        """
+        os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
         try:
             status = super().main(*args, **{**extra, "standalone_mode": False})
         except click.exceptions.NoArgsIsHelpError as error:

@@ -27,8 +27,8 @@ _DIR = click.option(
     help="The sandbox's directory (or RLM_SANDBOX).",
 )
 _TARGET_HELP = (
-    "TARGET is broker:N, rlm:N, plugin:N, controller (with three brokers), store (all of it), or "
-    "one of its servers: store:s3, store:namenode, store:datanode."
+    "TARGET is broker:N, rlm:N, plugin:N, reader:N, controller (with three brokers), store (all of "
+    "it), or one of its servers: store:s3, store:namenode, store:datanode."
 )
 
 
@@ -58,6 +58,7 @@ def sandbox() -> None:
 @click.option("--set", "overrides", multiple=True, metavar="SCOPE.KEY=V", help="broker|rlm|store.")
 @click.option("--jvm", default="full", show_default=True, help="full, or quick: less CPU, slower.")
 @click.option("--heap", type=int, default=512, show_default=True, help="Broker heap, MiB.")
+@click.option("--readers", type=int, default=0, show_default=True, help="Services without broker.")
 @click.option("--brokers-only", is_flag=True, help="Start neither plugins nor services.")
 def up(
     *,
@@ -71,6 +72,7 @@ def up(
     overrides: tuple[str, ...],
     jvm: str,
     heap: int,
+    readers: int,
     brokers_only: bool,
 ) -> None:
     """Start everything, wait until it is healthy, print the sandbox's JSON document."""
@@ -82,6 +84,7 @@ def up(
         native_tiering=native_tiering,
         store=store,
         services=not brokers_only,
+        readers=readers,
         jvm=jvm,
         heap_mib=heap,
         overrides=tuple(Override.parse(text) for text in overrides),

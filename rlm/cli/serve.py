@@ -1,4 +1,4 @@
-"""`rlm serve`: the service beside one broker."""
+"""`rlm serve`: the service beside one broker, or a reader without one."""
 
 from pathlib import Path
 
@@ -7,24 +7,46 @@ import click
 
 @click.command()
 @click.option(
+    "--role",
+    default="broker",
+    show_default=True,
+    type=click.Choice(["broker", "reader"]),
+    help="broker: beside one broker. reader: without any; answers reads of the remote tier.",
+)
+@click.option(
     "--config",
     "path",
     required=True,
     type=click.Path(path_type=Path),
     help="YAML file; docs/settings.md lists all settings.",
 )
-def serve(*, path: Path) -> None:
-    """Run the service beside one broker until SIGTERM or Ctrl-C.
+def serve(*, role: str, path: Path) -> None:
+    """Run the service until SIGTERM or Ctrl-C.
 
     Status 2 for a configuration or surroundings that cannot be used; one line says why.
     """
     from rlm.cli.main import EXIT_WRONG_USE, fail
-    from rlm.config import ConfigError, load
+    from rlm.config import ConfigError
 
     try:
-        config = load(path)
+        (_serve_reader if role == "reader" else _serve_broker)(path)
     except ConfigError as error:
         fail(str(error), EXIT_WRONG_USE)
+
+
+def _serve_broker(path: Path) -> None:
+    from rlm.config import load
+
+    config = load(path)
     from rlm.service import run
+
+    run(config)
+
+
+def _serve_reader(path: Path) -> None:
+    from rlm.config import load_reader
+
+    config = load_reader(path)
+    from rlm.reader_service import run
 
     run(config)

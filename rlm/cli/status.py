@@ -24,6 +24,7 @@ def status(*, topic: str, connect: Connect) -> None:
     _show_partitions(answer)
     click.echo()
     _show_services(answer)
+    _show_readers(answer)
     _show_stores(answer)
     if answer.freezes:
         click.echo()
@@ -105,6 +106,26 @@ def _show_services(answer: pb.StatusResponse) -> None:
             for row in answer.services
         ],
         "no service has said that it lives",
+    )
+
+
+def _show_readers(answer: pb.StatusResponse) -> None:
+    """Services without a broker, where there are any."""
+    if not answer.readers:
+        return
+    click.echo()
+    show_table(
+        ("reader", "version", "heartbeat", "state"),
+        [
+            (
+                row.grpc_address,
+                row.version or "-",
+                f"{row.heartbeat_age_ms / 1000:.1f}s ago",
+                "well" if row.alive else "SILENT",
+            )
+            for row in answer.readers
+        ],
+        "",
     )
 
 

@@ -1,4 +1,4 @@
-"""Which service a command asks, and how: address, principal, token, deadline; errors as ours.
+"""Which service a command asks, and how: address, TLS, principal, token, deadline; errors as ours.
 
 Plain blocking gRPC: a command does one thing at a time, and Ctrl-C ends it.
 """
@@ -18,8 +18,10 @@ import grpc
 from kip405.errors import Invalid, Unavailable
 from rlm.api.calls import call_metadata
 from rlm.api.status import error_of_call
+from rlm.api.tokens import read_tokens
 from rlm.v1.admin_pb2_grpc import AdminServiceStub
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
+from rsm_plugins.tls import Tls, require_both
 
 F = TypeVar("F", bound=Callable[..., Any])
 _OPTIONS = (("grpc.max_receive_message_length", 128 << 20),)
@@ -51,13 +53,14 @@ class Connect:
     token_file: Path | None
     timeout_s: float
     as_json: bool
+    tls: Tls | None = None
 
     @contextmanager
     def open(self, address: str = "", *, timeout_s: float | None = None) -> Iterator[Target]:
         """A service to ask; `address` overrides. Unavailable if none answers."""
         chosen = address or self.chosen_address()
         metadata = self.metadata()
-        with grpc.insecure_channel(chosen, options=_OPTIONS) as channel:
+        with self._channel(chosen) as channel:
             try:
                 yield Target(
                     address=chosen,
@@ -70,7 +73,24 @@ class Connect:
 
     def chosen_address(self) -> str:
         """Of a service that answers, for those who dial it themselves. Unavailable if none does."""
-        return _reachable(self._addresses())
+        addresses = self._addresses()
+        if len(addresses) == 1:
+            return addresses[0]  # a single one is simply used
+        for address in addresses:
+            with self._channel(address) as channel:
+                try:
+                    grpc.channel_ready_future(channel).result(timeout=_TRY_SECONDS)
+                except grpc.FutureTimeoutError:
+                    continue
+                return address
+        raise Unavailable(f"no service is reachable at {', '.join(addresses)}")
+
+    def _channel(self, address: str) -> grpc.Channel:
+        if self.tls is None:
+            return grpc.insecure_channel(address, options=_OPTIONS)
+        return grpc.secure_channel(
+            address, self.tls.credentials(), options=(*_OPTIONS, *self.tls.options)
+        )
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """What to send with each call."""
@@ -87,14 +107,53 @@ class Connect:
         )
 
 
+_TLS_OPTIONS = (
+    click.option(
+        "--tls-server-name",
+        envvar="RLM_TLS_SERVER_NAME",
+        help="Name in the service's certificate (or RLM_TLS_SERVER_NAME; default: its host).",
+    ),
+    click.option(
+        "--tls-key",
+        envvar="RLM_TLS_KEY",
+        type=click.Path(path_type=Path),
+        help="PEM file with the key of --tls-cert (or RLM_TLS_KEY).",
+    ),
+    click.option(
+        "--tls-cert",
+        envvar="RLM_TLS_CERT",
+        type=click.Path(path_type=Path),
+        help="PEM file with the certificate to show (or RLM_TLS_CERT).",
+    ),
+    click.option(
+        "--tls-ca",
+        envvar="RLM_TLS_CA",
+        type=click.Path(path_type=Path),
+        help="Speak TLS; PEM file with the service's authorities (or RLM_TLS_CA).",
+    ),
+)
+
+
 def service_options(command: F) -> F:
     """Adds the options of `Connect`; the command gets it as `connect`."""
 
     def pack(ctx: click.Context) -> None:
         names = ("address", "principal", "token_file", "timeout_s", "as_json")
-        ctx.params["connect"] = Connect(**{name: ctx.params.pop(name) for name in names})
+        chosen = {name: ctx.params.pop(name) for name in names}
+        ctx.params["connect"] = Connect(**chosen, tls=_tls(ctx.params))
 
     return _options(_packed(command, pack))
+
+
+def _tls(params: dict[str, Any]) -> Tls | None:
+    """TLS is spoken where any of its options is given."""
+    ca, cert, key, name = (
+        params.pop(f"tls_{what}") for what in ("ca", "cert", "key", "server_name")
+    )
+    if not (ca or cert or key or name):
+        return None
+    require_both("--tls-cert", cert, "--tls-key", key)
+    return Tls(ca_file=ca, cert_file=cert, key_file=key, server_name=name or "")
 
 
 def _packed(command: F, pack: Callable[[click.Context], None]) -> F:
@@ -126,6 +185,7 @@ def _options(command: F) -> F:
             type=click.Path(path_type=Path),
             help="File with the API token (or RLM_TOKEN_FILE).",
         ),
+        *_TLS_OPTIONS,
         click.option(
             "--principal",
             envvar="RLM_PRINCIPAL",
@@ -150,20 +210,6 @@ def _checked(address: str) -> str:
     return address
 
 
-def _reachable(addresses: list[str]) -> str:
-    """The first that answers, of several; a single one is simply used."""
-    if len(addresses) == 1:
-        return addresses[0]
-    for address in addresses:
-        with grpc.insecure_channel(address) as channel:
-            try:
-                grpc.channel_ready_future(channel).result(timeout=_TRY_SECONDS)
-            except grpc.FutureTimeoutError:
-                continue
-            return address
-    raise Unavailable(f"no service is reachable at {', '.join(addresses)}")
-
-
 def _sandbox_addresses(root: Path) -> list[str]:
     path = root / "sandbox.json"
     try:
@@ -179,12 +225,7 @@ def _sandbox_addresses(root: Path) -> list[str]:
 
 
 def _token(path: Path | None) -> str | None:
-    if path is None:
-        return None
-    try:
-        return path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise Invalid(f"--token-file: {path} cannot be read") from error
+    return None if path is None else read_tokens(path, "--token-file")[0]
 
 
 def _user() -> str:

@@ -1,8 +1,16 @@
 """Settings of `rlm serve`: one typed table, from which checks and docs follow."""
 
 from rlm.config.errors import ConfigError
-from rlm.config.loader import load
-from rlm.config.service import ServiceConfig
+from rlm.config.loader import load, load_reader
+from rlm.config.service import CommonConfig, ReaderConfig, ServiceConfig
 from rlm.config.values import Address
 
-__all__ = ["Address", "ConfigError", "ServiceConfig", "load"]
+__all__ = [
+    "Address",
+    "CommonConfig",
+    "ConfigError",
+    "ReaderConfig",
+    "ServiceConfig",
+    "load",
+    "load_reader",
+]

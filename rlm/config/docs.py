@@ -3,7 +3,7 @@
 import sys
 from typing import Any
 
-from rlm.config.service import NOT_YET, settings
+from rlm.config.service import NOT_YET, ReaderConfig, settings
 from rlm.config.stores import RULE_ROWS, STORE_ROWS
 from rlm.config.table import REQUIRED, Setting
 
@@ -12,6 +12,20 @@ _HEAD = """\
 
 One YAML file, one line a setting. Made from `rlm/config/service.py` and
 `rlm/config/stores.py`; edit there.
+
+## In every role
+
+What a reader (`rlm serve --role reader`) has: these alone. Nothing fills
+`cluster.id` and `kafka.bootstrap.servers` for it, and it must have a store.
+
+| key | value | default | meaning |
+|---|---|---|---|
+"""
+_BROKERS = """\
+
+## Beside a broker
+
+A reader is refused with any of these.
 
 | key | value | default | meaning |
 |---|---|---|---|
@@ -61,7 +75,10 @@ Refused by name; `(secret)` is never shown or logged:
 
 def generate_docs() -> str:
     """docs/settings.md, whole."""
-    rows = "".join(_row(row) for row in settings().values())
+    in_every_role = settings(ReaderConfig)
+    rows = "".join(_row(row) for row in in_every_role.values())
+    beside = (row for name, row in settings().items() if name not in in_every_role)
+    rows += _BROKERS + "".join(_row(row) for row in beside)
     store = _STORES + "".join(_row(row) for row in STORE_ROWS) + _KIND
     rules = _RULES + "".join(_row(row) for row in RULE_ROWS)
     return _HEAD + rows + store + rules + _TAIL + "".join(_later(row) for row in NOT_YET)

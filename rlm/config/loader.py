@@ -1,4 +1,4 @@
-"""YAML file -> ServiceConfig, gaps filled from the broker's files, every rule checked."""
+"""YAML file -> configuration of a role, gaps filled from the broker's files, every rule checked."""
 
 import difflib
 from collections.abc import Mapping
@@ -10,12 +10,13 @@ import yaml
 from kip405.errors import Invalid
 from rlm.config.broker_files import BrokerFacts, read_meta_properties, read_server_properties
 from rlm.config.errors import ConfigError
-from rlm.config.service import NOT_YET, ServiceConfig, settings
+from rlm.config.service import NOT_YET, CommonConfig, ReaderConfig, ServiceConfig, settings
 from rlm.config.stores import STORE_ROWS, is_store_key, read_rules, read_stores
 from rlm.config.table import REQUIRED, Setting
 from rlm.config.values import Address, ValueRefused
 from rsm_plugins.config import yaml_fault
 from rsm_plugins.endpoints import ALIASES
+from rsm_plugins.tls import require_both
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
@@ -33,6 +34,11 @@ class _UniqueKeyLoader(yaml.SafeLoader):
 def load(path: Path) -> ServiceConfig:
     """Read and check the configuration of `rlm serve`; raises ConfigError with one line."""
     return from_mapping(read_yaml(path))
+
+
+def load_reader(path: Path) -> ReaderConfig:
+    """Read and check the configuration of `rlm serve --role reader`, likewise."""
+    return reader_from_mapping(read_yaml(path))
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -53,22 +59,60 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 def from_mapping(content: Mapping[str, Any]) -> ServiceConfig:
     """Check the given settings, fill what is missing, and build the configuration."""
-    given = _without_aliases({key: one for key, one in content.items() if one is not None})
-    rows = settings()
-    _refuse_unknown(given, rows)
-    values = {name: _read(row, given[row.key]) for name, row in rows.items() if row.key in given}
-    _read_stores(values, given)
+    given = _given(content)
+    values = _values(given, ServiceConfig)
     _fill_from_broker(values)
     _fill_computed(values)
-    missing = [row for name, row in rows.items() if row.default is REQUIRED and name not in values]
-    if missing:
-        row = missing[0]
-        raise ConfigError(f"{row.key}: missing; must be {row.kind.allowed} ({row.doc})")
+    _require(values, ServiceConfig)
     config = ServiceConfig(**values)
     _check_provider(config)
+    _check_tls(config)
     _check_exposure(config)
     _check_grace(config)
     return config
+
+
+def reader_from_mapping(content: Mapping[str, Any]) -> ReaderConfig:
+    """The same for a reader: no broker's setting, and the stores that it reads from."""
+    given = _given(content)
+    known = {row.key for row in settings(ReaderConfig).values()}
+    for row in settings().values():
+        if row.key in given and row.key not in known:
+            raise ConfigError(f"{row.key}: a reader has no broker and copies nothing; take it out")
+    values = _values(given, ReaderConfig)
+    _fill_advertised(values)
+    values.setdefault("principal", "rlm-reader")
+    _require(values, ReaderConfig)
+    if not values["stores"]:
+        raise ConfigError(
+            "stores: missing; a reader reads from stores: give `plugin` and rsm.config.*, "
+            "`plugin.address` or `stores` as the brokers' services have them"
+        )
+    config = ReaderConfig(**values)
+    _check_tls(config)
+    _check_exposure(config)
+    return config
+
+
+def _given(content: Mapping[str, Any]) -> dict[str, Any]:
+    """What is given, by our names; whatever is no setting of any role is refused."""
+    given = _without_aliases({key: one for key, one in content.items() if one is not None})
+    _refuse_unknown(given, settings())
+    return given
+
+
+def _values(given: Mapping[str, Any], config: type[CommonConfig]) -> dict[str, Any]:
+    """What is given, checked one by one, by attribute."""
+    rows = settings(config)
+    values = {name: _read(row, given[row.key]) for name, row in rows.items() if row.key in given}
+    _read_stores(values, given)
+    return values
+
+
+def _require(values: Mapping[str, Any], config: type[CommonConfig]) -> None:
+    for name, row in settings(config).items():
+        if row.default is REQUIRED and name not in values:
+            raise ConfigError(f"{row.key}: missing; must be {row.kind.allowed} ({row.doc})")
 
 
 def _read(row: Setting, value: Any) -> Any:
@@ -173,6 +217,18 @@ def _agree(values: dict[str, Any], name: str, found: Any, path: Path) -> None:
 
 def _fill_computed(values: dict[str, Any]) -> None:
     """Defaults that follow from other settings."""
+    _fill_advertised(values)
+    if "broker_direct_address" in values:
+        values.setdefault("kafka_bootstrap_servers", (values["broker_direct_address"],))
+    if "node_id" in values:
+        values.setdefault("principal", f"rlm-{values['node_id']}")
+    if "sweep_grace_ms" in values:
+        longest = settings()["copy_deadline_ms"].default
+        values.setdefault("copy_deadline_ms", min(longest, values["sweep_grace_ms"] * 3 // 4))
+
+
+def _fill_advertised(values: dict[str, Any]) -> None:
+    """What others are told is where we listen, unless it is given."""
     for advertised, listen in (
         ("proxy_advertised", "proxy_listen"),
         ("grpc_advertised", "grpc_listen"),
@@ -184,13 +240,6 @@ def _fill_computed(values: dict[str, Any]) -> None:
             key = settings()[advertised].key
             raise ConfigError(f"{key}: must be an address to connect to, got {address}")
         values[advertised] = address
-    if "broker_direct_address" in values:
-        values.setdefault("kafka_bootstrap_servers", (values["broker_direct_address"],))
-    if "node_id" in values:
-        values.setdefault("principal", f"rlm-{values['node_id']}")
-    if "sweep_grace_ms" in values:
-        longest = settings()["copy_deadline_ms"].default
-        values.setdefault("copy_deadline_ms", min(longest, values["sweep_grace_ms"] * 3 // 4))
 
 
 def _check_provider(config: ServiceConfig) -> None:
@@ -209,20 +258,48 @@ def _check_grace(config: ServiceConfig) -> None:
         )
 
 
-def _check_exposure(config: ServiceConfig) -> None:
+def _check_tls(config: CommonConfig) -> None:
+    """A certificate goes with its key, and all else about TLS with both."""
+    cert, key = config.grpc_tls_cert_file, config.grpc_tls_key_file
+    try:
+        require_both("grpc.tls.cert.file", cert, "grpc.tls.key.file", key)
+    except Invalid as error:
+        raise ConfigError(str(error)) from error
+    for name in ("grpc_tls_client_ca_file", "grpc_tls_ca_file", "grpc_tls_server_name"):
+        if cert is None and getattr(config, name):
+            raise ConfigError(f"{settings()[name].key}: goes with grpc.tls.cert.file")
+
+
+def _check_exposure(config: CommonConfig) -> None:
     """What has no TLS stays on this machine, unless the operator says otherwise."""
     if config.allow_insecure:
         return
-    for name in ("grpc_listen", "http_listen"):
-        address = getattr(config, name)
-        if not address.is_loopback:
-            raise ConfigError(
-                f"{settings()[name].key}: {address} is not loopback and there is no TLS yet; "
-                "use a loopback address, or set allow_insecure: true"
-            )
+    _check_api(config)
+    if not config.http_listen.is_loopback:
+        raise ConfigError(
+            f"http.listen: {config.http_listen} is not loopback and has no TLS; "
+            "use a loopback address, or set allow_insecure: true"
+        )
     for store in config.stores:
         if store.address and not store.address.is_loopback and store.tls is None:
             raise ConfigError(
                 f"{store.where}plugin.address: {store.address} is not loopback; give "
                 "plugin.tls.ca.file, use a loopback address, or set allow_insecure: true"
             )
+
+
+def _check_api(config: CommonConfig) -> None:
+    """Others reach the API with TLS only, and only those that it can tell from everybody."""
+    if config.grpc_listen.is_loopback:
+        return
+    what = f"grpc.listen: {config.grpc_listen} is not loopback"
+    if config.grpc_tls is None:
+        raise ConfigError(
+            f"{what} and has no TLS; give grpc.tls.cert.file and grpc.tls.key.file, "
+            "use a loopback address, or set allow_insecure: true"
+        )
+    if config.api_token_file is None and config.grpc_tls_client_ca_file is None:
+        raise ConfigError(
+            f"{what} and everybody could call there; give api.token.file or "
+            "grpc.tls.client.ca.file, or set allow_insecure: true"
+        )

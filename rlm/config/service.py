@@ -1,5 +1,6 @@
 """The table: every setting of `rlm serve` is one field here, with its key, kind, default and doc.
 
+What a service needs in every role comes first; what it needs beside a broker only, after that.
 An attribute's name is its key with dots as underscores. Kafka's names are used where Kafka has one.
 Pure; reading files is the loader's.
 """
@@ -29,8 +30,12 @@ from rlm.config.values import (
     choice,
     integer,
     not_alone,
+    number,
 )
 from rsm_plugins.endpoints import EndpointProvider, TopicRule
+from rsm_plugins.tls import ServerTls, Tls
+
+_LEAST_QUOTA = 1 << 20  # below it a stream that is held looks dead to who waits for it
 
 
 def _setting(
@@ -61,59 +66,14 @@ def _size(key: str, default: int, doc: str, least: int) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceConfig:
-    """Settings of one service, checked; made by `rlm.config.load`."""
+class CommonConfig:
+    """Settings that a service has in every role."""
 
-    node_id: int = _setting(
-        "node.id",
-        integer(0),
-        "Node id of the broker beside this service.",
-        default_doc="from the broker's files",
-    )
     cluster_id: str = _setting(
         "cluster.id", TEXT, "Id of the Kafka cluster.", default_doc="from meta.properties"
     )
-    log_dirs: tuple[Path, ...] = _setting(
-        "log.dirs",
-        PATHS,
-        "Log directories of the broker; they are only read.",
-        default_doc="from broker.server.properties",
-    )
-    broker_server_properties: Path | None = _setting(
-        "broker.server.properties",
-        PATH,
-        "The broker's server.properties: fills node.id, log.dirs and addresses, and must agree.",
-        default=None,
-    )
     state_dir: Path = _setting(
         "state.dir", PATH, "Directory of this service's own state and lock; not shared."
-    )
-
-    broker_direct_address: Address = _setting(
-        "broker.direct.address",
-        TCP,
-        "The broker's own listener, past every proxy.",
-        default_doc="the inter-broker listener of broker.server.properties",
-    )
-    broker_tiered_address: Address = _setting(
-        "broker.tiered.address",
-        TCP,
-        "Where the broker binds the listener that is advertised at the proxy.",
-        default_doc="that listener of broker.server.properties",
-    )
-    broker_tiered_listener_name: str = _setting(
-        "broker.tiered.listener.name",
-        TEXT,
-        "Name of that listener; never the inter-broker or a controller listener.",
-        default="TIERED",
-    )
-
-    proxy_listen: Address = _setting("proxy.listen", TCP, "Where Kafka clients are served.")
-    proxy_advertised: Address = _setting(
-        "proxy.advertised",
-        TCP,
-        "The proxy's address for clients; equals the broker's advertised one.",
-        default_doc="proxy.listen",
     )
     grpc_listen: Address = _setting("grpc.listen", ADDRESS, "Where the gRPC API is served.")
     grpc_advertised: Address = _setting(
@@ -129,14 +89,43 @@ class ServiceConfig:
         "Allow gRPC, HTTP and plugin endpoints without TLS beyond loopback.",
         default=False,
     )
-    allow_shared_identity: bool = _setting(
-        "allow_shared_identity",
-        FLAG,
-        "Start although the broker cannot tell the proxy's clients apart and has an authorizer.",
-        default=False,
+    grpc_tls_cert_file: Path | None = _setting(
+        "grpc.tls.cert.file",
+        PATH,
+        "PEM file with the certificate of the gRPC API, which then speaks TLS; shown to peers too, "
+        "which are called with TLS from then on: all services of a cluster alike. A renewed file "
+        "is taken without a restart.",
+        default=None,
+    )
+    grpc_tls_key_file: Path | None = _setting(
+        "grpc.tls.key.file", PATH, "PEM file with the key of that certificate.", default=None
+    )
+    grpc_tls_client_ca_file: Path | None = _setting(
+        "grpc.tls.client.ca.file",
+        PATH,
+        "PEM file with authorities: only callers with a certificate of theirs are let in.",
+        default=None,
+    )
+    grpc_tls_ca_file: Path | None = _setting(
+        "grpc.tls.ca.file",
+        PATH,
+        "PEM file with the authorities of the peers' certificates.",
+        default=None,
+        default_doc="the public authorities that gRPC knows",
+    )
+    grpc_tls_server_name: str = _setting(
+        "grpc.tls.server.name",
+        TEXT,
+        "Name in the peers' certificates, if it is not the host of their grpc.advertised.",
+        default="",
+        default_doc="that host",
     )
     api_token_file: Path | None = _setting(
-        "api.token.file", PATH, "File with the token that callers of the API show.", default=None
+        "api.token.file",
+        PATH,
+        "File with the token that callers of the API show; a second line is accepted too, the "
+        "first is shown to peers. A changed file is taken without a restart.",
+        default=None,
     )
     principal: str = _setting(
         "principal",
@@ -145,7 +134,6 @@ class ServiceConfig:
         default="",
         default_doc="rlm-<node.id>",
     )
-
     kafka_bootstrap_servers: tuple[Address, ...] = _setting(
         "kafka.bootstrap.servers",
         ADDRESSES,
@@ -158,7 +146,6 @@ class ServiceConfig:
         "Protocol of the service's own Kafka clients; SSL and SASL are not there yet.",
         default="PLAINTEXT",
     )
-
     stores: tuple[StoreConfig, ...] = _setting(
         "stores",
         not_alone(STORES_ALLOWED),
@@ -166,49 +153,8 @@ class ServiceConfig:
         default=(),
         default_doc="one store `default` of the settings below, or none: nothing is tiered",
     )
-    storage_endpoint_rules: tuple[TopicRule, ...] = _setting(
-        "storage.endpoint.rules",
-        not_alone(RULES_ALLOWED),
-        "Which topics' new segments go to which store: the first rule that matches decides.",
-        default=(),
-        default_doc="everything goes to the first store",
-    )
-    storage_endpoint_provider_class: str | None = _setting(
-        "storage.endpoint.provider.class",
-        TEXT,
-        "Instead of rules: `module:Class` of an EndpointProvider (rsm_plugins/endpoints.py); alias "
-        "`ts.segment.uploader.storage.service.endpoint.provider.class`.",
-        default=None,
-    )
-    store_inspect_interval_ms: int = _ms(
-        "store.inspect.interval.ms",
-        300_000,
-        "How often stores are asked for lifecycle rules, versioning and locks (`rlm doctor`).",
-    )
     plugin_call_timeout_ms: int = _ms(
         "plugin.call.timeout.ms", 30_000, "Deadline of one call of the plugin without progress."
-    )
-    rlmm_config_remote_log_metadata_topic_replication_factor: int = _setting(
-        "rlmm.config.remote.log.metadata.topic.replication.factor",
-        integer(1, 32_767),
-        "Replication factor of the ledger and settings topics when they are created.",
-        default=3,
-    )
-    rlmm_config_remote_log_metadata_topic_num_partitions: int = _setting(
-        "rlmm.config.remote.log.metadata.topic.num.partitions",
-        choice(50),
-        "Partitions of the ledger topic; a format, hence fixed.",
-        default=50,
-    )
-
-    remote_log_manager_task_interval_ms: int = _ms(
-        "remote.log.manager.task.interval.ms", 30_000, "How often closed segments are looked for."
-    )
-    remote_log_manager_copier_thread_pool_size: int = _count(
-        "remote.log.manager.copier.thread.pool.size", 10, "Copy lanes."
-    )
-    remote_log_manager_expiration_thread_pool_size: int = _count(
-        "remote.log.manager.expiration.thread.pool.size", 10, "Cleanup lanes."
     )
     remote_log_reader_threads: int = _count(
         "remote.log.reader.threads", 10, "Threads that check what was fetched."
@@ -219,33 +165,27 @@ class ServiceConfig:
         "Remote reads that may wait for their turn at the store; more are answered Busy.",
         most=1_000_000,
     )
-
-    leadership_poll_interval_ms: int = _ms(
-        "leadership.poll.interval.ms", 1_000, "How often the broker is asked what it leads."
+    remote_log_manager_fetch_max_bytes_per_second: int = _size(
+        "remote.log.manager.fetch.max.bytes.per.second",
+        1 << 30,
+        "Bytes a second of all historical reads of this service, over proxy and API; the default "
+        "is most of a 10 Gbit/s link. Local reads and produce are never held.",
+        _LEAST_QUOTA,
     )
-    retention_check_interval_ms: int = _ms(
-        "retention.check.interval.ms", 30_000, "How often effective retention is looked at."
+    remote_fetch_client_max_bytes_per_second: int = _size(
+        "remote.fetch.client.max.bytes.per.second",
+        512 << 20,
+        "The same for one client: a client.id and a connection at the proxy, a principal at the "
+        "API. The default is about twice what one client was measured to take.",
+        _LEAST_QUOTA,
     )
-    retention_takeover: str = _setting(
-        "retention.takeover",
-        choice("enforce", "warn"),
-        "What follows when retention taken over is found bounded again: set it back, or warn.",
-        default="enforce",
+    remote_fetch_cpu_max_cores: float = _setting(
+        "remote.fetch.cpu.max.cores",
+        number(0.1),
+        "Cores that historical reads through the API may take of this process on average: its "
+        "measured processor time, split by bytes that came or went (rlm/reading/processor.py).",
+        default=2.0,
     )
-    trim_interval_ms: int = _ms("trim.interval.ms", 30_000, "How often trimming is planned.")
-    trim_plan_deadline_ms: int = _ms(
-        "trim.plan.deadline.ms", 10_000, "Age at which a trim plan is dropped."
-    )
-    trim_hold_max_ms: int = _ms(
-        "trim.hold.max.ms", 3_600_000, "How long readers may hold a trim back."
-    )
-    copy_deadline_ms: int = _ms(
-        "copy.deadline.ms", 1_800_000, "Age at which an attempt to copy a segment is given up."
-    )
-    sweep_grace_ms: int = _ms(
-        "sweep.grace.ms", 3_600_000, "Age before which the rest of a broken attempt is kept."
-    )
-
     fetch_chunk_cache_bytes: int = _size(
         "fetch.chunk.cache.bytes",
         256 << 20,
@@ -276,15 +216,6 @@ class ServiceConfig:
     heartbeat_interval_ms: int = _ms(
         "heartbeat.interval.ms", 10_000, "How often this service says that it lives."
     )
-    max_frame_bytes: int = _size(
-        "max.frame.bytes", 100 << 20, "Largest Kafka request or answer through the proxy.", 1024
-    )
-    proxy_max_connections: int = _count(
-        "proxy.max.connections", 10_000, "Client connections at a time.", most=1_000_000
-    )
-    shutdown_timeout_ms: int = _ms(
-        "shutdown.timeout.ms", 5_000, "How long work in progress may take to end.", least=0
-    )
     log_level: str = _setting(
         "log.level",
         choice("debug", "info", "warning", "error"),
@@ -295,19 +226,180 @@ class ServiceConfig:
         "log.format", choice("json", "console"), "Shape of a log line.", default="json"
     )
 
+    @property
+    def grpc_tls(self) -> ServerTls | None:
+        """What the API shows and whom it lets in; None = no TLS."""
+        if self.grpc_tls_cert_file is None or self.grpc_tls_key_file is None:
+            return None
+        return ServerTls(
+            cert_file=self.grpc_tls_cert_file,
+            key_file=self.grpc_tls_key_file,
+            client_ca_file=self.grpc_tls_client_ca_file,
+        )
+
+    @property
+    def peer_tls(self) -> Tls | None:
+        """How peers are called: as this service is."""
+        if self.grpc_tls is None:
+            return None
+        return Tls(
+            ca_file=self.grpc_tls_ca_file,
+            cert_file=self.grpc_tls_cert_file,
+            key_file=self.grpc_tls_key_file,
+            server_name=self.grpc_tls_server_name,
+        )
+
     def shown(self) -> dict[str, str]:
         """Every setting by key, fit for a log: what may be a secret is not shown."""
-        rows = {row.key: _text(getattr(self, name)) for name, row in settings().items()}
+        rows = {row.key: _text(getattr(self, name)) for name, row in settings(type(self)).items()}
         rows["stores"] = ",".join(store.name for store in self.stores)
-        rules = (f"{rule.topics} -> {rule.store}" for rule in self.storage_endpoint_rules)
-        rows["storage.endpoint.rules"] = "; ".join(rules)
         return rows | {key: text for store in self.stores for key, text in store.shown().items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceConfig(CommonConfig):
+    """Settings of the service beside one broker, checked; made by `rlm.config.load`."""
+
+    node_id: int = _setting(
+        "node.id",
+        integer(0),
+        "Node id of the broker beside this service.",
+        default_doc="from the broker's files",
+    )
+    log_dirs: tuple[Path, ...] = _setting(
+        "log.dirs",
+        PATHS,
+        "Log directories of the broker; they are only read.",
+        default_doc="from broker.server.properties",
+    )
+    broker_server_properties: Path | None = _setting(
+        "broker.server.properties",
+        PATH,
+        "The broker's server.properties: fills node.id, log.dirs and addresses, and must agree.",
+        default=None,
+    )
+    broker_direct_address: Address = _setting(
+        "broker.direct.address",
+        TCP,
+        "The broker's own listener, past every proxy.",
+        default_doc="the inter-broker listener of broker.server.properties",
+    )
+    broker_tiered_address: Address = _setting(
+        "broker.tiered.address",
+        TCP,
+        "Where the broker binds the listener that is advertised at the proxy.",
+        default_doc="that listener of broker.server.properties",
+    )
+    broker_tiered_listener_name: str = _setting(
+        "broker.tiered.listener.name",
+        TEXT,
+        "Name of that listener; never the inter-broker or a controller listener.",
+        default="TIERED",
+    )
+    proxy_listen: Address = _setting("proxy.listen", TCP, "Where Kafka clients are served.")
+    proxy_advertised: Address = _setting(
+        "proxy.advertised",
+        TCP,
+        "The proxy's address for clients; equals the broker's advertised one.",
+        default_doc="proxy.listen",
+    )
+    allow_shared_identity: bool = _setting(
+        "allow_shared_identity",
+        FLAG,
+        "Start although the broker cannot tell the proxy's clients apart and has an authorizer.",
+        default=False,
+    )
+    storage_endpoint_rules: tuple[TopicRule, ...] = _setting(
+        "storage.endpoint.rules",
+        not_alone(RULES_ALLOWED),
+        "Which topics' new segments go to which store: the first rule that matches decides.",
+        default=(),
+        default_doc="everything goes to the first store",
+    )
+    storage_endpoint_provider_class: str | None = _setting(
+        "storage.endpoint.provider.class",
+        TEXT,
+        "Instead of rules: `module:Class` of an EndpointProvider (rsm_plugins/endpoints.py); alias "
+        "`ts.segment.uploader.storage.service.endpoint.provider.class`.",
+        default=None,
+    )
+    store_inspect_interval_ms: int = _ms(
+        "store.inspect.interval.ms",
+        300_000,
+        "How often stores are asked for lifecycle rules, versioning and locks (`rlm doctor`).",
+    )
+    rlmm_config_remote_log_metadata_topic_replication_factor: int = _setting(
+        "rlmm.config.remote.log.metadata.topic.replication.factor",
+        integer(1, 32_767),
+        "Replication factor of the ledger and settings topics when they are created.",
+        default=3,
+    )
+    rlmm_config_remote_log_metadata_topic_num_partitions: int = _setting(
+        "rlmm.config.remote.log.metadata.topic.num.partitions",
+        choice(50),
+        "Partitions of the ledger topic; a format, hence fixed.",
+        default=50,
+    )
+    remote_log_manager_task_interval_ms: int = _ms(
+        "remote.log.manager.task.interval.ms", 30_000, "How often closed segments are looked for."
+    )
+    remote_log_manager_copier_thread_pool_size: int = _count(
+        "remote.log.manager.copier.thread.pool.size", 10, "Copy lanes."
+    )
+    remote_log_manager_expiration_thread_pool_size: int = _count(
+        "remote.log.manager.expiration.thread.pool.size", 10, "Cleanup lanes."
+    )
+    leadership_poll_interval_ms: int = _ms(
+        "leadership.poll.interval.ms", 1_000, "How often the broker is asked what it leads."
+    )
+    retention_check_interval_ms: int = _ms(
+        "retention.check.interval.ms", 30_000, "How often effective retention is looked at."
+    )
+    retention_takeover: str = _setting(
+        "retention.takeover",
+        choice("enforce", "warn"),
+        "What follows when retention taken over is found bounded again: set it back, or warn.",
+        default="enforce",
+    )
+    trim_interval_ms: int = _ms("trim.interval.ms", 30_000, "How often trimming is planned.")
+    trim_plan_deadline_ms: int = _ms(
+        "trim.plan.deadline.ms", 10_000, "Age at which a trim plan is dropped."
+    )
+    trim_hold_max_ms: int = _ms(
+        "trim.hold.max.ms", 3_600_000, "How long readers may hold a trim back."
+    )
+    copy_deadline_ms: int = _ms(
+        "copy.deadline.ms", 1_800_000, "Age at which an attempt to copy a segment is given up."
+    )
+    sweep_grace_ms: int = _ms(
+        "sweep.grace.ms", 3_600_000, "Age before which the rest of a broken attempt is kept."
+    )
+    max_frame_bytes: int = _size(
+        "max.frame.bytes", 100 << 20, "Largest Kafka request or answer through the proxy.", 1024
+    )
+    proxy_max_connections: int = _count(
+        "proxy.max.connections", 10_000, "Client connections at a time.", most=1_000_000
+    )
+    shutdown_timeout_ms: int = _ms(
+        "shutdown.timeout.ms", 5_000, "How long work in progress may take to end.", least=0
+    )
+
+    def shown(self) -> dict[str, str]:
+        """See CommonConfig."""
+        rows = CommonConfig.shown(self)
+        rules = (f"{rule.topics} -> {rule.store}" for rule in self.storage_endpoint_rules)
+        return rows | {"storage.endpoint.rules": "; ".join(rules)}
 
     def provider(self) -> EndpointProvider:
         """Where new segments go. Invalid: the class that is named cannot be used."""
         return build_provider(
             self.stores, self.storage_endpoint_rules, self.storage_endpoint_provider_class
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderConfig(CommonConfig):
+    """Settings of a service without a broker, checked; made by `rlm.config.load_reader`."""
 
 
 def _not_yet(key: str, doc: str, *, secret: bool = False) -> Setting:
@@ -325,9 +417,9 @@ NOT_YET = (
 """Settings of secured Kafka clients: named, and refused until they work."""
 
 
-def settings() -> dict[str, Setting]:
-    """Attribute name -> row of the table, in the table's order."""
-    fields = dataclasses.fields(ServiceConfig)
+def settings(config: type[CommonConfig] = ServiceConfig) -> dict[str, Setting]:
+    """Attribute name -> row of the table, in the table's order; a broker's service has them all."""
+    fields = dataclasses.fields(config)
     return {one.name: one.metadata["setting"] for one in fields if "setting" in one.metadata}
 
 

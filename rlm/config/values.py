@@ -1,6 +1,7 @@
 """Kinds of values a setting may have: each reads a YAML value or says what is allowed. Pure."""
 
 import ipaddress
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,6 +97,17 @@ def integer(least: int, most: int | None = None) -> Kind:
 
     limits = f"of at least {least}" if most is None else f"from {least} to {most}"
     return Kind(allowed=f"a whole number {limits}", read=read)
+
+
+def number(least: float) -> Kind:
+    """A number, whole or not, of at least `least`."""
+
+    def read(value: Any) -> float:
+        if type(value) not in (int, float) or not least <= value < math.inf:
+            raise ValueRefused(repr(value))
+        return float(value)
+
+    return Kind(allowed=f"a number of at least {least:g}", read=read)
 
 
 def choice(*names: str | int) -> Kind:

@@ -16,13 +16,25 @@ from rlm.demo.stage import Options, Stage
 @click.option("--size-mib", type=click.IntRange(min=64), default=240, show_default=True)
 @click.option("--kafka-home", type=click.Path(path_type=Path), help="Use this Kafka (libs/*.jar).")
 @click.option("--store", envvar="STORE", default="local", show_default=True)
+@click.option("--spark", is_flag=True, help="Read with Spark: DataFrame, stream, export.")
 def main(
-    *, root: Path | None, keep: bool, size_mib: int, kafka_home: Path | None, store: str
+    *,
+    root: Path | None,
+    keep: bool,
+    size_mib: int,
+    kafka_home: Path | None,
+    store: str,
+    spark: bool,
 ) -> None:
     """A real Kafka, real records, trimmed locally and read back whole by three clients."""
     clock = SystemClock()
     options = Options(
-        root=root, keep=keep, size_mib=size_mib, kafka_home=kafka_home, store=store or "local"
+        root=root,
+        keep=keep,
+        size_mib=size_mib,
+        kafka_home=kafka_home,
+        store=store or "local",
+        spark=spark,
     )
     sys.exit(Stage(options, Report(new_console(), clock), clock).play())
 

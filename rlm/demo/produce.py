@@ -69,8 +69,8 @@ class Load:
             if self.manifest.value_bytes >= size_bytes:
                 break
         self._flush_plain()
-        # The log of each partition ends with a record, not with the marker of a transaction, so
-        # that "read to the end" means the same to every client.
+        # What is sent to each partition last is a plain record. A marker may be written behind it
+        # all the same: brokers write them after they answered the end of a transaction.
         self._send(self._plain["none"], next(script).plain)
         self._flush_plain()
         progress(self.manifest.value_bytes)

@@ -1,6 +1,7 @@
 """A download by way of running services: the leader's says what counts, ranges come through it."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from grpc import aio
@@ -15,24 +16,43 @@ from rlm.v1 import admin_pb2, fetch_pb2
 from rlm.v1.admin_pb2_grpc import AdminServiceStub
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
 from rlmm.framing import decode_value
+from rsm_plugins.client_channel import RenewedChannel
+from rsm_plugins.tls import Tls
 
-if TYPE_CHECKING:  # the async shape of the stub exists for the type checker only
+if TYPE_CHECKING:  # the async shapes of the stubs exist for the type checker only
+    from rlm.v1.admin_pb2_grpc import AdminServiceAsyncStub
     from rlm.v1.fetch_pb2_grpc import FetchServiceAsyncStub
 
 _OPTIONS = (("grpc.max_receive_message_length", 128 << 20), ("grpc.enable_http_proxy", 0))
 _MAX_MOVES = 5
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stubs:
+    admin: "AdminServiceAsyncStub"
+    fetch: "FetchServiceAsyncStub"
+
+
+def _stubs(channel: aio.Channel) -> _Stubs:
+    return _Stubs(admin=AdminServiceStub(channel), fetch=FetchServiceStub(channel))
+
+
 class ServiceSource:
     """Begins at one service and follows partitions to their leaders'; `close` ends the channels."""
 
     def __init__(
-        self, address: str, metadata: tuple[tuple[str, str], ...], *, timeout_s: float
+        self,
+        address: str,
+        metadata: tuple[tuple[str, str], ...],
+        *,
+        timeout_s: float,
+        tls: Tls | None = None,
     ) -> None:
         self._address = address
         self._metadata = metadata
         self._timeout_s = timeout_s
-        self._channels: dict[str, aio.Channel] = {}
+        self._tls = tls
+        self._channels: dict[str, RenewedChannel[_Stubs]] = {}
         self._leaders: dict[int, str] = {}
 
     async def plans(self, topic: str, partition: int | None) -> Sequence[PartitionPlan]:
@@ -51,7 +71,7 @@ class ServiceSource:
 
     async def _partitions(self, topic: str) -> int:
         try:
-            answer = await AdminServiceStub(self._channel(self._address)).DescribeTopic(
+            answer = await self._stubs(self._address).admin.DescribeTopic(
                 admin_pb2.DescribeTopicRequest(topic=topic), **self._sent()
             )
         except aio.AioRpcError as error:
@@ -65,7 +85,7 @@ class ServiceSource:
         address = self._address
         for _ in range(_MAX_MOVES):
             try:
-                answer = await self._fetch(address).DescribeRemoteLog(request, **self._sent())
+                answer = await self._stubs(address).fetch.DescribeRemoteLog(request, **self._sent())
             except aio.AioRpcError as error:
                 failed = error_of_call(error, address)
                 if not isinstance(failed, Elsewhere) or not failed.leader_address:
@@ -90,18 +110,15 @@ class ServiceSource:
             end_position=wanted.end,
         )
         try:
-            call = self._fetch(address).ReadObject(request, **self._sent())
+            call = self._stubs(address).fetch.ReadObject(request, **self._sent())
             return b"".join([answer.data async for answer in call])
         except aio.AioRpcError as error:
             raise error_of_call(error, address) from error
 
-    def _fetch(self, address: str) -> "FetchServiceAsyncStub":
-        return FetchServiceStub(self._channel(address))
-
-    def _channel(self, address: str) -> aio.Channel:
+    def _stubs(self, address: str) -> _Stubs:
         if address not in self._channels:
-            self._channels[address] = aio.insecure_channel(address, options=_OPTIONS)
-        return self._channels[address]
+            self._channels[address] = RenewedChannel(address, self._tls, _OPTIONS, _stubs)
+        return self._channels[address].stubs()
 
     def _sent(self) -> dict[str, Any]:
         return {"metadata": self._metadata, "timeout": self._timeout_s}

@@ -269,10 +269,7 @@ class TrimLane:
     async def _check_again(self, look: Look, plan: TrimPlan | EndedPlan) -> None:
         led = look.led
         await self._settings.barrier(self._config.plan_deadline_ms)
-        if self._settings.view.is_stopped(look.key.topic_id, STOPS_TRIM):
-            raise Fenced(f"{led.topic_id_partition}: frozen by command")
-        if self._settings.view.topic(look.key.topic_id) != look.topic.fact:
-            raise Fenced(f"{led.topic_id_partition}: the topic's settings changed since the plan")
+        self._refuse_stopped(look)
         problem = self._ledger.problem or self._settings.problem
         if problem is not None:
             raise Fenced(f"{led.topic_id_partition}: {problem}")
@@ -281,12 +278,21 @@ class TrimLane:
         if isinstance(plan, TrimPlan):
             await self._check_share_groups(led, plan.bound)
         await self._eyes.check_leadership(led)
+        self._refuse_stopped(look)  # all brokers were asked meanwhile, which may take long
         age_ms = self._clock.monotonic_ms() - plan.planned_at_ms
         if age_ms > self._config.plan_deadline_ms:
             raise Unavailable(
                 f"{led.topic_id_partition}: the trim plan is {age_ms} ms old, at most "
                 f"{self._config.plan_deadline_ms} (trim.plan.deadline.ms)"
             )
+
+    def _refuse_stopped(self, look: Look) -> None:
+        """Fenced where the settings, as they are known now, do not want the trim any more."""
+        place = look.led.topic_id_partition
+        if self._settings.view.is_stopped(look.key.topic_id, STOPS_TRIM):
+            raise Fenced(f"{place}: frozen by command")
+        if self._settings.view.topic(look.key.topic_id) != look.topic.fact:
+            raise Fenced(f"{place}: the topic's settings changed since the plan")
 
     async def _check_share_groups(self, led: LedPartition, bound: int) -> None:
         """Fenced: a share group stands below the bound; it may have begun after the plan (H19)."""

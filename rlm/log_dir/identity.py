@@ -10,6 +10,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Self
 
 from kip405.checkpoints import MetaProperties, parse_meta_properties
 from kip405.errors import Corrupt, Invalid
@@ -57,15 +58,15 @@ def check_topic_id(topic: str, partition: int, on_disk: Uuid | None, by_broker: 
         )
 
 
-class ServiceLock:
-    """Held by the one service of a broker, in its state dir; a context manager."""
+class StateLock:
+    """Held by one process, in its state dir; a context manager. `whom` it works for, in words."""
 
-    def __init__(self, state_dir: str, identity: BrokerIdentity) -> None:
-        self._path = os.path.join(state_dir, f"{identity.cluster_id}-{identity.node_id}.lock")
-        self._identity = identity
+    def __init__(self, path: str, whom: str) -> None:
+        self._path = path
+        self._whom = whom
         self._file: int | None = None
 
-    def __enter__(self) -> "ServiceLock":
+    def __enter__(self) -> Self:
         """Take it; Invalid at once where another process holds it."""
         os.makedirs(os.path.dirname(self._path), exist_ok=True)
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -75,7 +76,7 @@ class ServiceLock:
             holder = os.pread(file, 32, 0).decode("ascii", "replace").strip()
             os.close(file)
             raise Invalid(
-                f"another service (pid {holder or 'unknown'}) works for {_text(self._identity)}: "
+                f"another service (pid {holder or 'unknown'}) works for {self._whom}: "
                 f"{self._path} is locked"
             ) from error
         os.truncate(file, 0)
@@ -93,6 +94,22 @@ class ServiceLock:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+
+class ServiceLock(StateLock):
+    """Held by the one service of a broker."""
+
+    def __init__(self, state_dir: str, identity: BrokerIdentity) -> None:
+        name = f"{identity.cluster_id}-{identity.node_id}.lock"
+        super().__init__(os.path.join(state_dir, name), _text(identity))
+
+
+class ReaderLock(StateLock):
+    """Held by the one reader that has this state dir."""
+
+    def __init__(self, state_dir: str, cluster_id: str) -> None:
+        path = os.path.join(state_dir, f"{cluster_id}-reader.lock")
+        super().__init__(path, f"readers of cluster {cluster_id} in this state.dir")
 
 
 def _identity_of(log_dir: str) -> BrokerIdentity:

@@ -36,6 +36,7 @@ log = structlog.get_logger(__name__)
 READ_BUFFER_BYTES = 262_144
 _DIRECT_READ_BYTES = 32_768
 _MAX_HELD_BYTES = 262_144
+_PIECES_OF_ONE_FRAME = 2  # its length and itself; an answer that was spliced has more
 
 Handle = Callable[[Taken, "Connection"], Awaitable[list[Buffer] | None]]
 
@@ -44,13 +45,15 @@ Handle = Callable[[Taken, "Connection"], Awaitable[list[Buffer] | None]]
 class Shared:
     """What all connections of a server have in common.
 
-    `read_buffer` is one for all: a callback has used its bytes before the next one runs.
+    `read_buffer` is one for all: a callback has used its bytes before the next one runs. `moved` is
+    told of all bytes that come.
     """
 
     settings: ProxySettings
     metrics: ProxyMetrics
     produce_log_start: LogStartLookup
     read_buffer: memoryview
+    moved: Callable[[int], None]
 
 
 class _Side(asyncio.BufferedProtocol):
@@ -138,6 +141,27 @@ class Connection:
         self._over = asyncio.Event()
         self._client_gone = asyncio.Event()
         self._paused: set[_Side] = set()
+        self._spliced_up_to = 0
+
+    # what is seen of the client from outside (`Client` of rlm.proxy.stalled)
+
+    @property
+    def peer(self) -> str:
+        """The client's address, for the log."""
+        return str(self.client.transport.get_extra_info("peername"))
+
+    @property
+    def untaken_bytes(self) -> int:
+        """Bytes answered that the client's socket did not take yet, if any are of the remote tier:
+        what the broker gave holds no room of reads (G6).
+        """
+        writer = self.client.writer
+        return writer.untaken_bytes if writer.taken_bytes < self._spliced_up_to else 0
+
+    @property
+    def taken_bytes(self) -> int:
+        """All bytes that the client's socket took so far."""
+        return self.client.writer.taken_bytes
 
     # callbacks of the client's side
 
@@ -151,10 +175,12 @@ class Connection:
     def client_lost(self, error: Exception | None) -> None:
         """The client's socket is gone."""
         self._client_gone.set()
+        self.client.writer.drop()
         self.end("client_closed" if error is None else "client_error")
 
     def client_data(self, size_bytes: int) -> None:
         """Bytes of the client are in the read buffer."""
+        self.shared.moved(size_bytes)
         try:
             self._pass_requests(self.requests.feed(self.shared.read_buffer[:size_bytes]))
         except SessionError as error:
@@ -176,6 +202,7 @@ class Connection:
 
     def broker_data(self, size_bytes: int, *, direct: bool) -> None:
         """Bytes of the broker are in the read buffer, or already in the frame being assembled."""
+        self.shared.moved(size_bytes)
         try:
             if direct:
                 whole = self.responses.filled(size_bytes)
@@ -236,7 +263,10 @@ class Connection:
             )
         )
         broker.writer.write_all([frame_length(len(frame)), frame])
-        return await self._answer
+        try:
+            return await self._answer
+        finally:
+            self._answer = None  # an answer may be large, and the next question far
 
     async def settled(self) -> None:
         """See `rlm.proxy.upstream.Upstream`."""
@@ -269,20 +299,29 @@ class Connection:
     async def _work(self) -> None:
         if not await self._connect():
             return
-        while True:
-            taken = await self._taken.get()
-            try:
-                pieces = await self._handle(taken, self)
-            except* (WireError, SessionError, ConnectionError) as errors:
-                self._fail(errors.exceptions[0])
-                pieces = None
-            if self.is_over:
-                return
-            if pieces is not None:
-                self.client.writer.write_all(pieces)
+        while await self._settle(await self._taken.get()):
             self._is_settling = False
             self._look_settled()
             self._go_on()
+
+    async def _settle(self, taken: Taken) -> bool:
+        """Answer one request; False at the end.
+
+        Request and answer are held no longer: what a client was given stays in memory as long as
+        anybody refers to it, and its next request may never come.
+        """
+        try:
+            pieces = await self._handle(taken, self)
+        except* (WireError, SessionError, ConnectionError) as errors:
+            self._fail(errors.exceptions[0])
+            pieces = None
+        if self.is_over:
+            return False
+        if pieces is not None:
+            self.client.writer.write_all(pieces)
+            if len(pieces) > _PIECES_OF_ONE_FRAME:
+                self._spliced_up_to = self.client.writer.accepted_bytes
+        return True
 
     def _go_on(self) -> None:
         """Requests that came while one was being settled."""
@@ -350,8 +389,7 @@ class Connection:
 
     def _fail(self, error: BaseException) -> None:
         cause = error.cause if isinstance(error, SessionError) else "bad_frame"
-        peer = self.client.transport.get_extra_info("peername")
-        log.warning("connection_failed", cause=cause, error=str(error), peer=str(peer))
+        log.warning("connection_failed", cause=cause, error=str(error), peer=self.peer)
         self.end(cause)
 
     def end(self, cause: str) -> None:

@@ -15,6 +15,7 @@ from rlm.proxy.codes import (
     OFFSET_OUT_OF_RANGE,
 )
 from rlm.proxy.fetch_answer import FetchAnswer, StorageErrors
+from rlm.proxy.quota import FetchQuota, Permit
 from rlm.proxy.reads import RemoteReads, frozen, guarded, watermarks_or_none
 from rlm.proxy.session import Taken
 from rlm.proxy.settings import ProxyMetrics, ProxySettings
@@ -64,13 +65,14 @@ class HighWatermarks(dict[Key, int]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchParts:
-    """What fetches work with; `high_watermarks` is of all connections."""
+    """What fetches work with; `high_watermarks` and `quota` are of all connections."""
 
     settings: ProxySettings
     tier: Tier
     clock: Clock
     metrics: ProxyMetrics
     high_watermarks: HighWatermarks
+    quota: FetchQuota
 
 
 class FetchHandler:
@@ -79,6 +81,7 @@ class FetchHandler:
     def __init__(self, parts: FetchParts) -> None:
         self._parts = parts
         self._storage_errors = StorageErrors(parts.clock)
+        self._quota = parts.quota.connection()
 
     async def handle(self, taken: Taken, upstream: Upstream) -> list[Buffer] | None:
         """The answer as pieces with its length; None when it went straight to the client."""
@@ -98,8 +101,9 @@ class FetchHandler:
             high_watermarks=self._parts.high_watermarks,
         )
         async with asyncio.TaskGroup() as group:
-            reads = RemoteReads(group, self._parts.tier, read_committed=plan.read_committed)
-            answer = FetchAnswer(plan, reads, self._parts.metrics, self._storage_errors)
+            permit = Permit(self._quota, header.client_id or "", self._parts.clock)
+            reads = RemoteReads(group, self._parts.tier, permit, read_committed=plan.read_committed)
+            answer = FetchAnswer(plan, reads, permit, self._parts.metrics, self._storage_errors)
             one = _OneFetch(self._parts, taken, upstream, group, answer)
             try:
                 return await one.settle()

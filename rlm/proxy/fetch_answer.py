@@ -16,6 +16,7 @@ from rlm.proxy.codes import (
     UNKNOWN_SERVER_ERROR,
     UNSUPPORTED_COMPRESSION_TYPE,
 )
+from rlm.proxy.quota import Permit
 from rlm.proxy.reads import RemoteReads, frozen, is_lost
 from rlm.proxy.settings import ProxyMetrics
 from rlm.proxy.splice import (
@@ -66,11 +67,13 @@ class FetchAnswer:
         self,
         plan: FetchPlan,
         reads: RemoteReads,
+        permit: Permit,
         metrics: ProxyMetrics,
         storage_errors: StorageErrors,
     ) -> None:
         self.plan = plan
         self.reads = reads
+        self._permit = permit
         self._metrics = metrics
         self._storage_errors = storage_errors
 
@@ -100,6 +103,7 @@ class FetchAnswer:
         `bound_ms` bounds each read that has to be done again to fit.
         """
         left_bytes = self.plan.request.max_bytes - judged.broker_bytes
+        spliced_bytes = 0
         is_first = True
         replacements: dict[tuple[int, int], Replacement] = {}
         for at, place, answered in answers_of(self.plan, response):
@@ -112,6 +116,7 @@ class FetchAnswer:
                 records, error_code = await self._given(place, left_bytes, is_first, bound_ms)
                 if records is not None:
                     left_bytes -= records.size_bytes
+                    spliced_bytes += records.size_bytes
                     is_first = is_first and not records.size_bytes
                     self._metrics.spliced(records.size_bytes)
                 self._count(records, error_code)
@@ -120,7 +125,17 @@ class FetchAnswer:
                 )
             if replacement is not None:
                 replacements[at] = replacement
-        return splice_fetch_response(frame, response, replacements)
+        self._permit.gave(spliced_bytes, judged.broker_bytes)
+        return splice_fetch_response(
+            frame, response, replacements, throttle_time_ms=self._throttle_time_ms(response)
+        )
+
+    def _throttle_time_ms(self, response: FetchResponse) -> int | None:
+        """What the client is told to wait, None = what the broker tells it."""
+        if not self.reads.is_throttled or any(self.plan.sources(Source.BROKER, Source.HOLE)):
+            return None
+        told_ms = self._permit.throttle_time_ms()
+        return told_ms if told_ms > response.throttle_time_ms else None
 
     def _count(self, records: RemoteRecords | None, error_code: int) -> None:
         if error_code != NONE:

@@ -11,6 +11,7 @@ from typing import TypeVar
 import structlog
 
 from kip405.errors import Fenced, Internal, RemoteStorageError, Unavailable
+from rlm.proxy.quota import Permit
 from rlm.proxy.splice import Key, Place, upper_offset
 from rlm.proxy.tier import RemoteRead, RemoteRecords, Tier, TopicRef, Watermarks
 
@@ -37,23 +38,37 @@ def is_lost(outcome: Outcome | None) -> bool:
 
 
 class RemoteReads:
-    """At most one read per partition under way; given up by `cancel`, the cache goes on filling."""
+    """At most one read per partition under way; given up by `cancel`, the cache goes on filling.
 
-    def __init__(self, group: asyncio.TaskGroup, tier: Tier, *, read_committed: bool) -> None:
+    A read that the quota puts off begins with a later `retry`.
+    """
+
+    def __init__(
+        self, group: asyncio.TaskGroup, tier: Tier, permit: Permit, *, read_committed: bool
+    ) -> None:
         self._group = group
         self._tier = tier
+        self._permit = permit
+        self._put_off: set[Key] = set()
         self._read_committed = read_committed
         self._tasks: dict[Key, asyncio.Task[Outcome]] = {}
         self._begun: dict[Key, tuple[Place, int]] = {}
 
     def start(self, place: Place, max_bytes: int) -> None:
         """Begin to read for a partition with known watermarks."""
-        if place.key not in self._tasks:
+        if place.key in self._tasks:
+            return
+        self._begun[place.key] = (place, max_bytes)
+        if self._permit.may_read():
+            self._put_off.discard(place.key)
             self._tasks[place.key] = self._group.create_task(self.read(place, max_bytes, True))
-            self._begun[place.key] = (place, max_bytes)
+        else:
+            self._put_off.add(place.key)
 
     def retry(self) -> None:
-        """Begin again what failed in a way that waiting may cure."""
+        """Begin what was put off, and again what failed in a way that waiting may cure."""
+        for key in tuple(self._put_off):
+            self.start(*self._begun[key])
         for key, task in list(self._tasks.items()):
             failed = task.result() if task.done() else None
             if isinstance(failed, RemoteStorageError) and failed.retriable:
@@ -62,6 +77,7 @@ class RemoteReads:
 
     def forget(self, place: Place) -> None:
         """What was read for a partition is of a view that no longer holds."""
+        self._put_off.discard(place.key)
         task = self._tasks.pop(place.key, None)
         if task is not None:
             task.cancel()
@@ -102,6 +118,11 @@ class RemoteReads:
             )
 
     @property
+    def is_throttled(self) -> bool:
+        """Whether a read is put off."""
+        return bool(self._put_off)
+
+    @property
     def is_pending(self) -> bool:
         """Whether a read is under way."""
         return any(not task.done() for task in self._tasks.values())
@@ -112,6 +133,7 @@ class RemoteReads:
         A cancelled task's traceback leads back here: whatever stayed would be kept, records and
         chunks with it, until the garbage collector finds the circle.
         """
+        self._permit.end()
         for task in self._tasks.values():
             task.cancel()
         self._tasks.clear()

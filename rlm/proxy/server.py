@@ -14,6 +14,7 @@ from rlm.clock import Clock
 from rlm.proxy.connection import READ_BUFFER_BYTES, Connection, Shared
 from rlm.proxy.fetch import FetchHandler, FetchParts, HighWatermarks
 from rlm.proxy.position_handlers import PositionHandler
+from rlm.proxy.quota import FetchQuota, NoQuota
 from rlm.proxy.session import Taken
 from rlm.proxy.settings import NoMetrics, ProxyMetrics, ProxySettings
 from rlm.proxy.splice import has_remote, topic_ref
@@ -23,6 +24,7 @@ from rlm.wire.apis import DELETE_RECORDS, FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER
 from rlm.wire.primitives import Buffer
 
 log = structlog.get_logger(__name__)
+_NO_QUOTA = NoQuota()
 
 
 class ProxyServer:
@@ -34,6 +36,7 @@ class ProxyServer:
         tier: Tier,
         clock: Clock,
         metrics: ProxyMetrics | None = None,
+        quota: FetchQuota = _NO_QUOTA,
     ) -> None:
         self._settings = settings
         self._tier = tier
@@ -45,6 +48,7 @@ class ProxyServer:
             clock=clock,
             metrics=self._metrics,
             high_watermarks=HighWatermarks(),
+            quota=quota,
         )
         self._connections: set[Connection] = set()
         self._group = asyncio.TaskGroup()
@@ -54,6 +58,7 @@ class ProxyServer:
             metrics=self._metrics,
             produce_log_start=self._produce_log_start,
             read_buffer=memoryview(bytearray(READ_BUFFER_BYTES)),
+            moved=quota.moved,
         )
 
     @property
@@ -68,6 +73,11 @@ class ProxyServer:
     def connection_count(self) -> int:
         """Open client connections."""
         return len(self._connections)
+
+    @property
+    def connections(self) -> frozenset[Connection]:
+        """Open client connections, as they are now."""
+        return frozenset(self._connections)
 
     async def start(self) -> None:
         """Listen; passes bytes from now on, whether the tier is ready or not (H24).

@@ -68,6 +68,8 @@ class RemoteRecords:
     `aborted` holds (producer id, first offset), empty unless read_committed was asked.
     `exhausted` tells that the segment read holds nothing more below the upper offset asked for.
     `has_zstd` tells that a Fetch below v10 must be refused with UNSUPPORTED_COMPRESSION_TYPE.
+    `missing` holds half-open ranges, from the offset asked for up to `next_offset` (without records
+    up to the upper offset), that no segment holds.
     """
 
     records: tuple[bytes | memoryview, ...]
@@ -76,6 +78,7 @@ class RemoteRecords:
     aborted: tuple[tuple[int, int], ...]
     has_zstd: bool = False
     exhausted: bool = False
+    missing: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,23 @@ class PacedWriter:
         self._paused = False
         self._is_finishing = False
         self.queued_bytes = 0
+        self._given_bytes = 0
         transport.set_write_buffer_limits(high=0)
+
+    @property
+    def accepted_bytes(self) -> int:
+        """All bytes that were ever to be written."""
+        return self._given_bytes + self.queued_bytes
+
+    @property
+    def untaken_bytes(self) -> int:
+        """Bytes that the socket did not take yet."""
+        return self.queued_bytes + self._transport.get_write_buffer_size()
+
+    @property
+    def taken_bytes(self) -> int:
+        """All bytes that the socket took so far."""
+        return self._given_bytes - self._transport.get_write_buffer_size()
 
     def write(self, piece: Buffer) -> None:
         """Queue a piece and send what the socket takes; the piece must not change afterwards."""
@@ -66,6 +82,12 @@ class PacedWriter:
         self._is_finishing = True
         self._send()
 
+    def drop(self) -> None:
+        """The socket is gone: let go of what will never be sent."""
+        self._is_finishing = True
+        self._queue.clear()
+        self.queued_bytes = 0
+
     def _send(self) -> None:
         while self._queue and not self._paused:
             piece = self._queue.popleft()
@@ -73,6 +95,7 @@ class PacedWriter:
             if len(piece) > PART_BYTES:
                 self._queue.appendleft(piece[PART_BYTES:])
             self.queued_bytes -= len(part)
+            self._given_bytes += len(part)
             self._transport.write(part)
         if self._is_finishing and not self._queue:
             self._transport.close()

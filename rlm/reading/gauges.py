@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from rlm.cache.disk import DiskCache
 from rlm.reading.reader import RemoteReader
+from rlm.reading.throttle import ThrottleCounts
 
 
 def read_gauges(
@@ -37,6 +38,18 @@ def read_gauges(
         "rlm_read_running": {(): reader.range_loads.running_count},
     }
     return shown if disk is None else shown | _disk_gauges(disk)
+
+
+def throttle_gauges(counts: ThrottleCounts) -> dict[str, Mapping[tuple[str, ...], float]]:
+    """What was given out, and held back by quotas."""
+    return {
+        "rlm_read_given_bytes_total": {
+            labels: given_bytes for labels, given_bytes in counts.given_bytes.items()
+        },
+        "rlm_read_throttled_seconds_total": {
+            (kind,): held_ms / 1000 for kind, held_ms in counts.throttled_ms.items()
+        },
+    }
 
 
 def _disk_gauges(disk: DiskCache) -> dict[str, Mapping[tuple[str, ...], float]]:

@@ -74,6 +74,8 @@ class Loads:
         self._turns: Turns[Load[Any]] = Turns()
         self._running: set[Load[Any]] = set()
         self._asks_for_room = False
+        self.lacking_bytes = 0
+        """Room that the first of those who wait for a turn did not find; 0 = none is lacking."""
 
     @property
     def running_count(self) -> int:
@@ -127,6 +129,7 @@ class Loads:
 
     def pump(self) -> None:
         """Begin what has its turn and finds room; call it whenever room may have been made."""
+        self.lacking_bytes = 0
         while len(self._running) < self._at_once and (load := self._turns.first()) is not None:
             if not load.waits_for_room:
                 self._memory.take(load.size_bytes, is_ahead=load.is_ahead)
@@ -136,6 +139,7 @@ class Loads:
             elif load.is_ahead:
                 return
             else:
+                self.lacking_bytes = load.size_bytes
                 self._ask_for_room_soon()
                 stuck = self._overdrawn()
                 if stuck is None:

@@ -18,6 +18,7 @@ def sandbox_document(layout: Layout, state: SandboxState) -> dict[str, Any]:
         "bootstrap": ",".join(loopback(state.ports[node].proxy) for node in nodes),
         "direct_bootstrap": ",".join(loopback(state.ports[node].direct) for node in nodes),
         "brokers": [_broker(layout, state, node) for node in nodes],
+        "readers": [_reader(state, number) for number in state.spec.reader_ids],
         "store": _store(layout, state),
         "plugin": loopback(state.ports[nodes[0]].plugin),
         "changed_broker_defaults": changed_broker_defaults(state.spec),
@@ -40,6 +41,15 @@ def _broker(layout: Layout, state: SandboxState, node: int) -> dict[str, Any]:
         "rlm_pid": _pid(state, f"rlm:{node}"),
         "plugin": loopback(ports.plugin),
         "plugin_pid": _pid(state, f"plugin:{node}"),
+    }
+
+
+def _reader(state: SandboxState, number: int) -> dict[str, Any]:
+    ports = state.reader_ports[number]
+    return {
+        "grpc": loopback(ports.grpc),
+        "http": loopback(ports.http),
+        "pid": _pid(state, f"reader:{number}"),
     }
 
 

@@ -20,17 +20,18 @@ def cached_jars(
     repository: str | None,
     size_mib: int,
     progress: Progress,
+    alone: bool = False,
 ) -> tuple[Path, ...]:
     """The jars of `coordinates` out of the cache, fetched once where they are not in it whole.
 
     `name` is shown and names the stamp, as in `kafka-4.3.0`; `size_mib` is what a download takes at
-    most. Raises SandboxError with one line.
+    most; `alone`: without what the jars need. Raises SandboxError with one line.
     """
     stamp = cache / "stamps" / f"{name}.json"
     jars = _stamped_jars(stamp, coordinates, cache)
     if not jars:
         progress(f"{name} is fetched once, at most {size_mib} MiB, into {cache}")
-        jars = fetch_jars(coordinates, cache / "maven", repository, progress)
+        jars = fetch_jars(coordinates, cache / "maven", repository, progress, alone=alone)
         _write_stamp(stamp, coordinates, cache, jars)
     return jars
 

@@ -1,7 +1,7 @@
 """Starts the processes of a sandbox and waits until they answer.
 
-Process names are the targets of the verbs: `controller`, `broker:N`, `plugin:N`, `rlm:N`, and those
-of the store's servers (`store:s3`; `store:namenode`, `store:datanode`).
+Process names are the targets of the verbs: `controller`, `broker:N`, `plugin:N`, `rlm:N`,
+`reader:N`, and those of the store's servers (`store:s3`; `store:namenode`, `store:datanode`).
 """
 
 import os
@@ -17,7 +17,7 @@ from rlm.sandbox.broker import node_command
 from rlm.sandbox.errors import SandboxError
 from rlm.sandbox.kafka_dist import KafkaDist, java_environment
 from rlm.sandbox.processes import ProcessIdentity, spawn
-from rlm.sandbox.services import plugin_command, rlm_command
+from rlm.sandbox.services import plugin_command, reader_command, rlm_command
 from rlm.sandbox.spec import CONTROLLER_NODE_ID, Layout, SandboxSpec
 from rlm.sandbox.state import SandboxState
 from rlm.sandbox.stores.choice import sandbox_store
@@ -46,7 +46,8 @@ def stages(spec: SandboxSpec) -> tuple[tuple[str, ...], ...]:
         in_order = ((*servers, *brokers), plugins, services)
     else:
         in_order = ((*plugins, *brokers), services)
-    return tuple(stage for stage in in_order if stage)
+    readers = tuple(f"reader:{number}" for number in spec.reader_ids)
+    return tuple(stage for stage in (*in_order, readers) if stage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +71,8 @@ class Launcher:
             return plugin_command(self.layout, node)
         if kind == "rlm":
             return rlm_command(self.layout, node)
+        if kind == "reader":
+            return reader_command(self.layout, node)
         return node_command(self.dist, self.state.spec, self.layout, node)
 
     def ports_of(self, name: str) -> tuple[int, ...]:
@@ -79,6 +82,9 @@ class Launcher:
         kind, node = split_name(name)
         if kind == CONTROLLER:
             return (self.state.quorum_port,)
+        if kind == "reader":
+            own = self.state.reader_ports[node]
+            return (own.grpc, own.http)
         ports = self.state.ports[node]
         if kind == "plugin":
             return (ports.plugin,)
@@ -99,6 +105,8 @@ class Launcher:
         kind, node = split_name(name)
         if kind == CONTROLLER:
             return True
+        if kind == "reader":
+            return readiness.service_is_ready(self.state.reader_ports[node].http)
         ports = self.state.ports[node]
         if kind == "plugin":
             return readiness.plugin_answers(ports.plugin)

@@ -33,18 +33,24 @@ class _Damaged(Exception):
 
 
 def fetch_jars(
-    coordinates: Iterable[str], cache: Path, repository: str | None, progress: Progress
+    coordinates: Iterable[str],
+    cache: Path,
+    repository: str | None,
+    progress: Progress,
+    *,
+    alone: bool = False,
 ) -> tuple[Path, ...]:
     """Paths of the jars of `coordinates` and all they need at run time, downloaded where missing.
 
-    `repository` is the URL of a mirror (default: Maven Central). Raises SandboxError with one line.
+    `alone`: these jars only. `repository` is the URL of a mirror (default: Maven Central). Raises
+    SandboxError with one line.
     """
     import requests
 
     context = _context(cache, repository)
     try:
         progress("resolving dependencies")
-        artifacts = _resolve(context, coordinates)
+        artifacts = (_alone if alone else _resolve)(context, coordinates)
         return _download_all(artifacts, progress)
     except (requests.RequestException, OSError) as error:
         raise SandboxError(
@@ -95,6 +101,12 @@ def _resolve(context: "MavenContext", coordinates: Iterable[str]) -> list[Any]:
     needed = [dep for dep in transitive if dep.scope in ("compile", "runtime")]
     artifacts = [dep.artifact for dep in (*direct, *needed)]
     return artifacts + _logging_binding(context, artifacts)
+
+
+def _alone(context: "MavenContext", coordinates: Iterable[str]) -> list[Any]:
+    from jgo.parse import Coordinate
+
+    return [context.create_dependency(Coordinate.parse(text)).artifact for text in coordinates]
 
 
 def _logging_binding(context: "MavenContext", artifacts: list[Any]) -> list[Any]:

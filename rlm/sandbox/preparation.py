@@ -7,7 +7,14 @@ from rlm.clock import new_uuid
 from rlm.sandbox import state as states
 from rlm.sandbox.errors import SandboxError
 from rlm.sandbox.ports import PortReservation
-from rlm.sandbox.spec import PORT_NAMES, STORE_PORT_NAMES, Layout, NodePorts, SandboxSpec
+from rlm.sandbox.spec import (
+    PORT_NAMES,
+    STORE_PORT_NAMES,
+    Layout,
+    NodePorts,
+    ReaderPorts,
+    SandboxSpec,
+)
 from rlm.sandbox.state import SandboxState
 
 
@@ -55,16 +62,27 @@ def prepared(
             ports={node: _take_ports(ports) for node in spec.broker_ids},
             processes={},
             store_ports={name: ports.take() for name in STORE_PORT_NAMES[spec.store]},
+            reader_ports={number: _take_reader_ports(ports) for number in spec.reader_ids},
         )
     known = [before.quorum_port, *before.store_ports.values()]
     for node_ports in before.ports.values():
         known += [getattr(node_ports, name) for name in PORT_NAMES]
+    readers = {one: two for one, two in before.reader_ports.items() if one in spec.reader_ids}
+    for reader_ports in readers.values():
+        known += [reader_ports.grpc, reader_ports.http]
     for port in known:
         if not ports.hold(port):
             raise SandboxError(
                 f"port {port} of the sandbox {layout.root} is taken by another process"
             )
-    return replace(before, spec=spec, processes={})
+    for number in spec.reader_ids:
+        if number not in readers:
+            readers[number] = _take_reader_ports(ports)
+    return replace(before, spec=spec, processes={}, reader_ports=readers)
+
+
+def _take_reader_ports(ports: PortReservation) -> ReaderPorts:
+    return ReaderPorts(grpc=ports.take(), http=ports.take())
 
 
 def _take_ports(ports: PortReservation) -> NodePorts:

@@ -23,7 +23,7 @@ from rlm.sandbox.nodes import format_storage, write_node_files
 from rlm.sandbox.ports import PortReservation
 from rlm.sandbox.preparation import checked_root, prepared, stopped_state
 from rlm.sandbox.processes import ProcessIdentity, stop_all
-from rlm.sandbox.services import plugin_config, rlm_config
+from rlm.sandbox.services import plugin_config, reader_config, rlm_config
 from rlm.sandbox.spec import Layout, SandboxSpec
 from rlm.sandbox.state import SandboxState, locked
 from rlm.sandbox.stores.choice import sandbox_store
@@ -125,8 +125,8 @@ class Sandbox:
         return self.layout.log_dirs(node_id, self.state.spec.log_dirs)
 
     def start(self, target: str, *, wait: bool = True) -> None:
-        """Start a stopped `broker:N`, `rlm:N`, `plugin:N`, `controller`, `store:NAME` (`store:s3`)
-        or the whole `store`.
+        """Start a stopped `broker:N`, `rlm:N`, `plugin:N`, `reader:N`, `controller`, `store:NAME`
+        (`store:s3`) or the whole `store`.
         """
         self._verbs().start(target, wait=wait)
 
@@ -193,6 +193,9 @@ class Sandbox:
             service = rlm_config(state.spec, self.layout, node_id, state.ports, state.cluster_id)
             write_atomically(self.layout.plugin_config(node_id), _yaml(plugin))
             write_atomically(self.layout.rlm_config(node_id), _yaml(service))
+        for number in state.spec.reader_ids:
+            reader = reader_config(self.layout, state, number)
+            write_atomically(self.layout.reader_config(number), _yaml(reader))
 
     def _start_all(
         self, state: SandboxState, ports: PortReservation, progress: Progress, timeout_ms: int

@@ -1,6 +1,6 @@
-"""Configuration files and command lines of the store plugin and the service beside a broker. Pure.
+"""Configuration files and command lines of the store plugins, services and readers. Pure.
 
-Both commands are run as modules of the interpreter that runs the sandbox, so that neither PATH nor
+All commands are run as modules of the interpreter that runs the sandbox, so that neither PATH nor
 an activated environment matters.
 """
 
@@ -9,7 +9,9 @@ from typing import Any
 
 import yaml
 
+from rlm.config.service import ReaderConfig, settings
 from rlm.sandbox.spec import Layout, NodePorts, SandboxSpec, loopback
+from rlm.sandbox.state import SandboxState
 
 # H30: what a test or a first try wants to see within seconds.
 _QUICK_SERVICE = {
@@ -60,12 +62,36 @@ def rlm_config(
     }
 
 
+def reader_config(layout: Layout, state: SandboxState, number: int) -> dict[str, Any]:
+    """The YAML of `rlm serve --role reader`: it uses the plugin of one of the brokers, and what is
+    set for services as far as a reader has it.
+    """
+    spec, own = state.spec, state.reader_ports[number]
+    plugin = state.ports[(number - 1) % spec.brokers + 1].plugin
+    allowed = {row.key for row in settings(ReaderConfig).values()}
+    given = {**_QUICK_SERVICE, **_parsed(spec.overrides_of("rlm"))}
+    return {
+        "cluster.id": state.cluster_id,
+        "state.dir": str(layout.reader_state(number)),
+        "grpc.listen": loopback(own.grpc),
+        "grpc.advertised": loopback(own.grpc),
+        "http.listen": loopback(own.http),
+        "kafka.bootstrap.servers": ",".join(loopback(one.direct) for one in state.ports.values()),
+        "plugin.address": loopback(plugin),
+        **{key: value for key, value in given.items() if key in allowed},
+    }
+
+
 def plugin_command(layout: Layout, node_id: int) -> list[str]:
     return _serve("rsm_plugins.main", str(layout.plugin_config(node_id)))
 
 
 def rlm_command(layout: Layout, node_id: int) -> list[str]:
     return _serve("rlm.cli.main", str(layout.rlm_config(node_id)))
+
+
+def reader_command(layout: Layout, number: int) -> list[str]:
+    return [*_serve("rlm.cli.main", str(layout.reader_config(number))), "--role", "reader"]
 
 
 def _serve(module: str, config: str) -> list[str]:

@@ -47,8 +47,9 @@ class Override:
 class SandboxSpec:
     """The options of `rlm sandbox up`.
 
-    `services` False starts brokers only. `jvm` is `full` (as in production; the bench needs it) or
-    `quick` (C1 compiler and serial collector: starts faster, half the CPU on small machines).
+    `services` False starts brokers only. `readers`: services without a broker. `jvm` is `full` (as
+    in production; the bench needs it) or `quick` (C1 compiler and serial collector: starts faster,
+    half the CPU on small machines).
     """
 
     brokers: int = 1
@@ -58,6 +59,7 @@ class SandboxSpec:
     native_tiering: bool = False
     store: str = "local"
     services: bool = True
+    readers: int = 0
     jvm: str = "full"
     heap_mib: int = 512
     overrides: tuple[Override, ...] = field(default=())
@@ -69,6 +71,10 @@ class SandboxSpec:
             raise SandboxError(f"--log-dirs {self.log_dirs}: allowed are 1 to 16")
         if self.store not in STORE_PROCESSES:
             raise SandboxError(f"--store {self.store}: allowed are {', '.join(STORE_PROCESSES)}")
+        if not 0 <= self.readers <= 16:
+            raise SandboxError(f"--readers {self.readers}: allowed are 0 to 16")
+        if self.readers and not self.services:
+            raise SandboxError("--readers: they read what services copied; not with --brokers-only")
         if self.jvm not in ("full", "quick"):
             raise SandboxError(f"--jvm {self.jvm}: allowed are full and quick")
         if self.heap_mib < 256:
@@ -77,6 +83,10 @@ class SandboxSpec:
     @property
     def broker_ids(self) -> range:
         return range(1, self.brokers + 1)
+
+    @property
+    def reader_ids(self) -> range:
+        return range(1, self.readers + 1)
 
     @property
     def dedicated_controller(self) -> bool:
@@ -101,6 +111,7 @@ class SandboxSpec:
             "native_tiering": self.native_tiering,
             "store": self.store,
             "services": self.services,
+            "readers": self.readers,
             "jvm": self.jvm,
             "heap_mib": self.heap_mib,
             "overrides": [str(one) for one in self.overrides],
@@ -143,6 +154,12 @@ class Layout:
 
     def rlm_state(self, node_id: int) -> Path:
         return self.root / f"rlm-{node_id}-state"
+
+    def reader_config(self, number: int) -> Path:
+        return self.root / f"reader-{number}.yaml"
+
+    def reader_state(self, number: int) -> Path:
+        return self.root / f"reader-{number}-state"
 
     @property
     def store(self) -> Path:
@@ -192,6 +209,14 @@ class NodePorts:
     grpc: int
     http: int
     plugin: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderPorts:
+    """Loopback ports of one reader."""
+
+    grpc: int
+    http: int
 
 
 def loopback(port: int) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Self
 from rlm.sandbox.errors import SandboxError
 from rlm.sandbox.files import write_atomically
 from rlm.sandbox.processes import ProcessIdentity
-from rlm.sandbox.spec import Layout, NodePorts, SandboxSpec
+from rlm.sandbox.spec import Layout, NodePorts, ReaderPorts, SandboxSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +27,7 @@ class SandboxState:
     ports: dict[int, NodePorts]
     processes: dict[str, ProcessIdentity]
     store_ports: dict[str, int] = field(default_factory=dict)
+    reader_ports: dict[int, ReaderPorts] = field(default_factory=dict)
 
     def with_process(self, name: str, identity: ProcessIdentity) -> Self:
         return replace(self, processes={**self.processes, name: identity})
@@ -39,6 +40,7 @@ class SandboxState:
             "quorum_port": self.quorum_port,
             "ports": {str(node): asdict(ports) for node, ports in self.ports.items()},
             "store_ports": self.store_ports,
+            "reader_ports": {str(one): asdict(ports) for one, ports in self.reader_ports.items()},
             "processes": {name: asdict(one) for name, one in self.processes.items()},
         }
 
@@ -53,6 +55,10 @@ class SandboxState:
             ports={int(node): NodePorts(**ports) for node, ports in content["ports"].items()},
             processes={name: ProcessIdentity(**one) for name, one in content["processes"].items()},
             store_ports=content.get("store_ports", {}),
+            reader_ports={
+                int(number): ReaderPorts(**ports)
+                for number, ports in content.get("reader_ports", {}).items()
+            },
         )
 
 

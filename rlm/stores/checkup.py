@@ -10,8 +10,8 @@ from kip405.errors import RemoteStorageError
 from rlm.clock import Clock
 from rlm.config import ServiceConfig
 from rlm.stores.judgement import UNLIMITED, StoredTopic, judge, prefix_of
+from rlm.stores.opened import known_prefix
 from rlm.stores.plugins import OpenPlugin, PluginTerms, open_plugins
-from rlm.stores.side import known_prefix
 from rlm.stores.status import StoreReport
 from rsm_plugins.client import Deadlines
 

@@ -7,6 +7,7 @@ then on a store with another identity, or none, is not ours, and nothing is copi
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 import structlog
 
@@ -43,13 +44,17 @@ PluginProblem = Callable[[], str | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Where it is remembered which store is which: one cluster's settings."""
+    """Where it is remembered which store is which: one cluster's settings.
+
+    `may_write` False = only what they know counts: no store is founded, nothing is recorded.
+    """
 
     cluster_id: str
     settings: Settings
     facts: FactLog
     clock: Clock
     new_uuid: Callable[[], Uuid]
+    may_write: bool = True
 
 
 class StoreLink:
@@ -78,7 +83,7 @@ class StoreLink:
         self._describe = describe
         self._memory = memory
         self._is_first = is_first
-        self._is_recorded = False
+        self._is_recorded = not memory.may_write
 
     @property
     def problem(self) -> str | None:
@@ -151,14 +156,23 @@ class StoreLink:
         if cluster is not None and cluster.cluster_id != cluster_id:
             raise Invalid(f"the settings topic belongs to cluster {cluster.cluster_id}")
         if cluster is None:
-            if not self._is_first:
+            if not (self._is_first and self._memory.may_write):
                 raise Unavailable("the settings do not know the cluster yet")
             await self._publish_cluster(None)
-        store_id = self._known() or await self._found()
+        store_id = self._known()
+        if not self._memory.may_write:
+            return store_id or self._not_known()
+        store_id = store_id or await self._found()
         cluster = settings.view.cluster
         if self._is_first and cluster is not None and cluster.default_store_id != store_id:
             await self._publish_cluster(store_id)
         return store_id
+
+    def _not_known(self) -> NoReturn:
+        raise Unavailable(
+            f"the settings know no store called {self.name!r} (yet): a broker's service that is "
+            "configured for it makes it known"
+        )
 
     def _known(self) -> Uuid | None:
         """The store that the settings know under this name."""

@@ -3,10 +3,10 @@
 The partition-0 leader's service writes all of them at enabling: it asks each partition's leader for
 its log start (a read, so routing it is harmless), publishes under that partition's leader epoch and
 reads back. Whoever leads a partition added later writes its start when it first looks at it
-(rlm.lanes.copy). A start that exists is never touched.
+(rlm.lanes.copy). A start that exists is never touched, but by `raise_start`: upwards, with a cause.
 """
 
-from kip405.errors import Fenced
+from kip405.errors import Fenced, Invalid
 from kip405.ids import PartitionKey
 from rlm.broker.answers import EARLIEST_TIMESTAMP, TopicDescription
 from rlm.topics.ports import LeaderOffsets, Settings
@@ -14,6 +14,36 @@ from rlmm.facts import StartFact
 
 CAUSE_ENABLE = "enable"
 CAUSE_COMMAND = "command"
+CAUSE_RETENTION = "retention"
+_BARRIER_MS = 10_000
+
+
+async def raise_start(
+    settings: Settings,
+    partition: PartitionKey,
+    remote_log_start_offset: int,
+    *,
+    leader_epoch: int,
+    cause: str,
+) -> int:
+    """Move a partition's remote log start up, durably and read back; the start that holds then.
+
+    For whom retention (or an operator) gives the right to, under the leader epoch of the partition;
+    objects below it may be deleted only after this returned. One that is as high already stays.
+    Fenced: a newer leader has written. Invalid: none was ever written, so there is none to move.
+    Unavailable: not written. OutcomeUnknown: ask again.
+    """
+    await settings.barrier(_BARRIER_MS)
+    known = settings.view.remote_log_start(partition)
+    if known is None:
+        raise Invalid(f"partition {partition} has no remote log start: the topic is not enabled")
+    if known >= remote_log_start_offset:
+        return known
+    fact = StartFact(
+        partition=partition, remote_log_start_offset=remote_log_start_offset, cause=cause
+    )
+    await settings.publish(fact, leader_epoch)
+    return remote_log_start_offset
 
 
 class Starts:

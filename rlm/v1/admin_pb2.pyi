@@ -151,14 +151,28 @@ class StatusRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., local_only: _Optional[bool] = ...) -> None: ...
 
 class StatusResponse(_message.Message):
-    __slots__ = ("partitions", "freezes", "services")
+    __slots__ = ("partitions", "freezes", "services", "readers")
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     FREEZES_FIELD_NUMBER: _ClassVar[int]
     SERVICES_FIELD_NUMBER: _ClassVar[int]
+    READERS_FIELD_NUMBER: _ClassVar[int]
     partitions: _containers.RepeatedCompositeFieldContainer[_fetch_pb2.PartitionDescription]
     freezes: _containers.RepeatedCompositeFieldContainer[Freeze]
     services: _containers.RepeatedCompositeFieldContainer[ServiceStatus]
-    def __init__(self, partitions: _Optional[_Iterable[_Union[_fetch_pb2.PartitionDescription, _Mapping]]] = ..., freezes: _Optional[_Iterable[_Union[Freeze, _Mapping]]] = ..., services: _Optional[_Iterable[_Union[ServiceStatus, _Mapping]]] = ...) -> None: ...
+    readers: _containers.RepeatedCompositeFieldContainer[ReaderStatus]
+    def __init__(self, partitions: _Optional[_Iterable[_Union[_fetch_pb2.PartitionDescription, _Mapping]]] = ..., freezes: _Optional[_Iterable[_Union[Freeze, _Mapping]]] = ..., services: _Optional[_Iterable[_Union[ServiceStatus, _Mapping]]] = ..., readers: _Optional[_Iterable[_Union[ReaderStatus, _Mapping]]] = ...) -> None: ...
+
+class ReaderStatus(_message.Message):
+    __slots__ = ("grpc_address", "version", "heartbeat_age_ms", "alive")
+    GRPC_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    ALIVE_FIELD_NUMBER: _ClassVar[int]
+    grpc_address: str
+    version: str
+    heartbeat_age_ms: int
+    alive: bool
+    def __init__(self, grpc_address: _Optional[str] = ..., version: _Optional[str] = ..., heartbeat_age_ms: _Optional[int] = ..., alive: _Optional[bool] = ...) -> None: ...
 
 class ServiceStatus(_message.Message):
     __slots__ = ("node_id", "version", "grpc_address", "proxy_address", "heartbeat_age_ms", "problems", "reachable", "stores")

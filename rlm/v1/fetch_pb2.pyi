@@ -18,6 +18,11 @@ class Tier(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REMOTE: _ClassVar[Tier]
     LOCAL: _ClassVar[Tier]
 
+class Tiers(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ALL_TIERS: _ClassVar[Tiers]
+    REMOTE_ONLY: _ClassVar[Tiers]
+
 class ObjectKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     LOG: _ClassVar[ObjectKind]
@@ -27,6 +32,8 @@ READ_COMMITTED: IsolationLevel
 TIER_UNSPECIFIED: Tier
 REMOTE: Tier
 LOCAL: Tier
+ALL_TIERS: Tiers
+REMOTE_ONLY: Tiers
 LOG: ObjectKind
 INDEXES: ObjectKind
 
@@ -39,20 +46,30 @@ class TopicRef(_message.Message):
     def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[bytes] = ...) -> None: ...
 
 class FetchRequest(_message.Message):
-    __slots__ = ("topic", "partition", "start_offset", "end_offset", "max_bytes", "isolation_level")
+    __slots__ = ("topic", "partition", "start_offset", "end_offset", "max_bytes", "isolation_level", "tiers")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     ISOLATION_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    TIERS_FIELD_NUMBER: _ClassVar[int]
     topic: TopicRef
     partition: int
     start_offset: int
     end_offset: int
     max_bytes: int
     isolation_level: IsolationLevel
-    def __init__(self, topic: _Optional[_Union[TopicRef, _Mapping]] = ..., partition: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., max_bytes: _Optional[int] = ..., isolation_level: _Optional[_Union[IsolationLevel, str]] = ...) -> None: ...
+    tiers: Tiers
+    def __init__(self, topic: _Optional[_Union[TopicRef, _Mapping]] = ..., partition: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., max_bytes: _Optional[int] = ..., isolation_level: _Optional[_Union[IsolationLevel, str]] = ..., tiers: _Optional[_Union[Tiers, str]] = ...) -> None: ...
+
+class OffsetRange(_message.Message):
+    __slots__ = ("start_offset", "end_offset")
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    start_offset: int
+    end_offset: int
+    def __init__(self, start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ...) -> None: ...
 
 class AbortedTransaction(_message.Message):
     __slots__ = ("producer_id", "first_offset")
@@ -63,7 +80,7 @@ class AbortedTransaction(_message.Message):
     def __init__(self, producer_id: _Optional[int] = ..., first_offset: _Optional[int] = ...) -> None: ...
 
 class FetchResponse(_message.Message):
-    __slots__ = ("batches", "next_offset", "aborted_transactions", "high_watermark", "last_stable_offset", "log_start_offset", "tier")
+    __slots__ = ("batches", "next_offset", "aborted_transactions", "high_watermark", "last_stable_offset", "log_start_offset", "tier", "missing")
     BATCHES_FIELD_NUMBER: _ClassVar[int]
     NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     ABORTED_TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
@@ -71,6 +88,7 @@ class FetchResponse(_message.Message):
     LAST_STABLE_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     TIER_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
     batches: bytes
     next_offset: int
     aborted_transactions: _containers.RepeatedCompositeFieldContainer[AbortedTransaction]
@@ -78,19 +96,22 @@ class FetchResponse(_message.Message):
     last_stable_offset: int
     log_start_offset: int
     tier: Tier
-    def __init__(self, batches: _Optional[bytes] = ..., next_offset: _Optional[int] = ..., aborted_transactions: _Optional[_Iterable[_Union[AbortedTransaction, _Mapping]]] = ..., high_watermark: _Optional[int] = ..., last_stable_offset: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., tier: _Optional[_Union[Tier, str]] = ...) -> None: ...
+    missing: _containers.RepeatedCompositeFieldContainer[OffsetRange]
+    def __init__(self, batches: _Optional[bytes] = ..., next_offset: _Optional[int] = ..., aborted_transactions: _Optional[_Iterable[_Union[AbortedTransaction, _Mapping]]] = ..., high_watermark: _Optional[int] = ..., last_stable_offset: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., tier: _Optional[_Union[Tier, str]] = ..., missing: _Optional[_Iterable[_Union[OffsetRange, _Mapping]]] = ...) -> None: ...
 
 class ListOffsetsRequest(_message.Message):
-    __slots__ = ("topic", "partition", "timestamp", "isolation_level")
+    __slots__ = ("topic", "partition", "timestamp", "isolation_level", "tiers")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
     ISOLATION_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    TIERS_FIELD_NUMBER: _ClassVar[int]
     topic: TopicRef
     partition: int
     timestamp: int
     isolation_level: IsolationLevel
-    def __init__(self, topic: _Optional[_Union[TopicRef, _Mapping]] = ..., partition: _Optional[int] = ..., timestamp: _Optional[int] = ..., isolation_level: _Optional[_Union[IsolationLevel, str]] = ...) -> None: ...
+    tiers: Tiers
+    def __init__(self, topic: _Optional[_Union[TopicRef, _Mapping]] = ..., partition: _Optional[int] = ..., timestamp: _Optional[int] = ..., isolation_level: _Optional[_Union[IsolationLevel, str]] = ..., tiers: _Optional[_Union[Tiers, str]] = ...) -> None: ...
 
 class ListOffsetsResponse(_message.Message):
     __slots__ = ("offset", "timestamp_ms", "leader_epoch")
@@ -101,6 +122,62 @@ class ListOffsetsResponse(_message.Message):
     timestamp_ms: int
     leader_epoch: int
     def __init__(self, offset: _Optional[int] = ..., timestamp_ms: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
+
+class DescribeTopicsRequest(_message.Message):
+    __slots__ = ("topics",)
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, topics: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DescribeTopicsResponse(_message.Message):
+    __slots__ = ("topics",)
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedCompositeFieldContainer[TieredTopic]
+    def __init__(self, topics: _Optional[_Iterable[_Union[TieredTopic, _Mapping]]] = ...) -> None: ...
+
+class TieredTopic(_message.Message):
+    __slots__ = ("topic", "topic_id", "partitions")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    topic_id: bytes
+    partitions: _containers.RepeatedCompositeFieldContainer[TieredPartition]
+    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[_Union[TieredPartition, _Mapping]]] = ...) -> None: ...
+
+class TieredPartition(_message.Message):
+    __slots__ = ("partition", "remote_log_start_offset", "remote_next_offset")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    REMOTE_LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    REMOTE_NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    remote_log_start_offset: int
+    remote_next_offset: int
+    def __init__(self, partition: _Optional[int] = ..., remote_log_start_offset: _Optional[int] = ..., remote_next_offset: _Optional[int] = ...) -> None: ...
+
+class DescribeEndpointsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DescribeEndpointsResponse(_message.Message):
+    __slots__ = ("endpoints",)
+    ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
+    endpoints: _containers.RepeatedCompositeFieldContainer[Endpoint]
+    def __init__(self, endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping]]] = ...) -> None: ...
+
+class Endpoint(_message.Message):
+    __slots__ = ("grpc_address", "role", "node_id", "heartbeat_age_ms", "version")
+    GRPC_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    grpc_address: str
+    role: str
+    node_id: int
+    heartbeat_age_ms: int
+    version: str
+    def __init__(self, grpc_address: _Optional[str] = ..., role: _Optional[str] = ..., node_id: _Optional[int] = ..., heartbeat_age_ms: _Optional[int] = ..., version: _Optional[str] = ...) -> None: ...
 
 class DescribePartitionRequest(_message.Message):
     __slots__ = ("topic", "partition")
@@ -165,7 +242,7 @@ class ListSegmentsRequest(_message.Message):
     def __init__(self, topic: _Optional[_Union[TopicRef, _Mapping]] = ..., partition: _Optional[int] = ..., all_states: _Optional[bool] = ...) -> None: ...
 
 class Segment(_message.Message):
-    __slots__ = ("topic", "topic_id", "partition", "segment_id", "start_offset", "next_offset", "size_bytes", "max_timestamp_ms", "state", "leader_epochs", "disputed", "store_id", "broker_id")
+    __slots__ = ("topic", "topic_id", "partition", "segment_id", "start_offset", "next_offset", "size_bytes", "max_timestamp_ms", "state", "leader_epochs", "disputed", "store_id", "broker_id", "objects_stem", "custom_metadata")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -179,6 +256,8 @@ class Segment(_message.Message):
     DISPUTED_FIELD_NUMBER: _ClassVar[int]
     STORE_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    OBJECTS_STEM_FIELD_NUMBER: _ClassVar[int]
+    CUSTOM_METADATA_FIELD_NUMBER: _ClassVar[int]
     topic: str
     topic_id: bytes
     partition: int
@@ -192,7 +271,9 @@ class Segment(_message.Message):
     disputed: bool
     store_id: bytes
     broker_id: int
-    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., segment_id: _Optional[bytes] = ..., start_offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., size_bytes: _Optional[int] = ..., max_timestamp_ms: _Optional[int] = ..., state: _Optional[str] = ..., leader_epochs: _Optional[_Iterable[_Union[EpochEntry, _Mapping]]] = ..., disputed: _Optional[bool] = ..., store_id: _Optional[bytes] = ..., broker_id: _Optional[int] = ...) -> None: ...
+    objects_stem: str
+    custom_metadata: bytes
+    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., segment_id: _Optional[bytes] = ..., start_offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., size_bytes: _Optional[int] = ..., max_timestamp_ms: _Optional[int] = ..., state: _Optional[str] = ..., leader_epochs: _Optional[_Iterable[_Union[EpochEntry, _Mapping]]] = ..., disputed: _Optional[bool] = ..., store_id: _Optional[bytes] = ..., broker_id: _Optional[int] = ..., objects_stem: _Optional[str] = ..., custom_metadata: _Optional[bytes] = ...) -> None: ...
 
 class EpochEntry(_message.Message):
     __slots__ = ("epoch", "start_offset")

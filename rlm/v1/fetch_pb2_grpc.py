@@ -45,6 +45,16 @@ class FetchServiceStub:
                 request_serializer=rlm_dot_v1_dot_fetch__pb2.ListOffsetsRequest.SerializeToString,
                 response_deserializer=rlm_dot_v1_dot_fetch__pb2.ListOffsetsResponse.FromString,
                 _registered_method=True)
+        self.DescribeTopics = channel.unary_unary(
+                '/rlm.v1.FetchService/DescribeTopics',
+                request_serializer=rlm_dot_v1_dot_fetch__pb2.DescribeTopicsRequest.SerializeToString,
+                response_deserializer=rlm_dot_v1_dot_fetch__pb2.DescribeTopicsResponse.FromString,
+                _registered_method=True)
+        self.DescribeEndpoints = channel.unary_unary(
+                '/rlm.v1.FetchService/DescribeEndpoints',
+                request_serializer=rlm_dot_v1_dot_fetch__pb2.DescribeEndpointsRequest.SerializeToString,
+                response_deserializer=rlm_dot_v1_dot_fetch__pb2.DescribeEndpointsResponse.FromString,
+                _registered_method=True)
         self.DescribePartition = channel.unary_unary(
                 '/rlm.v1.FetchService/DescribePartition',
                 request_serializer=rlm_dot_v1_dot_fetch__pb2.DescribePartitionRequest.SerializeToString,
@@ -100,6 +110,21 @@ class FetchServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeTopics(self, request, context):
+        """Enabled topics as readers plan by them: partitions, and where the remote tier of each begins and ends. Answered from
+        ledger and settings, without the broker: also by a reader service, also while every broker is away.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeEndpoints(self, request, context):
+        """The services of the cluster that answer this API, as their heartbeats tell: from one endpoint all are found.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DescribePartition(self, request, context):
         """Where each tier of a partition begins and ends.
         """
@@ -149,6 +174,16 @@ def add_FetchServiceServicer_to_server(servicer, server):
                     servicer.ListOffsets,
                     request_deserializer=rlm_dot_v1_dot_fetch__pb2.ListOffsetsRequest.FromString,
                     response_serializer=rlm_dot_v1_dot_fetch__pb2.ListOffsetsResponse.SerializeToString,
+            ),
+            'DescribeTopics': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeTopics,
+                    request_deserializer=rlm_dot_v1_dot_fetch__pb2.DescribeTopicsRequest.FromString,
+                    response_serializer=rlm_dot_v1_dot_fetch__pb2.DescribeTopicsResponse.SerializeToString,
+            ),
+            'DescribeEndpoints': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeEndpoints,
+                    request_deserializer=rlm_dot_v1_dot_fetch__pb2.DescribeEndpointsRequest.FromString,
+                    response_serializer=rlm_dot_v1_dot_fetch__pb2.DescribeEndpointsResponse.SerializeToString,
             ),
             'DescribePartition': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribePartition,
@@ -231,6 +266,60 @@ class FetchService:
             '/rlm.v1.FetchService/ListOffsets',
             rlm_dot_v1_dot_fetch__pb2.ListOffsetsRequest.SerializeToString,
             rlm_dot_v1_dot_fetch__pb2.ListOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeTopics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rlm.v1.FetchService/DescribeTopics',
+            rlm_dot_v1_dot_fetch__pb2.DescribeTopicsRequest.SerializeToString,
+            rlm_dot_v1_dot_fetch__pb2.DescribeTopicsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeEndpoints(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rlm.v1.FetchService/DescribeEndpoints',
+            rlm_dot_v1_dot_fetch__pb2.DescribeEndpointsRequest.SerializeToString,
+            rlm_dot_v1_dot_fetch__pb2.DescribeEndpointsResponse.FromString,
             options,
             channel_credentials,
             insecure,

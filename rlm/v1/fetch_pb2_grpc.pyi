@@ -49,6 +49,12 @@ class FetchServiceStub:
     """Offset of a timestamp or of a special one (-1 latest, -2 earliest, -3 max timestamp, -4 earliest local,
     -5 latest tiered, -6 earliest pending upload) over both tiers.
     """
+    DescribeTopics: _grpc.UnaryUnaryMultiCallable[_fetch_pb2.DescribeTopicsRequest, _fetch_pb2.DescribeTopicsResponse]
+    """Enabled topics as readers plan by them: partitions, and where the remote tier of each begins and ends. Answered from
+    ledger and settings, without the broker: also by a reader service, also while every broker is away.
+    """
+    DescribeEndpoints: _grpc.UnaryUnaryMultiCallable[_fetch_pb2.DescribeEndpointsRequest, _fetch_pb2.DescribeEndpointsResponse]
+    """The services of the cluster that answer this API, as their heartbeats tell: from one endpoint all are found."""
     DescribePartition: _grpc.UnaryUnaryMultiCallable[_fetch_pb2.DescribePartitionRequest, _fetch_pb2.PartitionDescription]
     """Where each tier of a partition begins and ends."""
     ListSegments: _grpc.UnaryStreamMultiCallable[_fetch_pb2.ListSegmentsRequest, _fetch_pb2.Segment]
@@ -85,6 +91,12 @@ class FetchServiceAsyncStub(FetchServiceStub):
     """Offset of a timestamp or of a special one (-1 latest, -2 earliest, -3 max timestamp, -4 earliest local,
     -5 latest tiered, -6 earliest pending upload) over both tiers.
     """
+    DescribeTopics: _aio.UnaryUnaryMultiCallable[_fetch_pb2.DescribeTopicsRequest, _fetch_pb2.DescribeTopicsResponse]  # type: ignore[assignment]
+    """Enabled topics as readers plan by them: partitions, and where the remote tier of each begins and ends. Answered from
+    ledger and settings, without the broker: also by a reader service, also while every broker is away.
+    """
+    DescribeEndpoints: _aio.UnaryUnaryMultiCallable[_fetch_pb2.DescribeEndpointsRequest, _fetch_pb2.DescribeEndpointsResponse]  # type: ignore[assignment]
+    """The services of the cluster that answer this API, as their heartbeats tell: from one endpoint all are found."""
     DescribePartition: _aio.UnaryUnaryMultiCallable[_fetch_pb2.DescribePartitionRequest, _fetch_pb2.PartitionDescription]  # type: ignore[assignment]
     """Where each tier of a partition begins and ends."""
     ListSegments: _aio.UnaryStreamMultiCallable[_fetch_pb2.ListSegmentsRequest, _fetch_pb2.Segment]  # type: ignore[assignment]
@@ -130,6 +142,24 @@ class FetchServiceServicer(metaclass=_abc_1.ABCMeta):
         """Offset of a timestamp or of a special one (-1 latest, -2 earliest, -3 max timestamp, -4 earliest local,
         -5 latest tiered, -6 earliest pending upload) over both tiers.
         """
+
+    @_abc_1.abstractmethod
+    def DescribeTopics(
+        self,
+        request: _fetch_pb2.DescribeTopicsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_fetch_pb2.DescribeTopicsResponse, _abc.Awaitable[_fetch_pb2.DescribeTopicsResponse]]:
+        """Enabled topics as readers plan by them: partitions, and where the remote tier of each begins and ends. Answered from
+        ledger and settings, without the broker: also by a reader service, also while every broker is away.
+        """
+
+    @_abc_1.abstractmethod
+    def DescribeEndpoints(
+        self,
+        request: _fetch_pb2.DescribeEndpointsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_fetch_pb2.DescribeEndpointsResponse, _abc.Awaitable[_fetch_pb2.DescribeEndpointsResponse]]:
+        """The services of the cluster that answer this API, as their heartbeats tell: from one endpoint all are found."""
 
     @_abc_1.abstractmethod
     def DescribePartition(

@@ -206,8 +206,7 @@ async def _wire(dialled: Dialled) -> AsyncIterator[Wire]:
     if dialled.tls is None:
         channel = grpc.aio.insecure_channel(target, options=options)
     else:
-        if dialled.tls.server_name:
-            options.append(("grpc.ssl_target_name_override", dialled.tls.server_name))
+        options += dialled.tls.options
         channel = grpc.aio.secure_channel(target, dialled.tls.credentials(), options=options)
     async with channel:
         yield Wire(

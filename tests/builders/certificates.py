@@ -24,6 +24,7 @@ _ECDSA_SHA256 = "1.2.840.10045.4.3.2"
 _COMMON_NAME = "2.5.4.3"
 _BASIC_CONSTRAINTS = "2.5.29.19"
 _ALTERNATIVE_NAMES = "2.5.29.17"
+_PAST, _FUTURE = b"210101000000Z", b"491231235959Z"
 
 
 def _add(a: _Point, b: _Point) -> _Point:
@@ -142,7 +143,7 @@ class Authority:
             self._certificate(name, self._key, _BASIC_CONSTRAINTS, constraints), encoding="ascii"
         )
 
-    def issue(self, name: str, *alternatives: str) -> Certificate:
+    def issue(self, name: str, *alternatives: str, is_expired: bool = False) -> Certificate:
         """A certificate for the names (DNS names or IP addresses)."""
         key = _Key()
         names = _sequence(*(_alternative(text) for text in alternatives or (name,)))
@@ -150,12 +151,15 @@ class Authority:
             cert_file=self._folder / f"{self._name}-{name}.pem",
             key_file=self._folder / f"{self._name}-{name}.key",
         )
-        text = self._certificate(name, key, _ALTERNATIVE_NAMES, names)
+        end = _PAST if is_expired else _FUTURE
+        text = self._certificate(name, key, _ALTERNATIVE_NAMES, names, end)
         found.cert_file.write_text(text, encoding="ascii")
         found.key_file.write_text(key.pem, encoding="ascii")
         return found
 
-    def _certificate(self, name: str, key: _Key, extension: str, value: bytes) -> str:
+    def _certificate(
+        self, name: str, key: _Key, extension: str, value: bytes, end: bytes = _FUTURE
+    ) -> str:
         algorithm = _sequence(_oid(_ECDSA_SHA256))
         extensions = _sequence(_sequence(_oid(extension), _der(0x01, b"\xff"), _der(0x04, value)))
         tbs = _sequence(
@@ -163,7 +167,7 @@ class Authority:
             _integer(int.from_bytes(os.urandom(8), "big")),
             algorithm,
             _name(self._name),
-            _sequence(_der(0x17, b"200101000000Z"), _der(0x17, b"491231235959Z")),
+            _sequence(_der(0x17, b"200101000000Z"), _der(0x17, end)),
             _name(name),
             key.public,
             _der(0xA3, extensions),

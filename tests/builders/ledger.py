@@ -64,6 +64,7 @@ class MemoryLedger:
         self.log: list[LedgerRecord] = []
         self.writer = writer
         self.problem: str | None = None
+        self.damage: str | None = None
         self.is_ready = True
         self.now_ms = 0
         self.before_publish: Callable[[RemoteLogSegmentMetadata], None] = lambda _: None

@@ -18,6 +18,7 @@ from rlmm.facts import (
     Fact,
     FreezeFact,
     HolesFact,
+    ReaderFact,
     ServiceFact,
     Stamp,
     StartFact,
@@ -103,6 +104,7 @@ FACTS: tuple[Fact, ...] = (
         advertised={"proxy": "kafka-2:9092", "grpc": "kafka-2:9500", "http": "kafka-2:9501"},
         version="0.1.0",
     ),
+    ReaderFact(grpc_address="reads-1:9500", http_address="reads-1:9501", version="0.1.0"),
     FreezeFact(topic_id=None, stopped=("trim", "delete", "sweep"), by="ada", why="audit"),
     FreezeFact(topic_id=TOPIC_ID, stopped=("delete",), by="ada", why="legal hold"),
 )

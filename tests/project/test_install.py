@@ -59,6 +59,7 @@ def test_another_failure_is_told_in_pips_own_words() -> None:
         (["demo", "local"], "demo"),
         (["demo", "s3"], "demo-s3"),
         (["demo", "hdfs"], "demo-hdfs"),
+        (["demo", "spark"], "demo-spark"),
         (["demo", "tape"], None),
         (["bootstrap"], None),
         ([], None),

@@ -31,12 +31,13 @@ def test_the_record_of_wheels_proves_every_lock() -> None:
 @pytest.mark.parametrize("profile", DEMO_PROFILES)
 def test_the_demo_is_small_and_lean(profile: str) -> None:
     names = {pin.name for pin in read_pins(lock_path(profile).read_text(encoding="utf-8"))}
-    assert names.isdisjoint({"pyspark", "pyarrow", "pytest", "hypothesis", "mypy"})
+    assert names.isdisjoint({"pytest", "hypothesis", "mypy"})
+    assert ("pyspark" in names) is ("pyarrow" in names) is (profile == "demo-spark")
     assert ("aiobotocore" in names) is (profile == "demo-s3")
     assert ("hdfs-native" in names) is (profile == "demo-hdfs")
     sizes = json.loads(RECORD.read_text(encoding="utf-8"))["download_mb"][profile]
     assert set(sizes) == set(PLATFORMS)
-    assert max(sizes.values()) < DEMO_LIMIT_MB
+    assert max(sizes.values()) < DEMO_LIMIT_MB or profile == "demo-spark"
 
 
 def test_a_changed_lock_needs_a_new_record() -> None:

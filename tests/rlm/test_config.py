@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import yaml
 
-from rlm.config import Address, ConfigError, ServiceConfig, load
+from rlm.config import Address, ConfigError, ServiceConfig, load, load_reader
 from rlm.config.docs import generate_docs
-from rlm.config.service import settings
+from rlm.config.service import ReaderConfig, settings
 from rlm.config.stores import RULE_ROWS, STORE_ROWS
 from rlm.config.values import MAX_UNIX_PATH_BYTES
 
@@ -253,3 +253,75 @@ def test_docs_have_every_setting() -> None:
     text = generate_docs()
     for row in (*settings().values(), *STORE_ROWS, *RULE_ROWS):
         assert f"| `{row.key}` |" in text
+
+
+# -- a reader's
+
+
+@pytest.fixture
+def reads(tmp_path: Path) -> dict[str, Any]:
+    """All that a reader must be given."""
+    return {
+        "cluster.id": "c1",
+        "state.dir": str(tmp_path / "state"),
+        "kafka.bootstrap.servers": "127.0.0.1:19092,127.0.0.1:19093",
+        "grpc.listen": "127.0.0.1:9095",
+        "http.listen": "localhost:9096",
+        "plugin.address": "unix:/run/rsm.sock",
+    }
+
+
+def read_reader(tmp_path: Path, content: dict[str, Any]) -> ReaderConfig:
+    path = tmp_path / "reader.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return load_reader(path)
+
+
+def test_a_reader_needs_no_broker(tmp_path: Path, reads: dict[str, Any]) -> None:
+    config = read_reader(tmp_path, reads | {"fetch.chunk.cache.bytes": 1 << 21})
+    assert config.principal == "rlm-reader"
+    assert str(config.grpc_advertised) == "127.0.0.1:9095"
+    assert config.fetch_chunk_cache_bytes == 1 << 21
+    assert [str(one) for one in config.kafka_bootstrap_servers] == [
+        "127.0.0.1:19092",
+        "127.0.0.1:19093",
+    ]
+    shown = config.shown()
+    assert "node.id" not in shown and shown["cluster.id"] == "c1"
+
+
+@pytest.mark.parametrize(
+    "key", [row.key for name, row in settings().items() if name not in settings(ReaderConfig)]
+)
+def test_a_reader_is_refused_what_belongs_to_a_broker(
+    tmp_path: Path, reads: dict[str, Any], key: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"^{key}: a reader has no broker") as refused:
+        read_reader(tmp_path, reads | {key: "anything"})
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("without", "words"),
+    [
+        ("cluster.id", "cluster.id: missing"),
+        ("kafka.bootstrap.servers", "kafka.bootstrap.servers: missing"),
+        ("grpc.listen", "grpc.listen: missing"),
+        ("plugin.address", "stores: missing; a reader reads from stores"),
+    ],
+)
+def test_a_reader_lacks_something(
+    tmp_path: Path, reads: dict[str, Any], without: str, words: str
+) -> None:
+    del reads[without]
+    with pytest.raises(ConfigError, match=words):
+        read_reader(tmp_path, reads)
+
+
+def test_a_readers_addresses_are_checked_as_a_services(
+    tmp_path: Path, reads: dict[str, Any]
+) -> None:
+    with pytest.raises(ConfigError, match=r"grpc\.listen: .* has no TLS"):
+        read_reader(tmp_path, reads | {"grpc.listen": "10.0.0.1:9095"})
+    with pytest.raises(ConfigError, match="did you mean"):
+        read_reader(tmp_path, reads | {"cluster.ids": "c1"})

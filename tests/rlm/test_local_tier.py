@@ -325,6 +325,24 @@ async def test_h15_a_gap_at_the_seam_is_open_until_the_ledger_settles_it(site: S
     assert view is not None and view.unsettled_next_offset == 250
 
 
+async def test_h15_what_is_open_below_a_new_remote_start_keeps_nobody_waiting(site: Site) -> None:
+    """Without a new look: retention goes on while the partition is at rest."""
+    first, second = segments(site)
+    site.rig.ledger.state = LedgerState()
+    site.rig.ledger.log.clear()
+    site.rig.ledger.write(replace(first, state=DELETING))
+    site.rig.ledger.copied(second)
+    await led_under_epoch_1(site)
+    await site.leadership.refresh()
+    view = await site.barrier()
+    assert view is not None
+    assert (view.remote_log_start_offset, view.unsettled_next_offset) == (0, 100)
+    site.rig.remote_start(100)
+    view = site.tier.partition(BY_NAME, 0)
+    assert view is not None
+    assert (view.remote_log_start_offset, view.unsettled_next_offset) == (100, -1)
+
+
 async def test_a_copy_under_way_leaves_nothing_open(site: Site) -> None:
     site.rig.ledger.write(metadata(900, 250, 300, {0: 250}, STARTED))
     view = await site.barrier()

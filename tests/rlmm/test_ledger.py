@@ -127,3 +127,14 @@ def test_a_snapshot_is_not_changed_by_later_records_and_hands_on_what_it_knows()
     other = Lineage((EpochEntry(epoch=0, start_offset=0), EpochEntry(epoch=1, start_offset=25)))
     assert after.contiguous_end(other, END, 20) == 25
     assert after.contiguous_end(ONE_EPOCH, END, 20) == 30
+
+
+def test_what_was_worked_out_for_two_lineages_by_turns_is_kept() -> None:
+    """The proxy asks by the lineage of the leader, readers of one tier by the remote one."""
+    view = ledger(segment(1), segment(2))
+    other = Lineage((EpochEntry(epoch=0, start_offset=0), EpochEntry(epoch=1, start_offset=25)))
+    before = [view.usable(lineage, END) for lineage in (ONE_EPOCH, other)]
+    again = [view.usable(lineage, END) for lineage in (ONE_EPOCH, other)]
+    assert [one.next_offset for one in before[1]] == [20, 25]
+    for first, second in zip(before, again, strict=True):
+        assert all(one is two for one, two in zip(first, second, strict=True))

@@ -28,7 +28,7 @@ from kip405.errors import (
 )
 from kip405.segments import ByteRange, FileSlice
 from rsm_plugins.addresses import Address
-from rsm_plugins.calls import Context
+from rsm_plugins.answering import Context
 from rsm_plugins.client import Deadlines, GrpcRemoteStorageManager
 from rsm_plugins.client_volume import ClientVolume, VolumeCalls
 from rsm_plugins.conformance.subject import Subject, read_answer
@@ -203,7 +203,7 @@ async def test_only_named_folders_are_read_on_a_callers_word(tmp_path: Path) -> 
 async def _send(
     client: GrpcRemoteStorageManager, messages: list[pb.CopyLogSegmentDataRequest]
 ) -> None:
-    await client._storage.CopyLogSegmentData(iter(messages), metadata=PRINCIPAL, timeout=10)
+    await client._stubs.storage.CopyLogSegmentData(iter(messages), metadata=PRINCIPAL, timeout=10)
 
 
 async def test_copies_that_break_their_own_declaration_are_refused(tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ async def test_a_log_deleted_between_two_chunks_is_not_found(tmp_path: Path) -> 
         client = subject.manager
         assert isinstance(client, GrpcRemoteStorageManager)
         request = pb.FetchLogSegmentRequest(locator=locator_message(segment.locator), end=1 << 30)
-        call = client._storage.FetchLogSegment(request, metadata=PRINCIPAL)
+        call = client._stubs.storage.FetchLogSegment(request, metadata=PRINCIPAL)
         await call.read()
         await client.delete_log_segment_data(segment.locator)
         with pytest.raises(grpc.aio.AioRpcError) as caught:

@@ -17,7 +17,7 @@ import pytest
 
 from kip405.errors import Corrupt, Invalid, Unavailable
 from kip405.segments import ByteRange, FileSlice, SegmentLocator
-from rsm_plugins.calls import Context
+from rsm_plugins.answering import Context
 from rsm_plugins.client import GrpcRemoteStorageManager
 from rsm_plugins.client_scratch import ScratchSettings, ScratchSlots
 from rsm_plugins.conformance.subject import Subject

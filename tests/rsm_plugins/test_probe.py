@@ -16,7 +16,7 @@ from kip405.contracts import FindingKind
 from kip405.errors import Corrupt, Invalid, Unavailable
 from kip405.segments import SegmentLocator
 from rsm_plugins import main
-from rsm_plugins.calls import Context
+from rsm_plugins.answering import Context
 from rsm_plugins.capabilities import Capability
 from rsm_plugins.client import GrpcRemoteStorageManager
 from rsm_plugins.config import settings_of
@@ -201,7 +201,7 @@ async def test_a_call_for_too_many_is_refused(tmp_path: Path) -> None:
             segments=[locator_message(one) for one in locators(subject, 1001)]
         )
         with pytest.raises(grpc.aio.AioRpcError, match="1001 segments in one call") as caught:
-            await client._storage.DeleteLogSegments(request, metadata=client._metadata)
+            await client._stubs.storage.DeleteLogSegments(request, metadata=client._metadata)
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
         await client.close()
 

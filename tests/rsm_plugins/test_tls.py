@@ -48,8 +48,12 @@ async def test_a_client_trusts_one_authority_only(tmp_path: Path) -> None:
     authority, other = Authority(tmp_path), Authority(tmp_path, "other")
     async with plugin(tmp_path, authority) as address:
         assert await asked(address, Tls(ca_file=authority.ca_file)) == "local"
-        for tls in (Tls(ca_file=other.ca_file), Tls(), None):
-            with pytest.raises(Unavailable, match=f"plugin {address}: get info"):
+        for tls, why in (
+            (Tls(ca_file=other.ca_file), "of no authority that is trusted"),
+            (Tls(), "of no authority that is trusted"),
+            (None, "it may want TLS"),
+        ):
+            with pytest.raises(Unavailable, match=f"plugin {address}: get info: .*{why}"):
                 await asked(address, tls)
 
 
@@ -84,6 +88,46 @@ async def test_with_tls_an_address_need_not_be_private(tmp_path: Path) -> None:
     await client.close()
 
 
+async def test_renewed_files_of_both_sides_are_taken_without_a_restart(tmp_path: Path) -> None:
+    authority, clients = Authority(tmp_path), Authority(tmp_path, "clients")
+    mine = clients.issue("service")
+    tls = Tls(ca_file=authority.ca_file, cert_file=mine.cert_file, key_file=mine.key_file)
+    async with plugin(tmp_path, authority, clients=clients) as address:
+        client = GrpcRemoteStorageManager.connect(
+            address, principal="test", deadlines=DEADLINES, tls=tls
+        )
+        assert (await client.get_info()).name == "local"
+        authority.issue("plugin", "127.0.0.1")  # the files of the plugin, written anew
+        mine.cert_file.write_text("half a renewal")
+        assert (await client.get_info()).name == "local"
+        unknown = authority.issue("unknown")
+        mine.cert_file.write_bytes(unknown.cert_file.read_bytes())
+        mine.key_file.write_bytes(unknown.key_file.read_bytes())
+        with pytest.raises(Unavailable, match="a certificate it trusts"):
+            await client.get_info()
+        clients.issue("service")
+        assert (await client.get_info()).name == "local"
+        await client.close()
+
+
+async def test_a_renewed_certificate_whose_key_is_not_there_yet_ends_nothing(
+    tmp_path: Path,
+) -> None:
+    authority, clients = Authority(tmp_path), Authority(tmp_path, "clients")
+    mine, renewed = clients.issue("service"), clients.issue("renewed")
+    tls = Tls(ca_file=authority.ca_file, cert_file=mine.cert_file, key_file=mine.key_file)
+    async with plugin(tmp_path, authority, clients=clients) as address:
+        client = GrpcRemoteStorageManager.connect(
+            address, principal="test", deadlines=DEADLINES, tls=tls
+        )
+        assert (await client.get_info()).name == "local"
+        mine.cert_file.write_bytes(renewed.cert_file.read_bytes())
+        assert (await client.get_info()).name == "local"
+        mine.key_file.write_bytes(renewed.key_file.read_bytes())
+        assert (await client.get_info()).name == "local"
+        await client.close()
+
+
 def test_files_that_cannot_be_used(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     word = tmp_path / "word"
@@ -94,6 +138,9 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
         "tls.key.file is given without tls.cert.file": Tls(key_file=one.key_file),
         "word is not PEM": Tls(ca_file=word),
         "absent: No such file": Tls(ca_file=tmp_path / "absent"),
+        "one.*two.* are not a certificate and its key": ServerTls(
+            cert_file=one.cert_file, key_file=authority.issue("two").key_file
+        ),
         "absent.key: No such file": ServerTls(
             cert_file=one.cert_file, key_file=tmp_path / "absent.key"
         ),

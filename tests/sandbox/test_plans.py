@@ -6,7 +6,7 @@ import pytest
 
 from kip405.checkpoints import parse_properties
 from rlm.config.broker_files import broker_facts
-from rlm.config.loader import from_mapping
+from rlm.config.loader import from_mapping, reader_from_mapping
 from rlm.sandbox.broker import (
     broker_properties,
     changed_broker_defaults,
@@ -17,8 +17,8 @@ from rlm.sandbox.document import sandbox_document
 from rlm.sandbox.errors import SandboxError
 from rlm.sandbox.launcher import stages
 from rlm.sandbox.ports import PortReservation, port_is_free
-from rlm.sandbox.services import plugin_config, rlm_config
-from rlm.sandbox.spec import Layout, NodePorts, Override, SandboxSpec
+from rlm.sandbox.services import plugin_config, reader_config, rlm_config
+from rlm.sandbox.spec import Layout, NodePorts, Override, ReaderPorts, SandboxSpec
 from rlm.sandbox.state import SandboxState
 from rlm.sandbox.stores.choice import sandbox_store
 from rsm_plugins.config import settings_of
@@ -40,7 +40,15 @@ PORTS = {
 
 def state(spec: SandboxSpec) -> SandboxState:
     ports = {node: PORTS[node] for node in spec.broker_ids}
-    return SandboxState(spec=spec, cluster_id="c", quorum_port=99, ports=ports, processes={})
+    readers = {one: ReaderPorts(grpc=200 + one, http=300 + one) for one in spec.reader_ids}
+    return SandboxState(
+        spec=spec,
+        cluster_id="c",
+        quorum_port=99,
+        ports=ports,
+        processes={},
+        reader_ports=readers,
+    )
 
 
 def test_h21_tiered_is_bound_to_loopback_advertised_at_the_proxy_and_never_between_brokers() -> (
@@ -151,3 +159,35 @@ def test_ports_are_held_until_released() -> None:
         ports.release(taken[0])
         assert port_is_free(taken[0])
     assert all(port_is_free(port) for port in taken)
+
+
+def test_readers_come_last_and_are_told_of_in_the_document() -> None:
+    overrides = (
+        Override.parse("rlm.fetch.chunk.cache.bytes=2097152"),
+        Override.parse("rlm.trim.interval.ms=1000"),
+    )
+    plan = state(SandboxSpec(brokers=3, readers=2, overrides=overrides))
+    assert stages(plan.spec)[-1] == ("reader:1", "reader:2")
+    assert sandbox_document(LAYOUT, plan)["readers"] == [
+        {"grpc": "127.0.0.1:201", "http": "127.0.0.1:301", "pid": None},
+        {"grpc": "127.0.0.1:202", "http": "127.0.0.1:302", "pid": None},
+    ]
+    config = reader_from_mapping(reader_config(LAYOUT, plan, 2))
+    assert config.fetch_chunk_cache_bytes == 2097152
+    assert [one.port for one in config.kafka_bootstrap_servers] == [11, 21, 31]
+    assert str(config.stores[0].address) == "127.0.0.1:27"
+    assert SandboxState.from_json(plan.to_json()) == plan
+
+
+def test_a_sandbox_of_before_there_were_readers_is_still_known() -> None:
+    content = state(SandboxSpec()).to_json()
+    del content["reader_ports"], content["spec"]["readers"]
+    assert SandboxState.from_json(content) == state(SandboxSpec())
+
+
+@pytest.mark.parametrize("readers", [17, -1])
+def test_so_many_readers_there_are_not(readers: int) -> None:
+    with pytest.raises(SandboxError, match="0 to 16"):
+        SandboxSpec(readers=readers)
+    with pytest.raises(SandboxError, match="brokers-only"):
+        SandboxSpec(readers=1, services=False)

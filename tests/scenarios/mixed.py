@@ -77,7 +77,10 @@ class Load:
         }
 
     def run(self, mib: int) -> Mixed:
-        """Rounds until so many MiB of values are acknowledged; the last record is a plain one."""
+        """Rounds until so many MiB of values are acknowledged; the last record is a plain one.
+
+        Markers of transactions may still be written behind it: a broker answers before it does so.
+        """
         for producer in self._transactional.values():
             producer.init_transactions(30)
         size = 0

@@ -7,21 +7,27 @@ from dataclasses import dataclass, field, replace
 import structlog
 from grpc import aio
 
-from kip405.errors import Fenced, RemoteStorageError
+from kip405.errors import Fenced, RemoteStorageError, Unavailable
 from kip405.ids import PartitionKey, Uuid
 from rlm.api.admin import AdminParts, AdminService
 from rlm.api.calls import Gate
 from rlm.api.cluster_status import ClusterStatus
+from rlm.api.endpoints import BROKER, Endpoint, Endpoints
 from rlm.api.fetch import FetchParts, FetchService
 from rlm.api.peers import Peers
-from rlm.api.places import Places
+from rlm.api.places import Place, Places
 from rlm.api.ports import CopyOutcome, PartitionStatus
 from rlm.api.reading import PartitionReading
+from rlm.api.remote_fetch import RemoteParts
 from rlm.api.remote_log import RemoteLogs
+from rlm.api.remote_reading import RemoteReading
+from rlm.api.remote_view import RemoteView
 from rlm.api.server import ApiServer
+from rlm.api.tokens import TokenSource, no_tokens
 from rlm.api.topic_summaries import TopicSummaries
 from rlm.broker.answers import EARLIEST_TIMESTAMP, LocalRecords, OffsetAnswer
 from rlm.broker.leadership import LedPartition
+from rlm.clock import Clock
 from rlm.lanes.look import Look
 from rlm.proxy.tier import (
     EpochEnd,
@@ -32,10 +38,14 @@ from rlm.proxy.tier import (
     TopicRef,
     Watermarks,
 )
+from rlm.reading.throttle import ReadThrottle, ThrottleLimits
+from rlm.remote_history import RemoteHistory
 from rlm.stores.status import StoreReport, StoreStatus
 from rlm.topics.adopt import Adoption
 from rlm.topics.freezes import Freezes
+from rlm.v1.fetch_pb2 import TopicRef as TopicName
 from rlmm.facts import ServiceFact
+from rsm_plugins.tls import ServerTls, Tls
 from tests.builders.ledger import MemoryLedger
 from tests.builders.log_dir import CLUSTER_ID, TOPIC, TOPIC_ID
 from tests.builders.store import MemoryStore
@@ -58,6 +68,7 @@ class Log:
     trims_to: list[int] = field(default_factory=list)
     frozen: bool = False
     remote_error: RemoteStorageError | None = None
+    start_with_error: int = 0
     aborted: tuple[tuple[int, int], ...] = ()
 
     def batches(self, start: int, upper: int, max_bytes: int) -> bytes:
@@ -160,6 +171,7 @@ class ApiTier:
 
     async def read(self, request: RemoteRead) -> RemoteRecords:
         if self._log.remote_error is not None:
+            self._log.remote_start = max(self._log.remote_start, self._log.start_with_error)
             raise self._log.remote_error
         # As the real tier: a batch that reaches beyond the bound is left out.
         upper = min(request.upper_offset, self._log.remote_next) // PER_BATCH * PER_BATCH
@@ -183,6 +195,18 @@ class ApiTier:
 
     def epoch_end(self, topic_id: Uuid, partition: int, leader_epoch: int) -> EpochEnd | None:
         return None
+
+
+class NoWalk:
+    """REMOTE_ONLY is tested over real segments (test_remote_only.py)."""
+
+    async def read(self, history: RemoteHistory, request: RemoteRead) -> RemoteRecords:
+        raise Unavailable(history.place)
+
+    async def offset_for_timestamp(
+        self, history: RemoteHistory, timestamp_ms: int, *, start: int, next_offset: int
+    ) -> TimestampedOffset | None:
+        raise Unavailable(history.place)
 
 
 class ApiStatuses:
@@ -238,6 +262,16 @@ class ApiStores:
         return self.reports
 
 
+NO_LIMITS = ThrottleLimits(
+    service_bytes_per_second=1 << 40, client_bytes_per_second=1 << 40, cores=1_000
+)
+
+
+def throttle(clock: Clock, limits: ThrottleLimits = NO_LIMITS) -> ReadThrottle:
+    """Quotas of a process that takes no time."""
+    return ReadThrottle(limits, clock, lambda: 0.0)
+
+
 class FullLedger(MemoryLedger):
     """With the list of partitions that the API asks for."""
 
@@ -258,6 +292,12 @@ class Node:
     fetch: FetchService
     address: str
     stores: ApiStores
+    throttle: ReadThrottle
+    reading: PartitionReading
+    places: Places
+
+    async def place(self) -> Place:
+        return await self.places.partition(TopicName(name=TOPIC), 0)
 
 
 @dataclass(kw_only=True)
@@ -267,7 +307,9 @@ class Fakes:
     cluster: Cluster
     node_id: int
     log: Log
-    token: str | None
+    tokens: TokenSource
+    peer_tls: Tls | None
+    limits: ThrottleLimits
     remote_logs: RemoteLogs
 
     def __post_init__(self) -> None:
@@ -277,15 +319,20 @@ class Fakes:
         self.statuses = ApiStatuses(self.cluster, self.node_id, self.log)
         self.tier = ApiTier(self.cluster, self.node_id, self.log)
         self.stores = ApiStores()
-        self.gate = Gate(self.token)
+        self.gate = Gate(self.tokens)
+        self.throttle = throttle(self.service.clock, self.limits)
         self.places = Places(self.broker, self.service.settings)
+        self.reading = PartitionReading(
+            tier=self.tier, broker=self.broker, barrier_deadline_ms=1_000
+        )
         self.peers = Peers(
             node_id=self.node_id,
             principal=f"rlm-{self.node_id}",
-            token=self.token,
+            tokens=self.tokens,
             settings=self.service.settings,
             clock=self.service.clock,
             timeout_ms=2_000,
+            tls=self.peer_tls,
         )
 
     def admin(self) -> AdminService:
@@ -308,6 +355,7 @@ class Fakes:
                     freezes=freezes,
                     problems=lambda: (),
                     stores=lambda: self.stores.statuses,
+                    endpoints=self.endpoints(),
                     version="1",
                 ),
                 statuses=self.statuses,
@@ -317,19 +365,37 @@ class Fakes:
             )
         )
 
+    def endpoints(self) -> Endpoints:
+        return Endpoints(
+            own=Endpoint(grpc_address="here", role=BROKER, node_id=self.node_id, version="1"),
+            settings=self.service.settings,
+            clock=self.service.clock,
+            heartbeat_interval_ms=10_000,
+        )
+
+    def remote(self) -> RemoteParts:
+        settings = self.service.settings
+        view = RemoteView(settings=settings, ledger=self.ledger, clock=self.service.clock)
+        return RemoteParts(
+            gate=self.gate,
+            view=view,
+            reading=RemoteReading(view=view, walk=NoWalk()),
+            ledger=self.ledger,
+            objects=self.remote_logs,
+            endpoints=self.endpoints(),
+            throttle=self.throttle,
+        )
+
     def fetch(self) -> FetchService:
         return FetchService(
             FetchParts(
-                gate=self.gate,
+                remote=self.remote(),
                 places=self.places,
                 peers=self.peers,
-                reading=PartitionReading(
-                    tier=self.tier, broker=self.broker, barrier_deadline_ms=1_000
-                ),
+                reading=self.reading,
                 tier=self.tier,
                 broker=self.broker,
                 settings=self.service.settings,
-                ledger=self.ledger,
                 statuses=self.statuses,
                 copy=self.statuses,
                 remote_logs=self.remote_logs,
@@ -361,7 +427,10 @@ async def api_node(
     *,
     node_id: int = 1,
     log: Log | None = None,
-    token: str | None = None,
+    tokens: TokenSource = no_tokens,
+    tls: ServerTls | None = None,
+    peer_tls: Tls | None = None,
+    limits: ThrottleLimits = NO_LIMITS,
     remote_logs: RemoteLogs | None = None,
 ) -> AsyncIterator[Node]:
     """A service of the cluster that says it lives, on a free port."""
@@ -369,11 +438,13 @@ async def api_node(
         cluster=cluster,
         node_id=node_id,
         log=log or Log(),
-        token=token,
+        tokens=tokens,
+        peer_tls=peer_tls,
+        limits=limits,
         remote_logs=remote_logs or _no_remote_logs(),
     )
     admin, fetch = fakes.admin(), fakes.fetch()
-    server = ApiServer(admin=admin, fetch=fetch, listen="127.0.0.1:0")
+    server = ApiServer(admin=admin, fetch=fetch, listen="127.0.0.1:0", tls=tls)
     with structlog.testing.capture_logs():
         address = await server.start()
         await _say_alive(fakes.service, node_id, address)
@@ -388,6 +459,9 @@ async def api_node(
                 fetch=fetch,
                 address=address,
                 stores=fakes.stores,
+                throttle=fakes.throttle,
+                reading=fakes.reading,
+                places=fakes.places,
             )
         finally:
             await server.stop()
@@ -406,6 +480,10 @@ async def _say_alive(service: ServiceUnderTest, node_id: int, address: str) -> N
 
 
 @contextlib.asynccontextmanager
-async def channel_to(address: str) -> AsyncIterator[aio.Channel]:
-    async with aio.insecure_channel(address) as channel:
-        yield channel
+async def channel_to(address: str, tls: Tls | None = None) -> AsyncIterator[aio.Channel]:
+    if tls is None:
+        async with aio.insecure_channel(address) as channel:
+            yield channel
+    else:
+        async with aio.secure_channel(address, tls.credentials(), options=tls.options) as channel:
+            yield channel

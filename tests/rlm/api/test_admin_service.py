@@ -9,7 +9,7 @@ from grpc_health.v1 import health_pb2
 from kip405.errors import Fenced, Invalid, NotFound, Unavailable
 from kip405.ids import PartitionKey
 from rlm.api.calls import FORWARDED_KEY, call_metadata
-from rlm.api.server import ApiServer, read_token
+from rlm.api.server import ApiServer
 from rlm.api.status import Elsewhere, error_of_call
 from rlm.v1 import admin_pb2 as pb
 from rlm.v1.admin_pb2_grpc import AdminServiceStub
@@ -146,18 +146,6 @@ async def test_a_taken_port_and_an_open_address_are_refused() -> None:
 
 def server_at(node: Node, listen: str) -> ApiServer:
     return ApiServer(admin=node.admin, fetch=node.fetch, listen=listen)
-
-
-async def test_token_files(tmp_path: Any) -> None:
-    assert await read_token(None) is None
-    path = tmp_path / "token"
-    with pytest.raises(Invalid, match="cannot be read"):
-        await read_token(path)
-    path.write_text("\n")
-    with pytest.raises(Invalid, match="one line"):
-        await read_token(path)
-    path.write_text("abc\n")
-    assert await read_token(path) == "abc"
 
 
 def test_fenced_is_what_elsewhere_is() -> None:

@@ -1,19 +1,23 @@
 """FetchService: both tiers in one stream, positions, and errors with their typed detail."""
 
+from dataclasses import replace
+
 import grpc
 import pytest
 from grpc import aio
 
 from kip405.batches import walk
 from kip405.errors import Corrupt, Fenced, Invalid, NotFound, RemoteStorageError, Unavailable
+from kip405.ids import Uuid
 from rlm.api.calls import call_metadata
+from rlm.api.reading import ReadRequest
 from rlm.api.status import Elsewhere, error_of_call
 from rlm.topics.verbs import EnableOptions
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
 from tests.builders.ledger import metadata
 from tests.builders.log_dir import TOPIC, TOPIC_ID
-from tests.rlm.api.harness import PER_BATCH, Log, Node, api_node, channel_to
+from tests.rlm.api.harness import NO_LIMITS, PER_BATCH, Log, Node, api_node, channel_to
 from tests.rlm.topics.world import Cluster
 
 WHO = call_metadata("tests", None)
@@ -34,6 +38,10 @@ def offsets(answers: list[pb.FetchResponse]) -> list[int]:
     return [header.base_offset for one in answers for _, header in walk(one.batches)]
 
 
+def missing(answers: list[pb.FetchResponse]) -> list[tuple[int, int]]:
+    return [(row.start_offset, row.end_offset) for one in answers for row in one.missing]
+
+
 async def test_every_batch_once_over_both_tiers() -> None:
     async with api_node(Cluster()) as node:
         answers = await read(node.address, start_offset=0)
@@ -42,6 +50,7 @@ async def test_every_batch_once_over_both_tiers() -> None:
     assert tiers == sorted(tiers)
     assert set(tiers) == {pb.REMOTE, pb.LOCAL}
     assert answers[-1].next_offset == 60
+    assert missing(answers) == []
     first = answers[0]
     assert (first.high_watermark, first.last_stable_offset, first.log_start_offset) == (60, 54, 0)
 
@@ -75,7 +84,11 @@ async def test_end_offset_is_exclusive_and_the_id_names_the_topic() -> None:
 async def test_h15_a_hole_is_passed_over() -> None:
     async with api_node(Cluster(), log=Log(remote_next=12)) as node:
         answers = await read(node.address, start_offset=6)
+        inside = await read(node.address, start_offset=15, end_offset=20)
     assert offsets(answers) == [6, 9, *range(24, 60, PER_BATCH)]
+    assert missing(answers) == [(12, 24)]
+    assert (offsets(inside), missing(inside)) == ([], [(15, 20)])
+    assert inside[-1].next_offset == 20
 
 
 @pytest.mark.parametrize("remote_next", [12, -1])
@@ -91,6 +104,23 @@ async def test_a_trim_during_the_read_is_not_noticed() -> None:
     async with api_node(Cluster(), log=log) as node:
         answers = await read(node.address, start_offset=0)
     assert offsets(answers) == list(range(0, 60, PER_BATCH))
+
+
+async def test_h02_a_remote_start_that_moves_up_during_the_read_is_told() -> None:
+    log = Log()
+    async with api_node(Cluster(), log=log) as node:
+        seen = []
+        with pytest.raises(Invalid, match="log_start_offset=18"):
+            async for piece in node.reading.stream(await node.place(), _wanted(0)):
+                seen.append(piece.next_offset)
+                log.remote_start = 18
+    assert len(seen) == 1 and seen[0] < 18
+
+
+def _wanted(start_offset: int) -> ReadRequest:
+    return ReadRequest(
+        start_offset=start_offset, end_offset=None, max_bytes=300, read_committed=False
+    )
 
 
 async def test_what_retention_took_during_the_read_is_an_error_not_a_gap() -> None:
@@ -127,6 +157,17 @@ async def test_errors_carry_kind_and_words(
 async def test_errors_of_the_store_keep_their_kind(error: RemoteStorageError) -> None:
     async with api_node(Cluster(), log=Log(remote_error=error)) as node:
         with pytest.raises(type(error), match=str(error)):
+            await read(node.address, start_offset=0)
+
+
+async def test_h11_lost_objects_are_no_missing_topic() -> None:
+    """Who is told NOT_FOUND has nothing to miss: a job would go on without years of records."""
+    log = Log(remote_error=NotFound("object x is gone"))
+    async with api_node(Cluster(), log=log) as node:
+        with pytest.raises(Corrupt, match="object x is gone"):
+            await read(node.address, start_offset=0)
+        log.start_with_error = 6  # then they were deleted in order
+        with pytest.raises(Invalid, match="log_start_offset=6"):
             await read(node.address, start_offset=0)
 
 
@@ -193,10 +234,19 @@ async def test_describe_copy_and_segments_are_answered_by_the_leader() -> None:
             call = stub.ListSegments(pb.ListSegmentsRequest(topic=REF), metadata=WHO)
             rows = [row async for row in call]
     assert [(row.start_offset, row.next_offset) for row in rows] == [(0, 500), (500, 900)]
+    names = [row.objects_stem.rpartition("/")[2] for row in rows]
+    assert names == [f"{row.start_offset:020d}-{Uuid(row.segment_id)}" for row in rows]
+    assert [row.custom_metadata for row in rows] == [
+        metadata(1, 0, 500, {0: 0}).custom_metadata or b"",
+        metadata(2, 500, 900, {0: 0}).custom_metadata or b"",
+    ]
 
 
 async def test_every_call_names_a_principal_and_shows_the_token() -> None:
-    async with api_node(Cluster(), token="secret") as node, channel_to(node.address) as channel:
+    async with (
+        api_node(Cluster(), tokens=lambda: ("secret",)) as node,
+        channel_to(node.address) as channel,
+    ):
         stub = FetchServiceStub(channel)
         request = pb.ListOffsetsRequest(topic=REF, timestamp=-2)
         for metadata_sent, code in (
@@ -208,6 +258,27 @@ async def test_every_call_names_a_principal_and_shows_the_token() -> None:
         ):
             call = stub.ListOffsets(request, metadata=metadata_sent)
             assert await call.code() is code
+
+
+async def test_h23_historical_reads_wait_for_their_quota_and_local_ones_never() -> None:
+    limits = replace(NO_LIMITS, client_bytes_per_second=100)
+    async with api_node(Cluster(), limits=limits) as node:
+        clock = node.service.clock
+        began_ms = clock.now
+        answers = await read(node.address, start_offset=0)
+        assert offsets(answers) == list(range(0, 60, PER_BATCH))
+        remote_bytes = sum(len(one.batches) for one in answers if one.tier == pb.REMOTE)
+        last_bytes = [len(one.batches) for one in answers if one.tier == pb.REMOTE][-1]
+        # A second's worth was there, and the debt of the last one is not waited for.
+        waited_ms = (remote_bytes - last_bytes - 100) * 10
+        assert clock.now - began_ms == pytest.approx(waited_ms, abs=10)
+        before_ms = clock.now
+        await read(node.address, start_offset=40)
+        assert clock.now == before_ms
+        counts = node.throttle.counts
+        assert counts.given_bytes["api", "remote"] == remote_bytes
+        assert counts.given_bytes["api", "local"] > 0
+        assert counts.throttled_ms["client"] == before_ms - began_ms
 
 
 def test_an_elsewhere_survives_the_wire_only_with_its_address() -> None:

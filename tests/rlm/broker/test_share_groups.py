@@ -155,6 +155,16 @@ async def test_those_who_ask_anew_at_once_share_the_round_after_the_one_under_wa
     assert cluster.count(LIST_GROUPS) == 2 * len(cluster.brokers)
 
 
+async def test_h19_a_round_that_was_broken_off_is_no_new_answer(cluster: Cluster) -> None:
+    ask = cluster.share_groups.starts_now
+    under_way, broken_off, waits = (asyncio.ensure_future(ask("orders")) for _ in range(3))
+    await under_way
+    cluster.groups[0] = {"a": {"orders": {0: 50}}}
+    await asyncio.sleep(0)
+    broken_off.cancel()
+    assert await waits == {0: 50}
+
+
 @pytest.mark.parametrize(
     ("reset", "expected"), [("latest", None), ("earliest", 0), ("by_duration:P1D", 0)]
 )

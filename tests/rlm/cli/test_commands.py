@@ -15,6 +15,7 @@ from kip405.ids import Uuid
 from rlm.cli.main import COMMANDS, main
 from rlm.stores.judgement import Level, Verdict
 from rlm.stores.status import StoreReport, StoreStatus
+from rlmm.facts import ReaderFact
 from tests.builders.ledger import metadata
 from tests.builders.log_dir import TOPIC
 from tests.rlm.api.harness import Log, Node, api_node
@@ -173,7 +174,7 @@ async def test_partition_adopt_and_adopt_log_start_ask_first() -> None:
         (["fetch", TOPIC, "-p", "9", "-o", "0"], ["it has 0 to 1"], 1),
         (["fetch", TOPIC, "-o", "0"], ["--partition"], 2),
         (["segments", TOPIC], ["not enabled"], 1),
-        (["wrong"], ["there are copy, doctor, download, fetch"], 2),
+        (["wrong"], ["there are audit, copy, doctor, download, export, fetch"], 2),
         (["status", "--bad"], ["--bad"], 2),
     ],
 )
@@ -325,3 +326,35 @@ async def test_status_shows_each_store_once_with_what_is_wrong(node: Node) -> No
     assert "alarm: store hot: objects go after 7 d" in shown.stderr
     [service] = (await as_json(node, "status"))["services"]
     assert [store["name"] for store in service["stores"]] == ["hot", "cold", ""]
+
+
+async def test_status_shows_readers_apart_from_services(node: Node) -> None:
+    assert "reader" not in (await asked(node, "status")).stdout
+    node.service.clock.now = 1_000  # the facts of this settings topic are stamped 1
+    await node.service.settings.publish(
+        ReaderFact(grpc_address="reads-1:9500", http_address="reads-1:9501", version="7")
+    )
+    found = await as_json(node, "status")
+    assert [row["node_id"] for row in found["services"]] == [1]
+    assert [(row["grpc_address"], row["alive"]) for row in found["readers"]] == [
+        ("reads-1:9500", True)
+    ]
+    shown = (await asked(node, "status")).stdout
+    (line,) = [one for one in shown.splitlines() if one.startswith("reads-1:9500")]
+    assert line.split()[1] == "7" and line.endswith("well")
+    node.service.clock.advance(31_000)
+    assert "SILENT" in (await asked(node, "status")).stdout
+    node.service.clock.advance(24 * 3_600_000)
+    assert "reads-1:9500" not in (await asked(node, "status")).stdout
+
+
+async def test_a_reader_that_is_configured_as_a_broker_is_told_so(tmp_path: Path) -> None:
+    path = tmp_path / "rlm.yaml"
+    path.write_text("node.id: 1\n")
+    result = await rlm("serve", "--role", "reader", "--config", str(path))
+    assert_one_line(result, "node.id: a reader has no broker", status=2)
+    path.write_text("cluster.id: c1\n")
+    result = await rlm("serve", "--config", str(path))
+    assert_one_line(result, "state.dir: missing", status=2)
+    result = await rlm("serve", "--role", "writer", "--config", str(path))
+    assert result.exit_code == 2

@@ -1,5 +1,6 @@
 """The trim lane: what is asked, written and seen before records are deleted (H1-H5, H11, H13)."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -293,6 +294,19 @@ async def test_h19_a_trim_does_not_pass_a_share_group(rig: Rig) -> None:
 async def test_h19_a_share_group_that_begins_after_the_plan_stops_the_trim(rig: Rig) -> None:
     rig.share_groups.begun = 130
     with pytest.raises(Fenced, match="a share group has begun at 130"):
+        await rig.trim.run(rig.led)
+    assert rig.broker.deleted == []
+
+
+async def test_a_freeze_while_share_groups_are_asked_for_stops_the_trim(rig: Rig) -> None:
+    """All brokers are asked: it may take long."""
+
+    async def frozen_meanwhile(topic: str) -> Mapping[int, int]:
+        rig.settings.write(FreezeFact(topic_id=None, stopped=("trim",), by="op", why="x"))
+        return {}
+
+    rig.share_groups.starts_now = frozen_meanwhile  # type: ignore[method-assign]
+    with pytest.raises(Fenced, match="frozen by command"):
         await rig.trim.run(rig.led)
     assert rig.broker.deleted == []
 

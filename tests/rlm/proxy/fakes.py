@@ -9,6 +9,7 @@ from typing import Any
 from kip405.errors import RemoteStorageError, Unavailable
 from kip405.ids import Uuid
 from rlm.clock import SystemClock
+from rlm.proxy.quota import FetchQuota, NoQuota
 from rlm.proxy.server import ProxyServer
 from rlm.proxy.settings import NoMetrics, ProxySettings
 from rlm.proxy.tier import (
@@ -390,11 +391,12 @@ class RawClient:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
+        self.client_id = "test-client"
         self._correlation_id = 100
 
     def encode(self, api: Api, version: int, value: Value) -> bytes:
         self._correlation_id += 1
-        return encode_request(api, version, self._correlation_id, "test-client", value)
+        return encode_request(api, version, self._correlation_id, self.client_id, value)
 
     async def frame(self) -> bytes:
         size = int.from_bytes(await self.reader.readexactly(4), "big")
@@ -426,7 +428,10 @@ class World:
 
 @contextlib.asynccontextmanager
 async def world(
-    tier: FakeTier | None = None, broker: FakeBroker | None = None, **settings: Any
+    tier: FakeTier | None = None,
+    broker: FakeBroker | None = None,
+    quota: FetchQuota | None = None,
+    **settings: Any,
 ) -> AsyncIterator[World]:
     """A fake broker, a tier with partition 0 of `archive`, and a proxy between."""
     broker = broker or FakeBroker()
@@ -445,6 +450,7 @@ async def world(
         tier,
         SystemClock(),
         metrics,
+        quota or NoQuota(),
     )
     await proxy.start()
     clients: list[RawClient] = []

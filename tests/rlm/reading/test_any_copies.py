@@ -136,6 +136,7 @@ class Copies:
 
 def tier_of(copies: Copies, ledger: PartitionLedger, reader: RemoteReader) -> LocalTier:
     look = SimpleNamespace(
+        key=KEY,
         lineage=copies.lineage,
         log_end_offset=END + 1,
         frozen=None,

@@ -138,6 +138,20 @@ async def test_when_the_owner_ends_nobody_waits_for_ever(begun: bool) -> None:
     assert len(done) == 5 and all(one.cancelled() for one in waiting)
 
 
+async def test_room_that_is_lacking_is_told_until_it_is_found(bench: Bench) -> None:
+    first = bench.submit("first", size=MEMORY)
+    assert bench.loads.lacking_bytes == 0
+    second = bench.submit("second", size=3_000)
+    await steps()
+    assert (bench.began, bench.loads.lacking_bytes) == (["first"], 3_000)
+    ahead = bench.submit("ahead", size=1_000, is_ahead=True)  # nobody waits for it
+    assert bench.loads.lacking_bytes == 3_000
+    bench.may_end.set()
+    await asyncio.gather(first, second, ahead)
+    await steps()
+    assert bench.loads.lacking_bytes == 0
+
+
 async def test_who_waits_overtakes_what_is_read_ahead(bench: Bench) -> None:
     for name in ("a", "b"):
         bench.submit(name)

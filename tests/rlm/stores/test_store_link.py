@@ -73,6 +73,7 @@ class Site:
         name: str = "default",
         store: RemoteStorageManager | None = None,
         is_first: bool = True,
+        may_write: bool = True,
     ) -> StoreLink:
         return StoreLink(
             name,
@@ -84,6 +85,7 @@ class Site:
                 facts=cast(FactLog, FactTopics()),
                 clock=clock or PatientClock(),
                 new_uuid=self.new_uuid,
+                may_write=may_write,
             ),
             is_first=is_first,
         )
@@ -310,3 +312,23 @@ async def test_what_the_plugins_process_says_goes_first(site: Site) -> None:
     assert link.problem == said[0]
     said.clear()
     assert link.problem is None
+
+
+async def test_who_may_not_write_waits_for_a_store_that_others_have_made_known(site: Site) -> None:
+    reader = site.link(may_write=False)
+    with pytest.raises(asyncio.CancelledError):
+        await reader.establish()
+    assert reader.problem == "the settings do not know the cluster yet"
+    site.settings.write(cluster_fact(None))
+    reader = site.link(may_write=False)
+    with pytest.raises(asyncio.CancelledError):
+        await reader.establish()
+    assert reader.problem and "know no store called 'default' (yet)" in reader.problem
+    assert await site.store.read_identity() is None
+    assert site.settings.published == []
+    store_id = await site.link().establish()
+    published = len(site.settings.published)
+    reader = site.link(may_write=False)
+    assert await reader.establish() == store_id
+    assert not reader.problem
+    assert len(site.settings.published) == published

@@ -1,0 +1,1 @@
+"""`python -m bench.spark`: the connector beside Spark's own Kafka source, and the exports."""

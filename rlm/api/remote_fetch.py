@@ -1,0 +1,182 @@
+"""rlm.v1.FetchService as any service answers it: by ledger, settings and store alone.
+
+A reader service has just this; a broker's service adds what its broker tells (rlm.api.fetch).
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from kip405.errors import Invalid
+from kip405.ids import PartitionKey, Uuid
+from kip405.segments import ByteRange
+from kip405.states import RemoteLogSegmentState
+from rlm.api import messages
+from rlm.api.calls import Answering, Caller, Context, Gate
+from rlm.api.endpoints import Endpoints
+from rlm.api.ports import Ledger
+from rlm.api.reading import Piece, ReadRequest
+from rlm.api.remote_log import RemoteObjects
+from rlm.api.remote_reading import RemoteReading
+from rlm.api.remote_view import RemoteView
+from rlm.api.status import Elsewhere
+from rlm.proxy import positions
+from rlm.reading.throttle import ReadThrottle
+from rlm.v1 import fetch_pb2 as pb
+from rlm.v1 import fetch_pb2_grpc
+
+DEFAULT_MAX_BYTES = 1 << 20
+MOST_BYTES = 32 << 20
+_LEAST_TIMESTAMP = positions.EARLIEST_PENDING_UPLOAD
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteParts:
+    """Collaborators; closed by the one who made them."""
+
+    gate: Gate
+    view: RemoteView
+    reading: RemoteReading
+    ledger: Ledger
+    objects: RemoteObjects
+    endpoints: Endpoints
+    throttle: ReadThrottle
+
+
+class RemoteFetchService(fetch_pb2_grpc.FetchServiceServicer):
+    """See proto/rlm/v1/fetch.proto for what each call promises."""
+
+    def __init__(self, parts: RemoteParts) -> None:
+        self._remote = parts
+
+    async def Fetch(
+        self, request: pb.FetchRequest, context: Context
+    ) -> AsyncIterator[pb.FetchResponse]:
+        async with Answering(self._remote.gate, context, "fetch") as caller:
+            wanted = _read_request(request)
+            if request.tiers == pb.REMOTE_ONLY:
+                pieces = self._remote.reading.stream(request.topic, request.partition, wanted)
+            else:
+                pieces = self._both_tiers(request, wanted)
+            async for piece in pieces:
+                size_bytes, is_remote = len(piece.batches), piece.is_remote
+                await self._remote.throttle.pace(caller.principal, size_bytes, is_remote=is_remote)
+                yield messages.piece_message(piece)
+
+    async def ListOffsets(
+        self, request: pb.ListOffsetsRequest, context: Context
+    ) -> pb.ListOffsetsResponse:
+        async with Answering(self._remote.gate, context, "list offsets") as caller:
+            if request.timestamp < _LEAST_TIMESTAMP:
+                raise Invalid(f"timestamp {request.timestamp}: -6 to -1, or milliseconds")
+            if request.tiers != pb.REMOTE_ONLY:
+                return await self._position_in_both_tiers(request, caller)
+            position = await self._remote.reading.position(
+                request.topic, request.partition, request.timestamp
+            )
+            return messages.position_message(position)
+
+    async def DescribeTopics(
+        self, request: pb.DescribeTopicsRequest, context: Context
+    ) -> pb.DescribeTopicsResponse:
+        async with Answering(self._remote.gate, context, "describe topics"):
+            view = self._remote.view
+            topics = await view.topics(request.topics)
+            return pb.DescribeTopicsResponse(
+                topics=[
+                    messages.tiered_topic_message(
+                        fact, [view.stand(fact, number) for number in partitions]
+                    )
+                    for fact, partitions in topics
+                ]
+            )
+
+    async def DescribeEndpoints(
+        self, request: pb.DescribeEndpointsRequest, context: Context
+    ) -> pb.DescribeEndpointsResponse:
+        async with Answering(self._remote.gate, context, "describe endpoints"):
+            rows = [messages.endpoint_message(one) for one in self._remote.endpoints.alive()]
+            return pb.DescribeEndpointsResponse(endpoints=rows)
+
+    async def DescribePartition(
+        self, request: pb.DescribePartitionRequest, context: Context
+    ) -> pb.PartitionDescription:
+        async with Answering(self._remote.gate, context, "describe partition"):
+            raise _reader("a leader is")
+
+    async def ListSegments(
+        self, request: pb.ListSegmentsRequest, context: Context
+    ) -> AsyncIterator[pb.Segment]:
+        async with Answering(self._remote.gate, context, "list segments"):
+            if request.HasField("partition"):
+                standing = await self._remote.view.partition(request.topic, request.partition)
+                topic, keys = standing.place.topic, [standing.place.key]
+            else:
+                fact, partitions = await self._remote.view.partitions(request.topic)
+                topic, keys = fact.name, [PartitionKey(fact.topic_id, one) for one in partitions]
+            states = tuple(RemoteLogSegmentState)
+            if not request.all_states:
+                states = (RemoteLogSegmentState.COPY_SEGMENT_FINISHED,)
+            for key in keys:
+                for entry in self._remote.ledger.ledger(key).in_state(*states):
+                    yield messages.segment_message(topic, entry, self._remote.objects.cluster_id)
+
+    async def DescribeRemoteLog(
+        self, request: pb.DescribeRemoteLogRequest, context: Context
+    ) -> pb.RemoteLog:
+        async with Answering(self._remote.gate, context, "describe remote log"):
+            raise _reader("the leader's history is")
+
+    async def ReadObject(
+        self, request: pb.ReadObjectRequest, context: Context
+    ) -> AsyncIterator[pb.ReadObjectResponse]:
+        async with Answering(self._remote.gate, context, "read object") as caller:
+            standing = await self._remote.view.partition(request.topic, request.partition)
+            try:
+                segment_id = Uuid(request.segment_id)
+                wanted = ByteRange(start=request.start_position, end=request.end_position)
+            except ValueError as error:
+                raise Invalid(str(error)) from error
+            objects, key = self._remote.objects, standing.place.key
+            if request.kind == pb.INDEXES:
+                pieces = objects.read_indexes(key, segment_id)
+            else:
+                pieces = objects.read_log(key, segment_id, wanted)
+            # Not between the pieces: few objects are read at once, and each has a deadline.
+            await self._remote.throttle.pace(caller.principal, 0, is_remote=True)
+            async for piece in pieces:
+                self._remote.throttle.took(caller.principal, len(piece))
+                yield pb.ReadObjectResponse(data=piece)
+
+    async def Copy(self, request: pb.CopyRequest, context: Context) -> pb.CopyResponse:
+        async with Answering(self._remote.gate, context, "copy"):
+            raise _reader("a leader is")
+
+    def _both_tiers(self, request: pb.FetchRequest, wanted: ReadRequest) -> AsyncIterator[Piece]:
+        """Pieces of both tiers; Elsewhere where this service has one only."""
+        raise _reader("the local tier is")
+
+    async def _position_in_both_tiers(
+        self, request: pb.ListOffsetsRequest, caller: Caller
+    ) -> pb.ListOffsetsResponse:
+        """A position over both tiers, likewise."""
+        raise _reader("the local tier is")
+
+
+def _reader(what: str) -> Elsewhere:
+    return Elsewhere(
+        f"this is a reader, without a broker, and {what} needed: ask a broker's service "
+        "(DescribeEndpoints names them), or ask with tiers = REMOTE_ONLY"
+    )
+
+
+def _read_request(request: pb.FetchRequest) -> ReadRequest:
+    if request.start_offset < 0:
+        raise Invalid(f"start_offset {request.start_offset} is negative")
+    if not 0 <= request.max_bytes <= MOST_BYTES:
+        raise Invalid(f"max_bytes {request.max_bytes}: 0 to {MOST_BYTES}")
+    return ReadRequest(
+        start_offset=request.start_offset,
+        end_offset=request.end_offset if request.HasField("end_offset") else None,
+        max_bytes=request.max_bytes or DEFAULT_MAX_BYTES,
+        read_committed=request.isolation_level == pb.READ_COMMITTED,
+    )

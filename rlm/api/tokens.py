@@ -1,0 +1,61 @@
+"""The tokens that callers of the API show: of a file with one a line, read again when it changes.
+
+Every line is accepted, the first is what this side shows to others. So a token is changed without a
+moment at which a caller is refused: add the new one as second line everywhere, then make it the
+first one everywhere, then take the old one away. Must not know calls.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from kip405.errors import Invalid
+from rlm.clock import Clock
+from rsm_plugins.renewed import Renewed
+
+TOKENS_MAX = 2
+_LOOK_MS = 1_000
+
+Tokens = tuple[str, ...]
+TokenSource = Callable[[], Tokens]
+"""The tokens as they are now; none = none is asked for, and none is shown."""
+
+
+def no_tokens() -> Tokens:
+    """Where no token is set."""
+    return ()
+
+
+def read_tokens(path: Path, setting: str) -> Tokens:
+    """At least one token; Invalid begins with the setting that named the file."""
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Invalid(f"{setting}: {path} cannot be read") from error
+    tokens = tuple(line.strip() for line in lines if line.strip())
+    fit = all(token.isascii() and token.isprintable() for token in tokens)
+    if not 0 < len(tokens) <= TOKENS_MAX or not fit:
+        raise Invalid(f"{setting}: {path} must hold one or two lines of printable ASCII")
+    return tokens
+
+
+class TokenFile:
+    """A `TokenSource`; a file that cannot be used any more leaves the tokens as they were."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        """Invalid where the file cannot be used now."""
+        self._renewed = Renewed((path,), lambda: read_tokens(path, "api.token.file"))
+        self._clock = clock
+        self._looked_ms = clock.monotonic_ms()
+        self._tokens = self._renewed.current()
+
+    def __call__(self) -> Tokens:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._looked_ms >= _LOOK_MS:
+            self._looked_ms = now_ms
+            self._tokens = self._renewed.current()
+        return self._tokens
+
+
+def token_source(path: Path | None, clock: Clock) -> TokenSource:
+    """Of `api.token.file`, where it is given; Invalid where it cannot be used."""
+    return no_tokens if path is None else TokenFile(path, clock)

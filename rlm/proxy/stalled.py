@@ -1,0 +1,101 @@
+"""Ends clients that take nothing of what they were answered, once the room it holds is lacking.
+
+Why: records stay in memory until the client's socket took them. A few hundred clients that stop
+reading would hold all there is, and nobody else could read cold data any more. They may connect
+again whenever they like. It must not know sockets, or for what the room is lacking.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from rlm.clock import Clock
+
+log = structlog.get_logger(__name__)
+
+_STALLED_MS = 30_000
+_LOOKS = 30
+
+
+class Client(Protocol):
+    """A client as its socket shows it; hashable."""
+
+    @property
+    def peer(self) -> str:
+        """Its address, for the log."""
+        ...
+
+    @property
+    def untaken_bytes(self) -> int:
+        """Bytes answered that its socket did not take yet; 0 where none of them holds room."""
+        ...
+
+    @property
+    def taken_bytes(self) -> int:
+        """All bytes that its socket ever took."""
+        ...
+
+    def abort(self, cause: str) -> None:
+        """End it at once and let go of what waits for it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Mark:
+    """A client's socket took no byte beyond `taken_bytes` since `since_ms`."""
+
+    taken_bytes: int
+    since_ms: int
+
+
+class StalledClients:
+    """Looks at all clients now and then; `lacking_bytes` tells how much room somebody waits for."""
+
+    def __init__(
+        self,
+        *,
+        clients: Callable[[], Iterable[Client]],
+        lacking_bytes: Callable[[], int],
+        clock: Clock,
+        stalled_ms: int = _STALLED_MS,
+    ) -> None:
+        self._clients = clients
+        self._lacking_bytes = lacking_bytes
+        self._clock = clock
+        self._stalled_ms = stalled_ms
+        self._marks: dict[Client, _Mark] = {}
+
+    async def run(self) -> None:
+        """Look for ever."""
+        while True:
+            await self._clock.sleep_ms(self._stalled_ms // _LOOKS)
+            self.look()
+
+    def look(self) -> None:
+        """End as many as hold the room that is lacking, who took nothing for longest first."""
+        now_ms = self._clock.monotonic_ms()
+        self._marks = {
+            client: self._mark(client, now_ms) for client in self._clients() if client.untaken_bytes
+        }
+        lacking_bytes = self._lacking_bytes()
+        for client, mark in sorted(self._marks.items(), key=lambda one: one[1].since_ms):
+            stalled_ms = now_ms - mark.since_ms
+            if lacking_bytes <= 0 or stalled_ms < self._stalled_ms:
+                return
+            held_bytes = client.untaken_bytes
+            lacking_bytes -= held_bytes
+            log.warning(
+                "stalled_client_ended",
+                peer=client.peer,
+                stalled_ms=stalled_ms,
+                untaken_bytes=held_bytes,
+            )
+            client.abort("stalled")
+
+    def _mark(self, client: Client, now_ms: int) -> _Mark:
+        known = self._marks.get(client)
+        if known is not None and known.taken_bytes == client.taken_bytes:
+            return known
+        return _Mark(taken_bytes=client.taken_bytes, since_ms=now_ms)

@@ -1,0 +1,239 @@
+"""The composition root of `rlm serve --role reader`: a service without a broker.
+
+It follows ledger and settings and answers reads of the remote tier from the stores, wherever it is
+placed and however many there are. It creates, copies, trims and sweeps nothing; all it publishes is
+its heartbeat. Cluster and topics that are not there yet are waited for; another cluster than the
+configuration names ends the process with one line.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+
+import structlog
+
+from kip405.errors import Invalid, Unavailable
+from rlm.allocator import keep_large_blocks
+from rlm.api.calls import Gate
+from rlm.api.endpoints import NO_NODE, READER, Endpoint, Endpoints
+from rlm.api.remote_fetch import RemoteFetchService, RemoteParts
+from rlm.api.remote_log import RemoteObjects
+from rlm.api.remote_reading import RemoteReading
+from rlm.api.remote_view import RemoteView
+from rlm.api.server import ApiServer
+from rlm.api.tokens import token_source
+from rlm.broker.any_broker import AnyBroker
+from rlm.broker.connection import Address as BrokerAddress
+from rlm.clock import Clock, SystemClock, new_uuid
+from rlm.config import ReaderConfig
+from rlm.facts_side import FactsIdentity, build_reader_facts, remember_topics
+from rlm.heartbeat import ReaderHeartbeat
+from rlm.http.server import HealthState, HttpServer
+from rlm.lifetime import Background, keep_all_running, until_stopped
+from rlm.log_dir.identity import ReaderLock
+from rlm.logs import configure_logs
+from rlm.metrics import Labelled, ServiceMetrics, problem_gauges, store_gauges
+from rlm.reading.gauges import read_gauges, throttle_gauges
+from rlm.reading_side import build_disk_cache, build_reader, build_throttle, reader_threads
+from rlm.remote_history import SegmentWalk
+from rlm.stores.opened import open_stores
+from rlm.stores.plugins import PluginTerms
+from rlm.version import software_version
+from rlmm.facts import ReaderFact
+from rsm_plugins.client import Deadlines
+
+log = structlog.get_logger()
+_CLIENT_ID = "rlm-reader"
+_CLUSTER_RETRY_MS = 1_000
+_MOST_LOSSES = 20
+_NEVER_MS = 2**53
+"""Grace of a plugin that is ours: what others upload is not a reader's to sweep."""
+
+
+def run(config: ReaderConfig) -> None:
+    """Serve until SIGTERM or SIGINT. RemoteStorageError: refused to start, the message says why."""
+    configure_logs(level=config.log_level, log_format=config.log_format)
+    keep_large_blocks()
+    with ReaderLock(str(config.state_dir), config.cluster_id):
+        asyncio.run(until_stopped(_serve(config)))
+
+
+async def _serve(config: ReaderConfig) -> None:
+    log.info("starting", role=READER, version=software_version(), **config.shown())
+    async with contextlib.AsyncExitStack() as stack:
+        threads = stack.enter_context(reader_threads(config))
+        tasks = await stack.enter_async_context(Background())
+        service = ReaderService(config, SystemClock(), tasks.group, threads)
+        stack.push_async_callback(service.close)
+        await service.run()
+
+
+class ReaderService:
+    """All parts of one reader; `close` in the end, by who made it."""
+
+    def __init__(
+        self,
+        config: ReaderConfig,
+        clock: Clock,
+        tasks: asyncio.TaskGroup,
+        threads: ThreadPoolExecutor,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        addresses = [BrokerAddress.parse(str(one)) for one in config.kafka_bootstrap_servers]
+        self.brokers = AnyBroker(addresses, client_id=_CLIENT_ID)
+        identity = FactsIdentity(node_id=NO_NODE, writer=new_uuid(), client_id=_CLIENT_ID)
+        self.facts = build_reader_facts(
+            config, brokers=self.brokers, clock=clock, identity=identity
+        )
+        self.stores = open_stores(
+            config, _terms(config), self.facts, clock, new_uuid, may_found=False
+        )
+        self.disk_cache = build_disk_cache(config, tasks)
+        self.reader = build_reader(
+            config, self.stores.routed, clock, tasks, threads, self.disk_cache
+        )
+        self.walk = SegmentWalk(self.reader)
+        self.throttle = build_throttle(config, clock)
+        self.heartbeat = ReaderHeartbeat(
+            settings=self.facts.settings,
+            clock=clock,
+            fact=ReaderFact(
+                grpc_address=str(config.grpc_advertised),
+                http_address=str(config.http_listen),
+                version=software_version(),
+            ),
+            interval_ms=config.heartbeat_interval_ms,
+        )
+        self.metrics = ServiceMetrics(self._gauges)
+        self._http = HttpServer(
+            host=config.http_listen.host,
+            port=config.http_listen.port,
+            health=self._health,
+            metrics=self.metrics.render,
+        )
+        self._api: ApiServer | None = None
+
+    async def run(self) -> None:
+        """Listen first, then the check that may refuse, then all the rest until cancelled."""
+        await self._listen()
+        await self._check_cluster()
+        await keep_all_running(self._lives(), self._clock)
+
+    async def _listen(self) -> None:
+        config = self._config
+        gate = Gate(token_source(config.api_token_file, self._clock))
+        self._api = ApiServer(
+            admin=None,
+            fetch=RemoteFetchService(self._remote(gate)),
+            listen=str(config.grpc_listen),
+            tls=config.grpc_tls,
+            asks_tokens=config.api_token_file is not None,
+            allow_insecure=config.allow_insecure,
+        )
+        await self._http.start()
+        await self._api.start()
+
+    def _remote(self, gate: Gate) -> RemoteParts:
+        config, facts = self._config, self.facts
+        view = RemoteView(settings=facts.settings, ledger=facts.manager, clock=self._clock)
+        return RemoteParts(
+            gate=gate,
+            view=view,
+            reading=RemoteReading(view=view, walk=self.walk),
+            ledger=facts.manager,
+            objects=RemoteObjects(
+                cluster_id=config.cluster_id, ledgers=facts.manager, store=self.stores.routed
+            ),
+            endpoints=Endpoints(
+                own=Endpoint(
+                    grpc_address=str(config.grpc_advertised),
+                    role=READER,
+                    node_id=NO_NODE,
+                    version=software_version(),
+                ),
+                settings=facts.settings,
+                clock=self._clock,
+                heartbeat_interval_ms=config.heartbeat_interval_ms,
+            ),
+            throttle=self.throttle,
+        )
+
+    def _lives(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        return {
+            "facts": self.facts.log.run,
+            "topic ids": lambda: remember_topics(self.facts, self._config),
+            "heartbeat": self.heartbeat.run,
+            **self.stores.lives(),
+        }
+
+    async def _check_cluster(self) -> None:
+        """Wait for a broker; Invalid where it belongs to another cluster."""
+        while True:
+            try:
+                found = (await self.brokers.describe_cluster()).cluster_id
+            except Unavailable as error:
+                log.warning("no_broker_reachable", error=str(error))
+                await self._clock.sleep_ms(_CLUSTER_RETRY_MS)
+                continue
+            if found == self._config.cluster_id:
+                return
+            raise Invalid(
+                f"kafka.bootstrap.servers belong to cluster {found}, cluster.id is "
+                f"{self._config.cluster_id}"
+            )
+
+    def _gauges(self) -> dict[str, Labelled]:
+        return {
+            **problem_gauges(self._problems()),
+            **store_gauges(self.stores.statuses()),
+            **read_gauges(self.reader, self.disk_cache),
+            **throttle_gauges(self.throttle.counts),
+        }
+
+    def _problems(self) -> tuple[str, ...]:
+        found = (
+            self.facts.manager.problem,
+            self.facts.settings.problem,
+            *self.stores.problems(),
+            *islice(self._lost(), _MOST_LOSSES),
+        )
+        return tuple(dict.fromkeys(text for text in found if text))
+
+    def _lost(self) -> Iterator[str]:
+        """Who reads here only would be the only one to know (H11, H25)."""
+        for key in self.walk.losses.partitions:
+            yield from self.walk.losses.alarms(key, self.facts.manager.ledger(key).entries.keys())
+
+    def _health(self) -> HealthState:
+        """Ready while it can answer: it goes on when no broker can be asked."""
+        facts = self.facts
+        is_whole = facts.log.is_ready and facts.manager.damage is None
+        return HealthState(
+            alive=True,
+            ready=is_whole and not self.stores.problems(),
+            problems=self._problems(),
+        )
+
+    async def close(self) -> None:
+        """API first, connections last."""
+        if self._api is not None:
+            await self._api.stop()
+        await self._http.stop()
+        await self.stores.close()
+        await self.brokers.close()
+
+
+def _terms(config: ReaderConfig) -> PluginTerms:
+    return PluginTerms(
+        principal=config.principal,
+        deadlines=Deadlines(
+            call_ms=config.plugin_call_timeout_ms, copy_ms=config.plugin_call_timeout_ms
+        ),
+        allow_insecure=config.allow_insecure,
+        sweep_grace_ms=_NEVER_MS,
+        log_level=config.log_level,
+        runtime_dir=config.state_dir,
+    )

@@ -1,0 +1,151 @@
+"""The stores that a service reads from, in every role: plugins, links, routes, what lies where."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+
+from kip405.ids import Uuid
+from rlm.clock import Clock
+from rlm.config import CommonConfig
+from rlm.config.stores import PREFIX_KEY, StoreConfig
+from rlm.facts_side import FactsSide
+from rlm.stores.judgement import prefix_of
+from rlm.stores.link import DescribeStore, Memory, StoreLink, StoreOrigin
+from rlm.stores.plugins import OpenPlugin, PluginTerms, open_plugins
+from rlm.stores.routed import RoutedStores
+from rlm.stores.status import StoreStatus
+from rlm.stores.stores import Stores
+from rlm.stores.usage import StoresInUse, StoreUsage
+from rlmm.settings import Settings
+
+_WATCH_MS = 5_000
+_USAGE_MS = 30_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenStores:
+    """Built before anything is contacted; `lives` run until cancelled, `close` comes last."""
+
+    stores: Stores
+    routed: RoutedStores
+    in_use: StoresInUse
+    settings: Settings
+    plugins: tuple[OpenPlugin, ...]
+
+    def lives(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        """By component name; one that fails is begun again without the others."""
+        found: dict[str, Callable[[], Awaitable[None]]] = {
+            f"plugin {one.store.name}": one.process.run for one in self.plugins if one.process
+        }
+        for link in self.stores.links:
+            found[f"store {link.name}"] = partial(link.run, _WATCH_MS)
+        found["stores in use"] = partial(self.in_use.run, _USAGE_MS)
+        return found
+
+    def problems(self) -> tuple[str, ...]:
+        """What keeps something from working now: stores away, or others, or not configured."""
+        strangers = (row.problem for row in self.statuses() if not row.name)
+        return (*self.stores.problems(), *strangers)
+
+    def statuses(self) -> tuple[StoreStatus, ...]:
+        """Every configured store, then those that only the ledger knows."""
+        usages = dict(self.in_use.by_store)
+        rows = [self._status(link, usages) for link in self.stores.links]
+        return (*rows, *(self._stranger(store_id, usages[store_id]) for store_id in usages))
+
+    def alarms_of(self, name: str) -> tuple[str, ...]:
+        """How a store is set up endangers what lies there; only who inspects knows."""
+        return ()
+
+    def _status(self, link: StoreLink, usages: dict[Uuid, StoreUsage]) -> StoreStatus:
+        fact, usage = link.fact, StoreUsage()
+        if link.store_id is not None:
+            usage = usages.pop(link.store_id, usage)
+        return StoreStatus(
+            name=link.name,
+            store_id=link.store_id,
+            plugin=fact.plugin if fact else "",
+            uri=fact.uri if fact else "",
+            problem=link.problem or "",
+            segments=usage.segments,
+            size_bytes=usage.size_bytes,
+            alarms=self.alarms_of(link.name),
+        )
+
+    def _stranger(self, store_id: Uuid, usage: StoreUsage) -> StoreStatus:
+        fact = self.settings.view.store(store_id)
+        where = f" ({fact.plugin} {fact.uri})" if fact else ""
+        not_yet = any(link.store_id is None for link in self.stores.links)
+        what = "is not found (yet)" if not_yet else "is not in this service's configuration"
+        return StoreStatus(
+            store_id=store_id,
+            plugin=fact.plugin if fact else "",
+            uri=fact.uri if fact else "",
+            problem=f"store {store_id}{where} {what}: {usage.segments} segments of "
+            f"{len(usage.topics)} topics lie there and cannot be read, trimmed on or swept; name "
+            "it again",
+            segments=usage.segments,
+            size_bytes=usage.size_bytes,
+        )
+
+    async def close(self) -> None:
+        """End every connection to a plugin; the processes end with their lives."""
+        for one in self.plugins:
+            await one.manager.close()
+
+
+def open_stores(
+    config: CommonConfig,
+    terms: PluginTerms,
+    facts: FactsSide,
+    clock: Clock,
+    new_uuid: Callable[[], Uuid],
+    *,
+    may_found: bool = True,
+) -> OpenStores:
+    """Nothing is contacted. Needs a running loop. `may_found` False: only stores that the settings
+    know are found, and nothing is written. Invalid, Unavailable: see open_plugins.
+    """
+    plugins = open_plugins(config.stores, terms, clock)
+    memory = Memory(
+        cluster_id=config.cluster_id,
+        settings=facts.settings,
+        facts=facts.log,
+        clock=clock,
+        new_uuid=new_uuid,
+        may_write=may_found,
+    )
+    stores = Stores(
+        [
+            StoreLink(
+                one.store.name,
+                one.manager,
+                describe=_describe(one),
+                memory=memory,
+                is_first=number == 0,
+                plugin_problem=one.problem,
+            )
+            for number, one in enumerate(plugins)
+        ]
+    )
+    return OpenStores(
+        stores=stores,
+        routed=RoutedStores(stores),
+        in_use=StoresInUse(facts.manager, clock),
+        settings=facts.settings,
+        plugins=plugins,
+    )
+
+
+def known_prefix(store: StoreConfig) -> str | None:
+    """The prefix as far as this configuration says it; of a foreign plugin it may say nothing."""
+    return store.prefix if store.kind or PREFIX_KEY in store.config else None
+
+
+def _describe(plugin: OpenPlugin) -> DescribeStore:
+    async def describe() -> StoreOrigin:
+        info = await plugin.manager.get_info()
+        prefix = prefix_of(info.store_uri, known_prefix(plugin.store))
+        return StoreOrigin(plugin=info.name, uri=info.store_uri, prefix=prefix or "")
+
+    return describe

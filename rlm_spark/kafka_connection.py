@@ -1,0 +1,153 @@
+"""Connections to brokers by aiokafka's client: bootstrap, security, who leads what.
+
+Everything private of aiokafka that readers touch is touched in this file. Must not know what is
+fetched.
+"""
+
+import asyncio
+import socket
+import ssl
+import tempfile
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from aiokafka.client import AIOKafkaClient
+from aiokafka.conn import create_conn
+from aiokafka.errors import KafkaConnectionError, KafkaError
+from aiokafka.protocol.metadata import MetadataRequest
+
+from rlm_spark.errors import KafkaClientError
+from rlm_spark.kafka_messages import BrokersAndTopics, DescribeTopics, described
+from rlm_spark.kafka_options import KafkaSettings, TlsFiles
+
+_READ_AHEAD_BYTES = 1 << 20
+"""What a connection buffers before it stops reading; aiokafka's 64 KiB stops it all the time."""
+
+
+class BrokerConnections(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
+    """AIOKafkaClient that follows brokers only: its metadata requests name no topic."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        super().__init__(
+            bootstrap_servers=list(settings.bootstrap_servers),
+            client_id=settings.client_id,
+            request_timeout_ms=settings.request_timeout_ms,
+            metadata_max_age_ms=settings.metadata_max_age_ms,
+            retry_backoff_ms=settings.retry_backoff_ms,
+            connections_max_idle_ms=settings.connections_max_idle_ms,
+            security_protocol=settings.security_protocol,
+            ssl_context=_ssl_context(settings.tls) if settings.has_tls else None,
+            sasl_mechanism=settings.sasl_mechanism,
+            sasl_plain_username=settings.sasl_username,
+            sasl_plain_password=settings.sasl_password,
+        )
+        self._receive_buffer_bytes = settings.receive_buffer_bytes
+
+    @property
+    def open_connections(self) -> int:
+        return sum(1 for connection in self._conns.values() if connection.connected())
+
+    async def describe(self, topics: Sequence[str] | None) -> BrokersAndTopics:
+        """Topics as any broker knows them, None = all; never creates one. KafkaError: no broker
+        answers.
+        """
+        failed: Exception | None = None
+        for node in [*(broker.nodeId for broker in self.cluster.brokers()), "bootstrap"]:
+            try:
+                return described(await self.send(node, DescribeTopics(topics)))
+            except (KafkaError, TimeoutError) as error:
+                failed = error
+        raise KafkaError(f"no broker answers: {failed}")
+
+    async def send_to(self, node: int, request: Any) -> Any:
+        """The answer of one broker, which may be new here. TimeoutError: who it is, nobody told;
+        also where another caller has closed these connections meanwhile.
+        """
+        if self.cluster.broker_metadata(node) is None:
+            async with asyncio.timeout(self._request_timeout_ms / 1000):
+                await self.force_metadata_update()
+        return await self.send(node, request)
+
+    async def try_bootstrap(self) -> None:
+        """Connect to the last bootstrap server and hang up: raises why that does not work."""
+        host, port, _ = self.hosts[-1]
+        connection = await create_conn(
+            host,
+            port,
+            client_id=self._client_id,
+            request_timeout_ms=self._request_timeout_ms,
+            ssl_context=self._ssl_context,
+            security_protocol=self._security_protocol,
+            sasl_mechanism=self._sasl_mechanism,
+            sasl_plain_username=self._sasl_plain_username,
+            sasl_plain_password=self._sasl_plain_password,
+        )
+        await connection.close()
+
+    async def _metadata_update(self, cluster_metadata: Any, topics: Iterable[str] | None) -> bool:
+        request = MetadataRequest([], allow_auto_topic_creation=False)
+        bootstrap = next((key for key in self._conns if key[0] == "bootstrap"), None)
+        nodes = [broker.nodeId for broker in self.cluster.brokers()]
+        for node in [*nodes, "bootstrap"] if bootstrap else nodes:
+            connection = await self._get_conn(node)
+            if connection is None:
+                continue
+            try:
+                answer = await connection.send(request)
+            except (KafkaError, TimeoutError):
+                continue
+            cluster_metadata.update_metadata(answer)
+            if bootstrap in self._conns and self.cluster.brokers():
+                self._conns.pop(bootstrap).close()
+            return bool(answer.brokers)
+        cluster_metadata.failed_update(None)
+        return False
+
+    async def _get_conn(self, node_id: Any, **options: Any) -> Any:
+        before = set(self._conns)
+        connection = await super()._get_conn(node_id, **options)
+        if connection is not None and set(self._conns) - before:
+            connection._reader._limit = _READ_AHEAD_BYTES
+            found = connection._writer.get_extra_info("socket")
+            if found is not None and self._receive_buffer_bytes > 0:
+                found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
+        return connection
+
+
+async def connect(settings: KafkaSettings) -> BrokerConnections:
+    """Connected to the cluster. KafkaError, OSError: why the last bootstrap server does not let us
+    in; KafkaClientError: the TLS files are unfit.
+    """
+    client = BrokerConnections(settings)
+    try:
+        try:
+            await client.bootstrap()
+        except KafkaConnectionError:
+            # It logs the reasons and tells none.
+            await client.try_bootstrap()
+            raise
+    except BaseException:
+        await client.close()
+        raise
+    return client
+
+
+def _ssl_context(files: TlsFiles) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=files.ca_file, cadata=files.ca_text)
+        context.check_hostname = files.checks_host_name
+        if files.cert_text is not None or files.key_text is not None:
+            _load_texts(context, files)
+        elif files.cert_file is not None:
+            context.load_cert_chain(files.cert_file, files.key_file, files.key_password or "")
+    except (OSError, ValueError) as error:
+        raise KafkaClientError(f"the TLS files of kafka.ssl.* are unfit: {error}") from error
+    return context
+
+
+def _load_texts(context: ssl.SSLContext, files: TlsFiles) -> None:
+    """OpenSSL reads a chain from files only: one that nobody else can read, for a moment."""
+    with tempfile.NamedTemporaryFile("w", suffix=".pem", encoding="ascii") as file:
+        file.write(f"{files.key_text or ''}\n{files.cert_text or ''}\n")
+        file.flush()
+        context.load_cert_chain(file.name, None, files.key_password or "")

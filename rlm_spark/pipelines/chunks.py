@@ -1,0 +1,174 @@
+"""Which offsets a target already has, and the chunks in which the rest is exported. Pure.
+
+A chunk is planned once and never changes: every attempt at it, in whatever run, reads the same
+offsets and writes files of the same names. Must not know files or Spark.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rlm_spark.values import OffsetRange, TopicPartition
+
+Interval = tuple[int, int]
+"""Offsets [start, end)."""
+_CHUNKS_A_WORKER = 3
+_LEAST_RECORDS = 50_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Offsets [start_offset, end_offset) of one partition: what one task exports.
+
+    `topic_id` is Kafka's, None where it could not be learnt. (`plan`, `number`) is unique within
+    a target. `from_earliest`: offsets that are gone at its start are no loss.
+    """
+
+    plan: int
+    number: int
+    topic: str
+    topic_id: str | None
+    partition: int
+    start_offset: int
+    end_offset: int
+    from_earliest: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.plan:06d}-{self.number:06d}"
+
+    @property
+    def wanted(self) -> OffsetRange:
+        place = TopicPartition(self.topic, self.partition)
+        return OffsetRange(place=place, start_offset=self.start_offset, end_offset=self.end_offset)
+
+    @property
+    def size(self) -> int:
+        """Offsets; records may be fewer."""
+        return self.end_offset - self.start_offset
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} offsets {self.start_offset} to {self.end_offset}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Offsets [start_offset, end_offset) wanted of a partition.
+
+    `from_earliest`: it begins where the partition did when it was planned, so that what retention
+    takes at its start meanwhile is no loss.
+    """
+
+    start_offset: int
+    end_offset: int
+    from_earliest: bool = False
+
+    @property
+    def interval(self) -> Interval:
+        return self.start_offset, self.end_offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkSize:
+    """The most that one chunk spans: records, and stored bytes where their density is known."""
+
+    records: int = 5_000_000
+    stored_bytes: int = 256 << 20
+
+    def shared(self, total_offsets: int, workers: int) -> "ChunkSize":
+        """Small enough that each of so many workers gets some, not so small that files get tiny."""
+        fair = max(-(-total_offsets // (_CHUNKS_A_WORKER * max(workers, 1))), _LEAST_RECORDS)
+        return replace(self, records=min(self.records, fair))
+
+    def offsets(self, bytes_per_offset: float | None) -> int:
+        """How many offsets; at least one."""
+        if not bytes_per_offset or bytes_per_offset <= 0:
+            return max(self.records, 1)
+        return max(min(self.records, int(self.stored_bytes / bytes_per_offset)), 1)
+
+
+def covered(chunks: Iterable[Chunk]) -> dict[TopicPartition, tuple[Interval, ...]]:
+    """What was planned already, by partition: disjoint, ascending, touching ones joined."""
+    found: dict[TopicPartition, list[Interval]] = {}
+    for chunk in chunks:
+        place = TopicPartition(chunk.topic, chunk.partition)
+        found.setdefault(place, []).append((chunk.start_offset, chunk.end_offset))
+    return {place: tuple(_joined(intervals)) for place, intervals in found.items()}
+
+
+def _joined(intervals: Iterable[Interval]) -> Iterator[Interval]:
+    start = end = -1
+    for next_start, next_end in sorted(intervals):
+        if next_start > end:
+            if end > start:
+                yield start, end
+            start = next_start
+        end = max(end, next_end)
+    if end > start:
+        yield start, end
+
+
+def without(wanted: Interval, taken: Sequence[Interval]) -> list[Interval]:
+    """The parts of `wanted` that are in none of `taken` (disjoint, ascending)."""
+    start, end = wanted
+    left: list[Interval] = []
+    for taken_start, taken_end in taken:
+        if start >= end:
+            break
+        if taken_start > start:
+            left.append((start, min(taken_start, end)))
+        start = max(start, taken_end)
+    if start < end:
+        left.append((start, end))
+    return [(first, last) for first, last in left if first < last]
+
+
+def cut(interval: Interval, most: int) -> Iterator[Interval]:
+    """Even parts of at most `most` offsets."""
+    start, end = interval
+    parts = -(-(end - start) // most)
+    bounds = [start + (end - start) * part // parts for part in range(parts + 1)]
+    yield from itertools.pairwise(bounds)
+
+
+def new_chunks(
+    plan: int,
+    wanted: Mapping[TopicPartition, Span],
+    taken: Mapping[TopicPartition, Sequence[Interval]],
+    *,
+    topic_ids: Mapping[str, str | None],
+    size: ChunkSize,
+    bytes_per_offset: Mapping[TopicPartition, float],
+) -> tuple[Chunk, ...]:
+    """What is wanted and not taken, in chunks; partitions take turns, each from its start on."""
+    queues = [
+        [
+            (place, part)
+            for interval in without(wanted[place].interval, taken.get(place, ()))
+            for part in cut(interval, size.offsets(bytes_per_offset.get(place)))
+        ]
+        for place in sorted(wanted)
+    ]
+    return tuple(
+        Chunk(
+            plan=plan,
+            number=number,
+            topic=place.topic,
+            topic_id=topic_ids.get(place.topic),
+            partition=place.partition,
+            start_offset=start,
+            end_offset=end,
+            from_earliest=wanted[place].from_earliest and start == wanted[place].start_offset,
+        )
+        for number, (place, (start, end)) in enumerate(_in_turns(queues))
+    )
+
+
+def _in_turns(
+    queues: Sequence[Sequence[tuple[TopicPartition, Interval]]],
+) -> Iterator[tuple[TopicPartition, Interval]]:
+    longest = max(map(len, queues), default=0)
+    for turn in range(longest):
+        for queue in queues:
+            if turn < len(queue):
+                yield queue[turn]

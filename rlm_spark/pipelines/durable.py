@@ -1,0 +1,139 @@
+"""The few operations on files that an export's bookkeeping is made of.
+
+A local or mounted file system with atomic rename and exclusive link, as POSIX says. One operation
+is one instant at which a crash can be; tests crash at each. Must not know what the files mean.
+"""
+
+import os
+import shutil
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+
+class Files(Protocol):
+    """File operations. OSError as the system gives it; nothing is retried."""
+
+    def make_dirs(self, path: Path) -> None:
+        """The directory and its parents are there, for good."""
+        ...
+
+    def make_unique_dir(self, parent: Path, prefix: str) -> Path:
+        """A fresh directory in `parent`; nobody else gets the same."""
+        ...
+
+    def create(self, path: Path) -> BinaryIO:
+        """A new file to write to; FileExistsError where there is one."""
+        ...
+
+    def sync(self, file: BinaryIO) -> None:
+        """What was written to the open file is on the disk."""
+        ...
+
+    def write(self, path: Path, data: bytes) -> None:
+        """A new file with this content, whole on the disk, though its name may not be yet."""
+        ...
+
+    def link(self, source: Path, target: Path) -> None:
+        """A second name for a file; FileExistsError where the name is taken: the one atomic step
+        by which of several attempts one wins. `sync_dir` makes it last.
+        """
+        ...
+
+    def rename(self, source: Path, target: Path) -> None:
+        """A new name; `sync_dir` of both directories makes it last."""
+        ...
+
+    def sync_dir(self, path: Path) -> None:
+        """The names in a directory are on the disk."""
+        ...
+
+    def remove(self, path: Path) -> None:
+        """A file's name goes away, or was away already."""
+        ...
+
+    def remove_tree(self, path: Path) -> None:
+        """A directory with all in it, as far as that can be removed."""
+        ...
+
+    def read(self, path: Path) -> bytes | None:
+        """The content; None where there is no such file."""
+        ...
+
+    def exists(self, path: Path) -> bool: ...
+
+    def names(self, path: Path) -> list[str]:
+        """Of what is in a directory, ascending; none where it is not there."""
+        ...
+
+    def size(self, path: Path) -> int:
+        """Bytes of a file; 0 where there is none."""
+        ...
+
+
+class LocalFiles:
+    """Files as this machine's kernel has them."""
+
+    def make_dirs(self, path: Path) -> None:
+        if path.is_dir():
+            return
+        self.make_dirs(path.parent)
+        path.mkdir(exist_ok=True)
+        self.sync_dir(path.parent)
+
+    def make_unique_dir(self, parent: Path, prefix: str) -> Path:
+        path = parent / f"{prefix}{os.urandom(8).hex()}"
+        path.mkdir()
+        self.sync_dir(parent)
+        return path
+
+    def create(self, path: Path) -> BinaryIO:
+        return path.open("xb")
+
+    def sync(self, file: BinaryIO) -> None:
+        file.flush()
+        os.fsync(file.fileno())
+
+    def write(self, path: Path, data: bytes) -> None:
+        with self.create(path) as file:
+            file.write(data)
+            self.sync(file)
+
+    def link(self, source: Path, target: Path) -> None:
+        os.link(source, target)
+
+    def rename(self, source: Path, target: Path) -> None:
+        source.rename(target)
+
+    def sync_dir(self, path: Path) -> None:
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def remove(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def remove_tree(self, path: Path) -> None:
+        shutil.rmtree(path, ignore_errors=True)
+
+    def read(self, path: Path) -> bytes | None:
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def exists(self, path: Path) -> bool:
+        return path.exists()
+
+    def names(self, path: Path) -> list[str]:
+        try:
+            return sorted(os.listdir(path))
+        except FileNotFoundError:
+            return []
+
+    def size(self, path: Path) -> int:
+        try:
+            return path.stat().st_size
+        except FileNotFoundError:
+            return 0

@@ -1,0 +1,302 @@
+"""`export`: topics to Parquet, each row once over any number of runs; the driver's part.
+
+Records are decoded and written inside the Python workers; the driver plans, waits and counts.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from kip405.ids import Uuid
+from rlm_spark import clock
+from rlm_spark.decode import arrow_schema, record_batches
+from rlm_spark.errors import DataLossError, DecodeError, TopicChangedError
+from rlm_spark.loss import LossRule
+from rlm_spark.option_map import OptionMap
+from rlm_spark.options import BatchQuery, includes_headers, parse_batch
+from rlm_spark.pipelines.chunk_task import export_chunk
+from rlm_spark.pipelines.chunks import Chunk, ChunkSize
+from rlm_spark.pipelines.durable import LocalFiles
+from rlm_spark.pipelines.export_plan import prepare
+from rlm_spark.pipelines.parquet_files import Layout
+from rlm_spark.pipelines.records import COMPRESSIONS, PARTITIONINGS, Commit, ExportError, Shape
+from rlm_spark.pipelines.spans import STARTING_OPTIONS
+from rlm_spark.pipelines.spark_jobs import Done, JobStopped, run_job
+from rlm_spark.pipelines.target import Book
+from rlm_spark.pipelines.topic_facts import topic_facts
+from rlm_spark.positions import open_positions
+from rlm_spark.range_reader import read_range
+from rlm_spark.user import read_text, user
+from rlm_spark.values import ConnectorOptions, DataLoss, OffsetRange
+
+COLUMNS = ("key", "value", "partition", "offset", "timestamp", "timestampType")
+"""Columns of the files, with `headers` where asked for; topic, date and hour are folders."""
+
+# What another attempt would meet again, and what concerns this chunk alone: the others go on.
+_OF_THE_CHUNK = (DataLossError, DecodeError, ExportError, TopicChangedError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkOutcome:
+    """What a worker tells of one chunk. `problem`: why it is not exported, empty where it is."""
+
+    rows: int = 0
+    size_bytes: int = 0
+    weight: int = 0
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportReport:
+    """What one run came to: of `chunks` those in `commits` are exported, a later run does the
+    others. `problems`: why single chunks are not.
+    """
+
+    directory: str
+    chunks: tuple[Chunk, ...]
+    commits: tuple[Commit, ...]
+    problems: tuple[str, ...]
+    is_stopped: bool
+    duration_ms: int
+
+    @property
+    def rows(self) -> int:
+        return sum(one.rows for one in self.commits)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(one.size_bytes for one in self.commits)
+
+    @property
+    def files(self) -> int:
+        return sum(len(one.files) for one in self.commits)
+
+    @property
+    def left(self) -> int:
+        return len(self.chunks) - len(self.commits)
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """Ranges of offsets that were wanted and gone."""
+        by_name = {chunk.name: chunk for chunk in self.chunks}
+        return tuple(
+            f"{by_name[one.chunk].wanted.place} offsets {start} to {end}"
+            for one in self.commits
+            for start, end in one.lost
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "directory": self.directory,
+            "chunks": len(self.commits),
+            "chunks_left": self.left,
+            "rows": self.rows,
+            "files": self.files,
+            "size_bytes": self.size_bytes,
+            "duration_ms": self.duration_ms,
+            "stopped": self.is_stopped,
+            "problems": list(self.problems),
+            "lost": list(self.lost),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportWork:
+    """One chunk in a worker."""
+
+    root: str
+    connector: ConnectorOptions
+    columns: tuple[str, ...]
+    layout: Layout
+
+    def __call__(self, chunk: Chunk) -> ChunkOutcome:
+        files = LocalFiles()
+        schema = arrow_schema(self.columns)
+        read = _Read(self.connector, schema, chunk)
+        try:
+            commit = export_chunk(
+                chunk,
+                Book(Path(self.root), files),
+                read,
+                schema=schema,
+                layout=self.layout,
+                files=files,
+            )
+        except _OF_THE_CHUNK as error:
+            return ChunkOutcome(weight=chunk.size, problem=str(error))
+        return ChunkOutcome(rows=commit.rows, size_bytes=commit.size_bytes, weight=chunk.size)
+
+
+class _Read:
+    """The records of a range by the query's read mode and loss rule (chunk_task.Read)."""
+
+    def __init__(self, connector: ConnectorOptions, schema: pa.Schema, chunk: Chunk) -> None:
+        self._connector = connector
+        self._schema = schema
+        self._topic_id = Uuid.parse(chunk.topic_id).raw if chunk.topic_id else None
+        self._from_earliest = chunk.from_earliest
+        self._rule = LossRule(fail=connector.fail_on_data_loss)
+
+    def __call__(
+        self, wanted: OffsetRange, on_loss: Callable[[DataLoss], None]
+    ) -> Iterator[pa.RecordBatch]:
+        def met(loss: DataLoss) -> None:
+            is_at_start = self._from_earliest and loss.start_offset <= wanted.start_offset
+            if not (is_at_start and loss.resumes_at is not None):
+                self._rule.met(loss)
+            on_loss(loss)
+
+        pieces = read_range(self._connector, wanted, met, topic_id=self._topic_id)
+        try:
+            yield from record_batches(
+                pieces, wanted, self._schema, read_committed=self._connector.read_committed
+            )
+        finally:
+            pieces.close()
+
+
+def export(
+    spark: SparkSession,
+    options: Mapping[str, str],
+    *,
+    to: str,
+    partition_by: str = "day",
+    compression: str = "zstd",
+    size: ChunkSize | None = None,
+    show: Callable[[tuple[Chunk, ...], Done], None] | None = None,
+    stop: threading.Event | None = None,
+) -> ExportReport:
+    """Append what is new of the topics to the Parquet files in the directory `to`.
+
+    `options` are the data source's, with which topics, where from and where to; without a starting
+    option it goes on where the export before ended; isolation is read_committed unless they say
+    otherwise. `to` is a path that the driver and all workers see alike. `show` hears of progress,
+    `stop` ends the run with what is done kept. Errors: ConnectorError and its kinds; problems with
+    single chunks are in the report and a later run tries those again.
+    """
+    given = OptionMap(options)
+    query = parse_batch(
+        {"kafka.isolation.level": "read_committed", **dict(given.items())},
+        user=user(),
+        read_text=read_text,
+    )
+    layout = _layout(partition_by, compression)
+    headers = includes_headers(options)
+    root = local_path(to)
+    book = Book(root, LocalFiles())
+    begun_ms = clock.monotonic_ms()
+    shape = Shape(
+        partition_by=partition_by, headers=headers, read_committed=query.connector.read_committed
+    )
+    with _locked(book, shape):
+        goes_on = not any(name in given for name in STARTING_OPTIONS)
+        workers = spark.sparkContext.defaultParallelism
+        chunks = _prepared(book, query, goes_on=goes_on, size=size or ChunkSize(), workers=workers)
+        work = ExportWork(
+            root=str(root),
+            connector=query.connector,
+            columns=(*COLUMNS, "headers") if headers else COLUMNS,
+            layout=layout,
+        )
+        told, is_stopped = _worked(
+            spark,
+            work,
+            chunks,
+            lambda now: None if show is None else show(chunks, _with_flying(now, book)),
+            stop or threading.Event(),
+        )
+        if not is_stopped:
+            book.recover()
+            book.close_plans()
+        commits = [commit for chunk in chunks if (commit := book.commit_of(chunk)) is not None]
+    problems = tuple(one.problem for one in told if one.problem)
+    _check_shared(root, len(told) - len(problems), len(commits))
+    return ExportReport(
+        directory=str(root),
+        chunks=chunks,
+        commits=tuple(commits),
+        problems=problems,
+        is_stopped=is_stopped,
+        duration_ms=clock.monotonic_ms() - begun_ms,
+    )
+
+
+def local_path(to: str) -> Path:
+    """A directory as a path; ExportError for stores without atomic rename and exclusive link."""
+    scheme, colon, rest = to.partition(":")
+    if colon and scheme == "file":
+        path = "/" + rest.lstrip("/")
+    elif colon and "/" not in scheme and rest.startswith("//"):
+        raise ExportError(
+            f"{to}: exports to {scheme}:// are not there yet; give a directory of a local or "
+            "mounted file system that the driver and all workers see alike"
+        )
+    else:
+        path = to
+    return Path(path).expanduser().absolute()
+
+
+def _layout(partition_by: str, compression: str) -> Layout:
+    if partition_by not in PARTITIONINGS:
+        raise ExportError(f"partition_by must be one of {', '.join(PARTITIONINGS)}")
+    if compression not in COMPRESSIONS:
+        raise ExportError(f"compression must be one of {', '.join(COMPRESSIONS)}")
+    return Layout(partition_by=partition_by, compression=compression)
+
+
+@contextmanager
+def _locked(book: Book, shape: Shape) -> Iterator[None]:
+    lock = book.open(shape)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _prepared(
+    book: Book, query: BatchQuery, *, goes_on: bool, size: ChunkSize, workers: int
+) -> tuple[Chunk, ...]:
+    with open_positions(query.connector) as positions:
+        return prepare(
+            book,
+            query,
+            positions,
+            lambda topics: topic_facts(query.connector, topics),
+            goes_on=goes_on,
+            size=size,
+            workers=workers,
+        )
+
+
+def _worked(
+    spark: SparkSession,
+    work: ExportWork,
+    chunks: tuple[Chunk, ...],
+    show: Callable[[Done], None],
+    stop: threading.Event,
+) -> tuple[list[ChunkOutcome], bool]:
+    try:
+        outcomes = run_job(spark, work, chunks, name="kafka-rlm export", show=show, stop=stop)
+    except JobStopped:
+        return [], True
+    return outcomes, False
+
+
+def _with_flying(now: Done, book: Book) -> Done:
+    """With the bytes of chunks at work: large ones take their time."""
+    return replace(now, size_bytes=now.size_bytes + book.in_flight_bytes())
+
+
+def _check_shared(root: Path, told: int, seen: int) -> None:
+    if told > seen:
+        raise ExportError(
+            f"workers exported {told} chunks, {seen} of them are in {root} as this driver sees it: "
+            "it must be one directory for all of them, on a shared file system"
+        )

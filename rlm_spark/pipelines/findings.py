@@ -1,0 +1,98 @@
+"""What an audit finds, and what it looks at: plain values that travel. Pure."""
+
+import enum
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from kip405.ids import RemoteLogSegmentId, TopicIdPartition, Uuid
+from kip405.segments import CustomMetadata, EpochEntry, RemoteLogSegmentMetadata
+from kip405.states import RemoteLogSegmentState
+from rlm.v1 import fetch_pb2 as pb
+from rlm_spark.values import TopicPartition
+
+
+class FindingKind(enum.Enum):
+    """The words of the report; each means that data or what leads to it is not as it must be."""
+
+    METADATA = "metadata"
+    MISSING = "missing"
+    SIZE = "size"
+    CHECKSUM = "checksum"
+    INDEXES = "indexes"
+    BATCH = "batch"
+    OFFSETS = "offsets"
+    EPOCHS = "epochs"
+    RECORDS = "records"
+    ABORTED = "aborted"
+    HOLE = "hole"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is wrong. `object_name`: below the store's prefix, empty of a hole."""
+
+    kind: FindingKind
+    topic: str
+    partition: int
+    object_name: str
+    detail: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {**asdict(self), "kind": self.kind.value}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditedSegment:
+    """One FINISHED segment as the ledger tells of it."""
+
+    metadata: RemoteLogSegmentMetadata
+    objects_stem: str
+
+    @property
+    def place(self) -> TopicPartition:
+        where = self.metadata.topic_id_partition
+        return TopicPartition(where.topic, where.partition)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the log object."""
+        return self.metadata.segment_size_bytes
+
+    def custom(self) -> CustomMetadata:
+        """Sizes and checksums; ValueError where they cannot be read."""
+        return self.metadata.custom()
+
+    def finding(self, kind: FindingKind, suffix: str, detail: str) -> Finding:
+        """About its object with that suffix."""
+        stem = self.objects_stem or f"segment {self.metadata.segment_id.id}"
+        return Finding(
+            kind=kind,
+            topic=self.place.topic,
+            partition=self.place.partition,
+            object_name=f"{stem}.{suffix}",
+            detail=detail,
+        )
+
+
+def segment_of(row: pb.Segment) -> AuditedSegment:
+    """A row of ListSegments as a value; ValueError where it makes no sense."""
+    place = TopicIdPartition(topic_id=Uuid(row.topic_id), topic=row.topic, partition=row.partition)
+    return AuditedSegment(
+        metadata=RemoteLogSegmentMetadata(
+            segment_id=RemoteLogSegmentId(topic_id_partition=place, id=Uuid(row.segment_id)),
+            start_offset=row.start_offset,
+            end_offset=row.next_offset - 1,
+            broker_id=row.broker_id,
+            max_timestamp_ms=row.max_timestamp_ms,
+            event_timestamp_ms=0,
+            segment_leader_epochs=tuple(
+                EpochEntry(epoch=entry.epoch, start_offset=entry.start_offset)
+                for entry in row.leader_epochs
+            ),
+            segment_size_bytes=row.size_bytes,
+            custom_metadata=row.custom_metadata or None,
+            state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
+        ),
+        objects_stem=row.objects_stem,
+    )

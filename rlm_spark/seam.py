@@ -1,0 +1,175 @@
+"""Which tier a range is read from, offset by offset, so that each offset comes once and none is
+skipped: the read modes of seed 000 as one loop over tiers in their order of preference.
+
+A tier is read until the range is covered or it says that it does not have the next offset; then the
+next one in order is asked from that very offset, up to where the first one has data again. Only
+what every tier denies is lost, and only when that is certain: where it is not, the judge is asked,
+who has barriers behind its word; without one it is an error, never a loss. Must not know Kafka or
+gRPC.
+"""
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from rlm_spark import clock
+from rlm_spark.errors import ConnectorError
+from rlm_spark.stopping import Stop
+from rlm_spark.values import DataLoss, Fetched, OffsetRange
+
+SETTLE_MS = 10_000
+
+
+class Absent(Exception):
+    """A tier does not have the next offset. `next_offset`: where it has data again, None = nowhere.
+
+    `is_certain` False: its end may only not have come up yet. `is_final`: no other tier can have
+    it either.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        next_offset: int | None = None,
+        is_certain: bool = True,
+        is_final: bool = False,
+    ) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.next_offset = next_offset
+        self.is_certain = is_certain
+        self.is_final = is_final
+
+
+class Leg(Protocol):
+    """One tier of a partition."""
+
+    name: str
+
+    def read(self, start_offset: int, end_offset: int, stop: Stop) -> Iterator[Fetched]:
+        """Pieces from start_offset on, in order, until end_offset is covered; Absent where the tier
+        cannot go on. A piece begins where the one before ended.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """Tiers, the preferred one first; from `remote_end` on (None = never) the other way round.
+
+    `judge`: all tiers by the leader's word, asked where the legs leave it open who has an offset.
+    `settle_ms`: how long what is open is asked again before that is an error. While Kafka lives, a
+    reader's view of the ledger is behind by less.
+    """
+
+    legs: Sequence[Leg]
+    judge: Leg | None = None
+    remote_end: int | None = None
+    settle_ms: int = SETTLE_MS
+
+    def at(self, offset: int) -> Sequence[Leg]:
+        """By preference at an offset."""
+        if self.remote_end is not None and offset >= self.remote_end:
+            return tuple(reversed(self.legs))
+        return self.legs
+
+    def bound(self, leg: Leg, offset: int, end_offset: int) -> int:
+        """Up to where a leg that is read at `offset` stays preferred."""
+        if self.remote_end is None or offset >= self.remote_end or leg is not self.legs[0]:
+            return end_offset
+        return min(end_offset, self.remote_end)
+
+
+class Walk:
+    """One range through the tiers."""
+
+    def __init__(self, wanted: OffsetRange, order: Order, stop: Stop) -> None:
+        self._wanted = wanted
+        self._order = order
+        self._stop = stop
+        self._position = wanted.start_offset
+        self._denials: dict[str, Absent] = {}
+        self._denied_since_ms: int | None = None
+        self._waits = 0
+
+    def items(self) -> Generator[Fetched | DataLoss, None, None]:
+        """Pieces and losses in offset order, from the range's start to its end."""
+        end = self._wanted.end_offset
+        while self._position < end:
+            self._stop.check()
+            leg = self._next_leg()
+            if leg is None:
+                if loss := self._judged():
+                    yield loss
+                continue
+            try:
+                for piece in leg.read(self._position, self._bound(leg), self._stop):
+                    self._moved_to(piece.next_offset)
+                    yield piece
+            except Absent as absent:
+                self._denials[leg.name] = absent
+                self._denied_since_ms = self._denied_since_ms or clock.monotonic_ms()
+
+    def _next_leg(self) -> Leg | None:
+        """The most preferred that has not denied this offset, then the judge; None: it is decided
+        that none has it, or nobody is left to ask.
+        """
+        if any(denial.is_final for denial in self._denials.values()):
+            return None
+        legs = self._order.at(self._position)
+        leg = next((leg for leg in legs if leg.name not in self._denials), None)
+        if leg is None and not self._is_decided():
+            judge = self._order.judge
+            return judge if judge is not None and judge.name not in self._denials else None
+        return leg
+
+    def _is_decided(self) -> bool:
+        """Whether what the denials say together is certain: the judge's word stands for all."""
+        judge = self._order.judge
+        if judge is not None and judge.name in self._denials:
+            return self._denials[judge.name].is_certain
+        return all(denial.is_certain for denial in self._denials.values())
+
+    def _bound(self, leg: Leg) -> int:
+        """The range's end, or where a more preferred leg has data again."""
+        end = self._order.bound(leg, self._position, self._wanted.end_offset)
+        return min([end, *self._resumptions()])
+
+    def _resumptions(self) -> list[int]:
+        found = (denial.next_offset for denial in self._denials.values())
+        return [offset for offset in found if offset is not None and offset > self._position]
+
+    def _judged(self) -> DataLoss | None:
+        """What is lost, now that no tier has the offset; None after a wait where that is open.
+        ConnectorError where it stays open.
+        """
+        start, end = self._position, self._wanted.end_offset
+        reason = "; ".join(f"{name}: {denial.reason}" for name, denial in self._denials.items())
+        if not (self._is_decided() or any(one.is_final for one in self._denials.values())):
+            open_ms = clock.monotonic_ms() - (self._denied_since_ms or 0)
+            if open_ms >= self._order.settle_ms:
+                raise ConnectorError(
+                    f"{self._wanted.place}: nobody could tell for {open_ms} ms who has offset "
+                    f"{start}, or that it is lost: {reason}"
+                )
+            self._stop.wait(clock.backoff_ms(self._waits, most_ms=1_000))
+            self._waits += 1
+            self._denials.clear()
+            return None
+        resumes_at = min(self._resumptions(), default=None)
+        after = end if resumes_at is None else min(end, resumes_at)
+        self._moved_to(after)
+        return DataLoss(
+            place=self._wanted.place,
+            start_offset=start,
+            end_offset=after,
+            reason=reason,
+            resumes_at=resumes_at,
+        )
+
+    def _moved_to(self, offset: int) -> None:
+        self._position = offset
+        self._denials.clear()
+        self._denied_since_ms = None
+        self._waits = 0

@@ -1,0 +1,56 @@
+"""How the thread that consumes a read ends the thread that fetches for it, whatever that one waits
+for: a queue, a back-off, a call.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+
+
+class Stopped(Exception):
+    """The reader is not wanted any more; passes through everything up to the thread's end."""
+
+
+class Stop:
+    """Set once; wakes every wait and runs what is registered."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._lock = threading.Lock()
+        self._callbacks: list[Callable[[], object]] = []
+
+    @property
+    def is_set(self) -> bool:
+        return self._event.is_set()
+
+    def set(self) -> None:
+        """Stop; a second time is nothing."""
+        with self._lock:
+            self._event.set()
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+
+    def check(self) -> None:
+        """Stopped where it is set."""
+        if self._event.is_set():
+            raise Stopped
+
+    def wait(self, duration_ms: float) -> None:
+        """Wait so long; Stopped where it is or gets set."""
+        if self._event.wait(duration_ms / 1000):
+            raise Stopped
+
+    @contextlib.contextmanager
+    def running(self, callback: Callable[[], object]) -> Iterator[None]:
+        """While the block runs, a stop calls `callback` (from the stopping thread)."""
+        with self._lock:
+            if self._event.is_set():
+                raise Stopped
+            self._callbacks.append(callback)
+        try:
+            yield
+        finally:
+            with self._lock:
+                if callback in self._callbacks:
+                    self._callbacks.remove(callback)

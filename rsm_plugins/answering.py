@@ -1,0 +1,74 @@
+"""What every gRPC call of ours has in common, whoever serves: who asks is found out first, errors
+become statuses, bugs are logged.
+"""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import grpc
+import structlog
+
+from kip405.errors import Internal, RemoteStorageError
+from rsm_plugins.error_details import Status, Unauthenticated
+
+PRINCIPAL_KEY = "rlm-principal"
+PRINCIPAL_MAX = 256
+
+C = TypeVar("C")
+Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+log = structlog.get_logger(__name__)
+
+
+def principal_of(context: Context) -> str:
+    """Who asks; Unauthenticated where the call does not say."""
+    for key, value in context.invocation_metadata() or ():
+        if key == PRINCIPAL_KEY and isinstance(value, str) and 0 < len(value) <= PRINCIPAL_MAX:
+            return value
+    raise Unauthenticated(
+        f"the call names no principal: send the metadata {PRINCIPAL_KEY!r} with every call"
+    )
+
+
+class Answered(Generic[C]):
+    """`async with` it around the body of a call; gives what `admit` says of the caller.
+
+    `admit` raises Unauthenticated for a call that is not let in; `status_of` turns any other error
+    of ours into what the caller is told.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        operation: str,
+        *,
+        admit: Callable[[Context], C],
+        status_of: Callable[[RemoteStorageError], Status],
+    ) -> None:
+        self._context = context
+        self._operation = operation
+        self._admit = admit
+        self._status_of = status_of
+
+    async def __aenter__(self) -> C:
+        try:
+            return self._admit(self._context)
+        except Unauthenticated as error:
+            await self._abort(error)
+            raise  # not reached: abort raises
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if isinstance(error, RemoteStorageError):
+            log.info(
+                "call_failed", operation=self._operation, kind=error.kind.name, what=str(error)
+            )
+            await self._abort(error)
+        elif isinstance(error, Exception) and not isinstance(error, grpc.aio.AbortError):
+            log.error("call_crashed", operation=self._operation, exc_info=error)
+            await self._abort(Internal(f"{self._operation}: {type(error).__name__}: {error}"))
+
+    async def _abort(self, error: RemoteStorageError) -> None:
+        code, what, trailing = self._status_of(error)
+        await self._context.abort(code, what, trailing)

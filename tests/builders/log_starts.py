@@ -1,0 +1,30 @@
+"""Moves a partition's remote log start up in a running cluster, by the call that retention uses."""
+
+import asyncio
+
+from kip405.ids import PartitionKey
+from rlm.broker.connection import Address
+from rlm.broker.own_broker import OwnBroker
+from rlm.topics.starts import CAUSE_RETENTION, raise_start
+from tests.rlmm.running import running
+
+
+def raise_log_start(direct_address: str, topic: str, partition: int, offset: int) -> int:
+    """The start that holds then. `direct_address`: any broker's own listener, host:port."""
+    return asyncio.run(_raise(direct_address, topic, partition, offset))
+
+
+async def _raise(direct_address: str, topic: str, partition: int, offset: int) -> int:
+    broker = OwnBroker(Address.parse(direct_address), client_id="test")
+    try:
+        described = await broker.topic(topic)
+    finally:
+        await broker.close()
+    async with running(direct_address) as facts:
+        return await raise_start(
+            facts.settings,
+            PartitionKey(described.topic_id, partition),
+            offset,
+            leader_epoch=described.partitions[partition].leader_epoch,
+            cause=CAUSE_RETENTION,
+        )

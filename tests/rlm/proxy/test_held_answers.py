@@ -1,0 +1,144 @@
+"""What was answered is let go at once: as long as anything refers to a chunk it stays in memory.
+
+The garbage collector is off here: it comes when it likes, and readers wait for the room meanwhile.
+"""
+
+import asyncio
+import gc
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from rlm.proxy.stalled import StalledClients
+from rlm.proxy.tier import RemoteRead, RemoteRecords
+from rlm.wire.apis import FETCH
+from tests.builders.clock import ManualClock
+from tests.rlm.proxy.fakes import (
+    FakeBroker,
+    FakeTier,
+    Log,
+    RawClient,
+    asked,
+    fetch_request,
+    only,
+    tier_partition,
+    world,
+)
+
+SIZE = 30_000_000
+
+
+@dataclass
+class ChunkTier(FakeTier):
+    """Every read answers all of one chunk, whose references can be counted."""
+
+    chunk: bytes = b""
+
+    @property
+    def is_referred_to(self) -> bool:
+        return sys.getrefcount(self.chunk) > _references_of_one_held_once()
+
+    async def read(self, request: RemoteRead) -> RemoteRecords:
+        await super().read(request)
+        view = memoryview(self.chunk)
+        return RemoteRecords(records=(view,), size_bytes=len(view), next_offset=100, aborted=())
+
+
+def _references_of_one_held_once() -> int:
+    tier = ChunkTier(chunk=bytes(100))
+    return sys.getrefcount(tier.chunk)
+
+
+def chunk_tier(size_bytes: int) -> ChunkTier:
+    return ChunkTier(partitions={0: tier_partition()}, chunk=bytes(size_bytes))
+
+
+@pytest.fixture(autouse=True)
+def no_garbage_collector() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+async def until(done: Callable[[], bool]) -> None:
+    """Wait until a condition holds."""
+    async with asyncio.timeout(30):
+        while not done():  # noqa: ASYNC110 - the condition is of another task's plain values
+            await asyncio.sleep(0.005)
+
+
+async def test_an_answer_that_was_taken_is_let_go_while_its_client_is_idle() -> None:
+    tier = chunk_tier(1_000)
+    async with world(tier=tier) as w:
+        client = await w.connect()
+        answer = await client.call(FETCH, 12, fetch_request(12, asked(40)))
+        assert only(answer)["records"] == tier.chunk
+        await until(lambda: not tier.is_referred_to)
+
+
+async def test_an_answer_that_was_taken_is_let_go_while_the_next_one_is_waited_for() -> None:
+    """Else readers who wait for room would hold it themselves."""
+    tier = chunk_tier(1_000)
+    async with world(tier=tier) as w:
+        client = await w.connect()
+        await client.call(FETCH, 12, fetch_request(12, asked(40)))
+        tier.gate.clear()
+        request = fetch_request(12, asked(40), max_wait_ms=60_000)
+        client.writer.write(client.encode(FETCH, 12, request))
+        await until(lambda: tier.under_way == 1)
+        await until(lambda: not tier.is_referred_to)
+
+
+async def ask_and_take_nothing(client: RawClient, tier: ChunkTier) -> None:
+    """Ask for more than the socket takes."""
+    request = fetch_request(12, asked(40, max_bytes=SIZE), max_bytes=SIZE)
+    client.writer.write(client.encode(FETCH, 12, request))
+    await until(lambda: bool(tier.reads) and tier.under_way == 0)
+    await asyncio.sleep(0.1)
+    assert tier.is_referred_to
+
+
+async def test_an_answer_nobody_takes_is_let_go_when_its_client_is_gone() -> None:
+    tier = chunk_tier(SIZE)
+    async with world(tier=tier) as w:
+        client = await w.connect()
+        await ask_and_take_nothing(client, tier)
+        client.writer.transport.abort()
+        await until(lambda: not tier.is_referred_to)
+
+
+async def test_a_stalled_client_is_ended_for_the_room_that_it_holds() -> None:
+    tier, clock = chunk_tier(SIZE), ManualClock()
+    async with world(tier=tier) as w:
+        stalled = StalledClients(
+            clients=lambda: w.proxy.connections, lacking_bytes=lambda: 1, clock=clock
+        )
+        idle, client = await w.connect(), await w.connect()
+        await ask_and_take_nothing(client, tier)
+        stalled.look()
+        clock.advance(30_000)
+        stalled.look()
+        await until(lambda: not tier.is_referred_to)
+        await until(lambda: w.metrics.causes == ["stalled"])
+        answer = await idle.call(FETCH, 12, fetch_request(12, asked(150)))
+        assert only(answer)["error_code"] == 0
+
+
+async def test_g6_a_client_of_local_records_is_not_ended_for_room_of_reads() -> None:
+    broker, clock = FakeBroker(logs={("plain", 0): Log(record_bytes=SIZE)}), ManualClock()
+    async with world(broker=broker) as w:
+        stalled = StalledClients(
+            clients=lambda: w.proxy.connections, lacking_bytes=lambda: 1, clock=clock
+        )
+        client = await w.connect()
+        request = fetch_request(12, asked(150, max_bytes=SIZE), topic="plain", max_bytes=SIZE)
+        client.writer.write(client.encode(FETCH, 12, request))
+        [connection] = w.proxy.connections
+        await until(lambda: connection.client.writer.untaken_bytes > SIZE // 2)
+        stalled.look()
+        clock.advance(30_000)
+        stalled.look()
+        await asyncio.sleep(0.05)
+        assert w.metrics.causes == []

@@ -1,0 +1,108 @@
+"""Who is ended for holding room that others wait for: nobody who takes bytes, nobody in vain."""
+
+from dataclasses import dataclass, field
+
+import pytest
+from structlog.testing import capture_logs
+
+from rlm.proxy.stalled import StalledClients
+from tests.builders.clock import ManualClock
+
+STALLED_MS = 30_000
+SECOND_MS = 1_000
+
+
+@dataclass(eq=False)
+class FakeClient:
+    """`untaken_bytes` of it wait; it takes `taken_bytes` and then no more."""
+
+    peer: str
+    untaken_bytes: int = 0
+    taken_bytes: int = 0
+    causes: list[str] = field(default_factory=list)
+
+    def abort(self, cause: str) -> None:
+        self.causes.append(cause)
+        self.untaken_bytes = 0
+
+
+class Crowd:
+    """Clients, the room that is lacking, and a clock."""
+
+    def __init__(self, **untaken_bytes: int) -> None:
+        self.clients = [FakeClient(name, size) for name, size in untaken_bytes.items()]
+        self.lacking_bytes = 0
+        self.clock = ManualClock()
+        self.stalled = StalledClients(
+            clients=lambda: self.clients,
+            lacking_bytes=lambda: self.lacking_bytes,
+            clock=self.clock,
+            stalled_ms=STALLED_MS,
+        )
+        self.stalled.look()
+
+    def after(self, duration_ms: int) -> list[str]:
+        """Look once more; the clients that were ended so far."""
+        self.clock.advance(duration_ms)
+        self.stalled.look()
+        return [client.peer for client in self.clients if client.causes]
+
+
+def test_nobody_is_ended_while_no_room_is_lacking() -> None:
+    crowd = Crowd(stalled=100)
+    assert crowd.after(100 * STALLED_MS) == []
+    crowd.lacking_bytes = 1
+    assert crowd.after(0) == ["stalled"]
+    assert crowd.clients[0].causes == ["stalled"]
+
+
+def test_nobody_is_ended_before_the_time() -> None:
+    crowd = Crowd(stalled=100)
+    crowd.lacking_bytes = 1
+    assert crowd.after(STALLED_MS - 1) == []
+    assert crowd.after(1) == ["stalled"]
+
+
+def test_who_takes_a_byte_now_and_then_is_not_stalled() -> None:
+    crowd = Crowd(slow=100, stalled=100)
+    crowd.lacking_bytes = 1_000
+    for _ in range(10):
+        crowd.clients[0].taken_bytes += 1
+        crowd.after(STALLED_MS // 2)
+    assert crowd.after(0) == ["stalled"]
+
+
+def test_whoever_waits_for_nothing_holds_nothing() -> None:
+    crowd = Crowd(idle=0)
+    crowd.lacking_bytes = 1
+    assert crowd.after(STALLED_MS) == []
+    crowd.clients[0].untaken_bytes = 100  # only now does it begin to be stalled
+    assert crowd.after(SECOND_MS) == []
+    assert crowd.after(STALLED_MS) == ["idle"]
+
+
+@pytest.mark.parametrize(
+    ("lacking_bytes", "ended"),
+    [(1, ["second"]), (200, ["second"]), (201, ["first", "second"]), (900, ["first", "second"])],
+)
+def test_the_longest_stalled_go_first_and_no_more_than_needed(
+    lacking_bytes: int, ended: list[str]
+) -> None:
+    crowd = Crowd(first=100, second=200, third=300)
+    crowd.after(SECOND_MS)
+    crowd.clients[0].taken_bytes += 1
+    crowd.after(SECOND_MS)
+    crowd.clients[2].taken_bytes += 1
+    crowd.after(SECOND_MS)  # second stands still since the start, then first, then third
+    crowd.lacking_bytes = lacking_bytes
+    assert crowd.after(STALLED_MS - SECOND_MS) == ended
+
+
+def test_it_is_told() -> None:
+    crowd = Crowd(stalled=100)
+    crowd.lacking_bytes = 1
+    with capture_logs() as logs:
+        crowd.after(STALLED_MS)
+    [line] = logs
+    assert (line["event"], line["log_level"]) == ("stalled_client_ended", "warning")
+    assert (line["peer"], line["stalled_ms"], line["untaken_bytes"]) == ("stalled", STALLED_MS, 100)

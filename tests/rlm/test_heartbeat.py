@@ -1,0 +1,63 @@
+"""A reader says that it lives, and is counted nowhere as a broker's service (H13, H18)."""
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from kip405.errors import Unavailable
+from kip405.ids import Uuid
+from rlm.heartbeat import ReaderHeartbeat, heartbeats
+from rlm.plans.services import Rivals
+from rlmm.facts import Fact, ReaderFact
+from rlmm.settings import Settings
+from tests.builders.clock import ManualClock
+from tests.builders.ledger import MemorySettings
+
+FACT = ReaderFact(grpc_address="reads-1:9500", http_address="reads-1:9501", version="1")
+
+
+class Ending(ManualClock):
+    """The service is stopped at the third sleep."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sleeps: list[float] = []
+
+    async def sleep_ms(self, duration_ms: float) -> None:
+        self.sleeps.append(duration_ms)
+        if len(self.sleeps) == 3:
+            raise asyncio.CancelledError
+        await super().sleep_ms(duration_ms)
+
+
+class FailingOnce(MemorySettings):
+    def __init__(self) -> None:
+        super().__init__()
+        self.failures = 1
+
+    async def publish(self, fact: Fact, leader_epoch: int = -1) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise Unavailable("no broker")
+        await super().publish(fact, leader_epoch)
+
+
+async def test_it_beats_on_after_a_failure() -> None:
+    settings, clock = FailingOnce(), Ending()
+    beating = ReaderHeartbeat(
+        settings=cast(Settings, settings), clock=clock, fact=FACT, interval_ms=10_000
+    )
+    with pytest.raises(asyncio.CancelledError):
+        await beating.run()
+    assert settings.published == [FACT, FACT]
+    assert all(8_000 <= slept <= 12_000 for slept in clock.sleeps)
+
+
+def test_h13_a_reader_is_no_service() -> None:
+    settings = MemorySettings()
+    settings.write(FACT, node_id=-1)
+    assert settings.view.services() == ()
+    assert heartbeats(cast(Settings, settings)) == ()
+    assert Rivals(-1, Uuid(b"\x01" * 16)).see(heartbeats(cast(Settings, settings))) is None
+    assert [fact for fact, _ in settings.view.readers()] == [FACT]

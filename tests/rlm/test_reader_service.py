@@ -1,0 +1,126 @@
+"""A reader as a whole, before there is a Kafka for it: it listens, waits, refuses what is wrong."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import structlog
+from grpc import aio
+
+from kip405.errors import Invalid, NotFound
+from rlm.api.calls import call_metadata
+from rlm.broker.connection import Address
+from rlm.clock import SystemClock
+from rlm.config.loader import reader_from_mapping
+from rlm.log_dir.identity import ReaderLock
+from rlm.reader_service import ReaderService
+from rlm.sandbox.ports import PortReservation
+from rlm.v1 import fetch_pb2 as pb
+from rlm.v1.fetch_pb2_grpc import FetchServiceStub
+from rlm.wire.apis import DESCRIBE_CLUSTER
+from tests.builders.fake_broker import FakeBroker
+from tests.builders.ledger import PLACE, MemoryLedger, metadata
+
+CLUSTER: dict[str, object] = {
+    "throttle_time_ms": 0,
+    "error_code": 0,
+    "error_message": None,
+    "cluster_id": "another",
+    "controller_id": 1,
+    "brokers": [],
+    "cluster_authorized_operations": -1,
+}
+
+
+@asynccontextmanager
+async def reader(path: Path, broker: Address) -> AsyncIterator[tuple[ReaderService, Any]]:
+    with PortReservation() as ports:
+        grpc, http = ports.take(), ports.take()
+    config = reader_from_mapping(
+        {
+            "cluster.id": "ours",
+            "state.dir": str(path),
+            "kafka.bootstrap.servers": str(broker),
+            "grpc.listen": f"127.0.0.1:{grpc}",
+            "http.listen": f"127.0.0.1:{http}",
+            "plugin.address": "127.0.0.1:1",
+        }
+    )
+    with ThreadPoolExecutor(1) as threads, structlog.testing.capture_logs():
+        async with asyncio.TaskGroup() as tasks:
+            service = ReaderService(config, SystemClock(), tasks, threads)
+            try:
+                yield service, config
+            finally:
+                await service.close()
+
+
+async def test_another_cluster_is_refused(tmp_path: Path) -> None:
+    async with FakeBroker().running() as broker:
+        broker.on(DESCRIBE_CLUSTER, CLUSTER)
+        async with reader(tmp_path, broker.address) as (service, _):
+            with pytest.raises(Invalid, match=r"belong to cluster another, cluster\.id is ours"):
+                await service.run()
+
+
+async def test_without_kafka_it_listens_and_is_not_ready(tmp_path: Path) -> None:
+    async with reader(tmp_path, Address(host="127.0.0.1", port=1)) as (service, config):
+        running = asyncio.ensure_future(service.run())
+        try:
+            async with (
+                asyncio.timeout(30),
+                aio.insecure_channel(str(config.grpc_listen)) as channel,
+            ):
+                answer = await FetchServiceStub(channel).DescribeEndpoints(
+                    pb.DescribeEndpointsRequest(),
+                    metadata=call_metadata("tests", None),
+                    wait_for_ready=True,
+                )
+            assert [(row.role, row.grpc_address) for row in answer.endpoints] == [
+                ("reader", str(config.grpc_listen))
+            ]
+            health = json.loads(await _get(config.http_listen, "/healthz"))
+            assert (health["status"], health["ready"]) == ("ok", False)
+            assert "the ledger was not read to its end yet" in health["problems"]
+            assert "rlm_stores_configured 1.0" in await _get(config.http_listen, "/metrics")
+        finally:
+            running.cancel()
+
+
+async def test_h11_a_lost_segment_is_a_problem_of_the_reader_that_found_it(tmp_path: Path) -> None:
+    async with reader(tmp_path, Address(host="127.0.0.1", port=1)) as (service, config):
+        ledger, lost = MemoryLedger(), metadata(7, 0, 100, {0: 0})
+        ledger.copied(lost)
+        service.facts.manager.ledger = ledger.ledger  # type: ignore[method-assign]
+        error = NotFound("object x is gone")
+        service.walk.losses.note(PLACE.key, lost.segment_id.id, error, ledger.view.entries.keys())
+        running = asyncio.ensure_future(service.run())
+        try:
+            async with asyncio.timeout(30), aio.insecure_channel(str(config.grpc_listen)) as api:
+                await api.channel_ready()
+            health = json.loads(await _get(config.http_listen, "/healthz"))
+            assert any("object x is gone" in text for text in health["problems"])
+        finally:
+            running.cancel()
+
+
+async def _get(address: object, path: str) -> str:
+    async with aiohttp.ClientSession() as session, session.get(f"http://{address}{path}") as found:
+        assert found.status == 200
+        return await found.text()
+
+
+def test_one_reader_has_a_state_dir(tmp_path: Path) -> None:
+    with ReaderLock(str(tmp_path), "ours"):
+        with pytest.raises(Invalid, match="readers of cluster ours in this state"):
+            ReaderLock(str(tmp_path), "ours").__enter__()
+        with ReaderLock(str(tmp_path), "another"):
+            pass
+    with ReaderLock(str(tmp_path), "ours"):
+        pass

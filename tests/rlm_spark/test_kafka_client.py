@@ -1,0 +1,169 @@
+"""The connector's own consumer against a broker in memory: both protocol generations, what passes,
+what is final, topics that go and come back under another id.
+"""
+
+import logging
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from rlm.wire.apis import FETCH, METADATA
+from rlm_spark.errors import KafkaClientError, TopicChangedError
+from rlm_spark.kafka_client import KafkaClient, TopicGone
+from rlm_spark.kafka_connection import connect
+from rlm_spark.kafka_loop import LoopThread
+from rlm_spark.kafka_messages import NO_TOPIC_ID, DescribeTopics
+from rlm_spark.kafka_options import KafkaSettings, kafka_settings
+from rlm_spark.stopping import Stop
+from rlm_spark.values import TopicPartition
+from tests.rlm_spark.fake_kafka import NOT_LEADER, TOPIC_ID, FakeKafka
+
+PLACE = TopicPartition("t", 0)
+NEW, OLD = (17, 13), (11, 5)
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    yield
+    logging.getLogger("aiokafka").setLevel(logging.NOTSET)
+
+
+def client_of(
+    kafka: FakeKafka, *, patience_ms: int = 60_000, gone_after_ms: int = 0
+) -> KafkaClient:
+    settings = kafka_settings(kafka.kafka(retry__backoff__ms="5"))
+    return KafkaClient(settings, patience_ms=patience_ms, gone_after_ms=gone_after_ms)
+
+
+@pytest.mark.parametrize("newest", [NEW, OLD])
+def test_whole_batches_as_stored(newest: tuple[int, int]) -> None:
+    with FakeKafka(newest=newest).running() as kafka:
+        client = client_of(kafka)
+        topic_id = client.topic("t", Stop()).topic_id
+        assert topic_id == (TOPIC_ID if newest is NEW else NO_TOPIC_ID)
+        answer = client.fetch(PLACE, topic_id, 4, read_committed=True, stop=Stop())
+        assert answer is not None
+        assert answer.high_watermark == answer.last_stable_offset == 30
+        assert answer.aborted == ((7, 4),)
+        assert answer.records[:8] == (3).to_bytes(8, "big")
+        [asked] = kafka.broker.asked(FETCH)
+        assert asked["isolation_level"] == 1
+        assert client.fetch(PLACE, topic_id, 31, read_committed=True, stop=Stop()) is None
+        client.close()
+
+
+@pytest.mark.parametrize("newest", [NEW, OLD])
+def test_offsets_and_topics(newest: tuple[int, int]) -> None:
+    with FakeKafka(log_start=12, newest=newest).running() as kafka:
+        client = client_of(kafka)
+        for asked, found in ((-2, 12), (-1, 30), (1_020, 20), (5_000, None)):
+            answer = client.offsets({PLACE: asked}, read_committed=True, stop=Stop())
+            assert answer == {PLACE: found}
+        assert set(client.topics(None, Stop())) == {"t"}
+        assert client.topics(["nothing"], Stop()) == {}
+        client.close()
+
+
+def test_connections_that_another_caller_closed_are_waited_for_no_longer_than_a_request() -> None:
+    async def ask(settings: KafkaSettings) -> None:
+        connections = await connect(settings)
+        await connections.close()
+        await connections.send_to(99, DescribeTopics([]))
+
+    with FakeKafka().running() as kafka:
+        loop = LoopThread("rlm-kafka-consumer")
+        settings = kafka_settings(kafka.kafka(request__timeout__ms="300"))
+        stop = Stop()
+        too_long = threading.Timer(60, stop.set)
+        too_long.start()
+        with pytest.raises(TimeoutError):
+            loop.run(ask(settings), stop)
+        too_long.cancel()
+        loop.close()
+
+
+def test_h06_asking_never_creates_a_topic() -> None:
+    with FakeKafka().running() as kafka:
+        client = client_of(kafka)
+        with pytest.raises(TopicGone, match="no topic x"):
+            client.topic("x", Stop())
+        named = [row for row in kafka.broker.asked(METADATA) if row["topics"]]
+        assert named
+        assert not any(row["allow_auto_topic_creation"] for row in named)
+        client.close()
+
+
+def test_a_leader_that_moves_is_looked_up_again() -> None:
+    with FakeKafka().running() as kafka:
+        client = client_of(kafka)
+        kafka.errors.extend([NOT_LEADER, 5, 74])
+        answer = client.fetch(PLACE, TOPIC_ID, 0, read_committed=False, stop=Stop())
+        assert answer is not None
+        assert answer.records
+        client.close()
+
+
+def test_connections_that_break_are_made_anew() -> None:
+    with FakeKafka().running() as kafka:
+        client = client_of(kafka)
+        for offset in (0, 3, 6):
+            assert client.fetch(PLACE, TOPIC_ID, offset, read_committed=False, stop=Stop())
+            kafka.drop_connections()
+        client.close()
+
+
+def test_what_kafka_refuses_for_good_is_told_at_once() -> None:
+    with FakeKafka().running() as kafka:
+        client = client_of(kafka)
+        kafka.errors.append(29)
+        with pytest.raises(KafkaClientError, match="TopicAuthorizationFailed"):
+            client.fetch(PLACE, TOPIC_ID, 0, read_committed=False, stop=Stop())
+        client.close()
+
+
+def test_nobody_there_ends_with_patience() -> None:
+    with FakeKafka().running() as kafka:
+        client = client_of(kafka, patience_ms=500)
+    with pytest.raises(KafkaClientError, match="nothing from Kafka in 500 ms"):
+        client.topics(None, Stop())
+    client.close()
+
+
+def test_a_topic_that_is_gone() -> None:
+    with FakeKafka().running() as kafka:
+        client = client_of(kafka)
+        assert client.fetch(PLACE, TOPIC_ID, 0, read_committed=False, stop=Stop())
+        kafka.topic = None
+        with pytest.raises(TopicGone):
+            client.fetch(PLACE, TOPIC_ID, 3, read_committed=False, stop=Stop())
+        client.close()
+
+
+def test_a_broker_that_just_started_denies_a_topic_for_a_moment() -> None:
+    with FakeKafka().running() as kafka:
+        kafka.metadata_errors.extend([3, 3, 3])
+        client = client_of(kafka, gone_after_ms=30_000)
+        assert client.topic("t", Stop()).topic_id == TOPIC_ID
+        client.close()
+
+
+def test_h06_a_topic_made_anew_under_its_name_is_refused() -> None:
+    with FakeKafka().running() as kafka:
+        client = client_of(kafka)
+        assert client.fetch(PLACE, TOPIC_ID, 0, read_committed=False, stop=Stop())
+        kafka.topic_id = bytes(15) + b"\1"
+        with pytest.raises(TopicChangedError, match="made anew"):
+            client.fetch(PLACE, TOPIC_ID, 3, read_committed=False, stop=Stop())
+        client.close()
+
+
+def test_nothing_is_left_behind() -> None:
+    with FakeKafka().running() as kafka:
+        client = client_of(kafka)
+        client.topics(None, Stop())
+        assert client.open_connections == 1
+        client.close()
+        assert client.open_connections == 0
+        assert "rlm-kafka-consumer" not in {one.name for one in threading.enumerate()}

@@ -1,0 +1,229 @@
+"""Each offset once, none skipped, from whatever tier has it, in the order of the read mode; what no
+tier has is told as lost, once and exactly.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlm_spark.errors import ConnectorError
+from rlm_spark.seam import Absent, Order, Walk
+from rlm_spark.stopping import Stop
+from rlm_spark.values import DataLoss, Fetched, OffsetRange, TopicPartition
+
+PLACE = TopicPartition("t", 0)
+
+
+@dataclass(slots=True)
+class Tier:
+    """Has the offsets of `spans`; each piece is at most `step` long and reaches beyond its end."""
+
+    name: str
+    spans: list[tuple[int, int]]
+    step: int = 4
+    is_certain: bool = True
+    reads: list[tuple[int, int]] = field(default_factory=list)
+
+    def read(self, start_offset: int, end_offset: int, stop: Stop) -> Iterator[Fetched]:
+        self.reads.append((start_offset, end_offset))
+        position = start_offset
+        while position < end_offset:
+            for start, end in self.spans:
+                if start <= position < end:
+                    after = min(end, position + self.step)
+                    yield Fetched(
+                        batches=self.name.encode(), start_offset=position, next_offset=after
+                    )
+                    position = after
+                    break
+            else:
+                later = [start for start, _ in self.spans if start > position]
+                raise Absent(
+                    "not there",
+                    next_offset=min(later, default=None),
+                    is_certain=self.is_certain or bool(later),
+                )
+
+
+def walked(
+    start: int,
+    end: int,
+    *tiers: Tier,
+    judge: Tier | None = None,
+    remote_end: int | None = None,
+    settle_ms: int = 0,
+) -> tuple[list[tuple[int, int, str]], list[tuple[int, int]]]:
+    """(from, to, tier) of what was read with neighbours joined, and what was lost."""
+    order = Order(legs=tiers, judge=judge, remote_end=remote_end, settle_ms=settle_ms)
+    wanted = OffsetRange(place=PLACE, start_offset=start, end_offset=end)
+    read: list[tuple[int, int, str]] = []
+    lost: list[tuple[int, int]] = []
+    position = start
+    for item in Walk(wanted, order, Stop()).items():
+        assert item.start_offset == position
+        if isinstance(item, DataLoss):
+            lost.append((item.start_offset, item.end_offset))
+            position = item.end_offset
+            continue
+        assert item.next_offset > position
+        position = item.next_offset
+        name = item.batches.decode()
+        if read and read[-1][1:] == (item.start_offset, name):
+            read[-1] = (read[-1][0], position, name)
+        else:
+            read.append((item.start_offset, position, name))
+    assert position >= end
+    return read, lost
+
+
+def test_kafka_preferred_goes_back_to_kafka_at_its_log_start() -> None:
+    kafka, remote = Tier("kafka", [(50, 100)]), Tier("remote", [(0, 70)], step=100)
+    assert walked(10, 100, kafka, remote) == (
+        [(10, 70, "remote"), (70, 100, "kafka")],
+        [],
+    )
+    assert remote.reads == [(10, 50)]  # its last batch reaches beyond the seam
+
+
+def test_the_seam_is_exact_whatever_the_batches() -> None:
+    kafka, remote = Tier("kafka", [(50, 100)]), Tier("remote", [(0, 70)], step=1)
+    assert walked(10, 100, kafka, remote)[0] == [(10, 50, "remote"), (50, 100, "kafka")]
+
+
+def test_remote_preferred_reads_kafka_from_the_remote_end_known_at_the_start() -> None:
+    kafka, remote = Tier("kafka", [(50, 100)]), Tier("remote", [(0, 90)], step=5)
+    assert walked(10, 100, remote, kafka, remote_end=70)[0] == [
+        (10, 70, "remote"),
+        (70, 100, "kafka"),
+    ]
+
+
+def test_remote_preferred_beyond_the_remote_end_falls_back_when_kafka_trimmed_meanwhile() -> None:
+    kafka, remote = Tier("kafka", [(80, 100)]), Tier("remote", [(0, 90)])
+    read, lost = walked(70, 100, remote, kafka, remote_end=60)
+    assert read == [(70, 82, "remote"), (82, 100, "kafka")]
+    assert lost == []
+
+
+def test_a_hole_of_the_remote_tier_is_read_from_kafka_and_only_the_hole() -> None:
+    kafka, remote = Tier("kafka", [(0, 100)]), Tier("remote", [(0, 40), (60, 90)], step=5)
+    read, _ = walked(0, 90, remote, kafka, remote_end=90)
+    assert read == [(0, 40, "remote"), (40, 60, "kafka"), (60, 90, "remote")]
+
+
+def test_h15_a_hole_between_the_tiers_is_lost_and_nothing_else() -> None:
+    kafka, remote = Tier("kafka", [(60, 100)]), Tier("remote", [(0, 40)], is_certain=False)
+    judge = Tier("judge", [(0, 40), (60, 100)])
+    read, lost = walked(10, 100, kafka, remote, judge=judge)
+    assert read == [(10, 40, "remote"), (60, 100, "kafka")]
+    assert lost == [(40, 60)]
+    assert judge.reads == [(40, 60)]
+
+
+def test_what_a_stale_reader_does_not_know_yet_comes_from_the_judge() -> None:
+    kafka, remote = Tier("kafka", [(60, 100)]), Tier("remote", [(0, 40)], is_certain=False)
+    judge = Tier("judge", [(0, 100)])
+    read, lost = walked(10, 100, kafka, remote, judge=judge)
+    assert read == [(10, 40, "remote"), (40, 60, "judge"), (60, 100, "kafka")]
+    assert lost == []
+
+
+def test_nothing_is_lost_where_nobody_is_certain() -> None:
+    kafka, remote = Tier("kafka", [(60, 100)]), Tier("remote", [(0, 40)], is_certain=False)
+    for judge in (None, Tier("judge", [(0, 40)], is_certain=False)):
+        with pytest.raises(ConnectorError, match=r"nobody could tell .* who has offset 40"):
+            walked(10, 100, kafka, remote, judge=judge)
+
+
+def test_a_range_that_ends_inside_of_what_is_lost() -> None:
+    kafka, remote = Tier("kafka", [(60, 100)]), Tier("remote", [(0, 40)])
+    assert walked(45, 55, kafka, remote) == ([], [(45, 55)])
+
+
+def test_a_loss_tells_where_data_is_again_also_beyond_the_range() -> None:
+    kafka, remote = Tier("kafka", [(80, 100)]), Tier("remote", [(60, 90)])
+    wanted = OffsetRange(place=PLACE, start_offset=5, end_offset=50)
+    [loss] = Walk(wanted, Order(legs=(kafka, remote)), Stop()).items()
+    assert isinstance(loss, DataLoss)
+    assert (loss.start_offset, loss.end_offset, loss.resumes_at) == (5, 50, 60)
+
+
+def test_what_the_remote_log_start_passed_by_is_lost_up_to_it() -> None:
+    kafka, remote = Tier("kafka", [(80, 100)]), Tier("remote", [(30, 90)])
+    read, lost = walked(10, 100, kafka, remote)
+    assert lost == [(10, 30)]
+    assert read[0][0] == 30
+
+
+def test_a_final_denial_asks_nobody_else() -> None:
+    class Cut:
+        name = "kafka"
+
+        def read(self, start_offset: int, end_offset: int, stop: Stop) -> Iterator[Fetched]:
+            yield from ()
+            raise Absent("its log was cut", is_final=True)
+
+    remote = Tier("remote", [(0, 100)])
+    order = Order(legs=(Cut(), remote))
+    wanted = OffsetRange(place=PLACE, start_offset=5, end_offset=9)
+    [loss] = Walk(wanted, order, Stop()).items()
+    assert isinstance(loss, DataLoss)
+    assert (loss.start_offset, loss.end_offset, loss.resumes_at) == (5, 9, None)
+    assert "its log was cut" in loss.reason
+    assert remote.reads == []
+
+
+def test_an_uncertain_end_is_asked_again_before_anything_is_lost() -> None:
+    class Late(Tier):
+        def read(self, start_offset: int, end_offset: int, stop: Stop) -> Iterator[Fetched]:
+            if len(self.reads) == 3:
+                self.spans = [(0, 100)]
+            return Tier.read(self, start_offset, end_offset, stop)
+
+    late = Late("remote", [(0, 40)], is_certain=False)
+    read, lost = walked(0, 100, late, settle_ms=60_000)
+    assert read == [(0, 100, "remote")]
+    assert lost == []
+
+
+spans = st.lists(st.integers(0, 60), min_size=0, max_size=6, unique=True).map(
+    lambda edges: list(zip(sorted(edges)[::2], sorted(edges)[1::2], strict=False))
+)
+
+
+@given(
+    spans, spans, st.integers(1, 9), st.integers(1, 9), st.booleans(), st.integers(0, 60), st.data()
+)
+@pytest.mark.parametrize("remote_first", [True, False])
+def test_every_offset_is_read_once_or_lost_once(
+    remote_first: bool,
+    of_kafka: list[tuple[int, int]],
+    of_remote: list[tuple[int, int]],
+    kafka_step: int,
+    remote_step: int,
+    is_certain: bool,
+    remote_end: int,
+    data: st.DataObject,
+) -> None:
+    start = data.draw(st.integers(0, 60))
+    end = data.draw(st.integers(start, 60))
+    kafka = Tier("kafka", of_kafka, kafka_step)
+    remote = Tier("remote", of_remote, remote_step, is_certain)
+    tiers = (remote, kafka) if remote_first else (kafka, remote)
+    both = Tier("judge", sorted({*of_kafka, *of_remote}))
+    read, lost = walked(
+        start, end, *tiers, judge=both, remote_end=remote_end if remote_first else None
+    )
+
+    def has(tier: Tier, offset: int) -> bool:
+        return any(begin <= offset < stop for begin, stop in tier.spans)
+
+    for begin, stop, name in read:
+        tiers_of = {"kafka": [kafka], "remote": [remote], "judge": [kafka, remote]}[name]
+        for offset in range(begin, stop):
+            assert any(has(tier, offset) for tier in tiers_of)
+    for begin, stop in lost:
+        assert not any(has(tier, offset) for tier in tiers for offset in range(begin, stop))
