@@ -33,10 +33,12 @@ SEAM_MODES = (ReadMode.KAFKA_PREFERRED, ReadMode.REMOTE_PREFERRED)
 
 @pytest.fixture(autouse=True)
 def _nothing_stays() -> Iterator[None]:
+    before = set(threading.enumerate())
     yield
     for shared in (fetch_client.SHARED, kafka_client.SHARED):
         shared.close_idle()
-    assert not [one.name for one in threading.enumerate() if one.name.startswith("rlm-")]
+    left = set(threading.enumerate()) - before
+    assert not [one.name for one in left if one.name.startswith("rlm-")]
 
 
 @pytest.fixture(scope="module")
