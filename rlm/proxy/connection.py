@@ -167,10 +167,15 @@ class Connection:
 
     def client_made(self) -> None:
         """Let in or turned away; nothing is read before the broker is there."""
-        self.client.transport.pause_reading()
         self._paused.add(self.client)
+        # Not now: older asyncio (Python 3.11.2) begins to read after this call whatever it did.
+        asyncio.get_running_loop().call_soon(self._hold_client)
         if not self._on_made(self):
             self.client.transport.abort()
+
+    def _hold_client(self) -> None:
+        if self.client in self._paused:
+            self.client.transport.pause_reading()
 
     def client_lost(self, error: Exception | None) -> None:
         """The client's socket is gone."""
