@@ -1,6 +1,7 @@
 """A download is what the broker had, survives every break, and touches nobody's files."""
 
 import asyncio
+import contextlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -128,13 +129,16 @@ async def test_cancelled_anywhere_it_goes_on(tmp_path: Path) -> None:
     wanted = Work(rig, tmp_path / "wanted")
     await wanted.run()
     work = Work(rig, tmp_path / "out")
+    cancelled = 0
     for steps in range(0, 60, 3):
         task = asyncio.ensure_future(work.run())
         for _ in range(steps):
             await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
+        # On a busy machine threads may be through with all of it by now.
+        cancelled += task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
             await task
+    assert cancelled
     await work.run()
     assert work.files() == wanted.files()
 
