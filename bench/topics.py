@@ -22,7 +22,9 @@ def prepare(sandbox: Sandbox, options: Options, progress: Progress) -> dict[str,
     asyncio.run(_create(sandbox, options))
     for variant, partitions in options.topics():
         if variant == PROXY:
-            _enable(sandbox, topic_name(variant, partitions))
+            # Mode `tier`: everything closed is trimmed.
+            name = topic_name(variant, partitions)
+            enable(sandbox, name, "--trim", "--local-retention-bytes", "1")
     for variant, partitions in options.topics():
         name = topic_name(variant, partitions)
         progress(f"producing {options.records(partitions) * RECORD_BYTES // MIB} MiB to {name}")
@@ -76,11 +78,10 @@ def _topic_configs(variant: str, segment_mib: int) -> dict[str, str]:
     return configs
 
 
-def _enable(sandbox: Sandbox, topic: str) -> None:
-    """Mode `tier`, as a user does it; everything closed is trimmed."""
+def enable(sandbox: Sandbox, topic: str, *options: str) -> None:
+    """`rlm topics enable`, as a user does it."""
     command = [
-        *(sys.executable, "-P", "-m", "rlm.cli.main", "topics", "enable", topic, "--trim"),
-        *("--local-retention-bytes", "1"),
+        *(sys.executable, "-P", "-m", "rlm.cli.main", "topics", "enable", topic, *options),
         *("--address", sandbox.json["brokers"][0]["grpc"]),
     ]
     failure = BenchError(f"{topic} was not enabled")

@@ -9,6 +9,7 @@ Sources: FetchRequest.json, FetchResponse.json, MetadataRequest.json, MetadataRe
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from typing import Any, ClassVar
 
@@ -133,62 +134,44 @@ class _Answer(Response):  # type: ignore[misc]  # aiokafka has no types
         return cls(cls.READ(Cursor(view)))
 
 
-def _read_fetch_v11(cursor: Cursor) -> FetchedPartition:
+def _read_fetch(cursor: Cursor, *, is_flexible: bool) -> FetchedPartition:
+    """A Fetch answer of v11, or of the flexible v13, which names topics by id."""
     _, error_code, _ = cursor.number("i"), cursor.number("h"), cursor.number("i")
 
-    def aborted(row: Cursor) -> tuple[int, int]:
-        return row.number("q"), row.number("q")
-
-    def partition(row: Cursor) -> FetchedPartition:
-        _, error, high, stable, start = (row.number(kind) for kind in "ihqqq")
-        transactions = tuple(row.rows(aborted, is_compact=False))
-        row.number("i")
-        return FetchedPartition(
-            error_code=error,
-            high_watermark=high,
-            last_stable_offset=stable,
-            log_start_offset=start,
-            aborted=transactions,
-            records=row.plain("i") or b"",
-        )
-
-    def topic(row: Cursor) -> list[FetchedPartition]:
-        row.plain("h")
-        return row.rows(partition, is_compact=False)
-
-    return _only(error_code, cursor.rows(topic, is_compact=False))
-
-
-def _read_fetch_v13(cursor: Cursor) -> FetchedPartition:
-    _, error_code, _ = cursor.number("i"), cursor.number("h"), cursor.number("i")
+    def end(row: Cursor) -> None:
+        if is_flexible:
+            row.skip_tags()
 
     def aborted(row: Cursor) -> tuple[int, int]:
         found = row.number("q"), row.number("q")
-        row.skip_tags()
+        end(row)
         return found
 
     def partition(row: Cursor) -> FetchedPartition:
         _, error, high, stable, start = (row.number(kind) for kind in "ihqqq")
-        transactions = tuple(row.rows(aborted))
+        transactions = tuple(row.rows(aborted, is_compact=is_flexible))
         row.number("i")
-        records = row.compact() or b""
-        row.skip_tags()
+        records = row.compact() if is_flexible else row.plain("i")
+        end(row)
         return FetchedPartition(
             error_code=error,
             high_watermark=high,
             last_stable_offset=stable,
             log_start_offset=start,
             aborted=transactions,
-            records=records,
+            records=records or b"",
         )
 
     def topic(row: Cursor) -> list[FetchedPartition]:
-        row.take(16)
-        partitions = row.rows(partition)
-        row.skip_tags()
+        if is_flexible:
+            row.take(16)
+        else:
+            row.plain("h")
+        partitions = row.rows(partition, is_compact=is_flexible)
+        end(row)
         return partitions
 
-    return _only(error_code, cursor.rows(topic))
+    return _only(error_code, cursor.rows(topic, is_compact=is_flexible))
 
 
 def _only(error_code: int, topics: Sequence[list[FetchedPartition]]) -> FetchedPartition:
@@ -252,13 +235,13 @@ class BrokersAndTopics:
 class FetchResponse_v11(_Answer):
     API_KEY = 1
     API_VERSION = 11
-    READ = staticmethod(_read_fetch_v11)
+    READ = staticmethod(partial(_read_fetch, is_flexible=False))
 
 
 class FetchResponse_v13(_Answer):
     API_KEY = 1
     API_VERSION = 13
-    READ = staticmethod(_read_fetch_v13)
+    READ = staticmethod(partial(_read_fetch, is_flexible=True))
 
 
 class MetadataResponse_v12(_Answer):

@@ -4,18 +4,15 @@ They are copied but not trimmed. So the peer reads from the broker what ours rea
 (`remote_preferred`), the same records, and nothing has to be written twice.
 """
 
-import asyncio
 import random
-import sys
 import time
 from pathlib import Path
 
 import grpc
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from bench.processes import BenchError, run_measured
-from bench.spark.options import MIB, SparkOptions, Topic
-from bench.topics import Progress
+from bench.spark.options import SparkOptions, Topic
+from bench.topics import Progress, enable, make_topic
 from rlm.api.calls import call_metadata
 from rlm.sandbox.sandbox import Sandbox
 from rlm.v1 import admin_pb2, admin_pb2_grpc
@@ -23,56 +20,20 @@ from rlm.v1 import admin_pb2, admin_pb2_grpc
 SEED = 405
 _LINES = 20_000
 _REMOTE_TIMEOUT_S = 600
-_ENABLE_ATTEMPTS = 10
 _WORDS = ("order", "paid", "zuerich", "parcel", "returned", "express", "gift", "eur", "chf", "null")
 
 
 def prepare(sandbox: Sandbox, options: SparkOptions, progress: Progress) -> dict[str, float]:
     """Make, fill and copy every topic; answers the remote share of each one's records."""
-    asyncio.run(_create(sandbox, options))
     for topic in options.topics:
-        _enable(sandbox, topic.name)
+        make_topic(sandbox, topic.name, options.partitions, options.segment_mib)
+    for topic in options.topics:
+        enable(sandbox, topic.name)
     for topic in options.topics:
         progress(f"producing {options.size_mib} MiB to {topic.name}")
         _produce(sandbox, options, topic)
     progress("waiting until all closed segments are remote")
     return {topic.name: _wait_copied(sandbox, options, topic) for topic in options.topics}
-
-
-async def _create(sandbox: Sandbox, options: SparkOptions) -> None:
-    configs = {
-        "segment.bytes": str(options.segment_mib * MIB),
-        "retention.ms": "-1",
-        "retention.bytes": "-1",
-    }
-    admin = AIOKafkaAdminClient(bootstrap_servers=sandbox.direct_bootstrap)
-    await admin.start()
-    try:
-        await admin.create_topics(
-            [
-                NewTopic(topic.name, options.partitions, 1, topic_configs=configs)
-                for topic in options.topics
-            ]
-        )
-    finally:
-        await admin.close()
-
-
-def _enable(sandbox: Sandbox, topic: str) -> None:
-    command = [
-        *(sys.executable, "-P", "-m", "rlm.cli.main", "topics", "enable", topic),
-        *("--address", sandbox.json["brokers"][0]["grpc"]),
-    ]
-    failure = BenchError(f"{topic} was not enabled")
-    for _ in range(_ENABLE_ATTEMPTS):
-        try:
-            run_measured(command)
-        except BenchError as error:  # partitions just made have no leader yet
-            failure = error
-            time.sleep(1)
-        else:
-            return
-    raise failure
 
 
 def _produce(sandbox: Sandbox, options: SparkOptions, topic: Topic) -> None:

@@ -1,0 +1,84 @@
+"""What the benchmarks' commands share: kinds of options, and how a result is said and written."""
+
+import argparse
+import dataclasses
+import json
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from bench.processes import BenchError
+from rlm.sandbox.errors import SandboxError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    T = TypeVar("T", bound=DataclassInstance)
+
+_RESULTS = Path(__file__).resolve().parent / "results"
+
+
+def say(line: str) -> None:
+    """One line to the person who waits."""
+    print(line, flush=True)
+
+
+def numbers(least: int = 1) -> Callable[[str], tuple[int, ...]]:
+    """A comma list of numbers, such as 8,1."""
+
+    def parse(text: str) -> tuple[int, ...]:
+        found = tuple(int(part) for part in text.split(","))
+        if min(found) < least:
+            wanted = "positive numbers" if least == 1 else f"numbers from {least} on"
+            raise argparse.ArgumentTypeError(f"{text}: {wanted}, please")
+        return found
+
+    return parse
+
+
+def words(allowed: tuple[str, ...]) -> Callable[[str], tuple[str, ...]]:
+    """A comma list of some of the words."""
+
+    def parse(text: str) -> tuple[str, ...]:
+        chosen = tuple(text.split(","))
+        if unknown := set(chosen) - set(allowed):
+            raise argparse.ArgumentTypeError(f"{sorted(unknown)}: allowed are {allowed}")
+        return chosen
+
+    return parse
+
+
+def parser(prog: str, description: str | None) -> argparse.ArgumentParser:
+    """With the options that every benchmark has: --quick, --out, --name."""
+    made = argparse.ArgumentParser(prog=prog, description=description)
+    made.add_argument("--quick", action="store_true", help="a small smoke, no numbers to quote")
+    made.add_argument("--out", default=str(_RESULTS), help="directory of the result")
+    made.add_argument("--name", help="file name of the result, without .json")
+    return made
+
+
+def options_from(given: argparse.Namespace, quick: "T", full: "T", names: Iterable[str]) -> "T":
+    """What --quick says or its absence, changed by the named options where they were given."""
+    chosen: dict[str, Any] = {
+        name: value for name in names if (value := getattr(given, name)) is not None
+    }
+    return dataclasses.replace(quick if given.quick else full, **chosen)
+
+
+def measure(
+    given: argparse.Namespace, stem: str, run: Callable[[], tuple[list[str], dict[str, Any]]]
+) -> int:
+    """Run, say what `run` gives to be said, write its result: 0 when everything was measured."""
+    try:
+        lines, result = run()
+    except (BenchError, SandboxError) as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    for line in lines:
+        say(line)
+    path = Path(given.out) / f"{given.name or (f'{stem}-quick' if given.quick else stem)}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    say(f"written to {path.name} in {path.parent.name}/")
+    return 0
