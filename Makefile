@@ -26,7 +26,7 @@ export PYTHON KEEP STORE
 WITH_PYTHON = /bin/sh build_tools/with-python
 BIN = .venv/bin
 RUN = $(BIN)/python -m
-## Unit tests first, on WORKERS processes; then integration tests one by one (see tests/conftest.py).
+## Unit tests first, on WORKERS processes; then integration tests in groups, two side by side (tests/rings.py).
 PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 .PHONY: help setup setup-demo demo demo-spark test long check check-wheels proto lock clean

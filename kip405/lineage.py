@@ -8,13 +8,14 @@ DESIGN G3.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 
 from kip405.segments import EpochEntry, RemoteLogSegmentMetadata
 from kip405.states import RemoteLogSegmentState
 
+MAX_EPOCH = 2**31 - 1
 _epoch_of = attrgetter("epoch")
 _start_of = attrgetter("start_offset")
 
@@ -109,6 +110,21 @@ class Lineage:
             for entry in self.entries[first:last]
         )
 
+    def from_start(self, log_start_offset: int) -> "Lineage":
+        """What is left where records below the offset were deleted: its epoch begins there.
+
+        Source: LeaderEpochFileCache.truncateFromStart.
+        """
+        gone = bisect_right(self.entries, log_start_offset, key=_start_of)
+        if not gone:
+            return self
+        first = EpochEntry(epoch=self.entries[gone - 1].epoch, start_offset=log_start_offset)
+        return Lineage((first, *self.entries[gone:]))
+
+    def up_to(self, epoch: int) -> "Lineage":
+        """The entries of this epoch and older ones."""
+        return Lineage(self.entries[: bisect_right(self.entries, epoch, key=_epoch_of)])
+
     def below(self, next_offset: int) -> "Lineage":
         """The lineage as it was at `next_offset`: what is stored with a segment that ends there."""
         return Lineage(self.entries[: bisect_left(self.entries, next_offset, key=_start_of)])
@@ -138,8 +154,12 @@ def merge(remote: Lineage, local: Lineage) -> Lineage:
 
 
 def remote_lineage(segments: Iterable[RemoteLogSegmentMetadata]) -> Lineage:
-    """Lineage told by the FINISHED segments alone; where two histories conflict the higher epoch
-    wins.
+    """Lineage told by the FINISHED segments alone; see `epoch_starts` and `highest_wins`."""
+    return highest_wins(epoch_starts(segments))
+
+
+def epoch_starts(segments: Iterable[RemoteLogSegmentMetadata]) -> dict[int, int]:
+    """First offset of every epoch of which FINISHED segments know, whatever history it is of.
 
     A segment's first entry is clipped to its base, so the lowest start of an epoch is the best
     known one.
@@ -151,8 +171,16 @@ def remote_lineage(segments: Iterable[RemoteLogSegmentMetadata]) -> Lineage:
                 starts[entry.epoch] = min(
                     entry.start_offset, starts.get(entry.epoch, entry.start_offset)
                 )
+    return starts
+
+
+def highest_wins(starts: Mapping[int, int], newest_epoch: int = MAX_EPOCH) -> Lineage:
+    """Lineage of epochs with their starts; where two histories conflict the higher epoch wins.
+
+    `newest_epoch`: later ones are left out, so that none that is dead hides older ones.
+    """
     kept: list[EpochEntry] = []
-    for epoch in sorted(starts, reverse=True):
+    for epoch in sorted((one for one in starts if one <= newest_epoch), reverse=True):
         if not kept or starts[epoch] < kept[-1].start_offset:
             kept.append(EpochEntry(epoch=epoch, start_offset=starts[epoch]))
     return Lineage(tuple(reversed(kept)))

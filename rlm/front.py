@@ -18,11 +18,11 @@ from rlm.api.remote_fetch import RemoteParts
 from rlm.api.remote_log import RemoteLogs
 from rlm.api.remote_reading import RemoteReading
 from rlm.api.remote_view import RemoteView
-from rlm.api.server import ApiServer
 from rlm.api.tokens import token_source
 from rlm.api.topic_summaries import TopicSummaries
-from rlm.http.server import HealthState, HttpServer
+from rlm.http.server import HealthState
 from rlm.lanes.lane import LanePool
+from rlm.listening import Listening
 from rlm.metrics import (
     Labelled,
     ServiceMetrics,
@@ -80,14 +80,8 @@ class Front:
         self._pools = pools
         self._topics = _topic_side(parts)
         self.metrics = ServiceMetrics(self._gauges)
-        self._http = HttpServer(
-            host=parts.config.http_listen.host,
-            port=parts.config.http_listen.port,
-            health=self._health,
-            metrics=self.metrics.render,
-        )
+        self._listening = Listening(parts.config, health=self._health, metrics=self.metrics.render)
         self._peers: Peers | None = None
-        self._api: ApiServer | None = None
 
     async def start(self) -> None:
         """Listen for HTTP and gRPC; Invalid where a port is taken or the token file is bad."""
@@ -103,27 +97,18 @@ class Front:
             tls=config.peer_tls,
         )
         gate = Gate(tokens)
-        self._api = ApiServer(
-            admin=self._admin(gate, self._peers),
-            fetch=self._fetch(gate, self._peers),
-            listen=str(config.grpc_listen),
-            tls=config.grpc_tls,
-            asks_tokens=config.api_token_file is not None,
-            allow_insecure=config.allow_insecure,
+        await self._listening.start(
+            admin=self._admin(gate, self._peers), fetch=self._fetch(gate, self._peers)
         )
-        await self._http.start()
-        await self._api.start()
 
     async def keep_topics(self) -> None:
         """Hold taken-over retention where it must be, for ever (H14)."""
         await self._topics.keeper.run()
 
     async def close(self) -> None:
-        if self._api is not None:
-            await self._api.stop()
+        await self._listening.close()
         if self._peers is not None:
             await self._peers.close()
-        await self._http.stop()
         await self._topics.brokers.close()
 
     def _admin(self, gate: Gate, peers: Peers) -> AdminService:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
@@ -25,6 +25,22 @@ async def until_stopped(serve: Coroutine[Any, Any, None]) -> None:
                 loop.add_signal_handler(number, _stop, serving, number.name)
     except* RemoteStorageError as group_of_errors:
         raise _first(group_of_errors) from group_of_errors
+
+
+class _Service(Protocol):
+    async def run(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+async def serving(make: Callable[[asyncio.TaskGroup], _Service]) -> None:
+    """Run what `make` makes and close it; its background tasks, in the group, end after that."""
+    async with Background() as tasks:
+        service = make(tasks.group)
+        try:
+            await service.run()
+        finally:
+            await service.close()
 
 
 async def keep_all_running(lives: dict[str, Callable[[], Awaitable[None]]], clock: Clock) -> None:

@@ -13,13 +13,14 @@ from types import MappingProxyType
 from kip405.errors import Fenced
 from kip405.ids import PartitionKey
 from rlm.broker.leadership import LedPartition
+from rlm.lanes.herald import Herald
 from rlm.lanes.look import Eyes, Look
 from rlm.lanes.ports import Broker, Ledger, Settings
 from rlm.log_dir.scanner import LogDirs
 
 
 class RememberedLooks(Eyes):
-    """Eyes that remember the last look at each partition."""
+    """Eyes that remember the last look at each partition; `herald` tells readers before that."""
 
     def __init__(
         self,
@@ -31,6 +32,7 @@ class RememberedLooks(Eyes):
         settings: Settings,
         max_orphans: int,
         barrier_deadline_ms: int,
+        herald: Herald,
     ) -> None:
         super().__init__(
             node_id=node_id,
@@ -41,6 +43,7 @@ class RememberedLooks(Eyes):
             max_orphans=max_orphans,
             barrier_deadline_ms=barrier_deadline_ms,
         )
+        self._herald = herald
         self._looks: dict[PartitionKey, Look] = {}
 
     @property
@@ -64,7 +67,9 @@ class RememberedLooks(Eyes):
             known = self._looks.get(key)
             if known is not None and known.led.leader_epoch <= led.leader_epoch:
                 del self._looks[key]
+                self._herald.forget(key)
             raise
+        await self._herald.tell(look)
         known = self._looks.get(key)
         if known is None or known.led.leader_epoch <= led.leader_epoch:
             self._looks[key] = look

@@ -14,6 +14,7 @@ from rlm.clock import Clock, new_uuid
 from rlm.config import ServiceConfig
 from rlm.facts_side import FactsSide, build_facts
 from rlm.heartbeat import HeartbeatSender
+from rlm.lanes.herald import Herald
 from rlm.local_tier import LocalTier
 from rlm.log_dir.scanner import LogDirs
 from rlm.partitions import RememberedLooks, SharedLooks
@@ -64,6 +65,7 @@ def build_parts(
         settings=facts.settings,
         max_orphans=_MAX_ORPHANS,
         barrier_deadline_ms=BARRIER_DEADLINE_MS,
+        herald=Herald(settings=facts.settings, ledger=facts.manager, clock=clock),
     )
     stores = build_stores(config, facts, clock, new_uuid)
     disk_cache = build_disk_cache(config, tasks)

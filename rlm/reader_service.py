@@ -7,7 +7,6 @@ configuration names ends the process with one line.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -22,7 +21,6 @@ from rlm.api.remote_fetch import RemoteFetchService, RemoteParts
 from rlm.api.remote_log import RemoteObjects
 from rlm.api.remote_reading import RemoteReading
 from rlm.api.remote_view import RemoteView
-from rlm.api.server import ApiServer
 from rlm.api.tokens import token_source
 from rlm.broker.any_broker import AnyBroker
 from rlm.broker.connection import Address as BrokerAddress
@@ -30,8 +28,9 @@ from rlm.clock import Clock, SystemClock, new_uuid
 from rlm.config import ReaderConfig
 from rlm.facts_side import FactsIdentity, build_reader_facts, remember_topics
 from rlm.heartbeat import ReaderHeartbeat
-from rlm.http.server import HealthState, HttpServer
-from rlm.lifetime import Background, keep_all_running, until_stopped
+from rlm.http.server import HealthState
+from rlm.lifetime import keep_all_running, serving, until_stopped
+from rlm.listening import Listening
 from rlm.log_dir.identity import ReaderLock
 from rlm.logs import configure_logs
 from rlm.metrics import Labelled, ServiceMetrics, problem_gauges, store_gauges
@@ -62,12 +61,8 @@ def run(config: ReaderConfig) -> None:
 
 async def _serve(config: ReaderConfig) -> None:
     log.info("starting", role=READER, version=software_version(), **config.shown())
-    async with contextlib.AsyncExitStack() as stack:
-        threads = stack.enter_context(reader_threads(config))
-        tasks = await stack.enter_async_context(Background())
-        service = ReaderService(config, SystemClock(), tasks.group, threads)
-        stack.push_async_callback(service.close)
-        await service.run()
+    with reader_threads(config) as threads:
+        await serving(lambda tasks: ReaderService(config, SystemClock(), tasks, threads))
 
 
 class ReaderService:
@@ -108,13 +103,7 @@ class ReaderService:
             interval_ms=config.heartbeat_interval_ms,
         )
         self.metrics = ServiceMetrics(self._gauges)
-        self._http = HttpServer(
-            host=config.http_listen.host,
-            port=config.http_listen.port,
-            health=self._health,
-            metrics=self.metrics.render,
-        )
-        self._api: ApiServer | None = None
+        self._listening = Listening(config, health=self._health, metrics=self.metrics.render)
 
     async def run(self) -> None:
         """Listen first, then the check that may refuse, then all the rest until cancelled."""
@@ -123,18 +112,8 @@ class ReaderService:
         await keep_all_running(self._lives(), self._clock)
 
     async def _listen(self) -> None:
-        config = self._config
-        gate = Gate(token_source(config.api_token_file, self._clock))
-        self._api = ApiServer(
-            admin=None,
-            fetch=RemoteFetchService(self._remote(gate)),
-            listen=str(config.grpc_listen),
-            tls=config.grpc_tls,
-            asks_tokens=config.api_token_file is not None,
-            allow_insecure=config.allow_insecure,
-        )
-        await self._http.start()
-        await self._api.start()
+        gate = Gate(token_source(self._config.api_token_file, self._clock))
+        await self._listening.start(admin=None, fetch=RemoteFetchService(self._remote(gate)))
 
     def _remote(self, gate: Gate) -> RemoteParts:
         config, facts = self._config, self.facts
@@ -219,9 +198,7 @@ class ReaderService:
 
     async def close(self) -> None:
         """API first, connections last."""
-        if self._api is not None:
-            await self._api.stop()
-        await self._http.stop()
+        await self._listening.close()
         await self.stores.close()
         await self.brokers.close()
 

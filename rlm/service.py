@@ -19,7 +19,7 @@ from rlm.config import ServiceConfig
 from rlm.facts_side import remember_topics
 from rlm.front import Front
 from rlm.lanes.copy import Copied
-from rlm.lifetime import Background, keep_all_running, until_stopped
+from rlm.lifetime import keep_all_running, serving, until_stopped
 from rlm.log_dir.identity import ServiceLock, read_identity
 from rlm.logs import configure_logs
 from rlm.parts import Parts, build_parts
@@ -46,14 +46,9 @@ def run(config: ServiceConfig) -> None:
 
 
 async def _serve(config: ServiceConfig) -> None:
-    clock = SystemClock()
     log.info("starting", version=software_version(), **config.shown())
-    async with contextlib.AsyncExitStack() as stack:
-        threads = stack.enter_context(reader_threads(config))
-        tasks = await stack.enter_async_context(Background())
-        service = Service(config, clock, tasks.group, threads)
-        stack.push_async_callback(service.close)
-        await service.run()
+    with reader_threads(config) as threads:
+        await serving(lambda tasks: Service(config, SystemClock(), tasks, threads))
 
 
 class Service:
@@ -130,11 +125,11 @@ class Service:
 
     async def _copies(self) -> None:
         await self.parts.facts.log.wait_ready()
-        await self.work.run_copies(self.parts.leadership, self.parts.heartbeat)
+        await self.work.run_copies(self.parts.leadership)
 
     async def _cleanups(self) -> None:
         await self.parts.facts.log.wait_ready()
-        await self.work.run_cleanups(self.parts.leadership, self.parts.heartbeat)
+        await self.work.run_cleanups(self.parts.leadership)
 
     def _copied(self, topic: str, size_bytes: int) -> None:
         self.front.metrics.segment_copied(topic, size_bytes)
@@ -153,6 +148,7 @@ def _lane_parts(parts: Parts, copied: Copied) -> LaneParts:
         config=parts.config,
         broker=parts.broker,
         facts=parts.facts,
+        heartbeat=parts.heartbeat,
         looks=parts.looks,
         stores=parts.stores,
         share_groups=parts.share_groups,

@@ -17,7 +17,9 @@ from rlm.lanes.copy import Copied, CopyLane
 from rlm.lanes.evidence import StoreEvidence
 from rlm.lanes.lane import LanePool
 from rlm.lanes.ports import ShareGroups
+from rlm.lanes.round import CleanupRound
 from rlm.lanes.trim import TrimLane, TrimSettings
+from rlm.lanes.watch import CopyWatch
 from rlm.partitions import RememberedLooks
 from rlm.schedule import Round, Schedule
 from rlm.stores.side import StoreSide
@@ -47,6 +49,7 @@ class LaneParts:
     config: ServiceConfig
     broker: OwnBroker
     facts: FactsSide
+    heartbeat: HeartbeatSender
     looks: RememberedLooks
     stores: StoreSide
     share_groups: ShareGroups
@@ -80,6 +83,7 @@ class WorkSide:
     """Copies, trims and cleans what this node leads; each segment in the store it belongs to."""
 
     def __init__(self, parts: LaneParts, pools: tuple[LanePool, LanePool]) -> None:
+        self._parts = parts
         config = parts.config
         live = LiveAttempts()
         stores = parts.stores.stores
@@ -126,7 +130,20 @@ class WorkSide:
             copy_pool=pools[0],
             cleanup_pool=pools[1],
         )
-        self._parts = parts
+        self._copy_watch = CopyWatch(
+            lane=self.lanes.copy,
+            pool=pools[0],
+            copy=self._unless_rival(self.copy_round),
+            clock=parts.clock,
+            interval_ms=config.remote_log_manager_task_interval_ms,
+        )
+        self._cleanup_round = CleanupRound(
+            eyes=parts.looks,
+            trim=self.lanes.trim,
+            cleanup=self.lanes.cleanup,
+            clock=parts.clock,
+            saw=self._copy_watch.saw,
+        )
 
     async def copy_round(self, led: LedPartition, up_to_offset: int | None = None) -> None:
         """Copy what is eligible, to where the rules say; the store is proven right first (H11)."""
@@ -134,26 +151,24 @@ class WorkSide:
 
     async def cleanup_round(self, led: LedPartition) -> None:
         """Trim, then clean; the failure of one does not keep the other from its turn."""
-        failures: list[Exception] = []
-        for lane in (self.lanes.trim, self.lanes.cleanup):
-            try:
-                await lane.run(led)
-            except Exception as error:  # noqa: BLE001 - raised below, after the other's turn
-                failures.append(error)
-        if failures:
-            raise failures[0]
+        await self._cleanup_round.run(led)
 
-    async def run_copies(self, leadership: Leadership, rival: HeartbeatSender) -> None:
+    async def run_copies(self, leadership: Leadership) -> None:
         """Copy rounds for ever."""
+
+        def forget(key: PartitionKey) -> None:
+            self.lanes.copy.forget(key)
+            self._copy_watch.forget(key)
+
         schedule = self._schedule(
             leadership,
             self.lanes.copy_pool,
             self._parts.config.remote_log_manager_task_interval_ms,
-            self.lanes.copy.forget,
+            forget,
         )
-        await schedule.run(_unless_rival(rival, self.copy_round))
+        await schedule.run(self._unless_rival(self._copy_watch.scheduled))
 
-    async def run_cleanups(self, leadership: Leadership, rival: HeartbeatSender) -> None:
+    async def run_cleanups(self, leadership: Leadership) -> None:
         """Trim and cleanup rounds for ever."""
 
         def forget(key: PartitionKey) -> None:
@@ -166,7 +181,20 @@ class WorkSide:
             self._parts.config.trim_interval_ms,
             forget,
         )
-        await schedule.run(_unless_rival(rival, self.cleanup_round))
+        await schedule.run(self._unless_rival(self.cleanup_round))
+
+    def _unless_rival(self, round_of: Round) -> Round:
+        heartbeat = self._parts.heartbeat
+
+        async def checked(led: LedPartition) -> None:
+            if heartbeat.rival is not None:
+                raise Unavailable(
+                    "a second service of this node is alive "
+                    f"(writer {heartbeat.rival}): stop one (H13)"
+                )
+            await round_of(led)
+
+        return checked
 
     def _schedule(
         self,
@@ -184,17 +212,6 @@ class WorkSide:
             interval_ms=interval_ms,
             forget=forget,
         )
-
-
-def _unless_rival(heartbeat: HeartbeatSender, round_of: Round) -> Round:
-    async def checked(led: LedPartition) -> None:
-        if heartbeat.rival is not None:
-            raise Unavailable(
-                f"a second service of this node is alive (writer {heartbeat.rival}): stop one (H13)"
-            )
-        await round_of(led)
-
-    return checked
 
 
 def _copy_settings(parts: LaneParts) -> CopySettings:

@@ -16,8 +16,12 @@ __all__ = ["read", "register"]
 def register(spark: "SparkSession") -> None:
     """Make `spark.read.format("kafka_tiered")` and `readStream` work in this session.
 
-    PySpark 4.0 or newer; with 3.5 use `read`.
+    PySpark 4.0 or newer, else SparkTooOldError; with 3.5 use `read`.
     """
+    if not hasattr(spark, "dataSource"):
+        from rlm_spark.errors import SparkTooOldError
+
+        raise SparkTooOldError(spark.version)
     from rlm_spark.source import register as register_source
 
     register_source(spark)

@@ -13,6 +13,7 @@ from google.protobuf import any_pb2, descriptor_pb2, descriptor_pool, message_fa
 from google.protobuf.message import DecodeError
 
 from kip405.errors import ErrorKind, kind_of_status
+from kip405.tls_reasons import is_tls_refusal
 from rlm.v1 import errors_pb2
 
 _DETAILS_KEY = "grpc-status-details-bin"
@@ -27,13 +28,6 @@ _KINDS: dict[int, ErrorKind] = {
     errors_pb2.ERROR_KIND_FENCED: ErrorKind.FENCED,
     errors_pb2.ERROR_KIND_INTERNAL: ErrorKind.INTERNAL,
 }
-# What no wait will mend of a connection that was never made, in gRPC's own words.
-_TLS_REFUSALS = (
-    "CERTIFICATE_VERIFY_FAILED",
-    "Hostname Verification Check failed",
-    "WRONG_VERSION_NUMBER",
-    "CERTIFICATE_REQUIRED",
-)
 _TEXTS = {
     grpc.StatusCode.DEADLINE_EXCEEDED: "no answer in time",
     grpc.StatusCode.UNIMPLEMENTED: "does not know this call (an older version?)",
@@ -109,7 +103,7 @@ def failure_of(error: grpc.RpcError, address: str) -> Failure:
     if text.endswith("Socket closed"):
         text += ": it may want TLS (rlm.tls.ca.file), or a certificate it trusts"
     kind = kind_of_status(code.name)
-    if kind is ErrorKind.UNAVAILABLE and any(mark in text for mark in _TLS_REFUSALS):
+    if kind is ErrorKind.UNAVAILABLE and is_tls_refusal(text):
         kind = ErrorKind.INVALID
     return Failure(kind=kind, what=f"service at {address}: {text} [{code.name}]")
 

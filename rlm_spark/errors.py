@@ -9,6 +9,20 @@ class ConnectorError(Exception):
     """Base of every error of this connector; the message is one line."""
 
 
+class SparkTooOldError(ConnectorError):
+    """This Spark has no Python data sources; `rlm_spark.read` works on it."""
+
+    def __init__(self, version: str) -> None:
+        super().__init__(version)
+        self.version = version
+
+    def __str__(self) -> str:
+        return (
+            f'format("kafka_tiered") needs PySpark 4.0 or newer, and this is {self.version}: '
+            "rlm_spark.read(spark, ...) gives the same rows as a batch"
+        )
+
+
 class DecodeError(ConnectorError):
     """Stored bytes that are no record batches: corrupt, of an unknown format, or hostile.
 

@@ -18,13 +18,13 @@ from rlm_spark.call_errors import Failure, failure_of
 from rlm_spark.chase import Chase
 from rlm_spark.endpoints import READER, Endpoint, Endpoints
 from rlm_spark.errors import ServiceError
-from rlm_spark.service_channels import Channels
+from rlm_spark.service_channels import Channels, Received
 from rlm_spark.shared import Shared
 from rlm_spark.silence import SilenceGuard
 from rlm_spark.stopping import Stop, Stopped
 from rlm_spark.values import Fetched, OffsetRange, ServiceConnection, TopicPartition
 
-MESSAGE_BYTES = 1 << 20
+MESSAGE_BYTES = 2 << 20
 """Asked for per message: the size at which a Python stream is fastest (reference, part 3)."""
 NO_PLACE = TopicPartition("", 0)
 _DESCRIBE_LIMIT_MS = 5_000
@@ -183,9 +183,7 @@ class FetchClient:
             raise _CallFailed(failure_of(error, address)) from error
 
     def _stream(self, address: str, ask: FetchAsk, position: int, stop: Stop) -> Iterator[Answer]:
-        request = _fetch_request(ask, position)
-        stub = self._channels.stub(address)
-        call = stub.Fetch(request, metadata=self._channels.metadata)
+        call = self._channels.fetch(address, _fetch_request(ask, position))
         with (
             contextlib.closing(_Cancelling(call)),
             stop.running(call.cancel),
@@ -198,10 +196,11 @@ class FetchClient:
                     watched.rests()
                     if response is None:
                         return
-                    if response.next_offset <= position:
-                        raise _led_astray(address, position, response.next_offset)
-                    yield _answer(response, position)
-                    position = response.next_offset
+                    answer = _answer(response, position)
+                    if answer.piece.next_offset <= position:
+                        raise _led_astray(address, position, answer.piece.next_offset)
+                    position = answer.piece.next_offset
+                    yield answer
             except grpc.RpcError as error:
                 failure = failure_of(error, address)
                 if watched.was_silent:
@@ -297,17 +296,16 @@ def _describe_requests(topics: tuple[str, ...]) -> tuple[pb.DescribeTopicsReques
     return tuple(pb.DescribeTopicsRequest(topics=[topic]) for topic in topics)
 
 
-def _answer(response: pb.FetchResponse, position: int) -> Answer:
+def _answer(received: Received, position: int) -> Answer:
+    told = received.rest
     return Answer(
         piece=Fetched(
-            batches=response.batches,
+            batches=received.batches,
             start_offset=position,
-            next_offset=response.next_offset,
-            aborted=tuple(
-                (row.producer_id, row.first_offset) for row in response.aborted_transactions
-            ),
+            next_offset=told.next_offset,
+            aborted=tuple((row.producer_id, row.first_offset) for row in told.aborted_transactions),
         ),
-        missing=tuple((row.start_offset, row.end_offset) for row in response.missing),
+        missing=tuple((row.start_offset, row.end_offset) for row in told.missing),
     )
 
 

@@ -51,13 +51,7 @@ class BrokerConnections(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has n
         """Topics as any broker knows them, None = all; never creates one. KafkaError: no broker
         answers.
         """
-        failed: Exception | None = None
-        for node in [*(broker.nodeId for broker in self.cluster.brokers()), "bootstrap"]:
-            try:
-                return described(await self.send(node, DescribeTopics(topics)))
-            except (KafkaError, TimeoutError) as error:
-                failed = error
-        raise KafkaError(f"no broker answers: {failed}")
+        return described(await self._send_to_any(DescribeTopics(topics)))
 
     async def send_to(self, node: int, request: Any) -> Any:
         """The answer of one broker, which may be new here. TimeoutError: who it is, nobody told;
@@ -84,24 +78,30 @@ class BrokerConnections(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has n
         )
         await connection.close()
 
-    async def _metadata_update(self, cluster_metadata: Any, topics: Iterable[str] | None) -> bool:
-        request = MetadataRequest([], allow_auto_topic_creation=False)
-        bootstrap = next((key for key in self._conns if key[0] == "bootstrap"), None)
-        nodes = [broker.nodeId for broker in self.cluster.brokers()]
-        for node in [*nodes, "bootstrap"] if bootstrap else nodes:
-            connection = await self._get_conn(node)
-            if connection is None:
-                continue
+    async def _send_to_any(self, request: Any) -> Any:
+        failed: Exception | None = None
+        # "bootstrap": the connection that is kept while the cluster names no broker.
+        for node in [broker.nodeId for broker in self.cluster.brokers()] or ["bootstrap"]:
             try:
-                answer = await connection.send(request)
-            except (KafkaError, TimeoutError):
-                continue
-            cluster_metadata.update_metadata(answer)
-            if bootstrap in self._conns and self.cluster.brokers():
-                self._conns.pop(bootstrap).close()
-            return bool(answer.brokers)
-        cluster_metadata.failed_update(None)
-        return False
+                return await self.send(node, request)
+            except (KafkaError, KeyError) as error:  # KeyError: of a connection that just went
+                failed = error
+        raise KafkaError(f"no broker answers: {failed}")
+
+    async def _metadata_update(self, cluster_metadata: Any, topics: Iterable[str] | None) -> bool:
+        try:
+            request = MetadataRequest([], allow_auto_topic_creation=False)
+            answer = await self._send_to_any(request)
+        except KafkaError as error:
+            cluster_metadata.failed_update(error)
+            return False
+        cluster_metadata.update_metadata(answer)
+        return bool(answer.brokers)
+
+    def _on_connection_closed(self, connection: Any, reason: Any) -> None:
+        """Nothing is asked or logged until somebody reads again, and after a failure our callers
+        look anew: a broker that goes away after a query is no news.
+        """
 
     async def _get_conn(self, node_id: Any, **options: Any) -> Any:
         before = set(self._conns)

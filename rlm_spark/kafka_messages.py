@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.metadata import MetadataRequest_v5
-from aiokafka.protocol.types import Schema
+from aiokafka.protocol.types import CompactString, Schema, UnsignedVarInt32
 
 NO_TOPIC_ID = bytes(16)
 _NO_TAGS = b"\0"
@@ -370,18 +370,8 @@ def _metadata_v12(topics: Sequence[str] | None) -> bytes:
     if topics is None:
         rows = b"\0"
     else:
-        rows = _varint(len(topics) + 1) + b"".join(
-            NO_TOPIC_ID + _varint(len(name) + 1) + name + _NO_TAGS
-            for name in (topic.encode() for topic in topics)
+        rows = UnsignedVarInt32.encode(len(topics) + 1) + b"".join(
+            NO_TOPIC_ID + CompactString().encode(topic) + _NO_TAGS for topic in topics
         )
     # No auto-creation, no authorized operations.
     return rows + b"\0\0" + _NO_TAGS
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)

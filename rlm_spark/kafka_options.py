@@ -98,10 +98,6 @@ class KafkaSettings:
     def has_tls(self) -> bool:
         return self.security_protocol in ("SSL", "SASL_SSL")
 
-    @property
-    def has_sasl(self) -> bool:
-        return self.security_protocol.startswith("SASL_")
-
 
 class _Properties:
     """Reads properties and remembers which."""

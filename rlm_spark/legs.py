@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from kip405.batches import cut_batches
+from kip405.crc import ByteBuffer
 from kip405.errors import Corrupt, ErrorKind
 from rlm_spark import clock, kafka_client
 from rlm_spark.errors import DecodeError, KafkaClientError, ServiceError, TopicChangedError
@@ -254,7 +255,7 @@ def cut(
     )
 
 
-def _below(piece: Fetched, offset: int, place: TopicPartition) -> bytes:
+def _below(piece: Fetched, offset: int, place: TopicPartition) -> ByteBuffer:
     """The piece's batches that begin below an offset."""
     batches = piece.batches
     try:

@@ -1,12 +1,11 @@
 """A Spark of this process's own for tests, demo and commands: no cluster, no Java to install.
 
-Spark runs on this machine's cores, on loopback, quietly, and leaves nothing behind. Must not know
-Kafka or tiering beyond `rlm_spark.register`.
+Spark runs on this machine's cores, on loopback, quietly, and leaves nothing behind; what a killed
+one left the next one removes. Must not know Kafka or tiering beyond `rlm_spark.register`.
 """
 
 import atexit
 import os
-import shutil
 import signal
 import stat
 import subprocess
@@ -14,7 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 
@@ -23,6 +22,8 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 import rlm_spark
+from rlm_spark.errors import SparkTooOldError
+from rlm_spark.session_folders import SessionFolder
 
 _MODULE = "--add-modules=jdk.incubator.vector"
 _SCRIPT = """\
@@ -47,7 +48,7 @@ logger.execution.level=error
 _TRY_LIMIT_S = 60
 _STOP_LIMIT_S = 30
 _NO_CONF: Mapping[str, str] = MappingProxyType({})
-_folders: dict[int, Path] = {}
+_folders: dict[int, SessionFolder] = {}
 """The temporary folder of each gateway's JVM, by its process id."""
 
 
@@ -78,27 +79,32 @@ def session(
 ) -> SparkSession:
     """Spark in this process with `kafka_tiered` registered; the running one where there is one.
 
-    `conf` beats what is set here, `jvm` are more options of its Java. Ends with `stop`, at the
-    latest with this process.
+    Spark 3.5 has nothing to register in: there `rlm_spark.read` reads. `conf` beats what is set
+    here, `jvm` are more options of its Java. Ends with `stop`, at the latest with this process.
     """
     if (running := SparkSession.getActiveSession()) is not None:
-        rlm_spark.register(running)
+        _register(running)
         return running
-    folder = Path(tempfile.mkdtemp(prefix="kafka-rlm-spark-"))
+    folder = SessionFolder.made()
     try:
-        with _environment(_environment_of(folder)), _own_interrupts():
+        with _environment(_environment_of(folder.path)), _own_interrupts():
             builder = SparkSession.builder.appName(app).master(f"local[{cores}]")
-            made = builder.config(map={**_settings(folder, jvm), **conf}).getOrCreate()
+            made = builder.config(map={**_settings(folder.path, jvm), **conf}).getOrCreate()
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        folder.remove()
         raise
     _folders[_jvm_of(made).pid] = folder
     try:
-        rlm_spark.register(made)
+        _register(made)
     except BaseException:
         stop(made)
         raise
     return made
+
+
+def _register(spark: SparkSession) -> None:
+    with suppress(SparkTooOldError):  # which has `rlm_spark.read`
+        rlm_spark.register(spark)
 
 
 def stop(spark: SparkSession) -> None:
@@ -131,14 +137,14 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         process.kill()
         process.wait()
     if (folder := _folders.pop(process.pid, None)) is not None:
-        shutil.rmtree(folder, ignore_errors=True)
+        folder.remove()
 
 
 @atexit.register
 def _remove_folders() -> None:
     """Of sessions that nobody stopped; their JVMs end with this process."""
     for folder in _folders.values():
-        shutil.rmtree(folder, ignore_errors=True)
+        folder.remove()
 
 
 def _jvm_of(spark: SparkSession) -> "subprocess.Popen[bytes]":

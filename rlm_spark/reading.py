@@ -18,6 +18,7 @@ from rlm_spark.planning import PlannedRange
 from rlm_spark.positions import open_positions
 from rlm_spark.range_reader import read_range
 from rlm_spark.values import ConnectorOptions, DataLoss, Fetched, OffsetRange
+from rlm_spark.worker import spare_collections
 
 _log: Final = logging.getLogger(__name__)
 
@@ -41,6 +42,7 @@ def planned_batches(
 
     Errors: DataLossError by failOnDataLoss, DecodeError, the clients' errors.
     """
+    spare_collections()
     rule = LossRule(fail=options.fail_on_data_loss)
     if not planned.to_latest:
         yield from _range(options, planned, schema, tiers, rule)

@@ -7,20 +7,29 @@ last: when the TLS files change, calls from then on go by the new ones. Must not
 import logging
 import threading
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import grpc
 
-from rlm.v1 import fetch_pb2_grpc
+from kip405.bytes_field import split_bytes_field
+from rlm.v1 import fetch_pb2, fetch_pb2_grpc
 from rlm_spark.errors import ConnectorError
 from rlm_spark.values import ServiceConnection
 
 _MOST_MESSAGE_BYTES = 256 << 20
 """A message holds one batch at least, however large; Kafka's own limits are far below."""
 _CONNECT_LIMIT_MS = 5_000
+_FETCH = f"/{fetch_pb2.DESCRIPTOR.services_by_name['FetchService'].full_name}/Fetch"
 _log: Final = logging.getLogger(__name__)
 
 Stamps = tuple[tuple[int, int, int] | None, ...]
+
+
+class Received(NamedTuple):
+    """A FetchResponse: its batches, which are not copied, and all the rest."""
+
+    batches: memoryview
+    rest: fetch_pb2.FetchResponse
 
 
 class Channels:
@@ -47,12 +56,24 @@ class Channels:
 
     def stub(self, address: str) -> fetch_pb2_grpc.FetchServiceStub:
         """The fetch API of one service."""
+        return fetch_pb2_grpc.FetchServiceStub(self._channel(address))
+
+    def fetch(self, address: str, request: fetch_pb2.FetchRequest) -> Any:
+        """The call of Fetch, whose answers are Received."""
+        call = self._channel(address).unary_stream(
+            _FETCH,
+            request_serializer=fetch_pb2.FetchRequest.SerializeToString,
+            response_deserializer=_received,
+        )
+        return call(request, metadata=self.metadata)
+
+    def _channel(self, address: str) -> grpc.Channel:
         with self._lock:
             credentials = self._renewed() if self._connection.has_tls else None
             channel = self._channels.get(address)
             if channel is None:
                 channel = self._channels[address] = self._open(address, credentials)
-        return fetch_pb2_grpc.FetchServiceStub(channel)
+        return channel
 
     def close(self) -> None:
         """Close all; calls under way end."""
@@ -93,6 +114,7 @@ class Channels:
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.max_reconnect_backoff_ms", _CONNECT_LIMIT_MS),
             ("grpc.enable_http_proxy", 0),
+            ("grpc.http2.max_frame_size", 1 << 20),
         ]
         connection = self._connection
         if credentials is None:
@@ -100,6 +122,11 @@ class Channels:
         if connection.tls_server_name:
             options.append(("grpc.ssl_target_name_override", connection.tls_server_name))
         return grpc.secure_channel(address, credentials, options)
+
+
+def _received(message: bytes) -> Received:
+    batches, rest = split_bytes_field(message, fetch_pb2.FetchResponse.BATCHES_FIELD_NUMBER)
+    return Received(batches, fetch_pb2.FetchResponse.FromString(rest))
 
 
 def _metadata(connection: ServiceConnection) -> tuple[tuple[str, str], ...]:

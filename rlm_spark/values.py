@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from kip405.crc import ByteBuffer
+
 
 class TopicPartition(NamedTuple):
     """One partition of one topic, by name."""
@@ -52,7 +54,7 @@ class Fetched:
     every aborted transaction that overlaps the batches. `next_offset`: where reading goes on.
     """
 
-    batches: bytes
+    batches: ByteBuffer
     next_offset: int
     aborted: tuple[tuple[int, int], ...] = ()
     start_offset: int = 0

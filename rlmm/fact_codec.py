@@ -6,16 +6,19 @@ missing field is Corrupt, which stops everything that deletes or trims.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kip405.errors import Corrupt
 from kip405.ids import PartitionKey, Uuid
+from kip405.lineage import Lineage
+from kip405.segments import EpochEntry
 from rlmm.facts import (
     ClusterFact,
     DivergenceFact,
     Fact,
     FreezeFact,
+    HistoryFact,
     HolesFact,
     ReaderFact,
     ServiceFact,
@@ -119,13 +122,8 @@ def _fields(fact: Fact) -> dict[str, Any]:
             return {"remote_log_start_offset": fact.remote_log_start_offset, "cause": fact.cause}
         case TrimFact():
             return {"bound": fact.bound, "planned_epoch": fact.planned_epoch}
-        case HolesFact():
-            return {
-                "holes": [
-                    {"start": hole.start, "end": hole.end, "cause": hole.cause}
-                    for hole in fact.holes
-                ]
-            }
+        case HolesFact() | HistoryFact():
+            return _listed_fields(fact)
         case DivergenceFact():
             return {
                 "action": fact.action,
@@ -137,6 +135,22 @@ def _fields(fact: Fact) -> dict[str, Any]:
             return _heartbeat_fields(fact)
         case FreezeFact():
             return {"stopped": list(fact.stopped), "by": fact.by, "why": fact.why}
+
+
+def _listed_fields(fact: HolesFact | HistoryFact) -> dict[str, Any]:
+    if isinstance(fact, HolesFact):
+        holes = [{"start": hole.start, "end": hole.end, "cause": hole.cause} for hole in fact.holes]
+        return {"holes": holes}
+    others = [_entries(one) for one in fact.others]
+    return {
+        "frozen": fact.frozen,
+        "lineage": _entries(fact.lineage),
+        **({"others": others} if others else {}),
+    }
+
+
+def _entries(lineage: Lineage) -> list[dict[str, int]]:
+    return [{"epoch": entry.epoch, "start_offset": entry.start_offset} for entry in lineage.entries]
 
 
 def _heartbeat_fields(fact: ServiceFact | ReaderFact) -> dict[str, Any]:
@@ -244,6 +258,25 @@ def _divergence(rest: str, document: _Json) -> DivergenceFact:
     )
 
 
+def _history(rest: str, document: _Json) -> HistoryFact:
+    return HistoryFact(
+        partition=_partition(rest),
+        frozen=None if document["frozen"] is None else _text(document, "frozen"),
+        lineage=_lineage(document["lineage"]),
+        others=tuple(_lineage(one) for one in document.get("others", ())),
+        extra=_extra(document, "frozen", "lineage", "others"),
+    )
+
+
+def _lineage(entries: Iterable[_Json]) -> Lineage:
+    return Lineage(
+        tuple(
+            EpochEntry(epoch=_integer(entry, "epoch"), start_offset=_integer(entry, "start_offset"))
+            for entry in entries
+        )
+    )
+
+
 def _service(rest: str, document: _Json) -> ServiceFact:
     return ServiceFact(
         node_id=int(rest),
@@ -282,6 +315,7 @@ _DECODERS: dict[str, Callable[[str, _Json], Fact]] = {
     TrimFact.KIND: _trim,
     HolesFact.KIND: _holes,
     DivergenceFact.KIND: _divergence,
+    HistoryFact.KIND: _history,
     ServiceFact.KIND: _service,
     ReaderFact.KIND: _reader,
     FreezeFact.KIND: _freeze,

@@ -1,10 +1,10 @@
 """Facts of the settings topic: one key each, JSON values, final format (DESIGN, "Formats that
 outlive us").
 
-Keys: cluster, store/<uuid>, topic/<topic id>, start|trim|holes|divergence/<topic id>/<partition>,
-service/<node id>, reader/<gRPC address>, freeze, freeze/<topic id>. Every value has v, kind,
-node_id, leader_epoch, writer, time_ms. Fields this version does not know are kept in `extra` and
-written again. Pure: which fact counts is the view's.
+Keys: cluster, store/<uuid>, topic/<topic id>, start|trim|holes|divergence|history/<topic
+id>/<partition>, service/<node id>, reader/<gRPC address>, freeze, freeze/<topic id>. Every value
+has v, kind, node_id, leader_epoch, writer, time_ms. Fields this version does not know are kept in
+`extra` and written again. Pure: which fact counts is the view's.
 """
 
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from kip405.ids import PartitionKey, Uuid
+from kip405.lineage import Lineage
 from rlmm.ledger import Hole
 
 NO_LEADER_EPOCH = -1
@@ -168,6 +169,28 @@ class DivergenceFact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryFact:
+    """What a partition's leader knows and the segments do not tell (H4): why the partition is
+    frozen, None = it is not, and the history it is in, merged with the remote one. `others` were
+    told before: a log of theirs may be elected again, and know no more than its newest epochs.
+
+    Stays once it was written: a tombstone bears no leader epoch, so a stale leader's could take a
+    newer leader's word away.
+    """
+
+    KIND: ClassVar[str] = "history"
+    partition: PartitionKey
+    frozen: str | None
+    lineage: Lineage
+    others: tuple[Lineage, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        return f"{self.KIND}/{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceFact:
     """Heartbeat of one service; addresses by endpoint (proxy, grpc, http), each host:port. Node
     id = stamp's. `stores` it is configured for and knows; None = it does not say.
@@ -229,6 +252,7 @@ Fact = (
     | TrimFact
     | HolesFact
     | DivergenceFact
+    | HistoryFact
     | ServiceFact
     | ReaderFact
     | FreezeFact

@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import accumulate
 
 from kip405.ids import MAX_OFFSET, PartitionKey, Uuid
-from kip405.lineage import Lineage, remote_lineage, usable_end
+from kip405.lineage import Lineage, epoch_starts, highest_wins, usable_end
 from kip405.segments import RemoteLogSegmentMetadata
 from kip405.states import RemoteLogSegmentState
 from rlmm.replay import Dispute, PartitionState
@@ -127,7 +127,15 @@ class PartitionLedger:
         """What the FINISHED segments tell of the leader epochs; merge it with the leader's own
         before use.
         """
-        return remote_lineage(metadata for metadata, _ in self._readable)
+        return highest_wins(self._epoch_starts)
+
+    def remote_lineage_up_to(self, epoch: int) -> Lineage:
+        """The same, of this epoch and older ones only: no later epoch hides them."""
+        return highest_wins(self._epoch_starts, epoch)
+
+    @cached_property
+    def _epoch_starts(self) -> Mapping[int, int]:
+        return epoch_starts(metadata for metadata, _ in self._readable)
 
     @cached_property
     def _readable(self) -> tuple[tuple[RemoteLogSegmentMetadata, bool], ...]:
@@ -146,6 +154,11 @@ class PartitionLedger:
             and dispute.lawful.state is _FINISHED
         )
         return newest + lawful
+
+    @cached_property
+    def readable_end(self) -> int:
+        """Where the last FINISHED segment ends, in whatever lineage; 0 without any."""
+        return max((metadata.next_offset for metadata, _ in self._readable), default=0)
 
     def usable(
         self, lineage: Lineage, log_end_offset: int, remote_log_start_offset: int = 0

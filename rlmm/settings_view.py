@@ -18,6 +18,7 @@ from rlmm.facts import (
     DivergenceFact,
     Fact,
     FreezeFact,
+    HistoryFact,
     HolesFact,
     ReaderFact,
     ServiceFact,
@@ -143,6 +144,17 @@ class SettingsView:
     def divergence(self, partition: PartitionKey) -> DivergenceFact | None:
         fact = self._fact(f"{DivergenceFact.KIND}/{partition}")
         return fact if isinstance(fact, DivergenceFact) else None
+
+    def history(self, partition: PartitionKey) -> HistoryFact | None:
+        """What the leader has told of the partition's history (H4). Corrupt: it told something that
+        this version cannot read, so nothing is known.
+        """
+        key = f"{HistoryFact.KIND}/{partition}"
+        unread = self._problems.get(key.encode())
+        if unread is not None:
+            raise Corrupt(unread)
+        fact = self._fact(key)
+        return fact if isinstance(fact, HistoryFact) else None
 
     def freeze(self, topic_id: Uuid) -> tuple[FreezeFact, ...]:
         """Freezes that hold for a topic: the cluster's and its own."""

@@ -6,8 +6,8 @@ Errors are translated once: here.
 import grpc
 
 from kip405.errors import ErrorKind, RemoteStorageError, error_of_kind, kind_of_status
+from kip405.tls_reasons import tls_reason
 from rsm_plugins.error_details import ErrorDetails, Status
-from rsm_plugins.tls import tls_reason
 from rsm_plugins.v1 import errors_pb2
 
 _DETAILS = ErrorDetails(errors_pb2.ErrorDetail, errors_pb2.ErrorKind)

@@ -13,19 +13,6 @@ import grpc
 from kip405.errors import Invalid
 from rsm_plugins.renewed import Renewed
 
-_CLOSED_AT_ONCE = "it closed the connection at once: it may want TLS, or a certificate it trusts"
-_REASONS = (
-    ("certificate has expired", "its certificate has expired"),
-    ("certificate is not yet valid", "its certificate is not valid yet"),
-    ("CERTIFICATE_VERIFY_FAILED", "its certificate is of no authority that is trusted here"),
-    ("Hostname Verification Check failed", "its certificate does not have the name dialled"),
-    ("WRONG_VERSION_NUMBER", "it does not speak TLS"),
-    ("CERTIFICATE_REQUIRED", "it wants a certificate that it trusts"),
-    ("Socket closed", _CLOSED_AT_ONCE),
-    ("onnection reset", _CLOSED_AT_ONCE),
-)
-"""What gRPC says of a connection that was never made -> what that means, for people."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
@@ -104,13 +91,6 @@ class ServerTls:
         return grpc.ssl_server_certificate_configuration(
             [(key, chain)], root_certificates=_optional_pem(self.client_ca_file)
         )
-
-
-def tls_reason(details: str | None) -> str | None:
-    """Why a connection was never made, if TLS is or may be why; `details` is gRPC's own text."""
-    if not details or "failed to connect" not in details:
-        return None
-    return next((reason for mark, reason in _REASONS if mark in details), None)
 
 
 def require_both(one: str, first: Path | None, other: str, second: Path | None) -> None:

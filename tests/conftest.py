@@ -4,6 +4,7 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+from tests.endings import pytest_collection_finish, pytest_runtest_teardown
 from tests.rings import pytest_collection_modifyitems
 from tests.sandbox_fixtures import kafka_cluster, sandbox, sandbox_factory
 from tests.store_servers import s3_server
@@ -13,7 +14,9 @@ __all__ = [
     "hdfs_ha_server",
     "hdfs_server",
     "kafka_cluster",
+    "pytest_collection_finish",
     "pytest_collection_modifyitems",
+    "pytest_runtest_teardown",
     "s3_server",
     "sandbox",
     "sandbox_factory",

@@ -1,16 +1,50 @@
 """The order of the rings of tests.
 
-Unit tests come first, on as many workers as there are; integration tests follow as one group on one
-worker, because each of them brings real Kafka processes up on a small machine.
+Unit tests come first, on as many workers as there are. Integration tests follow in groups: those of
+one group run one by one on one worker and share its processes, because each brings real servers up
+on a small machine; two groups may run side by side.
 """
 
 import pytest
 
+ONE, STORES, SPARK, THREE = GROUPS = ("one broker", "stores", "spark", "three brokers")
+"""The longest first: then no worker is left with a long one while the others have nothing to do."""
+
+_FOLDERS = {"containers": STORES, "rsm_plugins": STORES, "spark": SPARK}
+_FIXTURES = {
+    "hdfs_ha_server": STORES,
+    "hdfs_server": STORES,
+    "s3_server": STORES,
+    "three_brokers": THREE,
+}
+_LOCAL = "local"
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Move integration tests behind the others and bind them to one worker, before xdist looks."""
+    """Move integration tests behind the others and bind each group to one worker, before xdist
+    looks.
+    """
     for item in items:
         if item.get_closest_marker("integration") is not None:
-            item.add_marker(pytest.mark.xdist_group("integration"))
-    items.sort(key=lambda item: item.get_closest_marker("integration") is not None)
+            item.add_marker(pytest.mark.xdist_group(f"integration: {group_of(item)}"))
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> int:
+    if item.get_closest_marker("integration") is None:
+        return -1
+    return GROUPS.index(group_of(item))
+
+
+def group_of(item: pytest.Item) -> str:
+    """By what takes long to bring up: Spark, three brokers, servers of stores; else one broker."""
+    callspec = getattr(item, "callspec", None)
+    store = callspec.params.get("one_broker", _LOCAL) if callspec is not None else _LOCAL
+    if store != _LOCAL:
+        return STORES
+    for fixture in getattr(item, "fixturenames", ()):
+        if fixture in _FIXTURES:
+            return _FIXTURES[fixture]
+    folders = item.path.parent.parts
+    return next((group for name, group in _FOLDERS.items() if name in folders), ONE)

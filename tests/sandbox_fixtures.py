@@ -13,6 +13,7 @@ import pytest
 
 from rlm.sandbox.sandbox import Sandbox
 from rlm.sandbox.spec import Override, SandboxSpec
+from tests.endings import ended_early
 
 SandboxFactory = Callable[..., Sandbox]
 """Keyword arguments of SandboxSpec; `overrides` as strings like `broker.KEY=V`."""
@@ -28,17 +29,17 @@ class KafkaCluster:
 
 
 @pytest.fixture(scope="session")
-def kafka_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
-    """One broker alone, for the whole session: use topic names of your own."""
+def kafka_cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[KafkaCluster]:
+    """One broker alone, until its last test: use topic names of your own."""
     made = _up(tmp_path_factory.mktemp("kafka"), services=False)
-    try:
+    with ended_early(request, lambda: _down(made)):
         yield KafkaCluster(
             sandbox=made,
             bootstrap_servers=made.direct_bootstrap,
             log_dirs=made.log_dirs(),
         )
-    finally:
-        _down(made)
 
 
 @pytest.fixture(scope="session")

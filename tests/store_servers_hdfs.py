@@ -18,6 +18,7 @@ from rlm.clock import SystemClock
 from rlm.sandbox.ports import PortReservation
 from rlm.sandbox.processes import ProcessIdentity, kill_group, pause_group, spawn, stop_all
 from rlm.sandbox.store_servers import hdfs
+from tests.endings import ended_early
 
 START_TIMEOUT_S = 120.0
 _POLL_S = 0.05
@@ -154,10 +155,10 @@ def hdfs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer
 
 
 @pytest.fixture(scope="session")
-def hdfs_ha_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
+def hdfs_ha_server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[HdfsServer]:
     """Two NameNodes with a shared edit log and one DataNode; `nn1` is active at first."""
     server = start_hdfs(tmp_path_factory.mktemp("hdfs-ha"), ha=True)
-    try:
+    with ended_early(request, lambda: end_hdfs(server)):
         yield server
-    finally:
-        end_hdfs(server)

@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.machine import commit, load_in_words, machine_in_words
 from bench.processes import BenchError, CpuMark
-from bench.read import use_production_intervals
+from bench.read import restart_service, use_production_intervals
 from bench.spark import peer
 from bench.spark.options import OURS, TASKS_IN_WORDS, TUNED_OPTIONS, Cell, SparkOptions
 from bench.spark.queries import Queries
@@ -43,6 +43,7 @@ def run_spark(options: SparkOptions, progress: Progress) -> tuple[list[Run], dic
         shares = prepare(up, options, progress)
         progress(f"remote share of records: {shares}")
         use_production_intervals(up)
+        restart_service(up)
         runs: list[Run] = []
         for cores in options.cores:
             conf = {**_CONF, "spark.driver.extraClassPath": class_path}

@@ -121,8 +121,7 @@ class _Connection:
                     self._count(head)
                     if self._wire.delay_s:
                         time.sleep(self._wire.delay_s)
-                moved = mover.move()
-                self._wire.counts.moved("up", moved)
+                mover.move(self._going_up)
 
     def _count(self, head: bytes) -> None:
         if found := _REQUEST.match(head):
@@ -130,16 +129,16 @@ class _Connection:
 
     def _down(self) -> None:
         with _mover(self._server, self._client) as mover:
-            while moved := mover.move(self._turn):
-                self._wire.counts.moved("down", moved)
+            while mover.move(self._going_down):
+                pass
 
-    def _turn(self) -> None:
+    def _going_up(self, size_bytes: int) -> None:
+        self._wire.counts.moved("up", size_bytes)
+
+    def _going_down(self, size_bytes: int) -> None:
         """Whatever the client says after this is an answer to it: the next turn."""
         self._is_turn = True
-
-
-def _nothing() -> None:
-    return None
+        self._wire.counts.moved("down", size_bytes)
 
 
 class _Splice:
@@ -161,11 +160,15 @@ class _Splice:
         os.close(self._read)
         os.close(self._write)
 
-    def move(self, before: Callable[[], None] = _nothing) -> int:
-        """What is there, at least one byte; 0 at the end."""
+    def move(self, before: Callable[[int], None]) -> int:
+        """What is there, at least one byte; 0 at the end.
+
+        `before` is told how much, and is through before any of it arrives: who has received
+        something finds it counted.
+        """
         taken = os.splice(self._source.fileno(), self._write, _PIECE_BYTES)
         if taken:
-            before()
+            before(taken)
         left = taken
         while left:
             left -= os.splice(self._read, self._target.fileno(), left)
@@ -185,10 +188,10 @@ class _Copy:
     def __exit__(self, *_: object) -> None:
         return None
 
-    def move(self, before: Callable[[], None] = _nothing) -> int:
+    def move(self, before: Callable[[int], None]) -> int:
         data = self._source.recv(_PIECE_BYTES)
         if data:
-            before()
+            before(len(data))
         self._target.sendall(data)
         return len(data)
 

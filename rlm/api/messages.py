@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from kip405.bytes_field import with_bytes_field
 from kip405.errors import Invalid
 from kip405.ids import PartitionKey, Uuid
 from kip405.segments import RemoteLogSegmentMetadata
@@ -18,6 +19,8 @@ from rlmm.facts import FreezeFact, TopicFact
 from rlmm.framing import encode_value
 from rlmm.ledger import SegmentEntry
 from rsm_plugins.keys import segment_stem
+
+_BATCHES = fetch_pb2.FetchResponse.BATCHES_FIELD_NUMBER
 
 
 def partition_message(status: PartitionStatus) -> fetch_pb2.PartitionDescription:
@@ -160,9 +163,9 @@ def remote_log_message(
     )
 
 
-def piece_message(piece: Piece) -> fetch_pb2.FetchResponse:
-    return fetch_pb2.FetchResponse(
-        batches=piece.batches,
+def piece_bytes(piece: Piece) -> bytes:
+    """A FetchResponse as it goes over the wire; its batches are copied once."""
+    rest = fetch_pb2.FetchResponse(
         next_offset=piece.next_offset,
         aborted_transactions=[
             fetch_pb2.AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
@@ -177,6 +180,7 @@ def piece_message(piece: Piece) -> fetch_pb2.FetchResponse:
             for start, end in piece.missing
         ],
     )
+    return with_bytes_field(rest.SerializeToString(), _BATCHES, piece.batches)
 
 
 def position_message(position: Position) -> fetch_pb2.ListOffsetsResponse:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from kip405.ids import PartitionKey, Uuid
-from rlm.broker.answers import LocalRecords, OffsetAnswer
+from rlm.broker.answers import LocalRecords, OwnOffsets
 from rlm.stores.status import StoreReport
 from rlm.topics.ports import Broker as TopicBroker
 from rlmm.ledger import PartitionLedger
@@ -82,19 +82,8 @@ class CopyNow(Protocol):
         ...
 
 
-class Broker(TopicBroker, Protocol):
+class Broker(TopicBroker, OwnOffsets, Protocol):
     """Our own broker's direct listener (rlm.broker.OwnBroker)."""
-
-    async def list_offset(
-        self,
-        topic: str,
-        partition: int,
-        timestamp: int,
-        *,
-        leader_epoch: int = -1,
-        read_committed: bool = False,
-        replica_id: int = -1,
-    ) -> OffsetAnswer: ...
 
     async def fetch(
         self,

@@ -5,16 +5,17 @@ the remote end it is compared with (H17). What lies below the broker's log start
 remote tier; a hole is passed over like a compaction gap, and told (H15). Must not know gRPC.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 
 from kip405.batches import cut_batches
+from kip405.crc import ByteBuffer
 from kip405.errors import Corrupt, Fenced, Invalid, NotFound, Unavailable
 from kip405.ids import MAX_OFFSET
 from rlm.api.places import Place
 from rlm.api.ports import Broker
 from rlm.proxy.splice import has_remote
-from rlm.proxy.tier import RemoteRead, Tier, TierPartition, TopicRef, Watermarks
+from rlm.proxy.tier import RemoteRead, RemoteRecords, Tier, TierPartition, TopicRef, Watermarks
 
 _MAX_REFRESHES = 5
 Ranges = tuple[tuple[int, int], ...]
@@ -32,12 +33,13 @@ class ReadRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """Whole batches of one tier, and where the partition stands.
+    """Whole batches of one tier, in parts that may end inside of one; where the partition stands.
 
+    The parts hold chunks of the read path's memory: who has made a message of them clears them.
     `missing`: half-open ranges from where the piece begins to `next_offset` that no tier has (H15).
     """
 
-    batches: bytes
+    batches: list[ByteBuffer]
     next_offset: int
     aborted: tuple[tuple[int, int], ...]
     high_watermark: int
@@ -45,6 +47,11 @@ class Piece:
     log_start_offset: int
     is_remote: bool
     missing: Ranges = ()
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the batches."""
+        return sum(len(part) for part in self.batches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,13 +185,10 @@ class PartitionReading:
         except (NotFound, Corrupt) as error:
             _refuse_ended(place, request.start_offset, await self._stand(place))
             raise lost(place, error) from error
-        data = b"".join(found.records)
-        start, end, next_offset = cut_batches(
-            data, request.start_offset, request.max_bytes, True, upper
-        )
-        if start == end:
+        batches, next_offset = below(found, request.start_offset, request.max_bytes, upper)
+        if not batches:
             return None, found.missing
-        piece = _piece(standing, data[start:end], next_offset, found.aborted, True)
+        piece = _piece(standing, batches, next_offset, found.aborted, True)
         return replace(piece, missing=clipped(found.missing, request.start_offset, next_offset)), ()
 
     async def _local(
@@ -195,7 +199,7 @@ class PartitionReading:
         hole = (max(request.start_offset, standing.remote_next_offset), offset)
         missing = (*missing, hole) if hole[0] < hole[1] else missing
         if offset >= upper:
-            nothing = _piece(standing, b"", upper, (), False)
+            nothing = _piece(standing, (), upper, (), False)
             return replace(nothing, missing=clipped(missing, request.start_offset, upper))
         found = await self._broker.fetch(
             place.topic.name,
@@ -213,12 +217,25 @@ class PartitionReading:
         )
         piece = _piece(
             replace(standing, marks=moved),
-            found.records[start:end],
+            (found.records[start:end],),
             offset if start == end else next_offset,
             found.aborted if request.read_committed else (),
             False,
         )
         return replace(piece, missing=clipped(missing, request.start_offset, piece.next_offset))
+
+
+def below(
+    found: RemoteRecords, offset: int, max_bytes: int, upper: int
+) -> tuple[tuple[ByteBuffer, ...], int]:
+    """The batches read from the offset on that begin below `upper`, and the first offset after
+    them; without any the offset itself.
+    """
+    if found.size_bytes and found.next_offset <= upper:
+        return found.records, found.next_offset
+    data = b"".join(found.records)
+    start, end, next_offset = cut_batches(data, offset, max_bytes, True, upper)
+    return ((data[start:end],) if start < end else ()), next_offset
 
 
 def lost(place: object, error: NotFound | Corrupt) -> Corrupt:
@@ -234,6 +251,12 @@ def _unsettled(place: Place, offset: int) -> Unavailable:
 
 def _refuse_ended(place: Place, offset: int, standing: _Standing) -> None:
     if offset < standing.log_start_offset:
+        view = standing.view
+        if view is not None and view.frozen and offset >= view.remote_log_start_offset:
+            raise Fenced(  # not "below the log start": nobody may skip what is only held back (H4)
+                f"{place} is frozen: only the broker's own log is read, "
+                f"from {standing.log_start_offset} on; `rlm status` tells why"
+            )
         if standing.is_unsettled(offset):
             raise _unsettled(place, offset)
         raise Invalid(
@@ -260,13 +283,13 @@ def clipped(ranges: Ranges, start: int, end: int) -> Ranges:
 
 def _piece(
     standing: _Standing,
-    batches: bytes,
+    batches: Sequence[ByteBuffer],
     next_offset: int,
     aborted: tuple[tuple[int, int], ...],
     is_remote: bool,
 ) -> Piece:
     return Piece(
-        batches=batches,
+        batches=list(batches),
         next_offset=next_offset,
         aborted=aborted,
         high_watermark=standing.marks.high_watermark,

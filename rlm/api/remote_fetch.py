@@ -5,6 +5,7 @@ A reader service has just this; a broker's service adds what its broker tells (r
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Any
 
 from kip405.errors import Invalid
 from kip405.ids import PartitionKey, Uuid
@@ -48,9 +49,8 @@ class RemoteFetchService(fetch_pb2_grpc.FetchServiceServicer):
     def __init__(self, parts: RemoteParts) -> None:
         self._remote = parts
 
-    async def Fetch(
-        self, request: pb.FetchRequest, context: Context
-    ) -> AsyncIterator[pb.FetchResponse]:
+    async def Fetch(self, request: pb.FetchRequest, context: Context) -> AsyncIterator[Any]:
+        """Answers are bytes as they go over the wire: see rlm.api.server."""
         async with Answering(self._remote.gate, context, "fetch") as caller:
             wanted = _read_request(request)
             if request.tiers == pb.REMOTE_ONLY:
@@ -58,9 +58,11 @@ class RemoteFetchService(fetch_pb2_grpc.FetchServiceServicer):
             else:
                 pieces = self._both_tiers(request, wanted)
             async for piece in pieces:
-                size_bytes, is_remote = len(piece.batches), piece.is_remote
+                size_bytes, is_remote = piece.size_bytes, piece.is_remote
+                sent = messages.piece_bytes(piece)
+                piece.batches.clear()  # who waits for its reader or its quota holds no chunks
                 await self._remote.throttle.pace(caller.principal, size_bytes, is_remote=is_remote)
-                yield messages.piece_message(piece)
+                yield sent
 
     async def ListOffsets(
         self, request: pb.ListOffsetsRequest, context: Context

@@ -4,13 +4,13 @@ The same read path as the proxy's, without look, leader or broker; any service a
 know gRPC.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
-from kip405.batches import cut_batches
+from kip405.crc import ByteBuffer
 from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import MAX_OFFSET
-from rlm.api.reading import Piece, Ranges, ReadRequest, clipped, lost
+from rlm.api.reading import Piece, Ranges, ReadRequest, below, clipped, lost
 from rlm.api.remote_view import RemoteStanding, RemoteView
 from rlm.proxy import positions
 from rlm.proxy.positions import Position
@@ -100,15 +100,14 @@ class RemoteReading:
                 read_committed=request.read_committed,
             ),
         )
-        data = b"".join(found.records)
-        start, end, next_offset = cut_batches(data, offset, request.max_bytes, True, upper)
-        if start == end:
+        batches, next_offset = below(found, offset, request.max_bytes, upper)
+        if not batches:
             for hole in clipped(found.missing, offset, upper):
                 standing.history.refuse_unsettled(*hole)
-            return _piece(standing, b"", upper, remote_end, missing=found.missing, begin=offset)
+            return _piece(standing, (), upper, remote_end, missing=found.missing, begin=offset)
         return _piece(
             standing,
-            data[start:end],
+            batches,
             next_offset,
             remote_end,
             missing=found.missing,
@@ -123,6 +122,7 @@ class RemoteReading:
         remote record. Invalid: a special one that only a broker knows.
         """
         standing = await self._view.partition(ref, partition)
+        standing.refuse_unreadable()
         if timestamp == positions.LATEST:
             end = standing.next_offset
             return Position(offset=end, leader_epoch=standing.epoch_for_offset(end))
@@ -159,6 +159,7 @@ class RemoteReading:
 
 
 def _refuse_ended(standing: RemoteStanding, offset: int) -> None:
+    standing.refuse_unreadable()
     if offset < standing.log_start_offset:
         raise Invalid(
             f"{standing.place}: offset {offset} is below "
@@ -168,7 +169,7 @@ def _refuse_ended(standing: RemoteStanding, offset: int) -> None:
 
 def _piece(
     standing: RemoteStanding,
-    batches: bytes,
+    batches: Sequence[ByteBuffer],
     next_offset: int,
     remote_end: int,
     *,
@@ -177,7 +178,7 @@ def _piece(
     aborted: tuple[tuple[int, int], ...] = (),
 ) -> Piece:
     return Piece(
-        batches=batches,
+        batches=list(batches),
         next_offset=next_offset,
         aborted=aborted,
         high_watermark=remote_end,

@@ -13,13 +13,14 @@ from typing import Protocol
 
 import structlog
 
-from kip405.errors import Invalid, NotFound, RemoteStorageError, Unavailable
+from kip405.errors import Corrupt, Fenced, Invalid, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import MAX_OFFSET, PartitionKey, TopicIdPartition, Uuid
 from rlm.api.places import checked_name, topic_id_of
 from rlm.clock import Clock
+from rlm.plans.history import told_lineage
 from rlm.remote_history import RemoteHistory
 from rlm.v1 import fetch_pb2
-from rlmm.facts import StartFact, TopicFact
+from rlmm.facts import HistoryFact, StartFact, TopicFact
 from rlmm.ledger import PartitionLedger
 from rlmm.partitioner import ledger_partition
 from rlmm.settings_view import SettingsView
@@ -60,12 +61,22 @@ class RemoteStanding:
     """Where the remote tier of one partition stands now. Offsets, half-open.
 
     `written_start`: the remote log start, None = none was ever written. `history` is what the
-    segments themselves tell (H4): of two histories the one of the higher epoch.
+    segments tell and what a leader has told beyond that (H4). `frozen`: why the leader's tier
+    refuses the partition. `unread`: what a leader has told, in words of a later version.
     """
 
     place: TopicIdPartition
     history: RemoteHistory
     written_start: int | None
+    frozen: str | None = None
+    unread: str | None = None
+
+    def refuse_unreadable(self) -> None:
+        """Fenced: the partition is frozen. Unavailable: whether it is cannot be read here."""
+        if self.frozen is not None:
+            raise Fenced(f"{self.place} is frozen: {self.frozen}")
+        if self.unread is not None:
+            raise Unavailable(f"{self.place}: what its leader told cannot be read: {self.unread}")
 
     @property
     def log_start_offset(self) -> int:
@@ -123,24 +134,47 @@ class RemoteView:
         if start is None and not ledger.entries:
             raise NotFound(f"topic {fact.name} has no partition {number} that is tiered")
         place = TopicIdPartition(topic_id=fact.topic_id, topic=fact.name, partition=number)
+        told, unread = self._told(key)
+        frozen = told.frozen if told else None
         return RemoteStanding(
             place=place,
             history=RemoteHistory(
                 place=str(place),
                 ledger=ledger,
-                lineage=ledger.remote_lineage,
+                # What is frozen is shown as long as it was: a plan without it would skip it.
+                lineage=told_lineage(ledger, told if frozen is None else None),
                 log_end_offset=MAX_OFFSET,
                 trusted=self._ledger.damage is None,
             ),
             written_start=start,
+            frozen=frozen,
+            unread=unread,
         )
 
     def again(self, standing: RemoteStanding) -> RemoteStanding:
-        """The same partition as it stands now. NotFound: it is being deleted."""
+        """The same partition as it stands now. NotFound: it is being deleted. Fenced: it is frozen
+        now. Unavailable: the history that was read is not its history any more.
+        """
         fact = self._settings.view.topic(standing.place.topic_id)
         if fact is None or fact.state == "deleting":
             raise NotFound(f"topic {standing.place.topic} is not enabled any more")
-        return self.stand(fact, standing.place.partition)
+        now = self.stand(fact, standing.place.partition)
+        now.refuse_unreadable()
+        last = standing.next_offset - 1
+        was, epoch = standing.epoch_for_offset(last), now.epoch_for_offset(last)
+        if last >= now.log_start_offset and epoch not in (was, _NOTHING):
+            raise Unavailable(
+                f"{now.place}: its history has changed, offset {last} is of leader epoch {epoch} "
+                f"and not of {was}"
+            )
+        return now
+
+    def _told(self, key: PartitionKey) -> tuple[HistoryFact | None, str | None]:
+        """What a leader has told, or why that cannot be read."""
+        try:
+            return self._settings.view.history(key), None
+        except Corrupt as error:
+            return None, str(error)
 
     async def partitions(self, ref: fetch_pb2.TopicRef) -> tuple[TopicFact, tuple[int, ...]]:
         """The tiered topic that is meant and its partitions, fresh. Errors as of `partition`."""

@@ -14,9 +14,9 @@ from kip405.errors import (
     error_of_kind,
     kind_of_status,
 )
+from kip405.tls_reasons import tls_reason
 from rlm.v1 import errors_pb2
 from rsm_plugins.error_details import ErrorDetails, Status
-from rsm_plugins.tls import tls_reason
 
 _DETAILS = ErrorDetails(errors_pb2.ErrorDetail, errors_pb2.ErrorKind)
 

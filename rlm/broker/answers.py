@@ -4,6 +4,7 @@ Codes by number are Kafka's (org.apache.kafka.common.protocol.Errors).
 """
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from kip405.errors import Fenced, Invalid, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import Uuid
@@ -101,6 +102,21 @@ class OffsetAnswer:
     offset: int
     leader_epoch: int
     timestamp_ms: int
+
+
+class OwnOffsets(Protocol):
+    """Who answers ListOffsets of our own broker (OwnBroker), for those who need that of it."""
+
+    async def list_offset(
+        self,
+        topic: str,
+        partition: int,
+        timestamp: int,
+        *,
+        leader_epoch: int = -1,
+        read_committed: bool = False,
+        replica_id: int = CONSUMER_REPLICA_ID,
+    ) -> OffsetAnswer: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

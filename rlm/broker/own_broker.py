@@ -1,42 +1,41 @@
 """Typed calls to our own broker's direct listener; the only sender of DeleteRecords (H5).
 
 Two connections: one for calls the broker answers at once, one for calls it may hold (DeleteRecords,
-alter, fetch), since a broker works off one request of a connection at a time.
+alter, fetch), since a broker works off one request of a connection at a time. What lanes ask of
+every partition, again and again, goes out together (`gathered`): a request names many of them.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
-from kip405.errors import Internal, NotFound
-from kip405.ids import Uuid
+from kip405.errors import Internal, NotFound, RemoteStorageError
 from rlm.broker.answers import (
     CONSUMER_REPLICA_ID,
     BrokerNode,
     ClusterDescription,
     LocalRecords,
     OffsetAnswer,
-    PartitionDescription,
     TopicConfigValue,
     TopicDescription,
     error_of_code,
 )
 from rlm.broker.connection import Address, BrokerConnection
+from rlm.broker.gathered import Gathered
+from rlm.broker.many import ConfigValues, Many, OffsetQuestion
 from rlm.wire.apis import (
     DELETE_RECORDS,
     DESCRIBE_CLUSTER,
     DESCRIBE_CONFIGS,
     FETCH,
     INCREMENTAL_ALTER_CONFIGS,
-    LIST_OFFSETS,
-    METADATA,
     OFFSET_FOR_LEADER_EPOCH,
 )
 
 _TOPIC_RESOURCE = 2
 _BROKER_RESOURCE = 4
-_TOPIC_LEVEL_SOURCE = 1
 _SET, _DELETE = 0, 1
-_NO_LEADER_ERRORS = {0, 5, 9}
+_ConfigNames = tuple[str, ...]
+_OffsetKind = tuple[bool, int]
 
 
 class OwnBroker:
@@ -47,6 +46,10 @@ class OwnBroker:
         self._quick = BrokerConnection(address, client_id=client_id)
         self._slow = BrokerConnection(address, client_id=f"{client_id}-slow")
         self._timeout_ms = timeout_ms
+        self._many = Many(self._quick, timeout_ms=timeout_ms)
+        self._topics: Gathered[str, TopicDescription] = Gathered(self._many.topics)
+        self._configs: dict[_ConfigNames, Gathered[str, ConfigValues]] = {}
+        self._offsets: dict[_OffsetKind, Gathered[OffsetQuestion, OffsetAnswer]] = {}
 
     async def close(self) -> None:
         await self._quick.close()
@@ -80,18 +83,12 @@ class OwnBroker:
 
     async def topics(self, names: Sequence[str] | None = None) -> tuple[TopicDescription, ...]:
         """The topics of these names that exist, or all (Metadata v12); never creates one."""
-        wanted = None if names is None else [{"name": name} for name in names]
-        if wanted == []:
-            return ()
-        body = {"topics": wanted, "allow_auto_topic_creation": False}
-        answer = await self._quick.call(METADATA, 12, body, timeout_ms=self._timeout_ms)
-        return tuple(_topic(topic) for topic in answer["topics"] if _exists(topic))
+        found = await self._many.topics(names)
+        return tuple(topic for topic in found.values() if _exists(topic))
 
     async def topic(self, name: str) -> TopicDescription:
         """One topic; NotFound if there is none of this name."""
-        for topic in await self.topics([name]):
-            return topic
-        raise NotFound(f"topic {name!r} does not exist")
+        return await self._topics.of(name)
 
     async def list_offset(
         self,
@@ -107,24 +104,15 @@ class OwnBroker:
 
         Fenced when this broker does not lead under `leader_epoch` (-1 = do not check).
         """
-        row = {
-            "partition_index": partition,
-            "current_leader_epoch": leader_epoch,
-            "timestamp": timestamp,
-        }
-        body = {
-            "replica_id": replica_id,
-            "isolation_level": int(read_committed),
-            "topics": [{"name": topic, "partitions": [row]}],
-        }
-        answer = await self._quick.call(LIST_OFFSETS, 7, body, timeout_ms=self._timeout_ms)
-        found = _only_partition(answer["topics"])
-        _raise(found["error_code"], f"list offsets of {topic}-{partition}")
-        return OffsetAnswer(
-            offset=found["offset"],
-            leader_epoch=found["leader_epoch"],
-            timestamp_ms=found["timestamp"],
-        )
+        kind = read_committed, replica_id
+        if kind not in self._offsets:
+            self._offsets[kind] = Gathered(
+                lambda questions: self._many.offsets(
+                    questions, read_committed=read_committed, replica_id=replica_id
+                )
+            )
+        question = OffsetQuestion(topic, partition, timestamp, leader_epoch)
+        return await self._offsets[kind].of(question)
 
     async def end_offset_for_epoch(
         self, topic: str, partition: int, epoch: int, *, leader_epoch: int = -1
@@ -164,22 +152,15 @@ class OwnBroker:
         _raise(found["error_code"], f"delete records of {topic}-{partition} below {offset}")
         return int(found["low_watermark"])
 
-    async def topic_config(self, topic: str) -> dict[str, TopicConfigValue]:
-        """Effective configuration of a topic, cluster defaults included (DescribeConfigs v4)."""
-        resource = {
-            "resource_type": _TOPIC_RESOURCE,
-            "resource_name": topic,
-            "configuration_keys": None,
-        }
-        answer = await self._quick.call(
-            DESCRIBE_CONFIGS, 4, {"resources": [resource]}, timeout_ms=self._timeout_ms
-        )
-        for result in answer["results"]:
-            _raise(
-                result["error_code"], f"describe configs of topic {topic}", result["error_message"]
-            )
-            return {row["name"]: _config_value(row) for row in result["configs"]}
-        raise Internal(f"describe configs of topic {topic}: empty answer")
+    async def topic_config(
+        self, topic: str, names: _ConfigNames = ()
+    ) -> dict[str, TopicConfigValue]:
+        """Effective configuration of a topic, cluster defaults included (DescribeConfigs v4): the
+        values of these names, of none = all of them.
+        """
+        if names not in self._configs:
+            self._configs[names] = Gathered(lambda topics: self._many.topic_configs(topics, names))
+        return await self._configs[names].of(topic)
 
     async def alter_topic_config(
         self, topic: str, *, set_values: Mapping[str, str], unset: Sequence[str] = ()
@@ -248,40 +229,10 @@ def _only_partition(topics: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     raise Internal("the broker answered for no partition")
 
 
-def _exists(topic: Mapping[str, Any]) -> bool:
-    code = topic["error_code"]
-    if code not in (0, 3, 100):
-        raise error_of_code(code, f"metadata of topic {topic['name']}")
-    return bool(code == 0)
-
-
-def _topic(topic: Mapping[str, Any]) -> TopicDescription:
-    return TopicDescription(
-        name=topic["name"],
-        topic_id=Uuid(bytes(topic["topic_id"])),
-        internal=topic["is_internal"],
-        partitions={
-            row["partition_index"]: _partition(row)
-            for row in topic["partitions"]
-            if row["error_code"] in _NO_LEADER_ERRORS
-        },
-    )
-
-
-def _partition(row: Mapping[str, Any]) -> PartitionDescription:
-    return PartitionDescription(
-        partition=row["partition_index"],
-        leader=row["leader_id"],
-        leader_epoch=row["leader_epoch"],
-        replicas=tuple(row["replica_nodes"]),
-        isr=tuple(row["isr_nodes"]),
-    )
-
-
-def _config_value(row: Mapping[str, Any]) -> TopicConfigValue:
-    return TopicConfigValue(
-        value=row["value"], is_topic_level=row["config_source"] == _TOPIC_LEVEL_SOURCE
-    )
+def _exists(found: TopicDescription | RemoteStorageError) -> TypeGuard[TopicDescription]:
+    if isinstance(found, RemoteStorageError) and not isinstance(found, NotFound):
+        raise found
+    return isinstance(found, TopicDescription)
 
 
 def _local_records(found: Mapping[str, Any]) -> LocalRecords:

@@ -97,8 +97,16 @@ class CleanupLane:
 
     async def run(self, led: LedPartition) -> None:
         """One round: mend the records first, then sweep what is left."""
-        live_before = frozenset(self._live)
-        look = await self._eyes.look(led)
+        live_before = self.live_attempts()
+        await self.run_on(await self._eyes.look(led), live_before)
+
+    def live_attempts(self) -> frozenset[Uuid]:
+        """The attempts that are running now; to be asked for before the look of a round (H6)."""
+        return frozenset(self._live)
+
+    async def run_on(self, look: Look, live_before: frozenset[Uuid]) -> None:
+        """The same on a look that is fresh, with the attempts that were live before it."""
+        led = look.led
         await self._settings.reassert(look.key, led.leader_epoch)
         repaired = await self._ledger.repair(look.key, led.leader_epoch)
         refused = self._refusal(look)

@@ -16,12 +16,13 @@ from rlm.broker.leadership import LedPartition
 from rlm.lanes.attempt import Copier
 from rlm.lanes.look import Eyes, Look
 from rlm.lanes.ports import Ledger, Settings
-from rlm.plans.copy import CopyPlan, CopyView, plan_copy, refuse_topic
+from rlm.plans.copy import CopyPlan, CopyView, WhyNot, plan_copy, refuse_topic
 from rlm.plans.cover import cover
 from rlmm.facts import StartFact
 
 log = structlog.get_logger()
 CAUSE_ENABLE = "enable"
+_NOT_YET = (WhyNot.LAST_STABLE_OFFSET, WhyNot.RECOVERY_POINT, WhyNot.SNAPSHOT_MISSING)
 Copied = Callable[[str, int], None]
 """Told topic and size in bytes of every segment copied."""
 
@@ -100,6 +101,15 @@ class CopyLane:
             )
             self._copied(led.topic_id_partition.topic, finished.segment_size_bytes)
             self._note_copied(look, finished.next_offset, segment.size_bytes)
+
+    def is_due(self, look: Look) -> bool:
+        """Whether there is work for a round, or soon may be, by a look that somebody else took."""
+        start = look.remote_log_start_offset
+        if start is None or not (self._ledger.is_ready and self._settings.is_ready):
+            return True
+        plan = self._plan(look, start)
+        self._note(look, plan)
+        return bool(plan.segments) or plan.reason in _NOT_YET
 
     async def _ensure_start(self, look: Look) -> int:
         """The durable remote log start; the broker's log start where none was ever written (H2)."""

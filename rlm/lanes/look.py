@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from kip405.errors import Fenced, NotFound, Unavailable
-from kip405.ids import MAX_OFFSET, PartitionKey
-from kip405.lineage import Lineage, merge
+from kip405.errors import Corrupt, Fenced, NotFound, Unavailable
+from kip405.ids import MAX_OFFSET, PartitionKey, TopicIdPartition
+from kip405.lineage import Lineage
 from rlm.broker.answers import (
     DEBUGGING_REPLICA_ID,
     EARLIEST_TIMESTAMP,
@@ -27,11 +27,14 @@ from rlm.log_dir.partition_log import PartitionLog
 from rlm.log_dir.scanner import LogDirs
 from rlm.plans.copy import TopicState
 from rlm.plans.freeze import NONE_ACCEPTED, Frozen, freeze
-from rlmm.facts import TopicFact
+from rlm.plans.history import leaders_lineage
+from rlmm.facts import HistoryFact, TopicFact
 from rlmm.ledger import PartitionLedger
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 
 _UNLIMITED = "-1"
+_RETENTION = ("retention.ms", "retention.bytes")
+_CONFIG = ("cleanup.policy", "remote.storage.enable", *_RETENTION)
 _INTERNAL = frozenset(
     {
         "__cluster_metadata",
@@ -111,7 +114,7 @@ class Eyes:
         await self._settings.barrier(self._barrier_deadline_ms)
         await self._ledger.barrier(place.key, self._barrier_deadline_ms)
         ledger = self._ledger.ledger(place.key)
-        lineage = merge(ledger.remote_lineage, log.lineage)
+        lineage = leaders_lineage(ledger, self._told(place, log.lineage), log.lineage)
         log_end_offset = await self._offset(led, LATEST_TIMESTAMP, replica_id=DEBUGGING_REPLICA_ID)
         view = self._settings.view
         divergence = view.divergence(place.key)
@@ -134,6 +137,21 @@ class Eyes:
             ),
         )
 
+    def _told(self, place: TopicIdPartition, local: Lineage) -> HistoryFact | None:
+        """What leaders have told of the history, which since a trim the log may not know any more.
+
+        Unavailable: it cannot be read, and is needed lest dead records be taken for true ones (H8).
+        """
+        view = self._settings.view
+        try:
+            return view.history(place.key)
+        except Corrupt as error:
+            first, start = local.first, view.remote_log_start(place.key) or 0
+            if first is not None and first.start_offset <= start:
+                return None  # the log still knows all that counts
+            why = f"{place}: the history that was told cannot be read: {error}"
+            raise Unavailable(why) from error
+
     async def topic(self, led: LedPartition) -> TopicLook:
         """Leadership and configuration, asked now (H35); Fenced where we do not lead any more."""
         return (await self._now(led))[0]
@@ -143,7 +161,7 @@ class Eyes:
         description = await self.check_leadership(led)
         place = led.topic_id_partition
         now = description.partitions[place.partition]
-        config = await self._broker.topic_config(place.topic)
+        config = await self._broker.topic_config(place.topic, _CONFIG)
         fact = self._settings.view.topic(place.topic_id)
         look = TopicLook(
             fact=fact,
@@ -224,6 +242,7 @@ def _value(config: Mapping[str, TopicConfigValue], name: str) -> str:
 
 
 def _bounded(config: Mapping[str, TopicConfigValue]) -> str | None:
-    names = ("retention.ms", "retention.bytes")
-    bounds = [f"{name}={value}" for name in names if (value := _value(config, name)) != _UNLIMITED]
+    bounds = [
+        f"{name}={value}" for name in _RETENTION if (value := _value(config, name)) != _UNLIMITED
+    ]
     return ", ".join(bounds) or None

@@ -11,7 +11,7 @@ from typing import Protocol
 from kip405.contracts import RemoteStorageManager
 from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, Uuid
 from kip405.segments import RemoteLogSegmentMetadata
-from rlm.broker.answers import LocalRecords, OffsetAnswer, TopicConfigValue, TopicDescription
+from rlm.broker.answers import LocalRecords, OwnOffsets, TopicConfigValue, TopicDescription
 from rlmm.facts import Fact
 from rlmm.ledger import PartitionLedger
 from rlmm.settings_view import SettingsView
@@ -102,23 +102,14 @@ class Targets(Protocol):
         ...
 
 
-class Broker(Protocol):
+class Broker(OwnOffsets, Protocol):
     """Our own broker's direct listener."""
 
     async def topic(self, name: str) -> TopicDescription: ...
 
-    async def topic_config(self, topic: str) -> Mapping[str, TopicConfigValue]: ...
-
-    async def list_offset(
-        self,
-        topic: str,
-        partition: int,
-        timestamp: int,
-        *,
-        leader_epoch: int = -1,
-        read_committed: bool = False,
-        replica_id: int = -1,
-    ) -> OffsetAnswer: ...
+    async def topic_config(
+        self, topic: str, names: tuple[str, ...] = ()
+    ) -> Mapping[str, TopicConfigValue]: ...
 
     async def fetch(
         self, topic: str, partition: int, offset: int, *, max_bytes: int, leader_epoch: int = -1

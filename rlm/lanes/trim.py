@@ -1,7 +1,8 @@
 """The trim lane: the only place that deletes acknowledged records from a broker, and how (G1).
 
     look -> plan -> objects and store seen now (H11) -> first trim of an epoch: same bytes (H13)
-    -> intent written and read back (H2) -> freeze, leadership, epochs and deadline once more (H5)
+    -> what the log forgets of its history is told (H8) -> intent written and read back (H2)
+    -> freeze, leadership, epochs and deadline once more (H5)
     -> DeleteRecords to our own broker -> what came of it
 
 Any doubt drops the plan; the next round makes a new one. Also watches for moves of the broker's log
@@ -23,6 +24,7 @@ from rlm.clock import Clock
 from rlm.lanes.evidence import StoreEvidence, store_of
 from rlm.lanes.look import Eyes, Look
 from rlm.lanes.ports import Broker, Ledger, Settings, ShareGroups
+from rlm.plans.history import fact_of, is_settled
 from rlm.plans.retention import LocalRetention, Retention, effective_local_retention
 from rlm.plans.services import Heartbeat, live_nodes
 from rlm.plans.trim import (
@@ -106,11 +108,17 @@ class TrimLane:
     async def run(self, led: LedPartition) -> None:
         """One round of one partition. Fenced and Unavailable drop the plan."""
         planned_at_ms = self._clock.monotonic_ms()
-        look = await self._eyes.look(led)
-        fact = look.topic.fact
+        await self.run_on(await self._eyes.look(led), planned_at_ms)
+
+    async def run_on(self, look: Look, planned_at_ms: int) -> bool:
+        """The same on a look that began at `planned_at_ms` (monotonic); whether anything was done.
+
+        All that a trim stands on is asked once more before it (H5): an old look costs the plan.
+        """
+        led, fact = look.led, look.topic.fact
         if fact is None or look.remote_log_start_offset is None:
             self._statuses.pop(look.key, None)
-            return
+            return False
         guards = self._guards(look, fact)
         offsets = await self._offsets(look, fact, look.remote_log_start_offset)
         plan = plan_trim(guards, offsets, now_ms=self._clock.now_ms(), planned_at_ms=planned_at_ms)
@@ -118,13 +126,15 @@ class TrimLane:
         if isinstance(plan, Held):
             if plan.reason is NoTrim.BEGAN_ANEW:
                 self._alarm(look, f"{plan.reason.value}: {plan.detail}")
-            return
+            return False
         if isinstance(plan, TrimPlan):
             if is_hold_overdue(guards):
                 log.warning("trim_hold_overdue", **_place(led), isr=led.isr, replicas=led.replicas)
             await self._see_copies(look, plan)
+            await self._tell_history(look, plan)
             await self._write_intent(look, plan)
         await self._delete(look, plan)
+        return True
 
     def _guards(self, look: Look, fact: TopicFact) -> TrimGuards:
         settings, topic_id = self._settings, look.key.topic_id
@@ -224,6 +234,24 @@ class TrimLane:
         )
         self._proven_epoch[look.key] = plan.leader_epoch
 
+    async def _tell_history(self, look: Look, plan: TrimPlan) -> None:
+        """The trim cuts the epoch file, too: what only that knows is written down before (H8)."""
+        if not self._is_settled(look, plan):
+            told = self._settings.view.history(look.key)
+            fact = fact_of(look.ledger, look.lineage, None, told)
+            await self._settings.publish(fact, plan.leader_epoch)
+            epochs = len(fact.lineage.entries)
+            log.info("history_told", **_place(look.led), bound=plan.bound, epochs=epochs)
+
+    def _is_settled(self, look: Look, plan: TrimPlan) -> bool:
+        return is_settled(
+            look.ledger,
+            look.lineage,
+            told=self._settings.view.history(look.key),
+            local=look.log.lineage,
+            bound=plan.bound,
+        )
+
     async def _write_intent(self, look: Look, plan: TrimPlan) -> None:
         known = self._settings.view.trim(look.key)
         fact = TrimFact(partition=look.key, bound=plan.bound, planned_epoch=plan.leader_epoch)
@@ -276,6 +304,8 @@ class TrimLane:
         if (await self._eyes.scan(led)).lineage != look.log.lineage:
             raise Fenced(f"{led.topic_id_partition}: leader epochs changed since the plan")
         if isinstance(plan, TrimPlan):
+            if not self._is_settled(look, plan):
+                raise Fenced(f"{led.topic_id_partition}: another history was told since the plan")
             await self._check_share_groups(led, plan.bound)
         await self._eyes.check_leadership(led)
         self._refuse_stopped(look)  # all brokers were asked meanwhile, which may take long

@@ -215,10 +215,13 @@ def _bounded(offsets: TrimOffsets, now_ms: int, planned_at_ms: int) -> TrimPlan 
 
 
 def _limit(offsets: TrimOffsets, start: int) -> int:
+    """One record at least stays, and with it an epoch in the broker's file: of a log without any
+    nothing would tell which history it is of (H8).
+    """
     limits = [
         offsets.contiguous_end,
         offsets.last_stable_offset,
-        offsets.high_watermark,
+        offsets.high_watermark - 1,
     ]
     if offsets.share_group_start is not None:
         limits.append(offsets.share_group_start)

@@ -1,34 +1,17 @@
 """What an operator adopts: a leader's log after a freeze (H4), a foreign log start (H1)."""
 
-from typing import Protocol
-
 from kip405.errors import Invalid, NotFound
 from kip405.ids import PartitionKey
 from rlm.broker.answers import (
     DEBUGGING_REPLICA_ID,
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
-    OffsetAnswer,
+    OwnOffsets,
     TopicDescription,
 )
 from rlm.topics.ports import Settings
 from rlm.topics.starts import CAUSE_COMMAND
 from rlmm.facts import DivergenceFact, StartFact
-
-
-class OwnOffsets(Protocol):
-    """ListOffsets of our own broker (rlm.broker.OwnBroker)."""
-
-    async def list_offset(
-        self,
-        topic: str,
-        partition: int,
-        timestamp: int,
-        *,
-        leader_epoch: int = -1,
-        read_committed: bool = False,
-        replica_id: int = -1,
-    ) -> OffsetAnswer: ...
 
 
 class Adoption:

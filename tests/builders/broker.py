@@ -60,10 +60,13 @@ class MemoryBroker:
             partitions={self.partition.partition: self.partition},
         )
 
-    async def topic_config(self, topic: str) -> dict[str, TopicConfigValue]:
+    async def topic_config(
+        self, topic: str, names: tuple[str, ...] = ()
+    ) -> dict[str, TopicConfigValue]:
         return {
             name: TopicConfigValue(value=value, is_topic_level=True)
             for name, value in self.config.items()
+            if not names or name in names
         }
 
     async def list_offset(

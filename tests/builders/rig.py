@@ -10,6 +10,7 @@ from rlm.lanes.attempt import Copier, CopySettings, LiveAttempts
 from rlm.lanes.cleanup import CleanupLane, CleanupSettings
 from rlm.lanes.copy import CopyLane
 from rlm.lanes.evidence import StoreEvidence
+from rlm.lanes.herald import Herald
 from rlm.lanes.look import Eyes
 from rlm.lanes.trim import TrimLane, TrimSettings
 from rlm.log_dir.scanner import LogDirs
@@ -23,6 +24,15 @@ from tests.builders.store import STORE_ID, MemoryStore, Shelf
 
 NODE_ID = 1
 GRACE_MS = 10_000
+_COPY = CopySettings(
+    cluster_id=CLUSTER_ID,
+    node_id=NODE_ID,
+    writer=OUR_WRITER,
+    software="tests",
+    deadline_ms=60_000,
+    barrier_deadline_ms=1_000,
+)
+_CLEANUP = CleanupSettings(node_id=NODE_ID, writer=OUR_WRITER, grace_ms=GRACE_MS)
 
 
 class ShareGroupsAt:
@@ -67,6 +77,7 @@ class Rig:
             max_orphans=3,
             barrier_deadline_ms=1_000,
         )
+        self.herald = Herald(settings=settings, ledger=ledger, clock=self.clock)
         self.shelf = Shelf({STORE_ID: store})
         evidence = StoreEvidence(self.shelf, cluster_id=CLUSTER_ID)
         self.copier = Copier(
@@ -77,14 +88,7 @@ class Rig:
             live=self.live,
             clock=self.clock,
             new_uuid=uuids(),
-            settings=CopySettings(
-                cluster_id=CLUSTER_ID,
-                node_id=NODE_ID,
-                writer=OUR_WRITER,
-                software="tests",
-                deadline_ms=60_000,
-                barrier_deadline_ms=1_000,
-            ),
+            settings=_COPY,
         )
         self.copy = CopyLane(eyes=self.eyes, copier=self.copier, ledger=ledger, settings=settings)
         self.trim = TrimLane(
@@ -109,7 +113,7 @@ class Rig:
             evidence=evidence,
             live=self.live,
             clock=self.clock,
-            config=CleanupSettings(node_id=NODE_ID, writer=OUR_WRITER, grace_ms=GRACE_MS),
+            config=_CLEANUP,
         )
         self.enable()
         self.heartbeat()

@@ -71,6 +71,7 @@ def tiered(sandbox: Sandbox) -> Iterator[Tiered]:
         rows=sorted((row for row in rows if row.offset < end), key=lambda row: row.offset),
         remote_end=end,
     )
+    cluster.delete_topics()
 
 
 def transaction(cluster: Cluster, topic: str, *, commits: bool) -> list[Row]:

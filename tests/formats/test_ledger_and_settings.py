@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, Uuid
+from kip405.lineage import Lineage
 from kip405.segments import CustomMetadata, EpochEntry, RemoteLogSegmentMetadata
 from kip405.states import RemoteLogSegmentState
 from rlmm.fact_codec import decode_fact, encode_fact
@@ -17,6 +18,7 @@ from rlmm.facts import (
     DivergenceFact,
     Fact,
     FreezeFact,
+    HistoryFact,
     HolesFact,
     ReaderFact,
     ServiceFact,
@@ -98,6 +100,13 @@ FACTS: tuple[Fact, ...] = (
     TrimFact(partition=PARTITION, bound=2_000, planned_epoch=7),
     HolesFact(partition=PARTITION, holes=(Hole(start=2_000, end=2_500, cause="retention"),)),
     DivergenceFact(partition=PARTITION, action="adopt", epoch=7, offset=1_500, cause="operator"),
+    HistoryFact(
+        partition=PARTITION,
+        frozen="remote data ends at 2000, beyond the log's end 1600",
+        lineage=Lineage(
+            (EpochEntry(epoch=5, start_offset=0), EpochEntry(epoch=7, start_offset=1_500))
+        ),
+    ),
     ServiceFact(
         node_id=2,
         listen={"proxy": "0.0.0.0:9092", "grpc": "127.0.0.1:9500", "http": "127.0.0.1:9501"},

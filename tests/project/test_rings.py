@@ -1,23 +1,25 @@
-"""The order of the rings: unit tests on all workers, then integration tests one by one on one."""
+"""The order of the rings: unit tests on all workers, then integration tests, a group on one."""
 
 import shutil
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 from tests.project.tree import ROOT
 
-SAMPLE = """
+NOTING = """
 import os, pathlib, pytest
 
 def note(ring):
     with open({log!r}, "a") as log:
         log.write(ring + " " + os.environ["PYTEST_XDIST_WORKER"] + "\\n")
-
+"""
+SAMPLE = """
 @pytest.mark.integration
 @pytest.mark.parametrize("number", range(6))
 def test_with_kafka(number):
-    note("integration")
+    note("kafka")
 
 @pytest.mark.long
 def test_of_another_ring():
@@ -26,16 +28,63 @@ def test_of_another_ring():
 @pytest.mark.parametrize("number", range(6))
 def test_alone(number):
     note("unit")
+
+@pytest.fixture(params=["local"])
+def one_broker(request):
+    return request.param
+
+@pytest.mark.integration
+def test_with_a_local_store(one_broker):
+    note("kafka")
+
+@pytest.mark.integration
+@pytest.mark.parametrize("one_broker", ["s3", "hdfs"], indirect=True)
+def test_with_a_store_of_its_own(one_broker):
+    note("stores")
+
+@pytest.fixture
+def s3_server():
+    pass
+
+@pytest.mark.integration
+def test_with_a_server(s3_server):
+    note("stores")
+
+@pytest.fixture
+def three_brokers():
+    pass
+
+@pytest.fixture
+def three(three_brokers):
+    pass
+
+@pytest.mark.integration
+@pytest.mark.parametrize("number", range(3))
+def test_with_three(three, number):
+    note("three")
 """
+FOLDERS = {"rsm_plugins": "stores", "spark": "spark"}
+IN_A_FOLDER = """
+@pytest.mark.integration
+@pytest.mark.parametrize("number", range(3))
+def test_there(number):
+    note("{ring}")
+"""
+COUNTS = {"unit": 6, "kafka": 7, "stores": 6, "three": 3, "spark": 3}
 
 
-def test_integration_tests_follow_on_one_worker(tmp_path: Path) -> None:
+def test_each_group_of_integration_tests_follows_on_one_worker(tmp_path: Path) -> None:
     log = tmp_path / "log"
     tests = tmp_path / "tests"
     tests.mkdir()
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     shutil.copy(ROOT / "tests" / "rings.py", tests / "conftest.py")
-    (tests / "test_sample.py").write_text(SAMPLE.format(log=str(log)), encoding="utf-8")
+    noting = NOTING.format(log=str(log))
+    (tests / "test_sample.py").write_text(noting + SAMPLE, encoding="utf-8")
+    for folder, ring in FOLDERS.items():
+        (tests / folder).mkdir()
+        text = noting + IN_A_FOLDER.format(ring=ring)
+        (tests / folder / "test_in_it.py").write_text(text, encoding="utf-8")
     pytest = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
     run = subprocess.run(
         [*pytest, "-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder"],
@@ -45,10 +94,16 @@ def test_integration_tests_follow_on_one_worker(tmp_path: Path) -> None:
         check=False,
     )
     assert run.returncode == 0, run.stdout
-    rings, workers = zip(*(line.split() for line in log.read_text().splitlines()), strict=True)
-    assert sorted(rings) == ["integration"] * 6 + ["unit"] * 6
-    rows = list(zip(rings, workers, strict=True))
-    (alone,) = {worker for ring, worker in rows if ring == "integration"}
-    # The other worker may still be at its unit tests when this one goes on to the integration ring.
-    own = [ring for ring, worker in rows if worker == alone]
-    assert own == sorted(own, reverse=True)
+    rows = [tuple(line.split()) for line in log.read_text().splitlines()]
+    rings = [ring for ring, _ in rows]
+    assert {ring: rings.count(ring) for ring in rings} == COUNTS
+    of_worker: dict[str, list[str]] = defaultdict(list)
+    for ring, worker in rows:
+        of_worker[worker].append(ring)
+    for ran in of_worker.values():
+        # Another worker may still be at its unit tests when this one goes on.
+        assert "unit" not in ran[ran.count("unit") :], ran
+        begun = [ring for at, ring in enumerate(ran) if ran[:at].count(ring) == 0]
+        assert len(begun) == sum(ran[at - 1] != ring for at, ring in enumerate(ran) if at) + 1, ran
+    for ring in COUNTS.keys() - {"unit"}:
+        assert len({worker for one, worker in rows if one == ring}) == 1, ring

@@ -71,6 +71,7 @@ class Site:
             settings=self.rig.settings,
             max_orphans=3,
             barrier_deadline_ms=1_000,
+            herald=self.rig.herald,
         )
         self.tasks, self._threads = tasks, threads
         self.reader = self.new_reader()

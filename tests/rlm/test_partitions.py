@@ -182,6 +182,7 @@ def remembered(rig: Rig) -> RememberedLooks:
         settings=rig.settings,
         max_orphans=3,
         barrier_deadline_ms=1_000,
+        herald=rig.herald,
     )
 
 

@@ -2,8 +2,10 @@
 what is final, topics that go and come back under another id.
 """
 
+import asyncio
 import logging
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +13,7 @@ import pytest
 from rlm.wire.apis import FETCH, METADATA
 from rlm_spark.errors import KafkaClientError, TopicChangedError
 from rlm_spark.kafka_client import KafkaClient, TopicGone
-from rlm_spark.kafka_connection import connect
+from rlm_spark.kafka_connection import BrokerConnections, connect
 from rlm_spark.kafka_loop import LoopThread
 from rlm_spark.kafka_messages import NO_TOPIC_ID, DescribeTopics
 from rlm_spark.kafka_options import KafkaSettings, kafka_settings
@@ -112,6 +114,31 @@ def test_connections_that_break_are_made_anew() -> None:
             assert client.fetch(PLACE, TOPIC_ID, offset, read_committed=False, stop=Stop())
             kafka.drop_connections()
         client.close()
+
+
+def test_a_broker_that_goes_away_after_a_query_is_no_news(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    logging.getLogger("aiokafka").setLevel(logging.WARNING)
+
+    async def use(settings: KafkaSettings) -> BrokerConnections:
+        connections = await connect(settings)
+        await connections.send_to(1, DescribeTopics(["t"]))
+        return connections
+
+    async def linger(connections: BrokerConnections) -> None:
+        await asyncio.sleep(0.2)
+        await connections.close()
+
+    loop = LoopThread("rlm-kafka-consumer")
+    with FakeKafka().running() as kafka:
+        connections = loop.run(use(kafka_settings(kafka.kafka())), Stop())
+        assert connections.open_connections == 1
+    while connections.open_connections:
+        time.sleep(0.01)
+    loop.run(linger(connections), Stop())
+    loop.close()
+    assert not caplog.records
 
 
 def test_what_kafka_refuses_for_good_is_told_at_once() -> None:

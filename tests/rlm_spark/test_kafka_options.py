@@ -33,7 +33,8 @@ def test_names_as_in_java() -> None:
     )
     assert (found.fetch_min_bytes, found.fetch_max_wait_ms, found.request_timeout_ms) == (3, 4, 5)
     assert found.receive_buffer_bytes == 65536
-    assert not (found.has_tls or found.has_sasl)
+    assert not found.has_tls
+    assert (found.sasl_username, found.sasl_password) == (None, None)
 
 
 JAAS = (

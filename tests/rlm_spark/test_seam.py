@@ -70,7 +70,7 @@ def walked(
             continue
         assert item.next_offset > position
         position = item.next_offset
-        name = item.batches.decode()
+        name = bytes(item.batches).decode()
         if read and read[-1][1:] == (item.start_offset, name):
             read[-1] = (read[-1][0], position, name)
         else:

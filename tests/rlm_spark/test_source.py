@@ -7,6 +7,8 @@ import sys
 import pytest
 from pyspark.sql.datasource import InputPartition
 
+import rlm_spark
+from rlm_spark.errors import SparkTooOldError
 from rlm_spark.offset_specs import OptionError
 from rlm_spark.pushdown import FilteringReader
 from rlm_spark.schema import full_schema
@@ -57,6 +59,18 @@ def test_an_empty_plan_reads_nothing() -> None:
 
     assert empty.partitions() == []
     assert list(empty.read(InputPartition(None))) == []
+
+
+def test_a_spark_without_data_sources_is_told_what_works() -> None:
+    """As 3.5 is; the whole of it is tests/spark/test_releases.py."""
+
+    class OldSpark:
+        version = "3.5.9"
+
+    with pytest.raises(
+        SparkTooOldError, match=r"4\.0 or newer, and this is 3\.5\.9: rlm_spark\.re"
+    ):
+        rlm_spark.register(OldSpark())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -42,8 +42,10 @@ async def test_h29_kafkas_formatter_prints_every_non_null_value(
         "--formatter",
         FORMATTER,
         "--skip-message-on-error",
+        "--max-messages",
+        str(printed_states + 1),  # and the tombstone
         "--timeout-ms",
-        "5000",
+        "60000",
     )
     lines = [line for line in printed.stdout.splitlines() if "RemoteLogSegmentMetadata{" in line]
     assert len(lines) == printed_states

@@ -3,6 +3,7 @@
 Everything goes the way of a user: `rlm` commands, unmodified clients, the brokers' own answers.
 """
 
+import contextlib
 import json
 import os
 import subprocess
@@ -78,6 +79,7 @@ class Cluster:
         self.bootstrap = sandbox.bootstrap
         self.direct = sandbox.direct_bootstrap
         self.admin = AdminClient({"bootstrap.servers": self.direct})
+        self._made: list[str] = []
 
     @property
     def store_kind(self) -> str:
@@ -116,11 +118,22 @@ class Cluster:
             kwargs = {"replica_assignment": assignment}
             partitions = len(assignment)
         new = NewTopic(topic, num_partitions=partitions, config=config, **kwargs)
+        self._made.append(topic)
         self.admin.create_topics([new])[topic].result(30)
         self.wait_for(
             lambda: all(self.leader(topic, one) >= 0 for one in range(partitions)),
             f"leaders of {topic}",
         )
+
+    def delete_topics(self) -> None:
+        """Delete the topics made here, as far as they are still there: each costs the services of a
+        cluster that other tests share a look every half second.
+        """
+        made, self._made = self._made, []
+        admin = AdminClient({"bootstrap.servers": self.direct})
+        for asked in admin.delete_topics(made).values() if made else ():
+            with contextlib.suppress(KafkaException, TimeoutError):
+                asked.result(30)
 
     def enable(self, topic: str, *options: str) -> None:
         """`rlm topics enable T --trim` with small local retention unless options say otherwise."""

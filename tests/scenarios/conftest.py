@@ -8,6 +8,7 @@ import pytest
 
 from rlm.sandbox.sandbox import Sandbox
 from rlm.sandbox.spec import Override, SandboxSpec
+from tests.endings import ended_early
 from tests.scenarios.cluster import STORES, Cluster
 from tests.scenarios.faults import whole
 from tests.scenarios.replicas import heal
@@ -16,8 +17,10 @@ _RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 @pytest.fixture(scope="session")
-def three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    """Three brokers in racks rack-1 to rack-3, each with plugin and service, for the session.
+def three_brokers(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Sandbox]:
+    """Three brokers in racks rack-1 to rack-3, each with plugin and service, until the last test.
 
     RLM_SCENARIO_SANDBOX=DIR: a running one instead, to repeat a test without the start-up.
     """
@@ -27,10 +30,9 @@ def three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]
     selector = Override(scope="broker", key="replica.selector.class", value=_RACK_AWARE)
     spec = SandboxSpec(brokers=3, jvm="quick", heap_mib=256, overrides=(selector,))
     made = Sandbox.up(tmp_path_factory.mktemp("three"), spec)
-    try:
+    keep = os.environ.get("RLM_KEEP_SANDBOX")
+    with ended_early(request, lambda: made.down(delete=not keep)):
         yield made
-    finally:
-        made.down(delete=not os.environ.get("RLM_KEEP_SANDBOX"))
 
 
 @pytest.fixture
@@ -41,6 +43,7 @@ def three(three_brokers: Sandbox) -> Iterator[Cluster]:
         yield cluster
     finally:
         heal(cluster)
+        cluster.delete_topics()
 
 
 @pytest.fixture(scope="session")
@@ -88,3 +91,4 @@ def one(one_broker: Sandbox) -> Iterator[Cluster]:
         yield cluster
     finally:
         whole(cluster)
+        cluster.delete_topics()

@@ -59,7 +59,7 @@ def segment_files(cluster: Cluster, topic: str, partition: int = 0) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def archive(one_broker: Sandbox) -> Archive:
+def archive(one_broker: Sandbox) -> Iterator[Archive]:
     cluster = Cluster(one_broker)
     topic = fresh("mixed")
     cluster.create_topic(topic, partitions=_PARTITIONS)
@@ -67,7 +67,7 @@ def archive(one_broker: Sandbox) -> Archive:
     before = segment_files(cluster, topic)
     cluster.enable(topic)
     settled = _settle(cluster, topic)
-    return Archive(
+    yield Archive(
         cluster=cluster,
         topic=topic,
         mixed=mixed,
@@ -76,6 +76,7 @@ def archive(one_broker: Sandbox) -> Archive:
         remote_end={p: row["remote_next_offset"] for p, row in settled.items()},
         segments_before=before,
     )
+    cluster.delete_topics()
 
 
 def _settle(cluster: Cluster, topic: str) -> dict[int, dict[str, Any]]:

@@ -27,7 +27,7 @@ def test_h29_kafkas_formatter_prints_every_non_null_value(one: Cluster) -> None:
     counted, printed = (0, 0), ""
     for _ in range(_TRIES):
         counted = _counted(one)
-        printed = _printed(one)
+        printed = _printed(one, sum(counted))
         if _counted(one) == counted:
             break
     lines = [line for line in printed.splitlines() if "RemoteLogSegmentMetadata{" in line]
@@ -47,10 +47,11 @@ def _counted(cluster: Cluster) -> tuple[int, int]:
         reader.close()
 
 
-def _printed(cluster: Cluster) -> str:
+def _printed(cluster: Cluster, records: int) -> str:
     return cluster.sandbox.dist.run_tool(
         "console-consumer",
         *("--bootstrap-server", cluster.direct, "--topic", "__rlm_remote_log_metadata"),
-        *("--from-beginning", "--timeout-ms", "4000", "--skip-message-on-error"),
+        *("--from-beginning", "--max-messages", str(records), "--timeout-ms", "30000"),
+        "--skip-message-on-error",
         *("--formatter", _FORMATTER),
     ).stdout

@@ -3,10 +3,16 @@
 import shutil
 from typing import Any
 
+import grpc
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from kip405.errors import Fenced
+from rlm.api.calls import call_metadata
+from rlm.api.status import error_of_call
 from rlm.proxy.codes import KAFKA_STORAGE_ERROR, LEADER_NOT_AVAILABLE
+from rlm.v1 import fetch_pb2 as pb
+from rlm.v1.fetch_pb2_grpc import FetchServiceStub
 from tests.rlm.proxy.fakes import RawClient
 from tests.scenarios.cluster import Cluster, assert_same, fresh
 from tests.scenarios.objects import finished_segments
@@ -22,7 +28,7 @@ from tests.scenarios.replicas import (
 pytestmark = pytest.mark.integration
 
 UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
-EARLIEST = -2
+LATEST, EARLIEST = -1, -2
 
 
 def test_h04_unclean_election_with_overlap(three: Cluster) -> None:
@@ -52,6 +58,10 @@ def test_h04_unclean_election_with_overlap(three: Cluster) -> None:
     assert not at_dead_end["records"]
     assert last["error_code"] == 0
     assert last["records"]
+    three.wait_for(
+        lambda: {remote_tier(three, node, topic) for node in (2, 3)} == {b_end},
+        "who reads the remote tier alone ends there too",
+    )
 
     rows += three.fill(topic, mib=1, first=len(rows))
     assert_same(three.read_all(topic), rows)
@@ -97,6 +107,11 @@ def test_h04_emptied_log_dir(three: Cluster) -> None:
     assert not any(one["records"] for one in fetched)
     assert {one["error_code"] for one in positions} == {LEADER_NOT_AVAILABLE}
     never_resets(three, alone)
+    three.wait_for(
+        lambda: all("is frozen: " in str(remote_tier(three, node, alone)) for node in (1, 3)),
+        "who reads the remote tier alone is refused it",
+    )
+    assert remote_tier(three, 1, shared)
 
     after = three.fill(alone, mib=3)  # produce passes
     assert after[0].offset == 0
@@ -115,6 +130,25 @@ def test_h04_emptied_log_dir(three: Cluster) -> None:
     three.wait_trimmed(alone)
     assert not three.status(alone)["frozen"]
     assert_same(three.read_all(alone), after)
+    assert remote_tier(three, 1, alone) in range(three.log_start(alone), len(after) + 1)
+
+
+def remote_tier(cluster: Cluster, node: int, topic: str) -> int | str:
+    """Where the remote tier of partition 0 ends by a service's word, or why it is refused."""
+    address = cluster.sandbox.json["brokers"][node - 1]["grpc"]
+    request = pb.ListOffsetsRequest(
+        topic=pb.TopicRef(name=topic), timestamp=LATEST, tiers=pb.REMOTE_ONLY
+    )
+    with grpc.insecure_channel(address) as channel:
+        try:
+            answer = FetchServiceStub(channel).ListOffsets(
+                request, metadata=call_metadata("tests", None), timeout=60
+            )
+        except grpc.RpcError as error:
+            failed = error_of_call(error, address)
+            assert isinstance(failed, Fenced), failed
+            return str(failed)
+    return int(answer.offset)
 
 
 def never_resets(cluster: Cluster, topic: str) -> None:

@@ -114,14 +114,15 @@ class Archive:
 
 
 @pytest.fixture(scope="module")
-def archive(one_broker: Sandbox) -> Archive:
+def archive(one_broker: Sandbox) -> Iterator[Archive]:
     cluster = Cluster(one_broker)
     whole(cluster)
     names = list(FAULTS[one_broker.state.spec.store])
     topic, live = fresh("faults"), 2 * len(names)
     cluster.create_topic(topic, partitions=live + 1)
     cluster.enable(topic)
-    return Archive(cluster=cluster, topic=topic, names=names)
+    yield Archive(cluster=cluster, topic=topic, names=names)
+    cluster.delete_topics()
 
 
 class _SlowReader:

@@ -53,14 +53,13 @@ class Lab:
 
     def connection(self) -> dict[str, str]:
         """Options that lead to the cluster: Kafka itself, not its proxy, and the fetch API."""
-        kafka = {"kafka.bootstrap.servers": self.cluster.direct}
         if self.source != TIERED:
-            return kafka
-        return {**kafka, "rlm.endpoints": self.endpoint}
+            return {"kafka.bootstrap.servers": self.cluster.direct}
+        return connection(self.cluster)
 
     @property
     def endpoint(self) -> str:
-        return str(self.cluster.sandbox.json["brokers"][0]["grpc"])
+        return _endpoint(self.cluster)
 
     def bare(self, options: Mapping[str, str]) -> DataFrame:
         """A batch with these options alone."""
@@ -89,6 +88,15 @@ class Lab:
 
     def written(self, folder: Path) -> DataFrame:
         return self.spark.read.parquet(str(folder / "out"))
+
+
+def connection(cluster: Cluster) -> dict[str, str]:
+    """Options that lead to Kafka itself, not its proxy, and to the fetch API."""
+    return {"kafka.bootstrap.servers": cluster.direct, "rlm.endpoints": _endpoint(cluster)}
+
+
+def _endpoint(cluster: Cluster) -> str:
+    return str(cluster.sandbox.json["brokers"][0]["grpc"])
 
 
 def start_available(frame: DataFrame, folder: Path) -> StreamingQuery:

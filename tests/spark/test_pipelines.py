@@ -1,20 +1,17 @@
 """Export and audit on a real Spark: killed midway and run again, and damage in the store found."""
 
 import contextlib
-import hashlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
-from datetime import UTC
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
-import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import SparkSession
 
@@ -26,7 +23,8 @@ from rlm_spark.pipelines.exporting import ExportReport
 from rlm_spark.pipelines.spark_jobs import JobFailed
 from tests.project.tree import ROOT
 from tests.spark.conftest import Twins
-from tests.spark.lab import Lab, Seen, assert_equal, in_order
+from tests.spark.exports import exported
+from tests.spark.lab import Lab, assert_equal
 
 pytestmark = pytest.mark.integration
 
@@ -126,29 +124,6 @@ def _stopped_export(lab: Lab, topic: str, root: Path, *, after: int) -> ExportRe
     return report
 
 
-def _exported(root: Path, topic: str) -> list[Seen]:
-    table = ds.dataset(root, format="parquet", partitioning="hive").to_table()
-    assert set(map(str, table["topic"].to_pylist())) == {topic}
-    return in_order([_seen(row) for row in table.to_pylist()])
-
-
-def _seen(row: Mapping[str, Any]) -> Seen:
-    value = row["value"]
-    return Seen(
-        row["partition"],
-        row["offset"],
-        row["timestamp"].astimezone(UTC),
-        row["timestampType"],
-        row["key"],
-        None if value is None else hashlib.md5(value).hexdigest(),
-        _headers(row["headers"]),
-    )
-
-
-def _headers(given: list[dict[str, Any]] | None) -> tuple[tuple[str, bytes | None], ...] | None:
-    return None if given is None else tuple((one["key"], one["value"]) for one in given)
-
-
 def test_an_export_whose_driver_and_worker_are_killed_has_every_row_once(
     lab: Lab, twins: Twins, tmp_path: Path
 ) -> None:
@@ -164,7 +139,7 @@ def test_an_export_whose_driver_and_worker_are_killed_has_every_row_once(
         assert 0 < stopped.left < len(stopped.chunks)
         report = _export(lab, topic, root)
     assert (report.left, report.problems, report.is_stopped) == (0, (), False)
-    assert_equal(_exported(root, topic), twins.expected())
+    assert_equal(exported(root, topic), twins.expected())
     assert not list((root / "_kafka_rlm_export" / "attempts").iterdir())
     assert _export(lab, topic, root).chunks == ()
 

@@ -6,8 +6,10 @@ Each call asks the store anew. Libraries of a store are imported when that store
 
 import configparser
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
@@ -59,8 +61,13 @@ class LocalObjects:
     means: str = "ls"
 
     def sizes(self) -> dict[str, int]:
-        found = sorted(path for path in self.root.rglob("*") if path.is_file())
-        return {path.relative_to(self.root).as_posix(): path.stat().st_size for path in found}
+        sizes: dict[str, int] = {}
+        for path in sorted(self.root.rglob("*")):
+            with suppress(FileNotFoundError):  # renamed or removed while we look
+                found = path.stat()
+                if S_ISREG(found.st_mode):
+                    sizes[path.relative_to(self.root).as_posix()] = found.st_size
+        return sizes
 
     def unfinished(self) -> list[str]:
         return []

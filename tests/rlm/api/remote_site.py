@@ -41,7 +41,7 @@ class Site:
 
     def __init__(self, path: Path, tasks: asyncio.TaskGroup, threads: ThreadPoolExecutor) -> None:
         self.rig = Rig(path)
-        reader = RemoteReader(
+        self.reader = RemoteReader(
             store=self.rig.store,
             cluster_id=CLUSTER_ID,
             tasks=tasks,
@@ -57,7 +57,7 @@ class Site:
             ledger=ledger,  # type: ignore[arg-type]
             clock=self.rig.clock,
         )
-        self.walk = SegmentWalk(reader)
+        self.walk = SegmentWalk(self.reader)
         self.reading = RemoteReading(view=self.view, walk=self.walk)
         self.service = RemoteFetchService(
             RemoteParts(

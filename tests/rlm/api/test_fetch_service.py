@@ -186,7 +186,7 @@ async def test_not_leader_tells_whom_to_ask() -> None:
 
 async def test_h04_a_frozen_partition_is_read_within_the_brokers_log_only() -> None:
     async with api_node(Cluster(), log=Log(frozen=True)) as node:
-        with pytest.raises(Invalid, match="log_start_offset=24"):
+        with pytest.raises(Fenced, match="frozen: only the broker's own log is read, from 24 on"):
             await read(node.address, start_offset=0)
         answers = await read(node.address, start_offset=24)
     assert offsets(answers) == list(range(24, 60, PER_BATCH))

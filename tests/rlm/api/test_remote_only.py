@@ -1,5 +1,6 @@
 """REMOTE_ONLY over real segments: reads, positions, plans by ledger, settings and store alone."""
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from rlm.topics.starts import CAUSE_RETENTION, raise_start
 from rlm.v1 import fetch_pb2 as pb
 from rlmm.facts import ReaderFact, ServiceFact, TopicFact
 from tests.builders.ledger import PLACE
-from tests.rlm.api.remote_site import REF, WHO, Site, missing, offsets, positions
+from tests.rlm.api.remote_site import REF, WHO, Site, fetch, missing, offsets, positions
 
 
 async def test_the_whole_remote_tier_byte_for_byte_and_no_more(site: Site) -> None:
@@ -38,6 +39,25 @@ async def test_it_ends_at_the_end_asked_for_and_says_nothing_beyond_the_remote_e
     assert await site.read(410, end_offset=420) == []
     by_id = await site.read(390, topic=pb.TopicRef(topic_id=PLACE.topic_id.raw))
     assert offsets(by_id) == [390]
+
+
+class _Caller:
+    """As much of a gRPC context as a call that goes well asks for."""
+
+    def invocation_metadata(self) -> Any:
+        return WHO
+
+
+async def test_a_stream_that_waits_for_its_reader_holds_no_chunks(site: Site) -> None:
+    """What it held others would wait for, and the reader may never come back."""
+    stream = aiter(site.service.Fetch(fetch(0), _Caller()))  # type: ignore[arg-type]
+    first = pb.FetchResponse.FromString(await anext(stream))
+    assert offsets([first])[0] == 0
+    assert first.next_offset < 400
+    assert site.reader.chunks.kept_bytes > 0
+    async with asyncio.timeout(30):  # what reads ahead lands, and is let go, in its own time
+        while site.reader.chunks.pinned_bytes():  # noqa: ASYNC110 - no event tells
+            await asyncio.sleep(0.01)
 
 
 async def test_the_broker_is_asked_nothing(site: Site) -> None:

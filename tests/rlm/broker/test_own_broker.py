@@ -244,3 +244,134 @@ async def test_an_answer_for_nothing_is_an_error(broker: FakeBroker, own: OwnBro
         await own.topic_config("t")
     with pytest.raises(Internal):
         await own.broker_config(1)
+
+
+def offsets_of(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Every partition asked for stands at ten times its number; number 7 is led elsewhere."""
+    return {
+        "topics": [
+            {
+                "name": topic["name"],
+                "partitions": [
+                    {
+                        "partition_index": row["partition_index"],
+                        "error_code": 6 if row["partition_index"] == 7 else 0,
+                        "offset": 10 * row["partition_index"] + row["current_leader_epoch"],
+                        "timestamp": row["timestamp"],
+                    }
+                    for row in topic["partitions"]
+                ],
+            }
+            for topic in asked["topics"]
+        ]
+    }
+
+
+async def test_offsets_asked_at_the_same_time_go_together_each_with_its_own_answer(
+    broker: FakeBroker, own: OwnBroker
+) -> None:
+    broker.on(LIST_OFFSETS, offsets_of)
+    asking = [
+        own.list_offset(topic, number, LATEST_TIMESTAMP, leader_epoch=3)
+        for topic in ("t", "u")
+        for number in range(20)
+    ]
+    found = await asyncio.gather(*asking, return_exceptions=True)
+    for at, one in enumerate(found):
+        number = at % 20
+        if number == 7:
+            assert isinstance(one, Fenced), one
+        else:
+            assert isinstance(one, OffsetAnswer) and one.offset == 10 * number + 3, one
+    assert len(broker.asked(LIST_OFFSETS)) <= 2
+
+
+async def test_a_partition_is_named_once_in_a_request(broker: FakeBroker, own: OwnBroker) -> None:
+    """Kafka refuses a ListOffsets that names a partition twice."""
+    broker.on(LIST_OFFSETS, offsets_of)
+    asked_for = [(epoch, timestamp) for epoch in (1, 2) for timestamp in (-1, -2)]
+    found = await asyncio.gather(
+        own.list_offset("t", 9, -1),
+        *(own.list_offset("t", 1, timestamp, leader_epoch=epoch) for epoch, timestamp in asked_for),
+    )
+    assert [(one.offset - 10, one.timestamp_ms) for one in found[1:]] == asked_for
+    for request in broker.asked(LIST_OFFSETS):
+        named = [
+            (topic["name"], row["partition_index"])
+            for topic in request["topics"]
+            for row in topic["partitions"]
+        ]
+        assert len(named) == len(set(named))
+
+
+async def test_isolation_and_replica_are_never_mixed(broker: FakeBroker, own: OwnBroker) -> None:
+    broker.on(LIST_OFFSETS, offsets_of)
+    kinds = [(True, -1), (False, -1), (False, -2)]
+    await asyncio.gather(
+        *(
+            own.list_offset("t", number, -1, read_committed=committed, replica_id=replica)
+            for number, (committed, replica) in enumerate(kinds * 2)
+        )
+    )
+    for request in broker.asked(LIST_OFFSETS):
+        kind = kinds.index((bool(request["isolation_level"]), request["replica_id"]))
+        rows = [
+            row["partition_index"] for topic in request["topics"] for row in topic["partitions"]
+        ]
+        assert {number % 3 for number in rows} == {kind}
+
+
+async def test_a_topic_that_may_not_be_seen_is_nobody_elses_trouble(
+    broker: FakeBroker, own: OwnBroker
+) -> None:
+    def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
+        codes = {"t": 0, "hidden": 29, "gone": 3}
+        return {
+            "topics": [
+                {"name": row["name"], "error_code": codes[row["name"]], "topic_id": TOPIC_ID}
+                for row in asked["topics"]
+            ]
+        }
+
+    broker.on(METADATA, answer)
+    names = ["t", "t", "hidden", "gone", "t"]
+    found = await asyncio.gather(*map(own.topic, names), return_exceptions=True)
+    kinds = [type(one) for one in found]
+    assert kinds == [kinds[0], kinds[0], Invalid, NotFound, kinds[0]]
+    assert [one.name for one in found if not isinstance(one, BaseException)] == ["t"] * 3
+    with pytest.raises(Invalid):
+        await own.topics(["t", "hidden"])
+
+
+async def test_a_look_asks_for_the_configurations_it_needs(
+    broker: FakeBroker, own: OwnBroker
+) -> None:
+    def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "results": [
+                {
+                    "resource_name": row["resource_name"],
+                    "error_code": 3 if row["resource_name"] == "gone" else 0,
+                    "configs": [
+                        {"name": name, "value": row["resource_name"], "config_source": 5}
+                        for name in row["configuration_keys"] or ["all"]
+                    ],
+                }
+                for row in asked["resources"]
+            ]
+        }
+
+    broker.on(DESCRIBE_CONFIGS, answer)
+    names = ("cleanup.policy", "retention.ms")
+    t, u, gone, whole = await asyncio.gather(
+        own.topic_config("t", names),
+        own.topic_config("u", names),
+        own.topic_config("gone", names),
+        own.topic_config("t"),
+        return_exceptions=True,
+    )
+    value = TopicConfigValue(value="t", is_topic_level=False)
+    assert t == dict.fromkeys(names, value)
+    assert u == dict.fromkeys(names, TopicConfigValue(value="u", is_topic_level=False))
+    assert isinstance(gone, NotFound)
+    assert whole == {"all": value}

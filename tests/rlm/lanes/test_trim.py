@@ -1,5 +1,6 @@
-"""The trim lane: what is asked, written and seen before records are deleted (H1-H5, H11, H13)."""
+"""The trim lane: what is asked, written and seen before records go (H1-H5, H8, H11, H13)."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -7,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from kip405.errors import Corrupt, Fenced, Invalid, NotFound, Unavailable
+from kip405.segments import RemoteLogSegmentMetadata
 from kip405.states import RemoteLogSegmentState
-from rlmm.facts import DivergenceFact, FreezeFact, TrimFact
+from rlmm.facts import DivergenceFact, Fact, FreezeFact, HistoryFact, TrimFact
 from tests.builders.ledger import OTHER_WRITER, PLACE, metadata
 from tests.builders.rig import Rig
+from tests.rlm.plans.views import lineage
 
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 
@@ -339,3 +342,89 @@ async def test_h35_a_topic_that_became_compacted_is_not_trimmed(rig: Rig) -> Non
 async def test_h04_the_intent_carries_the_epoch_of_its_plan(rig: Rig) -> None:
     await rig.trim.run(rig.led)
     assert rig.settings.published[-1] == TrimFact(partition=PLACE.key, bound=300, planned_epoch=0)
+
+
+async def with_a_dead_attempt(path: Path) -> tuple[Rig, RemoteLogSegmentMetadata]:
+    """Epoch 1 began at 100 on another broker; ours never had it: 0 up to 200, then 2. A copy of
+    epoch 1 was stored, but its FINISHED is not written.
+    """
+    rig = Rig(path)
+    rig.write_log(0, 100, 200, end=200)
+    rig.disk.file(200, ".log").unlink()
+    rig.write_log(200, 300, end=350, epoch=2)
+    rig.disk.epochs({0: 0, 2: 200})
+    dead = metadata(99, 100, 250, {1: 100})
+    started = dead.in_state(STARTED, event_timestamp_ms=0, broker_id=2)
+    rig.ledger.write(started, epoch=1, writer=OTHER_WRITER)
+    rig.broker.elect(1, 2)
+    await rig.copy.run(rig.led)
+    return rig, dead
+
+
+async def test_h08_a_dead_history_stays_dead_when_its_copy_is_found_after_the_trim(
+    tmp_path: Path,
+) -> None:
+    rig, dead = await with_a_dead_attempt(tmp_path)
+    before = (await rig.eyes.look(rig.led)).lineage
+    await rig.trim.run(rig.led)
+    assert rig.broker.deleted == [300]
+    assert [type(one) for one in rig.settings.published[-2:]] == [HistoryFact, TrimFact]
+    rig.disk.epochs({2: 300})
+    rig.ledger.write(dead, epoch=2, previous=0)  # adopted from its manifest
+    look = await rig.eyes.look(rig.led)
+    assert look.lineage == before
+    found = look.ledger.usable(look.lineage, look.log_end_offset)
+    assert [(one.metadata.start_offset, one.next_offset) for one in found] == [
+        (0, 100),
+        (100, 200),
+        (200, 300),
+    ]
+    assert dead not in [one.metadata for one in found]
+
+
+async def test_h08_no_trim_before_the_history_is_told(tmp_path: Path) -> None:
+    rig, _ = await with_a_dead_attempt(tmp_path)
+    publish = rig.settings.publish
+
+    async def refuse(fact: Fact, leader_epoch: int) -> None:
+        if isinstance(fact, HistoryFact):
+            raise Unavailable("the settings topic takes no records")
+        await publish(fact, leader_epoch)
+
+    rig.settings.publish = refuse  # type: ignore[method-assign]
+    with pytest.raises(Unavailable, match="takes no records"):
+        await rig.trim.run(rig.led)
+    assert rig.broker.deleted == []
+    assert rig.settings.view.trim(PLACE.key) is None
+
+
+async def test_h08_a_plan_is_dropped_when_another_history_was_told(tmp_path: Path) -> None:
+    rig, _ = await with_a_dead_attempt(tmp_path)
+    other = HistoryFact(partition=PLACE.key, frozen=None, lineage=lineage({1: 0, 3: 90}))
+
+    def overrule() -> None:
+        if isinstance(rig.settings.published[-1], TrimFact):
+            rig.settings.write(other, epoch=3)
+
+    rig.settings.after_publish = overrule
+    with pytest.raises(Fenced, match="another history"):
+        await rig.trim.run(rig.led)
+    assert rig.broker.deleted == []
+
+
+async def test_h08_the_last_record_stays_and_its_epoch_with_it(tmp_path: Path) -> None:
+    """A log without records takes any epoch for its first: it would be of no history."""
+    rig = Rig(tmp_path)
+    rig.write_log(0, 100, 200, end=200)
+    await rig.copy.run(rig.led)
+    await rig.trim.run(rig.led)
+    assert rig.broker.deleted == [100]
+
+
+async def test_h08_a_history_that_cannot_be_read_stops_looks_at_a_trimmed_log(rig: Rig) -> None:
+    later = json.dumps({"v": 2, "kind": "history"}).encode()
+    rig.settings.view.apply(key=f"history/{PLACE.key}".encode(), value=later, offset=9)
+    await rig.eyes.look(rig.led)  # the log knows all there is
+    rig.disk.epochs({0: 100})
+    with pytest.raises(Unavailable, match="history that was told cannot be read"):
+        await rig.eyes.look(rig.led)

@@ -1,0 +1,175 @@
+"""Requests to one broker that name many topics or partitions, and the answer for each of them.
+
+An error that concerns one topic or partition is the answer for that one; one of the whole request
+is raised.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from kip405.errors import NotFound, RemoteStorageError
+from kip405.ids import Uuid
+from rlm.broker.answers import (
+    OffsetAnswer,
+    PartitionDescription,
+    TopicConfigValue,
+    TopicDescription,
+    error_of_code,
+)
+from rlm.broker.connection import BrokerConnection
+from rlm.wire.apis import DESCRIBE_CONFIGS, LIST_OFFSETS, METADATA
+
+_TOPIC_RESOURCE = 2
+_TOPIC_LEVEL_SOURCE = 1
+_NO_LEADER_ERRORS = {0, 5, 9}
+_GONE = {3, 100}
+
+ConfigValues = dict[str, TopicConfigValue]
+
+
+class OffsetQuestion(NamedTuple):
+    """One row of ListOffsets; leader epoch -1 = do not check."""
+
+    topic: str
+    partition: int
+    timestamp: int
+    leader_epoch: int
+
+
+class Many:
+    """Asks one broker over one connection; each call has the deadline `timeout_ms`."""
+
+    def __init__(self, connection: BrokerConnection, *, timeout_ms: int) -> None:
+        self._connection = connection
+        self._timeout_ms = timeout_ms
+
+    async def topics(
+        self, names: Sequence[str] | None
+    ) -> dict[str, TopicDescription | RemoteStorageError]:
+        """Each topic of these names, or all that are there (Metadata v12); creates none."""
+        if names is not None and not names:
+            return {}
+        wanted = None if names is None else [{"name": name} for name in names]
+        body = {"topics": wanted, "allow_auto_topic_creation": False}
+        answer = await self._connection.call(METADATA, 12, body, timeout_ms=self._timeout_ms)
+        found = {topic["name"]: _topic_or_error(topic) for topic in answer["topics"]}
+        return {**{name: _no_topic(name) for name in names or ()}, **found}
+
+    async def topic_configs(
+        self, topics: Sequence[str], names: Sequence[str]
+    ) -> dict[str, ConfigValues | RemoteStorageError]:
+        """Effective configuration of each topic: the values of these names, of none = all of them
+        (DescribeConfigs v4).
+        """
+        resources = [
+            {
+                "resource_type": _TOPIC_RESOURCE,
+                "resource_name": topic,
+                "configuration_keys": list(names) or None,
+            }
+            for topic in topics
+        ]
+        answer = await self._connection.call(
+            DESCRIBE_CONFIGS, 4, {"resources": resources}, timeout_ms=self._timeout_ms
+        )
+        return {result["resource_name"]: _configs_or_error(result) for result in answer["results"]}
+
+    async def offsets(
+        self, questions: Sequence[OffsetQuestion], *, read_committed: bool, replica_id: int
+    ) -> dict[OffsetQuestion, OffsetAnswer | RemoteStorageError]:
+        """ListOffsets v7; a broker refuses to be asked twice for a partition in one request."""
+        found: dict[OffsetQuestion, OffsetAnswer | RemoteStorageError] = {}
+        for asked in _without_repeats(questions):
+            body = {
+                "replica_id": replica_id,
+                "isolation_level": int(read_committed),
+                "topics": _rows(asked.values()),
+            }
+            answer = await self._connection.call(LIST_OFFSETS, 7, body, timeout_ms=self._timeout_ms)
+            for topic in answer["topics"]:
+                for row in topic["partitions"]:
+                    question = asked.get((topic["name"], row["partition_index"]))
+                    if question is not None:
+                        found[question] = _offset_or_error(question, row)
+        return found
+
+
+def _without_repeats(
+    questions: Iterable[OffsetQuestion],
+) -> Iterator[dict[tuple[str, int], OffsetQuestion]]:
+    left = list(questions)
+    while left:
+        asked: dict[tuple[str, int], OffsetQuestion] = {}
+        left = [
+            question
+            for question in left
+            if asked.setdefault((question.topic, question.partition), question) is not question
+        ]
+        yield asked
+
+
+def _rows(questions: Iterable[OffsetQuestion]) -> list[dict[str, Any]]:
+    by_topic: dict[str, list[dict[str, int]]] = {}
+    for question in questions:
+        row = {
+            "partition_index": question.partition,
+            "current_leader_epoch": question.leader_epoch,
+            "timestamp": question.timestamp,
+        }
+        by_topic.setdefault(question.topic, []).append(row)
+    return [{"name": name, "partitions": rows} for name, rows in by_topic.items()]
+
+
+def _offset_or_error(
+    question: OffsetQuestion, row: Mapping[str, Any]
+) -> OffsetAnswer | RemoteStorageError:
+    if row["error_code"]:
+        what = f"list offsets of {question.topic}-{question.partition}"
+        return error_of_code(row["error_code"], what)
+    return OffsetAnswer(
+        offset=row["offset"], leader_epoch=row["leader_epoch"], timestamp_ms=row["timestamp"]
+    )
+
+
+def _configs_or_error(result: Mapping[str, Any]) -> ConfigValues | RemoteStorageError:
+    if result["error_code"]:
+        what = f"describe configs of topic {result['resource_name']}"
+        return error_of_code(result["error_code"], what, result["error_message"])
+    return {
+        row["name"]: TopicConfigValue(
+            value=row["value"], is_topic_level=row["config_source"] == _TOPIC_LEVEL_SOURCE
+        )
+        for row in result["configs"]
+    }
+
+
+def _no_topic(name: str) -> NotFound:
+    return NotFound(f"topic {name!r} does not exist")
+
+
+def _topic_or_error(topic: Mapping[str, Any]) -> TopicDescription | RemoteStorageError:
+    code, name = topic["error_code"], topic["name"]
+    if code in _GONE:
+        return _no_topic(name)
+    if code:
+        return error_of_code(code, f"metadata of topic {name}")
+    return TopicDescription(
+        name=name,
+        topic_id=Uuid(bytes(topic["topic_id"])),
+        internal=topic["is_internal"],
+        partitions={
+            row["partition_index"]: _partition(row)
+            for row in topic["partitions"]
+            if row["error_code"] in _NO_LEADER_ERRORS
+        },
+    )
+
+
+def _partition(row: Mapping[str, Any]) -> PartitionDescription:
+    return PartitionDescription(
+        partition=row["partition_index"],
+        leader=row["leader_id"],
+        leader_epoch=row["leader_epoch"],
+        replicas=tuple(row["replica_nodes"]),
+        isr=tuple(row["isr_nodes"]),
+    )

@@ -1,0 +1,177 @@
+"""Questions that go together: each is answered by a request that was sent after it was asked."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from kip405.errors import Internal, NotFound, RemoteStorageError, Unavailable
+from rlm.broker.gathered import MOST_AT_ONCE, Gathered
+
+
+class ManualBroker:
+    """Requests that are answered when the test says; the answer to a question is its request."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, ...]] = []
+        self._answers: list[asyncio.Future[Mapping[str, int | RemoteStorageError]]] = []
+
+    async def ask(self, questions: Sequence[str]) -> Mapping[str, int | RemoteStorageError]:
+        self.requests.append(tuple(questions))
+        self._answers.append(asyncio.get_running_loop().create_future())
+        return await self._answers[-1]
+
+    async def answer(self, **instead: RemoteStorageError) -> None:
+        """Answer the newest request: its number for each question, or an error."""
+        number = len(self.requests)
+        known: dict[str, int | RemoteStorageError] = dict.fromkeys(self.requests[-1], number)
+        self._answers[-1].set_result({**known, **instead})
+        await steps()
+
+    async def fail(self, error: Exception) -> None:
+        self._answers[-1].set_exception(error)
+        await steps()
+
+    async def forget(self, question: str) -> None:
+        """Answer the newest request without a word on one of its questions."""
+        kept = {one: len(self.requests) for one in self.requests[-1] if one != question}
+        self._answers[-1].set_result(kept)
+        await steps()
+
+
+async def steps() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def broker() -> ManualBroker:
+    return ManualBroker()
+
+
+@pytest.fixture
+def gathered(broker: ManualBroker) -> Gathered[str, int]:
+    return Gathered(broker.ask)
+
+
+async def begun(gathered: Gathered[str, int], *questions: str) -> list[asyncio.Task[int]]:
+    tasks = [asyncio.create_task(gathered.of(question)) for question in questions]
+    await steps()
+    return tasks
+
+
+async def test_who_asks_while_a_request_is_in_flight_goes_with_the_next(
+    broker: ManualBroker, gathered: Gathered[str, int]
+) -> None:
+    first = await begun(gathered, "a")
+    late = await begun(gathered, "b", "a", "c", "b")
+    assert broker.requests == [("a",)]
+    await broker.answer()
+    assert [one.result() for one in first] == [1]
+    assert not any(one.done() for one in late), "the answer under way may be older than they are"
+    assert broker.requests == [("a",), ("b", "a", "c")]
+    await broker.answer()
+    assert [one.result() for one in late] == [2, 2, 2, 2]
+
+
+async def test_those_who_ask_at_the_same_moment_go_together(
+    broker: ManualBroker, gathered: Gathered[str, int]
+) -> None:
+    for number in range(1, 4):
+        asked = await begun(gathered, "a", "b", "c")
+        assert broker.requests == [("a", "b", "c")] * number
+        await broker.answer()
+        assert [one.result() for one in asked] == [number] * 3
+    assert len(broker.requests) == 3, "none without a question"
+
+
+async def test_those_who_were_answered_together_go_on_together(broker: ManualBroker) -> None:
+    first: Gathered[str, int] = Gathered(broker.ask)
+    second: Gathered[str, int] = Gathered(broker.ask)
+
+    async def both(question: str) -> None:
+        await first.of(question)
+        await second.of(question)
+
+    going = [asyncio.create_task(both(question)) for question in "abcd"]
+    await steps()
+    await broker.answer()
+    assert [sorted(one) for one in broker.requests] == [["a", "b", "c", "d"]] * 2
+    await broker.answer()
+    await asyncio.gather(*going)
+
+
+async def test_the_error_of_one_question_is_nobody_elses(
+    broker: ManualBroker, gathered: Gathered[str, int]
+) -> None:
+    await begun(gathered, "x")
+    good, bad = await begun(gathered, "good", "bad")
+    await broker.answer()
+    await broker.answer(bad=NotFound("bad is gone"))
+    assert good.result() == 2
+    with pytest.raises(NotFound, match="bad is gone"):
+        bad.result()
+
+
+async def test_a_request_that_fails_fails_those_it_was_for(
+    broker: ManualBroker, gathered: Gathered[str, int]
+) -> None:
+    asked = await begun(gathered, "a")
+    late = await begun(gathered, "b", "c")
+    await broker.fail(Unavailable("no answer"))
+    with pytest.raises(Unavailable, match="no answer"):
+        asked[0].result()
+    assert broker.requests == [("a",), ("b", "c")]
+    await broker.answer()
+    assert [one.result() for one in late] == [2, 2]
+
+
+async def test_a_question_without_an_answer_is_an_error(
+    broker: ManualBroker, gathered: Gathered[str, int]
+) -> None:
+    await begun(gathered, "x")
+    known, lost = await begun(gathered, "known", "lost")
+    await broker.answer()
+    await broker.forget("lost")
+    assert known.result() == 2
+    with pytest.raises(Internal, match="lost"):
+        lost.result()
+
+
+async def test_who_is_cancelled_while_asking_for_all_takes_nobody_along(
+    broker: ManualBroker, gathered: Gathered[str, int]
+) -> None:
+    await begun(gathered, "x")
+    leading, other = await begun(gathered, "leading", "other")
+    await broker.answer()
+    assert broker.requests[-1] == ("leading", "other")
+    leading.cancel()
+    await steps()
+    assert len(broker.requests) == 3, "the other one asks again"
+    await broker.answer()
+    assert other.result() == 3
+
+
+async def test_who_is_cancelled_while_waiting_changes_nothing(
+    broker: ManualBroker, gathered: Gathered[str, int]
+) -> None:
+    await begun(gathered, "x")
+    leaving, staying = await begun(gathered, "leaving", "staying")
+    leaving.cancel()
+    await broker.answer()
+    await broker.answer()
+    assert staying.result() == 2
+
+
+async def test_a_request_has_a_limit(broker: ManualBroker, gathered: Gathered[str, int]) -> None:
+    await begun(gathered, "x")
+    names = [str(number) for number in range(MOST_AT_ONCE + 1)]
+    asked = [asyncio.create_task(gathered.of(name)) for name in names]
+    await steps()
+    await broker.answer()
+    await broker.answer()
+    await asyncio.wait(asked[:-1])
+    await steps()
+    await broker.answer()
+    assert [len(one) for one in broker.requests] == [1, MOST_AT_ONCE, 1]
+    assert [one.result() for one in asked] == [2] * MOST_AT_ONCE + [3]
