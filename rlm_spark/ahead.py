@@ -1,4 +1,4 @@
-"""Fetches ahead: a thread fills a bounded queue while its consumer decodes.
+"""Works ahead: a thread fills a bounded queue while its consumer does something else.
 
 What the thread raises is raised where the consumer is. Leaving the block stops the thread, whatever
 it waits for, and waits for its end. Must not know what the items are.

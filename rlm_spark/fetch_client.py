@@ -24,8 +24,8 @@ from rlm_spark.silence import SilenceGuard
 from rlm_spark.stopping import Stop, Stopped
 from rlm_spark.values import Fetched, OffsetRange, ServiceConnection, TopicPartition
 
-MESSAGE_BYTES = 2 << 20
-"""Asked for per message: the size at which a Python stream is fastest (reference, part 3)."""
+MESSAGE_BYTES = 4 << 20
+"""Asked for per message. Each costs its service about 0.7 ms of Python, whatever it carries."""
 NO_PLACE = TopicPartition("", 0)
 _DESCRIBE_LIMIT_MS = 5_000
 _MOST_TOPICS_BY_NAME = 8

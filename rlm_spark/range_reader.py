@@ -27,20 +27,25 @@ def read_range(
     on_loss: Callable[[DataLoss], None],
     *,
     topic_id: bytes | None = None,
+    stopped_by: Stop | None = None,
 ) -> Generator[Fetched, None, None]:
     """Pieces of `wanted` in offset order; no two of them overlap (see Fetched).
 
     `topic_id`: the topic that the offsets are of, where that is known (H6: TopicChangedError).
     `on_loss` is called in the caller's thread, between the pieces around the loss; when it returns,
     reading goes on after the loss. ConnectorError and its kinds, what `on_loss` raises. Closing the
-    generator ends the fetching thread and the calls under way.
+    generator ends the fetching thread and the calls under way. `stopped_by`: so does this, from any
+    thread; the pieces then end as if there were no more.
     """
     if wanted.size <= 0:
         return
     stop = Stop()
     identity = Identity(wanted.place.topic, topic_id)
-    with Ahead(lambda: _items(options, wanted, identity, stop), stop, _size_of) as items:
-        for item in items:
+    with ExitStack() as open_now:
+        if stopped_by is not None:
+            open_now.enter_context(stopped_by.running(stop.set))
+        ahead = Ahead(lambda: _items(options, wanted, identity, stop), stop, _size_of)
+        for item in open_now.enter_context(ahead):
             if isinstance(item, DataLoss):
                 on_loss(item)
             else:

@@ -7,24 +7,38 @@ import logging
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol
 
 import pyarrow as pa
 
+from rlm_spark.ahead import Ahead
 from rlm_spark.decode import record_batches
 from rlm_spark.loss import LossRule
 from rlm_spark.offsets import Positions
 from rlm_spark.planning import PlannedRange
 from rlm_spark.positions import open_positions
 from rlm_spark.range_reader import read_range
+from rlm_spark.stopping import Stop
 from rlm_spark.values import ConnectorOptions, DataLoss, Fetched, OffsetRange
-from rlm_spark.worker import spare_collections
+from rlm_spark.worker import prepare
 
 _log: Final = logging.getLogger(__name__)
 
-RangeReader = Callable[
-    [ConnectorOptions, OffsetRange, Callable[[DataLoss], None]], Iterator[Fetched]
-]
+MOST_BATCHES = 2
+"""Decoded and waiting, at most, while Spark takes the one before."""
+
+
+class RangeReader(Protocol):
+    """rlm_spark.range_reader.read_range."""
+
+    def __call__(
+        self,
+        options: ConnectorOptions,
+        wanted: OffsetRange,
+        on_loss: Callable[[DataLoss], None],
+        *,
+        stopped_by: Stop,
+    ) -> Iterator[Fetched]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +56,7 @@ def planned_batches(
 
     Errors: DataLossError by failOnDataLoss, DecodeError, the clients' errors.
     """
-    spare_collections()
+    prepare()
     rule = LossRule(fail=options.fail_on_data_loss)
     if not planned.to_latest:
         yield from _range(options, planned, schema, tiers, rule)
@@ -59,6 +73,10 @@ def planned_batches(
             from_earliest=planned.from_earliest and is_all_gone,
         )
     yield from _range(options, grown, schema, tiers, rule)
+
+
+def _size_of(batch: pa.RecordBatch) -> int:
+    return int(batch.nbytes)
 
 
 def _end_now(options: ConnectorOptions, planned: PlannedRange, tiers: Tiers) -> int:
@@ -92,10 +110,17 @@ def _range(
         else:
             rule.met(loss)
 
-    pieces = tiers.read_range(options, wanted, on_loss)
-    try:
-        yield from record_batches(pieces, wanted, schema, read_committed=options.read_committed)
-    finally:
-        if isinstance(pieces, Generator):
-            pieces.close()  # ends its thread where the caller wanted no more
+    stop = Stop()
+
+    def decoded() -> Generator[pa.RecordBatch, None, None]:
+        pieces = tiers.read_range(options, wanted, on_loss, stopped_by=stop)
+        try:
+            yield from record_batches(pieces, wanted, schema, read_committed=options.read_committed)
+        finally:
+            if isinstance(pieces, Generator):
+                pieces.close()  # ends its thread where the caller wanted no more
+
+    # In a thread: while Spark takes rows, which it does one batch at a time, the next are decoded.
+    with Ahead(decoded, stop, _size_of, most_items=MOST_BATCHES) as batches:
+        yield from batches
     return gone_before >= wanted.end_offset

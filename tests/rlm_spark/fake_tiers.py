@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from rlm_spark.reading import Tiers
+from rlm_spark.stopping import Stop
 from rlm_spark.values import ConnectorOptions, DataLoss, Fetched, OffsetRange, TopicPartition
 from tests.rlm_spark.decode.encoding import simple
 
@@ -97,6 +98,8 @@ class FakeTiers:
         options: ConnectorOptions,
         wanted: OffsetRange,
         on_loss: Callable[[DataLoss], None],
+        *,
+        stopped_by: Stop,
     ) -> Iterator[Fetched]:
         self.wanted.append(wanted)
         log = self.positions.logs[wanted.place]

@@ -1,6 +1,9 @@
 """The plan of a batch: offsets to ranges, moving edges, and tasks that look again."""
 
 import pickle
+import threading
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pyarrow as pa
@@ -12,8 +15,10 @@ from rlm_spark.offset_specs import OptionError
 from rlm_spark.offsets import OffsetError
 from rlm_spark.options import BatchQuery, parse_batch
 from rlm_spark.planning import PlannedRange, plan_batch
-from rlm_spark.reading import planned_batches
-from rlm_spark.values import OffsetRange, TopicPartition
+from rlm_spark.reading import Tiers, planned_batches
+from rlm_spark.stopping import Stop
+from rlm_spark.values import ConnectorOptions, DataLoss, Fetched, OffsetRange, TopicPartition
+from tests.rlm_spark.decode.encoding import Batch, Rec, simple
 from tests.rlm_spark.fake_tiers import FakeLog, FakePositions, FakeTiers, topic
 
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
@@ -236,3 +241,32 @@ def test_the_consumer_may_stop_early() -> None:
     batches.close()  # type: ignore[attr-defined]
 
     assert not positions.is_open
+
+
+def test_a_consumer_that_stops_does_not_wait_for_what_is_still_fetched() -> None:
+    wanted, schema = query(), pa.schema([("value", pa.binary())])
+    large = Batch(
+        base_offset=0, last_offset=0, records=(Rec(offset=0, key=None, value=bytes(4 << 20)),)
+    )
+
+    def silent_after_two(
+        options: ConnectorOptions,
+        wanted: OffsetRange,
+        on_loss: Callable[[DataLoss], None],
+        *,
+        stopped_by: Stop,
+    ) -> Iterator[Fetched]:
+        yield Fetched(batches=large.encode(), next_offset=1)
+        yield Fetched(batches=simple(1, 8).encode(), next_offset=9)
+        woken = threading.Event()
+        with stopped_by.running(woken.set):
+            assert woken.wait(60)
+
+    planned = PlannedRange(wanted=OffsetRange(place=P0, start_offset=0, end_offset=20))
+    tiers = Tiers(read_range=silent_after_two)
+    batches = planned_batches(wanted.connector, planned, schema, tiers)
+    assert next(batches).num_rows == 1
+    began_s = time.monotonic()
+    batches.close()  # type: ignore[attr-defined]
+    assert time.monotonic() - began_s < 50
+    assert "rlm-fetch-ahead" not in {one.name for one in threading.enumerate()}

@@ -29,6 +29,7 @@ from rlm_spark.errors import (
 from rlm_spark.kafka_messages import FetchedPartition
 from rlm_spark.legs import cut
 from rlm_spark.range_reader import read_range
+from rlm_spark.stopping import Stop
 from rlm_spark.values import (
     ConnectorOptions,
     DataLoss,
@@ -351,6 +352,24 @@ def test_a_reader_that_leaves_early_leaves_nothing(
     pieces = read_range(options(ReadMode.KAFKA_PREFERRED, service, kafka), wanted, print)
     next(pieces)
     pieces.close()
+    assert "rlm-fetch-ahead" not in {one.name for one in threading.enumerate()}
+
+
+@pytest.mark.parametrize("after", [0, 1])
+def test_who_reads_in_a_thread_of_his_own_is_stopped_from_outside(
+    service: FakeService, after: int
+) -> None:
+    """Whatever the service does, which is nothing."""
+    service.scripted.append(falling_silent(after=after))
+    wanted = OffsetRange(place=PLACE, start_offset=0, end_offset=60)
+    stop = Stop()
+    pieces = read_range(options(ReadMode.REMOTE_ONLY, service), wanted, print, stopped_by=stop)
+    for _ in range(after):
+        next(pieces)
+    timer = threading.Timer(0.2, stop.set)
+    timer.start()
+    assert list(pieces) == []
+    timer.join()
     assert "rlm-fetch-ahead" not in {one.name for one in threading.enumerate()}
 
 

@@ -1,37 +1,68 @@
 """What happens to the process of a task, in processes of their own."""
 
 import os
+import platform
 import subprocess
 import sys
 
 import pytest
 
-_CODE = """
+_FREEZES = """
 import gc
-from rlm_spark.worker import spare_collections
+from rlm_spark.worker import prepare
 assert gc.get_freeze_count() == 0
-spare_collections()
+prepare()
 first = gc.get_freeze_count()
 new = [[] for _ in range(1000)]
-spare_collections()
+prepare()
 assert gc.get_freeze_count() == first
 print(first)
 """
+_FAULTS = """
+import resource, threading
+from rlm_spark.worker import prepare
+prepare()
+
+def use_memory():
+    for _ in range(20):
+        messages = [b"x" * (2 << 20) for _ in range(8)]
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    thread = threading.Thread(target=use_memory)
+    thread.start()
+    thread.join()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+faults()
+print(faults())
+"""
+_PAGES_OF_ONE_ROUND = (16 << 20) // 4096
 
 
-@pytest.mark.parametrize(("reused", "is_frozen"), [("1", True), ("", False), (None, False)])
-def test_what_is_loaded_is_frozen_once_where_a_worker_is_used_again(
-    reused: str | None, is_frozen: bool
-) -> None:
+def run(code: str, reused: str | None) -> int:
     environment = {key: text for key, text in os.environ.items() if key != "SPARK_REUSE_WORKER"}
     if reused is not None:
         environment["SPARK_REUSE_WORKER"] = reused
     done = subprocess.run(
-        [sys.executable, "-c", _CODE],
+        [sys.executable, "-c", code],
         env=environment,
         capture_output=True,
         text=True,
         check=True,
         timeout=60,
     )
-    assert (int(done.stdout) > 0) == is_frozen
+    return int(done.stdout)
+
+
+@pytest.mark.parametrize(("reused", "is_frozen"), [("1", True), ("", False), (None, False)])
+def test_what_is_loaded_is_frozen_once_where_a_worker_is_used_again(
+    reused: str | None, is_frozen: bool
+) -> None:
+    assert (run(_FREEZES, reused) > 0) == is_frozen
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is glibc's")
+def test_memory_is_not_given_back_between_messages() -> None:
+    """20 rounds use the same pages; a process of its own user's faults on them again and again."""
+    assert run(_FAULTS, "1") < 3 * _PAGES_OF_ONE_ROUND < run(_FAULTS, None)

@@ -44,9 +44,9 @@ def trimmed(three: Cluster) -> Trimmed:
     """One topic for all tests here: nothing changes it."""
     known = _made.get(three.direct)
     if known is None:
-        topic = fresh("versions")
-        known = Trimmed(three, topic, trimmed_topic(three, topic, [1, 2, 3]))
-        three.wait_settled(topic)
+        topic, own = fresh("versions"), Cluster(three.sandbox)  # whose topics outlive the test
+        known = Trimmed(own, topic, trimmed_topic(own, topic, [1, 2, 3]))
+        own.wait_settled(topic)
         _made[three.direct] = known
     return known
 

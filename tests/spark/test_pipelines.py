@@ -75,7 +75,10 @@ def _kill_workers(spark: SparkSession) -> bool:
     java = psutil.Process(spark.sparkContext._gateway.proc.pid)  # type: ignore[union-attr]
     killed = False
     for daemon in java.children():
-        for worker in daemon.children():
+        workers: list[psutil.Process] = []
+        with contextlib.suppress(psutil.NoSuchProcess):  # it may end with its last worker
+            workers = daemon.children()
+        for worker in workers:
             with contextlib.suppress(psutil.NoSuchProcess):
                 worker.kill()
                 killed = True
