@@ -45,6 +45,9 @@ class RememberedLooks(Eyes):
         )
         self._herald = herald
         self._looks: dict[PartitionKey, Look] = {}
+        self._begun = 0
+        self._newest: dict[PartitionKey, tuple[int, int]] = {}
+        """Leader epoch and number of the look that says what is remembered, or that nothing is."""
 
     @property
     def looks(self) -> Mapping[PartitionKey, Look]:
@@ -59,19 +62,25 @@ class RememberedLooks(Eyes):
         return look
 
     async def look(self, led: LedPartition) -> Look:
-        """Take a look and remember it; a partition that is led elsewhere is forgotten."""
+        """Take a look and remember it; a partition that is led elsewhere is forgotten.
+
+        One that was overtaken, while readers were told, is not remembered any more.
+        """
         key = led.topic_id_partition.key
+        self._begun += 1
+        mine = led.leader_epoch, self._begun
         try:
             look = await super().look(led)
         except Fenced:
+            self._newest[key] = max(mine, self._newest.get(key, mine))
             known = self._looks.get(key)
             if known is not None and known.led.leader_epoch <= led.leader_epoch:
                 del self._looks[key]
                 self._herald.forget(key)
             raise
         await self._herald.tell(look)
-        known = self._looks.get(key)
-        if known is None or known.led.leader_epoch <= led.leader_epoch:
+        if mine >= self._newest.get(key, mine):
+            self._newest[key] = mine
             self._looks[key] = look
         return look
 

@@ -11,7 +11,9 @@ A leader needs such facts himself: a trim cuts the log's own epoch file (H8). So
 all is told that segments, also ones that turn up later, could contradict.
 """
 
-from itertools import pairwise
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate, pairwise
 
 from kip405.ids import MAX_OFFSET
 from kip405.lineage import Lineage, merge
@@ -21,8 +23,9 @@ from rlmm.ledger import PartitionLedger
 
 MOST_EPOCHS = 2_048
 """Told of one partition, the newest ones; of what lies below the segments tell."""
-MOST_OTHERS = 4
-"""Histories told before that are kept, the newest ones."""
+LEAST_OTHERS = 4
+"""Histories told before that are kept, the newest ones; more of them while they are short."""
+MOST_ENTRIES_OF_OTHERS = 2_048
 
 
 def told_lineage(ledger: PartitionLedger, told: HistoryFact | None) -> Lineage:
@@ -75,9 +78,21 @@ def is_settled(
     ours, or what was told holds the epoch that the log begins with then, and so all below it. Else
     the history must be told before (`fact_of`).
     """
-    left = local.from_start(bound)
+    return _is_known(ledger, lineage, told, local.from_start(bound), bound) or (
+        # all was told that can be
+        told is not None and replace(told, extra={}) == fact_of(ledger, lineage, None, told)
+    )
+
+
+def _is_known(
+    ledger: PartitionLedger,
+    lineage: Lineage,
+    told: HistoryFact | None,
+    left: Lineage,
+    bound: int,
+) -> bool:
     if leaders_lineage(ledger, told, left) != lineage:
-        return told is not None and told == fact_of(ledger, lineage, None, told)
+        return False
     known = _known_to(told, left.first.epoch).entries if left.first else ()
     neighbours = {(one.epoch, two.epoch) for one, two in pairwise(known)}
     untold = known[0].epoch if len(known) >= MOST_EPOCHS else -1
@@ -116,15 +131,27 @@ def fact_of(
     Of that nothing is lost: a log of another history may be elected again.
     """
     kept = [Lineage(lineage.entries[-MOST_EPOCHS:])]
+    known = [frozenset(kept[0].entries)]
     for one in (told.lineage, *told.others) if told else ():
-        if not any(set(one.entries) <= set(other.entries) for other in kept):
+        entries = frozenset(one.entries)
+        if not any(entries <= other for other in known):
             kept.append(one)
+            known.append(entries)
     return HistoryFact(
         partition=ledger.key,
         frozen=frozen.reason if frozen else None,
         lineage=kept[0],
-        others=tuple(kept[1 : MOST_OTHERS + 1]),
+        others=_as_many_as_fit(kept[1:]),
     )
+
+
+def _as_many_as_fit(others: Sequence[Lineage]) -> tuple[Lineage, ...]:
+    """By entries, not by number: many a history differs from the next by an epoch without records
+    only, and such must not push out the one of another log.
+    """
+    ends = accumulate(len(one.entries) for one in others)
+    count = sum(1 for end in ends if end <= MOST_ENTRIES_OF_OTHERS)
+    return tuple(others[: max(count, LEAST_OTHERS)])
 
 
 def history_to_tell(

@@ -8,7 +8,7 @@ import pytest
 import structlog
 from structlog.typing import EventDict
 
-from kip405.errors import Unavailable
+from kip405.errors import Fenced, Unavailable
 from rlm.lanes.herald import QUIET_MS
 from rlm.lanes.look import Look
 from rlm.log_dir.scanner import LogDirs
@@ -129,6 +129,37 @@ async def test_h04_settings_that_take_no_record_hold_looks_up_once_in_a_while(
     leader.rig.settings.publish = publish  # type: ignore[method-assign]
     await leader.look()
     assert leader.told() is not None
+
+
+@pytest.mark.parametrize("led_elsewhere", [False, True])
+async def test_h17_a_look_that_was_overtaken_while_it_told_is_not_remembered(
+    leader: Leader, led_elsewhere: bool
+) -> None:
+    """The settings take no record for as long as a publish may last; others look meanwhile."""
+    gate, started, publish = asyncio.Event(), asyncio.Event(), leader.rig.settings.publish
+
+    async def held(fact: Fact, leader_epoch: int) -> None:
+        started.set()
+        await gate.wait()
+        await publish(fact, leader_epoch)
+
+    leader.rig.settings.publish = held  # type: ignore[method-assign]
+    slow = asyncio.create_task(leader.look())
+    await started.wait()
+    newer: Look | None = None
+    led = leader.rig.led
+    if led_elsewhere:
+        leader.rig.broker.elect(2, 7)
+        with pytest.raises(Fenced):
+            await leader.looks.look(led)
+    else:
+        leader.rig.settings.write(
+            HistoryFact(partition=PLACE.key, frozen=None, lineage=lineage({5: 0, 6: 50})), epoch=6
+        )
+        newer = await leader.look()
+    gate.set()
+    await slow
+    assert leader.looks.looks.get(PLACE.key) is newer
 
 
 async def test_h04_a_later_leaders_word_stands_against_an_old_leaders(leader: Leader) -> None:

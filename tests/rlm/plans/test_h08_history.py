@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 import pytest
@@ -14,6 +14,8 @@ from kip405.states import RemoteLogSegmentState
 from rlm.plans.cover import cover
 from rlm.plans.freeze import Frozen, freeze
 from rlm.plans.history import (
+    LEAST_OTHERS,
+    MOST_ENTRIES_OF_OTHERS,
     MOST_EPOCHS,
     fact_of,
     history_to_tell,
@@ -162,6 +164,38 @@ def test_h08_a_history_that_is_too_long_is_settled_as_far_as_it_can_be_told() ->
     told = fact_of(ledger, whole, None, None)
     assert len(told.lineage.entries) == MOST_EPOCHS
     assert is_settled(ledger, whole, told=told, local=whole, bound=90_000)
+
+
+@pytest.mark.parametrize("extra", [{}, {"later": 1}])
+def test_h08_more_epochs_in_the_log_than_can_be_told_hold_no_trim_up(extra: dict[str, int]) -> None:
+    """The trim's own epoch is older than all that was told; words of a later version stay along."""
+    epochs = {2 * at: 10 * at for at in range(MOST_EPOCHS + 5)}
+    whole, ledger = lineage(epochs), copied((0, 99_999, epochs))
+    told = replace(fact_of(ledger, whole, None, None), extra=extra)
+    assert not is_settled(ledger, whole, told=None, local=whole, bound=25)
+    assert is_settled(ledger, whole, told=told, local=whole, bound=25)
+
+
+def test_h08_epochs_without_records_push_no_other_history_out() -> None:
+    """6 was elected uncleanly and trimmed; 8, that never had it, tells again and again, each time
+    under an epoch that the next election leaves without records.
+    """
+    ledger = copied((0, 500, {5: 0}), (500, 800, {6: 500}))
+    told = fact_of(ledger, lineage({3: 0, 6: 500}), None, None)
+    for epoch in range(8, 40):
+        told = fact_of(ledger, lineage({5: 0, epoch: 900}), None, told)
+    assert leaders_lineage(ledger, told, lineage({6: 700})) == lineage({3: 0, 6: 500})
+
+
+def test_h08_others_have_a_limit() -> None:
+    def long(epoch: int) -> Lineage:
+        return lineage({epoch + at: epoch + 5 * at for at in range(100)})
+
+    told = fact_of(copied(), long(0), None, None)
+    for epoch in range(1, 400):
+        told = fact_of(copied(), long(epoch), None, told)
+    assert LEAST_OTHERS < len(told.others) <= MOST_ENTRIES_OF_OTHERS // 100
+    assert is_settled(copied(), long(399), told=told, local=long(399), bound=600)
 
 
 @dataclass
