@@ -22,6 +22,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 import rlm_spark
+from rlm_spark import fetch_client, kafka_client
 from rlm_spark.errors import SparkTooOldError
 from rlm_spark.session_folders import SessionFolder
 
@@ -85,6 +86,8 @@ def session(
     if (running := SparkSession.getActiveSession()) is not None:
         _register(running)
         return running
+    for clients in (fetch_client.SHARED, kafka_client.SHARED):
+        clients.close_idle()  # gRPC with an open channel may break the fork that becomes the JVM
     folder = SessionFolder.made()
     try:
         with _environment(_environment_of(folder.path)), _own_interrupts():

@@ -11,8 +11,7 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
-from rlm_spark.ahead import Ahead
-from rlm_spark.decode import record_batches
+from rlm_spark.decoded import decoded_ahead
 from rlm_spark.loss import LossRule
 from rlm_spark.offsets import Positions
 from rlm_spark.planning import PlannedRange
@@ -20,12 +19,8 @@ from rlm_spark.positions import open_positions
 from rlm_spark.range_reader import read_range
 from rlm_spark.stopping import Stop
 from rlm_spark.values import ConnectorOptions, DataLoss, Fetched, OffsetRange
-from rlm_spark.worker import prepare
 
 _log: Final = logging.getLogger(__name__)
-
-MOST_BATCHES = 2
-"""Decoded and waiting, at most, while Spark takes the one before."""
 
 
 class RangeReader(Protocol):
@@ -56,7 +51,6 @@ def planned_batches(
 
     Errors: DataLossError by failOnDataLoss, DecodeError, the clients' errors.
     """
-    prepare()
     rule = LossRule(fail=options.fail_on_data_loss)
     if not planned.to_latest:
         yield from _range(options, planned, schema, tiers, rule)
@@ -73,10 +67,6 @@ def planned_batches(
             from_earliest=planned.from_earliest and is_all_gone,
         )
     yield from _range(options, grown, schema, tiers, rule)
-
-
-def _size_of(batch: pa.RecordBatch) -> int:
-    return int(batch.nbytes)
 
 
 def _end_now(options: ConnectorOptions, planned: PlannedRange, tiers: Tiers) -> int:
@@ -110,17 +100,10 @@ def _range(
         else:
             rule.met(loss)
 
-    stop = Stop()
-
-    def decoded() -> Generator[pa.RecordBatch, None, None]:
-        pieces = tiers.read_range(options, wanted, on_loss, stopped_by=stop)
-        try:
-            yield from record_batches(pieces, wanted, schema, read_committed=options.read_committed)
-        finally:
-            if isinstance(pieces, Generator):
-                pieces.close()  # ends its thread where the caller wanted no more
-
-    # In a thread: while Spark takes rows, which it does one batch at a time, the next are decoded.
-    with Ahead(decoded, stop, _size_of, most_items=MOST_BATCHES) as batches:
-        yield from batches
+    yield from decoded_ahead(
+        lambda stop: tiers.read_range(options, wanted, on_loss, stopped_by=stop),
+        wanted,
+        schema,
+        read_committed=options.read_committed,
+    )
     return gone_before >= wanted.end_offset

@@ -63,11 +63,13 @@ class RemoteStanding:
     `written_start`: the remote log start, None = none was ever written. `history` is what the
     segments tell and what a leader has told beyond that (H4). `frozen`: why the leader's tier
     refuses the partition. `unread`: what a leader has told, in words of a later version.
+    `settings_version`: of the settings that were read for it.
     """
 
     place: TopicIdPartition
     history: RemoteHistory
     written_start: int | None
+    settings_version: int
     frozen: str | None = None
     unread: str | None = None
 
@@ -147,6 +149,7 @@ class RemoteView:
                 trusted=self._ledger.damage is None,
             ),
             written_start=start,
+            settings_version=self._settings.view.version,
             frozen=frozen,
             unread=unread,
         )
@@ -155,6 +158,8 @@ class RemoteView:
         """The same partition as it stands now. NotFound: it is being deleted. Fenced: it is frozen
         now. Unavailable: the history that was read is not its history any more.
         """
+        if self._is_unchanged(standing):
+            return standing
         fact = self._settings.view.topic(standing.place.topic_id)
         if fact is None or fact.state == "deleting":
             raise NotFound(f"topic {standing.place.topic} is not enabled any more")
@@ -168,6 +173,15 @@ class RemoteView:
                 f"and not of {was}"
             )
         return now
+
+    def _is_unchanged(self, standing: RemoteStanding) -> bool:
+        """Whether not one fact has come since; a stream asks before every message."""
+        history = standing.history
+        return (
+            self._settings.view.version == standing.settings_version
+            and self._ledger.ledger(standing.place.key) is history.ledger
+            and (self._ledger.damage is None) == history.trusted
+        )
 
     def _told(self, key: PartitionKey) -> tuple[HistoryFact | None, str | None]:
         """What a leader has told, or why that cannot be read."""

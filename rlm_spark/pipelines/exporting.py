@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 
 from kip405.ids import Uuid
 from rlm_spark import clock
-from rlm_spark.decode import arrow_schema, record_batches
+from rlm_spark.decode import arrow_schema
+from rlm_spark.decoded import decoded_ahead
 from rlm_spark.errors import DataLossError, DecodeError, TopicChangedError
 from rlm_spark.loss import LossRule
 from rlm_spark.option_map import OptionMap
@@ -153,13 +154,13 @@ class _Read:
                 self._rule.met(loss)
             on_loss(loss)
 
-        pieces = read_range(self._connector, wanted, met, topic_id=self._topic_id)
-        try:
-            yield from record_batches(
-                pieces, wanted, self._schema, read_committed=self._connector.read_committed
-            )
-        finally:
-            pieces.close()
+        connector, topic_id = self._connector, self._topic_id
+        return decoded_ahead(
+            lambda stop: read_range(connector, wanted, met, topic_id=topic_id, stopped_by=stop),
+            wanted,
+            self._schema,
+            read_committed=connector.read_committed,
+        )
 
 
 def export(
