@@ -8,6 +8,7 @@ https://protobuf.dev/programming-guides/encoding/. Must not know which message i
 from collections.abc import Sequence
 
 from kip405.crc import ByteBuffer
+from kip405.varints import uvarint
 
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 _FIXED_BYTES = {_FIXED64: 8, _FIXED32: 4}
@@ -19,7 +20,7 @@ def with_bytes_field(rest: bytes, field: int, parts: Sequence[ByteBuffer]) -> by
     size_bytes = sum(len(part) for part in parts)
     if not size_bytes:
         return rest
-    return b"".join((rest, _varint(field << 3 | _LENGTH), _varint(size_bytes), *parts))
+    return b"".join((rest, uvarint(field << 3 | _LENGTH), uvarint(size_bytes), *parts))
 
 
 def split_bytes_field(message: bytes, field: int) -> tuple[memoryview, bytes]:
@@ -48,15 +49,6 @@ def split_bytes_field(message: bytes, field: int) -> tuple[memoryview, bytes]:
         else:
             rest.append(view[begin:at])
     return found, b"".join(rest)
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def _read_varint(message: bytes, at: int) -> tuple[int, int]:

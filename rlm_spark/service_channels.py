@@ -18,6 +18,8 @@ from rlm_spark.values import ServiceConnection
 
 _MOST_MESSAGE_BYTES = 256 << 20
 """A message holds one batch at least, however large; Kafka's own limits are far below."""
+_MOST_FRAME_BYTES = 1 << 20
+"""A message comes in few pieces, of which each is copied into it by itself."""
 _CONNECT_LIMIT_MS = 5_000
 _FETCH = f"/{fetch_pb2.DESCRIPTOR.services_by_name['FetchService'].full_name}/Fetch"
 _log: Final = logging.getLogger(__name__)
@@ -114,7 +116,7 @@ class Channels:
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.max_reconnect_backoff_ms", _CONNECT_LIMIT_MS),
             ("grpc.enable_http_proxy", 0),
-            ("grpc.http2.max_frame_size", 1 << 20),
+            ("grpc.http2.max_frame_size", _MOST_FRAME_BYTES),
         ]
         connection = self._connection
         if credentials is None:

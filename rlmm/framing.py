@@ -15,6 +15,7 @@ from kip405.errors import Corrupt
 from kip405.ids import RemoteLogSegmentId, TopicIdPartition, Uuid
 from kip405.segments import EpochEntry, RemoteLogSegmentMetadata
 from kip405.states import RemoteLogSegmentState
+from kip405.varints import uvarint
 
 _FRAME: Final = b"\x01\x00\x00"
 _TXN_INDEX_EMPTY_TAG: Final = 0
@@ -30,7 +31,7 @@ def encode_value(metadata: RemoteLogSegmentMetadata) -> bytes:
     place = metadata.topic_id_partition
     name = place.topic.encode("utf-8")
     out = bytearray(_FRAME)
-    out += _uvarint(len(name) + 1) + name
+    out += uvarint(len(name) + 1) + name
     out += place.topic_id.raw + _INT32.pack(place.partition) + b"\x00"
     out += metadata.segment_id.id.raw + b"\x00"
     out += _OFFSETS.pack(
@@ -40,12 +41,12 @@ def encode_value(metadata: RemoteLogSegmentMetadata) -> bytes:
         metadata.max_timestamp_ms,
         metadata.event_timestamp_ms,
     )
-    out += _uvarint(len(metadata.segment_leader_epochs) + 1)
+    out += uvarint(len(metadata.segment_leader_epochs) + 1)
     for entry in metadata.segment_leader_epochs:
         out += _EPOCH.pack(entry.epoch, entry.start_offset) + b"\x00"
     out += _INT32.pack(metadata.segment_size_bytes)
     custom = metadata.custom_metadata
-    out += _uvarint(_NULL) if custom is None else _uvarint(len(custom) + 1) + custom
+    out += uvarint(_NULL) if custom is None else uvarint(len(custom) + 1) + custom
     out += metadata.state.to_bytes(1, "big")
     out += b"\x01\x00\x01\x01" if metadata.txn_index_empty else b"\x00"
     return bytes(out)
@@ -115,15 +116,6 @@ def _read_flag(data: bytes | None) -> bool:
     if len(data) != 1:
         raise ValueError(f"a boolean has 1 byte, not {len(data)}")
     return data != b"\x00"
-
-
-def _uvarint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from rlm.broker.answers import (
 from rlm.broker.connection import BrokerConnection
 from rlm.wire.apis import DESCRIBE_CONFIGS, LIST_OFFSETS, METADATA
 
-_TOPIC_RESOURCE = 2
+TOPIC_RESOURCE = 2
 _TOPIC_LEVEL_SOURCE = 1
 _NO_LEADER_ERRORS = {0, 5, 9}
 _GONE = {3, 100}
@@ -63,7 +63,7 @@ class Many:
         """
         resources = [
             {
-                "resource_type": _TOPIC_RESOURCE,
+                "resource_type": TOPIC_RESOURCE,
                 "resource_name": topic,
                 "configuration_keys": list(names) or None,
             }

@@ -21,7 +21,7 @@ from rlm.broker.answers import (
 )
 from rlm.broker.connection import Address, BrokerConnection
 from rlm.broker.gathered import Gathered
-from rlm.broker.many import ConfigValues, Many, OffsetQuestion
+from rlm.broker.many import TOPIC_RESOURCE, ConfigValues, Many, OffsetQuestion
 from rlm.wire.apis import (
     DELETE_RECORDS,
     DESCRIBE_CLUSTER,
@@ -31,7 +31,6 @@ from rlm.wire.apis import (
     OFFSET_FOR_LEADER_EPOCH,
 )
 
-_TOPIC_RESOURCE = 2
 _BROKER_RESOURCE = 4
 _SET, _DELETE = 0, 1
 _ConfigNames = tuple[str, ...]
@@ -171,7 +170,7 @@ class OwnBroker:
             for name, value in set_values.items()
         ] + [{"name": name, "config_operation": _DELETE, "value": None} for name in unset]
         resource = {
-            "resource_type": _TOPIC_RESOURCE,
+            "resource_type": TOPIC_RESOURCE,
             "resource_name": topic,
             "configs": rows,
         }

@@ -14,6 +14,7 @@ from rlm.lanes.herald import Herald
 from rlm.lanes.look import Eyes
 from rlm.lanes.trim import TrimLane, TrimSettings
 from rlm.log_dir.scanner import LogDirs
+from rlm.partitions import RememberedLooks
 from rlmm.facts import ServiceFact, StartFact, TopicFact
 from tests.builders.broker import MemoryBroker
 from tests.builders.checkpoints import Checkpoints
@@ -117,6 +118,19 @@ class Rig:
         )
         self.enable()
         self.heartbeat()
+
+    def remembered_looks(self) -> RememberedLooks:
+        """Eyes as a service has them: they remember, and tell readers."""
+        return RememberedLooks(
+            node_id=NODE_ID,
+            broker=self.broker,
+            log_dirs=LogDirs([str(self.log_dir.path)]),
+            ledger=self.ledger,
+            settings=self.settings,
+            max_orphans=3,
+            barrier_deadline_ms=1_000,
+            herald=self.herald,
+        )
 
     def enable(self, *, mode: str = "tier", trim: bool = True, local_ms: int = 0) -> None:
         self.settings.write(

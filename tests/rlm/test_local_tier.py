@@ -18,8 +18,7 @@ from rlm.broker.answers import ClusterDescription, TopicDescription
 from rlm.broker.leadership import Leadership, LedPartition
 from rlm.lanes.look import Look
 from rlm.local_tier import LocalTier
-from rlm.log_dir.scanner import LogDirs
-from rlm.partitions import RememberedLooks, SharedLooks
+from rlm.partitions import SharedLooks
 from rlm.proxy.tier import EpochEnd, RemoteRead, TierPartition, TopicRef
 from rlm.reading.limits import ReadLimits
 from rlm.reading.reader import RemoteReader
@@ -63,16 +62,7 @@ class Site:
         self.rig = Rig(path)
         self.leadership = Leadership(Asked(self.rig), self.rig.clock, poll_interval_ms=500)
         self.leadership.want([PLACE.topic])
-        self.looks = RememberedLooks(
-            node_id=NODE_ID,
-            broker=self.rig.broker,
-            log_dirs=LogDirs([str(self.rig.log_dir.path)]),
-            ledger=self.rig.ledger,
-            settings=self.rig.settings,
-            max_orphans=3,
-            barrier_deadline_ms=1_000,
-            herald=self.rig.herald,
-        )
+        self.looks = self.rig.remembered_looks()
         self.tasks, self._threads = tasks, threads
         self.reader = self.new_reader()
         self.tier = self.tier_with(SharedLooks(self.looks, tasks))

@@ -12,7 +12,6 @@ from kip405.errors import Fenced, Unavailable
 from kip405.ids import TopicIdPartition
 from rlm.broker.leadership import LedPartition
 from rlm.lanes.look import Look
-from rlm.log_dir.scanner import LogDirs
 from rlm.partitions import RememberedLooks, SharedLooks
 from tests.builders.ledger import PLACE
 from tests.builders.rig import Rig
@@ -173,19 +172,6 @@ async def test_when_the_owner_ends_nobody_waits_for_ever(begun: bool) -> None:
     assert len(done) == 2 and all(one.cancelled() for one in outside)
 
 
-def remembered(rig: Rig) -> RememberedLooks:
-    return RememberedLooks(
-        node_id=1,
-        broker=rig.broker,
-        log_dirs=LogDirs([str(rig.log_dir.path)]),
-        ledger=rig.ledger,
-        settings=rig.settings,
-        max_orphans=3,
-        barrier_deadline_ms=1_000,
-        herald=rig.herald,
-    )
-
-
 @pytest.fixture
 def rig(tmp_path: Path) -> Rig:
     made = Rig(tmp_path)
@@ -194,7 +180,7 @@ def rig(tmp_path: Path) -> Rig:
 
 
 async def test_a_look_is_remembered_for_its_leader_epoch_only(rig: Rig) -> None:
-    looks = remembered(rig)
+    looks = rig.remembered_looks()
     assert looks.of(led()) is None
     look = await looks.look(led())
     assert looks.of(led()) is look
@@ -202,7 +188,7 @@ async def test_a_look_is_remembered_for_its_leader_epoch_only(rig: Rig) -> None:
 
 
 async def test_a_partition_led_elsewhere_is_forgotten(rig: Rig) -> None:
-    looks = remembered(rig)
+    looks = rig.remembered_looks()
     await looks.look(led())
     rig.broker.elect(2, 1)
     with pytest.raises(Fenced):
@@ -211,7 +197,7 @@ async def test_a_partition_led_elsewhere_is_forgotten(rig: Rig) -> None:
 
 
 async def test_a_stale_asker_does_not_forget_the_newer_look(rig: Rig) -> None:
-    looks = remembered(rig)
+    looks = rig.remembered_looks()
     rig.disk.epochs({0: 0, 5: 10})
     rig.broker.elect(1, 5)
     look = await looks.look(led(epoch=5))

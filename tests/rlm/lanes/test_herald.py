@@ -11,8 +11,6 @@ from structlog.typing import EventDict
 from kip405.errors import Fenced, Unavailable
 from rlm.lanes.herald import QUIET_MS
 from rlm.lanes.look import Look
-from rlm.log_dir.scanner import LogDirs
-from rlm.partitions import RememberedLooks
 from rlmm.facts import Fact, HistoryFact
 from tests.builders.ledger import PLACE, metadata
 from tests.builders.rig import Rig
@@ -28,16 +26,7 @@ class Leader:
         rig.disk.epochs({5: 0, 6: 50})
         rig.broker.elect(1, 6)
         rig.ledger.copied(metadata(1, 0, 100, {5: 0}))
-        self.looks = RememberedLooks(
-            node_id=1,
-            broker=rig.broker,
-            log_dirs=LogDirs([str(rig.log_dir.path)]),
-            ledger=rig.ledger,
-            settings=rig.settings,
-            max_orphans=3,
-            barrier_deadline_ms=1_000,
-            herald=rig.herald,
-        )
+        self.looks = rig.remembered_looks()
 
     async def look(self) -> Look:
         return await self.looks.look(self.rig.led)

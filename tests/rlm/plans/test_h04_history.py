@@ -8,22 +8,14 @@ from kip405.ids import MAX_OFFSET
 from kip405.lineage import Lineage, merge
 from kip405.segments import EpochEntry
 from rlm.plans.freeze import Frozen, freeze
-from rlm.plans.history import MOST_EPOCHS, history_to_tell, told_lineage
+from rlm.plans.history import MOST_EPOCHS, history_to_tell, leaders_lineage, told_lineage
 from rlmm.facts import HistoryFact
 from rlmm.ledger import PartitionLedger
 from tests.builders.ledger import PLACE, MemoryLedger, MemorySettings, metadata
-from tests.rlm.plans.views import lineage
+from tests.rlm.plans.views import copied, history, lineage
 
 KEY = PLACE.key
 CONTRADICTION = Frozen(reason="log and copies contradict each other")
-
-
-def copied(*segments: tuple[int, int, dict[int, int]]) -> PartitionLedger:
-    """Segments [start, next) with their epochs."""
-    ledger = MemoryLedger()
-    for number, (start, following, epochs) in enumerate(segments):
-        ledger.copied(metadata(number + 1, start, following, epochs))
-    return ledger.view
 
 
 def tell(
@@ -45,10 +37,6 @@ def tell(
     )
 
 
-def fact(epochs: dict[int, int], frozen: str | None = None) -> HistoryFact:
-    return HistoryFact(partition=KEY, frozen=frozen, lineage=lineage(epochs))
-
-
 def readable(ledger: PartitionLedger, told: HistoryFact | None) -> list[tuple[int, int]]:
     """Ranges that readers use."""
     found = ledger.usable(told_lineage(ledger, told), MAX_OFFSET)
@@ -67,7 +55,7 @@ def test_h04_ordinary_histories_need_no_word() -> None:
 def test_h04_an_unclean_election_is_told_and_cuts_what_readers_use() -> None:
     ledger = copied((0, 1_000, {5: 0}))
     told = tell(ledger, {5: 0, 6: 500})
-    assert told == fact({5: 0, 6: 500})
+    assert told == history({5: 0, 6: 500})
     assert readable(ledger, None) == [(0, 1_000)]
     assert readable(ledger, told) == [(0, 500)]
     assert tell(ledger, {5: 0, 6: 500}, told=told) is None
@@ -78,7 +66,7 @@ def test_h04_of_dead_histories_the_higher_epoch_is_dropped_also_when_new_ones_ar
     """B had the dead epoch 6, C never saw it: the segments alone would keep B's 500 to 600."""
     segments = [(0, 1_000, {5: 0}), (500, 800, {6: 500})]
     told = tell(copied(*segments), {5: 0, 7: 600})
-    assert told == fact({5: 0, 7: 600})
+    assert told == history({5: 0, 7: 600})
     assert readable(copied(*segments), told) == [(0, 600)]
     later = copied(*segments, (600, 900, {7: 600}), (900, 950, {7: 900, 9: 920}))
     assert (500, 600) in readable(later, None)
@@ -87,7 +75,7 @@ def test_h04_of_dead_histories_the_higher_epoch_is_dropped_also_when_new_ones_ar
 
 
 def test_h04_a_later_unclean_election_that_was_copied_cuts_what_was_told() -> None:
-    told = fact({5: 0, 7: 600})
+    told = history({5: 0, 7: 600})
     ledger = copied((0, 1_000, {5: 0}), (600, 900, {7: 600}), (400, 450, {8: 400}))
     assert readable(ledger, told) == [(0, 400), (400, 450)]
 
@@ -98,11 +86,11 @@ def test_h04_a_freeze_is_told_once_and_taken_back() -> None:
     assert told is not None and told.frozen == CONTRADICTION.reason
     longer = Frozen(reason="the log's end has moved meanwhile")
     assert tell(ledger, {5: 0}, frozen=longer, told=told) is None
-    assert tell(ledger, {5: 0}, told=told) == fact({5: 0})
+    assert tell(ledger, {5: 0}, told=told) == history({5: 0})
 
 
 def test_h04_a_ledger_with_a_problem_takes_no_freeze_away() -> None:
-    told = fact({5: 0}, frozen="divergence")
+    told = history({5: 0}, frozen="divergence")
     assert tell(copied(), {5: 0}, told=told, trusted=False) is None
     assert tell(copied((0, 9, {5: 0})), {5: 0}, frozen=CONTRADICTION, trusted=False) is not None
 
@@ -164,7 +152,7 @@ class World:
 
     def look(self) -> tuple[Lineage, Frozen | None]:
         view = self.ledger.view
-        whole = merge(view.remote_lineage, self.local)
+        whole = leaders_lineage(view, self.settings.view.history(KEY), self.local)
         end = len(self.led.epochs)
         found = freeze(view, whole, log_end_offset=end, accepted_epoch=self.accepted)
         return whole, found

@@ -27,25 +27,13 @@ from rlmm.fact_codec import decode_fact, encode_fact
 from rlmm.facts import HistoryFact, Stamp
 from rlmm.ledger import PartitionLedger
 from tests.builders.ledger import OUR_WRITER, PLACE, MemoryLedger, MemorySettings, metadata
-from tests.rlm.plans.views import lineage
+from tests.rlm.plans.views import copied, history, lineage
 
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 KEY = PLACE.key
 TRUE = {5: 0, 7: 600}
 TRUE_COPIES = [(0, 500, {5: 0}), (500, 600, {5: 500}), (600, 700, {7: 600})]
 DEAD_COPY = (500, 800, {6: 500})
-
-
-def copied(*segments: tuple[int, int, dict[int, int]]) -> PartitionLedger:
-    """Segments [start, next) with their epochs."""
-    ledger = MemoryLedger()
-    for number, (start, following, epochs) in enumerate(segments):
-        ledger.copied(metadata(number + 1, start, following, epochs))
-    return ledger.view
-
-
-def fact(epochs: dict[int, int], frozen: str | None = None) -> HistoryFact:
-    return HistoryFact(partition=KEY, frozen=frozen, lineage=lineage(epochs))
 
 
 def read_by_leader(
@@ -65,7 +53,7 @@ TRUE_READS = [(0, 500, 5), (500, 600, 5), (600, 700, 7)]
 def test_h08_what_was_told_keeps_a_dead_history_dead_after_the_trim() -> None:
     """Epoch 6 was copied before an unclean election to one that never had it."""
     ledger = copied(*TRUE_COPIES, DEAD_COPY)
-    told = fact(TRUE)
+    told = history(TRUE)
     for log_start in (0, 300, 500, 550, 600, 700):
         local = lineage(TRUE).from_start(log_start)
         epochs = {one.epoch: one.start_offset for one in local.entries}
@@ -87,11 +75,11 @@ def test_h08_a_trim_that_would_lose_what_the_log_alone_knows_is_not_settled(late
     assert not settled(600, None)
     assert not settled(700, None)
     told = fact_of(ledger, lineage(TRUE), None, None)
-    assert told == fact(TRUE)
+    assert told == history(TRUE)
     assert settled(600, told) and settled(700, told)
-    assert settled(700, fact(TRUE, frozen="divergence"))
-    assert not settled(700, fact({5: 0}, frozen="divergence"))
-    assert not settled(700, fact({5: 0, 6: 500}))
+    assert settled(700, history(TRUE, frozen="divergence"))
+    assert not settled(700, history({5: 0}, frozen="divergence"))
+    assert not settled(700, history({5: 0, 6: 500}))
 
 
 def test_h08_ordinary_trims_need_no_word() -> None:
@@ -107,9 +95,9 @@ def test_h08_what_was_told_must_hold_the_epoch_the_log_begins_with() -> None:
     """Else it is not known for good whether it is of this log: another history may be told last."""
     ledger = copied(*TRUE_COPIES, (700, 900, {8: 700}))
     whole, local = lineage({5: 0, 7: 600, 8: 700}), lineage({7: 600, 8: 700})
-    assert is_settled(ledger, whole, told=fact(TRUE), local=local, bound=650)
-    assert not is_settled(ledger, whole, told=fact(TRUE), local=local, bound=900)
-    told = fact_of(ledger, whole, None, fact(TRUE))
+    assert is_settled(ledger, whole, told=history(TRUE), local=local, bound=650)
+    assert not is_settled(ledger, whole, told=history(TRUE), local=local, bound=900)
+    told = fact_of(ledger, whole, None, history(TRUE))
     assert told.others == ()
     assert is_settled(ledger, whole, told=told, local=local, bound=900)
 
@@ -126,14 +114,14 @@ def test_h08_epochs_in_no_copy_are_told() -> None:
 def test_h08_a_word_of_another_history_does_not_count() -> None:
     """7 never had epoch 6; 8 was elected with it, and its log knows it: its history is alive."""
     ledger = copied(*TRUE_COPIES, DEAD_COPY)
-    whole = leaders_lineage(ledger, fact(TRUE), lineage({6: 620, 8: 850}))
+    whole = leaders_lineage(ledger, history(TRUE), lineage({6: 620, 8: 850}))
     assert whole == lineage({5: 0, 6: 500, 8: 850})
 
 
 def test_h08_what_was_told_before_counts_when_its_log_is_elected_again() -> None:
     """Of the history of 5, trimmed to 5, and that of 6, each other's dead one."""
     ledger = copied((0, 5, {2: 0}), (0, 1, {4: 0}), (1, 8, {6: 1}))
-    told = fact_of(ledger, lineage({4: 0, 6: 1}), None, fact({2: 0, 5: 5}))
+    told = fact_of(ledger, lineage({4: 0, 6: 1}), None, history({2: 0, 5: 5}))
     assert told.others == (lineage({2: 0, 5: 5}),)
     local = lineage({5: 5, 9: 12})
     assert leaders_lineage(ledger, told, local) == lineage({2: 0, 5: 5, 9: 12})
@@ -146,7 +134,7 @@ def test_h08_what_was_told_before_counts_when_its_log_is_elected_again() -> None
 
 def test_h08_a_word_of_an_emptied_disk_hides_nothing() -> None:
     ledger = copied(*TRUE_COPIES)
-    emptied = fact({8: 0}, frozen="divergence")
+    emptied = history({8: 0}, frozen="divergence")
     assert leaders_lineage(ledger, emptied, lineage({9: 700})) == lineage({5: 0, 7: 600, 9: 700})
     assert leaders_lineage(ledger, emptied, lineage({7: 650})) == lineage(TRUE)
 
@@ -154,7 +142,7 @@ def test_h08_a_word_of_an_emptied_disk_hides_nothing() -> None:
 def test_h08_a_dead_epoch_later_than_the_logs_first_hides_none_of_its_copies() -> None:
     """8 began at 400 and was copied; 9 follows on 7, trimmed to 700."""
     ledger = copied(*TRUE_COPIES, (400, 450, {8: 400}))
-    for told in (None, fact(TRUE)):
+    for told in (None, history(TRUE)):
         assert read_by_leader(ledger, {7: 700, 9: 900}, told) == TRUE_READS
 
 

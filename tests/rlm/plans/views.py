@@ -10,12 +10,28 @@ from rlm.plans.copy import CopyView, TopicState
 from rlm.plans.cover import Cover, OffsetRange
 from rlm.plans.retention import LocalRetention
 from rlm.plans.trim import TrimGuards, TrimOffsets
+from rlmm.facts import HistoryFact
+from rlmm.ledger import PartitionLedger
+from tests.builders.ledger import PLACE, MemoryLedger, metadata
 
 GOOD_TOPIC = TopicState(enabled=True, internal=False, cleanup_policy="delete", native_tiering=False)
 
 
 def lineage(epochs: dict[int, int]) -> Lineage:
     return Lineage(tuple(EpochEntry(epoch=e, start_offset=at) for e, at in epochs.items()))
+
+
+def history(epochs: dict[int, int], frozen: str | None = None) -> HistoryFact:
+    """As the leader of PLACE told it."""
+    return HistoryFact(partition=PLACE.key, frozen=frozen, lineage=lineage(epochs))
+
+
+def copied(*segments: tuple[int, int, dict[int, int]]) -> PartitionLedger:
+    """Segments [start, next) with their epochs."""
+    ledger = MemoryLedger()
+    for number, (start, following, epochs) in enumerate(segments):
+        ledger.copied(metadata(number + 1, start, following, epochs))
+    return ledger.view
 
 
 def local(*bases: int, size_bytes: int = 1_000) -> tuple[LocalSegment, ...]:
