@@ -1,10 +1,11 @@
 """Our own broker in memory, as far as lanes ask it: one topic of one partition."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
 from kip405.batches import walk
-from kip405.errors import Fenced, NotFound
+from kip405.errors import Fenced, NotFound, Unavailable
 from rlm.broker.answers import (
     LocalRecords,
     OffsetAnswer,
@@ -16,7 +17,12 @@ from tests.builders.ledger import PLACE
 
 
 class MemoryBroker:
-    """State is public; `log` is the whole log. `before_delete` may raise or change things."""
+    """State is public; `log` is the whole log. `before_delete` may raise or change things.
+
+    `after_answer` is told the name of every question once its answer is on its way: what changes
+    then, the answer does not know. `held` answers arrive when their event is set. With
+    `gives_up_deletes` a DeleteRecords is not answered in time; `work_off` executes it later (H41).
+    """
 
     def __init__(self, *, node_id: int = 1, leader_epoch: int = 0) -> None:
         self.partition = PartitionDescription(
@@ -42,6 +48,11 @@ class MemoryBroker:
         self.deleted: list[int] = []
         self.before_delete: Callable[[], None] = lambda: None
         self.after_delete: Callable[[], None] = lambda: None
+        self.asked: list[str] = []
+        self.after_answer: Callable[[str], None] = lambda _: None
+        self.held: dict[str, asyncio.Event] = {}
+        self.gives_up_deletes = False
+        self.given_up: list[int] = []
 
     def elect(self, leader: int, leader_epoch: int) -> None:
         self.partition = replace(self.partition, leader=leader, leader_epoch=leader_epoch)
@@ -53,21 +64,25 @@ class MemoryBroker:
     async def topic(self, name: str) -> TopicDescription:
         if not self.exists or name != PLACE.topic:
             raise NotFound(f"topic {name!r} does not exist")
-        return TopicDescription(
+        answer = TopicDescription(
             name=name,
             topic_id=self.topic_id,
             internal=False,
             partitions={self.partition.partition: self.partition},
         )
+        await self._answered("topic")
+        return answer
 
     async def topic_config(
         self, topic: str, names: tuple[str, ...] = ()
     ) -> dict[str, TopicConfigValue]:
-        return {
+        answer = {
             name: TopicConfigValue(value=value, is_topic_level=True)
             for name, value in self.config.items()
             if not names or name in names
         }
+        await self._answered("topic config")
+        return answer
 
     async def list_offset(
         self,
@@ -81,11 +96,14 @@ class MemoryBroker:
     ) -> OffsetAnswer:
         self._check(leader_epoch)
         if timestamp == -2:
-            offset = self.log_start_offset
+            question, offset = "log start", self.log_start_offset
         elif replica_id == -2:
-            offset = self.log_end_offset
+            question, offset = "log end", self.log_end_offset
+        elif read_committed:
+            question, offset = "last stable offset", self.last_stable_offset
         else:
-            offset = self.last_stable_offset if read_committed else self.high_watermark
+            question, offset = "high watermark", self.high_watermark
+        await self._answered(question)
         return OffsetAnswer(offset=offset, leader_epoch=leader_epoch, timestamp_ms=-1)
 
     async def fetch(
@@ -95,24 +113,44 @@ class MemoryBroker:
         if not self.log_start_offset <= offset <= self.high_watermark:
             raise Fenced(f"fetch at {offset}: OFFSET_OUT_OF_RANGE (1)")
         start = next(at for at, header in walk(self.log) if header.last_offset >= offset)
-        return LocalRecords(
+        answer = LocalRecords(
             high_watermark=self.high_watermark,
             last_stable_offset=self.last_stable_offset,
             log_start_offset=self.log_start_offset,
             records=self.log[start : start + max_bytes],
             aborted=(),
         )
+        await self._answered("fetch")
+        return answer
 
     async def delete_records(
         self, topic: str, partition: int, offset: int, *, timeout_ms: int
     ) -> int:
         self.before_delete()
+        if self.gives_up_deletes:
+            self.given_up.append(offset)
+            raise Unavailable(f"delete below {offset}: no answer within {timeout_ms} ms")
+        return self._delete(offset)
+
+    def work_off(self) -> None:
+        """The broker gets to the deletes whose caller has given up."""
+        given_up, self.given_up = self.given_up, []
+        for offset in given_up:
+            self._delete(offset)
+
+    def _delete(self, offset: int) -> int:
         if offset > self.high_watermark:
             raise Fenced(f"delete below {offset}: OFFSET_OUT_OF_RANGE (1)")
         self.deleted.append(offset)
         self.log_start_offset = max(self.log_start_offset, offset)
         self.after_delete()
         return self.log_start_offset
+
+    async def _answered(self, question: str) -> None:
+        self.asked.append(question)
+        self.after_answer(question)
+        if question in self.held:
+            await self.held[question].wait()
 
     def _check(self, leader_epoch: int) -> None:
         if leader_epoch not in (-1, self.partition.leader_epoch):

@@ -1,4 +1,8 @@
-"""A ledger and settings in memory: rlmm's own replay and view, without Kafka in between."""
+"""A ledger and settings in memory: rlmm's own replay and view, without Kafka in between.
+
+Both can be as stale as the real ones: with `lags` their views show what others wrote only once a
+barrier is passed or a record of their own is read back (H17, H43).
+"""
 
 from collections.abc import Callable
 
@@ -9,6 +13,7 @@ from kip405.states import RemoteLogSegmentState
 from rlmm.fact_codec import encode_fact
 from rlmm.facts import Fact, Stamp
 from rlmm.ledger import PartitionLedger
+from rlmm.outcome import OutcomeUnknown
 from rlmm.records import NO_PREVIOUS, LedgerKey, LedgerRecord, RecordHeaders
 from rlmm.replay import LedgerState, repairs
 from rlmm.settings_view import SettingsView
@@ -56,12 +61,22 @@ def metadata(
 
 
 class MemoryLedger:
-    """The Protocol of lanes/ports. `log` is every record; faults come from `before_publish`."""
+    """The Protocol of lanes/ports. `log` is every record; faults come from `before_publish`.
+
+    `lags`: see above. `on_barrier` is called by a barrier before it takes the end of the log: it
+    may write (what others published just before) or raise (nobody answers). With `loses_acks` a
+    publish ends as unknown and its record is not in the log before `land` puts it there (H10).
+    """
 
     def __init__(self, writer: Uuid = OUR_WRITER) -> None:
         self.state = LedgerState()
         self.state.go_live(absence_is_known=True)
         self.log: list[LedgerRecord] = []
+        self.lags = False
+        self.on_barrier: Callable[[], None] = lambda: None
+        self.barriers: list[PartitionKey] = []
+        self.loses_acks = False
+        self.in_flight: list[tuple[RemoteLogSegmentMetadata, int, int]] = []
         self.writer = writer
         self.problem: str | None = None
         self.damage: str | None = None
@@ -83,7 +98,31 @@ class MemoryLedger:
         return [one.metadata.state for one in self.log if one.metadata is not None]
 
     async def barrier(self, key: PartitionKey, deadline_ms: int) -> None:
-        return None
+        self.on_barrier()
+        self.catch_up()
+        self.barriers.append(key)
+
+    def catch_up(self) -> None:
+        """Read the log to its end, as the tail does sooner or later."""
+        for record in self.log[self.state.next_offset :]:
+            self.state.apply(record)
+
+    def restart(self) -> None:
+        """Another process begins to read: what was disputed is known only as far as it shows."""
+        self.state = LedgerState()
+        self.catch_up()
+        self.state.go_live(absence_is_known=True)
+
+    def lose_tail(self, count: int) -> None:
+        """An unclean election takes the last records away (H6); whoever reads begins anew."""
+        del self.log[len(self.log) - count :]
+        self.restart()
+
+    def land(self) -> None:
+        """What was in flight arrives after all, checked by nobody."""
+        landed, self.in_flight = self.in_flight, []
+        for metadata, leader_epoch, expected_previous in landed:
+            self.write(metadata, epoch=leader_epoch, previous=expected_previous)
 
     def write(
         self,
@@ -107,7 +146,8 @@ class MemoryLedger:
             timestamp_ms=self.now_ms,
         )
         self.log.append(record)
-        self.state.apply(record)
+        if not self.lags:
+            self.catch_up()
 
     def copied(self, *segments: RemoteLogSegmentMetadata, writer: Uuid | None = None) -> None:
         """STARTED, then FINISHED of each, under the segment's own newest epoch."""
@@ -126,15 +166,21 @@ class MemoryLedger:
     ) -> None:
         self._refuse(metadata.segment_id, leader_epoch, expected_previous)
         self.before_publish(metadata)
+        if self.loses_acks:
+            self.in_flight.append((metadata, leader_epoch, expected_previous))
+            raise OutcomeUnknown(f"{metadata.segment_id}: no word")
         self.write(metadata, epoch=leader_epoch, previous=expected_previous)
+        offset = len(self.log) - 1
         self.after_publish(metadata)
+        self.catch_up()
         entry = self.view.entries.get(metadata.segment_id.id)
-        if entry is None or entry.disputed or entry.writer != self.writer:
+        if entry is None or entry.disputed or entry.offset != offset:
             raise Fenced(f"{metadata.segment_id}: overtaken or illegal")
 
     async def tombstone(self, segment_id: RemoteLogSegmentId, leader_epoch: int) -> None:
         self._refuse(segment_id, leader_epoch, 3)
         self.write(None, segment_id=segment_id, epoch=leader_epoch, previous=3)
+        self.catch_up()
 
     async def repair(self, key: PartitionKey, leader_epoch: int) -> int:
         found = repairs(self.ledger(key).disputes)
@@ -157,7 +203,7 @@ class MemoryLedger:
 
 
 class MemorySettings:
-    """The Protocol of lanes/ports over rlmm's view."""
+    """The Protocol of lanes/ports over rlmm's view; `lags`, `on_barrier` as in MemoryLedger."""
 
     def __init__(self) -> None:
         self.view = SettingsView()
@@ -166,20 +212,48 @@ class MemorySettings:
         self.published: list[Fact] = []
         self.after_publish: Callable[[], None] = lambda: None
         self.now_ms = 0
+        self.lags = False
+        self.on_barrier: Callable[[], None] = lambda: None
+        self.barriers = 0
+        self.loses_acks = False
+        self.in_flight: list[tuple[Fact, int]] = []
+        self._unread: list[tuple[bytes, bytes]] = []
 
     async def barrier(self, deadline_ms: int) -> None:
-        return None
+        self.on_barrier()
+        self.catch_up()
+        self.barriers += 1
+
+    def catch_up(self) -> None:
+        """Read the log to its end, as the tail does sooner or later."""
+        unread, self._unread = self._unread, []
+        for key, value in unread:
+            self.view.apply(key=key, value=value, offset=self.view.version)
+
+    def land(self) -> None:
+        """What was in flight arrives after all."""
+        landed, self.in_flight = self.in_flight, []
+        for fact, leader_epoch in landed:
+            self.write(fact, epoch=leader_epoch)
 
     def write(self, fact: Fact, *, epoch: int = -1, node_id: int = 1) -> None:
         """A fact from anybody."""
         stamp = Stamp(node_id=node_id, leader_epoch=epoch, writer=OUR_WRITER, time_ms=self.now_ms)
-        key, value = encode_fact(fact, stamp)
-        self.view.apply(key=key, value=value, offset=self.view.version)
+        self._unread.append(encode_fact(fact, stamp))
+        if not self.lags:
+            self.catch_up()
 
     async def publish(self, fact: Fact, leader_epoch: int) -> None:
+        why = self.view.objection(fact, leader_epoch)
+        if why:
+            raise Fenced(f"fact {fact.key}: {why}")
+        if self.loses_acks:
+            self.in_flight.append((fact, leader_epoch))
+            raise OutcomeUnknown(f"fact {fact.key}: no word")
         self.published.append(fact)
         self.write(fact, epoch=leader_epoch)
         self.after_publish()
+        self.catch_up()
 
     async def reassert(self, partition: PartitionKey, leader_epoch: int) -> int:
         found = self.view.reassert

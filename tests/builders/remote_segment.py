@@ -1,7 +1,7 @@
 """A segment in a real local store, with indexes as a broker would have made them."""
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kip405.batches import walk
@@ -56,8 +56,11 @@ async def store_segment(
     index_every: int = 3,
     aborted: Sequence[AbortedTransaction] = (),
     number: int = 1,
+    epochs: Mapping[int, int] | None = None,
 ) -> RemoteLogSegmentMetadata:
-    """Copy whole batches as the segment `number`; its metadata as FINISHED."""
+    """Copy whole batches as the segment `number`; its metadata as FINISHED. `epochs`: {epoch:
+    start offset}, by default epoch 0 alone.
+    """
     headers = [header for _, header in walk(log)]
     base_offset = headers[0].base_offset
     offsets, times = indexes_of(log, base_offset, every=index_every)
@@ -89,7 +92,10 @@ async def store_segment(
         broker_id=1,
         max_timestamp_ms=max(header.max_timestamp_ms for header in headers),
         event_timestamp_ms=0,
-        segment_leader_epochs=(EpochEntry(epoch=0, start_offset=base_offset),),
+        segment_leader_epochs=tuple(
+            EpochEntry(epoch=epoch, start_offset=at)
+            for epoch, at in (epochs or {0: base_offset}).items()
+        ),
         segment_size_bytes=len(log),
         custom_metadata=custom.encode(),
         state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED,

@@ -1,10 +1,12 @@
 """One service's lanes over a real log directory and everything else in memory."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from kip405.batches import walk
+from kip405.segments import RemoteLogSegmentMetadata
 from rlm.broker.leadership import LedPartition
 from rlm.lanes.attempt import Copier, CopySettings, LiveAttempts
 from rlm.lanes.cleanup import CleanupLane, CleanupSettings
@@ -13,14 +15,24 @@ from rlm.lanes.evidence import StoreEvidence
 from rlm.lanes.herald import Herald
 from rlm.lanes.look import Eyes
 from rlm.lanes.trim import TrimLane, TrimSettings
+from rlm.log_dir.partition_log import PartitionLog
 from rlm.log_dir.scanner import LogDirs
 from rlm.partitions import RememberedLooks
 from rlmm.facts import ServiceFact, StartFact, TopicFact
 from tests.builders.broker import MemoryBroker
 from tests.builders.checkpoints import Checkpoints
 from tests.builders.clock import ManualClock
-from tests.builders.ledger import OUR_WRITER, PLACE, MemoryLedger, MemorySettings, uuids
+from tests.builders.ledger import (
+    OTHER_WRITER,
+    OUR_WRITER,
+    PLACE,
+    MemoryLedger,
+    MemorySettings,
+    uuids,
+)
 from tests.builders.log_dir import CLUSTER_ID, LogDir
+from tests.builders.manifests import manifest_of
+from tests.builders.remote_segment import store_segment
 from tests.builders.store import STORE_ID, MemoryStore, Shelf
 
 NODE_ID = 1
@@ -51,6 +63,19 @@ class ShareGroupsAt:
         return {} if found is None else {0: found}
 
 
+class WatchedLogDirs(LogDirs):
+    """`after_scan` is called once the disk was read: what changes then, the scan does not know."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        super().__init__(paths)
+        self.after_scan: Callable[[], None] = lambda: None
+
+    def scan(self, topic: str, partition: int) -> PartitionLog:
+        found = super().scan(topic, partition)
+        self.after_scan()
+        return found
+
+
 class Rig:
     """Topic `orders` in mode tier with trim on, led by us under epoch 0, retention 0 ms locally."""
 
@@ -58,6 +83,7 @@ class Rig:
         """With `checkpoints` every call to ledger, settings, broker and store is a step."""
         self.clock = ManualClock()
         self.log_dir = LogDir(path / "data", node_id=NODE_ID)
+        self.log_dirs = WatchedLogDirs([str(self.log_dir.path)])
         self.disk = self.log_dir.partition()
         self.broker = MemoryBroker(node_id=NODE_ID)
         self.ledger = MemoryLedger()
@@ -72,7 +98,7 @@ class Rig:
         self.eyes = Eyes(
             node_id=NODE_ID,
             broker=broker,
-            log_dirs=LogDirs([str(self.log_dir.path)]),
+            log_dirs=self.log_dirs,
             ledger=ledger,
             settings=settings,
             max_orphans=3,
@@ -124,7 +150,7 @@ class Rig:
         return RememberedLooks(
             node_id=NODE_ID,
             broker=self.broker,
-            log_dirs=LogDirs([str(self.log_dir.path)]),
+            log_dirs=self.log_dirs,
             ledger=self.ledger,
             settings=self.settings,
             max_orphans=3,
@@ -166,6 +192,42 @@ class Rig:
         self.broker.log += self.disk.active(bases[-1], end, epoch=epoch)
         self.broker.ends_at(end)
         self.log_dir.recovery_point(PLACE.topic, PLACE.partition, end)
+
+    def begin_epoch(self, epoch: int, start_offset: int, *, leader: int = NODE_ID) -> None:
+        """An election, at the broker and in its epoch file; `write_log` with it what follows."""
+        lineage = self.log_dirs.scan(PLACE.topic, PLACE.partition).lineage
+        before = {one.epoch: one.start_offset for one in lineage.entries}
+        self.disk.epochs({**before, epoch: start_offset})
+        self.broker.elect(leader, epoch)
+
+    async def copied_by_another(
+        self,
+        start: int,
+        end: int,
+        *,
+        number: int = 900,
+        epochs: Mapping[int, int] | None = None,
+        chunk_size_bytes: int = 1 << 20,
+    ) -> RemoteLogSegmentMetadata:
+        """[start, end) of the broker's log, batches of 10, as a leader with other segment borders
+        copied it: objects, manifest and FINISHED.
+        """
+        batches = [
+            self.broker.log[position : position + header.size_bytes]
+            for position, header in walk(self.broker.log)
+            if start <= header.base_offset < end
+        ]
+        found = await store_segment(
+            self.store,
+            self.log_dir.path.parent,
+            b"".join(batches),
+            number=number,
+            epochs=epochs or {0: start},
+            chunk_size_bytes=chunk_size_bytes,
+        )
+        await self.store.write_manifest(found.locator(CLUSTER_ID), manifest_of(found))
+        self.ledger.copied(found, writer=OTHER_WRITER)
+        return found
 
     @property
     def led(self) -> LedPartition:

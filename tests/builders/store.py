@@ -15,7 +15,7 @@ from kip405.contracts import (
     StoreIdentity,
 )
 from kip405.crc import crc32c
-from kip405.errors import Corrupt, NotFound, Unavailable
+from kip405.errors import Corrupt, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import TopicIdPartition, Uuid
 from kip405.indexes import IndexesObject
 from kip405.segments import ByteRange, LogSegmentData, SegmentLocator
@@ -42,7 +42,11 @@ class Shelf:
 
 
 class MemoryStore:
-    """`objects` by name. `before(operation)` is called first thing in every changing call."""
+    """`objects` by name. `before(operation)` is called first thing in every changing call.
+
+    `errors`: what reading an object of that name raises. With `delays_manifests` a manifest is not
+    there, and its writer told so, until `land` puts it there.
+    """
 
     def __init__(self, cluster_id: str, store_id: Uuid = STORE_ID) -> None:
         self.identity: StoreIdentity | None = StoreIdentity(
@@ -52,6 +56,9 @@ class MemoryStore:
         self.objects: dict[str, bytes] = {}
         self.deleted: list[SegmentLocator] = []
         self.before: Callable[[str], None] = lambda _: None
+        self.errors: dict[str, RemoteStorageError] = {}
+        self.delays_manifests = False
+        self.in_flight: dict[str, bytes] = {}
 
     async def read_identity(self) -> StoreIdentity | None:
         return self.identity
@@ -74,7 +81,16 @@ class MemoryStore:
 
     async def write_manifest(self, locator: SegmentLocator, manifest: bytes) -> None:
         self.before("manifest")
-        self.objects[object_name(locator, ObjectKind.MANIFEST)] = manifest
+        name = object_name(locator, ObjectKind.MANIFEST)
+        if self.delays_manifests:
+            self.in_flight[name] = manifest
+            raise Unavailable(f"{name}: no answer")
+        self.objects[name] = manifest
+
+    def land(self) -> None:
+        """What was in flight arrives after all."""
+        self.objects |= self.in_flight
+        self.in_flight.clear()
 
     async def read_manifest(self, locator: SegmentLocator) -> bytes:
         return self._get(locator, ObjectKind.MANIFEST)
@@ -118,6 +134,8 @@ class MemoryStore:
 
     def _get(self, locator: SegmentLocator, kind: ObjectKind) -> bytes:
         name = object_name(locator, kind)
+        if name in self.errors:
+            raise self.errors[name]
         if name not in self.objects:
             raise NotFound(name)
         return self.objects[name]

@@ -325,3 +325,111 @@ async def test_h11_a_copy_into_another_store_is_never_finished(rig: Rig) -> None
         await rig.copy.run(rig.led)
     assert rig.ledger.states() == [STARTED]
     assert rig.names(".rsm-manifest") == []
+
+
+async def test_h17_an_attempt_that_was_swept_unseen_gets_no_manifest(rig: Rig) -> None:
+    """Our view of the ledger is behind: only the barrier shows that the attempt was ended."""
+    rig.write_log(0, 100, end=150)
+
+    def sweep(operation: str) -> None:
+        if operation == "copied":
+            rig.ledger.lags = True
+            (entry,) = rig.ledger.view.entries.values()
+            deleting = entry.metadata.in_state(DELETING, event_timestamp_ms=0, broker_id=2)
+            rig.ledger.write(deleting, previous=0, writer=OTHER_WRITER)
+
+    rig.store.before = sweep
+    with pytest.raises(Fenced, match="somebody else ended the attempt"):
+        await rig.copy.run(rig.led)
+    assert not rig.names(".rsm-manifest")
+
+
+async def test_h17_an_attempt_that_cannot_pass_a_barrier_gets_no_manifest(rig: Rig) -> None:
+    rig.write_log(0, 100, end=150)
+
+    def away() -> None:
+        raise Unavailable("barrier: nobody answers")
+
+    def cut_off(operation: str) -> None:
+        rig.ledger.on_barrier = away
+
+    rig.store.before = cut_off
+    with pytest.raises(Unavailable, match="nobody answers"):
+        await rig.copy.run(rig.led)
+    assert not rig.names(".rsm-manifest")
+
+
+async def test_h13_leading_again_under_a_newer_epoch_ends_the_copy(rig: Rig) -> None:
+    """Elected again meanwhile: another leader may have begun another history in between."""
+    rig.write_log(0, 100, end=150)
+    led = rig.led
+
+    def lead_again(operation: str) -> None:
+        if operation == "copied":
+            rig.broker.elect(1, 2)
+
+    rig.store.before = lead_again
+    with pytest.raises(Fenced, match="led by 1 under epoch 2"):
+        await rig.copy.run(led)
+    assert not rig.names(".rsm-manifest")
+
+
+async def test_h13_a_topic_made_anew_under_its_name_ends_the_copy(rig: Rig) -> None:
+    rig.write_log(0, 100, end=150)
+
+    def recreate(operation: str) -> None:
+        if operation == "copied":
+            rig.broker.topic_id = Uuid(b"\x77" * 16)
+
+    rig.store.before = recreate
+    with pytest.raises(Fenced, match="recreated"):
+        await rig.copy.run(rig.led)
+    assert not rig.names(".rsm-manifest")
+
+
+async def test_h13_leadership_lost_while_a_file_is_read_leaves_no_record(rig: Rig) -> None:
+    rig.write_log(0, 100, end=150)
+    led, asked = rig.led, len(rig.broker.asked)
+
+    def lose(question: str) -> None:
+        if rig.broker.asked[asked:].count("topic config") == 2:  # the look's, the recheck's
+            rig.broker.elect(2, 1)
+
+    rig.broker.after_answer = lose
+    with pytest.raises(Fenced, match="led by 2 under epoch 1"):
+        await rig.copy.run(led)
+    assert not rig.ledger.log
+
+
+async def test_h06_a_manifest_that_lands_after_its_sweep_brings_no_segment_back(rig: Rig) -> None:
+    rig.write_log(0, 100, end=150)
+    rig.store.delays_manifests = True
+    with pytest.raises(Unavailable, match="no answer"):
+        await rig.copy.run(rig.led)
+    rig.store.delays_manifests = False
+    await rig.cleanup.run(rig.led)
+    assert not rig.store.objects
+    rig.store.land()
+    await rig.cleanup.run(rig.led)
+    assert finished(rig) == []
+    await rig.copy.run(rig.led)
+    assert [(one.start_offset, one.next_offset) for one in finished(rig)] == [(0, 100)]
+
+
+async def test_h10_a_finished_that_lands_late_counts_once(rig: Rig) -> None:
+    rig.write_log(0, 100, end=150)
+
+    def lose_finished(published: RemoteLogSegmentMetadata) -> None:
+        rig.ledger.loses_acks = published.state is FINISHED
+
+    rig.ledger.before_publish = lose_finished
+    with pytest.raises(OutcomeUnknown):
+        await rig.copy.run(rig.led)
+    rig.ledger.before_publish = lambda _: None
+    rig.ledger.loses_acks = False
+    await rig.cleanup.run(rig.led)
+    rig.ledger.land()
+    await rig.cleanup.run(rig.led)
+    await rig.copy.run(rig.led)
+    assert [(one.start_offset, one.next_offset) for one in finished(rig)] == [(0, 100)]
+    assert len(rig.store.objects) == 3

@@ -1,0 +1,179 @@
+"""A look: in which order it samples, what it asks anew, and that its views are not stale (H4, H13,
+H17).
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kip405.errors import Fenced, Unavailable
+from kip405.ids import Uuid
+from rlmm.facts import StartFact
+from tests.builders.ledger import OTHER_WRITER, PLACE, metadata
+from tests.builders.rig import Rig
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    made = Rig(tmp_path)
+    made.write_log(0, 100, 200, end=250)
+    return made
+
+
+def once(what: Callable[[], None]) -> Callable[[], None]:
+    """Done at the first call, nothing at later ones."""
+    left = [what]
+    return lambda: left.pop()() if left else None
+
+
+def at(question: str, what: Callable[[], None]) -> Callable[[str], None]:
+    """Done when the first answer to this question is on its way."""
+    first = once(what)
+    return lambda asked: first() if asked == question else None
+
+
+async def test_h17_a_look_knows_what_others_have_published_in_the_ledger(rig: Rig) -> None:
+    rig.ledger.lags = True
+    rig.ledger.copied(metadata(7, 0, 100, {0: 0}), writer=OTHER_WRITER)
+    assert not rig.ledger.view.entries
+    look = await rig.eyes.look(rig.led)
+    assert look.ledger.highest_end(look.lineage) == 100
+    assert rig.ledger.barriers == [PLACE.key]
+
+
+async def test_h17_a_look_knows_what_others_have_published_in_the_settings(rig: Rig) -> None:
+    rig.settings.lags = True
+    rig.remote_start(40)
+    assert rig.settings.view.remote_log_start(PLACE.key) is None
+    look = await rig.eyes.look(rig.led)
+    assert look.remote_log_start_offset == 40
+
+
+async def test_h17_a_look_that_cannot_pass_a_barrier_is_none(rig: Rig) -> None:
+    def away() -> None:
+        raise Unavailable("barrier: nobody answers")
+
+    rig.ledger.on_barrier = away
+    with pytest.raises(Unavailable, match="nobody answers"):
+        await rig.eyes.look(rig.led)
+    rig.ledger.on_barrier = lambda: None
+    rig.settings.on_barrier = away
+    with pytest.raises(Unavailable, match="nobody answers"):
+        await rig.eyes.look(rig.led)
+
+
+async def test_h04_the_disk_is_at_least_as_new_as_the_last_stable_offset(rig: Rig) -> None:
+    """A segment is closed right after the last stable offset was answered."""
+
+    def roll() -> None:
+        rig.disk.segment(200, 300)
+        rig.disk.active(300, 310)
+        rig.broker.ends_at(310)
+
+    rig.broker.after_answer = at("last stable offset", roll)
+    look = await rig.eyes.look(rig.led)
+    assert look.positions.last_stable_offset == 250
+    assert [one.base_offset for one in look.log.segments] == [0, 100, 200, 300]
+
+
+async def test_h04_the_last_stable_offset_is_the_oldest_of_the_positions(rig: Rig) -> None:
+    rig.broker.after_answer = at("high watermark", lambda: rig.broker.ends_at(400))
+    look = await rig.eyes.look(rig.led)
+    assert (look.positions.last_stable_offset, look.positions.high_watermark) == (250, 250)
+
+
+async def test_h17_the_ledger_is_at_least_as_new_as_the_disk(rig: Rig) -> None:
+    rig.ledger.lags = True
+    finished = metadata(7, 0, 100, {0: 0})
+    rig.log_dirs.after_scan = once(lambda: rig.ledger.copied(finished, writer=OTHER_WRITER))
+    look = await rig.eyes.look(rig.led)
+    assert look.ledger.highest_end(look.lineage) == 100
+
+
+async def test_h17_the_settings_are_at_least_as_new_as_the_disk(rig: Rig) -> None:
+    rig.settings.lags = True
+    rig.log_dirs.after_scan = once(lambda: rig.remote_start(40))
+    assert (await rig.eyes.look(rig.led)).remote_log_start_offset == 40
+
+
+async def test_h04_a_copy_finished_meanwhile_does_not_reach_beyond_the_logs_end(rig: Rig) -> None:
+    """The log goes on and another lane copies what was just written, before the ledger is read."""
+
+    def goes_on() -> None:
+        rig.broker.ends_at(400)
+        rig.ledger.copied(metadata(7, 0, 350, {0: 0}))
+
+    rig.ledger.on_barrier = once(goes_on)
+    look = await rig.eyes.look(rig.led)
+    assert look.log_end_offset == 400
+    assert look.frozen is None
+
+
+async def test_h13_leadership_is_checked_by_epoch(rig: Rig) -> None:
+    """We lead again, under a newer epoch: what was planned under the older one is void."""
+    led = rig.led
+    rig.begin_epoch(1, 250)
+    with pytest.raises(Fenced, match="led by 1 under epoch 1"):
+        await rig.eyes.check_leadership(led)
+    with pytest.raises(Fenced, match="led by 1 under epoch 1"):
+        await rig.eyes.look(led)
+    await rig.eyes.check_leadership(rig.led)
+
+
+async def test_h13_leadership_is_checked_by_node(rig: Rig) -> None:
+    led = rig.led
+    rig.broker.elect(2, led.leader_epoch)
+    with pytest.raises(Fenced, match="led by 2 under epoch 0"):
+        await rig.eyes.check_leadership(led)
+
+
+async def test_h13_leadership_is_checked_by_topic_id(rig: Rig) -> None:
+    """Deleted and made anew under its name: epoch 0 of node 1 again."""
+    rig.broker.topic_id = Uuid(b"\x77" * 16)
+    with pytest.raises(Fenced, match="recreated"):
+        await rig.eyes.check_leadership(rig.led)
+
+
+async def test_h13_a_topic_or_partition_that_is_gone_is_led_by_nobody(rig: Rig) -> None:
+    led = rig.led
+    rig.broker.partition = replace(rig.broker.partition, partition=5)
+    with pytest.raises(Fenced, match="lost the partition"):
+        await rig.eyes.check_leadership(led)
+    rig.broker.exists = False
+    with pytest.raises(Fenced, match="the topic is gone"):
+        await rig.eyes.check_leadership(led)
+
+
+async def test_h27_replicas_and_isr_are_those_of_the_look(rig: Rig) -> None:
+    led = rig.led
+    rig.broker.partition = replace(rig.broker.partition, replicas=(1, 2), isr=(1,))
+    look = await rig.eyes.look(led)
+    assert (look.led.replicas, look.led.isr) == ((1, 2), (1,))
+
+
+async def test_h13_the_disk_must_be_of_the_epoch_that_is_led(rig: Rig) -> None:
+    """The epoch file is newer than the leadership we know, too."""
+    rig.disk.epochs({0: 0, 3: 250})
+    with pytest.raises(Unavailable, match="ends with epoch 3, leadership is of epoch 0"):
+        await rig.eyes.look(rig.led)
+
+
+async def test_h02_a_start_of_another_epoch_shows_its_epoch(rig: Rig) -> None:
+    rig.begin_epoch(2, 250)
+    rig.remote_start(40)
+    look = await rig.eyes.look(rig.led)
+    assert look.lineage.epoch_for_offset(249) == 0
+    assert look.lineage.epoch_for_offset(250) == 2
+    assert rig.settings.view.remote_log_start_epoch(PLACE.key) == 2
+
+
+async def test_h02_a_start_decided_elsewhere_is_not_written_again(rig: Rig) -> None:
+    """Another service set it a moment ago, and our view had not read it."""
+    rig.settings.lags = True
+    fact = StartFact(partition=PLACE.key, remote_log_start_offset=120, cause="retention")
+    rig.settings.write(fact, epoch=0)
+    await rig.copy.run(rig.led)
+    assert rig.settings.view.remote_log_start(PLACE.key) == 120
+    assert rig.settings.published == []
