@@ -6,6 +6,7 @@ Codes by number are Kafka's (org.apache.kafka.common.protocol.Errors).
 from dataclasses import dataclass
 from typing import Protocol
 
+from kip405.acls import Acl, missing_acls
 from kip405.errors import Fenced, Invalid, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import Uuid
 
@@ -31,6 +32,7 @@ _NAMES = {
     40: "INVALID_CONFIG",
     41: "NOT_CONTROLLER",
     44: "POLICY_VIOLATION",
+    53: "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
     56: "KAFKA_STORAGE_ERROR",
     74: "FENCED_LEADER_EPOCH",
     75: "UNKNOWN_LEADER_EPOCH",
@@ -41,13 +43,20 @@ _NAMES = {
 _FENCED = {1, 6, 74, 75, 103}
 _RETRIABLE = {5, 7, 9, 13, 14, 15, 16, 41, 56, 78}
 _MISSING = {3, 100}
+_NOT_AUTHORIZED = {29, 30, 31, 53}
 
 
-def error_of_code(code: int, what: str, detail: str | None = None) -> RemoteStorageError:
-    """A Kafka error code as one of our kinds; `what` names operation and topic-partition."""
+def error_of_code(
+    code: int, what: str, detail: str | None = None, *, needs: Acl | None
+) -> RemoteStorageError:
+    """A Kafka error code as one of our kinds; `what` names operation and topic-partition, `needs`
+    the ACL without which a broker refuses it (None: it needs none).
+    """
     message = f"{what}: {_NAMES.get(code, 'Kafka error')} ({code})" + (
         f": {detail}" if detail else ""
     )
+    if code in _NOT_AUTHORIZED and needs is not None:
+        return missing_acls(message, [needs])
     if code in _FENCED:
         return Fenced(message)
     if code in _RETRIABLE:

@@ -7,6 +7,7 @@ is raised.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from kip405.acls import topic_acl
 from kip405.errors import NotFound, RemoteStorageError
 from kip405.ids import Uuid
 from rlm.broker.answers import (
@@ -125,7 +126,7 @@ def _offset_or_error(
 ) -> OffsetAnswer | RemoteStorageError:
     if row["error_code"]:
         what = f"list offsets of {question.topic}-{question.partition}"
-        return error_of_code(row["error_code"], what)
+        return error_of_code(row["error_code"], what, needs=topic_acl("Describe", question.topic))
     return OffsetAnswer(
         offset=row["offset"], leader_epoch=row["leader_epoch"], timestamp_ms=row["timestamp"]
     )
@@ -134,7 +135,8 @@ def _offset_or_error(
 def _configs_or_error(result: Mapping[str, Any]) -> ConfigValues | RemoteStorageError:
     if result["error_code"]:
         what = f"describe configs of topic {result['resource_name']}"
-        return error_of_code(result["error_code"], what, result["error_message"])
+        needs = topic_acl("DescribeConfigs", result["resource_name"])
+        return error_of_code(result["error_code"], what, result["error_message"], needs=needs)
     return {
         row["name"]: TopicConfigValue(
             value=row["value"], is_topic_level=row["config_source"] == _TOPIC_LEVEL_SOURCE
@@ -152,7 +154,7 @@ def _topic_or_error(topic: Mapping[str, Any]) -> TopicDescription | RemoteStorag
     if code in _GONE:
         return _no_topic(name)
     if code:
-        return error_of_code(code, f"metadata of topic {name}")
+        return error_of_code(code, f"metadata of topic {name}", needs=topic_acl("Describe", name))
     return TopicDescription(
         name=name,
         topic_id=Uuid(bytes(topic["topic_id"])),

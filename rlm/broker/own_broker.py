@@ -8,6 +8,7 @@ every partition, again and again, goes out together (`gathered`): a request name
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
+from kip405.acls import Acl, cluster_acl, topic_acl
 from kip405.errors import Internal, NotFound, RemoteStorageError
 from rlm.broker.answers import (
     CONSUMER_REPLICA_ID,
@@ -57,7 +58,12 @@ class OwnBroker:
     async def describe_cluster(self) -> ClusterDescription:
         """Cluster id and the brokers alive, at this listener's addresses (DescribeCluster v0)."""
         answer = await self._quick.call(DESCRIBE_CLUSTER, 0, {}, timeout_ms=self._timeout_ms)
-        _raise(answer["error_code"], f"describe cluster at {self.address}", answer["error_message"])
+        _raise(
+            answer["error_code"],
+            f"describe cluster at {self.address}",
+            answer["error_message"],
+            needs=cluster_acl("Describe"),
+        )
         nodes = (
             BrokerNode(node_id=node["broker_id"], host=node["host"], port=node["port"])
             for node in answer["brokers"]
@@ -76,7 +82,8 @@ class OwnBroker:
         )
         for result in answer["results"]:
             what = f"the broker at {self.address} does not answer as node {node_id}"
-            _raise(result["error_code"], what, result["error_message"])
+            needs = cluster_acl("DescribeConfigs")
+            _raise(result["error_code"], what, result["error_message"], needs=needs)
             return {row["name"]: row["value"] for row in result["configs"]}
         raise Internal(f"describe configs of node {node_id}: empty answer")
 
@@ -130,7 +137,8 @@ class OwnBroker:
             OFFSET_FOR_LEADER_EPOCH, 4, body, timeout_ms=self._timeout_ms
         )
         found = _only_partition(answer["topics"])
-        _raise(found["error_code"], f"end offset of epoch {epoch} of {topic}-{partition}")
+        what = f"end offset of epoch {epoch} of {topic}-{partition}"
+        _raise(found["error_code"], what, needs=topic_acl("Describe", topic))
         return found["leader_epoch"], found["end_offset"]
 
     async def delete_records(
@@ -148,7 +156,8 @@ class OwnBroker:
         }
         answer = await self._slow.call(DELETE_RECORDS, 2, body, timeout_ms=timeout_ms + 2_000)
         found = _only_partition(answer["topics"])
-        _raise(found["error_code"], f"delete records of {topic}-{partition} below {offset}")
+        what = f"delete records of {topic}-{partition} below {offset}"
+        _raise(found["error_code"], what, needs=topic_acl("Delete", topic))
         return int(found["low_watermark"])
 
     async def topic_config(
@@ -179,7 +188,12 @@ class OwnBroker:
             INCREMENTAL_ALTER_CONFIGS, 1, body, timeout_ms=self._timeout_ms
         )
         for result in answer["responses"]:
-            _raise(result["error_code"], f"alter configs of topic {topic}", result["error_message"])
+            _raise(
+                result["error_code"],
+                f"alter configs of topic {topic}",
+                result["error_message"],
+                needs=topic_acl("AlterConfigs", topic),
+            )
 
     async def fetch(
         self,
@@ -208,16 +222,16 @@ class OwnBroker:
             "topics": [{"topic": topic, "partitions": [row]}],
         }
         answer = await self._slow.call(FETCH, 12, body, timeout_ms=self._timeout_ms + max_wait_ms)
-        what = f"fetch {topic}-{partition} at {offset}"
-        _raise(answer["error_code"], what)
+        what, needs = f"fetch {topic}-{partition} at {offset}", topic_acl("Read", topic)
+        _raise(answer["error_code"], what, needs=needs)
         found = _only_partition(answer["responses"])
-        _raise(found["error_code"], what)
+        _raise(found["error_code"], what, needs=needs)
         return _local_records(found)
 
 
-def _raise(code: int, what: str, detail: str | None = None) -> None:
+def _raise(code: int, what: str, detail: str | None = None, *, needs: Acl) -> None:
     if code:
-        raise error_of_code(code, what, detail)
+        raise error_of_code(code, what, detail, needs=needs)
 
 
 def _only_partition(topics: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from kip405.acls import Acl, cluster_acl, group_acl, topic_acl
 from kip405.errors import Internal, RemoteStorageError, Unavailable
 from rlm.broker.answers import BrokerNode, error_of_code
 from rlm.broker.connection import Address, BrokerConnection
@@ -142,7 +143,8 @@ class _Broker:
     async def nodes(self) -> tuple[BrokerNode, ...]:
         """All brokers alive, at the addresses of this listener."""
         answer = await self._call(DESCRIBE_CLUSTER, 0, {})
-        _raise(answer["error_code"], f"describe cluster at {self._where}")
+        what = f"describe cluster at {self._where}"
+        _raise(answer["error_code"], what, needs=cluster_acl("Describe"))
         return tuple(
             BrokerNode(node_id=row["broker_id"], host=row["host"], port=row["port"])
             for row in answer["brokers"]
@@ -155,9 +157,11 @@ class _Broker:
         topic = _only(answer["topics"], self._where)
         if topic["error_code"] in _GONE:
             return ()
-        _raise(topic["error_code"], f"metadata of {_GROUPS_TOPIC} at {self._where}")
+        needs = topic_acl("Describe", _GROUPS_TOPIC)
+        _raise(topic["error_code"], f"metadata of {_GROUPS_TOPIC} at {self._where}", needs=needs)
         for row in topic["partitions"]:
-            _raise(row["error_code"], f"coordinator {_GROUPS_TOPIC}-{row['partition_index']}")
+            what = f"coordinator {_GROUPS_TOPIC}-{row['partition_index']}"
+            _raise(row["error_code"], what, needs=needs)
         return tuple(
             sorted(
                 (row["partition_index"], row["leader_id"], row["leader_epoch"])
@@ -176,7 +180,7 @@ class _Broker:
 
     async def _knows_share_groups(self) -> bool:
         answer = await self._call(API_VERSIONS, 0, {})
-        _raise(answer["error_code"], f"versions of {self._where}")
+        _raise(answer["error_code"], f"versions of {self._where}", needs=None)
         newest = {row["api_key"]: row["max_version"] for row in answer["api_keys"]}
         told = DESCRIBE_SHARE_GROUP_OFFSETS.key in newest
         if not told and _SHARE_FETCH_KEY in newest:
@@ -186,7 +190,8 @@ class _Broker:
     async def _share_groups(self) -> list[str]:
         body = {"states_filter": [], "types_filter": ["share"]}
         answer = await self._call(LIST_GROUPS, _LIST_GROUPS_WITH_TYPES, body)
-        _raise(answer["error_code"], f"list groups of {self._where}")
+        what = f"list groups of {self._where}"
+        _raise(answer["error_code"], what, needs=cluster_acl("Describe"))
         return [row["group_id"] for row in answer["groups"]]
 
     async def _starts_of(self, group_id: str) -> list[tuple[_Place, int]]:
@@ -196,11 +201,11 @@ class _Broker:
         if group["error_code"] == _GROUP_ID_NOT_FOUND:
             return []
         what = f"offsets of share group {group_id} at {self._where}"
-        _raise(group["error_code"], what)
+        _raise(group["error_code"], what, needs=group_acl("Describe", group_id))
         starts: list[tuple[_Place, int]] = []
         for topic in group["topics"]:
             for row in topic["partitions"]:
-                _raise(row["error_code"], what)
+                _raise(row["error_code"], what, needs=topic_acl("Describe", topic["topic_name"]))
                 starts.append(((topic["topic_name"], row["partition_index"]), row["start_offset"]))
         return await self._with_beginnings(group_id, starts)
 
@@ -222,7 +227,8 @@ class _Broker:
         }
         answer = await self._call(DESCRIBE_CONFIGS, 4, {"resources": [resource]})
         result = _only(answer["results"], self._where)
-        _raise(result["error_code"], f"configuration of share group {group_id}")
+        what = f"configuration of share group {group_id}"
+        _raise(result["error_code"], what, needs=group_acl("DescribeConfigs", group_id))
         return any(row["name"] == name and row["value"] == "latest" for row in result["configs"])
 
     async def _call(self, api: Api, version: int, body: Mapping[str, Any]) -> Value:
@@ -235,6 +241,6 @@ def _only(rows: Sequence[Value], where: str) -> Value:
     return rows[0]
 
 
-def _raise(code: int, what: str) -> None:
+def _raise(code: int, what: str, *, needs: Acl | None) -> None:
     if code:
-        raise error_of_code(code, what)
+        raise error_of_code(code, what, needs=needs)

@@ -7,6 +7,7 @@ groups keep their offsets elsewhere: rlm.broker.share_groups.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kip405.acls import Acl, cluster_acl, group_acl, topic_acl
 from kip405.errors import Unavailable
 from rlm.broker.answers import TopicDescription, error_of_code
 from rlm.broker.connection import BrokerConnection
@@ -43,7 +44,8 @@ async def _listed(node_id: int, connection: BrokerConnection) -> list[str]:
     version = await _newest(connection, LIST_GROUPS.key, LIST_GROUPS.versions.high)
     body: dict[str, Any] = {"states_filter": [], "types_filter": []}
     answer = await connection.call(LIST_GROUPS, version, body, timeout_ms=_TIMEOUT_MS)
-    _raise(answer["error_code"], f"list groups of broker {node_id}")
+    what = f"list groups of broker {node_id}"
+    _raise(answer["error_code"], what, needs=cluster_acl("Describe"))
     return [
         group["group_id"]
         for group in answer["groups"]
@@ -54,7 +56,7 @@ async def _listed(node_id: int, connection: BrokerConnection) -> list[str]:
 async def _newest(connection: BrokerConnection, api_key: int, ours: int) -> int:
     """The newest version of an API that both sides know; -1 = the broker lacks it."""
     answer = await connection.call(API_VERSIONS, 0, {}, timeout_ms=_TIMEOUT_MS)
-    _raise(answer["error_code"], f"versions of {connection.address}")
+    _raise(answer["error_code"], f"versions of {connection.address}", needs=None)
     theirs: dict[int, int] = {row["api_key"]: row["max_version"] for row in answer["api_keys"]}
     return min(theirs.get(api_key, -1), ours)
 
@@ -72,7 +74,8 @@ async def _committed(
     for group in answer["groups"]:
         if group["error_code"] == _GROUP_ID_NOT_FOUND:
             continue
-        _raise(group["error_code"], f"committed offsets of group {group['group_id']}")
+        what = f"committed offsets of group {group['group_id']}"
+        _raise(group["error_code"], what, needs=group_acl("Describe", group["group_id"]))
         found += _rows(group["group_id"], group["topics"])
     return [row for row in found if row.offset >= 0]
 
@@ -81,7 +84,8 @@ def _rows(group: str, topics: Sequence[Mapping[str, Any]]) -> list[GroupOffset]:
     rows = []
     for topic in topics:
         for partition in topic["partitions"]:
-            _raise(partition["error_code"], f"offsets of group {group}")
+            needs = topic_acl("Describe", topic["name"])
+            _raise(partition["error_code"], f"offsets of group {group}", needs=needs)
             rows.append(
                 GroupOffset(
                     group=group,
@@ -92,8 +96,8 @@ def _rows(group: str, topics: Sequence[Mapping[str, Any]]) -> list[GroupOffset]:
     return rows
 
 
-def _raise(code: int, what: str) -> None:
+def _raise(code: int, what: str, *, needs: Acl | None) -> None:
     if code in _COORDINATORS_MOVED:
         raise Unavailable(f"{what}: the coordinator is moving; try again")
     if code:
-        raise error_of_code(code, what)
+        raise error_of_code(code, what, needs=needs)

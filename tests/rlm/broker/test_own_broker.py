@@ -1,11 +1,12 @@
 """Typed calls to our own broker: what goes out, what comes back, which error is which."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
 
+from kip405.acls import Acl, MissingAcls, cluster_acl, topic_acl
 from kip405.errors import (
     Fenced,
     Internal,
@@ -27,6 +28,7 @@ from rlm.wire.apis import (
     METADATA,
     OFFSET_FOR_LEADER_EPOCH,
 )
+from rlm.wire.schema import Api
 from tests.builders.fake_broker import FakeBroker
 
 TOPIC_ID = bytes(range(16))
@@ -93,8 +95,11 @@ async def test_a_topic_that_is_not_there_or_not_ours_to_see(
     with pytest.raises(NotFound, match="'t'"):
         await own.topic("t")
     broker.on(METADATA, {"topics": [{"name": "t", "error_code": 29}]})
-    with pytest.raises(Invalid, match="TOPIC_AUTHORIZATION_FAILED"):
+    with pytest.raises(
+        MissingAcls, match=r"TOPIC_AUTHORIZATION_FAILED .*Describe.*Topic:t"
+    ) as error:
         await own.topic("t")
+    assert error.value.acls == (topic_acl("Describe", "t"),)
 
 
 async def test_list_offset_carries_epoch_isolation_and_replica(
@@ -140,8 +145,9 @@ async def test_error_codes_say_what_to_do(
 
 
 def test_an_unknown_code_is_never_taken_for_success() -> None:
-    assert str(error_of_code(9999, "do it", "because")) == "do it: Kafka error (9999): because"
-    assert not error_of_code(9999, "do it").retriable
+    error = error_of_code(9999, "do it", "because", needs=None)
+    assert str(error) == "do it: Kafka error (9999): because"
+    assert not error.retriable
 
 
 async def test_delete_records_answers_the_low_watermark(broker: FakeBroker, own: OwnBroker) -> None:
@@ -337,7 +343,7 @@ async def test_a_topic_that_may_not_be_seen_is_nobody_elses_trouble(
     names = ["t", "t", "hidden", "gone", "t"]
     found = await asyncio.gather(*map(own.topic, names), return_exceptions=True)
     kinds = [type(one) for one in found]
-    assert kinds == [kinds[0], kinds[0], Invalid, NotFound, kinds[0]]
+    assert kinds == [kinds[0], kinds[0], MissingAcls, NotFound, kinds[0]]
     assert [one.name for one in found if not isinstance(one, BaseException)] == ["t"] * 3
     with pytest.raises(Invalid):
         await own.topics(["t", "hidden"])
@@ -375,3 +381,60 @@ async def test_a_look_asks_for_the_configurations_it_needs(
     assert u == dict.fromkeys(names, TopicConfigValue(value="u", is_topic_level=False))
     assert isinstance(gone, NotFound)
     assert whole == {"all": value}
+
+
+ACLS = [
+    (lambda own: own.topic("t"), METADATA, topic_acl("Describe", "t")),
+    (lambda own: own.topic_config("t"), DESCRIBE_CONFIGS, topic_acl("DescribeConfigs", "t")),
+    (lambda own: own.broker_config(1), DESCRIBE_CONFIGS, cluster_acl("DescribeConfigs")),
+    (lambda own: own.describe_cluster(), DESCRIBE_CLUSTER, cluster_acl("Describe")),
+    (lambda own: own.list_offset("t", 0, -1), LIST_OFFSETS, topic_acl("Describe", "t")),
+    (
+        lambda own: own.end_offset_for_epoch("t", 0, 1),
+        OFFSET_FOR_LEADER_EPOCH,
+        topic_acl("Describe", "t"),
+    ),
+    (lambda own: own.fetch("t", 0, 0, max_bytes=1), FETCH, topic_acl("Read", "t")),
+    (
+        lambda own: own.delete_records("t", 0, 0, timeout_ms=1_000),
+        DELETE_RECORDS,
+        topic_acl("Delete", "t"),
+    ),
+    (
+        lambda own: own.alter_topic_config("t", set_values={"a": "b"}),
+        INCREMENTAL_ALTER_CONFIGS,
+        topic_acl("AlterConfigs", "t"),
+    ),
+]
+
+
+def refused(api: Api) -> dict[str, Any]:
+    """Every place of an answer where Kafka says that somebody lacks an ACL."""
+    result = {"error_code": 29, "resource_name": "t"}
+    in_rows = {"partition_index": 0, "error_code": 29}
+    answers: dict[int, dict[str, Any]] = {
+        METADATA.key: {"topics": [{"name": "t", "error_code": 29}]},
+        DESCRIBE_CLUSTER.key: {"error_code": 31},
+        DESCRIBE_CONFIGS.key: {"results": [result]},
+        INCREMENTAL_ALTER_CONFIGS.key: {"responses": [result]},
+        FETCH.key: {"responses": [in_topic(in_rows, topic="t")]},
+        OFFSET_FOR_LEADER_EPOCH.key: {
+            "topics": [in_topic({"partition": 0, "error_code": 29}, topic="t")]
+        },
+    }
+    return answers.get(api.key, {"topics": [in_topic(in_rows)]})
+
+
+@pytest.mark.parametrize(("call", "api", "acl"), ACLS, ids=[str(row[2]) for row in ACLS])
+async def test_h40_each_call_names_the_acl_that_it_lacks(
+    broker: FakeBroker,
+    own: OwnBroker,
+    call: Callable[[OwnBroker], Awaitable[object]],
+    api: Api,
+    acl: Acl,
+) -> None:
+    broker.on(api, refused(api))
+    with pytest.raises(MissingAcls) as error:
+        await call(own)
+    assert error.value.acls == (acl,)
+    assert str(acl) in str(error.value)
