@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rlm import metrics
 from rlm.config import docs
+from rlm.plans import problems
 from rsm_plugins.config import SETTINGS
 from rsm_plugins.settings_table import Setting
 from rsm_plugins.store_kind import KIND_NAMES, store_kind
@@ -56,6 +57,7 @@ GENERATED: Mapping[str, Callable[[], str]] = {
     "docs/settings.md": docs.generate_docs,
     "docs/plugin-settings.md": plugin_settings,
     "docs/metrics.md": metrics.generate_docs,
+    "docs/problems.md": problems.generate_docs,
 }
 
 

@@ -1,0 +1,311 @@
+"""What is a problem: kinds, severities, and since when each lasts (H38).
+
+Status, health, metrics, exit codes and log lines all come from here. A rule says what it finds now
+as a `Finding`; `ProblemRegister` makes `Problem`s of findings: since when they last, what appeared,
+what ended. `rlm/problem_watch.py` asks the rules again and again and is the one place from which
+everything that operators see is read. Pure.
+
+To add a problem:
+
+1. Give it a member of `ProblemKind` and a row in `KINDS`. The word is an interface (label `kind` of
+   `rlm_problems`, field `kind` in JSON): it never changes. One kind has one severity. Run
+   `python -m tests.docs.generated`, which writes docs/problems.md.
+2. Write the rule as a pure function of values in `rlm/plans/problem_rules.py` that answers
+   findings; judge by what should have happened and did not. What is not known is None, and is a
+   finding of its own. Times that a rule compares are monotonic; only `since_ms` is wall time.
+3. Give the values to `rlm/problem_sources.py`, which gathers them from the parts of the service. A
+   part that already knows its problems may instead have a method that answers findings; name it in
+   `ProblemSources.sources`. A source never waits and never raises.
+4. The subject names what the problem is about and is the same as long as the problem lasts, since a
+   problem is known by its kind and subject: "orders-0", "topic orders", "store hot", "node 2". What
+   changes from one time to the next (ages, counts) belongs in the text, which is one sentence and
+   says what to do. `topic` is set where the problem is about one topic or one of its partitions.
+"""
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+
+class Severity(enum.Enum):
+    """ALARM: data is in danger or what should be done is not done: somebody must act. WARNING: it
+    will be one, or was made so on purpose. NOTE: it passes by itself, or becomes an alarm.
+    """
+
+    ALARM = "alarm"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+class ProblemKind(enum.Enum):
+    """The words by which metrics and JSON name a problem."""
+
+    STARTING = "starting"
+    FACTS = "facts"
+    FACTS_LOST = "facts-lost"
+    CLOCK_SKEW = "clock-skew"
+    HEARTBEAT = "heartbeat"
+    RIVAL_SERVICE = "rival-service"
+    BROKER_UNKNOWN = "broker-unknown"
+    ACL_MISSING = "acl-missing"
+    HUNG_THREADS = "hung-threads"
+    CERTIFICATE_ENDED = "certificate-ended"
+    CERTIFICATE_ENDS_SOON = "certificate-ends-soon"
+    PEER_ABSENT = "peer-absent"
+    PEER_UNREACHABLE = "peer-unreachable"
+    NO_STORE = "no-store"
+    STORE_UNAVAILABLE = "store-unavailable"
+    STORE_REFUSES_WRITES = "store-refuses-writes"
+    STORE_SETUP = "store-setup"
+    TOPIC_MADE_ANEW = "topic-made-anew"
+    TOPIC_NOT_SEEN = "topic-not-seen"
+    RETENTION_REVERTED = "retention-reverted"
+    LAG_UNKNOWN = "lag-unknown"
+    NOTHING_COPIED = "nothing-copied"
+    COPY_REFUSED = "copy-refused"
+    CANNOT_COPY = "cannot-copy"
+    SNAPSHOT_MISSING = "snapshot-missing"
+    PARTITION_FROZEN = "partition-frozen"
+    TRIM_REFUSED = "trim-refused"
+    TRIM_BLOCKED = "trim-blocked"
+    TRIM_STOPPED = "trim-stopped"
+    TRIM_UNKNOWN = "trim-unknown"
+    FOREIGN_LOG_START = "foreign-log-start"
+    CLEANUP_REFUSED = "cleanup-refused"
+    SEGMENT_LOST = "segment-lost"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindRow:
+    """One row of docs/problems.md; `meaning` says what should be and is not, or the reverse."""
+
+    severity: Severity
+    meaning: str
+
+
+def _alarm(meaning: str) -> KindRow:
+    return KindRow(severity=Severity.ALARM, meaning=meaning)
+
+
+def _warning(meaning: str) -> KindRow:
+    return KindRow(severity=Severity.WARNING, meaning=meaning)
+
+
+KINDS: Mapping[ProblemKind, KindRow] = {
+    ProblemKind.STARTING: KindRow(
+        severity=Severity.NOTE,
+        meaning="The service began just now: ledger, settings or stores are not known yet.",
+    ),
+    ProblemKind.FACTS: _alarm(
+        "Ledger or settings are not read to their end, or cannot be relied on: nothing is trimmed "
+        "or deleted."
+    ),
+    ProblemKind.FACTS_LOST: _alarm(
+        "Ledger or settings lost records that had been read: nothing is trimmed or deleted."
+    ),
+    ProblemKind.CLOCK_SKEW: _alarm("A service's clock differs from the brokers' by too much."),
+    ProblemKind.HEARTBEAT: _alarm(
+        "This service cannot publish that it lives: its peers do not trim what they share with it."
+    ),
+    ProblemKind.RIVAL_SERVICE: _alarm("A second service works for the same broker."),
+    ProblemKind.BROKER_UNKNOWN: _alarm(
+        "The broker does not say what it leads: nothing is known of its partitions."
+    ),
+    ProblemKind.ACL_MISSING: _alarm("The broker refuses the service an operation that it needs."),
+    ProblemKind.HUNG_THREADS: _alarm("Work on a disk or a library does not come back."),
+    ProblemKind.CERTIFICATE_ENDED: _alarm(
+        "A certificate that the service uses has ended or cannot be read."
+    ),
+    ProblemKind.CERTIFICATE_ENDS_SOON: _warning("A certificate that the service uses ends soon."),
+    ProblemKind.PEER_ABSENT: _alarm(
+        "A broker with a replica of an enabled topic has no live service: what it shares with "
+        "others is not trimmed, what it leads is not copied."
+    ),
+    ProblemKind.PEER_UNREACHABLE: _alarm(
+        "A service that says it lives does not answer the API: the status of its partitions is "
+        "not known."
+    ),
+    ProblemKind.NO_STORE: _warning("No store is configured: nothing is tiered."),
+    ProblemKind.STORE_UNAVAILABLE: _alarm(
+        "A store does not answer, is another than its name stands for, or is not configured while "
+        "segments lie there."
+    ),
+    ProblemKind.STORE_REFUSES_WRITES: _alarm(
+        "A store takes no new segments (full, read-only, no permission)."
+    ),
+    ProblemKind.STORE_SETUP: _alarm("A store is set up so that it endangers what lies there."),
+    ProblemKind.TOPIC_MADE_ANEW: _alarm(
+        "A topic was deleted and made again under its name: the new one is not tiered."
+    ),
+    ProblemKind.TOPIC_NOT_SEEN: _alarm(
+        "The broker does not describe an enabled topic: nothing of it is copied or trimmed."
+    ),
+    ProblemKind.RETENTION_REVERTED: _alarm(
+        "Somebody bounded a broker retention that had been taken over: uncopied records may go."
+    ),
+    ProblemKind.LAG_UNKNOWN: _alarm(
+        "What is left to copy cannot be measured: the partition may not be copied at all."
+    ),
+    ProblemKind.NOTHING_COPIED: _alarm("Closed segments are there and none of them is copied."),
+    ProblemKind.COPY_REFUSED: _alarm(
+        "An enabled topic's configuration forbids copying, e.g. its cleanup.policy."
+    ),
+    ProblemKind.CANNOT_COPY: _alarm("A segment cannot be copied as it is; what follows it waits."),
+    ProblemKind.SNAPSHOT_MISSING: _warning("A segment was copied without its producer snapshot."),
+    ProblemKind.PARTITION_FROZEN: _alarm(
+        "The leader's log and the remote copies contradict each other (H4)."
+    ),
+    ProblemKind.TRIM_REFUSED: _alarm(
+        "A trim that was due was refused, e.g. because copies are gone from the store."
+    ),
+    ProblemKind.TRIM_BLOCKED: _alarm(
+        "Nothing is trimmed while the disk fills beyond local retention."
+    ),
+    ProblemKind.TRIM_STOPPED: _warning(
+        "Trim is off or frozen by command while the disk fills beyond local retention."
+    ),
+    ProblemKind.TRIM_UNKNOWN: _alarm(
+        "It is not known whether a trim that was given up was carried out."
+    ),
+    ProblemKind.FOREIGN_LOG_START: _alarm("Somebody else moved the broker's log start (H1)."),
+    ProblemKind.CLEANUP_REFUSED: _alarm(
+        "The rest of a broken copy is neither adopted nor deleted: what the store shows of it "
+        "cannot be explained."
+    ),
+    ProblemKind.SEGMENT_LOST: _alarm("Readers cannot have a segment that the ledger vouches for."),
+    ProblemKind.OTHER: _alarm("A service of another version told it in words only."),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What a rule found now. `since_ms`: wall time if the rule knows it, None = as first seen."""
+
+    kind: ProblemKind
+    subject: str
+    text: str
+    topic: str = ""
+    since_ms: int | None = None
+
+    @property
+    def key(self) -> tuple[ProblemKind, str]:
+        """By this a problem is known for as long as it lasts."""
+        return self.kind, self.subject
+
+    @property
+    def severity(self) -> Severity:
+        return KINDS[self.kind].severity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem(Finding):
+    """A finding that lasts since a known time."""
+
+    since_ms: int
+
+    @property
+    def line(self) -> str:
+        """Subject and text, for people."""
+        return f"{self.subject}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What became different by an update."""
+
+    appeared: tuple[Problem, ...] = ()
+    ended: tuple[Problem, ...] = ()
+
+
+class ProblemRegister:
+    """Problems by kind and subject; `current` has the alarms first."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[ProblemKind, str], Problem] = {}
+
+    @property
+    def current(self) -> tuple[Problem, ...]:
+        return tuple(sorted(self._known.values(), key=_order))
+
+    def update(self, findings: Iterable[Finding], now_ms: int) -> Changes:
+        """Take the findings of one time (wall ms) for all there is; what is not among them ended.
+
+        Findings of one kind and subject are one problem, with the texts of all.
+        """
+        found = _joined(findings)
+        before = self._known
+        self._known = {
+            key: _problem(finding, before.get(key), now_ms) for key, finding in found.items()
+        }
+        return Changes(
+            appeared=tuple(one for key, one in self._known.items() if key not in before),
+            ended=tuple(one for key, one in before.items() if key not in found),
+        )
+
+
+_GRAVITY = tuple(Severity)
+
+
+def health_of(problems: Iterable[Finding]) -> str:
+    """The verdict in one word: `alarm`, `warning` or `well`; notes do not count."""
+    severities = {problem.severity for problem in problems}
+    grave = (Severity.ALARM, Severity.WARNING)
+    return next((one.value for one in grave if one in severities), "well")
+
+
+def about(problems: Iterable[Problem], topic: str) -> tuple[Problem, ...]:
+    """Those about a topic and those about none in particular; all for an empty name."""
+    return tuple(one for one in problems if topic == "" or one.topic in ("", topic))
+
+
+def generate_docs() -> str:
+    """docs/problems.md, whole."""
+    head = (
+        "# Problems that `rlm serve` reports\n\n"
+        "`rlm status` shows them (status 1 where there is an alarm), `/healthz` has them in its "
+        "body, the metric `rlm_problems` counts them by kind, the log has a line when one appears "
+        "and one when it ends. Made from `rlm/plans/problems.py`; edit there.\n\n"
+        "| kind | severity | meaning |\n|---|---|---|\n"
+    )
+    rows = (
+        f"| `{kind.value}` | {row.severity.value} | {row.meaning} |\n"
+        for kind, row in KINDS.items()
+    )
+    return head + "".join(rows)
+
+
+def _joined(findings: Iterable[Finding]) -> dict[tuple[ProblemKind, str], Finding]:
+    found: dict[tuple[ProblemKind, str], list[Finding]] = {}
+    for finding in findings:
+        found.setdefault(finding.key, []).append(finding)
+    return {key: _one(several) for key, several in found.items()}
+
+
+def _one(several: list[Finding]) -> Finding:
+    first = several[0]
+    since = [one.since_ms for one in several if one.since_ms is not None]
+    return Finding(
+        kind=first.kind,
+        subject=first.subject,
+        text="; ".join(dict.fromkeys(one.text for one in several)),
+        topic=first.topic,
+        since_ms=min(since, default=None),
+    )
+
+
+def _problem(finding: Finding, before: Problem | None, now_ms: int) -> Problem:
+    since_ms = finding.since_ms
+    if since_ms is None:
+        since_ms = before.since_ms if before is not None else now_ms
+    return Problem(
+        kind=finding.kind,
+        subject=finding.subject,
+        text=finding.text,
+        topic=finding.topic,
+        since_ms=since_ms,
+    )
+
+
+def _order(problem: Problem) -> tuple[int, str, str]:
+    return _GRAVITY.index(problem.severity), problem.kind.value, problem.subject
