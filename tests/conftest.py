@@ -3,6 +3,8 @@
 import os
 
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 from tests.endings import pytest_collection_finish, pytest_runtest_teardown
 from tests.rings import pytest_collection_modifyitems
@@ -30,4 +32,10 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("deep", deadline=None, max_examples=5_000, print_blob=True)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
+_PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "fast")
+settings.load_profile(_PROFILE)
+if _PROFILE == "fast":
+    # Hypothesis mixes constants of the modules that happen to be loaded into what it draws. Which
+    # ones are loaded depends on the tests that a worker ran before, so "derandomised" examples
+    # would differ from run to run (tests/project/test_derandomised.py).
+    providers._get_local_constants = Constants
