@@ -50,8 +50,11 @@ class Publisher:
         *,
         now_ms: NowMs,
         verify: Callable[[str], Awaitable[None]],
+        make: Callable[[ConnectionSettings], AIOKafkaProducer] = make_producer,
     ) -> None:
+        """`verify(topic)` raises where the topic takes no records now; `make` is for tests."""
         self._connection = connection
+        self._make = make
         self._now_ms = now_ms
         self._verify = verify
         self._producer: AIOKafkaProducer | None = None
@@ -135,7 +138,7 @@ class Publisher:
     async def _started(self) -> AIOKafkaProducer:
         async with self._starting:
             if self._producer is None:
-                producer = make_producer(self._connection)
+                producer = self._make(self._connection)
                 try:
                     await producer.start()
                 except (KafkaError, OSError) as error:
