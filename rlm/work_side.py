@@ -104,6 +104,7 @@ class WorkSide:
                 copier=copier,
                 ledger=parts.facts.manager,
                 settings=parts.facts.settings,
+                clock=parts.clock,
                 copied=parts.copied,
             ),
             trim=TrimLane(

@@ -13,6 +13,7 @@ import structlog
 from kip405.errors import Fenced, Unavailable
 from kip405.ids import PartitionKey
 from rlm.broker.leadership import LedPartition
+from rlm.clock import Clock
 from rlm.lanes.attempt import Copier
 from rlm.lanes.look import Eyes, Look
 from rlm.lanes.ports import Ledger, Settings
@@ -29,7 +30,12 @@ Copied = Callable[[str, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyStatus:
-    """Result of the last look. `copied_next_offset`: end of in-lineage remote data, 0 for none."""
+    """Result of the last look. `copied_next_offset`: end of in-lineage remote data, 0 for none.
+
+    `pending_*`: what may be copied now; `lag_*`: all closed segments that are not remote. Monotonic
+    times: `measured_at_ms` that of the look, or of the last segment copied since; `behind_since_ms`
+    since when there is a lag and no segment was copied, None without a lag.
+    """
 
     leader_epoch: int
     reason: str
@@ -41,6 +47,10 @@ class CopyStatus:
     high_watermark: int
     pending_segments: int
     pending_bytes: int
+    lag_segments: int
+    lag_bytes: int
+    measured_at_ms: int
+    behind_since_ms: int | None
 
 
 class CopyLane:
@@ -53,6 +63,7 @@ class CopyLane:
         copier: Copier,
         ledger: Ledger,
         settings: Settings,
+        clock: Clock,
         copied: Copied = lambda _topic, _size_bytes: None,
         recovery_point_always: bool = False,
     ) -> None:
@@ -60,6 +71,7 @@ class CopyLane:
         self._copier = copier
         self._ledger = ledger
         self._settings = settings
+        self._clock = clock
         self._copied = copied
         self._recovery_point_always = recovery_point_always
         self._statuses: dict[PartitionKey, CopyStatus] = {}
@@ -145,9 +157,10 @@ class CopyLane:
 
     def _note(self, look: Look, plan: CopyPlan) -> None:
         before = self._statuses.get(look.key)
+        now_ms = self._clock.monotonic_ms()
         self._statuses[look.key] = CopyStatus(
             leader_epoch=look.led.leader_epoch,
-            reason=plan.reason.value,
+            reason=_reason(plan).value,
             detail=plan.detail,
             frozen=look.frozen.reason if look.frozen else None,
             copied_next_offset=look.ledger.highest_end(look.lineage, look.log_end_offset) or 0,
@@ -156,6 +169,10 @@ class CopyLane:
             high_watermark=look.positions.high_watermark,
             pending_segments=len(plan.segments),
             pending_bytes=sum(segment.size_bytes for segment in plan.segments),
+            lag_segments=plan.lag.segments,
+            lag_bytes=plan.lag.size_bytes,
+            measured_at_ms=now_ms,
+            behind_since_ms=_behind_since(look, plan, before, now_ms),
         )
         known = before.frozen if before else None
         if look.frozen is not None and look.frozen.reason != known:
@@ -170,9 +187,31 @@ class CopyLane:
         before = self._statuses.get(look.key)
         if before is None:
             return
+        now_ms = self._clock.monotonic_ms()
+        is_last = before.lag_segments <= 1
         self._statuses[look.key] = replace(
             before,
+            reason=WhyNot.CAUGHT_UP.value if is_last else before.reason,
             copied_next_offset=max(before.copied_next_offset, next_offset),
             pending_segments=before.pending_segments - 1,
             pending_bytes=before.pending_bytes - size_bytes,
+            lag_segments=before.lag_segments - 1,
+            lag_bytes=before.lag_bytes - size_bytes,
+            measured_at_ms=now_ms,
+            behind_since_ms=None if is_last else now_ms,
         )
+
+
+def _reason(plan: CopyPlan) -> WhyNot:
+    """Why the plan ends where it ends; "all is remote" is said only once it is."""
+    ends_well = plan.reason in (WhyNot.CAUGHT_UP, WhyNot.NO_CLOSED_SEGMENT)
+    return WhyNot.TO_BE_COPIED if plan.segments and ends_well else plan.reason
+
+
+def _behind_since(look: Look, plan: CopyPlan, before: CopyStatus | None, now_ms: int) -> int | None:
+    """Under a new leader epoch it counts anew: whoever led before may have copied until then."""
+    if not plan.lag.segments:
+        return None
+    if before is None or before.leader_epoch != look.led.leader_epoch:
+        return now_ms
+    return now_ms if before.behind_since_ms is None else before.behind_since_ms

@@ -24,12 +24,21 @@ Backoff = Callable[[int], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneError:
-    """The last failure of a partition's job. `at_ms` wall time, `retry_at_ms` monotonic."""
+    """The last failure of a partition's job, and since when it fails.
 
-    message: str
+    `at_ms` wall time; `since_ms` (the first failure in a row) and `retry_at_ms` monotonic.
+    """
+
+    error: Exception
     failures_in_a_row: int
     at_ms: int
+    since_ms: int
     retry_at_ms: int
+
+    @property
+    def message(self) -> str:
+        """Kind and words, for people."""
+        return f"{type(self.error).__name__}: {self.error}"
 
 
 class LanePool:
@@ -68,6 +77,10 @@ class LanePool:
     @property
     def running(self) -> frozenset[PartitionKey]:
         return frozenset(self._running)
+
+    @property
+    def waiting(self) -> frozenset[PartitionKey]:
+        return frozenset(self._waiting)
 
     @property
     def waiting_count(self) -> int:
@@ -129,11 +142,13 @@ class LanePool:
         self._failed(self.name)
         before = self._errors.get(key)
         failures = before.failures_in_a_row + 1 if before else 1
+        now_ms = self._clock.monotonic_ms()
         self._errors[key] = LaneError(
-            message=f"{type(error).__name__}: {error}",
+            error=error,
             failures_in_a_row=failures,
             at_ms=self._clock.now_ms(),
-            retry_at_ms=self._clock.monotonic_ms() + int(self._backoff(failures - 1)),
+            since_ms=before.since_ms if before else now_ms,
+            retry_at_ms=now_ms + int(self._backoff(failures - 1)),
         )
 
     def _is_backing_off(self, key: PartitionKey) -> bool:

@@ -9,7 +9,7 @@ The copy lag of KIP-1241 does not exist here.
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rlm.log_dir.partition_log import Closed, LocalSegment
 from rlm.plans.cover import Cover
@@ -24,6 +24,7 @@ class WhyNot(enum.Enum):
     CLEANUP_POLICY = "cleanup.policy is not exactly delete"
     NATIVE_TIERING = "the broker's own tiered storage is on"
     FROZEN = "partition is frozen"
+    TO_BE_COPIED = "closed segments are to be copied"
     CAUGHT_UP = "all closed segments are remote"
     NO_CLOSED_SEGMENT = "no closed segment"
     SNAPSHOT_MISSING = "waiting for the producer snapshot"
@@ -56,16 +57,42 @@ class CopyView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CopyLag:
+    """Closed segments with records that are not remote, whether they may be copied now or not."""
+
+    segments: int = 0
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CopyPlan:
     """Segments to copy in this order, and the reason why the plan ends there."""
 
     segments: tuple[LocalSegment, ...]
     reason: WhyNot
     detail: str = ""
+    lag: CopyLag = CopyLag()
 
 
 def plan_copy(view: CopyView) -> CopyPlan:
     """The next segments to copy, oldest first."""
+    return replace(_decided(view), lag=_lag(view))
+
+
+def _lag(view: CopyView) -> CopyLag:
+    start = max(view.local_log_start_offset, view.remote_log_start_offset)
+    sizes = [
+        segment.size_bytes
+        for segment in view.segments
+        if segment.size_bytes > 0
+        and segment.next_offset is not None
+        and segment.next_offset > start
+        and not view.covered.holds(max(segment.base_offset, start), segment.next_offset)
+    ]
+    return CopyLag(segments=len(sizes), size_bytes=sum(sizes))
+
+
+def _decided(view: CopyView) -> CopyPlan:
     refused = refuse_topic(view.topic)
     if refused is not None:
         return CopyPlan(segments=(), reason=refused[0], detail=refused[1])

@@ -164,8 +164,13 @@ def _forbidden_trim(guards: TrimGuards) -> Held | None:
     if dead or not guards.replicas:
         return Held(reason=NoTrim.NO_LIVE_SERVICE, detail=f"brokers {dead}")
     if guards.replicas_short_ms is not None and not is_hold_overdue(guards):
-        return Held(reason=NoTrim.ISR_HOLD, detail=f"for {guards.replicas_short_ms} ms")
+        return Held(reason=NoTrim.ISR_HOLD, detail=_for_seconds(guards.replicas_short_ms))
     return None
+
+
+def _for_seconds(duration_ms: int) -> str:
+    """Nothing is said of a wait that has only begun."""
+    return f"for {duration_ms // 1000} s" if duration_ms >= 1000 else ""
 
 
 def _began_anew(offsets: TrimOffsets) -> Held | None:

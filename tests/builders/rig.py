@@ -45,6 +45,12 @@ _COPY = CopySettings(
     deadline_ms=60_000,
     barrier_deadline_ms=1_000,
 )
+_TRIM = TrimSettings(
+    plan_deadline_ms=10_000,
+    hold_max_ms=3_600_000,
+    heartbeat_max_age_ms=60_000,
+    delete_timeout_ms=1_000,
+)
 _CLEANUP = CleanupSettings(node_id=NODE_ID, writer=OUR_WRITER, grace_ms=GRACE_MS)
 
 
@@ -117,7 +123,13 @@ class Rig:
             new_uuid=uuids(),
             settings=_COPY,
         )
-        self.copy = CopyLane(eyes=self.eyes, copier=self.copier, ledger=ledger, settings=settings)
+        self.copy = CopyLane(
+            eyes=self.eyes,
+            copier=self.copier,
+            ledger=ledger,
+            settings=settings,
+            clock=self.clock,
+        )
         self.trim = TrimLane(
             eyes=self.eyes,
             broker=broker,
@@ -126,12 +138,7 @@ class Rig:
             evidence=evidence,
             share_groups=self.share_groups,
             clock=self.clock,
-            config=TrimSettings(
-                plan_deadline_ms=10_000,
-                hold_max_ms=3_600_000,
-                heartbeat_max_age_ms=60_000,
-                delete_timeout_ms=1_000,
-            ),
+            config=_TRIM,
         )
         self.cleanup = CleanupLane(
             eyes=self.eyes,

@@ -40,6 +40,11 @@ def finished(rig: Rig) -> list[RemoteLogSegmentMetadata]:
     return [entry.metadata for entry in rig.ledger.view.in_state(FINISHED)]
 
 
+def refuse_copies(operation: str) -> None:
+    if operation == "copy":
+        raise Unavailable("no space left")
+
+
 async def test_closed_segments_are_copied_in_order_byte_for_byte(rig: Rig) -> None:
     rig.write_log(0, 100, 250, end=300)
     await rig.copy.run(rig.led)
@@ -58,6 +63,40 @@ async def test_what_is_copied_is_not_copied_again(rig: Rig) -> None:
     await rig.copy.run(rig.led)
     assert rig.ledger.states() == [STARTED, FINISHED]
     assert rig.copy.statuses[PLACE.key].reason == "all closed segments are remote"
+
+
+async def test_h38_what_is_behind_has_an_age_and_a_copy_begins_it_anew(rig: Rig) -> None:
+    rig.write_log(0, 100, 250, end=300)
+    began_ms = rig.clock.now
+    rig.store.before = refuse_copies
+    for _ in range(2):
+        with pytest.raises(Unavailable):
+            await rig.copy.run(rig.led)
+        rig.clock.advance(30_000)
+    status = rig.copy.statuses[PLACE.key]
+    assert (status.lag_segments, status.reason) == (2, "closed segments are to be copied")
+    assert (status.behind_since_ms, status.measured_at_ms) == (began_ms, began_ms + 30_000)
+    rig.store.before = lambda _: None
+    await rig.copy.run(rig.led, up_to_offset=100)
+    status = rig.copy.statuses[PLACE.key]
+    assert (status.lag_segments, status.behind_since_ms) == (1, rig.clock.now)
+    await rig.copy.run(rig.led)
+    status = rig.copy.statuses[PLACE.key]
+    assert (status.lag_segments, status.lag_bytes, status.behind_since_ms) == (0, 0, None)
+    assert status.reason == "all closed segments are remote"
+
+
+async def test_h38_under_a_new_leader_epoch_the_age_begins_anew(rig: Rig) -> None:
+    rig.write_log(0, 100, end=150)
+    rig.store.before = refuse_copies
+    with pytest.raises(Unavailable):
+        await rig.copy.run(rig.led)
+    rig.clock.advance(30_000)
+    rig.broker.elect(1, 1)
+    rig.disk.epochs({0: 0, 1: 150})
+    with pytest.raises(Unavailable):
+        await rig.copy.run(rig.led)
+    assert rig.copy.statuses[PLACE.key].behind_since_ms == rig.clock.now
 
 
 async def test_the_metadata_and_the_indexes_object_say_what_is_stored(rig: Rig) -> None:

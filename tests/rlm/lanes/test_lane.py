@@ -136,6 +136,7 @@ async def test_an_error_stays_with_its_partition_and_backs_off(error: Exception)
         assert lanes.submit(key(0), failing(error))
         await settle()
         assert lanes.last_errors[key(0)].retry_at_ms == clock.now + 200
+        assert lanes.last_errors[key(0)].since_ms == clock.now - 100
         clock.advance(200)
         assert lanes.submit(key(0), note(events, "well"))
         await settle()

@@ -93,3 +93,26 @@ def test_cover_joins_what_touches_and_knows_what_is_missing() -> None:
     assert cover.holds(10, 60)
     assert not cover.holds(10, 61)
     assert not Cover().holds(0, 1)
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        {"last_stable_offset": 150},
+        {"recovery_point": 100},
+        {"frozen": Frozen(reason="contradiction")},
+        {"topic": replace(GOOD_TOPIC, cleanup_policy="compact")},
+        {},
+    ],
+)
+def test_h38_the_lag_is_all_that_is_not_remote_whatever_holds_it(held: dict[str, Any]) -> None:
+    lag = plan_copy(copy_view(covered=covered((0, 100)), **held)).lag
+    assert (lag.segments, lag.size_bytes) == (2, 2_000)
+
+
+def test_h38_what_has_ended_or_is_empty_or_is_open_is_no_lag() -> None:
+    first, second, *rest = local(0, 100, 200, 300)
+    emptied = (first, replace(second, size_bytes=0), *rest)
+    view = copy_view(segments=emptied, remote_log_start_offset=100)
+    assert plan_copy(view).lag.segments == 1
+    assert plan_copy(copy_view(covered=covered((0, 300)))).lag.segments == 0

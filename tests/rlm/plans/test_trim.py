@@ -106,6 +106,13 @@ def test_h27_the_hold_for_lagging_replicas_ends() -> None:
     assert reason({"replicas_short_ms": 3_600_000}) is None
 
 
+@pytest.mark.parametrize(("short_ms", "words"), [(0, ""), (999, ""), (61_500, "for 61 s")])
+def test_h27_a_wait_is_told_once_it_has_lasted(short_ms: int, words: str) -> None:
+    held = plan({"replicas_short_ms": short_ms})
+    assert isinstance(held, Held)
+    assert held.detail == words
+
+
 def test_h02_what_ended_is_deleted_with_trim_off_and_without_copies() -> None:
     found = plan({"trim_on": False}, remote_log_start_offset=150, contiguous_end=0)
     assert isinstance(found, EndedPlan)
