@@ -1,6 +1,7 @@
 """Ledger and settings of one service, wired together (rlmm over our wire layer and clocks)."""
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 
 from kip405.ids import Uuid
@@ -8,6 +9,7 @@ from rlm.broker.any_broker import AnyBroker
 from rlm.broker.own_broker import OwnBroker
 from rlm.clock import Clock
 from rlm.config import CommonConfig, ReaderConfig, ServiceConfig
+from rlm.remembered_reads import ReadsFile
 from rlm.remembered_topics import RememberedTopics
 from rlm.topic_watch import describe_through
 from rlmm.clients import ConnectionSettings
@@ -17,6 +19,7 @@ from rlmm.settings import Settings
 from rlmm.topic import DescribeTopic
 
 PUBLISH_TIMEOUT_MS = 15_000
+_REMEMBER_READS_EVERY_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +70,21 @@ async def remember_topics(facts: FactsSide, config: CommonConfig) -> None:
     await asyncio.get_running_loop().create_future()
 
 
+async def remember_reads(facts: FactsSide, config: CommonConfig) -> None:
+    """Hold on to how far was read, each minute, and to a loss at once (H42); never ends."""
+    file = ReadsFile(config.state_dir, config.cluster_id)
+    is_lost = False
+    while not is_lost:
+        if facts.log.loss is None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_REMEMBER_READS_EVERY_MS / 1000):
+                    await facts.log.wait_lost()
+        is_lost = facts.log.loss is not None
+        if is_lost or facts.log.is_ready:
+            await asyncio.to_thread(file.write, facts.log.reads)
+    await asyncio.get_running_loop().create_future()
+
+
 def _build(
     config: CommonConfig,
     identity: FactsIdentity,
@@ -76,6 +94,7 @@ def _build(
     replication_factor: int | None,
 ) -> FactsSide:
     """`replication_factor` None = topics that are not there are waited for."""
+    reads = ReadsFile(config.state_dir, config.cluster_id)
     log = FactLog(
         connection=ConnectionSettings(
             bootstrap_servers=tuple(str(one) for one in config.kafka_bootstrap_servers),
@@ -86,6 +105,8 @@ def _build(
         now_ms=clock.now_ms,
         sleep_ms=clock.sleep_ms,
         remembered=RememberedTopics(config.state_dir, config.cluster_id).read(),
+        remembered_reads=reads.read(),
+        remedy=reads.remedy,
         may_create=replication_factor is not None,
     )
     settings = Settings(

@@ -26,7 +26,7 @@ from rlm.broker.any_broker import AnyBroker
 from rlm.broker.connection import Address as BrokerAddress
 from rlm.clock import Clock, SystemClock, new_uuid
 from rlm.config import ReaderConfig
-from rlm.facts_side import FactsIdentity, build_reader_facts, remember_topics
+from rlm.facts_side import FactsIdentity, build_reader_facts, remember_reads, remember_topics
 from rlm.heartbeat import ReaderHeartbeat
 from rlm.http.server import HealthState
 from rlm.lifetime import keep_all_running, serving, until_stopped
@@ -144,6 +144,7 @@ class ReaderService:
         return {
             "facts": self.facts.log.run,
             "topic ids": lambda: remember_topics(self.facts, self._config),
+            "facts read": lambda: remember_reads(self.facts, self._config),
             "heartbeat": self.heartbeat.run,
             **self.stores.lives(),
         }

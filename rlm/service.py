@@ -16,7 +16,7 @@ from kip405.errors import RemoteStorageError, Unavailable
 from rlm.allocator import keep_large_blocks
 from rlm.clock import Clock, SystemClock
 from rlm.config import ServiceConfig
-from rlm.facts_side import remember_topics
+from rlm.facts_side import remember_reads, remember_topics
 from rlm.front import Front
 from rlm.lanes.copy import Copied
 from rlm.lifetime import keep_all_running, serving, until_stopped
@@ -92,6 +92,7 @@ class Service:
         return {
             "facts": parts.facts.log.run,
             "topic ids": lambda: remember_topics(parts.facts, parts.config),
+            "facts read": lambda: remember_reads(parts.facts, parts.config),
             "leadership": parts.leadership.run,
             "wanted": self._want_enabled_topics,
             "heartbeat": parts.heartbeat.run,

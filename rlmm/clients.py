@@ -8,18 +8,26 @@ touch is touched in this file. Must not know what the records mean.
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError
+from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.structs import TopicPartition
 
+from rlmm.barrier import Place
+from rlmm.divergence import NO_EPOCH, EpochEnd, FetchedEpochs
+from rlmm.epoch_ends import EpochEndsRequest, read_epoch_ends
+
 _ABORT_TIMEOUT_S = 5.0
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +45,19 @@ class ExplicitTopicsClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ha
     """An AIOKafkaClient whose metadata requests forbid topic creation.
 
     `layout` tells when the cluster looked different: brokers, or leaders of the topics it follows.
+    `fetched` notes the leader epochs of what a consumer fetches: its records do not tell them.
     """
 
     layout: frozenset[tuple[Any, ...]] = frozenset()
+    fetched: FetchedEpochs | None = None
+
+    async def send(self, node_id: Any, request: Any, **options: Any) -> Any:
+        answer = await super().send(node_id, request, **options)
+        if self.fetched is not None and isinstance(request, FetchRequest):
+            for topic, partitions in answer.topics:
+                for partition, *_, batches in partitions:
+                    self.fetched.note(Place(topic, partition), batches or b"")
+        return answer
 
     async def _metadata_update(self, cluster_metadata: Any, topics: Iterable[str] | None) -> bool:
         request = MetadataRequest(list(topics) if topics else None, allow_auto_topic_creation=False)
@@ -100,8 +118,56 @@ def make_consumer(settings: ConnectionSettings) -> AIOKafkaConsumer:
         retry_backoff_ms=settings.retry_backoff_ms,
         exclude_internal_topics=False,
     )
-    _forbid_topic_creation(consumer._client)
+    _forbid_topic_creation(consumer._client).fetched = FetchedEpochs()
     return consumer
+
+
+def fetched_epochs(consumer: AIOKafkaConsumer) -> FetchedEpochs:
+    """Leader epochs of what a consumer of ours has fetched."""
+    fetched: FetchedEpochs = consumer._client.fetched
+    return fetched
+
+
+async def ask_epoch_ends(
+    consumer: AIOKafkaConsumer, epochs: Mapping[Place, int]
+) -> dict[Place, EpochEnd]:
+    """Where the leaders' logs end these epochs, all leaders at once; partitions whose leader gave
+    no answer, or knows only older epochs, are left out after another try with fresh metadata.
+    """
+    found = await _ask_leaders(consumer._client, epochs)
+    rest = {place: epoch for place, epoch in epochs.items() if place not in found}
+    if rest:
+        await consumer._client.force_metadata_update()
+        found |= await _ask_leaders(consumer._client, rest)
+    return found
+
+
+async def _ask_leaders(
+    client: AIOKafkaClient, epochs: Mapping[Place, int]
+) -> dict[Place, EpochEnd]:
+    for topic in {place.topic for place in epochs}:
+        await client.add_topic(topic)
+    by_leader: dict[int, dict[Place, int]] = {}
+    for place, epoch in epochs.items():
+        leader = client.cluster.leader_for_partition(TopicPartition(*place))
+        if leader is not None and leader >= 0:
+            by_leader.setdefault(leader, {})[place] = epoch
+    answers = await asyncio.gather(
+        *(client.send(leader, EpochEndsRequest(asked)) for leader, asked in by_leader.items()),
+        return_exceptions=True,
+    )
+    found: dict[Place, EpochEnd] = {}
+    for leader, answer in zip(by_leader, answers, strict=True):
+        if isinstance(answer, (KafkaError, OSError, TimeoutError)):
+            log.info("epoch_ends_unanswered", leader=leader, error=repr(answer))
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            told, refused = read_epoch_ends(answer)
+            found |= {place: end for place, end in told.items() if NO_EPOCH not in end}
+            for place, error in refused.items():
+                log.info("epoch_end_refused", topic=place.topic, at=place.partition, error=error)
+    return found
 
 
 def make_producer(settings: ConnectionSettings) -> AIOKafkaProducer:

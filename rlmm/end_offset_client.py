@@ -1,11 +1,11 @@
-"""Asks for end offsets on connections of its own, so that no long poll of the tail is ahead of
-the question.
+"""Asks leaders where partitions and epochs end, on connections of its own, so that no long poll of
+the tail is ahead of the question.
 
 Must not know why somebody asks.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
@@ -13,7 +13,8 @@ from aiokafka.structs import TopicPartition
 
 from kip405.errors import Unavailable
 from rlmm.barrier import Place
-from rlmm.clients import ConnectionSettings, make_consumer
+from rlmm.clients import ConnectionSettings, ask_epoch_ends, make_consumer
+from rlmm.divergence import EpochEnd
 from rlmm.facts import ClusterFact
 from rlmm.topic import SETTINGS_TOPIC
 
@@ -41,6 +42,15 @@ class EndOffsetClient:
         except (KafkaError, OSError, TimeoutError) as error:
             raise Unavailable(f"end offsets of {partitions[0]}: {error!r}") from error
         return {Place(*partition): end for partition, end in ends.items()}
+
+    async def epoch_ends(self, epochs: Mapping[Place, int]) -> dict[Place, EpochEnd]:
+        """Where leader epochs end now, of the partitions whose leader knows; Unavailable where no
+        broker answers at all.
+        """
+        try:
+            return await ask_epoch_ends(await self._started(), epochs)
+        except (KafkaError, OSError, TimeoutError) as error:
+            raise Unavailable(f"ends of leader epochs: {error!r}") from error
 
     async def holds_cluster_fact(self) -> bool:
         """Whether the settings topic tells of a cluster fact: then there was a ledger before

@@ -17,7 +17,9 @@ from kip405.errors import RemoteStorageError, Unavailable
 from kip405.ids import Uuid
 from rlmm.barrier import EndOffsets, Place
 from rlmm.clients import ConnectionSettings
+from rlmm.divergence import NOTHING_READ, RememberedReads
 from rlmm.end_offset_client import EndOffsetClient
+from rlmm.log_reader import LogReader
 from rlmm.outcome import deadline
 from rlmm.publisher import Publisher, Record
 from rlmm.tail import Tail, TailRecord
@@ -36,8 +38,6 @@ from rlmm.topic import (
 CHECK_INTERVAL_MS = 5_000
 """How often topic ids, configurations and ends are looked at; publishes look more often (H6)."""
 _RETRY_MS = 1_000
-_SHRUNK_AFTER = 2
-"""Looks in a row that must find an end below what was read before the topic counts as shrunk."""
 
 log = structlog.get_logger(__name__)
 
@@ -68,7 +68,12 @@ class _Topics:
 
 
 class FactLog:
-    """Edge to Kafka for ledger and settings; sinks are called on the event loop."""
+    """Edge to Kafka for ledger and settings; sinks are called on the event loop.
+
+    A partition that lost records that were read (`divergence`) stops everything that deletes or
+    trims, for good. This process takes and gives nothing more of that topic: what it has made of it
+    is not what is there. A later one reads what is left, and works with it as far as is safe.
+    """
 
     def __init__(
         self,
@@ -79,10 +84,14 @@ class FactLog:
         now_ms: NowMs,
         sleep_ms: SleepMs,
         remembered: Mapping[str, Uuid] | None = None,
+        remembered_reads: RememberedReads = NOTHING_READ,
+        remedy: str = "",
         may_create: bool = True,
     ) -> None:
         """`remembered`: topic ids of an earlier run by topic name; a topic with another id is not
-        ours. `may_create` False = wait until others have created the topics.
+        ours. `remembered_reads`: how far that run had read, and whether something was lost;
+        `remedy`: what ends such a loss, in words. `may_create` False = wait until others have
+        created the topics.
         """
         ids = remembered or {}
         self._connection = connection
@@ -100,14 +109,19 @@ class FactLog:
             for guard in self._topics.both
             for partition in range(guard.spec.partition_count)
         )
-        self._tail = Tail(
-            connection=connection, places=self._places, deliver=self._deliver, sleep_ms=sleep_ms
-        )
         self._end_client = EndOffsetClient(connection)
-        self._ends = EndOffsets(self._end_client.end_offset)
+        self._tail = Tail(
+            connect=lambda: LogReader(connection),
+            places=self._places,
+            deliver=self._deliver,
+            epoch_ends=self._end_client.epoch_ends,
+            sleep_ms=sleep_ms,
+            remembered=remembered_reads.marks,
+        )
+        self._lost_earlier = remembered_reads.lost
+        self._remedy = remedy
+        self._ends = EndOffsets(self._verified_end)
         self._publisher = Publisher(connection, now_ms=now_ms, verify=self._verify_topic)
-        self._shrunk_looks: dict[Place, int] = {}
-        self._shrunk: str | None = None
         self._unverified: str | None = "topics were not looked at yet"
         self._live = asyncio.Event()
 
@@ -125,10 +139,10 @@ class FactLog:
 
     @property
     def problem(self) -> str | None:
-        """Why nothing may be deleted or trimmed: a topic missing, recreated, shrunk,
-        misconfigured or unseen.
+        """Why nothing may be deleted or trimmed: a topic missing, recreated, misconfigured or
+        unseen, records lost, or nobody who confirms that none are.
         """
-        return self.damage or self._unverified
+        return self.damage or self._unverified or self._tail.doubt()
 
     @property
     def damage(self) -> str | None:
@@ -136,7 +150,23 @@ class FactLog:
         reason: what was read before stays true, as far as it goes.
         """
         own = [guard.problem for guard in self._topics.both]
-        return next((why for why in (*own, self._shrunk, self._tail.lost) if why), None)
+        lost = f"{self.loss}; {self._remedy}" if self.loss else None
+        return next((why for why in (*own, lost) if why), None)
+
+    @property
+    def loss(self) -> str | None:
+        """Records that were read, by this process or an earlier one, and are gone; for ever."""
+        found = (*self._tail.lost.values(), *self._tail.lost_before.values(), self._lost_earlier)
+        return next((why for why in found if why), None)
+
+    @property
+    def reads(self) -> RememberedReads:
+        """What is worth remembering across restarts."""
+        return RememberedReads(marks=self._tail.read_marks, lost=self.loss)
+
+    async def wait_lost(self) -> None:
+        """Return once this process found that records are gone."""
+        await self._tail.wait_lost()
 
     @property
     def topic_ids(self) -> dict[str, Uuid]:
@@ -150,6 +180,7 @@ class FactLog:
             await self._ensure_topics()
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._tail.run())
+                group.create_task(self._tail.run_verifier())
                 group.create_task(self._ends.run())
                 group.create_task(self._publisher.run())
                 group.create_task(self._go_live())
@@ -171,18 +202,21 @@ class FactLog:
     async def barrier(self, place: Place, deadline_ms: int) -> None:
         """Return once all was delivered that the partition held when this was called (H17).
 
-        `deadline_ms`: how long it may take; Unavailable after that, or when the topic is not the
-        one we know.
+        `deadline_ms`: how long it may take; Unavailable after that, when the topic is not the one
+        we know, or when its leader does not confirm that it still holds all that was read (H42).
         """
         async with deadline(deadline_ms, f"barrier of {place}"):
             await self._live.wait()
             self._refuse_lost(place.topic)
             before = self._tail.position(place)
             end = await self._ends.end_offset(place)
-            self._refuse_lost(place.topic)
+            self._refuse_unconfirmed(place)
             if end < before:
                 raise Unavailable(f"barrier of {place}: ends at {end}, {before} was read")
             await self._tail.wait_passed(place, end)
+            if self._tail.doubt([place]):  # another epoch began meanwhile
+                await self._tail.verify([place])
+            self._refuse_unconfirmed(place)
 
     async def verify(self) -> None:
         """Look at both topics now; Unavailable where nobody answers or one is not as it must be."""
@@ -202,16 +236,32 @@ class FactLog:
 
     def _refuse_unfit(self, topic: str) -> None:
         """A topic that is not what it must be takes no more records."""
-        why = self._topics.of(topic).problem or self._shrunk or self._tail.lost
+        why = self._topics.of(topic).problem or self._lost_of(topic)
         if why:
             raise Unavailable(why)
 
     def _refuse_lost(self, topic: str) -> None:
         """What we have read of a lost topic is not what is there."""
         guard = self._topics.of(topic)
-        why = self._shrunk or self._tail.lost or (guard.problem if guard.is_lost else None)
+        why = self._lost_of(topic) or (guard.problem if guard.is_lost else None)
         if why:
             raise Unavailable(why)
+
+    def _refuse_unconfirmed(self, place: Place) -> None:
+        self._refuse_lost(place.topic)
+        doubt = self._tail.doubt([place])
+        if doubt:
+            raise Unavailable(doubt)
+
+    def _lost_of(self, topic: str) -> str | None:
+        return next((why for place, why in self._tail.lost.items() if place.topic == topic), None)
+
+    async def _verified_end(self, place: Place) -> int:
+        """The end offset; by the time it is known the leader was asked for what was read, too."""
+        end, _ = await asyncio.gather(
+            self._end_client.end_offset(place), self._tail.verify([place])
+        )
+        return end
 
     def _deliver(self, record: TailRecord) -> None:
         self._sinks[record.place.topic].apply(record)
@@ -266,20 +316,10 @@ class FactLog:
             await self._sleep_ms(CHECK_INTERVAL_MS)
             try:
                 await self.verify()
-                await self._look_for_shrunk()
+                async with deadline(CHECK_INTERVAL_MS, "ends of the epochs of all partitions"):
+                    await self._tail.verify()
             except RemoteStorageError as error:
                 log.warning("facts_watch", error=str(error))
-
-    async def _look_for_shrunk(self) -> None:
-        before = {place: self._tail.position(place) for place in self._places}
-        async with deadline(CHECK_INTERVAL_MS, "end offsets of all partitions"):
-            ends = await self._end_client.end_offsets(self._places)
-        for place, end in ends.items():
-            looks = self._shrunk_looks.get(place, 0) + 1 if end < before[place] else 0
-            self._shrunk_looks[place] = looks
-            if looks >= _SHRUNK_AFTER and self._shrunk is None:
-                self._shrunk = f"{place} has shrunk to {end}, {before[place]} was read"
-                log.error("facts_shrunk", topic=place.topic, partition=place.partition, end=end)
 
 
 def _refuse_to_create(guard: TopicGuard) -> NoReturn:

@@ -1,73 +1,105 @@
 """Reads every partition of our topics from the beginning, for ever, in order, and says how far it
 is.
 
-One consumer, assigned by hand, no group. A failure ends the consumer, never the tail: it is made
-again after a back-off and goes on at the offset after the last record handed over. Must not know
-what records mean.
+One reader at a time. A failure ends the reader, never the tail: it is made again after a back-off
+and goes on at the offset after the last record handed over, unless the partition has lost what was
+read (`divergence` says when that is certain). The leaders are asked for that at every connection
+(so after every OFFSET_OUT_OF_RANGE too), when the epoch of what comes changes, and whenever
+`verify` is called. What is lost is not followed any further: what the process has made of it is not
+what is there. Must not know what records mean.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NoReturn
 
 import structlog
-from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
-from aiokafka.structs import ConsumerRecord, TopicPartition
 
+from kip405.errors import Unavailable
 from rlmm.barrier import Place
-from rlmm.clients import ConnectionSettings, make_consumer
+from rlmm.divergence import NO_EPOCH, EpochEnd, ReadMark, ReadMarks
+from rlmm.log_reader import Reader, TailRecord
 
+__all__ = ["AskEpochEnds", "Tail", "TailRecord"]
+
+AskEpochEnds = Callable[[Mapping[Place, int]], Awaitable[dict[Place, EpochEnd]]]
+"""Where leaders end these epochs, of those that know; Unavailable where nobody answers."""
 _POLL_MS = 250
 _BACKOFF_MS = (100, 250, 500, 1_000, 2_000)
 
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TailRecord:
-    """One record as Kafka gave it."""
-
-    place: Place
-    offset: int
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes], ...]
+class _PlacesChanged(Exception):
+    """A partition is not followed any more."""
 
 
 class Tail:
-    """`deliver` is called for each record, synchronously, in the order of its partition."""
+    """`deliver` is called for each record, synchronously, in the order of its partition.
+
+    `remembered`: how far an earlier process of this service had read.
+    """
 
     def __init__(
         self,
         *,
-        connection: ConnectionSettings,
+        connect: Callable[[], Reader],
         places: Iterable[Place],
         deliver: Callable[[TailRecord], None],
+        epoch_ends: AskEpochEnds,
         sleep_ms: Callable[[int], Awaitable[None]],
+        remembered: Mapping[Place, ReadMark],
     ) -> None:
-        self._connection = connection
+        self._connect = connect
         self._places = tuple(places)
         self._deliver = deliver
+        self._epoch_ends = epoch_ends
         self._sleep_ms = sleep_ms
+        self._marks = ReadMarks(remembered)
         self._next: dict[Place, int] = {}
         self._initial_end: dict[Place, int] = {}
         self._waiters: dict[Place, list[tuple[int, asyncio.Future[None]]]] = {}
         self._caught_up = asyncio.Event()
+        self._lost = asyncio.Event()
+        self._unverified = asyncio.Event()
         self._failures = 0
         self._out_of_range = False
-        self.lost: str | None = None
-        """Records were removed before they were read: what was read no longer tells the whole."""
 
     @property
     def is_caught_up(self) -> bool:
         """Everything that was there at the start was read."""
         return self._caught_up.is_set()
 
+    @property
+    def lost(self) -> Mapping[Place, str]:
+        """Partitions of which records are gone that were read, or were to be read, and why that is
+        known. What was made of them is not what is there, for as long as this process lives.
+        """
+        return self._marks.lost
+
+    @property
+    def lost_before(self) -> Mapping[Place, str]:
+        """Partitions that no longer hold what an earlier process of this service had read. What
+        this one reads is what is there.
+        """
+        return self._marks.lost_before
+
+    def doubt(self, places: Iterable[Place] | None = None) -> str | None:
+        """Why it is not known whether the partitions (all) still hold what was read."""
+        return self._marks.doubt(self._places if places is None else places)
+
+    @property
+    def read_marks(self) -> dict[Place, ReadMark]:
+        """How far every partition was read, worth remembering across restarts."""
+        return self._marks.newest()
+
     async def wait_caught_up(self) -> None:
         await self._caught_up.wait()
+
+    async def wait_lost(self) -> None:
+        """Return once something is lost."""
+        await self._lost.wait()
 
     def position(self, place: Place) -> int:
         """Next offset to be read; 0 before the start."""
@@ -81,11 +113,49 @@ class Tail:
         self._waiters.setdefault(place, []).append((end, future))
         await future
 
+    async def verify(self, places: Iterable[Place] | None = None) -> None:
+        """Ask the leaders of the partitions (all) whether they still hold what was read.
+
+        What they say shows in `lost` and `doubt`. Unavailable where nobody answers at all.
+        """
+        pending = self._places if places is None else tuple(places)
+        while asked := {place: mark for place in pending if (mark := self._marks.question(place))}:
+            answers = await self._epoch_ends(
+                {place: mark.leader_epoch for place, mark in asked.items()}
+            )
+            pending = tuple(
+                place
+                for place, mark in asked.items()
+                if self._marks.judge(place, mark, answers.get(place))
+            )
+        self._say_lost()
+
+    async def run_verifier(self) -> NoReturn:
+        """Verify whenever the tail has seen a reason to, until cancelled. Apart from `run`, so that
+        a leader that hangs holds up no other partition's records.
+        """
+        while True:
+            await self._unverified.wait()
+            self._unverified.clear()
+            try:
+                await self.verify()
+            except Unavailable as error:  # whoever calls `verify` next settles it
+                log.warning("tail_not_verified", error=str(error))
+
+    def _say_lost(self) -> None:
+        lost = {**self._marks.lost_before, **self._marks.lost}
+        if lost and not self._lost.is_set():
+            self._lost.set()
+            for place, why in lost.items():
+                log.error("facts_lost", topic=place.topic, partition=place.partition, why=why)
+
     async def run(self) -> NoReturn:
         """Follow the log until cancelled."""
         while True:
             try:
                 await self._follow()
+            except _PlacesChanged:
+                continue
             except OffsetOutOfRangeError as error:
                 self._out_of_range = True
                 await self._fail("tail_out_of_range", error)
@@ -98,60 +168,75 @@ class Tail:
         log.warning(event, error=repr(error), retry_in_ms=delay)
         await self._sleep_ms(delay)
 
+    def _followed(self) -> tuple[Place, ...]:
+        return tuple(place for place in self._places if place not in self._marks.lost)
+
     async def _follow(self) -> NoReturn:
-        consumer = make_consumer(self._connection)
+        reader = self._connect()
         try:
-            await consumer.start()
-            await self._seek(consumer)
+            await reader.start()
+            self._unverified.set()
+            await self._take_bounds(reader)
+            followed = self._followed()
+            reader.assign({place: self._next[place] for place in followed})
+            self._check_caught_up()
             while True:
-                await self._poll(consumer)
+                await self._poll(reader)
                 self._failures = 0
+                if followed != self._followed():
+                    raise _PlacesChanged
         finally:
-            await consumer.stop()
+            await reader.stop()
 
-    async def _seek(self, consumer: AIOKafkaConsumer) -> None:
-        partitions = [TopicPartition(*place) for place in self._places]
-        consumer.assign(partitions)
-        if not self._initial_end or self._out_of_range:
-            begins = await consumer.beginning_offsets(partitions)
-            ends = await consumer.end_offsets(partitions)
-            self._take_bounds({Place(*partition): begin for partition, begin in begins.items()})
-            if not self._initial_end:
-                self._initial_end = {Place(*partition): end for partition, end in ends.items()}
-            self._out_of_range = False
-        for partition in partitions:
-            consumer.seek(partition, self._next[Place(*partition)])
-        self._check_caught_up()
-
-    def _take_bounds(self, begins: dict[Place, int]) -> None:
-        for place, begin in begins.items():
+    async def _take_bounds(self, reader: Reader) -> None:
+        if self._initial_end and not self._out_of_range:
+            return
+        bounds = await reader.bounds(self._places)
+        for place, (begin, _) in bounds.items():
             position = self._next.setdefault(place, begin)
             if begin > position:
-                self.lost = f"records {position}..{begin} of {place} were removed before being read"
-                log.error("tail_lost_records", topic=place.topic, partition=place.partition)
-                self._next[place] = begin
+                self._marks.lost[place] = (
+                    f"records {position}..{begin} of {place} were removed before being read"
+                )
+        if not self._initial_end:
+            self._initial_end = {place: end for place, (_, end) in bounds.items()}
+        self._out_of_range = False
+        self._say_lost()
 
-    async def _poll(self, consumer: AIOKafkaConsumer) -> None:
-        batches = await consumer.getmany(timeout_ms=_POLL_MS)
-        for partition, records in batches.items():
-            place = Place(*partition)
+    async def _poll(self, reader: Reader) -> None:
+        batches = await reader.read(_POLL_MS)
+        for place, records in batches.items():
             for record in records:
-                self._deliver(_tail_record(place, record))
+                self._deliver(record)
                 self._next[place] = record.offset + 1
+            self._mark(reader, place)
         for place in self._behind():
-            position = await consumer.position(TopicPartition(*place))
+            position = await reader.position(place)
             self._next[place] = max(self._next[place], position)
-        for place in [*map(_place, batches), *self._waiters]:
+            self._mark(reader, place)
+        for place in [*batches, *self._waiters]:
             self._wake(place)
         self._check_caught_up()
+
+    def _mark(self, reader: Reader, place: Place) -> None:
+        """Remember how far the partition is read; another epoch is a reason to verify."""
+        position = self._next[place]
+        epoch = reader.epoch_before(place, position)
+        if epoch == NO_EPOCH:
+            return
+        is_replay = position <= self._initial_end[place]
+        mark = ReadMark(position=position, leader_epoch=epoch)
+        self._marks.advance(place, mark, is_replay=is_replay)
+        if self._marks.has_unproven(place):
+            self._unverified.set()
 
     def _behind(self) -> list[Place]:
         """Partitions somebody waits for: the last records of a compacted log may be gone, the
         position tells.
         """
         if self._caught_up.is_set():
-            return [place for place, waiting in self._waiters.items() if waiting]
-        return [place for place, end in self._initial_end.items() if self._next[place] < end]
+            return [place for place in self._followed() if self._waiters.get(place)]
+        return [place for place in self._followed() if self._next[place] < self._initial_end[place]]
 
     def _wake(self, place: Place) -> None:
         position = self.position(place)
@@ -170,18 +255,3 @@ class Tail:
         behind = (end for place, end in self._initial_end.items() if self._next[place] < end)
         if not self._caught_up.is_set() and next(behind, None) is None:
             self._caught_up.set()
-
-
-def _place(partition: TopicPartition) -> Place:
-    return Place(*partition)
-
-
-def _tail_record(place: Place, record: ConsumerRecord) -> TailRecord:
-    return TailRecord(
-        place=place,
-        offset=record.offset,
-        timestamp_ms=record.timestamp,
-        key=record.key,
-        value=record.value,
-        headers=tuple(record.headers),
-    )

@@ -38,6 +38,7 @@ PURE = (
     "rlm_spark/pipelines/spans.py",
     "rlm_spark/ranges.py",
     "rlm_spark/values.py",
+    "rlmm/divergence.py",
     "rlmm/ledger.py",
     "rlmm/partitioner.py",
     "rlmm/records.py",

@@ -10,7 +10,9 @@ from kip405.ids import Uuid
 from rlm.broker.connection import Address
 from rlm.broker.own_broker import OwnBroker
 from rlm.clock import SystemClock, new_uuid
+from rlm.remembered_reads import ReadsFile
 from rlmm.clients import ConnectionSettings
+from rlmm.divergence import NOTHING_READ
 from rlmm.fact_log import FactLog
 from rlmm.manager import RemoteLogMetadataManager
 from rlmm.settings import Settings
@@ -32,6 +34,7 @@ async def running(
     bootstrap_servers: str,
     *,
     remembered: dict[str, Uuid] | None = None,
+    reads: ReadsFile | None = None,
     wait: bool = True,
 ) -> AsyncIterator[Facts]:
     """One process's view of the facts; several of them are several processes."""
@@ -56,6 +59,8 @@ async def running(
         now_ms=clock.now_ms,
         sleep_ms=clock.sleep_ms,
         remembered=remembered,
+        remembered_reads=reads.read() if reads else NOTHING_READ,
+        remedy=reads.remedy if reads else "",
     )
     manager = RemoteLogMetadataManager(
         log=log, writer=new_uuid(), publish_timeout_ms=PUBLISH_TIMEOUT_MS

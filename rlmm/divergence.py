@@ -1,0 +1,167 @@
+"""Whether the leader of a partition still has what was read from it (H42).
+
+A reader that goes by offsets alone sees nothing of it when a log loses its end and grows past the
+reader's position again. So it keeps the leader epoch of the last batch it read, and asks the leader
+where that epoch ends (OffsetForLeaderEpoch). What an answer proves, for a reader that has read up
+to `position` under `leader_epoch`:
+
+- **The epoch ends below the position: lost, for certain.** The log of whoever answers parted from
+  what was read, and only a leader answers. A leader that merely lags cannot say this: what was read
+  was below the high watermark, a clean election keeps it, and the answer goes by the log and its
+  epochs, not by the high watermark.
+- **The leader has no such epoch, but newer ones: lost.** Other records have taken the place. (A
+  replica that was made after compaction had removed every record of the epoch says the same. A
+  reader that follows the log is never so far behind; of what an earlier process remembered this
+  answer is not held against the leader.)
+- **The leader knows only older epochs: nothing is proven.** It was deposed before the last batch
+  was written and has not noticed. So it is with a partition that nobody answers for. The doubt
+  stands until a leader answers: nothing may be deleted or trimmed meanwhile, no barrier is passed.
+- **The epoch ends at or above the position: whole.** By the log's own rules (an epoch is written by
+  one leader, epochs ascend) everything below is the same too.
+
+An end offset (ListOffsets) below the position proves nothing by itself: a deposed leader may have
+told it. It is a reason to ask for the epoch at once. Pure.
+"""
+
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rlmm.barrier import Place
+
+NO_EPOCH = -1
+_HEAD = struct.Struct(">qii")  # base offset, size of what follows the first 12 bytes, leader epoch
+_PREFIX_BYTES = 12
+
+
+class EpochEnd(NamedTuple):
+    """What a leader answers: the epoch it has, not above the one asked for, and where it ends."""
+
+    leader_epoch: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadMark:
+    """Everything below `position` was read, the last batch of it under `leader_epoch`.
+
+    `remembered`: by an earlier process of this service.
+    """
+
+    position: int
+    leader_epoch: int
+    remembered: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RememberedReads:
+    """What a process leaves to the next one: how far it has read, and whether records were lost."""
+
+    marks: Mapping[Place, ReadMark]
+    lost: str | None
+
+
+NOTHING_READ = RememberedReads(marks={}, lost=None)
+
+
+class FetchedEpochs:
+    """Where leader epochs begin in what one consumer has fetched, by the headers of the batches."""
+
+    def __init__(self) -> None:
+        self._began: dict[Place, list[tuple[int, int]]] = {}
+
+    def note(self, place: Place, batches: bytes) -> None:
+        """Take in the batches of one answer; the last one may be cut short."""
+        began = self._began.setdefault(place, [])
+        position = 0
+        while len(batches) - position >= _HEAD.size:
+            base_offset, length, leader_epoch = _HEAD.unpack_from(batches, position)
+            if not began or began[-1][1] != leader_epoch:
+                began.append((base_offset, leader_epoch))
+            if length <= 0:
+                return
+            position += _PREFIX_BYTES + length
+
+    def before(self, place: Place, position: int) -> int:
+        """Epoch of the last batch that begins below `position`, NO_EPOCH where none was fetched.
+
+        What lies before that batch is forgotten: a consumer goes ahead only.
+        """
+        began = self._began.get(place, [])
+        while len(began) > 1 and began[1][0] < position:
+            began.pop(0)
+        return began[0][1] if began and began[0][0] < position else NO_EPOCH
+
+
+class ReadMarks:
+    """How far every partition was read, and what of it leaders have yet to confirm."""
+
+    def __init__(self, remembered: Mapping[Place, ReadMark]) -> None:
+        self._newest: dict[Place, ReadMark] = {}
+        self._unproven = {place: [mark] for place, mark in remembered.items()}
+        self._doubts: dict[Place, str] = {}
+        self.lost: dict[Place, str] = {}
+        """Partitions that no longer hold what was read of them, and how that is known."""
+        self.lost_before: dict[Place, str] = {}
+        """Likewise what an earlier process had read: what is there now was read from the start."""
+
+    def advance(self, place: Place, mark: ReadMark, *, is_replay: bool) -> None:
+        """More was read. Where another epoch began, a leader has to confirm the end of the former;
+        not in a replay, which reads the whole history as one leader has it.
+        """
+        before = self._newest.get(place)
+        if before is not None and before.leader_epoch != mark.leader_epoch and not is_replay:
+            self._unproven.setdefault(place, []).append(before)
+        self._newest[place] = mark
+
+    def has_unproven(self, place: Place) -> bool:
+        """Whether another epoch began, and no leader has confirmed the end of the former yet."""
+        return bool(self._unproven.get(place))
+
+    def question(self, place: Place) -> ReadMark | None:
+        """What the leader is to confirm next; None where nothing is known that could be asked."""
+        mark = next(iter(self._unproven.get(place, ())), None) or self._newest.get(place)
+        return None if mark is None or mark.leader_epoch == NO_EPOCH else mark
+
+    def judge(self, place: Place, mark: ReadMark, answer: EpochEnd | None) -> bool:
+        """Take in an answer to `mark` (None = nobody gave one); whether more is to be asked."""
+        if answer is None or NO_EPOCH in answer:
+            self._doubts[place] = (
+                f"no leader of {place} confirms what was read: epoch {mark.leader_epoch} up to "
+                f"{mark.position}"
+            )
+            return False
+        self._doubts.pop(place, None)
+        why = _why_lost(mark, answer)
+        if why is not None:
+            lost = self.lost_before if mark.remembered else self.lost
+            lost.setdefault(place, f"{place} has lost records that were read: {why}")
+        unproven = self._unproven.get(place, [])
+        if mark not in unproven:
+            return False
+        unproven.remove(mark)
+        return why is None or mark.remembered
+
+    def doubt(self, places: Iterable[Place]) -> str | None:
+        """Why it is not known whether these partitions still hold what was read of them."""
+        for place in places:
+            if place in self._doubts:
+                return self._doubts[place]
+            for mark in self._unproven.get(place, ()):
+                return f"{place}: epoch {mark.leader_epoch} is over, its end not confirmed yet"
+        return None
+
+    def newest(self) -> dict[Place, ReadMark]:
+        """How far every partition was read, worth remembering across restarts."""
+        return {
+            place: mark for place, mark in self._newest.items() if mark.leader_epoch != NO_EPOCH
+        }
+
+
+def _why_lost(mark: ReadMark, answer: EpochEnd) -> str | None:
+    if answer.end_offset < mark.position:
+        return f"epoch {mark.leader_epoch} was read up to {mark.position}, ends at {answer[1]}"
+    if answer.leader_epoch < mark.leader_epoch and not mark.remembered:
+        return f"epoch {mark.leader_epoch} was read up to {mark.position}, is not there any more"
+    return None

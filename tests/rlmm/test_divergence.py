@@ -1,0 +1,83 @@
+"""What an answer about an epoch's end proves (H42), and which epochs were fetched."""
+
+import struct
+
+import pytest
+
+from rlmm.barrier import Place
+from rlmm.divergence import EpochEnd, FetchedEpochs, ReadMark, ReadMarks
+
+PLACE = Place("ledger", 0)
+MARK = ReadMark(position=100, leader_epoch=5)
+
+
+def batch(base_offset: int, leader_epoch: int, size_bytes: int = 61) -> bytes:
+    head = struct.pack(">qii", base_offset, size_bytes - 12, leader_epoch)
+    return head + bytes(size_bytes - len(head))
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_lost"),
+    [
+        (EpochEnd(5, 100), False),
+        (EpochEnd(5, 101), False),
+        (EpochEnd(5, 99), True),
+        (EpochEnd(5, 0), True),
+        (EpochEnd(4, 100), True),
+        (EpochEnd(4, 99), True),
+    ],
+)
+def test_h42_an_epoch_that_ends_below_what_was_read_is_a_loss(
+    answer: EpochEnd, is_lost: bool
+) -> None:
+    marks = ReadMarks({})
+    marks.advance(PLACE, MARK, is_replay=False)
+    marks.judge(PLACE, MARK, answer)
+    assert (PLACE in marks.lost) is is_lost
+    assert marks.doubt([PLACE]) is None
+
+
+@pytest.mark.parametrize("answer", [None, EpochEnd(-1, -1)])
+def test_h42_no_answer_is_a_doubt_until_there_is_one(answer: EpochEnd | None) -> None:
+    marks = ReadMarks({})
+    marks.advance(PLACE, MARK, is_replay=False)
+    marks.judge(PLACE, MARK, answer)
+    assert not marks.lost
+    assert marks.doubt([PLACE]) is not None
+    marks.judge(PLACE, MARK, EpochEnd(5, 100))
+    assert marks.doubt([PLACE]) is None
+
+
+def test_h42_each_epoch_that_is_over_is_asked_for_before_the_newest() -> None:
+    marks = ReadMarks({})
+    newer = ReadMark(position=110, leader_epoch=6)
+    newest = ReadMark(position=120, leader_epoch=8)
+    for mark in (MARK, newer, newest):
+        marks.advance(PLACE, mark, is_replay=False)
+    for mark in (MARK, newer, newest):
+        assert marks.question(PLACE) == mark
+        marks.judge(PLACE, mark, EpochEnd(mark.leader_epoch, mark.position))
+    assert marks.doubt([PLACE]) is None
+
+
+def test_h42_of_a_replay_only_the_newest_epoch_is_asked_for() -> None:
+    marks = ReadMarks({})
+    newer = ReadMark(position=110, leader_epoch=6)
+    marks.advance(PLACE, MARK, is_replay=True)
+    marks.advance(PLACE, newer, is_replay=True)
+    assert marks.question(PLACE) == newer
+
+
+def test_the_epochs_of_batches_are_those_of_their_headers() -> None:
+    fetched = FetchedEpochs()
+    assert fetched.before(PLACE, 5) == -1
+    fetched.note(PLACE, batch(0, 3) + batch(4, 3, 200) + batch(10, 7))
+    assert fetched.before(PLACE, 0) == -1
+    assert fetched.before(PLACE, 1) == 3
+    assert fetched.before(PLACE, 10) == 3
+    assert fetched.before(PLACE, 11) == 7
+    fetched.note(PLACE, batch(12, 7) + batch(20, 9)[:16] + b"")
+    assert fetched.before(PLACE, 20) == 7
+    assert fetched.before(PLACE, 21) == 9
+    fetched.note(PLACE, batch(30, 10)[:15])
+    assert fetched.before(PLACE, 40) == 9
