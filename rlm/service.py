@@ -79,6 +79,12 @@ class Service:
             lacking_bytes=lambda: self.parts.reader.range_loads.lacking_bytes,
             clock=clock,
         )
+        self.stalled_answers = StalledClients(
+            clients=lambda: self.proxy.connections,
+            lacking_bytes=lambda: self.proxy.memory.lacking_bytes,
+            held_bytes=lambda client: client.unsent_bytes,
+            clock=clock,
+        )
 
     async def run(self) -> None:
         """Proxy first, then the checks that may refuse, then all the rest until cancelled."""
@@ -102,6 +108,7 @@ class Service:
             "cleanups": self._cleanups,
             "topics": self.front.keep_topics,
             "stalled clients": self.stalled_clients.run,
+            "stalled answers": self.stalled_answers.run,
             **parts.stores.lives(),
         }
 
@@ -167,5 +174,10 @@ def _proxy_settings(config: ServiceConfig) -> ProxySettings:
         upstream_port=config.broker_tiered_address.port,
         max_frame_bytes=config.max_frame_bytes,
         max_connections=config.proxy_max_connections,
+        memory_max_bytes=config.proxy_memory_max_bytes,
+        unauthenticated_frame_max_bytes=config.proxy_unauthenticated_frame_max_bytes,
+        first_request_timeout_ms=config.proxy_first_request_timeout_ms,
+        stalled_request_timeout_ms=config.proxy_stalled_request_timeout_ms,
+        max_idle_ms=config.proxy_connections_max_idle_ms,
         shutdown_timeout_ms=config.shutdown_timeout_ms,
     )

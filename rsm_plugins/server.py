@@ -23,10 +23,13 @@ from rsm_plugins.v1 import identity_pb2, identity_pb2_grpc, storage_pb2, storage
 
 CONCURRENT_CALLS_MAX = 2048
 STOP_GRACE_SECONDS = 3.0
+HANDSHAKE_TIMEOUT_MS = 10_000
+"""A connection that is not a gRPC connection by then is closed (H36)."""
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", MESSAGE_MAX_BYTES),
     ("grpc.max_send_message_length", MESSAGE_MAX_BYTES),
+    ("grpc.server_handshake_timeout_ms", HANDSHAKE_TIMEOUT_MS),
     ("grpc.so_reuseport", 0),  # a port that is taken is an error, not a second listener
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 1000),

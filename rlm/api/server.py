@@ -14,11 +14,22 @@ from rsm_plugins.addresses import Address
 from rsm_plugins.tls import ServerTls
 
 CONCURRENT_CALLS_MAX = 1024
+CALLS_OF_A_CONNECTION_MAX = 256
+REQUEST_MAX_BYTES = 512 << 10
+"""Of a request, also of one whose caller nobody knows yet (H36); the largest names topics."""
+METADATA_MAX_BYTES = 16 << 10
+HANDSHAKE_TIMEOUT_MS = 10_000
+CONNECTION_IDLE_MS = 600_000
+"""A connection without a call is closed; gRPC's clients dial again when they need one."""
 MESSAGE_MAX_BYTES = 128 << 20
 STOP_GRACE_SECONDS = 2.0
 
 _OPTIONS = (
-    ("grpc.max_receive_message_length", 4 << 20),
+    ("grpc.max_receive_message_length", REQUEST_MAX_BYTES),
+    ("grpc.server_handshake_timeout_ms", HANDSHAKE_TIMEOUT_MS),
+    ("grpc.max_connection_idle_ms", CONNECTION_IDLE_MS),
+    ("grpc.max_concurrent_streams", CALLS_OF_A_CONNECTION_MAX),
+    ("grpc.absolute_max_metadata_size", METADATA_MAX_BYTES),
     ("grpc.max_send_message_length", MESSAGE_MAX_BYTES),
     ("grpc.so_reuseport", 0),  # a port that is taken is an error, not a second listener
     ("grpc.keepalive_permit_without_calls", 1),

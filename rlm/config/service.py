@@ -380,6 +380,37 @@ class ServiceConfig(CommonConfig):
     proxy_max_connections: int = _count(
         "proxy.max.connections", 10_000, "Client connections at a time.", most=1_000_000
     )
+    proxy_memory_max_bytes: int = _size(
+        "proxy.memory.max.bytes",
+        512 << 20,
+        "What all client connections may hold together, beside data of the remote tier: requests "
+        "and answers being put together, bytes that wait for a socket. Beyond it large ones wait "
+        "and go one at a time; small requests and produce pass.",
+        16 << 20,
+    )
+    proxy_unauthenticated_frame_max_bytes: int = _size(
+        "proxy.unauthenticated.frame.max.bytes",
+        512 << 10,
+        "Largest Fetch, ListOffsets, OffsetForLeaderEpoch or DeleteRecords request before the "
+        "broker has answered the connection anything that needs authentication; as large as "
+        "Kafka's own sasl.server.max.receive.size.",
+        1024,
+    )
+    proxy_first_request_timeout_ms: int = _ms(
+        "proxy.first.request.timeout.ms",
+        30_000,
+        "A client that has sent no request after this time is disconnected.",
+    )
+    proxy_stalled_request_timeout_ms: int = _ms(
+        "proxy.stalled.request.timeout.ms",
+        60_000,
+        "A client that sends nothing for this time in the middle of a request is disconnected.",
+    )
+    proxy_connections_max_idle_ms: int = _ms(
+        "proxy.connections.max.idle.ms",
+        600_000,
+        "A client without a request for this time is disconnected, as at a broker.",
+    )
     shutdown_timeout_ms: int = _ms(
         "shutdown.timeout.ms", 5_000, "How long work in progress may take to end.", least=0
     )

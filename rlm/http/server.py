@@ -5,14 +5,18 @@ not: a service that waits for ledger or store still passes bytes (G6) and must n
 that. Must not know what the problems are.
 """
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from aiohttp import web
 
 from kip405.errors import Invalid
+from rlm.http.limits import HttpLimits, LimitedConnections
 
 _SHUTDOWN_SECONDS = 1.0
+_KEEP_ALIVE_SECONDS = 75.0
+_LIMITS = HttpLimits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,35 +38,59 @@ class HttpServer:
         port: int,
         health: Callable[[], HealthState],
         metrics: Callable[[], bytes],
+        limits: HttpLimits = _LIMITS,
     ) -> None:
         self._host = host
         self._port = port
         self._health = health
         self._metrics = metrics
+        self._limits = limits
         self._runner: web.AppRunner | None = None
+        self._connections: LimitedConnections | None = None
+        self._listening: asyncio.Server | None = None
 
     async def start(self) -> int:
         """Listen; answers the port taken. Invalid where that fails."""
-        application = web.Application(client_max_size=1 << 16)
+        application = web.Application(client_max_size=1 << 16, middlewares=[self._count])
         application.router.add_get("/healthz", self._healthz)
         application.router.add_get("/metrics", self._scrape)
-        runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
+        runner = web.AppRunner(
+            application,
+            access_log=None,
+            shutdown_timeout=_SHUTDOWN_SECONDS,
+            keepalive_timeout=_KEEP_ALIVE_SECONDS,
+        )
         await runner.setup()
         self._runner = runner
+        assert runner.server is not None  # noqa: S101 - made by `setup`
+        self._connections = LimitedConnections(runner.server, self._limits)
         try:
-            await web.TCPSite(runner, self._host, self._port).start()
+            self._listening = await asyncio.get_running_loop().create_server(
+                self._connections, self._host, self._port, reuse_address=True
+            )
         except OSError as error:
             await self.stop()
             raise Invalid(
                 f"http.listen: cannot listen on {self._host}:{self._port}: {error.strerror}"
             ) from error
-        port: int = runner.addresses[0][1]
+        port: int = self._listening.sockets[0].getsockname()[1]
         return port
 
     async def stop(self) -> None:
+        if self._listening is not None:
+            self._listening.close()
+            self._listening = None
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+
+    @web.middleware
+    async def _count(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        if self._connections is not None:
+            self._connections.served(request.transport)
+        return await handler(request)
 
     async def _healthz(self, _: web.Request) -> web.Response:
         state = self._health()

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 
 import structlog
 
+from rlm.proxy.memory import SMALL_BYTES, ConnectionMemory, Verdict
 from rlm.proxy.session import (
     Assembled,
     Cut,
     Expected,
     Look,
+    Output,
     RequestCutter,
     ResponseCutter,
     SessionError,
@@ -51,6 +53,7 @@ class Shared:
 
     settings: ProxySettings
     metrics: ProxyMetrics
+    memory: ConnectionMemory
     produce_log_start: LogStartLookup
     read_buffer: memoryview
     moved: Callable[[int], None]
@@ -88,7 +91,10 @@ class _ClientSide(_Side):
         self.connection.client_made()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self.connection.shared.read_buffer
+        shared = self.connection.shared
+        if self.connection.is_admitted and not shared.memory.is_full:
+            return shared.read_buffer
+        return shared.read_buffer[:SMALL_BYTES]
 
     def buffer_updated(self, nbytes: int) -> None:
         self.connection.client_data(nbytes)
@@ -128,9 +134,15 @@ class Connection:
         self._on_made = on_made
         self.client = _ClientSide(self)
         self._broker: _BrokerSide | None = None
-        limit = shared.settings.max_frame_bytes
-        self.requests = RequestCutter(limit)
-        self.responses = ResponseCutter(limit)
+        settings = shared.settings
+        self.requests = RequestCutter(
+            settings.max_frame_bytes, settings.unauthenticated_frame_max_bytes
+        )
+        self.responses = ResponseCutter(settings.max_frame_bytes, self._may_assemble)
+        self._settling_bytes = 0
+        self._asked_bytes = 0
+        self.received_bytes = 0
+        """All bytes that came from the client so far."""
         self.is_over = False
         self._cause = ""
         self._is_draining = False
@@ -163,6 +175,54 @@ class Connection:
         """All bytes that the client's socket took so far."""
         return self.client.writer.taken_bytes
 
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes of the broker that the client's socket did not take yet."""
+        return 0 if self.untaken_bytes else self.client.writer.untaken_bytes
+
+    # what is seen of it by the bound on memory (`Holder`) and by the deadlines
+
+    @property
+    def is_admitted(self) -> bool:
+        """The broker has answered a request that it answers to nobody unknown."""
+        return self.responses.has_admitted
+
+    def memory_freed(self) -> None:
+        """There is room again, perhaps."""
+        asyncio.get_running_loop().call_soon(self._try_again)
+
+    def _try_again(self) -> None:
+        if self.is_over:
+            return
+        if self.responses.is_waiting:
+            self._take_outputs(self.responses.resume)
+        self.flow()
+
+    @property
+    def is_idle(self) -> bool:
+        """Neither a request nor an answer is under way."""
+        return self.responses.is_idle and not self._is_settling
+
+    @property
+    def is_read(self) -> bool:
+        """Bytes of the client are wanted now."""
+        return self.client not in self._paused
+
+    def _may_assemble(self, size_bytes: int) -> bool:
+        return self.shared.memory.verdict(self, size_bytes) is Verdict.GO_ON
+
+    def _account(self) -> None:
+        broker = self._broker
+        self.shared.memory.hold(
+            self,
+            self.requests.held_bytes
+            + self._settling_bytes
+            + self.responses.held_bytes
+            + self._asked_bytes
+            + self.unsent_bytes
+            + (0 if broker is None else broker.writer.queued_bytes),
+        )
+
     # callbacks of the client's side
 
     def client_made(self) -> None:
@@ -186,6 +246,7 @@ class Connection:
     def client_data(self, size_bytes: int) -> None:
         """Bytes of the client are in the read buffer."""
         self.shared.moved(size_bytes)
+        self.received_bytes += size_bytes
         try:
             self._pass_requests(self.requests.feed(self.shared.read_buffer[:size_bytes]))
         except SessionError as error:
@@ -201,6 +262,7 @@ class Connection:
         broker.writer.write(bytes(cut.passed))
         if cut.taken is not None:
             self._is_settling = True
+            self._settling_bytes = len(cut.taken.frame)
             self._taken.put_nowait(cut.taken)
 
     # callbacks of the broker's side
@@ -208,28 +270,35 @@ class Connection:
     def broker_data(self, size_bytes: int, *, direct: bool) -> None:
         """Bytes of the broker are in the read buffer, or already in the frame being assembled."""
         self.shared.moved(size_bytes)
+        self._take_outputs(lambda: self._outputs(size_bytes, direct=direct))
+        self.flow()
+
+    def _outputs(self, size_bytes: int, *, direct: bool) -> list[Output]:
+        if not direct:
+            return self.responses.feed(self.shared.read_buffer[:size_bytes])
+        whole = self.responses.filled(size_bytes)
+        return [] if whole is None else [whole]
+
+    def _take_outputs(self, outputs: Callable[[], list[Output]]) -> None:
         try:
-            if direct:
-                whole = self.responses.filled(size_bytes)
-                if whole is not None:
-                    self._assembled(whole)
-            else:
-                for output in self.responses.feed(self.shared.read_buffer[:size_bytes]):
-                    if isinstance(output, memoryview):
-                        self.client.writer.write(bytes(output))
-                    elif isinstance(output, Assembled):
-                        self._assembled(output)
-                    elif isinstance(output, Streamed):
-                        self._resolve(None)
+            for output in outputs():
+                if isinstance(output, memoryview):
+                    self.client.writer.write(bytes(output))
+                elif isinstance(output, Assembled):
+                    self._assembled(output)
+                elif isinstance(output, Streamed):
+                    self._resolve(None)
         except (SessionError, WireError) as error:
             self._fail(error)
+        if self.responses.has_admitted:
+            self.requests.admit()
         self._look_settled()
-        self.flow()
 
     def _assembled(self, whole: Assembled) -> None:
         frame: Buffer = whole.frame
         version = whole.expected.api_version
         if whole.expected.look is Look.ASKED:
+            self._asked_bytes = len(whole.frame)
             self._resolve(whole.frame)
             return
         if whole.expected.look is Look.PRODUCE:
@@ -322,6 +391,7 @@ class Connection:
             pieces = None
         if self.is_over:
             return False
+        self._settling_bytes = self._asked_bytes = 0
         if pieces is not None:
             self.client.writer.write_all(pieces)
             if len(pieces) > _PIECES_OF_ONE_FRAME:
@@ -366,15 +436,25 @@ class Connection:
         """Read from a side only while the other one keeps up."""
         if self.is_over or self._broker is None:
             return
-        limit = self.shared.settings.write_queue_bytes
-        held_bytes = self.requests.held_bytes
+        self._account()
+        verdict = self.shared.memory.verdict(self)
+        if verdict is Verdict.END:
+            self._fail(SessionError("memory", "too much is held for clients unknown to the broker"))
+            return
+        has_room, limit = verdict is Verdict.GO_ON, self.shared.settings.write_queue_bytes
         self._read(
             self.client,
-            wanted=self._broker.writer.queued_bytes < limit
-            and held_bytes < _MAX_HELD_BYTES
+            wanted=has_room
+            and self._broker.writer.queued_bytes < limit
+            and self.requests.queued_bytes < _MAX_HELD_BYTES
             and not self._is_draining,
         )
-        self._read(self._broker, wanted=self.client.writer.queued_bytes < limit)
+        self._read(
+            self._broker,
+            wanted=has_room
+            and self.client.writer.queued_bytes < limit
+            and not self.responses.is_waiting,
+        )
 
     def _read(self, side: _Side, *, wanted: bool) -> None:
         if wanted and side in self._paused:
@@ -403,6 +483,7 @@ class Connection:
             return
         self.is_over = True
         self._cause = cause
+        self.shared.memory.leave(self)
         self._over.set()
         if self._broker is not None:
             self._broker.transport.abort()

@@ -12,7 +12,9 @@ import structlog
 from kip405.errors import Invalid
 from rlm.clock import Clock
 from rlm.proxy.connection import READ_BUFFER_BYTES, Connection, Shared
+from rlm.proxy.deadlines import ClientDeadlines, DeadlineSettings
 from rlm.proxy.fetch import FetchHandler, FetchParts, HighWatermarks
+from rlm.proxy.memory import ConnectionMemory
 from rlm.proxy.position_handlers import PositionHandler
 from rlm.proxy.quota import FetchQuota, NoQuota
 from rlm.proxy.session import Taken
@@ -53,9 +55,21 @@ class ProxyServer:
         self._connections: set[Connection] = set()
         self._group = asyncio.TaskGroup()
         self._server: asyncio.Server | None = None
+        self.memory = ConnectionMemory(settings.memory_max_bytes)
+        self._deadlines = ClientDeadlines(
+            clients=lambda: self.connections,
+            clock=clock,
+            settings=DeadlineSettings(
+                first_request_timeout_ms=settings.first_request_timeout_ms,
+                stalled_request_timeout_ms=settings.stalled_request_timeout_ms,
+                max_idle_ms=settings.max_idle_ms,
+            ),
+        )
+        self._ending: asyncio.Task[None] | None = None
         self._shared = Shared(
             settings=settings,
             metrics=self._metrics,
+            memory=self.memory,
             produce_log_start=self._produce_log_start,
             read_buffer=memoryview(bytearray(READ_BUFFER_BYTES)),
             moved=quota.moved,
@@ -98,6 +112,7 @@ class ProxyServer:
             raise Invalid(f"proxy.listen: cannot listen on {host}:{port}: {reason}") from error
         await self._group.__aenter__()
         self._server = server
+        self._ending = self._group.create_task(self._deadlines.run())
         await server.start_serving()
         log.info("proxy_listening", host=self._settings.listen_host, port=self.port)
 
@@ -113,6 +128,8 @@ class ProxyServer:
             await self._clock.sleep_ms(5)
         for connection in tuple(self._connections):
             connection.abort("shutdown_timeout")
+        if self._ending is not None:
+            self._ending.cancel()
         await self._group.__aexit__(None, None, None)
         self._server = None
 

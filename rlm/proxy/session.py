@@ -7,6 +7,7 @@ It must not know sockets, tasks or the tier.
 
 import enum
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from rlm.wire.api_versions import is_offered
@@ -27,6 +28,8 @@ _REQUEST_HEAD_BYTES = 12  # length, API key, version, correlation id
 _RESPONSE_HEAD_BYTES = 8  # length, correlation id
 _MAX_PRODUCE_HEAD_BYTES = 140_000  # client id and transactional id have at most 32767 bytes each
 _SASL_HANDSHAKE_KEY = 17
+_SASL_AUTHENTICATE_KEY = 36
+_ANSWERED_TO_ANYBODY = frozenset({API_VERSIONS.key, _SASL_HANDSHAKE_KEY, _SASL_AUTHENTICATE_KEY})
 _FIRST_PRODUCE_WITH_LOG_START = 5
 _TAKEN_KEYS = frozenset(
     {FETCH.key, LIST_OFFSETS.key, OFFSET_FOR_LEADER_EPOCH.key, DELETE_RECORDS.key}
@@ -52,12 +55,16 @@ class Look(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """An answer under way. `stream_above`: an ASKED answer beyond this many bytes is streamed."""
+    """An answer under way. `stream_above`: an ASKED answer beyond this many bytes is streamed.
+
+    `admits`: a broker gives it to nobody who has not authenticated where it wants that.
+    """
 
     look: Look
     api_version: int
     correlation_id: int
     stream_above: int | None = None
+    admits: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,21 +117,43 @@ def _size_of(head: memoryview, smallest: int, max_frame_bytes: int | None) -> in
 
 
 class RequestCutter:
-    """Cuts the client's byte stream; stops after a taken request until `resume`."""
+    """Cuts the client's byte stream; stops after a taken request until `resume`.
 
-    def __init__(self, max_frame_bytes: int) -> None:
+    A frame that is taken grows with the bytes received, whatever size it declares (H36). Before
+    `admit` it may have `first_frame_bytes` at most.
+    """
+
+    def __init__(self, max_frame_bytes: int, first_frame_bytes: int | None = None) -> None:
         self._max_frame_bytes = max_frame_bytes
+        self._max_taken_bytes = max_frame_bytes if first_frame_bytes is None else first_frame_bytes
         self._held = bytearray()  # the start of a frame not yet understood, or bytes behind `taken`
         self._passing_bytes = 0
         self._frame: bytearray | None = None
-        self._filled_bytes = 0
+        self._missing_bytes = 0
         self._begun: tuple[int, int, int] = (0, 0, 0)
         self._blocked = False
+        self.has_request = False
+        """A request that passes has begun, or one that is taken has come whole."""
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes kept here that are not of the frame being taken, for backpressure."""
+        return len(self._held)
 
     @property
     def held_bytes(self) -> int:
-        """Bytes kept here, for backpressure."""
-        return len(self._held)
+        """All bytes kept here."""
+        return len(self._held) + len(self._frame or b"")
+
+    @property
+    def is_within_frame(self) -> bool:
+        """More bytes of a request that has begun must come."""
+        waits = bool(self._held) and not self._blocked
+        return waits or self._passing_bytes > 0 or self._frame is not None
+
+    def admit(self) -> None:
+        """The broker has answered what it answers to nobody unknown: frames may be large now."""
+        self._max_taken_bytes = self._max_frame_bytes
 
     def feed(self, data: Buffer) -> Cut:
         """Take bytes of any cut. `passed` views the input: write it before the input is reused."""
@@ -173,8 +202,9 @@ class RequestCutter:
         if not is_newer:
             _check_offered(api_key, api_version)
         if api_key in _TAKEN_KEYS or is_newer:
+            self._check_taken(api_key, size_bytes)
             self._begun = (api_key, api_version, correlation_id)
-            self._frame, self._filled_bytes = bytearray(LENGTH_BYTES + size_bytes), 0
+            self._frame, self._missing_bytes = bytearray(), LENGTH_BYTES + size_bytes
             return True
         look = Look.API_VERSIONS if api_key == API_VERSIONS.key else Look.NOTHING
         has_answer = True
@@ -187,22 +217,37 @@ class RequestCutter:
                 look = Look.PRODUCE
         if has_answer:
             expected.append(
-                Expected(look=look, api_version=api_version, correlation_id=correlation_id)
+                Expected(
+                    look=look,
+                    api_version=api_version,
+                    correlation_id=correlation_id,
+                    admits=api_key not in _ANSWERED_TO_ANYBODY,
+                )
             )
         self._passing_bytes = LENGTH_BYTES + size_bytes
+        self.has_request = True
         return True
+
+    def _check_taken(self, api_key: int, size_bytes: int) -> None:
+        if size_bytes > self._max_taken_bytes:
+            raise SessionError(
+                "frame_too_large",
+                f"request of API {api_key} with {size_bytes} bytes before the broker has answered "
+                f"this connection, at most {self._max_taken_bytes} "
+                "(proxy.unauthenticated.frame.max.bytes)",
+            )
 
     def _fill(self, view: memoryview) -> Taken | None:
         frame = self._frame
         if frame is None:
             return None
-        size_bytes = min(len(view), len(frame) - self._filled_bytes)
-        frame[self._filled_bytes : self._filled_bytes + size_bytes] = view[:size_bytes]
-        self._filled_bytes += size_bytes
-        if self._filled_bytes < len(frame):
+        taken = view[: self._missing_bytes]
+        frame += taken
+        self._missing_bytes -= len(taken)
+        if self._missing_bytes:
             return None
-        self._held += view[size_bytes:]
-        self._frame, self._blocked = None, True
+        self._held += view[len(taken) :]
+        self._frame, self._blocked, self.has_request = None, True, True
         del frame[:LENGTH_BYTES]
         api_key, api_version, correlation_id = self._begun
         return Taken(
@@ -230,10 +275,21 @@ def _acks(head: memoryview, size_bytes: int) -> int | None:
 
 
 class ResponseCutter:
-    """Cuts the broker's byte stream by the expected answers, in their order."""
+    """Cuts the broker's byte stream by the expected answers, in their order.
 
-    def __init__(self, max_frame_bytes: int) -> None:
+    `may_assemble` is asked before an answer of so many bytes is assembled; after a no, nothing more
+    is taken until `resume`.
+    """
+
+    def __init__(
+        self, max_frame_bytes: int, may_assemble: Callable[[int], bool] = lambda _: True
+    ) -> None:
         self._max_frame_bytes = max_frame_bytes
+        self._may_assemble = may_assemble
+        self.has_admitted = False
+        """The broker has answered what it answers to nobody unknown."""
+        self.is_waiting = False
+        """An answer that came may not be assembled yet."""
         self._expected: deque[Expected] = deque()
         self._head = bytearray()
         self._streaming_bytes = 0
@@ -244,6 +300,15 @@ class ResponseCutter:
     def is_idle(self) -> bool:
         """Nothing is under way."""
         return not self._expected
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory that bytes of the broker take here."""
+        return len(self._head) + len(self._frame or b"")
+
+    def resume(self) -> list[Output]:
+        """Ask again for the answer that waits; as `feed`."""
+        return self.feed(b"")
 
     def expect(self, expected: Expected) -> None:
         """Remember an answer; call it in the order the requests are written."""
@@ -268,6 +333,7 @@ class ResponseCutter:
         view = memoryview(data)
         outputs: list[Output] = []
         position = 0
+        self.is_waiting = False
         while position < len(view):
             step = self._step(view[position:], outputs)
             if step is None:
@@ -306,11 +372,15 @@ class ResponseCutter:
         if not self._expected or self._expected[0].correlation_id != correlation_id:
             raise SessionError("unexpected_answer", f"answer to {correlation_id} is not expected")
         expected = self._expected[0]
+        self.has_admitted = self.has_admitted or expected.admits
         limit = expected.stream_above
         if expected.look is Look.NOTHING or (limit is not None and size_bytes > limit):
             self._streaming_bytes = LENGTH_BYTES + size_bytes
             return 0
         _size_of(view, _RESPONSE_HEAD_BYTES - LENGTH_BYTES, self._max_frame_bytes)
+        if not self._may_assemble(size_bytes):
+            self.is_waiting = True
+            return None
         self._frame, self._filled_bytes = bytearray(size_bytes), 0
         return LENGTH_BYTES
 

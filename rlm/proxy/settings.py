@@ -13,7 +13,9 @@ class ProxySettings:
 
     `listen_port` 0 = any free port. `barrier_wait_ms` bounds what ListOffsets, epochs and
     DeleteRecords wait for the ledger view (H17); a Fetch waits within its own max_wait.
-    `write_queue_bytes` is what one side may lag behind the other, per direction.
+    `write_queue_bytes` is what one side may lag behind the other, per direction. `memory_max_bytes`
+    bounds what all connections hold together. A client whose first request does not begin, whose
+    request does not go on, or who is idle for so many ms is ended (H36).
     """
 
     listen_host: str
@@ -22,6 +24,11 @@ class ProxySettings:
     upstream_port: int
     max_frame_bytes: int = 104_857_600
     max_connections: int = 10_000
+    memory_max_bytes: int = 536_870_912
+    unauthenticated_frame_max_bytes: int = 524_288
+    first_request_timeout_ms: int = 30_000
+    stalled_request_timeout_ms: int = 60_000
+    max_idle_ms: int = 600_000
     connect_timeout_ms: int = 5_000
     shutdown_timeout_ms: int = 5_000
     barrier_wait_ms: int = 5_000

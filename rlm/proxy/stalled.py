@@ -7,7 +7,7 @@ again whenever they like. It must not know sockets, or for what the room is lack
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import structlog
 
@@ -42,6 +42,9 @@ class Client(Protocol):
         ...
 
 
+C = TypeVar("C", bound=Client)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Mark:
     """A client's socket took no byte beyond `taken_bytes` since `since_ms`."""
@@ -50,22 +53,27 @@ class _Mark:
     since_ms: int
 
 
-class StalledClients:
-    """Looks at all clients now and then; `lacking_bytes` tells how much room somebody waits for."""
+class StalledClients(Generic[C]):
+    """Looks at all clients now and then; `lacking_bytes` tells how much room somebody waits for.
+
+    `held_bytes`: what of that room a client holds with bytes its socket did not take.
+    """
 
     def __init__(
         self,
         *,
-        clients: Callable[[], Iterable[Client]],
+        clients: Callable[[], Iterable[C]],
         lacking_bytes: Callable[[], int],
         clock: Clock,
+        held_bytes: Callable[[C], int] = lambda client: client.untaken_bytes,
         stalled_ms: int = _STALLED_MS,
     ) -> None:
         self._clients = clients
         self._lacking_bytes = lacking_bytes
         self._clock = clock
+        self._held_bytes = held_bytes
         self._stalled_ms = stalled_ms
-        self._marks: dict[Client, _Mark] = {}
+        self._marks: dict[C, _Mark] = {}
 
     async def run(self) -> None:
         """Look for ever."""
@@ -77,14 +85,16 @@ class StalledClients:
         """End as many as hold the room that is lacking, who took nothing for longest first."""
         now_ms = self._clock.monotonic_ms()
         self._marks = {
-            client: self._mark(client, now_ms) for client in self._clients() if client.untaken_bytes
+            client: self._mark(client, now_ms)
+            for client in self._clients()
+            if self._held_bytes(client)
         }
         lacking_bytes = self._lacking_bytes()
         for client, mark in sorted(self._marks.items(), key=lambda one: one[1].since_ms):
             stalled_ms = now_ms - mark.since_ms
             if lacking_bytes <= 0 or stalled_ms < self._stalled_ms:
                 return
-            held_bytes = client.untaken_bytes
+            held_bytes = self._held_bytes(client)
             lacking_bytes -= held_bytes
             log.warning(
                 "stalled_client_ended",
@@ -94,7 +104,7 @@ class StalledClients:
             )
             client.abort("stalled")
 
-    def _mark(self, client: Client, now_ms: int) -> _Mark:
+    def _mark(self, client: C, now_ms: int) -> _Mark:
         known = self._marks.get(client)
         if known is not None and known.taken_bytes == client.taken_bytes:
             return known

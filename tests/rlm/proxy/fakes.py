@@ -439,13 +439,13 @@ async def world(
     server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
     broker.port = server.sockets[0].getsockname()[1]
     metrics = Counting()
+    defaults = {"upstream_port": broker.port, "shutdown_timeout_ms": 1000, "barrier_wait_ms": 100}
     proxy = ProxyServer(
         ProxySettings(
             listen_host="127.0.0.1",
             listen_port=0,
             upstream_host="127.0.0.1",
-            upstream_port=broker.port,
-            **{"shutdown_timeout_ms": 1000, "barrier_wait_ms": 100, **settings},
+            **(defaults | settings),
         ),
         tier,
         SystemClock(),

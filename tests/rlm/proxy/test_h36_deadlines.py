@@ -1,0 +1,116 @@
+"""H36: who opens a connection and does not go on is ended; who is held up by us is not."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from rlm.proxy.deadlines import ClientDeadlines, DeadlineSettings
+from tests.builders.clock import ManualClock
+from tests.rlm.proxy.fakes import world
+from tests.rlm.proxy.test_h36_memory import fetch_head, gone, opaque_request
+
+
+@dataclass
+class Requests:
+    has_request: bool = False
+    is_within_frame: bool = False
+
+
+@dataclass(eq=False)
+class Client:
+    """A connection as the deadlines see it; `ended` is its cause."""
+
+    requests: Requests = field(default_factory=Requests)
+    peer: str = "somebody"
+    received_bytes: int = 0
+    taken_bytes: int = 0
+    is_idle: bool = True
+    is_read: bool = True
+    ended: str | None = None
+
+    def abort(self, cause: str) -> None:
+        self.ended = cause
+
+
+class Watched:
+    """Deadlines of 30, 60 and 600 s over one client."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.client = Client()
+        self.deadlines = ClientDeadlines(
+            clients=lambda: [] if self.client.ended else [self.client],
+            clock=self.clock,
+            settings=DeadlineSettings(
+                first_request_timeout_ms=30_000,
+                stalled_request_timeout_ms=60_000,
+                max_idle_ms=600_000,
+            ),
+        )
+
+    def after(self, duration_ms: int) -> str | None:
+        """The cause of its end, so much later."""
+        self.clock.advance(duration_ms)
+        self.deadlines.check()
+        return self.client.ended
+
+
+@pytest.fixture
+def watched() -> Watched:
+    made = Watched()
+    made.deadlines.check()
+    return made
+
+
+def test_h36_a_client_without_a_request_is_ended_even_if_it_sends_a_byte_now_and_then(
+    watched: Watched,
+) -> None:
+    for _ in range(29):
+        watched.client.received_bytes += 1
+        watched.client.requests.is_within_frame = True
+        assert watched.after(1_000) is None
+    assert watched.after(1_000) == "no_request"
+
+
+def test_h36_a_request_that_stops_in_the_middle_is_ended(watched: Watched) -> None:
+    watched.client.requests = Requests(has_request=True, is_within_frame=True)
+    for _ in range(5):
+        watched.client.received_bytes += 1
+        assert watched.after(59_999) is None
+    assert watched.after(59_999) is None
+    assert watched.after(1) == "stalled_request"
+
+
+def test_h36_who_is_not_read_is_not_to_blame(watched: Watched) -> None:
+    watched.client.requests = Requests(has_request=True, is_within_frame=True)
+    watched.client.is_read = False
+    assert watched.after(3_600_000) is None
+    watched.client.is_read = True
+    assert watched.after(59_999) is None
+    assert watched.after(1) == "stalled_request"
+
+
+def test_h36_an_idle_client_is_ended_and_one_that_waits_for_an_answer_is_not(
+    watched: Watched,
+) -> None:
+    watched.client.requests = Requests(has_request=True)
+    watched.client.is_idle = False
+    assert watched.after(3_600_000) is None
+    watched.client.taken_bytes += 100
+    watched.client.is_idle = True
+    assert watched.after(1) is None
+    assert watched.after(599_999) is None
+    assert watched.after(1) == "idle"
+
+
+async def test_h36_the_proxy_ends_them() -> None:
+    async with world(first_request_timeout_ms=300, stalled_request_timeout_ms=300) as w:
+        silent, begun = await w.connect(), await w.connect()
+        begun.writer.write(fetch_head(1_000))
+        assert await gone(silent)
+        assert await gone(begun)
+    async with world(first_request_timeout_ms=60_000, stalled_request_timeout_ms=300) as w:
+        stopped = await w.connect()
+        stopped.writer.write(opaque_request()[:-1])
+        assert await gone(stopped)
+    assert w.metrics.causes == ["stalled_request"]

@@ -1,0 +1,277 @@
+"""H36: memory follows the bytes received, within one bound; a client that stops is ended."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+import psutil
+import pytest
+
+from rlm.proxy.memory import SMALL_BYTES, ConnectionMemory, Verdict
+from rlm.proxy.session import RequestCutter, SessionError
+from rlm.wire.apis import FETCH
+from tests.rlm.proxy.fakes import (
+    TOPIC,
+    FakeBroker,
+    Log,
+    RawClient,
+    asked,
+    blob,
+    fetch_request,
+    only,
+    world,
+)
+
+MIB = 1 << 20
+CONNECTIONS = 1_000
+DECLARED_BYTES = 100 * MIB
+OPAQUE_KEY = 999
+SASL_HANDSHAKE_KEY = 17
+
+
+def fetch_head(declared_bytes: int) -> bytes:
+    """12 bytes: a Fetch v11 that declares so many bytes."""
+    return declared_bytes.to_bytes(4, "big") + b"\0\x01\0\x0b" + b"\0\0\0\x01"
+
+
+def opaque_request(api_key: int = OPAQUE_KEY) -> bytes:
+    """A request that the proxy passes on unread."""
+    frame = api_key.to_bytes(2, "big") + b"\0\1" + b"\0\0\0\x07" + b"\xff\xff"
+    return len(frame).to_bytes(4, "big") + frame
+
+
+# the bound as a value
+
+
+@dataclass(eq=False)
+class Connection:
+    """A holder that remembers when it was told."""
+
+    is_admitted: bool = True
+    told: int = 0
+
+    def memory_freed(self) -> None:
+        self.told += 1
+
+
+@dataclass
+class Bound:
+    """1,000,000 bytes, held by connections."""
+
+    memory: ConnectionMemory = field(default_factory=lambda: ConnectionMemory(1_000_000))
+
+    def holding(self, size_bytes: int, *, is_admitted: bool = True) -> Connection:
+        made = Connection(is_admitted)
+        self.memory.hold(made, size_bytes)
+        return made
+
+
+def test_h36_small_things_pass_and_large_ones_wait_once_the_bound_is_reached() -> None:
+    bound = Bound()
+    full = bound.holding(1_000_000)
+    small, first, second = (bound.holding(0) for _ in range(3))
+    assert bound.memory.verdict(small, SMALL_BYTES) is Verdict.GO_ON
+    assert bound.memory.verdict(first, SMALL_BYTES + 1) is Verdict.GO_ON
+    assert bound.memory.verdict(second, SMALL_BYTES + 1) is Verdict.WAIT
+    assert bound.memory.lacking_bytes > 0
+    bound.memory.hold(full, 900_000)
+    assert second.told == 1
+    assert bound.memory.verdict(second, SMALL_BYTES + 1) is Verdict.GO_ON
+    assert bound.memory.lacking_bytes == 0
+
+
+def test_h36_one_at_a_time_passes_the_bound_and_the_next_one_is_told() -> None:
+    bound = Bound()
+    bound.holding(1_000_000)
+    first, second, third = (bound.holding(0) for _ in range(3))
+    assert bound.memory.verdict(first, 500_000) is Verdict.GO_ON
+    bound.memory.hold(first, 500_000)
+    for other in (second, third):
+        assert bound.memory.verdict(other, 500_000) is Verdict.WAIT
+    assert bound.memory.verdict(first) is Verdict.GO_ON
+    assert (second.told, third.told) == (0, 0)
+    bound.memory.leave(first)
+    assert (second.told, third.told) == (1, 1)
+    assert bound.memory.verdict(third, 500_000) is Verdict.GO_ON
+    assert bound.memory.verdict(second, 500_000) is Verdict.WAIT
+
+
+def test_h36_who_is_not_known_to_the_broker_shares_an_eighth() -> None:
+    bound = Bound()
+    stranger = bound.holding(120_000, is_admitted=False)
+    assert bound.memory.verdict(stranger) is Verdict.GO_ON
+    other = bound.holding(20_000, is_admitted=False)
+    assert bound.memory.verdict(other) is Verdict.END
+    assert bound.memory.verdict(bound.holding(20_000)) is Verdict.GO_ON
+    stranger.is_admitted = True
+    bound.memory.hold(stranger, 120_000)
+    assert bound.memory.verdict(other) is Verdict.GO_ON
+
+
+def test_h36_what_was_held_is_given_back_exactly() -> None:
+    bound = Bound()
+    holders = [bound.holding(100_000 * n, is_admitted=n % 2 == 0) for n in range(5)]
+    for one in holders:
+        one.is_admitted = True
+    for one in holders:
+        bound.memory.hold(one, 7)
+    assert bound.memory.held_bytes == 35
+    for one in holders:
+        bound.memory.leave(one)
+    assert bound.memory.held_bytes == 0
+    assert bound.memory.verdict(Connection(is_admitted=False), 125_000) is Verdict.GO_ON
+
+
+# frames
+
+
+def test_h36_a_taken_frame_grows_with_what_was_received() -> None:
+    cutter = RequestCutter(DECLARED_BYTES)
+    cutter.feed(fetch_head(DECLARED_BYTES - 4))
+    assert cutter.held_bytes <= 12
+    cutter.feed(bytes(1_000))
+    assert 1_000 <= cutter.held_bytes <= 1_012
+
+
+def test_h36_frames_before_the_broker_has_answered_are_small() -> None:
+    cutter = RequestCutter(DECLARED_BYTES, 1_000)
+    with pytest.raises(SessionError, match=r"proxy\.unauthenticated\.frame\.max\.bytes") as error:
+        cutter.feed(fetch_head(1_001))
+    assert error.value.cause == "frame_too_large"
+    allowed = RequestCutter(DECLARED_BYTES, 1_000)
+    allowed.admit()
+    allowed.feed(fetch_head(1_001))
+
+
+# connections
+
+
+async def gone(client: RawClient) -> bool:
+    async with asyncio.timeout(10):
+        with contextlib.suppress(ConnectionError):
+            return await client.reader.read() == b""
+    return True
+
+
+async def until(done: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not done():  # noqa: ASYNC110 - the condition is of another task's plain values
+            await asyncio.sleep(0.005)
+
+
+async def test_h36_large_requests_pass_once_the_broker_has_answered() -> None:
+    broker = FakeBroker(raw_answers={SASL_HANDSHAKE_KEY: b"anybody", OPAQUE_KEY: b"known"})
+    async with world(broker=broker, unauthenticated_frame_max_bytes=2_000) as w:
+        request = fetch_request(11, *(asked(150, max_bytes=1) for _ in range(500)))
+        stranger = await w.connect()
+        stranger.writer.write(stranger.encode(FETCH, 11, request))
+        assert await gone(stranger)
+        await until(lambda: w.metrics.causes == ["frame_too_large"])
+        client = await w.connect()
+        client.writer.write(opaque_request(SASL_HANDSHAKE_KEY))
+        await client.frame()
+        client.writer.write(client.encode(FETCH, 11, request))
+        assert await gone(client), "the broker answers that to anybody"
+        await until(lambda: w.metrics.causes == ["frame_too_large"] * 2)
+        known = await w.connect()
+        known.writer.write(opaque_request())
+        await known.frame()
+        answer = await known.call(FETCH, 11, request)
+        assert answer["error_code"] == 0
+
+
+@contextlib.asynccontextmanager
+async def silent_broker() -> AsyncIterator[int]:
+    """Port of one that accepts and never reads: what it costs is none of the proxy's memory."""
+    listening = socket.create_server(("127.0.0.1", 0), backlog=CONNECTIONS)
+    taken: list[socket.socket] = []
+
+    def accept() -> None:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                taken.append(listening.accept()[0])
+
+    listening.setblocking(False)
+    loop = asyncio.get_running_loop()
+    loop.add_reader(listening, accept)
+    try:
+        yield listening.getsockname()[1]
+    finally:
+        loop.remove_reader(listening)
+        for one in (*taken, listening):
+            one.close()
+
+
+async def test_h36_a_thousand_clients_that_declare_100_mib_cost_next_to_nothing() -> None:
+    process = psutil.Process()
+    """Also where they may declare so much: memory follows what they send."""
+    async with (
+        silent_broker() as port,
+        world(upstream_port=port, unauthenticated_frame_max_bytes=DECLARED_BYTES) as w,
+    ):
+        warm = await w.connect()
+        warm.writer.write(fetch_head(1_000))
+        await until(lambda: w.proxy.connection_count == 1)
+        before_bytes = process.memory_info().rss
+        clients = [socket.create_connection(("127.0.0.1", w.proxy.port)) for _ in range(100)]
+        while len(clients) < CONNECTIONS:
+            await asyncio.sleep(0)
+            clients.append(socket.create_connection(("127.0.0.1", w.proxy.port)))
+        try:
+            for client in clients:
+                client.sendall(fetch_head(DECLARED_BYTES))
+            await until(lambda: w.proxy.memory.held_bytes >= 12 * CONNECTIONS)
+            grown_bytes = process.memory_info().rss - before_bytes
+            print(f"{CONNECTIONS} clients: {grown_bytes // 1024} KiB more")
+            assert grown_bytes <= 64 * MIB
+            assert w.proxy.connection_count == 1 + CONNECTIONS
+        finally:
+            for client in clients:
+                client.close()
+        await until(lambda: w.proxy.connection_count <= 1)
+
+
+async def test_h36_strangers_who_really_send_have_one_bound() -> None:
+    """Each declares and sends nearly what one may: beyond an eighth of the bound they are ended."""
+    async with world(memory_max_bytes=8 * MIB) as w:
+        clients = [await w.connect() for _ in range(10)]
+        for client in clients:
+            client.writer.write(fetch_head(500_000) + bytes(400_000))
+        await until(lambda: w.metrics.causes.count("memory") >= 7)
+        await until(lambda: w.proxy.memory.held_bytes > 0)
+        assert w.proxy.memory.held_bytes <= 2 * MIB
+        known = await w.connect()
+        answer = only(await known.call(FETCH, 12, fetch_request(12, asked(150))))
+        assert answer["records"] == blob(150, 200)
+
+
+async def test_h36_answers_of_all_clients_stay_within_the_bound_and_all_are_given() -> None:
+    """Answers of 6 MiB for 8 clients who take them late, within 8 MiB."""
+    broker = FakeBroker()
+    broker.logs[TOPIC, 0] = Log(high_watermark=7_000, record_bytes=1_000)
+    most = 0
+    async with world(broker=broker, memory_max_bytes=8 * MIB) as w:
+
+        async def read(client: RawClient) -> bytes:
+            request = fetch_request(12, asked(150, max_bytes=6 * MIB), max_bytes=6 * MIB)
+            answer = await client.call(FETCH, 12, request)
+            records = only(answer)["records"]
+            assert isinstance(records, bytes)
+            return records
+
+        async def watch() -> None:
+            nonlocal most
+            while True:
+                most = max(most, w.proxy.memory.held_bytes)
+                await asyncio.sleep(0)
+
+        watching = asyncio.create_task(watch())
+        clients = [await w.connect() for _ in range(8)]
+        answers = await asyncio.gather(*map(read, clients))
+        watching.cancel()
+        assert len(set(map(len, answers))) == 1
+        assert len(answers[0]) > 5 * MIB
+        assert most <= 8 * MIB + 6 * MIB + 8 * 2 * SMALL_BYTES
+        await until(lambda: w.proxy.memory.held_bytes == 0)
