@@ -119,7 +119,12 @@ def _fields(fact: Fact) -> dict[str, Any]:
                 "originals": dict(fact.originals),
             }
         case StartFact():
-            return {"remote_log_start_offset": fact.remote_log_start_offset, "cause": fact.cause}
+            epoch = fact.decided_epoch
+            return {
+                "remote_log_start_offset": fact.remote_log_start_offset,
+                "cause": fact.cause,
+                **({} if epoch is None else {"decided_epoch": epoch}),
+            }
         case TrimFact():
             return {"bound": fact.bound, "planned_epoch": fact.planned_epoch}
         case HolesFact() | HistoryFact():
@@ -219,7 +224,8 @@ def _start(rest: str, document: _Json) -> StartFact:
         partition=_partition(rest),
         remote_log_start_offset=_integer(document, "remote_log_start_offset"),
         cause=_text(document, "cause"),
-        extra=_extra(document, "remote_log_start_offset", "cause"),
+        decided_epoch=_integer(document, "decided_epoch") if "decided_epoch" in document else None,
+        extra=_extra(document, "remote_log_start_offset", "cause", "decided_epoch"),
     )
 
 

@@ -104,12 +104,16 @@ class TopicFact:
 class StartFact:
     """Remote log start of a partition; only ever rises (H2). `cause`: enable, retention, delete-
     records, command.
+
+    `decided_epoch`: leader epoch under which it was decided; the stamp's is that of whoever wrote
+    it last, perhaps again. None = an older version wrote it and did not say (H4).
     """
 
     KIND: ClassVar[str] = "start"
     partition: PartitionKey
     remote_log_start_offset: int
     cause: str
+    decided_epoch: int | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -146,7 +146,8 @@ class Settings:
         """Write again what newer, overruled records of the partition deny; answers how many. For
         its leader only.
 
-        A topic's own fact belongs to the leader of partition 0.
+        A topic's own fact belongs to the leader of partition 0. The stamp is new, the fact is not:
+        under which epoch something was decided is told by its own fields, never by its stamp.
         """
         mine = [found.fact for found in self.view.reassert if _belongs(found.fact, partition)]
         for fact in mine:

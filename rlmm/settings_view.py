@@ -129,9 +129,18 @@ class SettingsView:
         return fact.remote_log_start_offset if isinstance(fact, StartFact) else None
 
     def remote_log_start_epoch(self, partition: PartitionKey) -> int:
-        """The leader epoch under which the remote log start was written, -1 where none was."""
+        """The leader epoch under which the remote log start was decided, -1 where none was or it
+        does not say.
+
+        The epoch it was written under is no answer: the leader of a log that began anew may have
+        written it again for another one's lower start, and what is in that log nobody ended (H4).
+        So one that does not say is taken for older than every record.
+        """
         found = self._adopted.get(f"{StartFact.KIND}/{partition}")
-        return found.stamp.leader_epoch if found else NO_LEADER_EPOCH
+        if found is None or not isinstance(found.fact, StartFact):
+            return NO_LEADER_EPOCH
+        decided = found.fact.decided_epoch
+        return NO_LEADER_EPOCH if decided is None else min(decided, found.stamp.leader_epoch)
 
     def trim(self, partition: PartitionKey) -> TrimFact | None:
         fact = self._fact(f"{TrimFact.KIND}/{partition}")

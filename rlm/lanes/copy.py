@@ -129,7 +129,12 @@ class CopyLane:
             return look.remote_log_start_offset
         start = look.positions.log_start_offset
         if refuse_topic(look.topic.state) is None:
-            fact = StartFact(partition=look.key, remote_log_start_offset=start, cause=CAUSE_ENABLE)
+            fact = StartFact(
+                partition=look.key,
+                remote_log_start_offset=start,
+                cause=CAUSE_ENABLE,
+                decided_epoch=look.led.leader_epoch,
+            )
             await self._settings.publish(fact, look.led.leader_epoch)
         return start
 

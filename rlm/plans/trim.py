@@ -65,7 +65,7 @@ class TrimOffsets:
     """Where everything stands.
 
     `contiguous_end`: end of the unbroken undisputed cover from max(remote start, local start) on.
-    `remote_log_start_epoch`: leader epoch under which the remote start was written down.
+    `remote_log_start_epoch`: leader epoch under which the remote start was decided, -1 = unknown.
     `share_group_start`: None = no share group reads the topic.
     """
 
@@ -176,6 +176,7 @@ def _for_seconds(duration_ms: int) -> str:
 def _began_anew(offsets: TrimOffsets) -> Held | None:
     """What ended below the remote start was written before the start was: records of a later epoch
     there are of a log that began anew (emptied disk, unclean election), and nobody ended them (H4).
+    Where the epoch of the decision is not known every record counts as later.
     """
     start = offsets.remote_log_start_offset
     if offsets.local_log_start_offset >= start:

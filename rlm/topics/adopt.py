@@ -80,6 +80,9 @@ class Adoption:
                 f"{trim.bound}), not a foreign move: there is nothing to adopt"
             )
         fact = StartFact(
-            partition=key, remote_log_start_offset=answer.offset, cause=f"{CAUSE_COMMAND}: {by}"
+            partition=key,
+            remote_log_start_offset=answer.offset,
+            cause=f"{CAUSE_COMMAND}: {by}",
+            decided_epoch=epoch,
         )
         await self._settings.publish(fact, epoch)

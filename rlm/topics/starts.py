@@ -40,7 +40,10 @@ async def raise_start(
     if known >= remote_log_start_offset:
         return known
     fact = StartFact(
-        partition=partition, remote_log_start_offset=remote_log_start_offset, cause=cause
+        partition=partition,
+        remote_log_start_offset=remote_log_start_offset,
+        cause=cause,
+        decided_epoch=leader_epoch,
     )
     await settings.publish(fact, leader_epoch)
     return remote_log_start_offset
@@ -69,13 +72,15 @@ class Starts:
 
     async def _publish(self, topic: TopicDescription, partition: int) -> None:
         start = await self._offsets.offset(topic, partition, EARLIEST_TIMESTAMP)
+        leader_epoch = topic.partitions[partition].leader_epoch
         fact = StartFact(
             partition=PartitionKey(topic.topic_id, partition),
             remote_log_start_offset=start,
             cause=CAUSE_ENABLE,
+            decided_epoch=leader_epoch,
         )
         try:
-            await self._settings.publish(fact, topic.partitions[partition].leader_epoch)
+            await self._settings.publish(fact, leader_epoch)
         except Fenced:
             if self._known(topic, partition) is None:
                 raise  # nobody else was faster: the refusal is about us

@@ -187,10 +187,14 @@ class Rig:
         )
 
     def remote_start(self, offset: int) -> None:
+        epoch = self.broker.partition.leader_epoch
         fact = StartFact(
-            partition=PLACE.key, remote_log_start_offset=offset, cause="delete-records"
+            partition=PLACE.key,
+            remote_log_start_offset=offset,
+            cause="delete-records",
+            decided_epoch=epoch,
         )
-        self.settings.write(fact, epoch=self.broker.partition.leader_epoch)
+        self.settings.write(fact, epoch=epoch)
 
     def write_log(self, *bases: int, end: int, epoch: int = 0) -> None:
         """Closed segments at these bases, the last one active up to `end`; all committed."""

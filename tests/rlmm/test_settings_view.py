@@ -1,6 +1,7 @@
 """Which fact counts: monotonic start (H2), older epochs, unknown fields, versions, tombstones."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -168,3 +169,23 @@ def test_facts_of_different_writers_do_not_touch_each_other() -> None:
     (service, stamp), *rest = view.services()
     assert (service.node_id, stamp.time_ms, rest) == (4, 2, [])
     assert [found.fact.key.split("/")[0] for found in view.facts()] == ["service", "start", "topic"]
+
+
+def test_h04_the_epoch_of_a_decision_is_the_facts_own_not_the_stamps() -> None:
+    view = SettingsView()
+    assert view.remote_log_start_epoch(KEY) == -1
+    put(view, 0, start(100), epoch=4)
+    assert view.remote_log_start_epoch(KEY) == -1
+    decided = replace(start(100), decided_epoch=2)
+    put(view, 1, decided, epoch=4)
+    assert view.remote_log_start_epoch(KEY) == 2
+    put(view, 2, replace(start(120), decided_epoch=9), epoch=5)
+    assert view.remote_log_start_epoch(KEY) == 5
+
+
+def test_h04_a_decided_epoch_travels_and_is_not_written_where_it_is_not_known() -> None:
+    stamp = Stamp(node_id=1, leader_epoch=4, writer=uuid(1), time_ms=0)
+    for fact in (start(1), replace(start(1), decided_epoch=0)):
+        key, value = encode_fact(fact, stamp)
+        assert decode_fact(key, value) == (fact, stamp)
+    assert b"decided_epoch" not in encode_fact(start(1), stamp)[1]

@@ -310,6 +310,11 @@ async def test_h02_a_lower_start_that_somebody_wrote_is_put_right(rig: Rig) -> N
     rig.settings.write(lower, epoch=0)
     await rig.cleanup.run(rig.led)
     assert rig.settings.published == [
-        StartFact(partition=PLACE.key, remote_log_start_offset=60, cause="delete-records")
+        StartFact(
+            partition=PLACE.key,
+            remote_log_start_offset=60,
+            cause="delete-records",
+            decided_epoch=0,
+        )
     ]
     assert not rig.settings.view.reassert
