@@ -55,6 +55,10 @@ class Losses:
         """Those with a segment that could not be read."""
         return tuple(self._found)
 
+    def segments(self, key: PartitionKey) -> frozenset[Uuid]:
+        """Those of the partition that could not be read."""
+        return frozenset(self._found.get(key, ()))
+
     def alarms(self, key: PartitionKey, segments: Collection[Uuid]) -> tuple[str, ...]:
         """One line per lost segment of those that the ledger still vouches for."""
         known = self._found.get(key, {})

@@ -108,16 +108,29 @@ class SegmentWalk:
     async def _read_any(
         self, history: RemoteHistory, best: UsableSegment, request: RemoteRead
     ) -> tuple[UsableSegment, RemoteRecords]:
-        """Read the best copy; where it is lost, another in-lineage one of the same offset (H25)."""
+        """Read the best copy; where it is lost, another in-lineage one of the same offset (H25).
+
+        One that is known to be lost is asked for last.
+        """
+        if best.metadata.segment_id.id in self.losses.segments(history.ledger.key):
+            for other in self._others(history, best, request):
+                with suppress(NotFound, Corrupt):
+                    return other, await self._read_one(history, other, request)
+            return best, await self._read_one(history, best, request)
         try:
             return best, await self._read_one(history, best, request)
         except (NotFound, Corrupt):
-            at = max(request.offset, best.metadata.start_offset)
-            for other in history.usable(at):
-                if other.metadata.start_offset <= at and other != best:
-                    with suppress(NotFound, Corrupt):
-                        return other, await self._read_one(history, other, request)
+            for other in self._others(history, best, request):
+                with suppress(NotFound, Corrupt):
+                    return other, await self._read_one(history, other, request)
             raise
+
+    def _others(
+        self, history: RemoteHistory, best: UsableSegment, request: RemoteRead
+    ) -> tuple[UsableSegment, ...]:
+        at = max(request.offset, best.metadata.start_offset)
+        usable = history.usable(at)
+        return tuple(one for one in usable if one.metadata.start_offset <= at and one != best)
 
     async def _read_one(
         self, history: RemoteHistory, usable: UsableSegment, request: RemoteRead

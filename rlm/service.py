@@ -160,6 +160,7 @@ def _lane_parts(parts: Parts, copied: Copied) -> LaneParts:
         looks=parts.looks,
         stores=parts.stores,
         share_groups=parts.share_groups,
+        losses=parts.tier.losses,
         clock=parts.clock,
         writer=parts.writer,
         copied=copied,

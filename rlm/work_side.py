@@ -16,10 +16,12 @@ from rlm.lanes.cleanup import CleanupLane, CleanupSettings
 from rlm.lanes.copy import Copied, CopyLane
 from rlm.lanes.evidence import StoreEvidence
 from rlm.lanes.lane import LanePool
+from rlm.lanes.lost_segments import LostSegments
 from rlm.lanes.ports import ShareGroups
 from rlm.lanes.round import CleanupRound
 from rlm.lanes.trim import TrimLane, TrimSettings
 from rlm.lanes.watch import CopyWatch
+from rlm.losses import Losses
 from rlm.partitions import RememberedLooks
 from rlm.schedule import Round, Schedule
 from rlm.stores.side import StoreSide
@@ -53,6 +55,7 @@ class LaneParts:
     looks: RememberedLooks
     stores: StoreSide
     share_groups: ShareGroups
+    losses: Losses
     clock: Clock
     writer: Uuid
     copied: Copied
@@ -86,25 +89,21 @@ class WorkSide:
         self._parts = parts
         config = parts.config
         live = LiveAttempts()
-        stores = parts.stores.stores
-        evidence = StoreEvidence(stores, cluster_id=config.cluster_id)
-        copier = Copier(
-            eyes=parts.looks,
-            ledger=parts.facts.manager,
-            stores=stores,
-            targets=parts.stores.targets,
-            live=live,
+        evidence = StoreEvidence(parts.stores.stores, cluster_id=config.cluster_id)
+        lost = LostSegments(
+            evidence=evidence,
+            losses=parts.losses,
             clock=parts.clock,
-            new_uuid=new_uuid,
-            settings=_copy_settings(parts),
+            check_interval_ms=config.copy_presence_check_interval_ms,
         )
         self.lanes = Lanes(
             copy=CopyLane(
                 eyes=parts.looks,
-                copier=copier,
+                copier=_copier(parts, live),
                 ledger=parts.facts.manager,
                 settings=parts.facts.settings,
                 clock=parts.clock,
+                lost=lost,
                 copied=parts.copied,
             ),
             trim=TrimLane(
@@ -113,6 +112,7 @@ class WorkSide:
                 ledger=parts.facts.manager,
                 settings=parts.facts.settings,
                 evidence=evidence,
+                lost=lost,
                 share_groups=parts.share_groups,
                 clock=parts.clock,
                 config=_trim_settings(config),
@@ -122,6 +122,7 @@ class WorkSide:
                 ledger=parts.facts.manager,
                 settings=parts.facts.settings,
                 evidence=evidence,
+                lost=lost,
                 live=live,
                 clock=parts.clock,
                 config=CleanupSettings(
@@ -213,6 +214,19 @@ class WorkSide:
             interval_ms=interval_ms,
             forget=forget,
         )
+
+
+def _copier(parts: LaneParts, live: LiveAttempts) -> Copier:
+    return Copier(
+        eyes=parts.looks,
+        ledger=parts.facts.manager,
+        stores=parts.stores.stores,
+        targets=parts.stores.targets,
+        live=live,
+        clock=parts.clock,
+        new_uuid=new_uuid,
+        settings=_copy_settings(parts),
+    )
 
 
 def _copy_settings(parts: LaneParts) -> CopySettings:

@@ -8,7 +8,7 @@ Must not know the store: that FINISHED objects are really there is for the trim 
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -182,17 +182,24 @@ class PartitionLedger:
         )
 
     def contiguous_end(
-        self, lineage: Lineage, log_end_offset: int, start: int, holes: Iterable[Hole] = ()
+        self,
+        lineage: Lineage,
+        log_end_offset: int,
+        start: int,
+        holes: Iterable[Hole] = (),
+        *,
+        without: Container[Uuid] = (),
     ) -> int:
         """Where the unbroken, undisputed cover that begins at `start` ends (half-open); `start`
         where there is none.
 
-        Recorded holes count as covered: contiguity restarts behind them (H15).
+        Recorded holes count as covered: contiguity restarts behind them (H15). Segments `without`
+        are left out, as those whose objects are gone (H11).
         """
         pieces = [
             (found.metadata.start_offset, found.next_offset)
             for found in self.usable(lineage, log_end_offset, start)
-            if not found.disputed
+            if not found.disputed and found.metadata.segment_id.id not in without
         ]
         pieces += [(hole.start, hole.end) for hole in holes]
         cursor = start

@@ -371,6 +371,12 @@ class ServiceConfig(CommonConfig):
     copy_deadline_ms: int = _ms(
         "copy.deadline.ms", 1_800_000, "Age at which an attempt to copy a segment is given up."
     )
+    copy_presence_check_interval_ms: int = _ms(
+        "copy.presence.check.interval.ms",
+        3_600_000,
+        "How often stores are asked whether they still have the segments that the local log holds "
+        "too: what is gone from there is copied again.",
+    )
     sweep_grace_ms: int = _ms(
         "sweep.grace.ms", 3_600_000, "Age before which the rest of a broken attempt is kept."
     )

@@ -6,7 +6,7 @@ DELETE_SEGMENT_FINISHED -> tombstone. Cut short anywhere, the next round goes on
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import structlog
@@ -21,8 +21,11 @@ from rlm.clock import Clock
 from rlm.lanes.attempt import LiveAttempts
 from rlm.lanes.evidence import StoreEvidence, store_of
 from rlm.lanes.look import Eyes, Look
+from rlm.lanes.lost_segments import LostSegments
 from rlm.lanes.ports import Ledger, Settings
+from rlm.plans.superseded import is_superseded, overlapping
 from rlm.plans.sweep import (
+    SUPERSEDED,
     Adopt,
     Alarm,
     Bury,
@@ -39,6 +42,7 @@ from rlmm.ledger import SegmentEntry
 
 log = structlog.get_logger()
 STOPS_SWEEP = "sweep"
+_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 _DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 
@@ -74,6 +78,7 @@ class CleanupLane:
         ledger: Ledger,
         settings: Settings,
         evidence: StoreEvidence,
+        lost: LostSegments,
         live: LiveAttempts,
         clock: Clock,
         config: CleanupSettings,
@@ -82,6 +87,7 @@ class CleanupLane:
         self._ledger = ledger
         self._settings = settings
         self._evidence = evidence
+        self._lost = lost
         self._live = live
         self._clock = clock
         self._config = config
@@ -116,6 +122,8 @@ class CleanupLane:
         )
         if entries:
             await self._sweep(look, entries, repaired)
+        if refused is None:
+            await self._retire_lost(look)
 
     def _refusal(self, look: Look) -> str | None:
         freezes = self._settings.view.freeze(look.key.topic_id)
@@ -189,21 +197,56 @@ class CleanupLane:
         if store_id in away:
             return None
         try:
-            evidence = await self._look_at(entry.metadata)
+            evidence = await self._look_at(look, entry.metadata)
         except RemoteStorageError as error:
             away[store_id] = error
             return None
         start = look.remote_log_start_offset or 0
         return decide(entry, evidence, remote_log_start_offset=start)
 
-    async def _look_at(self, metadata: RemoteLogSegmentMetadata) -> Evidence:
+    async def _look_at(self, look: Look, metadata: RemoteLogSegmentMetadata) -> Evidence:
         """What the segment's own store shows; Invalid where it is not the one meant (H11)."""
         await self._evidence.check_identity([metadata])
         found = await self._evidence.manifest(metadata)
         presence = Presence.MISSING
         if found.metadata is not None and found.metadata.custom_metadata is not None:
             presence = await self._evidence.presence(found.metadata)
-        return Evidence(presence=presence, manifest=found.metadata, unreadable=found.unreadable)
+        broken = found.metadata is not None and presence is not Presence.COMPLETE
+        return Evidence(
+            presence=presence,
+            manifest=found.metadata,
+            unreadable=found.unreadable,
+            superseded=broken and await self._is_superseded(look, metadata),
+        )
+
+    async def _retire_lost(self, look: Look) -> None:
+        """Take lost segments out of the ledger whose records other copies have, or nobody misses.
+
+        In the order of every deletion, so that whatever is left of their objects goes too.
+        """
+        for metadata in self._lost.suspects(look):
+            entry = look.ledger.entries[metadata.segment_id.id]
+            if entry.state is not _FINISHED or not await self._is_superseded(look, metadata):
+                continue
+            error = await self._delete(look, _sweep_entry(entry), SUPERSEDED)
+            if error is not None:
+                raise error
+            status = self._statuses[look.key]
+            self._statuses[look.key] = replace(status, deleted=status.deleted + 1)
+
+    async def _is_superseded(self, look: Look, metadata: RemoteLogSegmentMetadata) -> bool:
+        """Whether its objects are gone now, and other copies seen now make good for it."""
+        usable = look.ledger.usable(look.lineage, look.log_end_offset)
+        others = overlapping(metadata, usable)
+        gone = await self._lost.proven(look, (metadata, *(one.metadata for one in others)))
+        return metadata.segment_id.id in gone and is_superseded(
+            metadata,
+            others,
+            lineage=look.lineage,
+            remote_log_start_offset=look.remote_log_start_offset or 0,
+            holes=self._settings.view.holes(look.key),
+            gone=gone,
+        )
 
     async def _adopt(
         self, led: LedPartition, entry: SweepEntry, finished: RemoteLogSegmentMetadata
@@ -220,8 +263,7 @@ class CleanupLane:
         deleting = self._in_state(entry.metadata, _DELETING)
         await self._check_again(look, deleting)
         await self._ledger.publish(deleting, led.leader_epoch, int(entry.metadata.state))
-        if entry.metadata.state is not _DELETING:
-            await self._check_still_without_manifest(entry.metadata)
+        await self._check_reason_stands(look, entry.metadata)
         await self._check_again(look, deleting)
         try:
             await self._evidence.delete(deleting)
@@ -242,8 +284,17 @@ class CleanupLane:
             raise Fenced(f"{look.led.topic_id_partition}: {stopped}")
         await self._eyes.check_leadership(look.led)
 
+    async def _check_reason_stands(self, look: Look, metadata: RemoteLogSegmentMetadata) -> None:
+        """Fenced where what was to be deleted came to life meanwhile: the next round adopts it."""
+        match metadata.state:
+            case RemoteLogSegmentState.COPY_SEGMENT_STARTED:
+                await self._check_still_without_manifest(metadata)
+            case RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+                if not await self._is_superseded(look, metadata):
+                    raise Fenced(f"{metadata.segment_id} is not superseded any more")
+
     async def _check_still_without_manifest(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Fenced where the attempt got its manifest after all: the next round adopts it (H6)."""
+        """Fenced where the attempt got its manifest after all (H6)."""
         found = await self._evidence.manifest(metadata)
         if found.metadata is not None or found.unreadable:
             raise Fenced(f"{metadata.segment_id} has a manifest now")

@@ -4,18 +4,19 @@ The first failure ends a partition's round: order is kept, nothing is skipped. W
 is kept per partition as values. Must not know of pools: a job of a LanePool calls `run`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import structlog
 
 from kip405.errors import Fenced, Unavailable
-from kip405.ids import PartitionKey
+from kip405.ids import PartitionKey, Uuid
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
 from rlm.lanes.attempt import Copier
 from rlm.lanes.look import Eyes, Look
+from rlm.lanes.lost_segments import LostSegments
 from rlm.lanes.ports import Ledger, Settings
 from rlm.plans.copy import CopyPlan, CopyView, WhyNot, plan_copy, refuse_topic
 from rlm.plans.cover import cover
@@ -64,6 +65,7 @@ class CopyLane:
         ledger: Ledger,
         settings: Settings,
         clock: Clock,
+        lost: LostSegments,
         copied: Copied = lambda _topic, _size_bytes: None,
         recovery_point_always: bool = False,
     ) -> None:
@@ -72,6 +74,7 @@ class CopyLane:
         self._ledger = ledger
         self._settings = settings
         self._clock = clock
+        self._lost = lost
         self._copied = copied
         self._recovery_point_always = recovery_point_always
         self._statuses: dict[PartitionKey, CopyStatus] = {}
@@ -83,6 +86,7 @@ class CopyLane:
     def forget(self, key: PartitionKey) -> None:
         """The partition is led elsewhere now."""
         self._statuses.pop(key, None)
+        self._lost.forget(key)
 
     async def run(self, led: LedPartition, up_to_offset: int | None = None) -> None:
         """One round: copy every eligible segment, oldest first; the first error ends it.
@@ -93,7 +97,7 @@ class CopyLane:
             raise Unavailable(f"{led.topic_id_partition}: settings or ledger are not read yet")
         look = await self._eyes.look(led)
         start = await self._ensure_start(look)
-        plan = self._plan(look, start)
+        plan = self._plan(look, start, await self._lost.gone(look))
         self._note(look, plan)
         if plan.segments:
             await self._copier.check_target(led.topic_id_partition)
@@ -121,7 +125,8 @@ class CopyLane:
             return True
         plan = self._plan(look, start)
         self._note(look, plan)
-        return bool(plan.segments) or plan.reason in _NOT_YET
+        is_due = bool(plan.segments) or plan.reason in _NOT_YET
+        return is_due or self._lost.is_due(look)
 
     async def _ensure_start(self, look: Look) -> int:
         """The durable remote log start; the broker's log start where none was ever written (H2)."""
@@ -138,7 +143,11 @@ class CopyLane:
             await self._settings.publish(fact, look.led.leader_epoch)
         return start
 
-    def _plan(self, look: Look, remote_log_start_offset: int) -> CopyPlan:
+    def _plan(
+        self, look: Look, remote_log_start_offset: int, gone: Container[Uuid] = ()
+    ) -> CopyPlan:
+        """`gone`: segments whose objects are not there any more, which cover nothing (H11)."""
+        usable = look.ledger.usable(look.lineage, look.log_end_offset)
         needs_durability = self._recovery_point_always or len(look.led.replicas) == 1
         recovery_point = look.log.recovery_point
         return plan_copy(
@@ -149,7 +158,7 @@ class CopyLane:
                 remote_log_start_offset=remote_log_start_offset,
                 last_stable_offset=look.positions.last_stable_offset,
                 recovery_point=(recovery_point or 0) if needs_durability else None,
-                covered=cover(look.ledger.usable(look.lineage, look.log_end_offset)),
+                covered=cover(one for one in usable if one.metadata.segment_id.id not in gone),
                 frozen=look.frozen,
             )
         )

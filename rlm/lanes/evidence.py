@@ -5,7 +5,7 @@ of the store that its own metadata names, whatever the rules say today.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kip405.batches import read_header, walk
@@ -69,11 +69,26 @@ class StoreEvidence:
             if problem is not None:
                 raise Invalid(problem)
 
-    async def check_present(self, segments: Sequence[RemoteLogSegmentMetadata]) -> None:
-        """NotFound unless every object of every segment is there in its full size, right now."""
+    async def missing(self, segments: Sequence[RemoteLogSegmentMetadata]) -> Mapping[Uuid, str]:
+        """The segments of which an object is not there in its full size, and what of each.
+
+        Asked twice, of stores that were the ones meant before and after: a store that is away, or
+        another one, proves nothing (H11, H25). Errors as `check_identity`.
+        """
+        await self.check_identity(segments)
+        first = await self._not_whole(segments)
+        if not first:
+            return {}
+        doubted = [metadata for metadata in segments if metadata.segment_id.id in first]
+        found = await self._not_whole(doubted)
+        await self.check_identity(doubted)
+        return found
+
+    async def _not_whole(self, segments: Iterable[RemoteLogSegmentMetadata]) -> dict[Uuid, str]:
         by_store: dict[Uuid, list[RemoteLogSegmentMetadata]] = {}
         for metadata in segments:
             by_store.setdefault(store_of(metadata), []).append(metadata)
+        missing: dict[Uuid, str] = {}
         for store_id, wanted in by_store.items():
             found = await self._stores.manager(store_id).stat(
                 [self._expected(metadata) for metadata in wanted]
@@ -81,7 +96,10 @@ class StoreEvidence:
             for metadata, seen in zip(wanted, found, strict=True):
                 if seen.presence is not Presence.COMPLETE or not seen.manifest_present:
                     what = seen.detail or ("" if seen.manifest_present else "manifest missing")
-                    raise NotFound(f"{metadata.segment_id} is {seen.presence.value}: {what}")
+                    missing[metadata.segment_id.id] = (
+                        f"{metadata.segment_id} is {seen.presence.value}: {what}"
+                    )
+        return missing
 
     async def presence(self, metadata: RemoteLogSegmentMetadata) -> Presence:
         """Of the objects that this metadata (with sizes) vouches for."""

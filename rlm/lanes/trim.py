@@ -9,20 +9,21 @@ Any doubt drops the plan; the next round makes a new one. Also watches for moves
 start that are not ours (H1): an alarm, nothing else.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import structlog
 
 from kip405.errors import Corrupt, Fenced, Invalid, NotFound, Unavailable
-from kip405.ids import PartitionKey
+from kip405.ids import PartitionKey, Uuid
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.broker.answers import EARLIEST_TIMESTAMP
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
 from rlm.lanes.evidence import StoreEvidence, store_of
 from rlm.lanes.look import Eyes, Look
+from rlm.lanes.lost_segments import LostSegments
 from rlm.lanes.ports import Broker, Ledger, Settings, ShareGroups
 from rlm.plans.history import fact_of, is_settled
 from rlm.plans.retention import LocalRetention, Retention, effective_local_retention
@@ -80,6 +81,7 @@ class TrimLane:
         ledger: Ledger,
         settings: Settings,
         evidence: StoreEvidence,
+        lost: LostSegments,
         share_groups: ShareGroups,
         clock: Clock,
         config: TrimSettings,
@@ -89,6 +91,7 @@ class TrimLane:
         self._ledger = ledger
         self._settings = settings
         self._evidence = evidence
+        self._lost = lost
         self._share_groups = share_groups
         self._clock = clock
         self._config = config
@@ -177,14 +180,18 @@ class TrimLane:
             remote_log_start_epoch=self._settings.view.remote_log_start_epoch(look.key),
             high_watermark=look.positions.high_watermark,
             last_stable_offset=look.positions.last_stable_offset,
-            contiguous_end=look.ledger.contiguous_end(
-                look.lineage,
-                look.log_end_offset,
-                start,
-                self._settings.view.holes(look.key),
-            ),
+            contiguous_end=self._contiguous_end(look, start),
             share_group_start=await self._share_groups.start_offset(place.topic, place.partition),
             retention=_retention(fact),
+        )
+
+    def _contiguous_end(self, look: Look, start: int, *, without: Container[Uuid] = ()) -> int:
+        return look.ledger.contiguous_end(
+            look.lineage,
+            look.log_end_offset,
+            start,
+            self._settings.view.holes(look.key),
+            without=without,
         )
 
     def _short_for_ms(self, led: LedPartition) -> int | None:
@@ -197,13 +204,20 @@ class TrimLane:
         return now_ms - self._short_since_ms.setdefault(key, now_ms)
 
     async def _see_copies(self, look: Look, plan: TrimPlan) -> None:
-        """Everything the trim stands on is in the right stores now (H11), and ours (H13)."""
+        """Everything the trim stands on is in the right stores now (H11), and ours (H13).
+
+        A copy that is gone from there counts for nothing: others must hold its records.
+        """
         copies = _copies_below(look, plan)
         try:
             self._check_readers(look, copies)
-            await self._evidence.check_identity(copies)
-            await self._evidence.check_present(copies)
-            await self._prove_bytes(look, plan, copies)
+            missing = await self._evidence.missing(copies)
+            self._lost.suspect(look.key, missing)
+            start = max(look.remote_log_start_offset or 0, look.positions.log_start_offset)
+            if missing and self._contiguous_end(look, start, without=missing) < plan.bound:
+                raise NotFound("; ".join(missing.values()))
+            seen = tuple(one for one in copies if one.segment_id.id not in missing)
+            await self._prove_bytes(look, plan, seen)
         except (NotFound, Corrupt, Invalid) as error:
             self._alarm(look, f"trim to {plan.bound} refused: {error}")
             raise

@@ -8,8 +8,10 @@ and somebody else's DELETE_SEGMENT_STARTED is continued only for a reason found 
     none                       delete         delete                       tombstone
     there, objects complete    adopt          adopt; delete if it ended    adopt
     there, objects not so      alarm          alarm; delete if it ended    alarm
+                                              or is superseded
 
 "Ended" is: it lies below the remote log start. Adopt is: publish the manifest's FINISHED.
+Superseded is: its records are in other copies that were seen now (plans/superseded).
 To delete: DELETE_SEGMENT_STARTED (read back), objects, DELETE_SEGMENT_FINISHED, tombstone. The
 manifest goes first, so a deletion that was cut short is found without one.
 """
@@ -49,12 +51,14 @@ class Evidence:
     """What the store has of one segment now.
 
     `manifest` is the metadata that the manifest would publish, None where there is no manifest;
-    `unreadable` tells why a manifest that is there cannot be used.
+    `unreadable` tells why a manifest that is there cannot be used, `superseded` whether other
+    copies that were seen have all of its records.
     """
 
     presence: Presence
     manifest: RemoteLogSegmentMetadata | None
     unreadable: str = ""
+    superseded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +89,7 @@ class Alarm:
 
 Decision = Adopt | Delete | Bury | Alarm
 
+SUPERSEDED = "its objects are gone, and nothing of it is missed"
 _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 _DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 _DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
@@ -145,6 +150,9 @@ def decide(entry: SweepEntry, evidence: Evidence, *, remote_log_start_offset: in
     has_ended = metadata.next_offset <= remote_log_start_offset
     if has_ended and metadata.state is _DELETING:
         return Delete(reason=f"it ends below the remote log start {remote_log_start_offset}")
+    is_broken = evidence.presence is not Presence.COMPLETE
+    if is_broken and evidence.superseded and metadata.state is _DELETING:
+        return Delete(reason=SUPERSEDED)
     return _adopt(evidence.manifest, evidence)
 
 

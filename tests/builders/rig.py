@@ -8,15 +8,18 @@ from typing import Any
 from kip405.batches import walk
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.broker.leadership import LedPartition
+from rlm.clock import Clock
 from rlm.lanes.attempt import Copier, CopySettings, LiveAttempts
 from rlm.lanes.cleanup import CleanupLane, CleanupSettings
 from rlm.lanes.copy import CopyLane
 from rlm.lanes.evidence import StoreEvidence
 from rlm.lanes.herald import Herald
 from rlm.lanes.look import Eyes
+from rlm.lanes.lost_segments import LostSegments
 from rlm.lanes.trim import TrimLane, TrimSettings
 from rlm.log_dir.partition_log import PartitionLog
 from rlm.log_dir.scanner import LogDirs
+from rlm.losses import Losses
 from rlm.partitions import RememberedLooks
 from rlmm.facts import ServiceFact, StartFact, TopicFact
 from tests.builders.broker import MemoryBroker
@@ -37,6 +40,7 @@ from tests.builders.store import STORE_ID, MemoryStore, Shelf
 
 NODE_ID = 1
 GRACE_MS = 10_000
+PRESENCE_CHECK_MS = 3_600_000
 _COPY = CopySettings(
     cluster_id=CLUSTER_ID,
     node_id=NODE_ID,
@@ -92,11 +96,9 @@ class Rig:
         self.log_dirs = WatchedLogDirs([str(self.log_dir.path)])
         self.disk = self.log_dir.partition()
         self.broker = MemoryBroker(node_id=NODE_ID)
-        self.ledger = MemoryLedger()
-        self.settings = MemorySettings()
+        self.ledger, self.settings = MemoryLedger(), MemorySettings()
         self.store = MemoryStore(CLUSTER_ID)
-        self.share_groups = ShareGroupsAt()
-        self.live = LiveAttempts()
+        self.share_groups, self.live = ShareGroupsAt(), LiveAttempts()
         self.settings.now_ms = self.ledger.now_ms = self.clock.now
         around = checkpoints.around if checkpoints else _as_is
         ledger, settings = around(self.ledger), around(self.settings)
@@ -113,6 +115,8 @@ class Rig:
         self.herald = Herald(settings=settings, ledger=ledger, clock=self.clock)
         self.shelf = Shelf({STORE_ID: store})
         evidence = StoreEvidence(self.shelf, cluster_id=CLUSTER_ID)
+        self.losses = Losses()
+        self.lost = _lost_segments(evidence, self.losses, self.clock)
         self.copier = Copier(
             eyes=self.eyes,
             ledger=ledger,
@@ -129,6 +133,7 @@ class Rig:
             ledger=ledger,
             settings=settings,
             clock=self.clock,
+            lost=self.lost,
         )
         self.trim = TrimLane(
             eyes=self.eyes,
@@ -136,6 +141,7 @@ class Rig:
             ledger=ledger,
             settings=settings,
             evidence=evidence,
+            lost=self.lost,
             share_groups=self.share_groups,
             clock=self.clock,
             config=_TRIM,
@@ -145,6 +151,7 @@ class Rig:
             ledger=ledger,
             settings=settings,
             evidence=evidence,
+            lost=self.lost,
             live=self.live,
             clock=self.clock,
             config=_CLEANUP,
@@ -254,6 +261,12 @@ class Rig:
     def names(self, suffix: str) -> list[str]:
         """Names of stored objects of one kind."""
         return [name for name in sorted(self.store.objects) if name.endswith(suffix)]
+
+
+def _lost_segments(evidence: StoreEvidence, losses: Losses, clock: Clock) -> LostSegments:
+    return LostSegments(
+        evidence=evidence, losses=losses, clock=clock, check_interval_ms=PRESENCE_CHECK_MS
+    )
 
 
 def _as_is(collaborator: Any) -> Any:

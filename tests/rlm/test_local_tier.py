@@ -12,7 +12,7 @@ import pytest
 from kip405.batches import walk
 from kip405.errors import Corrupt, NotFound, Unavailable
 from kip405.ids import Uuid
-from kip405.segments import RemoteLogSegmentMetadata
+from kip405.segments import ByteRange, RemoteLogSegmentMetadata, SegmentLocator
 from kip405.states import RemoteLogSegmentState
 from rlm.broker.answers import ClusterDescription, TopicDescription
 from rlm.broker.leadership import Leadership, LedPartition
@@ -473,3 +473,24 @@ async def test_h25_of_two_copies_one_that_is_lost_stops_nobody(
         await site.tier.offset_for_timestamp(PLACE.topic_id, 0, timestamp_ms)
     ids = {copy.segment_id.id for copy in copies}
     assert len(site.tier.losses.alarms(PLACE.key, ids)) == 2
+
+
+async def test_h25_a_copy_that_is_known_to_be_lost_is_asked_for_last(site: Site) -> None:
+    await site.barrier()
+    first, _ = site.rig.ledger.view.in_state(FINISHED)
+    second_copy(site.rig, first.metadata)
+    look = site.looks.looks[PLACE.key]
+    best = site.rig.ledger.view.segment_for(look.lineage, look.log_end_offset, 0)
+    assert best is not None
+    del site.rig.store.objects[object_name(best.locator(CLUSTER_ID), ObjectKind.LOG)]
+    await site.read(0, 50)
+    asked: list[Uuid] = []
+    fetch = site.rig.store.fetch_log_segment
+
+    async def noting(locator: SegmentLocator, byte_range: ByteRange) -> bytes:
+        asked.append(locator.segment_id.id)
+        return await fetch(locator, byte_range)
+
+    site.rig.store.fetch_log_segment = noting  # type: ignore[method-assign]
+    await site.read(0, 50)
+    assert best.segment_id.id not in asked

@@ -1,0 +1,120 @@
+"""Finished segments whose objects are gone from the store, as the lanes must know them (H11, H25).
+
+Somebody suspects a segment: a trim that did not see its objects, a reader that did not get them, or
+the check that is made of all that the local log still holds, for only while the log holds it can a
+lost segment be copied again. A suspicion decides nothing: the store is asked each time, and a store
+that is away or another one proves nothing.
+"""
+
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+
+import structlog
+
+from kip405.errors import Invalid, RemoteStorageError
+from kip405.ids import PartitionKey, Uuid
+from kip405.segments import RemoteLogSegmentMetadata
+from rlm.clock import Clock, jittered_ms
+from rlm.lanes.evidence import StoreEvidence, store_of
+from rlm.lanes.look import Look
+from rlm.losses import Losses
+
+log = structlog.get_logger()
+_MOST_PER_PARTITION = 1_000
+
+
+class LostSegments:
+    """`losses` are the readers'; `check_interval_ms` is copy.presence.check.interval.ms."""
+
+    def __init__(
+        self, *, evidence: StoreEvidence, losses: Losses, clock: Clock, check_interval_ms: int
+    ) -> None:
+        self._evidence = evidence
+        self._losses = losses
+        self._clock = clock
+        self._check_interval_ms = check_interval_ms
+        self._suspects: dict[PartitionKey, set[Uuid]] = {}
+        self._next_check_ms: dict[PartitionKey, int] = {}
+
+    def suspect(self, key: PartitionKey, segment_ids: Iterable[Uuid]) -> None:
+        """These were not found in the store; it will be asked again."""
+        known = self._suspects.setdefault(key, set())
+        for segment_id in segment_ids:
+            if len(known) < _MOST_PER_PARTITION:
+                known.add(segment_id)
+
+    def suspects(self, look: Look) -> tuple[RemoteLogSegmentMetadata, ...]:
+        """The suspected ones among the finished, undisputed segments of the leader's history."""
+        ids = self._suspects.get(look.key, set()) | self._losses.segments(look.key)
+        return tuple(one for one in _usable(look) if one.segment_id.id in ids) if ids else ()
+
+    def is_due(self, look: Look) -> bool:
+        """Whether the store should be asked now."""
+        return self._is_check_due(look.key) or bool(self.suspects(look))
+
+    async def gone(self, look: Look) -> frozenset[Uuid]:
+        """Segments whose objects are proven gone, of those that are suspected, or due for a check.
+
+        What a store does not answer about now is not gone.
+        """
+        wanted = self.suspects(look)
+        if self._is_check_due(look.key):
+            start = look.positions.log_start_offset
+            wanted = tuple(one for one in _usable(look) if one in wanted or one.next_offset > start)
+            self._put_off_check(look.key)
+        return await self.proven(look, wanted)
+
+    async def proven(
+        self, look: Look, segments: Collection[RemoteLogSegmentMetadata]
+    ) -> frozenset[Uuid]:
+        """Those of the segments whose objects are proven gone now."""
+        by_store: dict[Uuid, list[RemoteLogSegmentMetadata]] = {}
+        for one in segments:
+            with suppress(Invalid):  # where it does not say where it lies, nobody can be asked
+                by_store.setdefault(store_of(one), []).append(one)
+        found: set[Uuid] = set()
+        for store_id, asked in by_store.items():
+            try:
+                missing = await self._evidence.missing(asked)
+            except RemoteStorageError as error:
+                log.warning("segments_not_checked", store_id=str(store_id), error=str(error))
+                continue
+            found.update(missing)
+            self._note(look.key, asked, missing)
+        return frozenset(found)
+
+    def forget(self, key: PartitionKey) -> None:
+        """The partition is led elsewhere now."""
+        self._suspects.pop(key, None)
+        self._next_check_ms.pop(key, None)
+
+    def _note(
+        self,
+        key: PartitionKey,
+        asked: Iterable[RemoteLogSegmentMetadata],
+        missing: Collection[Uuid],
+    ) -> None:
+        """What is there again is suspected no more, what is missing is from now on."""
+        known = self._suspects.get(key, set())
+        for segment_id in missing:
+            if segment_id not in known:
+                log.error("segment_objects_missing", partition=str(key), segment=str(segment_id))
+        self.suspect(key, missing)
+        for one in asked:
+            if one.segment_id.id not in missing:
+                known.discard(one.segment_id.id)
+
+    def _is_check_due(self, key: PartitionKey) -> bool:
+        if key not in self._next_check_ms:
+            self._put_off_check(key)
+        return self._clock.monotonic_ms() >= self._next_check_ms[key]
+
+    def _put_off_check(self, key: PartitionKey) -> None:
+        """Spread, so that a service does not ask about all its partitions at once."""
+        wait_ms = int(jittered_ms(self._check_interval_ms))
+        self._next_check_ms[key] = self._clock.monotonic_ms() + wait_ms
+
+
+def _usable(look: Look) -> tuple[RemoteLogSegmentMetadata, ...]:
+    found = look.ledger.usable(look.lineage, look.log_end_offset)
+    return tuple(one.metadata for one in found if not one.disputed)
