@@ -2,7 +2,15 @@
 
 import pytest
 
-from kip405.lineage import Lineage, divergence, is_within, merge, remote_lineage, usable_end
+from kip405.lineage import (
+    Lineage,
+    divergence,
+    highest_wins,
+    is_within,
+    merge,
+    remote_lineage,
+    usable_end,
+)
 from kip405.segments import EpochEntry
 from kip405.states import RemoteLogSegmentState
 from tests.kip405.segment_builder import entries, lineage, segment
@@ -205,3 +213,29 @@ def test_a_log_shorter_than_the_remote_end_leaves_the_segment_outside() -> None:
 def test_empty_lineage_has_nothing_within() -> None:
     assert not is_within(segment(0, 9, {0: 0}), Lineage(), 10)
     assert divergence(segment(0, 9, {0: 0}), Lineage()) is None
+
+
+def test_h08_what_is_left_behind_a_trim_begins_in_the_epoch_that_the_trim_reached() -> None:
+    made = lineage({2: 10, 5: 20, 8: 40})
+    assert made.from_start(30) == lineage({5: 30, 8: 40})
+    assert made.from_start(20) == lineage({5: 20, 8: 40})
+    assert made.from_start(19) == lineage({2: 19, 5: 20, 8: 40})
+    assert made.from_start(9) == made
+    assert made.from_start(99) == lineage({8: 99})
+
+
+def test_the_lineage_up_to_an_epoch_holds_that_epoch() -> None:
+    made = lineage({2: 10, 5: 20, 8: 40})
+    assert made.up_to(5) == made.up_to(7) == lineage({2: 10, 5: 20})
+    assert made.up_to(1) == Lineage()
+    assert made.up_to(8) == made
+
+
+def test_h04_of_two_epochs_with_one_start_the_higher_one_is_kept() -> None:
+    assert highest_wins({1: 0, 2: 50, 3: 50}) == lineage({1: 0, 3: 50})
+
+
+def test_h04_a_later_epoch_hides_no_older_one_that_is_asked_for() -> None:
+    starts = {1: 0, 2: 50, 3: 10}
+    assert highest_wins(starts) == lineage({1: 0, 3: 10})
+    assert highest_wins(starts, 2) == lineage({1: 0, 2: 50})

@@ -103,3 +103,21 @@ def test_h13_epochs_of_the_batches_must_agree_with_the_checkpoint() -> None:
     assert not scan.agrees_with(lineage({4: 50, 6: 105}))
     assert not scan.agrees_with(lineage({4: 50, 5: 103, 7: 105}))
     assert not scan.agrees_with(lineage({7: 105}))
+
+
+def test_h13_every_epoch_is_compared_by_its_first_and_by_its_last_batch() -> None:
+    log = batch(0, 10) + batch(10, 10, epoch=1) + batch(20, 10, epoch=1)
+    scan = validate_batches(log)
+    assert scan.agrees_with(lineage({0: 0, 1: 10}))
+    assert not scan.agrees_with(lineage({0: 0, 1: 11}))
+    assert not scan.agrees_with(lineage({0: 0, 1: 10, 2: 20}))
+
+
+def test_h09_a_transaction_before_plain_batches_is_remembered() -> None:
+    log = batch(0, 2, transactional=True, producer_id=7) + control_batch(2, 0) + batch(3, 2)
+    assert validate_batches(log).has_transactions
+
+
+def test_the_newest_timestamp_may_be_of_any_batch() -> None:
+    log = batch(0, 2, first_ms=9_000) + batch(2, 2, first_ms=1_000)
+    assert validate_batches(log).max_timestamp_ms == 9_001

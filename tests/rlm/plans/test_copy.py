@@ -7,8 +7,10 @@ import pytest
 
 from rlm.log_dir.partition_log import Closed
 from rlm.plans.copy import WhyNot, plan_copy
-from rlm.plans.cover import Cover
+from rlm.plans.cover import Cover, cover
 from rlm.plans.freeze import Frozen
+from rlmm.ledger import UsableSegment
+from tests.builders.ledger import metadata
 from tests.rlm.plans.views import GOOD_TOPIC, copy_view, covered, local
 
 
@@ -46,6 +48,8 @@ def test_a_gap_in_the_copies_is_filled() -> None:
 def test_copying_starts_with_the_segment_that_holds_the_log_start() -> None:
     assert bases(local_log_start_offset=150) == [100, 200]
     assert bases(remote_log_start_offset=200) == [200]
+    assert bases(local_log_start_offset=100) == [100, 200]
+    assert bases(local_log_start_offset=99) == [0, 100, 200]
     assert bases(local_log_start_offset=150, covered=covered((150, 200))) == [200]
 
 
@@ -85,13 +89,13 @@ def test_h04_nothing_of_a_frozen_partition() -> None:
 
 
 def test_cover_joins_what_touches_and_knows_what_is_missing() -> None:
-    cover = covered((50, 60), (0, 20), (10, 30), (30, 50), (80, 90), (90, 90))
-    assert [(one.start, one.next_offset) for one in cover.ranges] == [(0, 60), (80, 90)]
-    assert cover.end_from(0) == cover.end_from(59) == 60
-    assert cover.end_from(60) == 60
-    assert cover.end_from(85) == 90
-    assert cover.holds(10, 60)
-    assert not cover.holds(10, 61)
+    found = covered((50, 60), (0, 20), (10, 30), (30, 50), (80, 90), (90, 90))
+    assert [(one.start, one.next_offset) for one in found.ranges] == [(0, 60), (80, 90)]
+    assert found.end_from(0) == found.end_from(59) == 60
+    assert found.end_from(60) == 60
+    assert found.end_from(85) == 90
+    assert found.holds(10, 60)
+    assert not found.holds(10, 61)
     assert not Cover().holds(0, 1)
 
 
@@ -116,3 +120,22 @@ def test_h38_what_has_ended_or_is_empty_or_is_open_is_no_lag() -> None:
     view = copy_view(segments=emptied, remote_log_start_offset=100)
     assert plan_copy(view).lag.segments == 1
     assert plan_copy(copy_view(covered=covered((0, 300)))).lag.segments == 0
+
+
+def test_a_gap_of_one_offset_is_a_gap() -> None:
+    assert not covered((0, 10), (11, 20)).holds(0, 20)
+    assert covered((0, 10), (10, 20)).holds(0, 20)
+
+
+def test_a_range_inside_another_one_changes_nothing() -> None:
+    assert covered((0, 50), (10, 20)) == covered((0, 50))
+    assert covered((0, 50), (50, 60), (10, 20)).end_from(0) == 60
+
+
+def test_h03_a_disputed_copy_covers_nothing() -> None:
+    segments = [
+        UsableSegment(metadata=metadata(1, 0, 100, {0: 0}), next_offset=100, disputed=False),
+        UsableSegment(metadata=metadata(2, 100, 200, {0: 100}), next_offset=200, disputed=True),
+        UsableSegment(metadata=metadata(3, 200, 300, {0: 200}), next_offset=250, disputed=False),
+    ]
+    assert cover(segments) == covered((0, 100), (200, 250))

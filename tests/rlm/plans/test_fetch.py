@@ -214,3 +214,39 @@ def test_zstd_is_told_of_batches_that_are_given_and_never_of_old_messages() -> N
     assert not whole(zstd + batch(12, 3), offset=12).has_zstd
     # In magic 1 the place of v2's attributes is the middle of a timestamp.
     assert not whole(legacy(0, magic=1, timestamp_ms=0x0400_0000)).has_zstd
+
+
+def limited(log: bytes, max_bytes: int, *, offset: int = 0, at_least_one: bool = True) -> Cut:
+    asked = ReadBounds(
+        offset=offset, upper_offset=2**62, max_bytes=max_bytes, at_least_one=at_least_one
+    )
+    return cut(ChunkWindow(len(log), len(log), {0: log}), 0, asked)
+
+
+def test_a_batch_that_fits_exactly_is_given_and_one_byte_less_leaves_it_out() -> None:
+    first, second = batch(0, 3), batch(3, 3)
+    size = len(first) + len(second)
+    assert limited(first + second, size).next_offset == 6
+    assert limited(first + second, size - 1).next_offset == 3
+    assert limited(first + second, len(first) - 1).next_offset == 3
+    assert limited(first + second, len(first) - 1, at_least_one=False).next_offset == 0
+
+
+def test_what_is_skipped_does_not_count_against_the_limit() -> None:
+    skipped, first, second = batch(0, 40), batch(40, 3), batch(43, 3)
+    found = limited(skipped + first + second, len(first) + len(second), offset=41)
+    assert (found.start, found.next_offset) == (len(skipped), 46)
+
+
+def test_zstd_is_told_of_any_batch_that_is_given() -> None:
+    zstd = with_attributes(batch(0, 2), ZSTD)
+    assert whole(zstd + batch(2, 10)).has_zstd
+
+
+def test_a_batch_that_claims_less_than_its_header_is_corrupt() -> None:
+    torn = bytearray(GOOD)
+    struct.pack_into(">i", torn, 8, 48)
+    with pytest.raises(Corrupt, match="48 bytes"):
+        whole(bytes(torn))
+    smallest = v2(0, 1, 0, 0)
+    assert whole(smallest).next_offset == 1

@@ -73,6 +73,14 @@ def test_h04_unclean_election_that_orphans_many_segments_freezes() -> None:
     assert found.orphans == (500, 600, 700, 800, 900)
 
 
+def test_h08_as_many_orphans_as_are_allowed_freeze_nothing_and_one_more_does() -> None:
+    assert judge(of_epoch(5, 10), {5: 0, 6: 700}, 2_000) is None
+    found = judge(of_epoch(5, 10), {5: 0, 6: 600}, 2_000)
+    assert found is not None
+    assert found.orphans == (600, 700, 800, 900)
+    assert "at most 3 may be" in found.reason
+
+
 def test_h04_one_big_segment_that_counts_in_part_is_no_orphan() -> None:
     ledger = copied([{5: 0}], step=1_001)
     assert judge(ledger, {5: 0, 6: 500}, 2_000) is None

@@ -1,5 +1,7 @@
 """H6, H10, H3: which leftovers are looked at, and what evidence decides."""
 
+from dataclasses import replace
+
 import pytest
 
 from kip405.contracts import Presence
@@ -125,3 +127,34 @@ def test_h06_what_forbids_sweeping(forbidden: dict[str, object]) -> None:
     }
     assert refuse_sweep(**good) is None  # type: ignore[arg-type]
     assert refuse_sweep(**{**good, **forbidden})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("state", [STARTED, DELETING, DELETED])
+def test_h06_a_manifest_that_would_publish_no_finished_is_an_alarm(
+    state: RemoteLogSegmentState,
+) -> None:
+    strange = Evidence(presence=Presence.COMPLETE, manifest=metadata(1, 100, 200, {0: 100}, state))
+    assert isinstance(judge(STARTED, strange), Alarm)
+
+
+@pytest.mark.parametrize(("start", "end"), [(101, 200), (100, 199), (100, 201)])
+def test_h12_a_manifest_of_other_offsets_is_an_alarm(start: int, end: int) -> None:
+    other = Evidence(
+        presence=Presence.COMPLETE, manifest=metadata(1, start, end, {0: 100}, FINISHED)
+    )
+    assert isinstance(judge(STARTED, other), Alarm)
+
+
+def test_h12_a_manifest_of_another_partition_is_an_alarm() -> None:
+    found = metadata(1, 100, 200, {0: 100}, FINISHED)
+    place = replace(found.topic_id_partition, partition=5)
+    other = replace(found, segment_id=replace(found.segment_id, topic_id_partition=place))
+    evidence = Evidence(presence=Presence.COMPLETE, manifest=other)
+    assert isinstance(judge(STARTED, evidence), Alarm)
+
+
+def test_h03_only_a_deletion_is_gone_on_with_below_the_remote_start() -> None:
+    """One offset of the segment at or above the start, and it is adopted."""
+    assert isinstance(judge(DELETED, manifest(), start=200), Adopt)
+    assert isinstance(judge(DELETING, manifest(), start=101), Adopt)
+    assert isinstance(judge(DELETING, manifest(), start=0), Adopt)

@@ -1,0 +1,129 @@
+"""Frozen partitions, dead histories and copies with other borders, read through the real tier (H4,
+H15, H25).
+"""
+
+import pytest
+
+from kip405.batches import walk
+from kip405.errors import Fenced
+from rlm.partitions import SharedLooks
+from rlmm.facts import DivergenceFact
+from rsm_plugins.keys import ObjectKind, object_name
+from tests.builders.ledger import PLACE, metadata
+from tests.builders.log_dir import CLUSTER_ID
+from tests.rlm.test_local_tier import FINISHED, Site, site
+
+__all__ = ["site"]
+NEW_EPOCH_START, NEW_COPY_END, NEW_LOG_END = 220, 400, 450
+
+
+async def read_all(site: Site, start: int, end: int, max_bytes: int = 1 << 30) -> bytes:
+    """As a client reads on, from a batch's first offset."""
+    got, offset = b"", start
+    while offset < end:
+        data, following = await site.read(offset, end, max_bytes)
+        assert following > offset
+        got += data
+        offset = following
+    return got
+
+
+def of_broker(site: Site, start: int, end: int) -> bytes:
+    """What the broker's log holds there, whole batches."""
+    log = site.rig.broker.log
+    return b"".join(
+        log[position : position + header.size_bytes]
+        for position, header in walk(log)
+        if start <= header.base_offset < end
+    )
+
+
+async def elect_uncleanly(site: Site) -> None:
+    """Epoch 2 begins at 220 in a log that never had the rest of epoch 0; it is copied up to 400."""
+    rig = site.rig
+    rig.begin_epoch(2, NEW_EPOCH_START)
+    rig.broker.log = of_broker(site, 0, NEW_EPOCH_START)
+    for base in (100, 250):
+        rig.disk.file(base, ".log").unlink()
+    rig.disk.log(100, NEW_EPOCH_START)
+    rig.broker.log += rig.disk.segment(NEW_EPOCH_START, NEW_COPY_END, epoch=2, fill=b"new")
+    rig.broker.log += rig.disk.active(NEW_COPY_END, NEW_LOG_END, epoch=2)
+    rig.broker.ends_at(NEW_LOG_END)
+    await rig.copied_by_another(NEW_EPOCH_START, NEW_COPY_END, epochs={2: NEW_EPOCH_START})
+
+
+async def test_h04_a_dead_history_is_not_read(site: Site) -> None:
+    await elect_uncleanly(site)
+    view = await site.barrier()
+    assert view is not None
+    assert (view.leader_epoch, view.remote_next_offset, view.frozen) == (2, NEW_COPY_END, False)
+    for max_bytes in (1, 700, 1 << 30):
+        found = await read_all(site, 0, NEW_COPY_END, max_bytes)
+        assert found == of_broker(site, 0, NEW_COPY_END)
+    data, _ = await site.read(230, NEW_COPY_END)
+    assert {header.leader_epoch for _, header in walk(data)} == {2}
+
+
+async def test_h04_no_timestamp_is_answered_out_of_a_dead_history(site: Site) -> None:
+    """Epoch 0 had a record of that time at 230; in the leader's history it is at 350."""
+    await elect_uncleanly(site)
+    await site.barrier()
+    found = await site.tier.offset_for_timestamp(PLACE.topic_id, 0, 1_130)
+    assert found is not None
+    assert (found.offset, found.leader_epoch, found.timestamp_ms) == (350, 2, 1_130)
+
+
+async def test_h04_a_frozen_partition_is_not_read_until_an_operator_decides(site: Site) -> None:
+    await site.barrier()
+    assert await site.read(0, 100)
+    site.rig.ledger.copied(metadata(900, 250, 5_000, {0: 250}))
+    view = await site.barrier()
+    assert view is not None and view.frozen
+    with pytest.raises(Fenced, match="beyond the log's end 300"):
+        await site.read(0, 100)
+    with pytest.raises(Fenced, match="is frozen"):
+        await site.tier.offset_for_timestamp(PLACE.topic_id, 0, 0)
+    site.rig.broker.ends_at(5_000)
+    view = await site.barrier()
+    assert view is not None and not view.frozen
+    assert await read_all(site, 0, 250) == of_broker(site, 0, 250)
+
+
+async def test_h08_an_emptied_disk_is_read_again_once_it_was_accepted(site: Site) -> None:
+    rig = site.rig
+    for path in rig.disk.path.iterdir():
+        if path.suffix in (".log", ".index", ".timeindex", ".snapshot"):
+            path.unlink()
+    rig.broker.elect(1, 3)
+    rig.disk.epochs({3: 0})
+    rig.broker.log = b""
+    rig.write_log(0, 40, end=60, epoch=3)
+    view = await site.barrier()
+    assert view is not None and view.frozen
+    with pytest.raises(Fenced, match="outside the leader's lineage"):
+        await site.read(0, 40)
+    word = DivergenceFact(partition=PLACE.key, action="adopt", epoch=3, offset=0, cause="new disk")
+    rig.settings.write(word, epoch=3)
+    view = await site.barrier()
+    assert view is not None and not view.frozen
+    assert await site.read(0, 40) == (b"", 0)
+    await rig.copy.run(rig.led)
+    await site.barrier()
+    assert await read_all(site, 0, 40) == of_broker(site, 0, 40)
+
+
+@pytest.mark.parametrize("chunk_size_bytes", [64, 700, 1 << 20])
+async def test_h25_a_copy_with_other_borders_and_chunks_stands_in(
+    site: Site, chunk_size_bytes: int
+) -> None:
+    """Another leader copied [50, 150); the objects of [100, 250) are gone."""
+    first, second = (entry.metadata for entry in site.rig.ledger.view.in_state(FINISHED))
+    await site.rig.copied_by_another(50, 150, chunk_size_bytes=chunk_size_bytes)
+    await site.barrier()
+    assert await read_all(site, 0, 250) == of_broker(site, 0, 250)
+    del site.rig.store.objects[object_name(second.locator(CLUSTER_ID), ObjectKind.LOG)]
+    site.reader = site.new_reader()
+    site.tier = site.tier_with(SharedLooks(site.looks, site.tasks))
+    assert first.next_offset == 100
+    data, following = await site.read(120, 150)
+    assert (data, following) == (of_broker(site, 120, 150), 150)
