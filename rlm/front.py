@@ -11,6 +11,7 @@ from rlm.api.calls import Gate
 from rlm.api.cluster_status import ClusterStatus
 from rlm.api.endpoints import BROKER, Endpoint, Endpoints
 from rlm.api.fetch import FetchParts, FetchService
+from rlm.api.peer_access import PeerServicesAccess
 from rlm.api.peers import Peers
 from rlm.api.places import Places
 from rlm.api.reading import PartitionReading
@@ -34,6 +35,8 @@ from rlm.metrics import (
 from rlm.parts import Parts
 from rlm.reading.gauges import read_gauges, throttle_gauges
 from rlm.statuses import Statuses
+from rlm.topics.access import Access, ClusterAccess, PeerAccess, ServiceAccess
+from rlm.topics.access_watch import AccessWatch
 from rlm.topics.adopt import Adoption
 from rlm.topics.cluster import OtherBrokers
 from rlm.topics.freezes import Freezes
@@ -56,6 +59,8 @@ class TopicSide:
     """The verbs on topics and who keeps their effect."""
 
     verbs: TopicVerbs
+    access: Access
+    access_watch: AccessWatch
     keeper: RetentionKeeper
     freezes: Freezes
     brokers: OtherBrokers
@@ -78,10 +83,10 @@ class Front:
             losses=parts.tier.losses,
         )
         self._pools = pools
-        self._topics = _topic_side(parts)
+        self._peers: Peers | None = None
+        self._topics = _topic_side(parts, PeerServicesAccess(lambda: self._peers))
         self.metrics = ServiceMetrics(self._gauges)
         self._listening = Listening(parts.config, health=self._health, metrics=self.metrics.render)
-        self._peers: Peers | None = None
 
     async def start(self) -> None:
         """Listen for HTTP and gRPC; Invalid where a port is taken or the token file is bad."""
@@ -105,6 +110,11 @@ class Front:
         """Hold taken-over retention where it must be, for ever (H14)."""
         await self._topics.keeper.run()
 
+    async def watch_access(self) -> None:
+        """Look whether the ACLs that are needed are there, for ever (H40)."""
+        await self._parts.facts.log.wait_ready()
+        await self._topics.access_watch.run()
+
     async def close(self) -> None:
         await self._listening.close()
         if self._peers is not None:
@@ -118,6 +128,7 @@ class Front:
             AdminParts(
                 gate=gate,
                 verbs=self._topics.verbs,
+                access=self._topics.access,
                 freezes=self._topics.freezes,
                 adoption=Adoption(
                     broker=broker, settings=settings, barrier_deadline_ms=BARRIER_DEADLINE_MS
@@ -226,6 +237,7 @@ class Front:
             parts.facts.manager.problem,
             parts.facts.settings.problem,
             *parts.stores.problems(),
+            *self._topics.access_watch.problems,
             f"a second service of this node is alive: writer {rival}" if rival else None,
         )
         return tuple(dict.fromkeys(text for text in found if text))
@@ -239,9 +251,13 @@ class Front:
         )
 
 
-def _topic_side(parts: Parts) -> TopicSide:
+def _topic_side(parts: Parts, peers: PeerAccess) -> TopicSide:
     config, settings, broker = parts.config, parts.facts.settings, parts.broker
     brokers = OtherBrokers(broker, client_id=f"rlm-{config.node_id}-others")
+    groups = ClusterGroups(brokers)
+    access = ServiceAccess(
+        node_id=config.node_id, broker=broker, groups=groups, share_groups=parts.share_groups
+    )
     settler = Settler(
         node_id=config.node_id,
         broker=broker,
@@ -258,9 +274,10 @@ def _topic_side(parts: Parts) -> TopicSide:
             ledger=parts.facts.manager,
             disk=LogDirSpace(config.log_dirs),
             starts=Starts(settings=settings, offsets=brokers),
+            access=ClusterAccess(node_id=config.node_id, own=access, peers=peers),
             readers=ReaderCheck(
                 offsets=brokers,
-                groups=ClusterGroups(brokers),
+                groups=groups,
                 share_groups=parts.share_groups,
                 clock=parts.clock,
             ),
@@ -281,4 +298,17 @@ def _topic_side(parts: Parts) -> TopicSide:
         barrier_deadline_ms=BARRIER_DEADLINE_MS,
     )
     freezes = Freezes(settings=settings, broker=broker, barrier_deadline_ms=BARRIER_DEADLINE_MS)
-    return TopicSide(verbs=verbs, keeper=keeper, freezes=freezes, brokers=brokers)
+    watch = AccessWatch(
+        allowed=parts.allowed,
+        settings=settings,
+        clock=parts.clock,
+        interval_ms=config.access_check_interval_ms,
+    )
+    return TopicSide(
+        verbs=verbs,
+        access=access,
+        access_watch=watch,
+        keeper=keeper,
+        freezes=freezes,
+        brokers=brokers,
+    )

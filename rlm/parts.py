@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from kip405.ids import Uuid
+from rlm.broker.allowed import AllowedOperations
 from rlm.broker.connection import Address as BrokerAddress
 from rlm.broker.leadership import Leadership
 from rlm.broker.own_broker import OwnBroker
@@ -36,6 +37,7 @@ class Parts:
     clock: Clock
     writer: Uuid
     broker: OwnBroker
+    allowed: AllowedOperations
     facts: FactsSide
     leadership: Leadership
     looks: RememberedLooks
@@ -75,6 +77,7 @@ def build_parts(
         clock=clock,
         writer=writer,
         broker=broker,
+        allowed=AllowedOperations(direct, client_id=f"rlm-{config.node_id}"),
         facts=facts,
         leadership=leadership,
         looks=looks,

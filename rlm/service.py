@@ -107,6 +107,7 @@ class Service:
             "copies": self._copies,
             "cleanups": self._cleanups,
             "topics": self.front.keep_topics,
+            "access": self.front.watch_access,
             "stalled clients": self.stalled_clients.run,
             "stalled answers": self.stalled_answers.run,
             **parts.stores.lives(),
@@ -148,6 +149,7 @@ class Service:
         await self.front.close()
         await self.parts.stores.close()
         await self.parts.share_groups.close()
+        await self.parts.allowed.close()
         await self.parts.broker.close()
 
 

@@ -15,6 +15,7 @@ from rlm.api.peers import Peers, Sent, Stubs
 from rlm.api.places import Places, checked_name
 from rlm.api.ports import PartitionStatuses, StoreDoctor
 from rlm.api.topic_summaries import TopicSummaries
+from rlm.topics.access import Access
 from rlm.topics.adopt import Adoption
 from rlm.topics.errors import NotLeader
 from rlm.topics.freezes import Freezes
@@ -32,6 +33,7 @@ class AdminParts:
 
     gate: Gate
     verbs: TopicVerbs
+    access: Access
     freezes: Freezes
     adoption: Adoption
     summaries: TopicSummaries
@@ -176,6 +178,15 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
                     request, metadata=sent, timeout=timeout
                 ),
             )
+
+    async def ProveAccess(
+        self, request: pb.ProveAccessRequest, context: Context
+    ) -> pb.ProveAccessResponse:
+        async with Answering(self._parts.gate, context, "prove access"):
+            missing = await self._parts.access.missing(
+                checked_name(request.topic), tier=request.tier
+            )
+            return pb.ProveAccessResponse(missing=[messages.acl_message(one) for one in missing])
 
     async def _adopt(
         self,

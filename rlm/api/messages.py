@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from kip405.acls import Acl
 from kip405.bytes_field import with_bytes_field
 from kip405.errors import Invalid
 from kip405.ids import PartitionKey, Uuid
@@ -79,6 +80,24 @@ def topic_message(
 def freeze_message(topic: str, fact: FreezeFact, since_ms: int) -> admin_pb2.Freeze:
     return admin_pb2.Freeze(
         topic=topic, stopped=", ".join(fact.stopped), by=fact.by, why=fact.why, since_ms=since_ms
+    )
+
+
+def acl_message(acl: Acl) -> admin_pb2.Acl:
+    return admin_pb2.Acl(
+        principal=acl.principal,
+        operation=acl.operation,
+        resource_type=acl.resource_type,
+        resource_name=acl.resource_name,
+    )
+
+
+def acl_of(message: admin_pb2.Acl) -> Acl:
+    return Acl(
+        principal=message.principal,
+        operation=message.operation,
+        resource_type=message.resource_type,
+        resource_name=message.resource_name,
     )
 
 

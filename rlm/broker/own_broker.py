@@ -171,9 +171,16 @@ class OwnBroker:
         return await self._configs[names].of(topic)
 
     async def alter_topic_config(
-        self, topic: str, *, set_values: Mapping[str, str], unset: Sequence[str] = ()
+        self,
+        topic: str,
+        *,
+        set_values: Mapping[str, str],
+        unset: Sequence[str] = (),
+        validate_only: bool = False,
     ) -> None:
-        """Set and unset topic configurations in one IncrementalAlterConfigs v1."""
+        """Set and unset topic configurations in one IncrementalAlterConfigs v1; `validate_only`
+        asks whether that is allowed, and changes nothing.
+        """
         rows = [
             {"name": name, "config_operation": _SET, "value": value}
             for name, value in set_values.items()
@@ -183,7 +190,7 @@ class OwnBroker:
             "resource_name": topic,
             "configs": rows,
         }
-        body = {"resources": [resource], "validate_only": False}
+        body = {"resources": [resource], "validate_only": validate_only}
         answer = await self._slow.call(
             INCREMENTAL_ALTER_CONFIGS, 1, body, timeout_ms=self._timeout_ms
         )

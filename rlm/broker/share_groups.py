@@ -11,8 +11,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from kip405.acls import Acl, cluster_acl, group_acl, topic_acl
+from kip405.acls import Acl, MissingAcls, cluster_acl, group_acl, missing_acls, topic_acl
 from kip405.errors import Internal, RemoteStorageError, Unavailable
+from rlm.broker.allowed import operations_of
 from rlm.broker.answers import BrokerNode, error_of_code
 from rlm.broker.connection import Address, BrokerConnection
 from rlm.clock import Clock
@@ -47,12 +48,17 @@ class _Answer:
     round: int
     until_ms: int
     starts: Mapping[_Place, int]
-    failure: str | None = None
+    failure: RemoteStorageError | None = None
 
     def of(self, topic: str) -> Mapping[int, int]:
-        """Start offset by partition; Unavailable where the round failed."""
+        """Start offset by partition; Unavailable where the round failed, MissingAcls where it was
+        refused.
+        """
+        what = f"share groups of {topic}: {self.failure}"
+        if isinstance(self.failure, MissingAcls):
+            raise MissingAcls(what, self.failure.acls) from self.failure
         if self.failure is not None:
-            raise Unavailable(f"share groups of {topic}: {self.failure}")
+            raise Unavailable(what) from self.failure
         return {partition: at for (name, partition), at in self.starts.items() if name == topic}
 
 
@@ -99,10 +105,11 @@ class BrokerShareGroups:
     async def _ask(self) -> None:
         self._rounds += 1  # of one that is broken off too: its answer never comes
         asked = self._rounds
+        failure: RemoteStorageError | None = None
         try:
-            starts, failure = await self._all_starts(), None
+            starts = await self._all_starts()
         except RemoteStorageError as error:
-            starts, failure = {}, str(error)
+            starts, failure = {}, error
         lasts_ms = _FRESH_MS if failure is None else _FAILED_MS
         self._answer = _Answer(
             round=asked,
@@ -114,9 +121,10 @@ class BrokerShareGroups:
     async def _all_starts(self) -> dict[_Place, int]:
         """One round. Coordinators that moved meanwhile may have hidden a group: Unavailable."""
         async with self._broker(self._direct) as direct:
+            nodes = await direct.nodes()
             before = await direct.coordinators()
             lowest: dict[_Place, int] = {}
-            for node in await direct.nodes() if before else ():
+            for node in nodes if before else ():
                 async with self._broker(Address(host=node.host, port=node.port)) as broker:
                     for place, offset in await broker.share_starts():
                         lowest[place] = min(offset, lowest.get(place, offset))
@@ -141,10 +149,16 @@ class _Broker:
         self._where = f"broker at {connection.address}"
 
     async def nodes(self) -> tuple[BrokerNode, ...]:
-        """All brokers alive, at the addresses of this listener."""
-        answer = await self._call(DESCRIBE_CLUSTER, 0, {})
-        what = f"describe cluster at {self._where}"
-        _raise(answer["error_code"], what, needs=cluster_acl("Describe"))
+        """All brokers alive, at the addresses of this listener. MissingAcls: they would hide groups
+        from us and say nothing.
+        """
+        body = {"include_cluster_authorized_operations": True}
+        answer = await self._call(DESCRIBE_CLUSTER, 0, body)
+        what, needs = f"list groups at {self._where}", cluster_acl("Describe")
+        _raise(answer["error_code"], what, needs=needs)
+        allowed = operations_of(answer["cluster_authorized_operations"])
+        if allowed is not None and needs.operation not in allowed:
+            raise missing_acls(what, [needs])
         return tuple(
             BrokerNode(node_id=row["broker_id"], host=row["host"], port=row["port"])
             for row in answer["brokers"]

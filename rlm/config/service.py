@@ -355,6 +355,11 @@ class ServiceConfig(CommonConfig):
     retention_check_interval_ms: int = _ms(
         "retention.check.interval.ms", 30_000, "How often effective retention is looked at."
     )
+    access_check_interval_ms: int = _ms(
+        "access.check.interval.ms",
+        30_000,
+        "How often the broker is asked whether this service has the ACLs it needs.",
+    )
     retention_takeover: str = _setting(
         "retention.takeover",
         choice("enforce", "warn"),

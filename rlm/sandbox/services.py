@@ -15,6 +15,7 @@ from rlm.sandbox.state import SandboxState
 
 # H30: what a test or a first try wants to see within seconds.
 _QUICK_SERVICE = {
+    "access.check.interval.ms": 2_000,
     "heartbeat.interval.ms": 2_000,
     "leadership.poll.interval.ms": 500,
     "remote.log.manager.task.interval.ms": 500,

@@ -47,7 +47,12 @@ class Broker(Protocol):
     async def topic_config(self, topic: str) -> Mapping[str, TopicConfigValue]: ...
 
     async def alter_topic_config(
-        self, topic: str, *, set_values: Mapping[str, str], unset: Sequence[str] = ()
+        self,
+        topic: str,
+        *,
+        set_values: Mapping[str, str],
+        unset: Sequence[str] = (),
+        validate_only: bool = False,
     ) -> None: ...
 
 

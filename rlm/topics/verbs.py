@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from kip405.acls import MissingAcls
 from kip405.errors import Fenced, Invalid, NotFound
 from kip405.ids import PartitionKey
 from kip405.states import RemoteLogSegmentState
@@ -20,6 +21,7 @@ from rlm.broker.answers import EARLIEST_TIMESTAMP, TopicDescription
 from rlm.clock import Clock
 from rlm.plans.retention import Retention
 from rlm.topics import rules
+from rlm.topics.access import ClusterAccess
 from rlm.topics.growth import Growth, bytes_a_day
 from rlm.topics.notes import change_warnings
 from rlm.topics.ports import Broker, Disk, LeaderOffsets, Ledger, Settings
@@ -63,6 +65,7 @@ class Parts:
     ledger: Ledger
     disk: Disk
     starts: Starts
+    access: ClusterAccess
     readers: ReaderCheck
     settler: Settler
     refuse_untiered: RefuseUntiered
@@ -94,16 +97,17 @@ class TopicVerbs:
         """Enable a topic or change what was chosen for it.
 
         NotFound: no such topic. Invalid: it must not be enabled, or LogConfig refuses the values.
-        Fenced: readers would be hurt by trimming, and no `force`.
+        MissingAcls: the services may not do what that needs; nothing was altered. Fenced: readers
+        would be hurt by trimming, and no `force`.
         """
         async with self.lock:
-            seen = await self._see(name)
+            seen = await self._see_allowed(name, tier=options.trim)
             return await self._enable(seen, options)
 
     async def trim_on(self, name: str, *, force: bool) -> Outcome:
         """Take retention over and trim; the topic must be enabled."""
         async with self.lock:
-            seen = await self._see(name)
+            seen = await self._see_allowed(name, tier=True)
             self._enabled(seen)
             return await self._enable(seen, EnableOptions(trim=True, force=force))
 
@@ -142,6 +146,13 @@ class TopicVerbs:
         fact = self._parts.settings.view.topic(topic.topic_id)
         return _Seen(topic=topic, config=config, fact=fact)
 
+    async def _see_allowed(self, name: str, *, tier: bool) -> _Seen:
+        """As `_see`; what may not even be described is refused with all that is missing."""
+        try:
+            return await self._see(name)
+        except MissingAcls as error:
+            raise await self._parts.access.refusal(name, error, tier=tier) from error
+
     def _known(self, seen: _Seen) -> TopicFact:
         if seen.fact is None or seen.fact.state == "deleting":
             raise NotFound(f"topic {seen.topic.name} is not enabled")
@@ -162,6 +173,10 @@ class TopicVerbs:
         retention = rules.choose_retention(options.retention, before, seen.config)
         fact = _wanted(seen, options, retention)
         warnings = change_warnings(before, fact, options.retention, seen.config)
+        if _needs_more(before, fact):
+            warnings += await self._parts.access.check(
+                seen.topic, tier=is_taken_over(fact), force=options.force
+            )
         if fact.trim and not (before is not None and before.trim):
             warnings += await self._parts.readers.check(seen.topic, retention, force=options.force)
         await self._parts.starts.ensure(seen.topic)
@@ -251,6 +266,13 @@ def _wanted(seen: _Seen, options: EnableOptions, retention: Retention) -> TopicF
         originals=originals,
         extra=before.extra if before is not None else {},
     )
+
+
+def _needs_more(before: TopicFact | None, after: TopicFact) -> bool:
+    """Whether a change lets the services do what they did not do before (H40)."""
+    if before is None or before.state != "enabled":
+        return True
+    return (after.trim and not before.trim) or (is_taken_over(after) and not is_taken_over(before))
 
 
 def _giveback_warnings(before: TopicFact) -> tuple[str, ...]:

@@ -267,3 +267,29 @@ class PartitionRequest(_message.Message):
     topic: str
     partition: int
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ...) -> None: ...
+
+class ProveAccessRequest(_message.Message):
+    __slots__ = ("topic", "tier")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TIER_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    tier: bool
+    def __init__(self, topic: _Optional[str] = ..., tier: _Optional[bool] = ...) -> None: ...
+
+class ProveAccessResponse(_message.Message):
+    __slots__ = ("missing",)
+    MISSING_FIELD_NUMBER: _ClassVar[int]
+    missing: _containers.RepeatedCompositeFieldContainer[Acl]
+    def __init__(self, missing: _Optional[_Iterable[_Union[Acl, _Mapping]]] = ...) -> None: ...
+
+class Acl(_message.Message):
+    __slots__ = ("principal", "operation", "resource_type", "resource_name")
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    OPERATION_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_TYPE_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_NAME_FIELD_NUMBER: _ClassVar[int]
+    principal: str
+    operation: str
+    resource_type: str
+    resource_name: str
+    def __init__(self, principal: _Optional[str] = ..., operation: _Optional[str] = ..., resource_type: _Optional[str] = ..., resource_name: _Optional[str] = ...) -> None: ...

@@ -98,6 +98,11 @@ class AdminServiceStub:
                 request_serializer=rlm_dot_v1_dot_admin__pb2.PartitionRequest.SerializeToString,
                 response_deserializer=rlm_dot_v1_dot_fetch__pb2.PartitionDescription.FromString,
                 _registered_method=True)
+        self.ProveAccess = channel.unary_unary(
+                '/rlm.v1.AdminService/ProveAccess',
+                request_serializer=rlm_dot_v1_dot_admin__pb2.ProveAccessRequest.SerializeToString,
+                response_deserializer=rlm_dot_v1_dot_admin__pb2.ProveAccessResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -182,6 +187,14 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ProveAccess(self, request, context):
+        """Which ACLs the service asked lacks for a topic. It uses every right once, in ways that change nothing. The service
+        that enables a topic asks the services of the other partitions' leaders (H40).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -239,6 +252,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.AdoptLogStart,
                     request_deserializer=rlm_dot_v1_dot_admin__pb2.PartitionRequest.FromString,
                     response_serializer=rlm_dot_v1_dot_fetch__pb2.PartitionDescription.SerializeToString,
+            ),
+            'ProveAccess': grpc.unary_unary_rpc_method_handler(
+                    servicer.ProveAccess,
+                    request_deserializer=rlm_dot_v1_dot_admin__pb2.ProveAccessRequest.FromString,
+                    response_serializer=rlm_dot_v1_dot_admin__pb2.ProveAccessResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -546,6 +564,33 @@ class AdminService:
             '/rlm.v1.AdminService/AdoptLogStart',
             rlm_dot_v1_dot_admin__pb2.PartitionRequest.SerializeToString,
             rlm_dot_v1_dot_fetch__pb2.PartitionDescription.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ProveAccess(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rlm.v1.AdminService/ProveAccess',
+            rlm_dot_v1_dot_admin__pb2.ProveAccessRequest.SerializeToString,
+            rlm_dot_v1_dot_admin__pb2.ProveAccessResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -59,6 +59,10 @@ class AdminServiceStub:
     """Ends the freeze of one partition (H4): accept the leader's log as it is."""
     AdoptLogStart: _grpc.UnaryUnaryMultiCallable[_admin_pb2.PartitionRequest, _fetch_pb2.PartitionDescription]
     """Apply a foreign move of the broker's log start to the remote log start (H1)."""
+    ProveAccess: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ProveAccessRequest, _admin_pb2.ProveAccessResponse]
+    """Which ACLs the service asked lacks for a topic. It uses every right once, in ways that change nothing. The service
+    that enables a topic asks the services of the other partitions' leaders (H40).
+    """
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -90,6 +94,10 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Ends the freeze of one partition (H4): accept the leader's log as it is."""
     AdoptLogStart: _aio.UnaryUnaryMultiCallable[_admin_pb2.PartitionRequest, _fetch_pb2.PartitionDescription]  # type: ignore[assignment]
     """Apply a foreign move of the broker's log start to the remote log start (H1)."""
+    ProveAccess: _aio.UnaryUnaryMultiCallable[_admin_pb2.ProveAccessRequest, _admin_pb2.ProveAccessResponse]  # type: ignore[assignment]
+    """Which ACLs the service asked lacks for a topic. It uses every right once, in ways that change nothing. The service
+    that enables a topic asks the services of the other partitions' leaders (H40).
+    """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     """Topics, freeze and status. One service answers for the whole cluster by asking its peers (settings topic).
@@ -184,5 +192,15 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_fetch_pb2.PartitionDescription, _abc.Awaitable[_fetch_pb2.PartitionDescription]]:
         """Apply a foreign move of the broker's log start to the remote log start (H1)."""
+
+    @_abc_1.abstractmethod
+    def ProveAccess(
+        self,
+        request: _admin_pb2.ProveAccessRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ProveAccessResponse, _abc.Awaitable[_admin_pb2.ProveAccessResponse]]:
+        """Which ACLs the service asked lacks for a topic. It uses every right once, in ways that change nothing. The service
+        that enables a topic asks the services of the other partitions' leaders (H40).
+        """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -14,6 +14,7 @@ from rlm.api.calls import Gate
 from rlm.api.cluster_status import ClusterStatus
 from rlm.api.endpoints import BROKER, Endpoint, Endpoints
 from rlm.api.fetch import FetchParts, FetchService
+from rlm.api.peer_access import PeerServicesAccess
 from rlm.api.peers import Peers
 from rlm.api.places import Place, Places
 from rlm.api.ports import CopyOutcome, PartitionStatus
@@ -313,7 +314,9 @@ class Fakes:
     remote_logs: RemoteLogs
 
     def __post_init__(self) -> None:
-        self.service = ServiceUnderTest(self.cluster, node_id=self.node_id)
+        self.service = ServiceUnderTest(
+            self.cluster, node_id=self.node_id, peers=PeerServicesAccess(lambda: self.peers)
+        )
         self.broker = ApiBroker(self.cluster, self.node_id, self.log)
         self.ledger = FullLedger()
         self.statuses = ApiStatuses(self.cluster, self.node_id, self.log)
@@ -342,6 +345,7 @@ class Fakes:
             AdminParts(
                 gate=self.gate,
                 verbs=self.service.verbs,
+                access=self.service.access,
                 freezes=freezes,
                 adoption=Adoption(broker=broker, settings=settings, barrier_deadline_ms=1_000),
                 summaries=TopicSummaries(

@@ -6,6 +6,7 @@ import pytest
 from grpc import aio
 from grpc_health.v1 import health_pb2
 
+from kip405.acls import topic_acl
 from kip405.errors import Fenced, Invalid, NotFound, Unavailable
 from kip405.ids import PartitionKey
 from rlm.api.calls import FORWARDED_KEY, call_metadata
@@ -48,6 +49,25 @@ async def test_h14_verbs_are_done_by_the_partition_0_leaders_service() -> None:
         kept = await call(two, "DisableTopic", pb.DisableTopicRequest(topic=TOPIC))
         assert kept.state == "kept"
         assert {node_id for node_id, *_ in cluster.alters} == {1}
+
+
+async def test_h40_every_leaders_service_proves_its_own_rights() -> None:
+    cluster = Cluster(leaders={1: 2})
+    async with api_node(cluster, node_id=1) as one, api_node(cluster, node_id=2) as two:
+        await one.service.settings.barrier(1)
+        cluster.denied = {(2, topic_acl("Delete", TOPIC))}
+        enable = pb.EnableTopicRequest(topic=TOPIC, trim=True)
+        with pytest.raises(
+            Invalid, match=r"nothing was altered: .*operation Delete, .*Topic:orders"
+        ):
+            await call(one, "EnableTopic", enable)
+        proof = pb.ProveAccessRequest(topic=TOPIC, tier=True)
+        (missing,) = (await call(two, "ProveAccess", proof)).missing
+        assert (missing.principal, missing.operation) == ("User:ANONYMOUS", "Delete")
+        assert (missing.resource_type, missing.resource_name) == ("Topic", TOPIC)
+        assert cluster.alters == []
+        cluster.denied = set()
+        assert (await call(one, "EnableTopic", enable)).trim
 
 
 async def test_a_leader_whose_service_is_silent_is_unavailable() -> None:

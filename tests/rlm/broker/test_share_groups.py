@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from kip405.errors import Unavailable
+from kip405.acls import MissingAcls, cluster_acl
+from kip405.errors import RemoteStorageError, Unavailable
 from rlm.broker.share_groups import BrokerShareGroups
 from rlm.wire.apis import (
     API_VERSIONS,
@@ -33,6 +34,7 @@ class Cluster:
         self.groups: list[dict[str, Starts]] = [{} for _ in brokers]
         self.versions: list[dict[int, int]] = [dict(MODERN) for _ in brokers]
         self.reset = "latest"
+        self.allowed_bits = 1 << 8  # Describe
         self.coordinators: list[dict[str, Any]] = [coordinator(0, 1), coordinator(1, 2)]
         self.clock = ManualClock()
         self.share_groups = BrokerShareGroups(
@@ -59,7 +61,11 @@ class Cluster:
             {"broker_id": number, "host": one.address.host, "port": one.address.port}
             for number, one in enumerate(self.brokers, start=1)
         ]
-        return {"cluster_id": "c", "brokers": rows}
+        return {
+            "cluster_id": "c",
+            "brokers": rows,
+            "cluster_authorized_operations": self.allowed_bits,
+        }
 
     def _metadata(self, body: Value) -> Mapping[str, Any]:
         (wanted,) = body["topics"]
@@ -221,26 +227,27 @@ ROW = {"partition_index": 0, "start_offset": 5}
 
 
 @pytest.mark.parametrize(
-    ("api", "answer"),
+    ("api", "answer", "kind"),
     [
-        (LIST_GROUPS, {"error_code": 14}),
-        (API_VERSIONS, {"error_code": 35}),
-        (DESCRIBE_SHARE_GROUP_OFFSETS, {"groups": [{"error_code": 16}]}),
-        (DESCRIBE_SHARE_GROUP_OFFSETS, {"groups": []}),
+        (LIST_GROUPS, {"error_code": 14}, Unavailable),
+        (API_VERSIONS, {"error_code": 35}, Unavailable),
+        (DESCRIBE_SHARE_GROUP_OFFSETS, {"groups": [{"error_code": 16}]}, Unavailable),
+        (DESCRIBE_SHARE_GROUP_OFFSETS, {"groups": []}, Unavailable),
         (
             DESCRIBE_SHARE_GROUP_OFFSETS,
             {"groups": [{"topics": [{"partitions": [{**ROW, "error_code": 29}]}]}]},
+            MissingAcls,
         ),
     ],
 )
 async def test_every_error_is_a_doubt_and_is_not_asked_again_at_once(
-    cluster: Cluster, api: Api, answer: Mapping[str, Any]
+    cluster: Cluster, api: Api, answer: Mapping[str, Any], kind: type[RemoteStorageError]
 ) -> None:
     cluster.groups[1] = {"a": {"orders": {0: 50}}}
     working = cluster.brokers[1].handlers[api.key]
     cluster.brokers[1].on(api, answer)
     for _ in range(3):
-        with pytest.raises(Unavailable):
+        with pytest.raises(kind):
             await cluster.share_groups.start_offset("orders", 0)
     assert len(cluster.brokers[1].asked(api)) == 1
     cluster.brokers[1].on(api, working)
@@ -258,3 +265,19 @@ async def test_a_dead_broker_is_a_doubt(cluster: Cluster) -> None:
     cluster.brokers[1].handlers.clear()
     with pytest.raises(Unavailable, match="share groups of orders"):
         await cluster.share_groups.start_offset("orders", 0)
+
+
+@pytest.mark.parametrize("has_groups", [True, False])
+async def test_h40_without_describe_on_the_cluster_groups_are_hidden_and_nothing_is_answered(
+    cluster: Cluster, has_groups: bool
+) -> None:
+    """Brokers then leave groups out of ListGroups without an error; a trim would pass them."""
+    if not has_groups:
+        cluster.coordinators = []
+    cluster.allowed_bits = 0
+    for _ in range(2):
+        with pytest.raises(MissingAcls) as error:
+            await cluster.share_groups.starts_now("orders")
+        assert error.value.acls == (cluster_acl("Describe"),)
+    cluster.allowed_bits = 1 << 8 | 1 << 5
+    assert await cluster.share_groups.starts_now("orders") == {}

@@ -6,15 +6,18 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kip405.acls import Acl, cluster_acl, missing_acls, topic_acl
 from kip405.errors import Fenced, Invalid, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import PartitionKey, Uuid
 from rlm.broker.answers import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
+    LocalRecords,
     PartitionDescription,
     TopicConfigValue,
     TopicDescription,
 )
+from rlm.topics.access import ClusterAccess, PeerAccess, ServiceAccess
 from rlm.topics.keeper import RetentionKeeper
 from rlm.topics.ports import GroupOffset
 from rlm.topics.readers import ReaderCheck
@@ -61,9 +64,22 @@ class Cluster:
     groups_error: RemoteStorageError | None = None
     share_starts: dict[int, int] = field(default_factory=dict)
     internal: bool = False
+    leaders: dict[int, int] = field(default_factory=dict)
+    """Of partitions that another broker than `leader` leads."""
+
+    denied: set[tuple[int, Acl]] = field(default_factory=set)
+    """What the service of a node may not do."""
+
+    silent: set[int] = field(default_factory=set)
+    """Nodes whose services do not answer their peers."""
+
+    services: "dict[int, ServiceUnderTest]" = field(default_factory=dict)
     policy_refuses: bool = False
+    policy_refuses_to_validate: bool = False
     records: list[tuple[bytes, bytes | None]] = field(default_factory=list)
     alters: list[tuple[int, dict[str, str], tuple[str, ...]]] = field(default_factory=list)
+    used: list[tuple[int, str]] = field(default_factory=list)
+    """(node id, what its service asked its broker to do), of what a broker allows or refuses."""
 
     def elect(self, leader: int) -> None:
         self.leader, self.epoch = leader, self.epoch + 1
@@ -76,7 +92,7 @@ class Cluster:
             partitions={
                 number: PartitionDescription(
                     partition=number,
-                    leader=self.leader,
+                    leader=self.leaders.get(number, self.leader),
                     leader_epoch=self.epoch,
                     replicas=(1, 2),
                     isr=(1, 2),
@@ -152,6 +168,7 @@ class ServiceBroker:
 
     async def topic(self, name: str) -> TopicDescription:
         await self._hook()
+        self._use(topic_acl("Describe", name), "describe")
         if name not in self._cluster.configs:
             raise NotFound(f"topic {name!r} does not exist")
         return self._cluster.topic()
@@ -161,6 +178,7 @@ class ServiceBroker:
 
     async def topic_config(self, topic: str) -> Mapping[str, TopicConfigValue]:
         await self._hook()
+        self._use(topic_acl("DescribeConfigs", topic), "describe configs")
         own = self._cluster.configs[topic]
         return {
             name: TopicConfigValue(value=own.get(name, default), is_topic_level=name in own)
@@ -168,17 +186,74 @@ class ServiceBroker:
         }
 
     async def alter_topic_config(
-        self, topic: str, *, set_values: Mapping[str, str], unset: Sequence[str] = ()
+        self,
+        topic: str,
+        *,
+        set_values: Mapping[str, str],
+        unset: Sequence[str] = (),
+        validate_only: bool = False,
     ) -> None:
         await self._hook()
-        if self._cluster.policy_refuses:
+        self._use(topic_acl("AlterConfigs", topic), "validate" if validate_only else "alter")
+        cluster = self._cluster
+        if cluster.policy_refuses_to_validate if validate_only else cluster.policy_refuses:
             raise Invalid("POLICY_VIOLATION")
-        own = self._cluster.configs[topic]
+        if validate_only:
+            return
+        own = cluster.configs[topic]
         own.update(set_values)
         for name in unset:
             own.pop(name, None)
-        self._cluster.alters.append((self._node_id, dict(set_values), tuple(unset)))
+        cluster.alters.append((self._node_id, dict(set_values), tuple(unset)))
         await self._hook()
+
+    async def delete_records(
+        self, topic: str, partition: int, offset: int, *, timeout_ms: int
+    ) -> int:
+        await self._hook()
+        self._use(topic_acl("Delete", topic), f"delete {partition} below {offset}")
+        self._refuse_unless_leader(partition)
+        start = max(offset, self._cluster.log_starts.get(partition, 0))
+        self._cluster.log_starts[partition] = start
+        return start
+
+    async def fetch(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        max_bytes: int,
+        leader_epoch: int = -1,
+        read_committed: bool = False,
+        max_wait_ms: int = 0,
+    ) -> LocalRecords:
+        await self._hook()
+        self._use(topic_acl("Read", topic), f"fetch {partition}")
+        self._refuse_unless_leader(partition)
+        start, end = (
+            self._cluster.log_starts.get(partition, 0),
+            self._cluster.ends.get(partition, 0),
+        )
+        if not start <= offset <= end:
+            raise Fenced(f"fetch at {offset}: OFFSET_OUT_OF_RANGE (1)")
+        return LocalRecords(
+            high_watermark=end,
+            last_stable_offset=end,
+            log_start_offset=start,
+            records=b"",
+            aborted=(),
+        )
+
+    def _use(self, acl: Acl, what: str) -> None:
+        self._cluster.used.append((self._node_id, what))
+        if (self._node_id, acl) in self._cluster.denied:
+            raise missing_acls(what, [acl])
+
+    def _refuse_unless_leader(self, partition: int) -> None:
+        leader = self._cluster.topic().partitions[partition].leader
+        if leader != self._node_id:
+            raise Fenced(f"partition {partition}: NOT_LEADER_OR_FOLLOWER (6)")
 
     async def offset(self, topic: TopicDescription, partition: int, timestamp: int) -> int:
         await self._hook()
@@ -195,10 +270,24 @@ class ServiceBroker:
         return self._cluster.groups
 
     async def starts_now(self, topic: str) -> Mapping[int, int]:
+        self._use(cluster_acl("Describe"), "list groups")
         return self._cluster.share_starts
 
     async def free_bytes(self) -> int:
         return 100 << 30
+
+
+class OtherServices:
+    """PeerAccess over the services that a cluster has."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def missing(self, node_id: int, topic: str, *, tier: bool) -> tuple[Acl, ...]:
+        other = self._cluster.services.get(node_id)
+        if other is None or node_id in self._cluster.silent:
+            raise Unavailable("it does not answer")
+        return await other.access.missing(topic, tier=tier)
 
 
 class ServiceUnderTest:
@@ -212,8 +301,10 @@ class ServiceUnderTest:
         hook: Hook = _go_on,
         takeover: str = "enforce",
         refuse_untiered: Callable[[str], None] = lambda _: None,
+        peers: PeerAccess | None = None,
     ) -> None:
         self.cluster = cluster
+        cluster.services[node_id] = self
         self.clock = ManualClock()
         self.ledger = MemoryLedger()
         self.settings = ServiceSettings(cluster, node_id, hook)
@@ -225,6 +316,9 @@ class ServiceUnderTest:
             clock=self.clock,
             barrier_deadline_ms=1_000,
         )
+        self.access = ServiceAccess(
+            node_id=node_id, broker=self.broker, groups=self.broker, share_groups=self.broker
+        )
         self.verbs = TopicVerbs(
             Parts(
                 node_id=node_id,
@@ -234,6 +328,9 @@ class ServiceUnderTest:
                 ledger=self.ledger,
                 disk=self.broker,
                 starts=Starts(settings=self.settings, offsets=self.broker),
+                access=ClusterAccess(
+                    node_id=node_id, own=self.access, peers=peers or OtherServices(cluster)
+                ),
                 readers=ReaderCheck(
                     offsets=self.broker,
                     groups=self.broker,

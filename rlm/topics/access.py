@@ -1,0 +1,189 @@
+"""Whether the services may do what the mode of a topic needs, proven before anything is altered.
+
+Every right is used once on that topic in a way that changes nothing: DeleteRecords up to offset 0
+lies below every log start, whatever moves meanwhile; configurations are altered with validate_only.
+DeleteRecords and Fetch go to a partition's leader, so each leader's service proves its own rights,
+at its own broker (H40). Must not know gRPC.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
+
+from kip405.acls import Acl, MissingAcls, grants, missing_acls
+from kip405.errors import Fenced, RemoteStorageError, Unavailable
+from rlm.broker.answers import LocalRecords, TopicDescription
+from rlm.topics.ports import Broker, Groups, ShareGroups
+from rlm.topics.takeover import TAKEN_OVER, UNLIMITED
+
+_BELOW_EVERY_LOG = 0
+_PROOF_TIMEOUT_MS = 5_000
+
+Use = Callable[[], Awaitable[object]]
+
+
+class ProvingBroker(Broker, Protocol):
+    """Our own broker's direct listener, asked for what lanes ask of it later."""
+
+    async def fetch(
+        self, topic: str, partition: int, offset: int, *, max_bytes: int
+    ) -> LocalRecords: ...
+
+    async def delete_records(
+        self, topic: str, partition: int, offset: int, *, timeout_ms: int
+    ) -> int: ...
+
+
+class Access(Protocol):
+    """Of one service, or of the services of the whole cluster by node id."""
+
+    async def missing(self, topic: str, *, tier: bool) -> tuple[Acl, ...]:
+        """ACLs that this service lacks for a topic in mode tier or copy."""
+        ...
+
+
+class PeerAccess(Protocol):
+    """The same, asked of another broker's service."""
+
+    async def missing(self, node_id: int, topic: str, *, tier: bool) -> tuple[Acl, ...]:
+        """Any RemoteStorageError: the service could not be asked, or could not tell."""
+        ...
+
+
+class ServiceAccess:
+    """Implements Access for this service, at its own broker."""
+
+    def __init__(
+        self, *, node_id: int, broker: ProvingBroker, groups: Groups, share_groups: ShareGroups
+    ) -> None:
+        self._node_id = node_id
+        self._broker = broker
+        self._groups = groups
+        self._share_groups = share_groups
+
+    async def missing(self, topic: str, *, tier: bool) -> tuple[Acl, ...]:
+        """NotFound: no such topic. Invalid: the cluster's policy refuses our retention.
+
+        Unavailable: no answer, so nothing is proven.
+        """
+        broker = self._broker
+        uses: list[Use] = [lambda: broker.topic(topic), lambda: broker.topic_config(topic)]
+        if tier:
+            uses += await self._uses_of_tier(topic)
+        found = [acl for use in uses for acl in await _refused(use)]
+        if tier:
+            found += await self._missing_for_readers(topic)
+        return tuple(sorted(set(found)))
+
+    async def _uses_of_tier(self, topic: str) -> list[Use]:
+        broker, partition = self._broker, await self._led_partition(topic)
+        unlimited = dict.fromkeys(TAKEN_OVER, UNLIMITED)
+        return [
+            lambda: broker.fetch(topic, partition, _BELOW_EVERY_LOG, max_bytes=1),
+            lambda: broker.delete_records(
+                topic, partition, _BELOW_EVERY_LOG, timeout_ms=_PROOF_TIMEOUT_MS
+            ),
+            lambda: broker.alter_topic_config(topic, set_values=unlimited, validate_only=True),
+        ]
+
+    async def _led_partition(self, topic: str) -> int:
+        """One that our broker leads; else any: a broker judges the principal before leadership."""
+        try:
+            described = await self._broker.topic(topic)
+        except MissingAcls:
+            return 0
+        led = (
+            row.partition for row in described.partitions.values() if row.leader == self._node_id
+        )
+        return min(led, default=0)
+
+    async def _missing_for_readers(self, topic: str) -> list[Acl]:
+        """Groups are seen before each trim (H19). What else may be wrong with them is told by those
+        who ask for them.
+        """
+        found: list[Acl] = []
+        try:
+            found += await _refused(lambda: self._share_groups.starts_now(topic))
+            found += await _refused(self._committed_of(topic))
+        except RemoteStorageError:
+            return found
+        return found
+
+    def _committed_of(self, topic: str) -> Use:
+        async def ask() -> None:
+            await self._groups.committed(await self._broker.topic(topic))
+
+        return ask
+
+
+class ClusterAccess:
+    """All services that lead a partition of a topic, this one first."""
+
+    def __init__(self, *, node_id: int, own: Access, peers: PeerAccess) -> None:
+        self._node_id = node_id
+        self._own = own
+        self._peers = peers
+
+    async def check(self, topic: TopicDescription, *, tier: bool, force: bool) -> tuple[str, ...]:
+        """Warnings for the operator. MissingAcls: with all that is missing, anywhere.
+
+        Unavailable, unless `force` or nothing is to be trimmed: a service could not prove its own.
+        """
+        found = list(await self._own.missing(topic.name, tier=tier))
+        leaders = {row.leader for row in topic.partitions.values() if row.leader >= 0}
+        others = sorted(leaders - {self._node_id})
+        answers = await asyncio.gather(*(self._ask(node, topic.name, tier) for node in others))
+        unproven: list[str] = []
+        for node, answer in zip(others, answers, strict=True):
+            if isinstance(answer, RemoteStorageError):
+                unproven.append(f"the service of broker {node}: {answer}")
+            else:
+                found += answer
+        if found:
+            raise _refusal(topic.name, found)
+        if not unproven:
+            return ()
+        text = (
+            f"whether every leader of {topic.name} has the ACLs it needs is not proven: "
+            f"{'; '.join(unproven)}"
+        )
+        if tier and not force:
+            raise Unavailable(f"{text}; --force goes on all the same")
+        return (text,)
+
+    async def refusal(self, topic: str, known: MissingAcls, *, tier: bool) -> MissingAcls:
+        """The error to raise where the topic cannot even be described: with all that this service
+        lacks, not with the first alone.
+        """
+        try:
+            found = await self._own.missing(topic, tier=tier)
+        except RemoteStorageError:
+            return known
+        return _refusal(topic, (*known.acls, *found))
+
+    async def _ask(
+        self, node_id: int, topic: str, tier: bool
+    ) -> tuple[Acl, ...] | RemoteStorageError:
+        try:
+            return await self._peers.missing(node_id, topic, tier=tier)
+        except RemoteStorageError as error:
+            return error
+
+
+async def _refused(use: Use) -> tuple[Acl, ...]:
+    """The ACLs for want of which a use was refused; Fenced shows that none was lacking."""
+    try:
+        await use()
+    except MissingAcls as error:
+        return error.acls
+    except Fenced:
+        return ()
+    return ()
+
+
+def _refusal(topic: str, acls: Iterable[Acl]) -> MissingAcls:
+    error = missing_acls(f"topic {topic} is not enabled, nothing was altered", acls)
+    commands = " and ".join(
+        f"kafka-acls.sh --bootstrap-server BROKER {options}" for options in grants(error.acls)
+    )
+    return MissingAcls(f"{error}; to add: {commands}", error.acls)

@@ -1,0 +1,101 @@
+"""Looks all the time whether this service still has every ACL that it needs (H40).
+
+Rights are taken away without anybody's calls failing at once, and calls that fail for want of one
+do so far from each other. One line of the log, one problem a missing ACL, until it is there again.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import structlog
+
+from kip405.acls import CLUSTER_NAME, Acl, grants
+from kip405.errors import RemoteStorageError
+from rlm.clock import Clock
+from rlm.plans.problems import Finding, ProblemKind
+from rlm.topics.needed_acls import needed_acls, not_granted, topics_of
+from rlm.topics.ports import Settings
+
+log = structlog.get_logger(__name__)
+
+
+class Allowed(Protocol):
+    """What the broker allows us now (rlm.broker.allowed.AllowedOperations)."""
+
+    async def on_cluster(self) -> frozenset[str] | None: ...
+
+    async def on_topics(self, topics: Sequence[str]) -> Mapping[str, frozenset[str] | None]: ...
+
+
+class AccessWatch:
+    """`run` for ever; `missing` is what the last look found, None = nobody could tell."""
+
+    def __init__(
+        self, *, allowed: Allowed, settings: Settings, clock: Clock, interval_ms: int
+    ) -> None:
+        self._allowed = allowed
+        self._settings = settings
+        self._clock = clock
+        self._interval_ms = interval_ms
+        self._told: frozenset[Acl] = frozenset()
+        self.missing: tuple[Acl, ...] | None = None
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """One text a missing ACL."""
+        return tuple(f"missing ACL: {acl}" for acl in self.missing or ())
+
+    def findings(self) -> tuple[Finding, ...]:
+        """The same, typed, for who decides what is a problem."""
+        return tuple(_finding(acl) for acl in self.missing or ())
+
+    async def run(self) -> None:
+        """Look at every interval; a broker that does not answer is asked again."""
+        while True:
+            await self.look()
+            await self._clock.sleep_ms(self._interval_ms)
+
+    async def look(self) -> None:
+        """Ask now."""
+        needed = needed_acls(self._settings.view.topics())
+        try:
+            allowed = {
+                CLUSTER_NAME: await self._allowed.on_cluster(),
+                **await self._allowed.on_topics(topics_of(needed)),
+            }
+        except RemoteStorageError as error:
+            self.missing = None
+            log.info("access_not_known", error=str(error))
+            return
+        if None in allowed.values():
+            self.missing = None
+            return
+        self.missing = not_granted(needed, allowed)
+        self._tell(frozenset(self.missing))
+
+    def _tell(self, missing: frozenset[Acl]) -> None:
+        for acl in sorted(missing - self._told):
+            (options,) = grants([acl])
+            log.error("acl_missing", **_words(acl), add=f"kafka-acls.sh {options}")
+        for acl in sorted(self._told - missing):
+            log.info("acl_no_longer_missing", **_words(acl))
+        self._told = missing
+
+
+def _finding(acl: Acl) -> Finding:
+    (options,) = grants([acl])
+    is_topic = acl.resource_type == "Topic"
+    return Finding(
+        kind=ProblemKind.ACL_MISSING,
+        subject=f"{acl.operation} of {acl.resource_type}:{acl.resource_name}",
+        text=f"missing ACL: {acl}; kafka-acls.sh {options}",
+        topic=acl.resource_name if is_topic else "",
+    )
+
+
+def _words(acl: Acl) -> dict[str, str]:
+    return {
+        "principal": acl.principal,
+        "operation": acl.operation,
+        "resource": f"{acl.resource_type}:{acl.resource_name}",
+    }

@@ -1,0 +1,129 @@
+"""H40: an ACL that is taken away is one line and one problem, whoever would need it next."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+import structlog
+
+from kip405.acls import CLUSTER_NAME, Acl, cluster_acl, topic_acl
+from kip405.errors import Unavailable
+from rlm.plans.problems import ProblemKind
+from rlm.topics.access_watch import AccessWatch
+from rlm.topics.needed_acls import GROUPS_TOPIC, needed_acls, not_granted
+from rlm.topics.verbs import EnableOptions
+from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
+from tests.builders.log_dir import TOPIC
+from tests.rlm.topics.world import Cluster, ServiceUnderTest
+
+EVERYTHING = frozenset({"Read", "Write", "Delete", "Describe", "DescribeConfigs", "AlterConfigs"})
+
+
+class BrokerThatTells:
+    """Allows everything but what is denied."""
+
+    def __init__(self) -> None:
+        self.denied: set[Acl] = set()
+        self.is_down = False
+        self.tells = True
+
+    async def on_cluster(self) -> frozenset[str] | None:
+        return self._operations("Cluster", CLUSTER_NAME)
+
+    async def on_topics(self, topics: Sequence[str]) -> Mapping[str, frozenset[str] | None]:
+        return {name: self._operations("Topic", name) for name in topics}
+
+    def _operations(self, kind: str, name: str) -> frozenset[str] | None:
+        if self.is_down:
+            raise Unavailable("no answer")
+        if not self.tells:
+            return None
+        mine = {
+            one.operation
+            for one in self.denied
+            if (one.resource_type, one.resource_name) == (kind, name)
+        }
+        return frozenset() if "Describe" in mine else EVERYTHING - mine
+
+
+async def watched(options: EnableOptions) -> tuple[BrokerThatTells, AccessWatch]:
+    service = ServiceUnderTest(Cluster())
+    await service.verbs.enable(TOPIC, options)
+    broker = BrokerThatTells()
+    watch = AccessWatch(
+        allowed=broker, settings=service.settings, clock=service.clock, interval_ms=1_000
+    )
+    return broker, watch
+
+
+NEEDED = [
+    cluster_acl("DescribeConfigs"),
+    cluster_acl("Describe"),
+    topic_acl("Describe", GROUPS_TOPIC),
+    *(
+        topic_acl(operation, topic)
+        for topic in (LEDGER_TOPIC, SETTINGS_TOPIC)
+        for operation in ("Read", "Write", "Describe", "DescribeConfigs")
+    ),
+    *(
+        topic_acl(operation, TOPIC)
+        for operation in ("Read", "Delete", "AlterConfigs", "Describe", "DescribeConfigs")
+    ),
+]
+
+
+@pytest.mark.parametrize("acl", NEEDED, ids=str)
+async def test_h40_each_right_taken_away_is_one_line_and_one_problem(acl: Acl) -> None:
+    broker, watch = await watched(EnableOptions(trim=True))
+    await watch.look()
+    assert not watch.problems
+    broker.denied = {acl}
+    with structlog.testing.capture_logs() as lines:
+        await watch.look()
+        await watch.look()
+    assert watch.missing == (acl,)
+    assert watch.problems == (f"missing ACL: {acl}",)
+    (finding,) = watch.findings()
+    assert finding.kind is ProblemKind.ACL_MISSING
+    assert str(acl) in finding.text
+    (line,) = lines
+    assert (line["event"], line["log_level"]) == ("acl_missing", "error")
+    assert f"principal {line['principal']}, operation {line['operation']}" in str(acl)
+    assert f"--operation {acl.operation}" in line["add"]
+    broker.denied = set()
+    with structlog.testing.capture_logs() as lines:
+        await watch.look()
+    assert [line["event"] for line in lines] == ["acl_no_longer_missing"]
+    assert not watch.problems
+
+
+async def test_h40_mode_copy_misses_nothing_that_it_does_not_use() -> None:
+    broker, watch = await watched(EnableOptions())
+    broker.denied = {
+        cluster_acl("Describe"),
+        topic_acl("Describe", GROUPS_TOPIC),
+        *(topic_acl(operation, TOPIC) for operation in ("Read", "Delete", "AlterConfigs")),
+    }
+    await watch.look()
+    assert watch.missing == ()
+
+
+async def test_h40_what_nobody_tells_is_not_known_and_not_well() -> None:
+    broker, watch = await watched(EnableOptions(trim=True))
+    assert watch.missing is None
+    broker.denied = {topic_acl("Read", TOPIC)}
+    await watch.look()
+    broker.is_down = True
+    await watch.look()
+    assert watch.missing is None
+    broker.is_down, broker.tells = False, False
+    await watch.look()
+    assert watch.missing is None
+
+
+async def test_h40_topics_that_are_not_enabled_need_nothing() -> None:
+    service = ServiceUnderTest(Cluster())
+    fact = (await service.verbs.enable(TOPIC, EnableOptions(trim=True))).fact
+    kept = needed_acls([replace(fact, state="kept")])
+    assert TOPIC not in {acl.resource_name for acl in kept}
+    assert not_granted(needed_acls([fact]), {}) == ()

@@ -1,0 +1,200 @@
+"""A cluster with StandardAuthorizer: the services are User:ANONYMOUS on DIRECT and have what they
+were given, tests are a super user by SASL through the proxies.
+
+Brokers start with everything allowed where nothing is said of a resource, so that a sandbox comes
+up as ever; `close_cluster` then says something of every resource.
+"""
+
+import asyncio
+import functools
+import json
+import urllib.request
+from collections.abc import Iterable
+from typing import Any
+
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from kip405.acls import ANONYMOUS, CLUSTER_NAME, Acl, cluster_acl, topic_acl
+from rlm.broker.allowed import AllowedOperations
+from rlm.broker.connection import Address
+from rlm.sandbox.spec import Override
+from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
+from tests.scenarios.cluster import Cluster
+
+_PASSWORD = "of-tests-only"
+SUPER_USER: dict[str, Any] = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "admin",
+    "sasl.password": _PASSWORD,
+}
+_JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+OVERRIDES = tuple(
+    Override.parse(text)
+    for text in (
+        "broker.authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "broker.super.users=User:admin",
+        "broker.allow.everyone.if.no.acl.found=true",
+        "broker.listener.security.protocol.map="
+        "DIRECT:PLAINTEXT,TIERED:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "broker.listener.name.tiered.sasl.enabled.mechanisms=PLAIN",
+        f'broker.listener.name.tiered.plain.sasl.jaas.config={_JAAS} user_admin="{_PASSWORD}";',
+    )
+)
+
+OF_OUR_TOPICS = tuple(
+    topic_acl(operation, topic)
+    for topic in (LEDGER_TOPIC, SETTINGS_TOPIC)
+    for operation in ("Read", "Write", "Describe", "DescribeConfigs")
+)
+OF_THE_CLUSTER = (
+    cluster_acl("Describe"),
+    cluster_acl("DescribeConfigs"),
+    topic_acl("Describe", "__consumer_offsets"),
+)
+OF_THE_BROKERS = (cluster_acl("ClusterAction"),)
+"""Brokers are ANONYMOUS among themselves here, and services are not told from them."""
+
+
+def of_tier(topic: str) -> tuple[Acl, ...]:
+    """What the services need for one topic."""
+    operations = ("Read", "Delete", "AlterConfigs", "Describe", "DescribeConfigs")
+    return tuple(topic_acl(operation, topic) for operation in operations)
+
+
+class SecuredCluster(Cluster):
+    """Its clients are the super user, through the proxies."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self.admin = self._super_user()
+
+    def _super_user(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap, **SUPER_USER})
+
+    def close_cluster(self) -> None:
+        """From now on ANONYMOUS has what the brokers need among themselves, and what is granted."""
+        self.grant(*OF_THE_BROKERS, *OF_OUR_TOPICS, *OF_THE_CLUSTER)
+        for kind in (ResourceType.TOPIC, ResourceType.GROUP):
+            self._create([_binding(kind, "*", AclOperation.ALL, principal="User:admin")])
+
+    def grant(self, *acls: Acl) -> None:
+        """Returns when every broker knows."""
+        self._create(_allowing(acl) for acl in acls)
+        self._wait_until_known(acls, allowed=True)
+
+    def take_away(self, *acls: Acl) -> None:
+        """Until it is granted again; returns when every broker knows."""
+        filters = [_filter(acl) for acl in acls]
+        for deleted in self.admin.delete_acls(filters).values():
+            assert list(deleted.result(30)), "there was no such ACL"
+        self._wait_until_known(acls, allowed=False)
+
+    @property
+    def nodes(self) -> list[int]:
+        return sorted(self.sandbox.state.ports)
+
+    def problems(self, node_id: int = 1) -> list[str]:
+        """What /healthz of a service says is wrong."""
+        found: list[str] = self._healthz(node_id)["problems"]
+        return found
+
+    def is_ready(self, node_id: int = 1) -> bool:
+        return bool(self._healthz(node_id)["ready"])
+
+    def problem_count(self, node_id: int = 1) -> int:
+        """`rlm_problems` of a service's metrics."""
+        text = self._get(node_id, "metrics")
+        (line,) = [one for one in text.splitlines() if one.startswith("rlm_problems")]
+        return int(float(line.split()[-1]))
+
+    def log_lines(self, event: str, node_id: int = 1) -> list[dict[str, str]]:
+        """Lines of one event that a service logged."""
+        lines = self.sandbox.layout.log(f"rlm:{node_id}").read_text(encoding="utf-8").splitlines()
+        parsed = [json.loads(line) for line in lines if line.startswith("{")]
+        return [line for line in parsed if line["event"] == event]
+
+    def _healthz(self, node_id: int) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self._get(node_id, "healthz"))
+        return found
+
+    def _get(self, node_id: int, path: str) -> str:
+        port = self.sandbox.state.ports[node_id].http
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=10) as answer:
+            return str(answer.read().decode())
+
+    def wait_all_within(self, topic: str, *, beyond: int) -> None:
+        """Wait until the broker's own log starts beyond an offset; proxies tell of the whole."""
+        self.wait_for(
+            lambda: self.status(topic)["local_log_start_offset"] > beyond, f"trim of {topic}"
+        )
+
+    def _wait_until_known(self, acls: Iterable[Acl], *, allowed: bool) -> None:
+        for acl in acls:
+            if acl.operation != "ClusterAction":
+                self.wait_for(
+                    functools.partial(self._is_known, acl, allowed), f"{acl} at every broker"
+                )
+
+    def _is_known(self, acl: Acl, allowed: bool) -> bool:
+        return (not allowed) not in {self._is_allowed(acl, node_id) for node_id in self.nodes}
+
+    def _is_allowed(self, acl: Acl, node_id: int) -> bool | None:
+        """None where the topic does not exist."""
+        address = Address(host="127.0.0.1", port=self.sandbox.state.ports[node_id].direct)
+
+        async def ask() -> frozenset[str] | None:
+            asked = AllowedOperations(address, client_id="tests")
+            try:
+                if acl.resource_type == "Cluster":
+                    return await asked.on_cluster()
+                return (await asked.on_topics([acl.resource_name])).get(acl.resource_name)
+            finally:
+                await asked.close()
+
+        operations = asyncio.run(ask())
+        return None if operations is None else acl.operation in operations
+
+    def _create(self, bindings: Iterable[AclBinding]) -> None:
+        for created in self.admin.create_acls(list(bindings)).values():
+            created.result(30)
+
+
+def _allowing(acl: Acl) -> AclBinding:
+    kind, name, operation = _place(acl)
+    return _binding(kind, name, operation, principal=acl.principal)
+
+
+def _binding(
+    kind: ResourceType, name: str, operation: AclOperation, *, principal: str
+) -> AclBinding:
+    return AclBinding(
+        kind, name, ResourcePatternType.LITERAL, principal, "*", operation, AclPermissionType.ALLOW
+    )
+
+
+def _filter(acl: Acl) -> AclBindingFilter:
+    kind, name, operation = _place(acl)
+    return AclBindingFilter(
+        kind, name, ResourcePatternType.LITERAL, ANONYMOUS, "*", operation, AclPermissionType.ALLOW
+    )
+
+
+def _place(acl: Acl) -> tuple[ResourceType, str, AclOperation]:
+    words = {
+        "ClusterAction": AclOperation.CLUSTER_ACTION,
+        "AlterConfigs": AclOperation.ALTER_CONFIGS,
+        "DescribeConfigs": AclOperation.DESCRIBE_CONFIGS,
+    }
+    operation = words.get(acl.operation) or AclOperation[acl.operation.upper()]
+    is_cluster = acl.resource_type == "Cluster"
+    kind = ResourceType.BROKER if is_cluster else ResourceType[acl.resource_type.upper()]
+    return kind, CLUSTER_NAME if is_cluster else acl.resource_name, operation

@@ -1,0 +1,118 @@
+"""H40 beside a real StandardAuthorizer: rights taken away one at a time, before and after enabling.
+
+The services speak PLAINTEXT and are User:ANONYMOUS; nothing is allowed to them but what is granted.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from kip405.acls import Acl, cluster_acl, grants, topic_acl
+from rlm.sandbox.sandbox import Sandbox
+from rlm.sandbox.spec import SandboxSpec
+from tests.scenarios.authorizer import (
+    OF_OUR_TOPICS,
+    OVERRIDES,
+    SUPER_USER,
+    SecuredCluster,
+    of_tier,
+)
+from tests.scenarios.cluster import assert_same, fresh
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(
+    scope="module", params=[1, pytest.param(3, marks=pytest.mark.long)], ids=["one", "three"]
+)
+def secured(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SecuredCluster]:
+    spec = SandboxSpec(brokers=request.param, jvm="quick", heap_mib=256, overrides=OVERRIDES)
+    made = Sandbox.up(tmp_path_factory.mktemp("secured"), spec)
+    try:
+        cluster = SecuredCluster(made)
+        cluster.close_cluster()
+        yield cluster
+    finally:
+        made.down(delete=True)
+
+
+def taken_away_one_at_a_time(topic: str) -> tuple[Acl, ...]:
+    """Describe comes with others that imply it: it can be missing with them only."""
+    of_topic = [
+        acl for acl in of_tier(topic) if acl.operation in ("Read", "Delete", "AlterConfigs")
+    ]
+    return (*of_topic, cluster_acl("Describe"))
+
+
+def test_h40_enabling_names_each_missing_right_and_alters_nothing(secured: SecuredCluster) -> None:
+    topic, brokers = fresh("refused"), secured.sandbox.state.spec.brokers
+    secured.create_topic(topic, partitions=brokers, replication_factor=brokers)
+    before = secured.topic_config(topic)
+    nothing = secured.rlm("topics", "enable", topic, "--trim", check=False).stderr
+    for acl in of_tier(topic):
+        assert str(acl) in nothing, nothing
+    assert nothing.count("\n") == 1, nothing
+    secured.grant(*of_tier(topic))
+    for acl in taken_away_one_at_a_time(topic):
+        secured.take_away(acl)
+        said = secured.rlm("topics", "enable", topic, "--trim", check=False)
+        assert said.returncode != 0
+        assert said.stderr.count("\n") == 1, said.stderr
+        assert said.stderr.count(f"missing ACL: {acl}") == 1, said.stderr
+        assert said.stderr.count(", operation ") == 1, said.stderr
+        assert grants([acl])[0] in said.stderr
+        assert secured.topic_config(topic) == before
+        assert secured.rlm_json("topics", "list").get("topics", []) == []
+        secured.grant(acl)
+    assert secured.log_lines("topic_config_altered") == []
+
+
+REST = (
+    cluster_acl("DescribeConfigs"),
+    topic_acl("Describe", "__consumer_offsets"),
+    *(acl for acl in OF_OUR_TOPICS if acl.operation != "Describe"),
+)
+"""The long way only. Describe of our own topics comes with Read and with Write."""
+
+
+def assert_told(secured: SecuredCluster, acl: Acl, node_id: int) -> None:
+    """By metrics, health and one line of the log."""
+    text = f"missing ACL: {acl}"
+    secured.wait_for(lambda: text in secured.problems(node_id), f"a problem for {acl}")
+    assert secured.problem_count(node_id) == len(secured.problems(node_id))
+    assert [one for one in secured.problems(node_id) if one.startswith("missing ACL")] == [text]
+    assert not secured.is_ready(node_id)
+    named = [
+        line["principal"]
+        for line in secured.log_lines("acl_missing", node_id)
+        if line["operation"] == acl.operation
+        and line["resource"] == f"{acl.resource_type}:{acl.resource_name}"
+    ]
+    assert named == [acl.principal]
+
+
+def test_h40_rights_taken_away_later_are_one_line_and_a_problem(secured: SecuredCluster) -> None:
+    topic, brokers = fresh("taken"), secured.sandbox.state.spec.brokers
+    secured.create_topic(topic, replication_factor=brokers)
+    secured.grant(*of_tier(topic))
+    secured.enable(topic)
+    rows = secured.fill(topic, mib=4, **SUPER_USER)
+    secured.wait_all_within(topic, beyond=0)
+    assert_same(secured.read_all(topic, **SUPER_USER), rows)
+    secured.wait_for(lambda: all(map(secured.is_ready, secured.nodes)), "readiness")
+    rights = taken_away_one_at_a_time(topic)
+    if brokers > 1:
+        rights = (*rights, *REST)
+    for acl in rights:
+        secured.take_away(acl)
+        for node_id in secured.nodes:
+            assert_told(secured, acl, node_id)
+        secured.grant(acl)
+        secured.wait_for(lambda: not any(map(secured.problems, secured.nodes)), "no problem")
+    secured.fill(topic, mib=4, first=4096, **SUPER_USER)
+    secured.wait_all_within(topic, beyond=4096)
+    # What was trimmed already stands in the way of no proof.
+    secured.rlm("topics", "trim", topic, "off", "--giveback")
+    secured.rlm("topics", "trim", topic, "on")
