@@ -114,6 +114,7 @@ def _build(
         node_id=identity.node_id,
         writer=identity.writer,
         now_ms=clock.now_ms,
+        monotonic_ms=clock.monotonic_ms,
         publish_timeout_ms=PUBLISH_TIMEOUT_MS,
     )
     manager = RemoteLogMetadataManager(

@@ -8,19 +8,11 @@ import structlog
 from kip405.errors import RemoteStorageError
 from kip405.ids import Uuid
 from rlm.clock import Clock, jittered_ms
-from rlm.plans.services import Heartbeat, Rivals
+from rlm.plans.services import Rivals, heartbeats
 from rlmm.facts import ReaderFact, ServiceFact
 from rlmm.settings import Settings
 
 log = structlog.get_logger()
-
-
-def heartbeats(settings: Settings) -> tuple[Heartbeat, ...]:
-    """The newest heartbeat of every node's service."""
-    return tuple(
-        Heartbeat(node_id=fact.node_id, writer=stamp.writer, time_ms=stamp.time_ms)
-        for fact, stamp in settings.view.services()
-    )
 
 
 class HeartbeatSender:
@@ -57,7 +49,8 @@ class HeartbeatSender:
             await self._clock.sleep_ms(jittered_ms(self._interval_ms))
 
     async def _beat(self) -> None:
-        self.rival = self._rivals.see(heartbeats(self._settings))
+        beats = heartbeats(self._settings.view, self._clock.monotonic_ms())
+        self.rival = self._rivals.see(beats)
         if self.rival is not None:
             log.error("second_service_for_this_node", writer=str(self.rival))
         try:

@@ -32,6 +32,7 @@ from rlmm.facts import (
     TrimFact,
 )
 from rlmm.ledger import Hole
+from rlmm.log_time import RecordTimes
 from rlmm.outcome import OutcomeUnknown
 from rlmm.publisher import Record
 from rlmm.settings_view import AdoptedFact, SettingsView
@@ -75,6 +76,7 @@ class Settings:
         node_id: int,
         writer: Uuid,
         now_ms: NowMs,
+        monotonic_ms: NowMs,
         publish_timeout_ms: int,
     ) -> None:
         """`writer` is drawn once per process start; `publish_timeout_ms` limits ack and read-back
@@ -85,6 +87,9 @@ class Settings:
         self._node_id = node_id
         self._writer = writer
         self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms
+        self._is_replay = True
+        self._skewed: frozenset[str] = frozenset()
         self._publish_timeout_ms = publish_timeout_ms
         self._changes = Changes()
         log.register(SETTINGS_TOPIC, self)
@@ -157,12 +162,28 @@ class Settings:
 
     def apply(self, record: TailRecord) -> None:
         """Sink of the settings topic."""
-        self.view.apply(key=record.key, value=record.value, offset=record.offset)
+        read_ms = None if self._is_replay else self._monotonic_ms()
+        self.view.apply(
+            key=record.key,
+            value=record.value,
+            offset=record.offset,
+            times=RecordTimes(appended_ms=record.timestamp_ms, read_ms=read_ms),
+        )
+        if not self._is_replay:
+            self._say_skews()
         self._changes.notify()
 
     def go_live(self, replay_ms: int) -> None:
         """Sink of the settings topic: the initial replay is over."""
+        self._is_replay = False
+        self._say_skews()
         self._changes.notify()
+
+    def _say_skews(self) -> None:
+        skews = {skew.who: skew for skew in self.view.clock_skews()}
+        for who in sorted(skews.keys() - self._skewed):
+            log.error("clock_skew", who=who, ahead_ms=skews[who].skew_ms)
+        self._skewed = frozenset(skews)
 
     def _refuse_overruled(self, fact: Fact, leader_epoch: int) -> None:
         why = self.view.objection(fact, leader_epoch)

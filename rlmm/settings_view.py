@@ -29,15 +29,20 @@ from rlmm.facts import (
     TrimFact,
 )
 from rlmm.ledger import Hole
+from rlmm.log_time import MOST_SKEW_MS, ClockSkew, LogTime, RecordTimes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptedFact:
-    """The fact that counts for its key, who wrote it, and the offset of its record."""
+    """The fact that counts for its key, who wrote it, and the offset of its record.
+
+    `times`: when it was appended and read, None where nobody said.
+    """
 
     fact: Fact
     stamp: Stamp
     offset: int
+    times: RecordTimes | None = None
 
 
 class SettingsView:
@@ -48,13 +53,23 @@ class SettingsView:
         self._newest_epoch: dict[str, int] = {}
         self._overruled: dict[str, int] = {}
         self._problems: dict[bytes, str] = {}
+        self._log_time = LogTime()
         self.version = 0
 
-    def apply(self, *, key: bytes | None, value: bytes | None, offset: int) -> None:
+    def apply(
+        self,
+        *,
+        key: bytes | None,
+        value: bytes | None,
+        offset: int,
+        times: RecordTimes | None = None,
+    ) -> None:
         """Take the next record in; one that cannot be read is remembered as a problem until its
         key is mended.
         """
         self.version += 1
+        if times is not None:
+            self._log_time.note(times)
         name = key or b""
         self._problems.pop(name, None)
         if value is None:
@@ -66,7 +81,8 @@ class SettingsView:
             self._problems[name] = f"settings offset {offset}: {error}"
             return
         if decoded is not None:
-            self._consider(AdoptedFact(fact=decoded[0], stamp=decoded[1], offset=offset))
+            fact, stamp = decoded
+            self._consider(AdoptedFact(fact=fact, stamp=stamp, offset=offset, times=times))
 
     @property
     def problem(self) -> str | None:
@@ -108,7 +124,7 @@ class SettingsView:
         return tuple(found.fact for found in self.facts() if isinstance(found.fact, TopicFact))
 
     def services(self) -> tuple[tuple[ServiceFact, Stamp], ...]:
-        """Heartbeats; `stamp.time_ms` is when the service last spoke."""
+        """Heartbeats; `stamp.time_ms` is by the writer's clock: see `heard_age_ms`."""
         return tuple(
             (found.fact, found.stamp)
             for found in self.facts()
@@ -122,6 +138,28 @@ class SettingsView:
             for found in self.facts()
             if isinstance(found.fact, ReaderFact)
         )
+
+    def heard_age_ms(self, key: str, monotonic_ms: int) -> int | None:
+        """How long ago a fact was heard, None = not since this process follows the log (G1, H16).
+
+        For who relies upon it that a writer is alive; clocks of writers play no part in it.
+        """
+        return self._log_time.heard_age_ms(self._times(key), monotonic_ms)
+
+    def least_age_ms(self, key: str, monotonic_ms: int) -> int | None:
+        """How old a fact is at least, for showing: of a replay it may be older. None = unknown."""
+        return self._log_time.least_age_ms(self._times(key), monotonic_ms)
+
+    def clock_skews(self) -> tuple[ClockSkew, ...]:
+        """Services whose clock was more than MOST_SKEW_MS off the brokers' at their last heartbeat,
+        by node id.
+        """
+        skews = (_clock_skew(found) for found in self.facts())
+        return tuple(skew for skew in skews if skew and abs(skew.skew_ms) > MOST_SKEW_MS)
+
+    def _times(self, key: str) -> RecordTimes | None:
+        found = self._adopted.get(key)
+        return found.times if found else None
 
     def remote_log_start(self, partition: PartitionKey) -> int | None:
         """The durable remote log start offset; None = never set, so nothing may be deleted (H2)."""
@@ -203,6 +241,16 @@ class SettingsView:
             return
         self._overruled.pop(key, None)
         self._adopted[key] = newcomer
+
+
+def _clock_skew(found: AdoptedFact) -> ClockSkew | None:
+    if found.times is None or not isinstance(found.fact, ServiceFact | ReaderFact):
+        return None
+    return ClockSkew(
+        node_id=found.stamp.node_id,
+        who=found.fact.key,
+        skew_ms=found.stamp.time_ms - found.times.appended_ms,
+    )
 
 
 def _lowers_start(adopted: Fact, newcomer: Fact) -> bool:

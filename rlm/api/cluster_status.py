@@ -171,7 +171,7 @@ def _service(
         version=peer.version,
         grpc_address=peer.grpc_address,
         proxy_address=peer.proxy_address,
-        heartbeat_age_ms=peer.heartbeat_age_ms,
+        heartbeat_age_ms=messages.age_ms(peer.heartbeat_age_ms),
         problems=problems,
         reachable=reachable,
         stores=stores,

@@ -19,13 +19,13 @@ _REMEMBERED_MS = 24 * 3_600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """One service. `node_id` is -1 of a reader."""
+    """One service. `node_id` is -1 of a reader; the heartbeat's age None = unknown."""
 
     grpc_address: str
     role: str
     node_id: int
     version: str
-    heartbeat_age_ms: int = 0
+    heartbeat_age_ms: int | None = 0
 
 
 class _Settings(Protocol):
@@ -46,26 +46,26 @@ class Endpoints:
 
     def all(self) -> tuple[Endpoint, ...]:
         """Every service that ever said it lives, brokers' first, by address."""
-        view, now_ms = self._settings.view, self._clock.now_ms()
+        view, now_ms = self._settings.view, self._clock.monotonic_ms()
         found = [self._own]
-        for service, stamp in view.services():
+        for service, _ in view.services():
             found.append(
                 Endpoint(
                     grpc_address=_grpc(service.advertised, service.listen),
                     role=BROKER,
                     node_id=service.node_id,
                     version=service.version,
-                    heartbeat_age_ms=max(0, now_ms - stamp.time_ms),
+                    heartbeat_age_ms=view.least_age_ms(service.key, now_ms),
                 )
             )
-        for reader, stamp in view.readers():
+        for reader, _ in view.readers():
             found.append(
                 Endpoint(
                     grpc_address=reader.grpc_address,
                     role=READER,
                     node_id=NO_NODE,
                     version=reader.version,
-                    heartbeat_age_ms=max(0, now_ms - stamp.time_ms),
+                    heartbeat_age_ms=view.least_age_ms(reader.key, now_ms),
                 )
             )
         once = {
@@ -81,19 +81,21 @@ class Endpoints:
     def readers(self) -> tuple[Endpoint, ...]:
         """Readers that were heard of within a day: older ones have moved, or are no more."""
         return tuple(
-            one
-            for one in self.all()
-            if one.role == READER and one.heartbeat_age_ms < _REMEMBERED_MS
+            one for one in self.all() if one.role == READER and _is_younger(one, _REMEMBERED_MS)
         )
 
     def is_alive(self, endpoint: Endpoint) -> bool:
         """Whether the last heartbeat is younger than three intervals."""
-        return endpoint.heartbeat_age_ms < self._alive_ms
+        return _is_younger(endpoint, self._alive_ms)
 
     def _is_own(self, other: Endpoint) -> bool:
         if self._own.role == BROKER:
             return other.role == BROKER and other.node_id == self._own.node_id
         return replace(other, heartbeat_age_ms=0, version="") == replace(self._own, version="")
+
+
+def _is_younger(endpoint: Endpoint, age_ms: int) -> bool:
+    return endpoint.heartbeat_age_ms is not None and endpoint.heartbeat_age_ms < age_ms
 
 
 def _grpc(advertised: Mapping[str, str], listen: Mapping[str, str]) -> str:

@@ -232,16 +232,21 @@ def endpoint_message(endpoint: Endpoint) -> fetch_pb2.Endpoint:
         grpc_address=endpoint.grpc_address,
         role=endpoint.role,
         node_id=endpoint.node_id,
-        heartbeat_age_ms=endpoint.heartbeat_age_ms,
+        heartbeat_age_ms=age_ms(endpoint.heartbeat_age_ms),
         version=endpoint.version,
     )
+
+
+def age_ms(known: int | None) -> int:
+    """-1 = unknown."""
+    return -1 if known is None else known
 
 
 def reader_message(endpoint: Endpoint, *, is_alive: bool) -> admin_pb2.ReaderStatus:
     return admin_pb2.ReaderStatus(
         grpc_address=endpoint.grpc_address,
         version=endpoint.version,
-        heartbeat_age_ms=endpoint.heartbeat_age_ms,
+        heartbeat_age_ms=age_ms(endpoint.heartbeat_age_ms),
         alive=is_alive,
     )
 

@@ -37,13 +37,13 @@ _OPTIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """One service as its last heartbeat describes it."""
+    """One service as its last heartbeat describes it; how old that is at least, None = unknown."""
 
     node_id: int
     grpc_address: str
     proxy_address: str
     version: str
-    heartbeat_age_ms: int
+    heartbeat_age_ms: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,16 +88,16 @@ class Peers:
 
     def known(self) -> tuple[Peer, ...]:
         """Every service that ever said it lives, this one too, by node id."""
-        now_ms = self._clock.now_ms()
+        view, now_ms = self._settings.view, self._clock.monotonic_ms()
         found = [
             Peer(
                 node_id=fact.node_id,
                 grpc_address=_address(fact.advertised, fact.listen, "grpc"),
                 proxy_address=_address(fact.advertised, fact.listen, "proxy"),
                 version=fact.version,
-                heartbeat_age_ms=max(0, now_ms - stamp.time_ms),
+                heartbeat_age_ms=view.least_age_ms(fact.key, now_ms),
             )
-            for fact, stamp in self._settings.view.services()
+            for fact, _ in view.services()
         ]
         return tuple(sorted(found, key=lambda peer: peer.node_id))
 

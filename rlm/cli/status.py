@@ -100,13 +100,17 @@ def _show_services(answer: pb.StatusResponse) -> None:
                 row.grpc_address or "-",
                 row.proxy_address or "-",
                 row.version or "-",
-                f"{row.heartbeat_age_ms / 1000:.1f}s ago",
+                _heard(row.heartbeat_age_ms),
                 _state(row),
             )
             for row in answer.services
         ],
         "no service has said that it lives",
     )
+
+
+def _heard(age_ms: int) -> str:
+    return "unknown" if age_ms < 0 else f"{age_ms / 1000:.1f}s ago"
 
 
 def _show_readers(answer: pb.StatusResponse) -> None:
@@ -120,7 +124,7 @@ def _show_readers(answer: pb.StatusResponse) -> None:
             (
                 row.grpc_address,
                 row.version or "-",
-                f"{row.heartbeat_age_ms / 1000:.1f}s ago",
+                _heard(row.heartbeat_age_ms),
                 "well" if row.alive else "SILENT",
             )
             for row in answer.readers

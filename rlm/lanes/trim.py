@@ -27,7 +27,7 @@ from rlm.lanes.lost_segments import LostSegments
 from rlm.lanes.ports import Broker, Ledger, Settings, ShareGroups
 from rlm.plans.history import fact_of, is_settled
 from rlm.plans.retention import LocalRetention, Retention, effective_local_retention
-from rlm.plans.services import Heartbeat, live_nodes
+from rlm.plans.services import heartbeats, live_nodes
 from rlm.plans.trim import (
     EndedPlan,
     Held,
@@ -142,10 +142,6 @@ class TrimLane:
     def _guards(self, look: Look, fact: TopicFact) -> TrimGuards:
         settings, topic_id = self._settings, look.key.topic_id
         frozen = settings.view.is_stopped(topic_id, STOPS_TRIM)
-        beats = (
-            Heartbeat(node_id=service.node_id, writer=stamp.writer, time_ms=stamp.time_ms)
-            for service, stamp in settings.view.services()
-        )
         return TrimGuards(
             ready=self._ledger.is_ready and settings.is_ready,
             ledger_problem=self._ledger.problem or settings.problem,
@@ -157,8 +153,7 @@ class TrimLane:
             retention_bounded=look.topic.retention_bounded,
             replicas=look.led.replicas,
             live_nodes=live_nodes(
-                beats,
-                now_ms=self._clock.now_ms(),
+                heartbeats(settings.view, self._clock.monotonic_ms()),
                 max_age_ms=self._config.heartbeat_max_age_ms,
             ),
             replicas_short_ms=self._short_for_ms(look.led),

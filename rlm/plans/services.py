@@ -1,23 +1,50 @@
-"""Which brokers have a live service, and whether a second one serves ours. By heartbeats; pure."""
+"""Which brokers have a live service, and whether a second one serves ours. By heartbeats; pure.
+
+No clock of a writer is believed: a service whose clock ran ahead would count as live long after it
+died, and records be trimmed that it cannot give out (G1, H16, H18).
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kip405.ids import Uuid
+from rlmm.settings_view import SettingsView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """The newest heartbeat of one node's service; wall time in ms."""
+    """The newest heartbeat of one node's service: its record, and how long ago it was heard, None =
+    not since this process follows the settings topic.
+    """
 
     node_id: int
     writer: Uuid
-    time_ms: int
+    offset: int
+    heard_ms_ago: int | None
 
 
-def live_nodes(beats: Iterable[Heartbeat], *, now_ms: int, max_age_ms: int) -> frozenset[int]:
-    """Node ids whose heartbeat is at most `max_age_ms` old."""
-    return frozenset(beat.node_id for beat in beats if now_ms - beat.time_ms <= max_age_ms)
+def heartbeats(view: SettingsView, monotonic_ms: int) -> tuple[Heartbeat, ...]:
+    """The newest heartbeat of every node's service, at that time of our monotonic clock."""
+    found = ((fact, view.get(fact.key)) for fact, _ in view.services())
+    return tuple(
+        Heartbeat(
+            node_id=fact.node_id,
+            writer=adopted.stamp.writer,
+            offset=adopted.offset,
+            heard_ms_ago=view.heard_age_ms(fact.key, monotonic_ms),
+        )
+        for fact, adopted in found
+        if adopted is not None
+    )
+
+
+def live_nodes(beats: Iterable[Heartbeat], *, max_age_ms: int) -> frozenset[int]:
+    """Node ids whose service was heard at most `max_age_ms` ago."""
+    return frozenset(
+        beat.node_id
+        for beat in beats
+        if beat.heard_ms_ago is not None and beat.heard_ms_ago <= max_age_ms
+    )
 
 
 class Rivals:
@@ -38,6 +65,6 @@ class Rivals:
         for beat in beats:
             if beat.node_id != self._node_id or beat.writer == self._writer:
                 continue
-            if self._last.setdefault(beat.writer, beat.time_ms) < beat.time_ms:
+            if self._last.setdefault(beat.writer, beat.offset) < beat.offset:
                 return beat.writer
         return None

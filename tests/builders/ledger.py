@@ -13,10 +13,12 @@ from kip405.states import RemoteLogSegmentState
 from rlmm.fact_codec import encode_fact
 from rlmm.facts import Fact, Stamp
 from rlmm.ledger import PartitionLedger
+from rlmm.log_time import RecordTimes
 from rlmm.outcome import OutcomeUnknown
 from rlmm.records import NO_PREVIOUS, LedgerKey, LedgerRecord, RecordHeaders
 from rlmm.replay import LedgerState, repairs
 from rlmm.settings_view import SettingsView
+from tests.builders.clock import ManualClock
 from tests.builders.log_dir import TOPIC, TOPIC_ID
 from tests.builders.store import STORE_ID
 
@@ -203,7 +205,11 @@ class MemoryLedger:
 
 
 class MemorySettings:
-    """The Protocol of lanes/ports over rlmm's view; `lags`, `on_barrier` as in MemoryLedger."""
+    """The Protocol of lanes/ports over rlmm's view; `lags`, `on_barrier` as in MemoryLedger.
+
+    `now_ms` is the writer's clock. Reads are timed by `clock`; the topic's leader is
+    `broker_ahead_ms` ahead of it. With `is_replay` what is read was there before the reader began.
+    """
 
     def __init__(self) -> None:
         self.view = SettingsView()
@@ -217,7 +223,10 @@ class MemorySettings:
         self.barriers = 0
         self.loses_acks = False
         self.in_flight: list[tuple[Fact, int]] = []
-        self._unread: list[tuple[bytes, bytes]] = []
+        self.clock: ManualClock | None = None
+        self.broker_ahead_ms = 0
+        self.is_replay = False
+        self._unread: list[tuple[bytes, bytes, int]] = []
 
     async def barrier(self, deadline_ms: int) -> None:
         self.on_barrier()
@@ -227,8 +236,12 @@ class MemorySettings:
     def catch_up(self) -> None:
         """Read the log to its end, as the tail does sooner or later."""
         unread, self._unread = self._unread, []
-        for key, value in unread:
-            self.view.apply(key=key, value=value, offset=self.view.version)
+        for key, value, appended_ms in unread:
+            read_ms = self.clock.monotonic_ms() if self.clock else self.now_ms
+            times = RecordTimes(
+                appended_ms=appended_ms, read_ms=None if self.is_replay else read_ms
+            )
+            self.view.apply(key=key, value=value, offset=self.view.version, times=times)
 
     def land(self) -> None:
         """What was in flight arrives after all."""
@@ -239,7 +252,9 @@ class MemorySettings:
     def write(self, fact: Fact, *, epoch: int = -1, node_id: int = 1) -> None:
         """A fact from anybody."""
         stamp = Stamp(node_id=node_id, leader_epoch=epoch, writer=OUR_WRITER, time_ms=self.now_ms)
-        self._unread.append(encode_fact(fact, stamp))
+        key, value = encode_fact(fact, stamp)
+        now_ms = self.clock.now if self.clock else self.now_ms
+        self._unread.append((key, value, now_ms + self.broker_ahead_ms))
         if not self.lags:
             self.catch_up()
 

@@ -100,6 +100,7 @@ class Rig:
         self.store = MemoryStore(CLUSTER_ID)
         self.share_groups, self.live = ShareGroupsAt(), LiveAttempts()
         self.settings.now_ms = self.ledger.now_ms = self.clock.now
+        self.settings.clock = self.clock
         around = checkpoints.around if checkpoints else _as_is
         ledger, settings = around(self.ledger), around(self.settings)
         broker, store = around(self.broker), around(self.store)

@@ -41,6 +41,7 @@ PURE = (
     "rlm_spark/values.py",
     "rlmm/divergence.py",
     "rlmm/ledger.py",
+    "rlmm/log_time.py",
     "rlmm/partitioner.py",
     "rlmm/records.py",
     "rlmm/replay.py",

@@ -7,8 +7,8 @@ import pytest
 
 from kip405.errors import Unavailable
 from kip405.ids import Uuid
-from rlm.heartbeat import ReaderHeartbeat, heartbeats
-from rlm.plans.services import Rivals
+from rlm.heartbeat import ReaderHeartbeat
+from rlm.plans.services import Rivals, heartbeats
 from rlmm.facts import Fact, ReaderFact
 from rlmm.settings import Settings
 from tests.builders.clock import ManualClock
@@ -58,6 +58,6 @@ def test_h13_a_reader_is_no_service() -> None:
     settings = MemorySettings()
     settings.write(FACT, node_id=-1)
     assert settings.view.services() == ()
-    assert heartbeats(cast(Settings, settings)) == ()
-    assert Rivals(-1, Uuid(b"\x01" * 16)).see(heartbeats(cast(Settings, settings))) is None
+    assert heartbeats(settings.view, 0) == ()
+    assert Rivals(-1, Uuid(b"\x01" * 16)).see(heartbeats(settings.view, 0)) is None
     assert [fact for fact, _ in settings.view.readers()] == [FACT]

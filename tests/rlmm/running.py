@@ -70,6 +70,7 @@ async def running(
         node_id=1,
         writer=new_uuid(),
         now_ms=clock.now_ms,
+        monotonic_ms=clock.monotonic_ms,
         publish_timeout_ms=PUBLISH_TIMEOUT_MS,
     )
     async with asyncio.TaskGroup() as group:

@@ -330,7 +330,6 @@ async def test_status_shows_each_store_once_with_what_is_wrong(node: Node) -> No
 
 async def test_status_shows_readers_apart_from_services(node: Node) -> None:
     assert "reader" not in (await asked(node, "status")).stdout
-    node.service.clock.now = 1_000  # the facts of this settings topic are stamped 1
     await node.service.settings.publish(
         ReaderFact(grpc_address="reads-1:9500", http_address="reads-1:9501", version="7")
     )

@@ -26,6 +26,7 @@ from rlm.topics.starts import Starts
 from rlm.topics.verbs import Parts, TopicVerbs
 from rlmm.fact_codec import encode_fact
 from rlmm.facts import Fact, Stamp, TopicFact
+from rlmm.log_time import RecordTimes
 from rlmm.settings_view import SettingsView
 from tests.builders.clock import ManualClock
 from tests.builders.ledger import MemoryLedger
@@ -114,10 +115,11 @@ class Cluster:
 class ServiceSettings:
     """One service's settings, with the real view over the shared log."""
 
-    def __init__(self, cluster: Cluster, node_id: int, hook: Hook) -> None:
+    def __init__(self, cluster: Cluster, node_id: int, hook: Hook, clock: ManualClock) -> None:
         self._cluster = cluster
         self._node_id = node_id
         self._hook = hook
+        self._clock = clock
         self._read = 0
         self.view = SettingsView()
         self.is_ready = True
@@ -154,7 +156,9 @@ class ServiceSettings:
     def _catch_up(self) -> None:
         while self._read < len(self._cluster.records):
             key, value = self._cluster.records[self._read]
-            self.view.apply(key=key, value=value, offset=self._read)
+            now_ms = self._clock.monotonic_ms()
+            times = RecordTimes(appended_ms=now_ms, read_ms=now_ms)
+            self.view.apply(key=key, value=value, offset=self._read, times=times)
             self._read += 1
 
 
@@ -307,7 +311,7 @@ class ServiceUnderTest:
         cluster.services[node_id] = self
         self.clock = ManualClock()
         self.ledger = MemoryLedger()
-        self.settings = ServiceSettings(cluster, node_id, hook)
+        self.settings = ServiceSettings(cluster, node_id, hook, self.clock)
         self.broker = ServiceBroker(cluster, node_id, hook)
         self.settler = Settler(
             node_id=node_id,
