@@ -181,11 +181,14 @@ class LocalTier:
         return -1 if epoch is None else epoch
 
     def epoch_end(self, topic_id: Uuid, partition: int, leader_epoch: int) -> EpochEnd | None:
-        look = self._looks.looks.get(PartitionKey(topic_id, partition))
+        key = PartitionKey(topic_id, partition)
+        look = self._looks.looks.get(key)
         latest = look.lineage.latest_epoch if look else None
         if look is None or latest is None or leader_epoch >= latest:
             return None
-        found = look.lineage.end_offset_for(leader_epoch, look.log_end_offset)
+        # A broker cuts its epochs where the log begins: here that is the remote log start.
+        lineage = look.lineage.from_start(self._settings.view.remote_log_start(key) or 0)
+        found = lineage.end_offset_for(leader_epoch, look.log_end_offset)
         return EpochEnd(leader_epoch=found[0], end_offset=found[1]) if found else None
 
     def _readable(self, key: PartitionKey) -> tuple[Look, RemoteHistory]:

@@ -28,16 +28,18 @@ from rlm.proxy.splice import (
     is_consumer,
     is_incremental,
     judge_answer,
+    judge_doubted,
     judge_out_of_range,
     not_ready,
     plan_fetch,
     refuse_follower,
     refuse_storage,
 )
-from rlm.proxy.tier import Tier
+from rlm.proxy.tier import EpochEnd, Tier, TierPartition
 from rlm.proxy.upstream import STREAMED, WHOLE, Upstream
 from rlm.wire.apis import FETCH
 from rlm.wire.fetch import (
+    FetchedPartition,
     FetchResponse,
     patch_fetch_request,
     scan_fetch_request,
@@ -97,6 +99,7 @@ class FetchHandler:
         plan = plan_fetch(
             request,
             self._parts.tier.partition,
+            self._parts.tier.epoch_end,
             ready=self._parts.tier.ready(),
             high_watermarks=self._parts.high_watermarks,
         )
@@ -213,7 +216,10 @@ class _OneFetch:
             (place, self._group.create_task(self._out_of_range(place)))
             for place in judged.out_of_range
         ]
+        doubts = [self._group.create_task(self._doubted(place)) for place in judged.doubted]
         again = tuple([place for place, verdict in verdicts if await verdict])
+        for doubt in doubts:
+            await doubt
         for place in (*judged.became_remote, *judged.out_of_range):
             if place.source is Source.REMOTE:
                 self._start_read(place)
@@ -226,10 +232,7 @@ class _OneFetch:
         bound_ms = max(self._left_ms(), _LEAST_BARRIER_MS)
         index = place.asked.index
         asking = self._group.create_task(watermarks_or_none(self._tier, place.ref, index, bound_ms))
-        began_ms = self._clock.monotonic_ms()
-        view = await guarded(self._tier.barrier(place.ref, index, bound_ms))
-        passed = not isinstance(view, RemoteStorageError)
-        self._metrics.barrier_waited(self._clock.monotonic_ms() - began_ms, passed=passed)
+        view = await self._barrier(place, bound_ms)
         if view is None:
             asking.cancel()
             return judge_out_of_range(place, None, None)
@@ -239,8 +242,32 @@ class _OneFetch:
         elif isinstance(view, RemoteStorageError):
             not_ready(place, marks)
         else:
-            return judge_out_of_range(place, view, marks)
+            return judge_out_of_range(place, view, marks, self._epoch_end(place, view))
         return False
+
+    async def _doubted(self, place: Place) -> None:
+        """Find out who is right about the client's last fetched epoch (H37)."""
+        view = await self._barrier(place, max(self._left_ms(), _LEAST_BARRIER_MS))
+        if isinstance(view, RemoteStorageError):
+            if not frozen(view):
+                not_ready(place, place.marks)
+            return
+        judge_doubted(place, view, None if view is None else self._epoch_end(place, view))
+
+    async def _barrier(
+        self, place: Place, bound_ms: int
+    ) -> TierPartition | RemoteStorageError | None:
+        began_ms = self._clock.monotonic_ms()
+        view = await guarded(self._tier.barrier(place.ref, place.asked.index, bound_ms))
+        passed = not isinstance(view, RemoteStorageError)
+        self._metrics.barrier_waited(self._clock.monotonic_ms() - began_ms, passed=passed)
+        return view
+
+    def _epoch_end(self, place: Place, view: TierPartition) -> EpochEnd | None:
+        epoch = place.asked.last_fetched_epoch
+        if epoch < 0:
+            return None
+        return self._tier.epoch_end(view.topic_id, view.partition, epoch)
 
     async def _hold(self, response: FetchResponse, judged: Judged) -> bool:
         """Wait for bytes; True when the answer is to leave, False when to ask once more."""
@@ -269,7 +296,7 @@ class _OneFetch:
     def _has_final_error(self, response: FetchResponse) -> bool:
         return any(
             place.ends_wait
-            or (answered.error_code == OFFSET_OUT_OF_RANGE and place.source is Source.BROKER)
+            or (place.source is Source.BROKER and _ends_wait(answered))
             or self._answer.refuses_zstd(place)
             for _, place, answered in answers_of(self._plan, response)
         )
@@ -279,3 +306,8 @@ class _OneFetch:
         bound_ms = min(_GRACE_MS, self._plan.request.max_wait_ms // 10)
         if self._reads.is_pending and bound_ms > 0 and not self._answer.remote_bytes:
             await self._reads.wait(bound_ms)
+
+
+def _ends_wait(answered: FetchedPartition) -> bool:
+    """Whether the broker itself answered at once, and its answer stands."""
+    return answered.error_code == OFFSET_OUT_OF_RANGE or answered.diverging_epoch is not None

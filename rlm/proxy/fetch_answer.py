@@ -18,17 +18,15 @@ from rlm.proxy.codes import (
 )
 from rlm.proxy.quota import Permit
 from rlm.proxy.reads import RemoteReads, frozen, is_lost
+from rlm.proxy.replacements import Replacement, patch_clean, splice_records
 from rlm.proxy.settings import ProxyMetrics
 from rlm.proxy.splice import (
     FetchPlan,
     Judged,
     Key,
     Place,
-    Replacement,
     Source,
     answers_of,
-    patch_clean,
-    splice_records,
     upper_offset,
 )
 from rlm.proxy.tier import RemoteRecords
@@ -119,7 +117,7 @@ class FetchAnswer:
                     spliced_bytes += records.size_bytes
                     is_first = is_first and not records.size_bytes
                     self._metrics.spliced(records.size_bytes)
-                self._count(records, error_code)
+                self._count(place, records, error_code)
                 replacement = splice_records(
                     place, records, error_code, read_committed=self.plan.read_committed
                 )
@@ -137,9 +135,11 @@ class FetchAnswer:
         told_ms = self._permit.throttle_time_ms()
         return told_ms if told_ms > response.throttle_time_ms else None
 
-    def _count(self, records: RemoteRecords | None, error_code: int) -> None:
+    def _count(self, place: Place, records: RemoteRecords | None, error_code: int) -> None:
         if error_code != NONE:
             outcome = f"error_{error_code}"
+        elif place.source is Source.DIVERGED:
+            outcome = "diverged"
         else:
             outcome = "not_ready" if records is None else "remote"
         self._metrics.answered("fetch", outcome)

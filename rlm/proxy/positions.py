@@ -138,15 +138,18 @@ def apply_error(answered: Value, error_code: int) -> None:
 
 
 def correct_epoch_end(answered: Value, known: EpochEnd | None) -> bool:
-    """Use the merged lineage where it ends the epoch lower, or where the broker knows nothing.
+    """Use the merged lineage where it ends the epoch no higher, or where the broker knows nothing.
 
-    A broker whose first epochs were trimmed ends older ones at its local start: too high
-    (LeaderEpochFileCache.endOffsetFor), so that a truncation would go unseen.
+    A broker whose first epochs were trimmed ends older ones at its local start, and gives back the
+    epoch asked for, though it may have no records (LeaderEpochFileCache.endOffsetFor): both too
+    high, so that a truncation would go unseen (H37).
     """
     if known is None or answered["error_code"] != NONE:
         return False
     undefined = answered["end_offset"] == _UNKNOWN
-    if not undefined and known.end_offset >= answered["end_offset"]:
+    if not undefined and known.end_offset > answered["end_offset"]:
+        return False  # the broker's log is not the one that we know
+    if (known.leader_epoch, known.end_offset) == (answered["leader_epoch"], answered["end_offset"]):
         return False
     answered["leader_epoch"] = known.leader_epoch
     answered["end_offset"] = known.end_offset

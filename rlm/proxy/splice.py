@@ -19,15 +19,14 @@ from rlm.proxy.codes import (
     OFFSET_OUT_OF_RANGE,
     UNKNOWN_LEADER_EPOCH,
 )
-from rlm.proxy.tier import RemoteRecords, TierPartition, TopicRef, Watermarks
+from rlm.proxy.divergence import EpochEnds, EpochVerdict, judge_epoch
+from rlm.proxy.tier import EpochEnd, TierPartition, TopicRef, Watermarks
 from rlm.wire.fetch import (
     CONSUMER_REPLICA_ID,
     FetchedPartition,
     FetchPartition,
     FetchRequest,
     FetchResponse,
-    PatchedPartition,
-    SplicedPartition,
 )
 
 READ_COMMITTED = 1
@@ -38,7 +37,6 @@ _STALE_EPOCH = frozenset({FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH})
 
 Key = tuple[str | bytes, int]
 View = Callable[[TopicRef, int], TierPartition | None]
-Replacement = SplicedPartition | PatchedPartition
 
 
 class Source(enum.Enum):
@@ -50,6 +48,10 @@ class Source(enum.Enum):
     HOLE = "hole"  # asked at the local start: answered like a compaction gap (H15)
     NOT_READY = "not_ready"  # error 0, no records, real watermarks, held to max_wait (H17)
     REFUSED = "refused"  # `error_code` is answered
+    DIVERGED = "diverged"  # no records: where the client's last fetched epoch ended (KIP-595, H37)
+
+
+_BY_OUR_VIEW = (Source.ASSUMED, Source.REMOTE, Source.DIVERGED)
 
 
 @dataclass(slots=True)
@@ -66,10 +68,13 @@ class Place:
     ask_offset: int | None = None
     marks: Watermarks | None = None
     error_code: int = NONE
+    epoch_end: EpochEnd | None = None
 
     @property
     def ends_wait(self) -> bool:
-        """An error that leaves at once; 56 waits for max_wait so that clients do not spin (H25)."""
+        """What leaves at once; 56 waits for max_wait so that clients do not spin (H25)."""
+        if self.source is Source.DIVERGED:
+            return True
         return self.source is Source.REFUSED and self.error_code != KAFKA_STORAGE_ERROR
 
 
@@ -80,16 +85,18 @@ class Judged:
     out_of_range: tuple[Place, ...] = ()
     dropped: tuple[Place, ...] = ()
     became_remote: tuple[Place, ...] = ()
+    doubted: tuple[Place, ...] = ()
     leave_now: bool = False
     broker_bytes: int = 0
 
 
 @dataclass(slots=True)
 class FetchPlan:
-    """All partitions of a Fetch in the order asked."""
+    """All partitions of a Fetch in the order asked; `epoch_ends` is the Tier's."""
 
     request: FetchRequest
     places: tuple[Place, ...]
+    epoch_ends: EpochEnds
     by_key: Mapping[Key, Place] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -134,7 +141,7 @@ class FetchPlan:
         """
         return {
             place.at: place.tiered.leader_epoch
-            for place in self.sources(Source.ASSUMED, Source.REMOTE)
+            for place in self.sources(*_BY_OUR_VIEW)
             if place.tiered is not None and place.asked.current_leader_epoch == _NO_EPOCH
         }
 
@@ -180,14 +187,6 @@ def is_remote_offset(view: TierPartition, offset: int) -> bool:
     return has_remote(view) and (view.remote_log_start_offset <= offset < view.remote_next_offset)
 
 
-def shown_log_start(view: TierPartition | None, log_start_offset: int) -> int | None:
-    """The log start clients are to see instead of the broker's (H22); None = the broker's."""
-    if view is None or not has_remote(view) or log_start_offset < 0:
-        return None
-    start = view.remote_log_start_offset
-    return start if start < log_start_offset else None
-
-
 def upper_offset(view: TierPartition, marks: Watermarks, *, read_committed: bool) -> int:
     """Exclusive end of what may be served from remote (H4)."""
     stable = marks.last_stable_offset if marks.last_stable_offset >= 0 else marks.high_watermark
@@ -196,7 +195,12 @@ def upper_offset(view: TierPartition, marks: Watermarks, *, read_committed: bool
 
 
 def plan_fetch(
-    request: FetchRequest, view: View, *, ready: bool, high_watermarks: Mapping[Key, int]
+    request: FetchRequest,
+    view: View,
+    epoch_ends: EpochEnds,
+    *,
+    ready: bool,
+    high_watermarks: Mapping[Key, int],
 ) -> FetchPlan:
     """Look every partition up, and assume remote what is known to be (H20)."""
     places = []
@@ -214,15 +218,31 @@ def plan_fetch(
                 maybe_tiered=tiered is not None or not ready,
             )
             if tiered is not None and request.api_version >= _FIRST_WITH_LOG_START:
-                _assume(place, tiered, high_watermarks)
+                _assume(place, tiered, high_watermarks, _verdict(place, epoch_ends))
             places.append(place)
-    return FetchPlan(request, tuple(places))
+    return FetchPlan(request, tuple(places), epoch_ends)
 
 
-def _assume(place: Place, view: TierPartition, high_watermarks: Mapping[Key, int]) -> None:
+def _verdict(place: Place, epoch_ends: EpochEnds) -> EpochVerdict:
+    """What the merged lineage as it is known now says of the client's last fetched epoch."""
+    view, epoch = place.tiered, place.asked.last_fetched_epoch
+    if view is None or epoch < 0:
+        return EpochVerdict.CONSISTENT
+    epoch_end = epoch_ends(view.topic_id, view.partition, epoch)
+    return judge_epoch(place.asked, view.leader_epoch, epoch_end)
+
+
+def _assume(
+    place: Place,
+    view: TierPartition,
+    high_watermarks: Mapping[Key, int],
+    verdict: EpochVerdict,
+) -> None:
     offset = place.asked.fetch_offset
     if view.frozen or not view.led_here or not is_remote_offset(view, offset):
         return
+    if verdict is not EpochVerdict.CONSISTENT:
+        return  # an error or a divergence is told behind a barrier only (H17)
     if place.asked.current_leader_epoch not in (_NO_EPOCH, view.leader_epoch):
         return  # one of both does not know the leadership of today: the broker does
     high_watermark = max(high_watermarks.get(place.key, -1), view.high_watermark)
@@ -241,45 +261,66 @@ def judge_answer(
     plan: FetchPlan, response: FetchResponse, high_watermarks: dict[Key, int]
 ) -> Judged:
     """Take one answer in: what it proves, what must be found out, and whether it ends the wait."""
-    out_of_range: list[Place] = []
-    became_remote: list[Place] = []
-    dropped: list[Place] = []
+    found: dict[_News, list[Place]] = {news: [] for news in _News}
     leave_now = False
     broker_bytes = 0
     for _, place, answered in answers_of(plan, response):
         if answered.error_code == NONE:
             if place.tiered is not None:
                 high_watermarks[place.key] = answered.high_watermark
-            if _has_it_itself(place, answered):
-                _drop(place)
-                dropped.append(place)
-            elif _take_clean(place, answered):
-                became_remote.append(place)
+            news = _judge_clean(plan, place, answered)
             if place.source in (Source.BROKER, Source.HOLE):
                 broker_bytes += max(answered.records_size, 0)
                 leave_now |= answered.preferred_read_replica != -1
-        elif _is_answer_to_us(place, answered.error_code):
-            high_watermarks.pop(place.key, None)
-            _drop(place)
-            dropped.append(place)
-        elif answered.error_code != OFFSET_OUT_OF_RANGE:
-            leave_now = True
-        elif place.source is Source.BROKER:
-            out_of_range.append(place)
+        else:
+            news = _judge_error(place, answered.error_code)
+            if news is _News.DROPPED:
+                high_watermarks.pop(place.key, None)
+            leave_now |= news is None and answered.error_code != OFFSET_OUT_OF_RANGE
+        if news is not None:
+            found[news].append(place)
     return Judged(
-        out_of_range=tuple(out_of_range),
-        became_remote=tuple(became_remote),
-        dropped=tuple(dropped),
+        out_of_range=tuple(found[_News.OUT_OF_RANGE]),
+        became_remote=tuple(found[_News.BECAME_REMOTE]),
+        dropped=tuple(found[_News.DROPPED]),
+        doubted=tuple(found[_News.DOUBTED]),
         leave_now=leave_now,
         broker_bytes=broker_bytes,
     )
+
+
+class _News(enum.Enum):
+    """What there is to do for a partition after an answer of the broker."""
+
+    OUT_OF_RANGE = "out_of_range"
+    BECAME_REMOTE = "became_remote"
+    DROPPED = "dropped"
+    DOUBTED = "doubted"
+
+
+def _judge_clean(plan: FetchPlan, place: Place, answered: FetchedPartition) -> _News | None:
+    if _has_it_itself(place, answered):
+        _drop(place)
+        return _News.DROPPED
+    if _is_doubtful(plan, place, answered):
+        place.marks = _marks(answered)
+        return _News.DOUBTED
+    return _News.BECAME_REMOTE if _take_clean(place, answered) else None
+
+
+def _judge_error(place: Place, error_code: int) -> _News | None:
+    if _is_answer_to_us(place, error_code):
+        _drop(place)
+        return _News.DROPPED
+    is_ours = error_code == OFFSET_OUT_OF_RANGE and place.source is Source.BROKER
+    return _News.OUT_OF_RANGE if is_ours else None
 
 
 def _is_answer_to_us(place: Place, error_code: int) -> bool:
     """Whether an error is about an offset or epoch that the client did not ask for."""
     if error_code in _STALE_EPOCH:
         is_named = place.asked.current_leader_epoch != _NO_EPOCH
-        return not is_named and place.source in (Source.ASSUMED, Source.REMOTE)
+        return not is_named and place.source in _BY_OUR_VIEW
     return error_code == OFFSET_OUT_OF_RANGE and place.ask_offset is not None
 
 
@@ -290,6 +331,35 @@ def _has_it_itself(place: Place, answered: FetchedPartition) -> bool:
     if place.source not in (Source.ASSUMED, Source.REMOTE):
         return False
     return 0 <= answered.log_start_offset <= place.asked.fetch_offset
+
+
+def _is_doubtful(plan: FetchPlan, place: Place, answered: FetchedPartition) -> bool:
+    """Whether the broker's judgement of the last fetched epoch has to be looked into (H37).
+
+    Below its first epoch, which a trim moves up, it gives the wrong end of an epoch, or sees no
+    divergence where there is one; a follower's judgement is its own.
+    """
+    if place.source is not Source.BROKER or place.asked.last_fetched_epoch < 0:
+        return False
+    if place.tiered is not None and (place.tiered.frozen or not place.tiered.led_here):
+        return False
+    if answered.diverging_epoch is not None:
+        return True
+    return _verdict(place, plan.epoch_ends) is EpochVerdict.DIVERGED
+
+
+def judge_doubted(place: Place, view: TierPartition | None, epoch_end: EpochEnd | None) -> None:
+    """Settle a doubtful answer after a passed barrier: ours, or the broker's as it came."""
+    place.tiered = view
+    if view is None or view.frozen or not view.led_here or place.marks is None:
+        return
+    if judge_epoch(place.asked, view.leader_epoch, epoch_end) is EpochVerdict.DIVERGED:
+        _diverge(place, place.marks, epoch_end)
+
+
+def _diverge(place: Place, marks: Watermarks, epoch_end: EpochEnd | None) -> None:
+    place.source, place.marks, place.epoch_end = Source.DIVERGED, marks, epoch_end
+    place.ask_offset = marks.high_watermark
 
 
 def _drop(place: Place) -> None:
@@ -309,16 +379,20 @@ def answers_of(
                 yield (topic_at, partition_at), place, answered
 
 
-def _take_clean(place: Place, answered: FetchedPartition) -> bool:
-    """An error-free answer; True when only now it shows that the offset is remote (KIP-392)."""
-    marks = Watermarks(
+def _marks(answered: FetchedPartition) -> Watermarks:
+    return Watermarks(
         high_watermark=answered.high_watermark,
         last_stable_offset=answered.last_stable_offset,
         log_start_offset=answered.log_start_offset,
     )
+
+
+def _take_clean(place: Place, answered: FetchedPartition) -> bool:
+    """An error-free answer; True when only now it shows that the offset is remote (KIP-392)."""
+    marks = _marks(answered)
     if place.source is Source.ASSUMED:
         place.source = Source.REMOTE
-    if place.source in (Source.REMOTE, Source.NOT_READY):
+    if place.source in (Source.REMOTE, Source.NOT_READY, Source.DIVERGED):
         place.marks, place.ask_offset = marks, answered.high_watermark
         return False
     sent_elsewhere = answered.preferred_read_replica != -1 and place.source is Source.BROKER
@@ -332,10 +406,16 @@ def _take_clean(place: Place, answered: FetchedPartition) -> bool:
     return False
 
 
-def judge_out_of_range(place: Place, view: TierPartition | None, marks: Watermarks | None) -> bool:
+def judge_out_of_range(
+    place: Place,
+    view: TierPartition | None,
+    marks: Watermarks | None,
+    epoch_end: EpochEnd | None = None,
+) -> bool:
     """Settle an OFFSET_OUT_OF_RANGE after a passed barrier; True when the broker is asked again.
 
     `view` None = not tiered for certain. `marks` None = even the broker's watermarks failed.
+    `epoch_end`: of the client's last fetched epoch, see `judge_epoch`.
     """
     place.tiered = view
     if view is None:
@@ -349,12 +429,24 @@ def judge_out_of_range(place: Place, view: TierPartition | None, marks: Watermar
     is_unsettled = offset < view.unsettled_next_offset
     if offset < view.remote_log_start_offset or not (has_remote(view) or is_unsettled):
         return False
+    verdict = judge_epoch(place.asked, view.leader_epoch, epoch_end)
+    if verdict is EpochVerdict.UNKNOWN:
+        return False  # the broker's error is about the epoch
     if marks is None:
         return _refuse(place, KAFKA_STORAGE_ERROR)
+    if verdict is EpochVerdict.DIVERGED:
+        _diverge(place, marks, epoch_end)
+        return False
+    return _settle_position(place, view, marks)
+
+
+def _settle_position(place: Place, view: TierPartition, marks: Watermarks) -> bool:
+    """Remote, not settled yet, a hole or in range by now; True when the broker is asked again."""
+    offset = place.asked.fetch_offset
     if is_remote_offset(view, offset):
         place.source, place.marks, place.ask_offset = Source.REMOTE, marks, marks.high_watermark
         return False
-    if is_unsettled:
+    if offset < view.unsettled_next_offset:
         not_ready(place, marks)
         return False
     if offset < marks.log_start_offset:
@@ -389,41 +481,3 @@ def _refuse(place: Place, error_code: int, marks: Watermarks | None = None) -> b
     place.source, place.error_code, place.marks = Source.REFUSED, error_code, marks
     place.ask_offset = None if marks is None else marks.high_watermark
     return False
-
-
-def splice_records(
-    place: Place, records: RemoteRecords | None, error_code: int, *, read_committed: bool
-) -> SplicedPartition:
-    """The answer of a partition that is not the broker's: records, nothing yet, or an error."""
-    marks = place.marks
-    shown = None
-    if marks is not None:
-        shown = shown_log_start(place.tiered, marks.log_start_offset)
-    return SplicedPartition(
-        error_code=error_code,
-        high_watermark=-1 if marks is None else marks.high_watermark,
-        last_stable_offset=-1 if marks is None else marks.last_stable_offset,
-        log_start_offset=_start(marks) if shown is None else shown,
-        aborted_transactions=_aborted(records, read_committed=read_committed),
-        preferred_read_replica=-1,
-        records=() if records is None or error_code != NONE else records.records,
-        keep_tags=error_code == NONE,
-    )
-
-
-def _start(marks: Watermarks | None) -> int:
-    return -1 if marks is None else marks.log_start_offset
-
-
-def _aborted(
-    records: RemoteRecords | None, *, read_committed: bool
-) -> tuple[tuple[int, int], ...] | None:
-    if not read_committed:
-        return None
-    return () if records is None else records.aborted
-
-
-def patch_clean(place: Place, answered: FetchedPartition) -> PatchedPartition | None:
-    """The log start of the broker's own answer (H22)."""
-    start = shown_log_start(place.tiered, answered.log_start_offset)
-    return None if start is None else PatchedPartition(log_start_offset=start)

@@ -7,10 +7,12 @@ import pytest
 from kip405.batches import walk
 from kip405.errors import Fenced
 from rlm.partitions import SharedLooks
+from rlm.proxy.tier import EpochEnd
 from rlmm.facts import DivergenceFact
 from rsm_plugins.keys import ObjectKind, object_name
 from tests.builders.ledger import PLACE, metadata
 from tests.builders.log_dir import CLUSTER_ID
+from tests.builders.rig import NODE_ID
 from tests.rlm.test_local_tier import FINISHED, Site, site
 
 __all__ = ["site"]
@@ -127,3 +129,18 @@ async def test_h25_a_copy_with_other_borders_and_chunks_stands_in(
     assert first.next_offset == 100
     data, following = await site.read(120, 150)
     assert (data, following) == (of_broker(site, 120, 150), 150)
+
+
+async def test_h37_epochs_begin_at_the_remote_log_start_as_a_brokers_do_at_its_own(
+    site: Site,
+) -> None:
+    site.rig.broker.elect(NODE_ID, 7)
+    site.rig.disk.epochs({2: 0, 5: 100, 7: 280})
+    await site.barrier()
+    assert site.tier.epoch_end(PLACE.topic_id, 0, 1) == EpochEnd(leader_epoch=1, end_offset=0)
+    assert site.tier.epoch_end(PLACE.topic_id, 0, 2) == EpochEnd(leader_epoch=2, end_offset=100)
+    assert site.tier.epoch_end(PLACE.topic_id, 0, 4) == EpochEnd(leader_epoch=2, end_offset=100)
+    site.rig.remote_start(150)
+    assert site.tier.epoch_end(PLACE.topic_id, 0, 2) == EpochEnd(leader_epoch=2, end_offset=150)
+    assert site.tier.epoch_end(PLACE.topic_id, 0, 5) == EpochEnd(leader_epoch=5, end_offset=280)
+    assert site.tier.epoch_end(PLACE.topic_id, 0, 6) == EpochEnd(leader_epoch=5, end_offset=280)

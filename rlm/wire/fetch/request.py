@@ -22,6 +22,8 @@ _INT64 = struct.Struct(">q")
 _SESSION = struct.Struct(">ii")
 _REPLICA_STATE_TAG = 1
 _FIRST_WITH_LEADER_EPOCH = 9
+_FIRST_WITH_FETCHED_EPOCH = 12
+_NO_EPOCH = -1
 
 
 class FetchPartition(NamedTuple):
@@ -33,6 +35,7 @@ class FetchPartition(NamedTuple):
     index: int  # type: ignore[assignment]  # Kafka's word hides tuple.index, which nobody needs
     current_leader_epoch: int
     fetch_offset: int
+    last_fetched_epoch: int
     partition_max_bytes: int
     fetch_offset_position: int
     partition_max_bytes_position: int
@@ -75,10 +78,12 @@ class _PartitionLayout(NamedTuple):
 
 
 def _partition_layout(version: int) -> _PartitionLayout:
-    """(index, current_leader_epoch, fetch_offset, partition_max_bytes); pad bytes for the rest."""
-    if version >= 12:
-        return _PartitionLayout(struct.Struct(">iiq4x8xi"), 8, 28)
-    if version >= 9:
+    """(index, current_leader_epoch, fetch_offset, last_fetched_epoch, partition_max_bytes), of the
+    epochs those that the version has; pad bytes for the rest.
+    """
+    if version >= _FIRST_WITH_FETCHED_EPOCH:
+        return _PartitionLayout(struct.Struct(">iiqi8xi"), 8, 28)
+    if version >= _FIRST_WITH_LEADER_EPOCH:
         return _PartitionLayout(struct.Struct(">iiq8xi"), 8, 24)
     if version >= 5:
         return _PartitionLayout(struct.Struct(">iq8xi"), 4, 20)
@@ -146,9 +151,10 @@ def patch_fetch_request(
 
     `sessionless` sets session id 0, epoch -1 (v7 on; KIP-227). `replacements` maps
     (position in `request.topics`, position in its `partitions`) to (fetch_offset,
-    partition_max_bytes), `leader_epochs` to current_leader_epoch (v9 on). `hide_rack` makes the
-    client's rack one that no broker is in (v11 on; KIP-392). The original stays as it is: it may
-    have to be asked again (H20).
+    partition_max_bytes); their last_fetched_epoch (v12 on) becomes -1, as it is the epoch before
+    the client's own offset and says nothing of the one asked for (H37). `leader_epochs` maps to
+    current_leader_epoch (v9 on). `hide_rack` makes the client's rack one that no broker is in (v11
+    on; KIP-392). The original stays as it is: it may have to be asked again (H20).
     """
     patched = bytearray(frame)
     if sessionless and request.session_position != NO_POSITION:
@@ -161,6 +167,9 @@ def patch_fetch_request(
         asked = request.topics[topic].partitions[partition]
         _INT64.pack_into(patched, asked.fetch_offset_position, fetch_offset)
         _INT32.pack_into(patched, asked.partition_max_bytes_position, partition_max_bytes)
+        if request.api_version >= _FIRST_WITH_FETCHED_EPOCH:
+            position = asked.fetch_offset_position + _INT64.size
+            _INT32.pack_into(patched, position, _NO_EPOCH)
     for (topic, partition), leader_epoch in (leader_epochs or {}).items():
         if request.api_version >= _FIRST_WITH_LEADER_EPOCH:
             asked = request.topics[topic].partitions[partition]
@@ -192,17 +201,20 @@ def _partitions(
     unpack, size_bytes = layout.unpack_from, layout.size
     flexible = FETCH.is_flexible(version)
     partitions = []
+    epoch = fetched_epoch = _NO_EPOCH
     for _ in range(count):
-        if version >= 9:
+        if version >= _FIRST_WITH_FETCHED_EPOCH:
+            index, epoch, fetch_offset, fetched_epoch, max_bytes = unpack(buffer, position)
+        elif version >= _FIRST_WITH_LEADER_EPOCH:
             index, epoch, fetch_offset, max_bytes = unpack(buffer, position)
         else:
             index, fetch_offset, max_bytes = unpack(buffer, position)
-            epoch = -1
         partitions.append(
             FetchPartition(
                 index,
                 epoch,
                 fetch_offset,
+                fetched_epoch,
                 max_bytes,
                 position + fetch_offset_at,
                 position + max_bytes_at,

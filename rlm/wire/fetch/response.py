@@ -20,14 +20,18 @@ _HEAD_V4 = struct.Struct(">ihqq")
 _HEAD_V5 = struct.Struct(">ihqqq")
 _LOG_START_AT = 22  # index 4, error 2, high watermark 8, last stable offset 8
 _ABORTED_SIZE_BYTES = 16
+_DIVERGING_EPOCH_TAG = 0
+_EPOCH_END = struct.Struct(">iq")
 
 
 class FetchedPartition(NamedTuple):
     """One partition of an answer; positions are in the frame, -1 = this version has no such field.
 
     [start, end) is the whole partition struct; `records_size` -1 = null records. `tags_position`
-    is where its tagged fields begin (flexible versions), they reach to `end`. A tuple, not a
-    dataclass: a frozen dataclass would double the time of a scan.
+    is where its tagged fields begin (flexible versions), they reach to `end`. `diverging_epoch`:
+    the epoch and the offset where it ended, if the broker says that the client's last fetched epoch
+    is not in its history (KIP-595). A tuple, not a dataclass: a frozen dataclass would double the
+    time of a scan.
     """
 
     index: int  # type: ignore[assignment]  # Kafka's word hides tuple.index, which nobody needs
@@ -43,6 +47,7 @@ class FetchedPartition(NamedTuple):
     records_position: int
     records_size: int
     tags_position: int
+    diverging_epoch: tuple[int, int] | None
 
 
 class FetchedTopic(NamedTuple):
@@ -142,10 +147,11 @@ def _scan_flexible(
         if records_size > 0:
             position += records_size
         tags_position = position
+        diverging_epoch = None
         if buffer[position] == 0:  # an IndexError when the records are cut
             position += 1
         else:
-            position = _skip_tags(buffer, position)
+            diverging_epoch, position = _read_tags(buffer, position)
         partitions.append(
             FetchedPartition(
                 index,
@@ -161,6 +167,7 @@ def _scan_flexible(
                 records_position,
                 records_size,
                 tags_position,
+                diverging_epoch,
             )
         )
     return tuple(partitions), position
@@ -213,6 +220,7 @@ def _scan_classic(
                 records_position,
                 records_size,
                 position,
+                None,
             )
         )
     return tuple(partitions), position
@@ -225,6 +233,21 @@ def _skip_aborted(buffer: memoryview, position: int) -> int:
         position += _ABORTED_SIZE_BYTES
         position = position + 1 if buffer[position] == 0 else _skip_tags(buffer, position)
     return position
+
+
+def _read_tags(buffer: memoryview, position: int) -> tuple[tuple[int, int] | None, int]:
+    """(epoch, end offset) of the diverging epoch among a partition's tagged fields, None without
+    it; the position behind them.
+    """
+    tags = Reader(buffer, position, what="Fetch response")
+    diverging_epoch = None
+    for _ in range(tags.uvarint()):
+        tag = tags.uvarint()
+        payload = tags.view(tags.uvarint())
+        if tag == _DIVERGING_EPOCH_TAG:
+            epoch, end_offset = _EPOCH_END.unpack_from(payload)
+            diverging_epoch = (epoch, end_offset)
+    return diverging_epoch, tags.position
 
 
 def _skip_tags(buffer: memoryview, position: int) -> int:

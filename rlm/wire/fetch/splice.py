@@ -20,6 +20,8 @@ _HEAD_V4 = struct.Struct(">ihqq")
 _HEAD_V5 = struct.Struct(">ihqqq")
 _ABORTED = struct.Struct(">qq")
 _NO_TAGS = b"\0"
+_DIVERGING_EPOCH_HEAD = b"\1\0\x0d"  # one tagged field, number 0, of 13 bytes
+_EPOCH_END = struct.Struct(">iq")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +29,8 @@ class SplicedPartition:
     """Replaces a partition's answer. Offsets are record offsets; records whole stored batches.
 
     `aborted_transactions`: (producer id, first offset) each, None = null as for read_uncommitted.
-    `keep_tags`: the broker's tagged fields (diverging_epoch, current_leader, snapshot_id) stay if
-    the broker's own answer was error-free; those of an error answer are dropped always.
+    `diverging_epoch`: (epoch, end offset), v12 on (KIP-595). The broker's own tagged fields are
+    dropped: they belong to an error, or to an offset that the client did not ask for (H37).
     """
 
     error_code: int
@@ -38,7 +40,7 @@ class SplicedPartition:
     aborted_transactions: tuple[tuple[int, int], ...] | None
     preferred_read_replica: int
     records: Sequence[Buffer]
-    keep_tags: bool = True
+    diverging_epoch: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +83,7 @@ def splice_fetch_response(
         answered = response.topics[topic].partitions[partition]
         if answered.start > position:
             pieces.append(view[position : answered.start])
-        pieces += _encode(view, answered, splices[topic, partition], response.api_version)
+        pieces += _encode(answered, splices[topic, partition], response.api_version)
         position = answered.end
     if position < len(view):
         pieces.append(view[position:])
@@ -104,9 +106,7 @@ def _patch(frame: bytearray, answered: FetchedPartition, patch: PatchedPartition
         )
 
 
-def _encode(
-    view: memoryview, answered: FetchedPartition, spliced: SplicedPartition, version: int
-) -> list[Buffer]:
+def _encode(answered: FetchedPartition, spliced: SplicedPartition, version: int) -> list[Buffer]:
     """The partition struct: its head, the record buffers as they are, its tagged fields."""
     flexible = FETCH.is_flexible(version)
     records_size = sum(map(len, spliced.records))
@@ -126,9 +126,14 @@ def _encode(
     head += encode_uvarint(records_size + 1) if flexible else _INT32.pack(records_size)
     pieces: list[Buffer] = [head, *(piece for piece in spliced.records if len(piece))]
     if flexible:
-        keep = spliced.keep_tags and answered.error_code == 0
-        pieces.append(view[answered.tags_position : answered.end] if keep else _NO_TAGS)
+        pieces.append(_tags(spliced.diverging_epoch))
     return pieces
+
+
+def _tags(diverging_epoch: tuple[int, int] | None) -> bytes:
+    if diverging_epoch is None:
+        return _NO_TAGS
+    return _DIVERGING_EPOCH_HEAD + _EPOCH_END.pack(*diverging_epoch) + _NO_TAGS
 
 
 def _aborted(aborted: tuple[tuple[int, int], ...] | None, flexible: bool) -> bytes:

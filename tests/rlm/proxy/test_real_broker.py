@@ -123,12 +123,12 @@ async def _produce(bootstrap: str, topic: str) -> None:
         await producer.stop()
 
 
-async def _capture(port: int, topic: str) -> tuple[Uuid, bytes]:
+async def capture(port: int, topic: str, count: int = COUNT) -> tuple[Uuid, bytes]:
     client = RawClient(*await asyncio.open_connection("127.0.0.1", port))
     answer = await client.call(METADATA, 12, {"topics": [{"name": topic}]})
     topic_id = answer["topics"][0]["topic_id"]
     stored, offset = b"", 0
-    while offset < COUNT:
+    while offset < count:
         request = {
             "max_wait_ms": 500,
             "min_bytes": 1,
@@ -174,7 +174,7 @@ async def archive(kafka_cluster: KafkaCluster) -> AsyncIterator[Archive]:
     bootstrap = f"127.0.0.1:{ports.proxy}"
     try:
         await _produce(bootstrap, topic)  # through the proxy
-        topic_id, stored = await _capture(ports.tiered, topic)
+        topic_id, stored = await capture(ports.tiered, topic)
         admin = AIOKafkaAdminClient(bootstrap_servers=kafka_cluster.bootstrap_servers)
         await admin.start()
         await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(LOCAL_START)})

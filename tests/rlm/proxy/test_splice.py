@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from kip405.ids import Uuid
+from rlm.proxy.replacements import shown_log_start
 from rlm.proxy.splice import (
     Place,
     Source,
     has_remote,
     judge_out_of_range,
     plan_fetch,
-    shown_log_start,
     topic_ref,
     upper_offset,
 )
@@ -22,15 +22,21 @@ from rlm.wire.frames import encode_request, parse_request_header
 from tests.rlm.proxy.fakes import TOPIC, TOPIC_ID, asked, fetch_request, tier_partition
 
 OPEN_GAP = tier_partition(remote_next_offset=60, unsettled_next_offset=80)
+
+
+def no_epochs(_: Uuid, __: int, ___: int) -> None:
+    """A tier that has no merged lineage."""
+
+
 MARKS = Watermarks(high_watermark=200, last_stable_offset=150, log_start_offset=100)
 
 
-def place(offset: int) -> Place:
+def place(offset: int, fetched_epoch: int = -1) -> Place:
     return Place(
         key=(TOPIC, 0),
         ref=TopicRef(name=TOPIC),
         at=(0, 0),
-        asked=FetchPartition(0, -1, offset, 1_000, 0, 0),
+        asked=FetchPartition(0, -1, offset, fetched_epoch, 1_000, 0, 0),
         tiered=None,
         maybe_tiered=False,
     )
@@ -108,7 +114,7 @@ def test_h20_what_is_assumed_to_be_remote(
     frame = encode_request(FETCH, 12, 1, "client", value)[4:]
     request = scan_fetch_request(frame, parse_request_header(frame))
     view = tier_partition(**changes)
-    plan = plan_fetch(request, lambda _, __: view, ready=True, high_watermarks=known)
+    plan = plan_fetch(request, lambda _, __: view, no_epochs, ready=True, high_watermarks=known)
     [one] = plan.places
     assert one.ask_offset == assumed_at
     assert plan.replacements() == ({} if assumed_at is None else {(0, 0): (assumed_at, 1)})
@@ -119,7 +125,7 @@ def test_h20_what_is_assumed_to_be_remote(
 def test_h17_before_the_tier_is_ready_every_topic_may_be_tiered(ready: bool, plain: bool) -> None:
     frame = encode_request(FETCH, 12, 1, "client", fetch_request(12, asked(5)))[4:]
     request = scan_fetch_request(frame, parse_request_header(frame))
-    plan = plan_fetch(request, lambda _, __: None, ready=ready, high_watermarks={})
+    plan = plan_fetch(request, lambda _, __: None, no_epochs, ready=ready, high_watermarks={})
     assert plan.is_plain is plain
 
 

@@ -48,11 +48,12 @@ def test_scan_finds_what_was_asked(oracle: Oracle, version: int) -> None:
             (topic.get("Topic"), topic.get("TopicId")) for topic in value["Topics"]
         ]
         for topic, asked in zip(found.topics, value["Topics"], strict=True):
-            assert [partition[:4] for partition in topic.partitions] == [
+            assert [partition[:5] for partition in topic.partitions] == [
                 (
                     one["Partition"],
                     one.get("CurrentLeaderEpoch", -1),
                     one["FetchOffset"],
+                    one.get("LastFetchedEpoch", -1),
                     one["PartitionMaxBytes"],
                 )
                 for one in asked["Partitions"]
@@ -79,6 +80,8 @@ def test_h20_patches_change_exactly_their_fields(oracle: Oracle, version: int) -
                 if rng.random() < 0.5:
                     replacements[t, p] = (rng.randrange(2**62), 1)
                     partition["FetchOffset"], partition["PartitionMaxBytes"] = replacements[t, p]
+                    if version >= 12:
+                        partition["LastFetchedEpoch"] = -1
                 if rng.random() < 0.5:
                     leader_epochs[t, p] = rng.randrange(2**31)
                     if version >= 9:
@@ -94,6 +97,21 @@ def test_h20_patches_change_exactly_their_fields(oracle: Oracle, version: int) -
             hide_rack=hide_rack,
         )
         assert patched == oracle.request_frame("Fetch", version, expected)
+
+
+@pytest.mark.parametrize("version", range(12, 19))
+def test_h37_a_patched_offset_takes_the_last_fetched_epoch_away(
+    oracle: Oracle, version: int
+) -> None:
+    one = {"Partition": 0, "FetchOffset": 5, "LastFetchedEpoch": 3, "PartitionMaxBytes": 9}
+    topic = {"Topic": "t", "TopicId": bytes(range(16)), "Partitions": [one, one]}
+    value = {"MaxWaitMs": 500, "MinBytes": 1, "Topics": [topic]}
+    frame = oracle.request_frame("Fetch", version, value)
+    patched = patch_fetch_request(
+        frame, scan(frame), sessionless=True, max_wait_ms=None, replacements={(0, 1): (70, 1)}
+    )
+    found = scan(bytes(patched)).topics[0].partitions
+    assert [(one.fetch_offset, one.last_fetched_epoch) for one in found] == [(5, 3), (70, -1)]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

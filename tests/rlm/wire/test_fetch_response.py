@@ -2,6 +2,7 @@
 
 import copy
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from tests.rlm.wire.oracle import UNKNOWN_TAGS, Json, Oracle
 VERSIONS = range(4, 19)
 FLEXIBLE = range(12, 19)
 SEEDS = range(15)
-TAGGED = ("DivergingEpoch", "CurrentLeader", "SnapshotId", UNKNOWN_TAGS)
+NOT_DIVERGING = {"Epoch": -1, "EndOffset": -1}
 
 
 def generate(oracle: Oracle, version: int, seed: int | str) -> Json:
@@ -34,10 +35,12 @@ def joined(pieces: list[Buffer]) -> bytes:
 
 def spliced_value(spliced: SplicedPartition, broker: Json, version: int) -> Json:
     """What the oracle should encode for a replaced partition."""
-    aborted = spliced.aborted_transactions
-    keep = spliced.keep_tags and broker["ErrorCode"] == 0
+    aborted, diverging = spliced.aborted_transactions, spliced.diverging_epoch
+    tagged: Json = {}
+    if version in FLEXIBLE and diverging is not None:
+        tagged["DivergingEpoch"] = {"Epoch": diverging[0], "EndOffset": diverging[1]}
     return {
-        **{name: broker[name] for name in TAGGED if keep and name in broker},
+        **tagged,
         "PartitionIndex": broker["PartitionIndex"],
         "ErrorCode": spliced.error_code,
         "HighWatermark": spliced.high_watermark,
@@ -64,7 +67,7 @@ def random_splice(rng: random.Random) -> SplicedPartition:
         aborted_transactions=aborted,
         preferred_read_replica=-1,
         records=records,
-        keep_tags=rng.random() < 0.7,
+        diverging_epoch=rng.choice((None, (0, 0), (rng.randrange(2**31), rng.randrange(2**62)))),
     )
 
 
@@ -89,6 +92,12 @@ def test_scan_finds_what_was_answered(oracle: Oracle, version: int) -> None:
                     one["LastStableOffset"],
                     one.get("LogStartOffset", -1),
                     one.get("PreferredReadReplica", -1),
+                )
+                diverging = one.get("DivergingEpoch", NOT_DIVERGING)
+                assert partition.diverging_epoch == (
+                    None
+                    if diverging == NOT_DIVERGING  # the default: not on the wire
+                    else (diverging["Epoch"], diverging["EndOffset"])
                 )
                 size = partition.records_size
                 assert (None if size == -1 else size) == (
@@ -197,12 +206,14 @@ def test_splice_copies_no_records_of_either_side(oracle: Oracle) -> None:
     assert sum(len(piece) for piece in pieces if piece not in big) < 200
 
 
+@pytest.mark.parametrize("error_code", [0, 1])
 @pytest.mark.parametrize("version", [12, 15, 18])
-def test_tags_of_an_error_free_answer_stay_and_those_of_an_error_go(
-    oracle: Oracle, version: int
+def test_h37_tags_of_a_replaced_answer_go_as_the_client_did_not_ask_for_it(
+    oracle: Oracle, version: int, error_code: int
 ) -> None:
-    leader: Json = {
+    tagged: Json = {
         "CurrentLeader": {"LeaderId": 3, "LeaderEpoch": 4},
+        "DivergingEpoch": {"Epoch": 2, "EndOffset": 100},
         UNKNOWN_TAGS: [(90, b"new")],
     }
     remote = SplicedPartition(
@@ -214,13 +225,15 @@ def test_tags_of_an_error_free_answer_stay_and_those_of_an_error_go(
         preferred_read_replica=-1,
         records=[b"old"],
     )
-    cases: tuple[tuple[int, Json], ...] = ((0, leader), (1, {}))
-    for error_code, kept in cases:
-        value = response(answer(b"", error_code=error_code, **leader))
-        frame = oracle.response_frame("Fetch", version, value)
-        pieces = splice_fetch_response(frame, scan_fetch_response(frame, version), {(0, 0): remote})
-        expected = response(answer(b"old", **kept))
-        assert joined(pieces) == oracle.response_frame("Fetch", version, expected)
+    ours = replace(remote, records=(), diverging_epoch=(1, 50))
+    frame = oracle.response_frame("Fetch", version, response(answer(b"", error_code, **tagged)))
+    found = scan_fetch_response(frame, version)
+    assert found.topics[0].partitions[0].diverging_epoch == (2, 100)
+    expected = oracle.response_frame("Fetch", version, response(answer(b"old")))
+    assert joined(splice_fetch_response(frame, found, {(0, 0): remote})) == expected
+    diverging: Json = {"DivergingEpoch": {"Epoch": 1, "EndOffset": 50}}
+    expected = oracle.response_frame("Fetch", version, response(answer(b"", **diverging)))
+    assert joined(splice_fetch_response(frame, found, {(0, 0): ours})) == expected
 
 
 def test_node_endpoints_and_unknown_tags_at_the_end_stay(oracle: Oracle) -> None:
