@@ -44,6 +44,7 @@ from rlm.topics.groups import ClusterGroups
 from rlm.topics.growth import LogDirSpace
 from rlm.topics.keeper import RetentionKeeper
 from rlm.topics.readers import ReaderCheck
+from rlm.topics.reenable import MadeAnewWatch
 from rlm.topics.settle import Settler
 from rlm.topics.starts import Starts
 from rlm.topics.verbs import Parts as VerbParts
@@ -62,6 +63,7 @@ class TopicSide:
     access: Access
     access_watch: AccessWatch
     keeper: RetentionKeeper
+    made_anew: MadeAnewWatch
     freezes: Freezes
     brokers: OtherBrokers
 
@@ -109,6 +111,10 @@ class Front:
     async def keep_topics(self) -> None:
         """Hold taken-over retention where it must be, for ever (H14)."""
         await self._topics.keeper.run()
+
+    async def watch_names(self) -> None:
+        """Look for topics made anew under the name of an enabled one, for ever (H39)."""
+        await self._topics.made_anew.run()
 
     async def watch_access(self) -> None:
         """Look whether the ACLs that are needed are there, for ever (H40)."""
@@ -228,7 +234,8 @@ class Front:
         stores are set up, no store at all.
         """
         alarms = (alarm.text for alarm in self._topics.keeper.alarms.values())
-        return (*self._problems(), *alarms, *self._parts.stores.notices())
+        anew = (finding.text for finding in self._topics.made_anew.findings())
+        return (*self._problems(), *alarms, *anew, *self._parts.stores.notices())
 
     def _problems(self) -> Sequence[str]:
         parts = self._parts
@@ -309,6 +316,14 @@ def _topic_side(parts: Parts, peers: PeerAccess) -> TopicSide:
         access=access,
         access_watch=watch,
         keeper=keeper,
+        made_anew=MadeAnewWatch(
+            verbs=verbs,
+            broker=broker,
+            settings=settings,
+            clock=parts.clock,
+            interval_ms=config.retention_check_interval_ms,
+            reenable=config.topics_reenable,
+        ),
         freezes=freezes,
         brokers=brokers,
     )

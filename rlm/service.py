@@ -108,6 +108,7 @@ class Service:
             "cleanups": self._cleanups,
             "topics": self.front.keep_topics,
             "access": self.front.watch_access,
+            "topic names": self.front.watch_names,
             "stalled clients": self.stalled_clients.run,
             "stalled answers": self.stalled_answers.run,
             **parts.stores.lives(),

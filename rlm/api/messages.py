@@ -14,6 +14,7 @@ from rlm.api.remote_log import RemoteLogDescription
 from rlm.api.remote_view import RemoteStanding
 from rlm.proxy.positions import Position
 from rlm.stores.status import StoreReport, StoreStatus
+from rlm.topics.made_anew import GoneTopic
 from rlm.topics.notes import notes_of
 from rlm.v1 import admin_pb2, fetch_pb2
 from rlmm.facts import FreezeFact, TopicFact
@@ -52,6 +53,7 @@ def partition_message(status: PartitionStatus) -> fetch_pb2.PartitionDescription
 def topic_message(
     fact: TopicFact,
     *,
+    gone: GoneTopic | None,
     partitions: int,
     remote_size_bytes: int,
     remote_segments: int,
@@ -74,6 +76,8 @@ def topic_message(
         remote_segments=remote_segments,
         notes=notes_of(fact),
         warnings=warnings,
+        gone=gone is not None,
+        present_topic_id=gone.present_id.raw if gone and gone.present_id else b"",
     )
 
 

@@ -1,19 +1,32 @@
 """Topics as the API describes them: the fact, and what the ledger and the broker add."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 
 from kip405.errors import NotFound, RemoteStorageError
 from kip405.ids import Uuid
 from kip405.states import RemoteLogSegmentState
 from rlm.api import messages
 from rlm.api.ports import Broker, Ledger
+from rlm.broker.answers import TopicDescription
+from rlm.topics.made_anew import (
+    GoneTopic,
+    gone_text,
+    gone_topics,
+    made_anew,
+    made_anew_text,
+    topic_facts,
+)
 from rlm.topics.ports import Settings
 from rlm.v1 import admin_pb2 as pb
 from rlmm.facts import TopicFact
 
+Present = Mapping[str, TopicDescription]
+
 
 class TopicSummaries:
-    """Answers from this process's views; only partition counts need the broker."""
+    """Answers from this process's views; only partitions, and whether a topic is gone, need the
+    broker: while it does not answer, none is called gone.
+    """
 
     def __init__(
         self,
@@ -32,38 +45,45 @@ class TopicSummaries:
         self, fact: TopicFact, warnings: tuple[str, ...] = ()
     ) -> pb.TopicDescription:
         """One topic as its fact stands."""
-        counts = await self._counts([fact])
-        return self._message(fact, counts.get(fact.topic_id, 0), warnings)
+        present = await self._present([fact])
+        return self._message(fact, present, warnings)
 
     async def all(self) -> list[pb.TopicDescription]:
-        """Every topic that was enabled and is not deleted, by name."""
+        """Every topic that was enabled and is not deleted, by name; those that are gone too."""
         await self._settings.barrier(self._barrier_deadline_ms)
         facts = sorted(self._settings.view.topics(), key=lambda fact: fact.name)
-        counts = await self._counts(facts)
-        return [self._message(fact, counts.get(fact.topic_id, 0), ()) for fact in facts]
+        present = await self._present(facts)
+        return [self._message(fact, present, ()) for fact in facts]
 
     async def by_name(self, name: str) -> TopicFact:
-        """NotFound tells a topic that does not exist from one that is not enabled."""
-        await self._settings.barrier(self._barrier_deadline_ms)
-        facts = [fact for fact in self._settings.view.topics() if fact.name == name]
-        if len(facts) == 1:
-            return facts[0]
-        topic_id = (await self._broker.topic(name)).topic_id
-        for fact in facts:
-            if fact.topic_id == topic_id:
-                return fact
-        raise NotFound(f"topic {name} is not enabled")
+        """Of the topic that has the name now; else the newest that had it and is gone (H39).
 
-    async def _counts(self, facts: Sequence[TopicFact]) -> dict[Uuid, int]:
-        """Partitions by topic id; empty while the broker does not answer."""
+        NotFound tells a topic that does not exist from one that is not enabled.
+        """
+        await self._settings.barrier(self._barrier_deadline_ms)
+        facts = [fact for fact in self._facts() if fact.name == name]
+        if not facts:
+            await self._broker.topic(name)
+            raise NotFound(f"topic {name} is not enabled")
+        present = await self._present(facts)
+        for fact in facts:
+            if present is not None and name in present and present[name].topic_id == fact.topic_id:
+                return fact
+        return facts[-1]
+
+    def _facts(self) -> tuple[TopicFact, ...]:
+        return topic_facts(self._settings.view.facts())
+
+    async def _present(self, facts: Iterable[TopicFact]) -> Present | None:
+        """The topics that have these names now; None while the broker does not answer."""
         try:
-            topics = await self._broker.topics([fact.name for fact in facts])
+            topics = await self._broker.topics(sorted({fact.name for fact in facts}))
         except RemoteStorageError:
-            return {}
-        return {topic.topic_id: len(topic.partitions) for topic in topics}
+            return None
+        return {topic.name: topic for topic in topics}
 
     def _message(
-        self, fact: TopicFact, partitions: int, warnings: tuple[str, ...]
+        self, fact: TopicFact, present: Present | None, warnings: tuple[str, ...]
     ) -> pb.TopicDescription:
         finished = [
             entry.metadata
@@ -73,10 +93,30 @@ class TopicSummaries:
                 RemoteLogSegmentState.COPY_SEGMENT_FINISHED
             )
         ]
+        gone = self._gone(fact, present)
+        found = None if present is None else present.get(fact.name)
         return messages.topic_message(
             fact,
-            partitions=partitions,
+            gone=gone,
+            partitions=len(found.partitions) if found is not None and gone is None else 0,
             remote_size_bytes=sum(segment.segment_size_bytes for segment in finished),
             remote_segments=len(finished),
-            warnings=warnings,
+            warnings=(*warnings, *self._gone_texts(gone)),
         )
+
+    def _gone(self, fact: TopicFact, present: Present | None) -> GoneTopic | None:
+        if present is None:
+            return None
+        return next(iter(gone_topics([fact], _ids(present))), None)
+
+    def _gone_texts(self, gone: GoneTopic | None) -> tuple[str, ...]:
+        if gone is None:
+            return ()
+        name, present_id = gone.fact.name, gone.present_id
+        ids = {} if present_id is None else {name: present_id}
+        anew = made_anew((one for one in self._facts() if one.name == name), ids)
+        return tuple(made_anew_text(one) for one in anew) or (gone_text(gone),)
+
+
+def _ids(present: Present) -> dict[str, Uuid]:
+    return {name: topic.topic_id for name, topic in present.items()}

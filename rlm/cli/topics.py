@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from kip405.errors import Invalid
+from kip405.ids import Uuid
 from rlm.cli.output import (
     human_ms,
     human_size,
@@ -137,9 +138,9 @@ def list_topics(*, connect: Connect) -> None:
         ("topic", "mode", "state", "trim", "retention", "local", "partitions", "segments", "size"),
         [
             (
-                row.topic,
+                f"{row.topic} (id {Uuid(row.topic_id)})" if row.gone else row.topic,
                 row.mode,
-                row.state,
+                _state(row),
                 "on" if row.trim else "off",
                 _retention(row.retention_ms, row.retention_bytes),
                 _retention(row.local_retention_ms, row.local_retention_bytes),
@@ -151,6 +152,7 @@ def list_topics(*, connect: Connect) -> None:
         ],
         "no topic is enabled",
     )
+    warn(list(dict.fromkeys(text for row in answer.topics for text in row.warnings)))
 
 
 @topics.command()
@@ -205,7 +207,7 @@ def _show_topic(topic: pb.TopicDescription, connect: Connect) -> None:
             ("topic", topic.topic),
             ("topic id", values["topic_id"]),
             ("mode", topic.mode),
-            ("state", topic.state),
+            ("state", _state(topic)),
             ("trim", "on" if topic.trim else "off"),
             ("retention", _retention(topic.retention_ms, topic.retention_bytes)),
             (
@@ -220,6 +222,10 @@ def _show_topic(topic: pb.TopicDescription, connect: Connect) -> None:
         ]
     )
     warn(topic.warnings)
+
+
+def _state(topic: pb.TopicDescription) -> str:
+    return f"gone, was {topic.state}" if topic.gone else topic.state
 
 
 def _retention(time_ms: int, size_bytes: int) -> str:

@@ -366,6 +366,14 @@ class ServiceConfig(CommonConfig):
         "What follows when retention taken over is found bounded again: set it back, or warn.",
         default="enforce",
     )
+    topics_reenable: str = _setting(
+        "topics.reenable",
+        choice("ask", "same-name"),
+        "What follows when an enabled topic is deleted and made anew under its name: a problem "
+        "until somebody decides, or the new one is enabled with the settings of the old one, whose "
+        "remote data never becomes the new one's.",
+        default="ask",
+    )
     trim_interval_ms: int = _ms("trim.interval.ms", 30_000, "How often trimming is planned.")
     trim_plan_deadline_ms: int = _ms(
         "trim.plan.deadline.ms", 10_000, "Age at which a trim plan is dropped."

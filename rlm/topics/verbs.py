@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from kip405.acls import MissingAcls
 from kip405.errors import Fenced, Invalid, NotFound
-from kip405.ids import PartitionKey
+from kip405.ids import PartitionKey, Uuid
 from kip405.states import RemoteLogSegmentState
 from rlm.broker.answers import EARLIEST_TIMESTAMP, TopicDescription
 from rlm.clock import Clock
@@ -23,6 +23,7 @@ from rlm.plans.retention import Retention
 from rlm.topics import rules
 from rlm.topics.access import ClusterAccess
 from rlm.topics.growth import Growth, bytes_a_day
+from rlm.topics.made_anew import former_texts, topic_facts
 from rlm.topics.notes import change_warnings
 from rlm.topics.ports import Broker, Disk, LeaderOffsets, Ledger, Settings
 from rlm.topics.readers import ReaderCheck
@@ -30,14 +31,15 @@ from rlm.topics.rules import Config, RetentionOptions
 from rlm.topics.settle import Settler
 from rlm.topics.starts import Starts
 from rlm.topics.takeover import is_taken_over, originals_of
-from rlmm.facts import TopicFact
+from rlmm.facts import NO_LEADER_EPOCH, TopicFact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnableOptions:
-    """`trim` = mode tier: take retention over and trim, in one step."""
+    """`trim` = mode tier: take retention over and trim, in one step; `tier` = the mode alone."""
 
     trim: bool = False
+    tier: bool = False
     retention: RetentionOptions = field(default_factory=RetentionOptions)
     force: bool = False
 
@@ -104,6 +106,25 @@ class TopicVerbs:
             seen = await self._see_allowed(name, tier=options.trim)
             return await self._enable(seen, options)
 
+    async def enable_like(self, gone: TopicFact, topic_id: Uuid) -> None:
+        """Enable the topic of this id with what was chosen for one of its name that is gone (H39).
+
+        Errors as of `enable`; nothing is done where something was decided for it meanwhile, or
+        where it is not the one of this id any more.
+        """
+        tier = is_taken_over(gone)
+        async with self.lock:
+            seen = await self._see_allowed(gone.name, tier=tier)
+            if seen.fact is None and seen.topic.topic_id == topic_id:
+                retention = RetentionOptions(
+                    retention_ms=gone.retention_ms,
+                    retention_bytes=gone.retention_bytes,
+                    local_retention_ms=gone.local_retention_ms,
+                    local_retention_bytes=gone.local_retention_bytes,
+                )
+                options = EnableOptions(trim=gone.trim, tier=tier, retention=retention)
+                await self._enable(seen, options)
+
     async def trim_on(self, name: str, *, force: bool) -> Outcome:
         """Take retention over and trim; the topic must be enabled."""
         async with self.lock:
@@ -126,18 +147,41 @@ class TopicVerbs:
     async def disable(self, name: str, *, confirm: bool, delete_remote: bool) -> Outcome:
         """Stop copying and trimming; the remote data is kept, the originals are given back.
 
-        Fenced while there is data that only the remote store has, unless `confirm`.
+        Fenced while there is data that only the remote store has, unless `confirm`. Where the topic
+        that was enabled is gone, it is that one that nothing is expected of any more (H39).
         """
         if delete_remote:
             raise Invalid("--delete is not there yet: remote data is kept; disable without it")
         async with self.lock:
-            seen = await self._see(name)
-            fact = self._known(seen)
+            try:
+                seen = await self._see(name)
+                fact = self._known(seen)
+            except NotFound as error:
+                return await self._let_go(name, error)
             if not confirm:
                 await self._refuse_unreachable(seen.topic)
             await self._publish(seen, replace(fact, state="kept", trim=False, mode="copy"))
             settled = await self._parts.settler.settle(name, fact.topic_id)
             return Outcome(fact=settled, warnings=_giveback_warnings(fact))
+
+    async def _let_go(self, name: str, error: NotFound) -> Outcome:
+        """Originals stay: should a broker merely not know the topic yet, they are given back."""
+        settings = self._parts.settings
+        await settings.barrier(self._parts.barrier_deadline_ms)
+        gone = [
+            fact
+            for fact in topic_facts(settings.view.facts())
+            if fact.name == name and fact.state == "enabled"
+        ]
+        if not gone:
+            raise error
+        for fact in gone:
+            adopted = settings.view.get(fact.key)
+            epoch = adopted.stamp.leader_epoch if adopted is not None else NO_LEADER_EPOCH
+            await settings.publish(replace(fact, state="kept", trim=False, mode="copy"), epoch)
+        kept = replace(gone[-1], state="kept", trim=False, mode="copy")
+        ids = ", ".join(str(fact.topic_id) for fact in gone)
+        return Outcome(fact=kept, warnings=(f"{error}; what was enabled is gone: id {ids}",))
 
     async def _see(self, name: str) -> _Seen:
         topic = await self._parts.settler.led_topic(name)
@@ -173,6 +217,9 @@ class TopicVerbs:
         retention = rules.choose_retention(options.retention, before, seen.config)
         fact = _wanted(seen, options, retention)
         warnings = change_warnings(before, fact, options.retention, seen.config)
+        if before is None:
+            facts = topic_facts(self._parts.settings.view.facts())
+            warnings += former_texts(facts, seen.topic.name, seen.topic.topic_id)
         if _needs_more(before, fact):
             warnings += await self._parts.access.check(
                 seen.topic, tier=is_taken_over(fact), force=options.force
@@ -249,7 +296,7 @@ def _wanted(seen: _Seen, options: EnableOptions, retention: Retention) -> TopicF
     before = seen.fact
     was_enabled = before is not None and before.state == "enabled"
     stays_tier = before is not None and was_enabled and before.mode == "tier"
-    tier = options.trim or stays_tier
+    tier = options.trim or options.tier or stays_tier
     originals: Mapping[str, str | None] = before.originals if before is not None else {}
     if tier and not originals:
         originals = originals_of(seen.config)

@@ -29,6 +29,7 @@ PURE = (
     "rlm/reading/segment_indexes.py",
     "rlm/reading/turns.py",
     "rlm/stores/judgement.py",
+    "rlm/topics/made_anew.py",
     "rlm/topics/needed_acls.py",
     "rlm/wire/**/*.py",
     "rlm_spark/offset_specs.py",

@@ -56,6 +56,7 @@ class Cluster:
     """What all services share."""
 
     configs: dict[str, dict[str, str]] = field(default_factory=lambda: {TOPIC: {}})
+    topic_id: Uuid = TOPIC_ID
     partitions: int = 2
     leader: int = 1
     epoch: int = 5
@@ -75,6 +76,7 @@ class Cluster:
     """Nodes whose services do not answer their peers."""
 
     services: "dict[int, ServiceUnderTest]" = field(default_factory=dict)
+    is_down: bool = False
     policy_refuses: bool = False
     policy_refuses_to_validate: bool = False
     records: list[tuple[bytes, bytes | None]] = field(default_factory=list)
@@ -85,10 +87,20 @@ class Cluster:
     def elect(self, leader: int) -> None:
         self.leader, self.epoch = leader, self.epoch + 1
 
+    def delete(self) -> None:
+        """The topic with its configuration; what was decided for it stays in the settings."""
+        del self.configs[TOPIC]
+
+    def make_anew(self, topic_id: Uuid) -> None:
+        """Another topic under the same name."""
+        self.configs[TOPIC] = {}
+        self.topic_id, self.epoch = topic_id, 0
+        self.log_starts, self.ends = {}, {}
+
     def topic(self) -> TopicDescription:
         return TopicDescription(
             name=TOPIC,
-            topic_id=TOPIC_ID,
+            topic_id=self.topic_id,
             internal=self.internal,
             partitions={
                 number: PartitionDescription(
@@ -105,11 +117,11 @@ class Cluster:
     def own_config(self) -> dict[str, str]:
         return dict(self.configs[TOPIC])
 
-    def fact(self) -> TopicFact | None:
+    def fact(self, topic_id: Uuid = TOPIC_ID) -> TopicFact | None:
         view = SettingsView()
         for offset, (key, value) in enumerate(self.records):
             view.apply(key=key, value=value, offset=offset)
-        return view.topic(TOPIC_ID)
+        return view.topic(topic_id)
 
 
 class ServiceSettings:
@@ -178,7 +190,10 @@ class ServiceBroker:
         return self._cluster.topic()
 
     async def topics(self, names: Sequence[str] | None = None) -> tuple[TopicDescription, ...]:
-        return (self._cluster.topic(),) if names is None or TOPIC in names else ()
+        if self._cluster.is_down:
+            raise Unavailable("no answer")
+        found = TOPIC in self._cluster.configs and (names is None or TOPIC in names)
+        return (self._cluster.topic(),) if found else ()
 
     async def topic_config(self, topic: str) -> Mapping[str, TopicConfigValue]:
         await self._hook()

@@ -1,0 +1,109 @@
+"""Watches for topics that were made anew under the name of an enabled one (H39).
+
+With `topics.reenable=same-name` the service of the new topic's partition-0 leader enables it like
+the old one, with every proof that enabling needs; nothing of the old one's history becomes its own.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import structlog
+
+from kip405.errors import RemoteStorageError
+from kip405.ids import Uuid
+from rlm.clock import Clock
+from rlm.plans.problems import Finding
+from rlm.topics.errors import NotLeader
+from rlm.topics.made_anew import (
+    GoneTopic,
+    PresentTopics,
+    made_anew,
+    made_anew_findings,
+    topic_facts,
+)
+from rlm.topics.ports import Broker, Settings
+from rlm.topics.verbs import TopicVerbs
+
+log = structlog.get_logger(__name__)
+
+SAME_NAME = "same-name"
+
+
+class MadeAnewWatch:
+    """`run` for ever; `reenable` is the setting topics.reenable."""
+
+    def __init__(
+        self,
+        *,
+        verbs: TopicVerbs,
+        broker: Broker,
+        settings: Settings,
+        clock: Clock,
+        interval_ms: int,
+        reenable: str,
+    ) -> None:
+        self._verbs = verbs
+        self._broker = broker
+        self._settings = settings
+        self._clock = clock
+        self._interval_ms = interval_ms
+        self._reenable = reenable
+        self._present: PresentTopics | None = None
+        self._why: dict[Uuid, str] = {}
+
+    @property
+    def why(self) -> Mapping[Uuid, str]:
+        """By id of the new topic: what kept this service from enabling it."""
+        return MappingProxyType(self._why)
+
+    def found(self) -> tuple[GoneTopic, ...]:
+        """As last seen; nothing before the first look."""
+        if self._present is None:
+            return ()
+        return made_anew(topic_facts(self._settings.view.facts()), self._present)
+
+    def findings(self) -> tuple[Finding, ...]:
+        """What was found, as problems."""
+        return made_anew_findings(self.found(), self._why)
+
+    async def run(self) -> None:
+        """Look at every interval; a broker that does not answer is asked again."""
+        while True:
+            await self.look()
+            await self._clock.sleep_ms(self._interval_ms)
+
+    async def look(self) -> None:
+        """One pass over the names of all topics that anything was decided for."""
+        if not self._settings.is_ready:
+            return
+        names = sorted({fact.name for fact in self._settings.view.topics()})
+        try:
+            topics = await self._broker.topics(names)
+        except RemoteStorageError as error:
+            log.info("topics_not_seen", error=str(error))
+            return
+        self._present = {topic.name: topic.topic_id for topic in topics}
+        found = self.found()
+        self._why = {one: why for one, why in self._why.items() if one in _ids(found)}
+        if self._reenable == SAME_NAME:
+            for gone in found:
+                await self._enable(gone)
+
+    async def _enable(self, gone: GoneTopic) -> None:
+        if gone.present_id is None:
+            return
+        try:
+            await self._verbs.enable_like(gone.fact, gone.present_id)
+        except NotLeader:
+            self._why.pop(gone.present_id, None)
+        except RemoteStorageError as error:
+            if self._why.get(gone.present_id) != str(error):
+                log.warning("topic_not_enabled_again", topic=gone.fact.name, error=str(error))
+            self._why[gone.present_id] = str(error)
+        else:
+            log.info("topic_enabled_again", topic=gone.fact.name, topic_id=str(gone.present_id))
+            self._why.pop(gone.present_id, None)
+
+
+def _ids(found: tuple[GoneTopic, ...]) -> frozenset[Uuid | None]:
+    return frozenset(gone.present_id for gone in found)
