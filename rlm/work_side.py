@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from kip405.errors import Unavailable
 from kip405.ids import PartitionKey, Uuid
+from rlm.broker.deletions import RecordDeletions
 from rlm.broker.leadership import Leadership, LedPartition
 from rlm.broker.own_broker import OwnBroker
 from rlm.clock import Clock, new_uuid
@@ -30,7 +31,10 @@ from rlm.version import software_name
 BARRIER_DEADLINE_MS = 10_000
 _DEAD_AFTER_BEATS = 3
 _LANE_QUEUE_LIMIT = 10_000
-_DELETE_RECORDS_TIMEOUT_MS = 5_000
+_DELETE_HOLD_MS = 1_000
+"""A follower that keeps up takes half a second (replica.fetch.wait.max.ms) to follow the log start;
+for one that lags nobody waits: the trim is done on the leader.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +113,13 @@ class WorkSide:
             trim=TrimLane(
                 eyes=parts.looks,
                 broker=parts.broker,
+                deletions=RecordDeletions(
+                    parts.broker.deletion_connection,
+                    parts.clock,
+                    at_once=config.remote_log_manager_expiration_thread_pool_size,
+                    drain_ms=config.trim_drain_ms,
+                    had_predecessor=True,
+                ),
                 ledger=parts.facts.manager,
                 settings=parts.facts.settings,
                 evidence=evidence,
@@ -243,7 +254,8 @@ def _copy_settings(parts: LaneParts) -> CopySettings:
 def _trim_settings(config: ServiceConfig) -> TrimSettings:
     return TrimSettings(
         plan_deadline_ms=config.trim_plan_deadline_ms,
+        check_max_age_ms=config.trim_check_max_age_ms,
         hold_max_ms=config.trim_hold_max_ms,
         heartbeat_max_age_ms=_DEAD_AFTER_BEATS * config.heartbeat_interval_ms,
-        delete_timeout_ms=_DELETE_RECORDS_TIMEOUT_MS,
+        delete_hold_ms=_DELETE_HOLD_MS,
     )

@@ -8,7 +8,7 @@ connection.
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from rlm.wire.primitives import WireError
 from rlm.wire.schema import Api, Value, decode
 
 _READ_SIZE_BYTES = 256 * 1024
+_Frame = asyncio.Future[bytes | bytearray]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,17 +47,15 @@ class _Channel:
         self._reader = reader
         self._writer = writer
         self._assembler = FrameAssembler()
-        self._waiting: dict[int, asyncio.Future[bytes | bytearray]] = {}
+        self._waiting: dict[int, _Frame] = {}
         self._next_id = 0
         self.broken: Exception | None = None
 
-    def send(
-        self, api: Api, version: int, body: Mapping[str, Any], client_id: str
-    ) -> asyncio.Future[bytes | bytearray]:
+    def send(self, api: Api, version: int, body: Mapping[str, Any], client_id: str) -> _Frame:
         """Write one request; the future gets the response frame."""
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
         frame = encode_request(api, version, self._next_id, client_id, body)
-        future: asyncio.Future[bytes | bytearray] = asyncio.get_running_loop().create_future()
+        future: _Frame = asyncio.get_running_loop().create_future()
         self._waiting[self._next_id] = future
         self._writer.write(frame)
         return future
@@ -121,6 +120,24 @@ class BrokerConnection:
             raise Unavailable(f"{what}: no answer within {timeout_ms} ms") from error
         except OSError as error:
             raise Unavailable(f"{what}: {_reason(error)}") from error
+        return self._decoded(api, version, frame)
+
+    def send(self, api: Api, version: int, body: Mapping[str, Any]) -> Awaitable[Value]:
+        """Write a request at once on the connection that a call has opened; its answer comes later.
+
+        ConnectionResetError: there is no open connection (raised here: nothing was written), or it
+        ended before the answer. No deadline: whoever waits sets one, and closes the connection.
+        """
+        channel = self._channel
+        if channel is None or channel.broken is not None:
+            raise ConnectionResetError(f"there is no open connection to broker {self.address}")
+        return self._answer(channel.send(api, version, body, self._client_id), api, version)
+
+    async def _answer(self, frame: _Frame, api: Api, version: int) -> Value:
+        return self._decoded(api, version, await frame)
+
+    def _decoded(self, api: Api, version: int, frame: bytes | bytearray) -> Value:
+        what = f"{api.name} v{version} to broker {self.address}"
         try:
             _, position = parse_response_header(frame, api, version)
             value, end = decode(api.response, version, frame, position)

@@ -1,11 +1,13 @@
 """Typed calls to our own broker's direct listener; the only sender of DeleteRecords (H5).
 
-Two connections: one for calls the broker answers at once, one for calls it may hold (DeleteRecords,
-alter, fetch), since a broker works off one request of a connection at a time. What lanes ask of
-every partition, again and again, goes out together (`gathered`): a request names many of them.
+Two connections: one for calls the broker answers at once, one for calls it may hold (alter, fetch),
+since a broker works off one request of a connection at a time; and one for each DeleteRecords
+(`deletions`). What lanes ask of every partition, again and again, goes out together (`gathered`): a
+request names many of them.
 """
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, TypeGuard
 
 from kip405.acls import Acl, cluster_acl, topic_acl
@@ -21,9 +23,11 @@ from rlm.broker.answers import (
     error_of_code,
 )
 from rlm.broker.connection import Address, BrokerConnection
+from rlm.broker.deletions import DeletionConnection, Place
 from rlm.broker.gathered import Gathered
 from rlm.broker.many import TOPIC_RESOURCE, ConfigValues, Many, OffsetQuestion
 from rlm.wire.apis import (
+    API_VERSIONS,
     DELETE_RECORDS,
     DESCRIBE_CLUSTER,
     DESCRIBE_CONFIGS,
@@ -31,6 +35,8 @@ from rlm.wire.apis import (
     INCREMENTAL_ALTER_CONFIGS,
     OFFSET_FOR_LEADER_EPOCH,
 )
+from rlm.wire.schema import Value
+from rlmm.outcome import OutcomeUnknown
 
 _BROKER_RESOURCE = 4
 _SET, _DELETE = 0, 1
@@ -45,6 +51,7 @@ class OwnBroker:
         self.address = address
         self._quick = BrokerConnection(address, client_id=client_id)
         self._slow = BrokerConnection(address, client_id=f"{client_id}-slow")
+        self._client_id = client_id
         self._timeout_ms = timeout_ms
         self._many = Many(self._quick, timeout_ms=timeout_ms)
         self._topics: Gathered[str, TopicDescription] = Gathered(self._many.topics)
@@ -144,21 +151,26 @@ class OwnBroker:
     async def delete_records(
         self, topic: str, partition: int, offset: int, *, timeout_ms: int
     ) -> int:
-        """DeleteRecords v2 to this broker only (H5); answers the low watermark.
+        """One DeleteRecords without a memory; answers the low watermark.
 
-        Fenced: not leader, or the offset lies above the high watermark. Unavailable: applied on the
-        leader while a live follower lags, or nothing known; read the log start again.
+        Only for an offset below which nothing is left anyway: what could delete a record goes by
+        RecordDeletions, which knows what may be executed yet (H41). Errors as there.
         """
-        row = {"partition_index": partition, "offset": offset}
-        body = {
-            "topics": [{"name": topic, "partitions": [row]}],
-            "timeout_ms": timeout_ms,
-        }
-        answer = await self._slow.call(DELETE_RECORDS, 2, body, timeout_ms=timeout_ms + 2_000)
-        found = _only_partition(answer["topics"])
-        what = f"delete records of {topic}-{partition} below {offset}"
-        _raise(found["error_code"], what, needs=topic_acl("Delete", topic))
-        return int(found["low_watermark"])
+        connection = self.deletion_connection()
+        place = Place(topic, partition)
+        try:
+            await connection.open()
+            async with asyncio.timeout((timeout_ms + 2_000) / 1000):
+                return await connection.send(place, offset, hold_ms=timeout_ms)
+        except OSError as error:
+            raise OutcomeUnknown(f"delete records of {place} below {offset}: {error}") from error
+        finally:
+            await connection.close()
+
+    def deletion_connection(self) -> DeletionConnection:
+        """A connection of its own, not opened yet, for one DeleteRecords (RecordDeletions)."""
+        client_id = f"{self._client_id}-delete"
+        return _DeletionConnection(self.address, client_id, timeout_ms=self._timeout_ms)
 
     async def topic_config(
         self, topic: str, names: _ConfigNames = ()
@@ -234,6 +246,35 @@ class OwnBroker:
         found = _only_partition(answer["responses"])
         _raise(found["error_code"], what, needs=needs)
         return _local_records(found)
+
+
+class _DeletionConnection:
+    """DeleteRecords v2 to this broker only (H5)."""
+
+    def __init__(self, address: Address, client_id: str, *, timeout_ms: int) -> None:
+        self._connection = BrokerConnection(address, client_id=client_id)
+        self._timeout_ms = timeout_ms
+
+    async def open(self) -> None:
+        await self._connection.call(API_VERSIONS, 0, {}, timeout_ms=self._timeout_ms)
+
+    def send(self, place: Place, offset: int, *, hold_ms: int) -> Awaitable[int]:
+        """Fenced: not leader, or the offset lies above the high watermark. Unavailable: applied on
+        the leader while a live follower lags (7), or refused for now; the log start tells.
+        """
+        row = {"partition_index": place.partition, "offset": offset}
+        body = {"topics": [{"name": place.topic, "partitions": [row]}], "timeout_ms": hold_ms}
+        answer = self._connection.send(DELETE_RECORDS, 2, body)
+        what = f"delete records of {place} below {offset}"
+        return self._low_watermark(answer, what, topic_acl("Delete", place.topic))
+
+    async def _low_watermark(self, answer: Awaitable[Value], what: str, needs: Acl) -> int:
+        found = _only_partition((await answer)["topics"])
+        _raise(found["error_code"], what, needs=needs)
+        return int(found["low_watermark"])
+
+    async def close(self) -> None:
+        await self._connection.close()
 
 
 def _raise(code: int, what: str, detail: str | None = None, *, needs: Acl) -> None:

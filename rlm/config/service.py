@@ -376,7 +376,20 @@ class ServiceConfig(CommonConfig):
     )
     trim_interval_ms: int = _ms("trim.interval.ms", 30_000, "How often trimming is planned.")
     trim_plan_deadline_ms: int = _ms(
-        "trim.plan.deadline.ms", 10_000, "Age at which a trim plan is dropped."
+        "trim.plan.deadline.ms",
+        10_000,
+        "Age at which a trim plan is dropped; the broker is done with its request by then.",
+    )
+    trim_check_max_age_ms: int = _ms(
+        "trim.check.max.age.ms",
+        3_000,
+        "How long the last check of all guards before a trim may take.",
+    )
+    trim_drain_ms: int = _ms(
+        "trim.drain.ms",
+        5_000,
+        "How long the broker must go on answering before a trim that got no answer, and left no "
+        "trace, counts as never executed; its partition is not trimmed until then.",
     )
     trim_hold_max_ms: int = _ms(
         "trim.hold.max.ms", 3_600_000, "How long readers may hold a trim back."

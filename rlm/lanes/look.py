@@ -1,9 +1,9 @@
 """One look at a partition we lead: broker, disk, ledger and settings, sampled in the order that
 makes each plan safe.
 
-Positions come first, then the disk, then the ledger behind a barrier, the log's end last: the
-disk is then at least as new as the last stable offset, the ledger at least as new as both, and a
-copy that another lane finished meanwhile cannot seem to reach beyond the log's end.
+Positions come first, then the disk, then settings and ledger behind barriers, the log's end last:
+the disk is then at least as new as the last stable offset, the ledger at least as new as both, and
+a copy that another lane finished meanwhile cannot seem to reach beyond the log's end.
 """
 
 import asyncio
@@ -108,7 +108,10 @@ class Eyes:
     async def look(self, led: LedPartition) -> Look:
         """Fenced: led elsewhere by now. Unavailable: something is not up to date yet."""
         place = led.topic_id_partition
-        topic, led = await self._now(led)
+        description = await self.check_leadership(led)
+        now = description.partitions[place.partition]
+        led = replace(led, replicas=now.replicas, isr=now.isr)
+        config = await self._broker.topic_config(place.topic, _CONFIG)
         positions = await self._positions(led)
         log = await self.scan(led)
         await self._settings.barrier(self._barrier_deadline_ms)
@@ -120,7 +123,7 @@ class Eyes:
         divergence = view.divergence(place.key)
         return Look(
             led=led,
-            topic=topic,
+            topic=self._topic_look(description, config),
             positions=positions,
             log_end_offset=log_end_offset,
             log=log,
@@ -154,26 +157,25 @@ class Eyes:
 
     async def topic(self, led: LedPartition) -> TopicLook:
         """Leadership and configuration, asked now (H35); Fenced where we do not lead any more."""
-        return (await self._now(led))[0]
-
-    async def _now(self, led: LedPartition) -> tuple[TopicLook, LedPartition]:
-        """The topic, and the partition with the replicas and ISR of this moment."""
         description = await self.check_leadership(led)
-        place = led.topic_id_partition
-        now = description.partitions[place.partition]
-        config = await self._broker.topic_config(place.topic, _CONFIG)
-        fact = self._settings.view.topic(place.topic_id)
-        look = TopicLook(
+        config = await self._broker.topic_config(description.name, _CONFIG)
+        return self._topic_look(description, config)
+
+    def _topic_look(
+        self, description: TopicDescription, config: Mapping[str, TopicConfigValue]
+    ) -> TopicLook:
+        """With the settings as they are known now."""
+        fact = self._settings.view.topic(description.topic_id)
+        return TopicLook(
             fact=fact,
             state=TopicState(
                 enabled=fact is not None and fact.state == "enabled",
-                internal=description.internal or place.topic in _INTERNAL,
+                internal=description.internal or description.name in _INTERNAL,
                 cleanup_policy=_value(config, "cleanup.policy"),
                 native_tiering=_value(config, "remote.storage.enable") == "true",
             ),
             retention_bounded=_bounded(config),
         )
-        return look, replace(led, replicas=now.replicas, isr=now.isr)
 
     async def check_leadership(self, led: LedPartition) -> TopicDescription:
         """Fenced unless the broker still says: this topic id, led by us, under this epoch."""

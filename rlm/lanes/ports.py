@@ -115,10 +115,6 @@ class Broker(OwnOffsets, Protocol):
         self, topic: str, partition: int, offset: int, *, max_bytes: int, leader_epoch: int = -1
     ) -> LocalRecords: ...
 
-    async def delete_records(
-        self, topic: str, partition: int, offset: int, *, timeout_ms: int
-    ) -> int: ...
-
 
 class ShareGroups(Protocol):
     """Where share groups stand: a trim must not pass them (H19)."""

@@ -2,7 +2,8 @@
 
 A look is given on only if nothing was done on the strength of it and it is fresh: a trim that
 acted, waited or failed is followed by a look of the cleanup's own. What cannot be undone is asked
-again right before it is done, by either lane, however old the look.
+again right before it is done, by either lane, however old the look. No look is taken while a
+DeleteRecords that was given up may be executed yet (H41).
 """
 
 from collections.abc import Callable
@@ -38,8 +39,10 @@ class CleanupRound:
     async def run(self, led: LedPartition) -> None:
         """Trim, then clean; the failure of one does not keep the other from its turn.
 
-        Errors of the look or of the first that failed.
+        Errors of the look or of the first that failed. Unavailable, and nothing is planned, while
+        the outcome of a DeleteRecords is not known.
         """
+        await self._trim.settle(led)
         began_at_ms = self._clock.monotonic_ms()
         live_before = self._cleanup.live_attempts()
         look = await self._eyes.look(led)
@@ -56,6 +59,7 @@ class CleanupRound:
             if is_given_on:
                 await self._cleanup.run_on(look, live_before)
             else:
+                await self._trim.settle(led)
                 await self._cleanup.run(led)
         except Exception as error:  # noqa: BLE001 - raised below, behind the trim's
             failures.append(error)

@@ -1,9 +1,10 @@
 """The trim lane: the only place that deletes acknowledged records from a broker, and how (G1).
 
-    look -> plan -> objects and store seen now (H11) -> first trim of an epoch: same bytes (H13)
+    nothing sent before may be executed yet (H41)
+    -> look -> plan -> objects and store seen now (H11) -> first trim of an epoch: same bytes (H13)
     -> what the log forgets of its history is told (H8) -> intent written and read back (H2)
-    -> freeze, leadership, epochs and deadline once more (H5)
-    -> DeleteRecords to our own broker -> what came of it
+    -> a connection on which our broker answers -> look and plan once more, by the same rules (H5)
+    -> DeleteRecords, at once -> what came of it
 
 Any doubt drops the plan; the next round makes a new one. Also watches for moves of the broker's log
 start that are not ours (H1): an alarm, nothing else.
@@ -19,6 +20,7 @@ from kip405.errors import Corrupt, Fenced, Invalid, NotFound, Unavailable
 from kip405.ids import PartitionKey, Uuid
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.broker.answers import EARLIEST_TIMESTAMP
+from rlm.broker.deletions import Place, PreparedDeletion, RecordDeletions
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
 from rlm.lanes.evidence import StoreEvidence, store_of
@@ -37,6 +39,7 @@ from rlm.plans.trim import (
     TrimPlan,
     is_hold_overdue,
     plan_trim,
+    why_not_confirmed,
 )
 from rlmm.facts import TopicFact, TrimFact
 
@@ -46,12 +49,15 @@ STOPS_TRIM = "trim"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrimSettings:
-    """Intervals in ms: trim.plan.deadline.ms, trim.hold.max.ms, age of a dead heartbeat."""
+    """Intervals in ms: trim.plan.deadline.ms, trim.check.max.age.ms, trim.hold.max.ms, age of a
+    dead heartbeat; `delete_hold_ms`: how long the broker may wait for followers.
+    """
 
     plan_deadline_ms: int
+    check_max_age_ms: int
     hold_max_ms: int
     heartbeat_max_age_ms: int
-    delete_timeout_ms: int
+    delete_hold_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +84,7 @@ class TrimLane:
         *,
         eyes: Eyes,
         broker: Broker,
+        deletions: RecordDeletions,
         ledger: Ledger,
         settings: Settings,
         evidence: StoreEvidence,
@@ -88,6 +95,7 @@ class TrimLane:
     ) -> None:
         self._eyes = eyes
         self._broker = broker
+        self._deletions = deletions
         self._ledger = ledger
         self._settings = settings
         self._evidence = evidence
@@ -110,8 +118,20 @@ class TrimLane:
 
     async def run(self, led: LedPartition) -> None:
         """One round of one partition. Fenced and Unavailable drop the plan."""
+        await self.settle(led)
         planned_at_ms = self._clock.monotonic_ms()
         await self.run_on(await self._eyes.look(led), planned_at_ms)
+
+    async def settle(self, led: LedPartition) -> None:
+        """Comes before every look that something irreversible is planned on.
+
+        Unavailable while a DeleteRecords, which was given up, may be executed yet (H41).
+        """
+
+        async def log_start() -> int:
+            return await self._log_start(led)
+
+        await self._deletions.settle(_place_of(led), log_start)
 
     async def run_on(self, look: Look, planned_at_ms: int) -> bool:
         """The same on a look that began at `planned_at_ms` (monotonic); whether anything was done.
@@ -122,22 +142,30 @@ class TrimLane:
         if fact is None or look.remote_log_start_offset is None:
             self._statuses.pop(look.key, None)
             return False
-        guards = self._guards(look, fact)
-        offsets = await self._offsets(look, fact, look.remote_log_start_offset)
-        plan = plan_trim(guards, offsets, now_ms=self._clock.now_ms(), planned_at_ms=planned_at_ms)
+        place = led.topic_id_partition
+        group_start = await self._share_groups.start_offset(place.topic, place.partition)
+        plan = self._decide(look, fact, group_start, planned_at_ms)
         self._note(look, fact, plan)
         if isinstance(plan, Held):
-            if plan.reason is NoTrim.BEGAN_ANEW:
-                self._alarm(look, f"{plan.reason.value}: {plan.detail}")
             return False
         if isinstance(plan, TrimPlan):
-            if is_hold_overdue(guards):
-                log.warning("trim_hold_overdue", **_place(led), isr=led.isr, replicas=led.replicas)
             await self._see_copies(look, plan)
             await self._tell_history(look, plan)
             await self._write_intent(look, plan)
         await self._delete(look, plan)
         return True
+
+    def _decide(
+        self, look: Look, fact: TopicFact, group_start: int | None, planned_at_ms: int
+    ) -> TrimPlan | EndedPlan | Held:
+        """What the rules say of a look, and of guards that are gathered now."""
+        guards = self._guards(look, fact)
+        offsets = self._offsets(look, fact, group_start)
+        plan = plan_trim(guards, offsets, now_ms=self._clock.now_ms(), planned_at_ms=planned_at_ms)
+        if isinstance(plan, TrimPlan) and is_hold_overdue(guards):
+            led = look.led
+            log.warning("trim_hold_overdue", **_place(led), isr=led.isr, replicas=led.replicas)
+        return plan
 
     def _guards(self, look: Look, fact: TopicFact) -> TrimGuards:
         settings, topic_id = self._settings, look.key.topic_id
@@ -160,10 +188,8 @@ class TrimLane:
             hold_max_ms=self._config.hold_max_ms,
         )
 
-    async def _offsets(
-        self, look: Look, fact: TopicFact, remote_log_start_offset: int
-    ) -> TrimOffsets:
-        place = look.led.topic_id_partition
+    def _offsets(self, look: Look, fact: TopicFact, group_start: int | None) -> TrimOffsets:
+        remote_log_start_offset = look.remote_log_start_offset or 0
         start = max(remote_log_start_offset, look.positions.log_start_offset)
         return TrimOffsets(
             leader_epoch=look.led.leader_epoch,
@@ -176,7 +202,7 @@ class TrimLane:
             high_watermark=look.positions.high_watermark,
             last_stable_offset=look.positions.last_stable_offset,
             contiguous_end=self._contiguous_end(look, start),
-            share_group_start=await self._share_groups.start_offset(place.topic, place.partition),
+            share_group_start=group_start,
             retention=_retention(fact),
         )
 
@@ -268,30 +294,14 @@ class TrimLane:
             await self._settings.publish(fact, plan.leader_epoch)
 
     async def _delete(self, look: Look, plan: TrimPlan | EndedPlan) -> None:
-        """Once more all that may have changed, then DeleteRecords to our own broker (H5)."""
-        led, place = look.led, look.led.topic_id_partition
-        await self._check_again(look, plan)
-        try:
-            low_watermark = await self._broker.delete_records(
-                place.topic,
-                place.partition,
-                plan.bound,
-                timeout_ms=self._config.delete_timeout_ms,
-            )
-        except Unavailable:
-            # Applied here while a live follower lags, or not at all: the log start tells (H5).
-            answer = await self._broker.list_offset(
-                place.topic,
-                place.partition,
-                EARLIEST_TIMESTAMP,
-                leader_epoch=led.leader_epoch,
-            )
-            low_watermark = answer.offset
-            if low_watermark < plan.bound:
-                raise
+        """Everything once more, then at once DeleteRecords to our own broker (H5, H41)."""
+        left_ms = self._left_ms(look, plan)
+        async with self._deletions.prepared(_place_of(look.led), within_ms=left_ms) as deletion:
+            await self._check_again(look, plan)
+            low_watermark = await self._low_watermark(look, plan, deletion)
         log.info(
             "local_log_trimmed" if isinstance(plan, TrimPlan) else "ended_records_deleted",
-            **_place(led),
+            **_place(look.led),
             bound=plan.bound,
             low_watermark=low_watermark,
             leader_epoch=plan.leader_epoch,
@@ -303,42 +313,81 @@ class TrimLane:
             alarm=None,
         )
 
-    async def _check_again(self, look: Look, plan: TrimPlan | EndedPlan) -> None:
-        led = look.led
-        await self._settings.barrier(self._config.plan_deadline_ms)
-        self._refuse_stopped(look)
-        problem = self._ledger.problem or self._settings.problem
-        if problem is not None:
-            raise Fenced(f"{led.topic_id_partition}: {problem}")
-        if (await self._eyes.scan(led)).lineage != look.log.lineage:
-            raise Fenced(f"{led.topic_id_partition}: leader epochs changed since the plan")
-        if isinstance(plan, TrimPlan):
-            if not self._is_settled(look, plan):
-                raise Fenced(f"{led.topic_id_partition}: another history was told since the plan")
-            await self._check_share_groups(led, plan.bound)
-        await self._eyes.check_leadership(led)
-        self._refuse_stopped(look)  # all brokers were asked meanwhile, which may take long
-        age_ms = self._clock.monotonic_ms() - plan.planned_at_ms
-        if age_ms > self._config.plan_deadline_ms:
-            raise Unavailable(
-                f"{led.topic_id_partition}: the trim plan is {age_ms} ms old, at most "
-                f"{self._config.plan_deadline_ms} (trim.plan.deadline.ms)"
-            )
+    async def _low_watermark(
+        self, look: Look, plan: TrimPlan | EndedPlan, deletion: PreparedDeletion
+    ) -> int:
+        try:
+            return await deletion.send(plan.bound, hold_ms=self._config.delete_hold_ms)
+        except Unavailable:
+            # Applied here while a live follower lags, or not at all: the log start tells (H5).
+            log_start = await self._log_start(look.led)
+            if log_start < plan.bound:
+                raise
+            return log_start
 
-    def _refuse_stopped(self, look: Look) -> None:
-        """Fenced where the settings, as they are known now, do not want the trim any more."""
-        place = look.led.topic_id_partition
-        if self._settings.view.is_stopped(look.key.topic_id, STOPS_TRIM):
-            raise Fenced(f"{place}: frozen by command")
-        if self._settings.view.topic(look.key.topic_id) != look.topic.fact:
-            raise Fenced(f"{place}: the topic's settings changed since the plan")
-
-    async def _check_share_groups(self, led: LedPartition, bound: int) -> None:
-        """Fenced: a share group stands below the bound; it may have begun after the plan (H19)."""
+    async def _log_start(self, led: LedPartition) -> int:
         place = led.topic_id_partition
-        start = (await self._share_groups.starts_now(place.topic)).get(place.partition)
-        if start is not None and start < bound:
-            raise Fenced(f"{place}: a share group has begun at {start}, below the bound {bound}")
+        answer = await self._broker.list_offset(
+            place.topic,
+            place.partition,
+            EARLIEST_TIMESTAMP,
+            leader_epoch=led.leader_epoch,
+        )
+        return answer.offset
+
+    async def _check_again(self, look: Look, plan: TrimPlan | EndedPlan) -> None:
+        """Another look is taken and planned on, by the same rules: it must say the same (H5).
+
+        Nothing is awaited between that plan and its return, but what a look waits for after its
+        last question; that is bounded.
+        """
+        place = look.led.topic_id_partition
+        starts = await self._share_groups.starts_now(place.topic)  # asks all brokers: may take long
+        asked_at_ms = self._clock.monotonic_ms()
+        fresh = await self._eyes.look(look.led)
+        fact = self._settings.view.topic(look.key.topic_id)
+        if fact is None or fresh.remote_log_start_offset is None:
+            raise Fenced(f"{place}: the topic's settings are gone")
+        again = self._decide(fresh, fact, starts.get(place.partition), plan.planned_at_ms)
+        why = why_not_confirmed(plan, again) or self._why_other_evidence(look, fresh, plan)
+        if why is not None:
+            if isinstance(again, Held):
+                self._note(fresh, fact, again)
+            raise Fenced(f"{place}: {why}")
+        age_ms = self._clock.monotonic_ms() - asked_at_ms
+        if age_ms > self._config.check_max_age_ms:
+            raise Unavailable(
+                f"{place}: the last check before a trim took {age_ms} ms, at most "
+                f"{self._config.check_max_age_ms} (trim.check.max.age.ms)"
+            )
+        self._left_ms(look, plan)
+
+    def _why_other_evidence(
+        self, look: Look, fresh: Look, plan: TrimPlan | EndedPlan
+    ) -> str | None:
+        """What was proven of the first look's log and copies must be true of the second's."""
+        if fresh.log.lineage != look.log.lineage:
+            return "leader epochs changed since the plan"
+        if isinstance(plan, EndedPlan):
+            return None
+        copies = _copies_below(fresh, plan)
+        if copies != _copies_below(look, plan):
+            return "other copies than those that were seen are to be trimmed on"
+        self._check_readers(fresh, copies)
+        if not self._is_settled(fresh, plan):
+            return "another history was told since the plan"
+        return None
+
+    def _left_ms(self, look: Look, plan: TrimPlan | EndedPlan) -> int:
+        """Until when it must be sent, so that the broker is done with it within the deadline."""
+        age_ms = self._clock.monotonic_ms() - plan.planned_at_ms
+        left_ms = self._config.plan_deadline_ms - self._config.delete_hold_ms - age_ms
+        if left_ms <= 0:
+            raise Unavailable(
+                f"{look.led.topic_id_partition}: the trim plan is {age_ms} ms old, and at most "
+                f"{self._config.plan_deadline_ms} (trim.plan.deadline.ms) when the broker is done"
+            )
+        return left_ms
 
     def _note(self, look: Look, fact: TopicFact, plan: TrimPlan | EndedPlan | Held) -> None:
         foreign = self._foreign_log_start(look, fact)
@@ -359,6 +408,8 @@ class TrimLane:
             foreign_log_start=foreign,
             alarm=before.alarm if before and not isinstance(plan, Held) else None,
         )
+        if isinstance(plan, Held) and plan.reason is NoTrim.BEGAN_ANEW:
+            self._alarm(look, f"{plan.reason.value}: {plan.detail}")
 
     def _foreign_log_start(self, look: Look, fact: TopicFact) -> int | None:
         """The broker's log start, if neither a trim of ours nor the remote start moved it (H1)."""
@@ -402,6 +453,11 @@ def _retention(fact: TopicFact) -> LocalRetention:
             local_bytes=fact.local_retention_bytes,
         )
     )
+
+
+def _place_of(led: LedPartition) -> Place:
+    place = led.topic_id_partition
+    return Place(place.topic, place.partition)
 
 
 def _place(led: LedPartition) -> dict[str, object]:

@@ -131,6 +131,19 @@ def plan_trim(
     return _bounded(offsets, now_ms, planned_at_ms)
 
 
+def why_not_confirmed(plan: TrimPlan | EndedPlan, again: TrimPlan | EndedPlan | Held) -> str | None:
+    """Why a plan, made again of guards and offsets of now, does not confirm one; None = it does."""
+    if isinstance(again, Held):
+        return f"{again.reason.value}: {again.detail}" if again.detail else again.reason.value
+    if type(again) is not type(plan):
+        return "trimming and deleting what has ended were taken for one another"
+    if (again.leader_epoch, again.lineage) != (plan.leader_epoch, plan.lineage):
+        return "leader epochs changed since the plan"
+    if again.bound < plan.bound:
+        return f"at most {again.bound} may be deleted to by now, {plan.bound} was planned"
+    return None
+
+
 def is_hold_overdue(guards: TrimGuards) -> bool:
     """Whether replicas have lagged longer than the hold: trimming goes on, with a warning (H27)."""
     return guards.replicas_short_ms is not None and guards.replicas_short_ms >= guards.hold_max_ms

@@ -21,6 +21,7 @@ _QUICK_SERVICE = {
     "remote.log.manager.task.interval.ms": 500,
     "retention.check.interval.ms": 5_000,
     "sweep.grace.ms": 10_000,
+    "trim.drain.ms": 500,
     "trim.interval.ms": 1_000,
 }
 

@@ -13,6 +13,7 @@ from rlm.broker.answers import (
     TopicConfigValue,
     TopicDescription,
 )
+from rlm.broker.deletions import Place
 from tests.builders.ledger import PLACE
 
 
@@ -51,8 +52,12 @@ class MemoryBroker:
         self.asked: list[str] = []
         self.after_answer: Callable[[str], None] = lambda _: None
         self.held: dict[str, asyncio.Event] = {}
+        self.answers = True
+        self.answers_late: asyncio.Event | None = None
+        """Set when a DeleteRecords came in that will not be answered."""
         self.gives_up_deletes = False
         self.given_up: list[int] = []
+        self.closed_connections = 0
 
     def elect(self, leader: int, leader_epoch: int) -> None:
         self.partition = replace(self.partition, leader=leader, leader_epoch=leader_epoch)
@@ -123,20 +128,19 @@ class MemoryBroker:
         await self._answered("fetch")
         return answer
 
-    async def delete_records(
-        self, topic: str, partition: int, offset: int, *, timeout_ms: int
-    ) -> int:
+    def deletion_connection(self) -> "MemoryDeletionConnection":
+        return MemoryDeletionConnection(self)
+
+    def take_up(self, offset: int) -> int:
+        """What the broker does with a DeleteRecords when it gets to it."""
         self.before_delete()
-        if self.gives_up_deletes:
-            self.given_up.append(offset)
-            raise Unavailable(f"delete below {offset}: no answer within {timeout_ms} ms")
         return self._delete(offset)
 
     def work_off(self) -> None:
         """The broker gets to the deletes whose caller has given up."""
         given_up, self.given_up = self.given_up, []
         for offset in given_up:
-            self._delete(offset)
+            self.take_up(offset)
 
     def _delete(self, offset: int) -> int:
         if offset > self.high_watermark:
@@ -155,3 +159,30 @@ class MemoryBroker:
     def _check(self, leader_epoch: int) -> None:
         if leader_epoch not in (-1, self.partition.leader_epoch):
             raise Fenced(f"epoch {leader_epoch}: FENCED_LEADER_EPOCH (74)")
+
+
+class MemoryDeletionConnection:
+    """One DeleteRecords to a MemoryBroker: answered at once; or given up, because the connection
+    ends before the answer (`gives_up_deletes`) or no answer comes (`answers_late`).
+    """
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        self._broker = broker
+
+    async def open(self) -> None:
+        if not self._broker.answers:
+            raise Unavailable("the broker does not answer")
+
+    async def send(self, place: Place, offset: int, *, hold_ms: int) -> int:
+        broker = self._broker
+        if broker.gives_up_deletes:
+            broker.given_up.append(offset)
+            raise ConnectionResetError("the broker closed the connection")
+        if broker.answers_late is not None:
+            broker.given_up.append(offset)
+            broker.answers_late.set()
+            await asyncio.Event().wait()
+        return broker.take_up(offset)
+
+    async def close(self) -> None:
+        self._broker.closed_connections += 1

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from rlm.broker.connection import Address
-from rlm.wire.apis import APIS
+from rlm.wire.apis import API_VERSIONS, APIS
 from rlm.wire.frames import FrameAssembler, encode_response, parse_request_header
 from rlm.wire.schema import Api, Value, decode
 
@@ -20,11 +20,13 @@ Handler = Callable[[Value], Answer | Awaitable[Answer]]
 
 class FakeBroker:
     """`handlers` by API key; an API without one closes the connection. A handler that returns None
-    never answers. `requests` is what came in: (api name, version, body).
+    never answers. `requests` is what came in: (api name, version, body). ApiVersions is answered
+    from the beginning on: that it serves none by name.
     """
 
     def __init__(self) -> None:
         self.handlers: dict[int, Handler] = {}
+        self.on(API_VERSIONS, {"error_code": 0, "api_keys": []})
         self.requests: list[tuple[str, int, Value]] = []
         self.connections = 0
         self.address = Address(host="127.0.0.1", port=0)

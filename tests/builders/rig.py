@@ -7,6 +7,7 @@ from typing import Any
 
 from kip405.batches import walk
 from kip405.segments import RemoteLogSegmentMetadata
+from rlm.broker.deletions import RecordDeletions
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
 from rlm.lanes.attempt import Copier, CopySettings, LiveAttempts
@@ -41,6 +42,7 @@ from tests.builders.store import STORE_ID, MemoryStore, Shelf
 NODE_ID = 1
 GRACE_MS = 10_000
 PRESENCE_CHECK_MS = 3_600_000
+DRAIN_MS = 5_000
 _COPY = CopySettings(
     cluster_id=CLUSTER_ID,
     node_id=NODE_ID,
@@ -51,9 +53,10 @@ _COPY = CopySettings(
 )
 _TRIM = TrimSettings(
     plan_deadline_ms=10_000,
+    check_max_age_ms=3_000,
     hold_max_ms=3_600_000,
     heartbeat_max_age_ms=60_000,
-    delete_timeout_ms=1_000,
+    delete_hold_ms=1_000,
 )
 _CLEANUP = CleanupSettings(node_id=NODE_ID, writer=OUR_WRITER, grace_ms=GRACE_MS)
 
@@ -113,21 +116,12 @@ class Rig:
             max_orphans=3,
             barrier_deadline_ms=1_000,
         )
+        self.deletions = self._new_deletions(around)
         self.herald = Herald(settings=settings, ledger=ledger, clock=self.clock)
         self.shelf = Shelf({STORE_ID: store})
-        evidence = StoreEvidence(self.shelf, cluster_id=CLUSTER_ID)
-        self.losses = Losses()
+        evidence, self.losses = StoreEvidence(self.shelf, cluster_id=CLUSTER_ID), Losses()
         self.lost = _lost_segments(evidence, self.losses, self.clock)
-        self.copier = Copier(
-            eyes=self.eyes,
-            ledger=ledger,
-            stores=self.shelf,
-            targets=self.shelf,
-            live=self.live,
-            clock=self.clock,
-            new_uuid=uuids(),
-            settings=_COPY,
-        )
+        self.copier = self._new_copier(ledger)
         self.copy = CopyLane(
             eyes=self.eyes,
             copier=self.copier,
@@ -139,6 +133,7 @@ class Rig:
         self.trim = TrimLane(
             eyes=self.eyes,
             broker=broker,
+            deletions=self.deletions,
             ledger=ledger,
             settings=settings,
             evidence=evidence,
@@ -159,6 +154,27 @@ class Rig:
         )
         self.enable()
         self.heartbeat()
+
+    def _new_copier(self, ledger: MemoryLedger) -> Copier:
+        return Copier(
+            eyes=self.eyes,
+            ledger=ledger,
+            stores=self.shelf,
+            targets=self.shelf,
+            live=self.live,
+            clock=self.clock,
+            new_uuid=uuids(),
+            settings=_COPY,
+        )
+
+    def _new_deletions(self, around: Callable[[Any], Any]) -> RecordDeletions:
+        return RecordDeletions(
+            lambda: around(self.broker.deletion_connection()),
+            self.clock,
+            at_once=2,
+            drain_ms=DRAIN_MS,
+            had_predecessor=False,
+        )
 
     def remembered_looks(self) -> RememberedLooks:
         """Eyes as a service has them: they remember, and tell readers."""

@@ -10,6 +10,7 @@ from rlm.broker.leadership import LedPartition
 from rlm.lanes.look import Look
 from rlm.lanes.round import GIVEN_ON_FOR_MS, CleanupRound
 from rlmm.facts import FreezeFact
+from rlmm.outcome import OutcomeUnknown
 from tests.builders.ledger import PLACE
 from tests.builders.rig import Rig
 
@@ -80,7 +81,8 @@ async def test_the_look_is_told_with_the_time_it_began(rig: Rig, looks: CountedL
 async def test_after_a_trim_the_cleanup_looks_for_itself(rig: Rig, looks: CountedLooks) -> None:
     await a_round(rig).run(rig.led)
     assert rig.broker.deleted == [200]
-    assert [one.positions.log_start_offset for one in looks.taken] == [0, 200]
+    starts = [one.positions.log_start_offset for one in looks.taken]
+    assert starts == [0, 0, 200], "the plan's, the last check's, and the cleanup's own"
 
 
 async def test_after_a_trim_that_failed_too_and_its_error_is_told(
@@ -91,6 +93,18 @@ async def test_after_a_trim_that_failed_too_and_its_error_is_told(
         await a_round(rig).run(rig.led)
     assert rig.broker.deleted == []
     assert len(looks.taken) == 1, "the cleanup asked again, and does not lead either"
+
+
+async def test_h41_nothing_is_planned_while_a_trim_may_be_executed_yet(
+    rig: Rig, looks: CountedLooks
+) -> None:
+    rig.broker.gives_up_deletes = True
+    with pytest.raises(OutcomeUnknown):
+        await a_round(rig).run(rig.led)
+    assert len(looks.taken) == 2, "the plan's and the last check's; the cleanup has not looked"
+    with pytest.raises(Unavailable, match="DeleteRecords below 200"):
+        await a_round(rig).run(rig.led)
+    assert len(looks.taken) == 2, "neither trim nor cleanup looked"
 
 
 async def test_the_cleanup_has_its_turn_when_the_trim_fails(rig: Rig, looks: CountedLooks) -> None:

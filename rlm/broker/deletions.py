@@ -1,0 +1,254 @@
+"""DeleteRecords to our own broker: each is sent in time or not at all, and none is forgotten (H41).
+
+A broker works off one request of a connection at a time, executes what it has read even where the
+connection is closed by then, and checks no leader epoch (H5). So what was given up may be executed
+later, when all that spoke for it has changed. Therefore:
+
+- Every DeleteRecords has a connection of its own, out of a bounded number, so that one which the
+  broker holds (a follower lags) delays no other. It is written at once, after the broker has
+  answered on that very connection: it waits in no queue of ours, and behind nothing of ours.
+- It is remembered before it is written. An answer, also a refusal, ends that. No answer (time-out,
+  lost connection, cancellation) leaves it unknown, and its connection is closed.
+- An unknown one becomes known by the log start: at its bound or above, it has nothing left to do.
+- Else it becomes known by time. When a question that was asked after the connection was closed is
+  answered, the broker runs, and its network threads read what their sockets hold within moments;
+  requests that it has read are taken up in the order of one queue. So a second question, asked
+  `drain_ms` later and answered, was taken up long after the DeleteRecords, if there was one: now
+  the log start says what came of it. A broker that is paused answers no question, so time alone
+  counts for nothing. A change of the leader epoch counts for nothing either, since the same broker
+  may lead again when it executes the request.
+- A process knows nothing of what its predecessor sent: it begins as if it had just given up one
+  DeleteRecords of every partition.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import structlog
+
+from kip405.errors import RemoteStorageError, Unavailable
+from rlm.clock import Clock
+from rlmm.outcome import OutcomeUnknown
+
+log = structlog.get_logger()
+
+
+class Place(NamedTuple):
+    """A partition as DeleteRecords names it: by the topic's name, whatever id the topic has."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class DeletionConnection(Protocol):
+    """A connection for one DeleteRecords (OwnBroker.deletion_connection)."""
+
+    async def open(self) -> None:
+        """Connect and wait for an answer of the broker; Unavailable where there is none."""
+        ...
+
+    def send(self, place: Place, offset: int, *, hold_ms: int) -> Awaitable[int]:
+        """Write the request at once; the low watermark comes later.
+
+        OSError: nobody will answer any more. kip405.errors: the broker's answer.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close the connection; what was sent may be executed all the same."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class _Sent:
+    """One that may be executed yet. Times are monotonic ms; None = has not happened."""
+
+    bound: int
+    closed_at_ms: int | None = None
+    answered_at_ms: int | None = None
+    """When the broker first answered a question that was asked after the connection was closed."""
+    is_drained: bool = False
+    """Whether it was taken up long ago, if the broker has ever read it."""
+
+    def answered(self, asked_at_ms: int, now_ms: int, drain_ms: int) -> None:
+        """The broker has answered a question that was asked then."""
+        if self.closed_at_ms is None or asked_at_ms < self.closed_at_ms:
+            return
+        if self.answered_at_ms is None:
+            self.answered_at_ms = now_ms
+        elif asked_at_ms >= self.answered_at_ms + drain_ms:
+            self.is_drained = True
+
+
+class PreparedDeletion:
+    """An open connection for one DeleteRecords; nothing has been sent yet."""
+
+    def __init__(self, owner: "RecordDeletions", place: Place, to: DeletionConnection) -> None:
+        self._owner = owner
+        self._place = place
+        self._to = to
+        self.sent: _Sent | None = None
+
+    async def send(self, bound: int, *, hold_ms: int) -> int:
+        """Send it, without any wait before; the low watermark.
+
+        `hold_ms`: how long the broker may wait for followers. Errors other than OutcomeUnknown are
+        the broker's answer, or say that nothing was sent.
+        """
+        self.sent = sent = self._owner.remember(self._place, bound)
+        what = f"delete records of {self._place} below {bound}"
+        try:
+            answer = self._to.send(self._place, bound, hold_ms=hold_ms)
+        except OSError as error:
+            self._owner.forget(self._place, sent)
+            raise Unavailable(f"{what}: not sent: {error}") from error
+        limit_ms = hold_ms + self._owner.answer_slack_ms
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                low_watermark = await answer
+        except TimeoutError as error:
+            raise OutcomeUnknown(f"{what}: no answer within {limit_ms} ms") from error
+        except OSError as error:
+            raise OutcomeUnknown(f"{what}: {error}, no answer came") from error
+        except RemoteStorageError:
+            self._owner.forget(self._place, sent)
+            raise
+        self._owner.forget(self._place, sent)
+        return low_watermark
+
+
+class RecordDeletions:
+    """Sends DeleteRecords to one broker and remembers those whose outcome is not known."""
+
+    def __init__(
+        self,
+        connect: Callable[[], DeletionConnection],
+        clock: Clock,
+        *,
+        at_once: int,
+        drain_ms: int,
+        had_predecessor: bool,
+        answer_slack_ms: int = 1_000,
+    ) -> None:
+        """`drain_ms`: trim.drain.ms; `had_predecessor`: another process may have sent some;
+        `answer_slack_ms`: what an answer may take beyond the time the broker may hold the request.
+        """
+        self._connect = connect
+        self._clock = clock
+        self._drain_ms = drain_ms
+        self.answer_slack_ms = answer_slack_ms
+        self._slots = asyncio.Semaphore(at_once)
+        self._sent: dict[Place, _Sent] = {}
+        self._before: _Sent | None = None
+        if had_predecessor:
+            self._before = _Sent(bound=0, closed_at_ms=clock.monotonic_ms())
+
+    @property
+    def unknown(self) -> Mapping[Place, int]:
+        """Bound of each DeleteRecords that was given up and may be executed yet."""
+        return {
+            place: sent.bound for place, sent in self._sent.items() if sent.closed_at_ms is not None
+        }
+
+    @asynccontextmanager
+    async def prepared(self, place: Place, *, within_ms: int) -> AsyncIterator[PreparedDeletion]:
+        """A connection on which the broker has just answered; what it stands on is asked then.
+
+        Unavailable: there was none within `within_ms`, so nothing was sent.
+        """
+        what = f"delete records of {place}"
+        has_slot = False
+        try:
+            async with asyncio.timeout(within_ms / 1000):
+                has_slot = await self._slots.acquire()
+                connection = self._connect()
+                try:
+                    await connection.open()
+                except BaseException:
+                    await connection.close()
+                    raise
+        except TimeoutError as error:
+            self._leave(has_slot)
+            raise Unavailable(f"{what}: not sent, no connection within {within_ms} ms") from error
+        except BaseException:
+            self._leave(has_slot)
+            raise
+        prepared = PreparedDeletion(self, place, connection)
+        try:
+            yield prepared
+        finally:
+            try:
+                await connection.close()
+            finally:
+                self._leave(has_slot)
+                if prepared.sent is not None and prepared.sent is self._sent.get(place):
+                    self._given_up(place, prepared.sent)
+
+    async def settle(self, place: Place, log_start: Callable[[], Awaitable[int]]) -> None:
+        """Returns once nothing that was sent for a partition can be executed any more.
+
+        `log_start` asks the broker for the log start; its errors are passed on. Waits for what a
+        predecessor may have sent. Unavailable: one of ours is not known yet, ask again later.
+        """
+        while self._before is not None:
+            before = self._before
+            await self._ask(before, log_start)
+            if before.is_drained:
+                self._before = None
+            else:
+                await self._clock.sleep_ms(self._drain_ms)
+        sent = self._sent.get(place)
+        if sent is None:
+            return
+        start = await self._ask(sent, log_start)
+        if not sent.is_drained and start < sent.bound:
+            raise Unavailable(
+                f"{place}: it is not known yet whether the DeleteRecords below {sent.bound}, which "
+                f"was given up, will be executed; the log starts at {start}"
+            )
+        self.forget(place, sent)
+        log.info(
+            "delete_records_known",
+            topic=place.topic,
+            partition=place.partition,
+            bound=sent.bound,
+            log_start_offset=start,
+        )
+
+    async def _ask(self, sent: _Sent, log_start: Callable[[], Awaitable[int]]) -> int:
+        """The log start now; that the broker told it is noted."""
+        asked_at_ms = self._clock.monotonic_ms()
+        start = await log_start()
+        sent.answered(asked_at_ms, self._clock.monotonic_ms(), self._drain_ms)
+        return start
+
+    def remember(self, place: Place, bound: int) -> _Sent:
+        """Called right before one is written. Unavailable: another one is not known yet."""
+        if place in self._sent:
+            raise Unavailable(f"{place}: the outcome of another DeleteRecords is not known yet")
+        sent = self._sent[place] = _Sent(bound=bound)
+        return sent
+
+    def forget(self, place: Place, sent: _Sent) -> None:
+        """Its outcome is known."""
+        if self._sent.get(place) is sent:
+            del self._sent[place]
+
+    def _given_up(self, place: Place, sent: _Sent) -> None:
+        sent.closed_at_ms = self._clock.monotonic_ms()
+        log.warning(
+            "delete_records_unknown",
+            topic=place.topic,
+            partition=place.partition,
+            bound=sent.bound,
+        )
+
+    def _leave(self, has_slot: bool) -> None:
+        if has_slot:
+            self._slots.release()
