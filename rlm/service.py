@@ -33,6 +33,8 @@ from rlm.work_side import LaneParts, WorkSide, build_pools
 
 log = structlog.get_logger()
 _BROKER_RETRY_MS = 1_000
+_BROKER_TOLD_EVERY_MS = 60_000
+_NEEDS = "a broker with a PLAINTEXT listener at broker.direct.address"
 
 
 def run(config: ServiceConfig) -> None:
@@ -115,11 +117,15 @@ class Service:
         }
 
     async def _check_broker(self) -> None:
+        told_at_ms: int | None = None
         while True:
             try:
                 return await check_broker(self._config, self.parts.broker)
             except Unavailable as error:
-                log.warning("broker_not_reachable", error=str(error))
+                now_ms = self._clock.monotonic_ms()
+                if told_at_ms is None or now_ms - told_at_ms >= _BROKER_TOLD_EVERY_MS:
+                    told_at_ms = now_ms
+                    log.warning("broker_not_reachable", error=str(error), needs=_NEEDS)
             await self._clock.sleep_ms(_BROKER_RETRY_MS)
 
     async def _want_enabled_topics(self) -> None:

@@ -1,13 +1,18 @@
-"""What must be true before a service works for a broker (H13, H21, H23); a refusal is one line."""
+"""What must be true before a service works for a broker (H13, H21, H23); a refusal is one line.
+
+The proxy cuts what passes into Kafka's frames, so it cannot serve a tiered listener with TLS.
+"""
 
 from collections.abc import Mapping
 
 from kip405.errors import Invalid
 from rlm.broker.own_broker import OwnBroker
 from rlm.config import ServiceConfig
+from rlm.config.broker_files import advertised_address, protocol_of
 from rlm.log_dir.identity import BrokerIdentity, check_identity
 
 _NO_AUTHORIZER = ("", None)
+_READABLE = ("", "PLAINTEXT", "SASL_PLAINTEXT")
 
 
 def check_disks(config: ServiceConfig, disks: BrokerIdentity) -> None:
@@ -44,13 +49,37 @@ def check_listeners(config: ServiceConfig, broker_config: Mapping[str, str | Non
         raise Invalid(
             f"listener {tiered} is a controller listener; give the proxy a listener of its own"
         )
+    protocol = protocol_of(tiered, broker_config.get("listener.security.protocol.map") or "")
+    if protocol not in _READABLE:
+        raise Invalid(
+            f"listener {tiered} is {protocol}, which the proxy cannot read; make it PLAINTEXT, or "
+            "SASL_PLAINTEXT where the broker has an authorizer, in listener.security.protocol.map"
+        )
+    _check_advertised(config, tiered, broker_config)
     if broker_config.get("authorizer.class.name") in _NO_AUTHORIZER or config.allow_shared_identity:
         return
-    protocol = _protocol_of(tiered, broker_config.get("listener.security.protocol.map") or "")
     if not protocol.startswith("SASL_"):
         raise Invalid(
-            f"the broker has an authorizer and listener {tiered} is {protocol}: all clients would "
-            "be one identity; use a SASL protocol there, or set allow_shared_identity"
+            f"the broker has an authorizer and listener {tiered} is {protocol or tiered}: all "
+            "clients would be one identity; use SASL_PLAINTEXT there, or set allow_shared_identity"
+        )
+
+
+def _check_advertised(
+    config: ServiceConfig, tiered: str, broker_config: Mapping[str, str | None]
+) -> None:
+    """Clients go where the broker tells them: past the proxy, or nowhere, if that is not it."""
+    listeners = broker_config.get("advertised.listeners") or broker_config.get("listeners") or ""
+    told = advertised_address(tiered, listeners)
+    wanted = config.proxy_advertised
+    if told is None or config.allow_other_advertised:
+        return
+    if (told.host.lower(), told.port) != (wanted.host.lower(), wanted.port):
+        raise Invalid(
+            f"the broker advertises listener {tiered} at {told} and proxy.advertised is {wanted}: "
+            f"clients would not come to the proxy; set {tiered}://{wanted} in the broker's "
+            f"advertised.listeners, or proxy.advertised to {told}; where both lead to the proxy, "
+            "set allow_other_advertised"
         )
 
 
@@ -58,9 +87,3 @@ def _inter_broker_listener(broker_config: Mapping[str, str | None]) -> str:
     """Kafka's rule: the listener named, else the one called like the security protocol."""
     name = broker_config.get("inter.broker.listener.name")
     return (name or broker_config.get("security.inter.broker.protocol") or "PLAINTEXT").upper()
-
-
-def _protocol_of(listener: str, protocol_map: str) -> str:
-    pairs = (pair.partition(":") for pair in protocol_map.split(","))
-    protocols = {name.strip().upper(): protocol.strip().upper() for name, _, protocol in pairs}
-    return protocols.get(listener, listener)

@@ -14,15 +14,20 @@ from rlm.config.errors import ConfigError
 from rlm.config.values import Address
 
 _DEFAULT_LISTENERS = "PLAINTEXT://:9092"
+PLAINTEXT = "PLAINTEXT"
+_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerFacts:
-    """From server.properties; None and empty where the file is silent."""
+    """From server.properties; None and empty where the file is silent. `protocols`: of the
+    listeners, as far as the file tells.
+    """
 
     node_id: int | None
     log_dirs: tuple[Path, ...]
     listeners: Mapping[str, Address]
+    protocols: Mapping[str, str]
     inter_broker_listener: str | None
     controller_listeners: frozenset[str]
 
@@ -42,13 +47,37 @@ def broker_facts(properties: Mapping[str, str]) -> BrokerFacts:
     """Facts out of parsed server.properties; raises ValueError when a value makes no sense."""
     node_id = properties.get("node.id", properties.get("broker.id"))
     dirs = properties.get("log.dirs") or properties.get("log.dir") or ""
+    listeners = _listeners(properties.get("listeners", _DEFAULT_LISTENERS))
+    protocol_map = properties.get("listener.security.protocol.map", "")
+    protocols = {name: protocol_of(name, protocol_map) for name in listeners}
     return BrokerFacts(
         node_id=int(node_id) if node_id is not None else None,
         log_dirs=tuple(Path(item.strip()) for item in dirs.split(",") if item.strip()),
-        listeners=_listeners(properties.get("listeners", _DEFAULT_LISTENERS)),
+        listeners=listeners,
+        protocols={name: protocol for name, protocol in protocols.items() if protocol},
         inter_broker_listener=_inter_broker_listener(properties),
         controller_listeners=frozenset(_names(properties.get("controller.listener.names", ""))),
     )
+
+
+def protocol_of(listener: str, protocol_map: str) -> str:
+    """Security protocol of a listener by listener.security.protocol.map; without a row there it is
+    named by its protocol, else not known (empty).
+    """
+    pairs = (pair.partition(":") for pair in protocol_map.split(","))
+    protocols = {name.strip().upper(): protocol.strip().upper() for name, _, protocol in pairs}
+    default = listener.upper() if listener.upper() in _PROTOCOLS else ""
+    return protocols.get(listener.upper(), default)
+
+
+def advertised_address(listener: str, advertised_listeners: str) -> Address | None:
+    """Where a broker tells clients of a listener to go; None where that cannot be told."""
+    for item in _names(advertised_listeners):
+        name, _, place = item.partition("://")
+        host, _, port = place.rpartition(":")
+        if name.strip().upper() == listener.upper() and host and port.isdigit():
+            return Address(host=host.strip("[]"), port=int(port))
+    return None
 
 
 def read_meta_properties(log_dirs: tuple[Path, ...]) -> dict[Path, MetaProperties]:

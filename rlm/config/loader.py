@@ -8,7 +8,12 @@ from typing import Any
 import yaml
 
 from kip405.errors import Invalid
-from rlm.config.broker_files import BrokerFacts, read_meta_properties, read_server_properties
+from rlm.config.broker_files import (
+    PLAINTEXT,
+    BrokerFacts,
+    read_meta_properties,
+    read_server_properties,
+)
 from rlm.config.errors import ConfigError
 from rlm.config.service import NOT_YET, CommonConfig, ReaderConfig, ServiceConfig, settings
 from rlm.config.stores import STORE_ROWS, is_store_key, read_rules, read_stores
@@ -185,6 +190,36 @@ def _fill_from_properties(values: dict[str, Any], facts: BrokerFacts, path: Path
     _check_port(values, "broker_tiered_address", {facts.listeners[tiered].port}, path)
     others = {one.port for name, one in facts.listeners.items() if name != tiered}
     _check_port(values, "broker_direct_address", others, path)
+    _check_direct_protocol(values.get("broker_direct_address"), facts, tiered, path)
+
+
+def _check_direct_protocol(
+    direct: Address | None, facts: BrokerFacts, tiered: str, path: Path
+) -> None:
+    """What the service's own clients cannot speak is refused once, not tried for ever."""
+    if direct is None:
+        return
+    controllers = {name.upper() for name in facts.controller_listeners}
+    own = {name: one for name, one in facts.listeners.items() if name not in (tiered, *controllers)}
+    for name, address in own.items():
+        protocol = facts.protocols.get(name, PLAINTEXT)
+        if address.port != direct.port or protocol == PLAINTEXT:
+            continue
+        fit = [
+            f"{other} (listener {one})"
+            for one, other in own.items()
+            if facts.protocols.get(one) == PLAINTEXT
+        ]
+        advice = (
+            f"set it to {' or '.join(fit)}"
+            if fit
+            else "give the broker a listener of protocol PLAINTEXT, bound to loopback, and set "
+            "broker.direct.address to it"
+        )
+        raise ConfigError(
+            f"broker.direct.address: listener {name} of {path} is {protocol}, and the service's "
+            f"own clients speak PLAINTEXT only; {advice}"
+        )
 
 
 def _check_listeners(facts: BrokerFacts, tiered: str, path: Path) -> None:

@@ -303,6 +303,13 @@ class ServiceConfig(CommonConfig):
         "The proxy's address for clients; equals the broker's advertised one.",
         default_doc="proxy.listen",
     )
+    allow_other_advertised: bool = _setting(
+        "allow_other_advertised",
+        FLAG,
+        "Start although the broker advertises another address for its tiered listener than "
+        "proxy.advertised, e.g. that of a load balancer before the proxy.",
+        default=False,
+    )
     allow_shared_identity: bool = _setting(
         "allow_shared_identity",
         FLAG,

@@ -126,6 +126,30 @@ def test_h13_what_disagrees_with_the_brokers_files_is_refused(
     assert named in message
 
 
+PROTOCOLS = "listener.security.protocol.map=DIRECT:{},RLM:{},TIERED:PLAINTEXT,CONTROLLER:SSL\n"
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL", "sasl_ssl"])
+@pytest.mark.parametrize("is_given", [True, False])
+def test_a_direct_listener_that_is_not_plaintext_is_one_refusal(
+    tmp_path: Path, given: dict[str, Any], properties: Path, protocol: str, is_given: bool
+) -> None:
+    text = properties.read_text()
+    properties.write_text(text + PROTOCOLS.format(protocol, "SSL"))
+    if not is_given:
+        del given["broker.direct.address"]
+    given |= {"broker.server.properties": str(properties)}
+    message = refusal(tmp_path, given)
+    assert message.startswith(f"broker.direct.address: listener DIRECT of {properties} is ")
+    assert protocol.upper() in message
+    assert "give the broker a listener of protocol PLAINTEXT" in message
+    with_more = text.replace("TIERED://", "RLM://127.0.0.1:19095,TIERED://")
+    properties.write_text(with_more + PROTOCOLS.format(protocol, "PLAINTEXT"))
+    assert "set it to 127.0.0.1:19095 (listener RLM)" in refusal(tmp_path, given)
+    config = read(tmp_path, given | {"broker.direct.address": "127.0.0.1:19095"})
+    assert str(config.kafka_bootstrap_servers[0]) == "127.0.0.1:19095"
+
+
 def test_h13_meta_properties_are_compared_without_server_properties(
     tmp_path: Path, given: dict[str, Any], properties: Path
 ) -> None:

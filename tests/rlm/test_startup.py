@@ -29,6 +29,7 @@ SAFE: dict[str, str | None] = {
     "inter.broker.listener.name": "DIRECT",
     "controller.listener.names": "CONTROLLER",
     "listener.security.protocol.map": "DIRECT:PLAINTEXT,TIERED:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "advertised.listeners": "DIRECT://broker-3:19092,TIERED://broker-3:9092",
     "authorizer.class.name": "",
 }
 
@@ -87,7 +88,18 @@ def secured(protocol: str) -> dict[str, str | None]:
     }
 
 
-@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL", "sasl_ssl"])
+@pytest.mark.parametrize("more", ["", "allow_shared_identity: true\n"])
+def test_h23_a_tiered_listener_that_the_proxy_cannot_read_is_refused(
+    tmp_path: Path, protocol: str, more: str
+) -> None:
+    config = configured(tmp_path, more)
+    for broker_config in (secured(protocol), secured(protocol) | {"authorizer.class.name": ""}):
+        with pytest.raises(Invalid, match=f"TIERED is {protocol.upper()}.*SASL_PLAINTEXT"):
+            check_listeners(config, broker_config)
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT"])
 def test_h23_an_authorizer_that_would_see_one_identity_is_refused(
     config: ServiceConfig, protocol: str
 ) -> None:
@@ -95,7 +107,7 @@ def test_h23_an_authorizer_that_would_see_one_identity_is_refused(
         check_listeners(config, secured(protocol))
 
 
-@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL", "sasl_ssl"])
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "sasl_plaintext"])
 def test_h23_clients_with_their_own_identity_are_accepted(
     config: ServiceConfig, protocol: str
 ) -> None:
@@ -111,6 +123,43 @@ def test_h23_a_listener_without_protocol_is_not_taken_for_a_safe_one(
 
 def test_h23_a_shared_identity_may_be_allowed(tmp_path: Path) -> None:
     check_listeners(configured(tmp_path, "allow_shared_identity: true\n"), secured("PLAINTEXT"))
+
+
+TOLD = "DIRECT://broker-3:19092,TIERED://{}"
+
+
+@pytest.mark.parametrize("told", ["broker-3:19093", "other:9092", "127.0.0.1:9092"])
+def test_h23_clients_that_would_not_come_to_the_proxy_are_a_refusal(
+    tmp_path: Path, told: str
+) -> None:
+    """A client that goes past the proxy reads nothing that was trimmed."""
+    broker_config = SAFE | {"advertised.listeners": TOLD.format(told)}
+    words = rf"TIERED at {told} and proxy.advertised is broker-3:9092.*allow_other_advertised"
+    with pytest.raises(Invalid, match=words):
+        check_listeners(configured(tmp_path), broker_config)
+    check_listeners(configured(tmp_path, "allow_other_advertised: true\n"), broker_config)
+
+
+@pytest.mark.parametrize("told", ["BROKER-3:9092", "broker-3:9092"])
+def test_h23_the_advertised_address_is_compared_as_a_host_name(
+    config: ServiceConfig, told: str
+) -> None:
+    check_listeners(config, SAFE | {"advertised.listeners": TOLD.format(told)})
+
+
+def test_h23_a_broker_that_does_not_say_where_clients_go_is_not_refused(
+    config: ServiceConfig,
+) -> None:
+    for told in (None, "", "TIERED://:9092", "DIRECT://elsewhere:1"):
+        check_listeners(config, SAFE | {"advertised.listeners": told})
+
+
+def test_h23_without_advertised_listeners_a_broker_advertises_what_it_binds(
+    config: ServiceConfig,
+) -> None:
+    bound = {"advertised.listeners": None, "listeners": TOLD.format("127.0.0.1:19093")}
+    with pytest.raises(Invalid, match=r"TIERED at 127\.0\.0\.1:19093"):
+        check_listeners(config, SAFE | bound)
 
 
 def test_h13_disks_of_another_node_or_cluster_are_refused(config: ServiceConfig) -> None:

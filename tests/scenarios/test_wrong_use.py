@@ -179,6 +179,14 @@ def test_h21_tiered_is_the_inter_broker_listener(
     assert "controller" in line_of(serve(one, tmp_path, free_ports, changes))
 
 
+def test_h23_clients_would_not_come_to_the_proxy(
+    one: Cluster, tmp_path: Path, free_ports: list[int]
+) -> None:
+    said = line_of(serve(one, tmp_path, free_ports, {}))
+    assert f"TIERED at {_own(one, 'proxy.advertised')}" in said
+    assert f"proxy.advertised is 127.0.0.1:{free_ports[1]}" in said
+
+
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
