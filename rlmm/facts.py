@@ -74,8 +74,8 @@ class StoreFact:
 class TopicFact:
     """What was decided for a topic. Retention in ms and bytes, -1 = unlimited, local -2 = as total.
 
-    `originals`: topic-level configs before we altered any (None = was not set there); never
-    overwritten (H14).
+    `originals`: topic-level configs before we altered any, or as somebody else set them since
+    (None = was not set there); never a value of our own (H14).
     """
 
     KIND: ClassVar[str] = "topic"

@@ -92,7 +92,7 @@ def enable(
 
 @topics.command()
 @click.argument("topic")
-@click.option("--confirm", is_flag=True, help="Although data is only in the remote store.")
+@click.option("--confirm", is_flag=True, help="Although some offsets are in no broker any more.")
 @click.option("--delete", "delete_remote", is_flag=True, help="Delete remote data (not yet).")
 @service_options
 def disable(*, topic: str, confirm: bool, delete_remote: bool, connect: Connect) -> None:

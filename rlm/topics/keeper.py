@@ -114,7 +114,11 @@ class RetentionKeeper:
         bounds = bounds_of(config) if is_taken_over(fact) else ""
         known = self._alarms.get(fact.topic_id)
         if bounds and not is_half_done:
-            follows = "set back to -1" if self._takeover == ENFORCE else "left as it is (warn)"
+            follows = (
+                "set back to -1, and given back by `rlm topics disable`"
+                if self._takeover == ENFORCE
+                else "left as it is (warn)"
+            )
             text = (
                 f"retention of {fact.name} was taken over and is bounded again ({bounds}): the "
                 f"broker deletes closed segments beyond that, uncopied ones too; {follows}"

@@ -17,7 +17,13 @@ from rlm.clock import Clock
 from rlm.topics.errors import NotLeader
 from rlm.topics.ports import Broker, Settings
 from rlm.topics.rules import Config
-from rlm.topics.takeover import ConfigChange, giving_back, is_taken_over, needed_change
+from rlm.topics.takeover import (
+    ConfigChange,
+    chosen_since,
+    giving_back,
+    is_taken_over,
+    needed_change,
+)
 from rlmm.facts import TopicFact
 
 log = structlog.get_logger(__name__)
@@ -74,6 +80,8 @@ class Settler:
             change = (
                 needed_change(fact, config) if is_taken_over(fact) else giving_back(owed, config)
             )
+            if change is not None and await self._remember_choice(name, fact):
+                continue
             if change is not None:
                 # Taking back our own late change needs no leadership: nobody else knows of it.
                 if fact.originals or is_taken_over(fact):
@@ -85,16 +93,35 @@ class Settler:
                 await self._forget_originals(name, topic_id, fact)
         raise Unavailable(f"topic {name}: its settings keep changing; try again")
 
+    async def _remember_choice(self, name: str, fact: TopicFact) -> bool:
+        """Write what somebody set on a topic taken over into its originals; whether there was any.
+
+        The configuration is read after leadership: a broker that knows itself the leader knows what
+        was altered before it was elected, and of our own changes each was waited for.
+        """
+        if not is_taken_over(fact):
+            return False
+        topic = await self._refuse_unless_led(name, fact.topic_id)
+        originals = chosen_since(fact, await self._broker.topic_config(name))
+        if originals == fact.originals:
+            return False
+        await self._settings.publish(
+            replace(fact, originals=originals), topic.partitions[0].leader_epoch
+        )
+        log.info("topic_retention_remembered", topic=name, originals=originals)
+        return True
+
     def _fact(self, name: str, topic_id: Uuid) -> TopicFact:
         fact = self._settings.view.topic(topic_id)
         if fact is None:
             raise Unavailable(f"topic {name}: its settings vanished while they were applied")
         return fact
 
-    async def _refuse_unless_led(self, name: str, topic_id: Uuid) -> None:
+    async def _refuse_unless_led(self, name: str, topic_id: Uuid) -> TopicDescription:
         topic = await self.led_topic(name)
         if topic.topic_id != topic_id:
             raise Unavailable(f"topic {name} was recreated meanwhile")
+        return topic
 
     async def _alter(self, name: str, change: ConfigChange) -> None:
         await self._broker.alter_topic_config(

@@ -7,7 +7,8 @@
 
 The fact is written and read back before the first change, so a crash between leaves a fact that
 says what to do. Only a -1 set on the topic is taken for ours when it is given back: another value
-is somebody's newer will.
+is somebody's newer will. Such a will is written into the originals before it is set back to -1, so
+that what an administrator chose last is what is given back.
 """
 
 from collections.abc import Mapping
@@ -38,6 +39,17 @@ def is_taken_over(fact: TopicFact) -> bool:
 def originals_of(config: Config) -> dict[str, str | None]:
     """What is set on the topic itself before we touch it; None = nothing is."""
     return {name: _own(config, name) for name in TAKEN_OVER}
+
+
+def chosen_since(fact: TopicFact, config: Config) -> dict[str, str | None]:
+    """The originals, with what somebody else has set or unset on the topic since they were taken
+    over. `config`: read by a broker that already knows our own last change.
+    """
+    present = {name: _own(config, name) for name in TAKEN_OVER}
+    return {
+        **fact.originals,
+        **{name: value for name, value in present.items() if value != UNLIMITED},
+    }
 
 
 def needed_change(fact: TopicFact, config: Config) -> ConfigChange | None:

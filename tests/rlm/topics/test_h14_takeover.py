@@ -89,16 +89,85 @@ async def test_h14_crash_at_every_await_then_repair(config: dict[str, str], act:
     raise AssertionError("the verb has no end")
 
 
-async def test_h14_a_second_enable_never_overwrites_the_originals() -> None:
+async def test_h14_a_second_enable_never_takes_our_own_values_for_originals() -> None:
     cluster = cluster_with({"retention.ms": "60000"})
     service = ServiceUnderTest(cluster)
     await enable(service)
-    cluster.configs[TOPIC]["retention.ms"] = "777"
     await enable(service)
     fact = cluster.fact()
     assert fact is not None
     assert fact.originals["retention.ms"] == "60000"
     assert cluster.own_config() == TAKEN
+
+
+CHOICES: list[dict[str, str]] = [
+    TAKEN | {"retention.ms": "90000"},
+    TAKEN | {"retention.bytes": "5000"},
+    {"retention.ms": "90000", "retention.bytes": "5000"},
+    {"retention.bytes": "-1"},
+]
+"""What an admin makes of a topic whose retention was taken over; the last unsets retention.ms."""
+
+
+def expected_back(config: dict[str, str], choice: dict[str, str]) -> dict[str, str]:
+    """What is chosen counts, where it is not our own -1."""
+    chosen = {name: choice.get(name) for name in TAKEN}
+    back = {name: config.get(name) if value == "-1" else value for name, value in chosen.items()}
+    return {name: value for name, value in back.items() if value is not None}
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("act", [enable, ServiceUnderTest.repair])
+async def test_h14_what_an_admin_chose_last_is_given_back_through_every_crash(
+    choice: dict[str, str], act: Act
+) -> None:
+    config = {"retention.ms": "60000"}
+    for number in range(1, 200):
+        cluster = cluster_with(config)
+        await enable(ServiceUnderTest(cluster))
+        cluster.configs[TOPIC] = dict(choice)
+        crash = CrashAt(number)
+        with contextlib.suppress(Crash):
+            await act(ServiceUnderTest(cluster, hook=crash))
+        restarted = ServiceUnderTest(cluster)
+        await restarted.repair()
+        assert cluster.own_config() == TAKEN, f"crash at await {number}"
+        await disable(restarted)
+        assert cluster.own_config() == expected_back(config, choice), f"crash at await {number}"
+        if not crash.reached:
+            assert number > 5
+            return
+    raise AssertionError("it has no end")
+
+
+async def test_h14_the_last_of_several_choices_counts() -> None:
+    cluster = cluster_with({"retention.ms": "60000"})
+    service = ServiceUnderTest(cluster)
+    await enable(service)
+    for choice in ("90000", "70000", "80000"):
+        cluster.configs[TOPIC]["retention.ms"] = choice
+        await service.repair()
+        assert cluster.own_config() == TAKEN
+    await give_back(service)
+    assert cluster.own_config() == {"retention.ms": "80000"}
+
+
+async def test_h14_a_choice_is_remembered_before_it_is_reverted() -> None:
+    """Whoever dies in between leaves the admin's value in the topic or in the settings."""
+    cluster = cluster_with({"retention.ms": "60000"})
+    service = ServiceUnderTest(cluster)
+    await enable(service)
+    cluster.configs[TOPIC]["retention.ms"] = "90000"
+    seen: list[tuple[str, str | None]] = []
+
+    async def look() -> None:
+        fact = cluster.fact()
+        assert fact is not None
+        seen.append((cluster.own_config()["retention.ms"], fact.originals["retention.ms"]))
+
+    await ServiceUnderTest(cluster, hook=look).repair()
+    assert ("-1", "60000") not in seen
+    assert seen[-1] == ("-1", "90000")
 
 
 async def test_h14_two_enables_at_one_service() -> None:
