@@ -18,6 +18,7 @@ from rlm.broker.answers import (
 from rlm.broker.leadership import Leadership, LedPartition, partitions_of
 from rlm.lanes.look import Look
 from rlm.partitions import RememberedLooks, SharedLooks
+from rlm.plans.holes import Ranges, ranges_without_records
 from rlm.plans.unsettled import SETTLED
 from rlm.proxy.tier import (
     EpochEnd,
@@ -45,8 +46,10 @@ class _Broker(Protocol):
     ) -> OffsetAnswer: ...
 
 
-_Seen = tuple[LedPartition, Look | None, int | None, int, str | None]
-"""What a view is made of: leadership, look, remote start, ledger version and problem."""
+_Seen = tuple[LedPartition, Look | None, int | None, int, str | None, Ranges]
+"""What a view is made of: leadership, look, remote start, ledger version and problem, and ranges
+without records.
+"""
 
 
 class LocalTier:
@@ -208,6 +211,7 @@ class LocalTier:
             lineage=look.lineage,
             log_end_offset=look.log_end_offset,
             trusted=self._manager.problem is None,
+            empty=ranges_without_records(self._settings.view.holes(look.key)),
         )
 
     def _fact_in_view(self, topic: TopicRef) -> TopicFact | None:
@@ -225,15 +229,18 @@ class LocalTier:
         key = led.topic_id_partition.key
         start = self._settings.view.remote_log_start(key)
         version = self._manager.ledger(key).version if look else -1
-        seen: _Seen = (led, look, start, version, self._manager.problem)
+        empty = ranges_without_records(self._settings.view.holes(key))
+        seen: _Seen = (led, look, start, version, self._manager.problem, empty)
         known = self._views.get(key)
         if known is not None and _is_same(known[0], seen):
             return known[1]
-        view = self._new_view(led, look, start)
+        view = self._new_view(led, look, start, empty)
         self._views[key] = (seen, view)
         return view
 
-    def _new_view(self, led: LedPartition, look: Look | None, start: int | None) -> TierPartition:
+    def _new_view(
+        self, led: LedPartition, look: Look | None, start: int | None, empty: Ranges
+    ) -> TierPartition:
         place = led.topic_id_partition
         end, unsettled_end = self._remote_ends(look, start or 0) if look else (None, SETTLED)
         return TierPartition(
@@ -249,6 +256,7 @@ class LocalTier:
             leader_epoch=led.leader_epoch,
             frozen=look is not None and look.frozen is not None,
             unsettled_next_offset=unsettled_end,
+            empty=empty,
         )
 
     def _remote_ends(self, look: Look, start: int) -> tuple[int | None, int]:

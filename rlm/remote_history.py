@@ -15,6 +15,7 @@ from kip405.lineage import Lineage
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.losses import Losses
 from rlm.plans.fetch import ReadBounds
+from rlm.plans.holes import Ranges, missed
 from rlm.plans.unsettled import SETTLED, unsettled_end
 from rlm.proxy.tier import RemoteRead, RemoteRecords, TimestampedOffset
 from rlm.reading.reader import RemoteReader
@@ -25,7 +26,8 @@ from rlmm.ledger import PartitionLedger, UsableSegment
 class RemoteHistory:
     """The segments of a partition, seen by one lineage; `place` names it in errors.
 
-    `trusted` False = the ledger has a problem and proves no hole.
+    `trusted` False = the ledger has a problem and proves no hole. `empty`: ranges on record in
+    which there are no records that anybody could miss (H15).
     """
 
     place: str
@@ -33,6 +35,7 @@ class RemoteHistory:
     lineage: Lineage
     log_end_offset: int
     trusted: bool
+    empty: Ranges = ()
 
     def usable(self, start: int = 0) -> tuple[UsableSegment, ...]:
         """Readable segments with records at or above `start`, by start offset."""
@@ -91,12 +94,12 @@ class SegmentWalk:
         while offset < request.upper_offset:
             usable = history.segment_at(offset)
             if usable is None or usable.metadata.start_offset >= request.upper_offset:
-                missing += ((offset, request.upper_offset),)
+                missing += missed([(offset, request.upper_offset)], history.empty)
                 break
             start = usable.metadata.start_offset
             history.refuse_unsettled(offset, start)
             if start > offset:
-                missing += ((offset, start),)
+                missing += missed([(offset, start)], history.empty)
             usable, read = await self._read_any(history, usable, replace(request, offset=offset))
             if read.size_bytes or not read.exhausted:
                 return replace(read, missing=missing) if missing else read

@@ -166,5 +166,7 @@ def _alarms(lanes: Lanes, key: PartitionKey) -> tuple[str, ...]:
             f"the broker's log start was moved to {trim.foreign_log_start} by somebody else; "
             "`rlm topics adopt-log-start` applies it"
         )
+    copy = lanes.copy.statuses.get(key)
+    alarms += [finding.text for finding in copy.findings()] if copy is not None else []
     cleanup = lanes.cleanup.statuses.get(key)
     return (*alarms, *(cleanup.alarms if cleanup else ()))

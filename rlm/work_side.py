@@ -16,6 +16,7 @@ from rlm.lanes.attempt import Copier, CopySettings, LiveAttempts
 from rlm.lanes.cleanup import CleanupLane, CleanupSettings
 from rlm.lanes.copy import Copied, CopyLane
 from rlm.lanes.evidence import StoreEvidence
+from rlm.lanes.hole_records import HoleRecords
 from rlm.lanes.lane import LanePool
 from rlm.lanes.lost_segments import LostSegments
 from rlm.lanes.ports import ShareGroups
@@ -100,6 +101,9 @@ class WorkSide:
             clock=parts.clock,
             check_interval_ms=config.copy_presence_check_interval_ms,
         )
+        self.holes = HoleRecords(
+            settings=parts.facts.settings, barrier_deadline_ms=BARRIER_DEADLINE_MS
+        )
         self.lanes = Lanes(
             copy=CopyLane(
                 eyes=parts.looks,
@@ -108,6 +112,7 @@ class WorkSide:
                 settings=parts.facts.settings,
                 clock=parts.clock,
                 lost=lost,
+                holes=self.holes,
                 copied=parts.copied,
             ),
             trim=TrimLane(
@@ -128,18 +133,7 @@ class WorkSide:
                 clock=parts.clock,
                 config=_trim_settings(config),
             ),
-            cleanup=CleanupLane(
-                eyes=parts.looks,
-                ledger=parts.facts.manager,
-                settings=parts.facts.settings,
-                evidence=evidence,
-                lost=lost,
-                live=live,
-                clock=parts.clock,
-                config=CleanupSettings(
-                    node_id=config.node_id, writer=parts.writer, grace_ms=config.sweep_grace_ms
-                ),
-            ),
+            cleanup=_cleanup_lane(parts, evidence, lost, live),
             copy_pool=pools[0],
             cleanup_pool=pools[1],
         )
@@ -237,6 +231,23 @@ def _copier(parts: LaneParts, live: LiveAttempts) -> Copier:
         clock=parts.clock,
         new_uuid=new_uuid,
         settings=_copy_settings(parts),
+    )
+
+
+def _cleanup_lane(
+    parts: LaneParts, evidence: StoreEvidence, lost: LostSegments, live: LiveAttempts
+) -> CleanupLane:
+    return CleanupLane(
+        eyes=parts.looks,
+        ledger=parts.facts.manager,
+        settings=parts.facts.settings,
+        evidence=evidence,
+        lost=lost,
+        live=live,
+        clock=parts.clock,
+        config=CleanupSettings(
+            node_id=parts.config.node_id, writer=parts.writer, grace_ms=parts.config.sweep_grace_ms
+        ),
     )
 
 

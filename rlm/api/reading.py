@@ -14,6 +14,7 @@ from kip405.errors import Corrupt, Fenced, Invalid, NotFound, Unavailable
 from kip405.ids import MAX_OFFSET
 from rlm.api.places import Place
 from rlm.api.ports import Broker
+from rlm.plans.holes import missed
 from rlm.proxy.splice import has_remote
 from rlm.proxy.tier import RemoteRead, RemoteRecords, Tier, TierPartition, TopicRef, Watermarks
 
@@ -197,7 +198,8 @@ class PartitionReading:
         """What the broker has from there on; `missing` is what the remote tier lacks below."""
         offset = max(request.start_offset, standing.marks.log_start_offset)
         hole = (max(request.start_offset, standing.remote_next_offset), offset)
-        missing = (*missing, hole) if hole[0] < hole[1] else missing
+        empty = standing.view.empty if standing.view is not None else ()
+        missing = (*missing, *missed([hole], empty)) if hole[0] < hole[1] else missing
         if offset >= upper:
             nothing = _piece(standing, (), upper, (), False)
             return replace(nothing, missing=clipped(missing, request.start_offset, upper))

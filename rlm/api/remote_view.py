@@ -18,6 +18,7 @@ from kip405.ids import MAX_OFFSET, PartitionKey, TopicIdPartition, Uuid
 from rlm.api.places import checked_name, topic_id_of
 from rlm.clock import Clock
 from rlm.plans.history import told_lineage
+from rlm.plans.holes import ranges_without_records
 from rlm.remote_history import RemoteHistory
 from rlm.v1 import fetch_pb2
 from rlmm.facts import HistoryFact, StartFact, TopicFact
@@ -147,6 +148,7 @@ class RemoteView:
                 lineage=told_lineage(ledger, told if frozen is None else None),
                 log_end_offset=MAX_OFFSET,
                 trusted=self._ledger.damage is None,
+                empty=ranges_without_records(self._settings.view.holes(key)),
             ),
             written_start=start,
             settings_version=self._settings.view.version,

@@ -4,7 +4,7 @@ The first failure ends a partition's round: order is kept, nothing is skipped. W
 is kept per partition as values. Must not know of pools: a job of a LanePool calls `run`.
 """
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -15,12 +15,17 @@ from kip405.ids import PartitionKey, Uuid
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
 from rlm.lanes.attempt import Copier
+from rlm.lanes.hole_records import HoleRecords
 from rlm.lanes.look import Eyes, Look
 from rlm.lanes.lost_segments import LostSegments
 from rlm.lanes.ports import Ledger, Settings
 from rlm.plans.copy import CopyPlan, CopyView, WhyNot, plan_copy, refuse_topic
-from rlm.plans.cover import cover
+from rlm.plans.cover import Cover, OffsetRange, cover
+from rlm.plans.empty_segments import DoubtfulSegment, doubtful_segments, empty_ranges
+from rlm.plans.holes import NO_RECORDS
+from rlm.plans.problems import Finding, ProblemKind
 from rlmm.facts import StartFact
+from rlmm.ledger import Hole
 
 log = structlog.get_logger()
 CAUSE_ENABLE = "enable"
@@ -35,9 +40,12 @@ class CopyStatus:
 
     `pending_*`: what may be copied now; `lag_*`: all closed segments that are not remote. Monotonic
     times: `measured_at_ms` that of the look, or of the last segment copied since; `behind_since_ms`
-    since when there is a lag and no segment was copied, None without a lag.
+    since when there is a lag and no segment was copied, None without a lag. `doubtful`: segments of
+    0 bytes that may have lost their records.
     """
 
+    topic: str
+    partition: int
     leader_epoch: int
     reason: str
     detail: str
@@ -52,6 +60,19 @@ class CopyStatus:
     lag_bytes: int
     measured_at_ms: int
     behind_since_ms: int | None
+    doubtful: tuple[DoubtfulSegment, ...] = ()
+
+    def findings(self) -> Iterator[Finding]:
+        """What an operator must look at."""
+        for one in self.doubtful:
+            yield Finding(
+                kind=ProblemKind.CANNOT_COPY,
+                subject=f"{self.topic}-{self.partition}",
+                topic=self.topic,
+                text=f"{one.path} has 0 bytes and should hold offsets {one.base_offset} to "
+                f"{one.next_offset - 1}, which may be lost: {one.why}; nothing is trimmed beyond "
+                f"{one.base_offset}",
+            )
 
 
 class CopyLane:
@@ -66,6 +87,7 @@ class CopyLane:
         settings: Settings,
         clock: Clock,
         lost: LostSegments,
+        holes: HoleRecords,
         copied: Copied = lambda _topic, _size_bytes: None,
         recovery_point_always: bool = False,
     ) -> None:
@@ -75,6 +97,7 @@ class CopyLane:
         self._settings = settings
         self._clock = clock
         self._lost = lost
+        self._holes = holes
         self._copied = copied
         self._recovery_point_always = recovery_point_always
         self._statuses: dict[PartitionKey, CopyStatus] = {}
@@ -97,6 +120,7 @@ class CopyLane:
             raise Unavailable(f"{led.topic_id_partition}: settings or ledger are not read yet")
         look = await self._eyes.look(led)
         start = await self._ensure_start(look)
+        await self._record_empty(look, start)
         plan = self._plan(look, start, await self._lost.gone(look))
         self._note(look, plan)
         if plan.segments:
@@ -143,6 +167,20 @@ class CopyLane:
             await self._settings.publish(fact, look.led.leader_epoch)
         return start
 
+    async def _record_empty(self, look: Look, start: int) -> None:
+        """What the log cleaner left empty is written down: readers miss nothing there (H15)."""
+        if look.frozen is not None or refuse_topic(look.topic.state) is not None:
+            return
+        known = self._settings.view.holes(look.key)
+        on_record = Cover.of(OffsetRange(start=one.start, next_offset=one.end) for one in known)
+        new = [
+            Hole(start=one.start, end=one.next_offset, cause=NO_RECORDS)
+            for one in empty_ranges(look.log, known)
+            if one.next_offset > start and not on_record.holds(one.start, one.next_offset)
+        ]
+        if new:
+            await self._holes.add(look.key, new, look.led.leader_epoch)
+
     def _plan(
         self, look: Look, remote_log_start_offset: int, gone: Container[Uuid] = ()
     ) -> CopyPlan:
@@ -173,6 +211,8 @@ class CopyLane:
         before = self._statuses.get(look.key)
         now_ms = self._clock.monotonic_ms()
         self._statuses[look.key] = CopyStatus(
+            topic=look.led.topic_id_partition.topic,
+            partition=look.led.topic_id_partition.partition,
             leader_epoch=look.led.leader_epoch,
             reason=_reason(plan).value,
             detail=plan.detail,
@@ -187,6 +227,7 @@ class CopyLane:
             lag_bytes=plan.lag.size_bytes,
             measured_at_ms=now_ms,
             behind_since_ms=_behind_since(look, plan, before, now_ms),
+            doubtful=self._doubtful(look),
         )
         known = before.frozen if before else None
         if look.frozen is not None and look.frozen.reason != known:
@@ -196,6 +237,10 @@ class CopyLane:
                 partition=look.led.topic_id_partition.partition,
                 reason=look.frozen.reason,
             )
+
+    def _doubtful(self, look: Look) -> tuple[DoubtfulSegment, ...]:
+        start = max(look.positions.log_start_offset, look.remote_log_start_offset or 0)
+        return doubtful_segments(look.log, start, self._settings.view.holes(look.key))
 
     def _note_copied(self, look: Look, next_offset: int, size_bytes: int) -> None:
         before = self._statuses.get(look.key)

@@ -10,7 +10,7 @@ Any doubt drops the plan; the next round makes a new one. Also watches for moves
 start that are not ours (H1): an alarm, nothing else.
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -27,7 +27,9 @@ from rlm.lanes.evidence import StoreEvidence, store_of
 from rlm.lanes.look import Eyes, Look
 from rlm.lanes.lost_segments import LostSegments
 from rlm.lanes.ports import Broker, Ledger, Settings, ShareGroups
+from rlm.plans.empty_segments import empty_ranges
 from rlm.plans.history import fact_of, is_settled
+from rlm.plans.holes import NO_RECORDS
 from rlm.plans.retention import LocalRetention, Retention, effective_local_retention
 from rlm.plans.services import heartbeats, live_nodes
 from rlm.plans.trim import (
@@ -42,6 +44,7 @@ from rlm.plans.trim import (
     why_not_confirmed,
 )
 from rlmm.facts import TopicFact, TrimFact
+from rlmm.ledger import Hole
 
 log = structlog.get_logger()
 STOPS_TRIM = "trim"
@@ -207,11 +210,12 @@ class TrimLane:
         )
 
     def _contiguous_end(self, look: Look, start: int, *, without: Container[Uuid] = ()) -> int:
+        holes = self._settings.view.holes(look.key)
         return look.ledger.contiguous_end(
             look.lineage,
             look.log_end_offset,
             start,
-            self._settings.view.holes(look.key),
+            (*holes, *_without_records(look, holes)),
             without=without,
         )
 
@@ -258,8 +262,8 @@ class TrimLane:
     async def _prove_bytes(
         self, look: Look, plan: TrimPlan, copies: tuple[RemoteLogSegmentMetadata, ...]
     ) -> None:
-        if self._proven_epoch.get(look.key) == plan.leader_epoch:
-            return
+        if not copies or self._proven_epoch.get(look.key) == plan.leader_epoch:
+            return  # without copies only segments of 0 bytes go
         newest = copies[-1]
         await self._evidence.check_same_bytes(
             self._broker,
@@ -433,6 +437,14 @@ def _copies_below(look: Look, plan: TrimPlan) -> tuple[RemoteLogSegmentMetadata,
             look.lineage, look.log_end_offset, plan.local_log_start_offset
         )
         if not one.disputed and one.metadata.start_offset < plan.bound
+    )
+
+
+def _without_records(look: Look, holes: Iterable[Hole]) -> tuple[Hole, ...]:
+    """Closed segments of our log, as it is now, that are proven to be empty."""
+    return tuple(
+        Hole(start=one.start, end=one.next_offset, cause=NO_RECORDS)
+        for one in empty_ranges(look.log, holes)
     )
 
 

@@ -27,7 +27,8 @@ class LocalSegment:
     """One .log file; `next_offset` is the base of the following one, None for the active segment.
 
     `max_timestamp_ms` is the time index's last entry, the file's mtime where it has none (as
-    Kafka does).
+    Kafka does). `indexes_size_bytes`: .index, .timeindex and .txnindex together, looked at only for
+    a closed segment of 0 bytes; None = not looked at, or one of them is not there.
     """
 
     base_offset: int
@@ -37,6 +38,7 @@ class LocalSegment:
     inode: int
     path: str
     max_timestamp_ms: int
+    indexes_size_bytes: int | None = None
 
     @property
     def is_closed(self) -> bool:
@@ -59,7 +61,8 @@ class PartitionLog:
     """One partition directory as it was during one scan.
 
     `topic_id` is None while partition.metadata is not written yet; `recovery_point` is the offset
-    below which all is flushed to disk, None where the log dir's checkpoint does not tell.
+    below which all is flushed to disk, `cleaned_up_to` that below which the log cleaner has worked,
+    None where the log dir's checkpoint does not tell.
     """
 
     topic: str
@@ -69,6 +72,7 @@ class PartitionLog:
     segments: tuple[LocalSegment, ...]
     lineage: Lineage
     recovery_point: int | None
+    cleaned_up_to: int | None = None
 
     @property
     def size_bytes(self) -> int:

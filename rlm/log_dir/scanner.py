@@ -28,6 +28,7 @@ _DIRECTORY = re.compile(r"(.+)-([0-9]+)")
 _EPOCHS = "leader-epoch-checkpoint"
 _METADATA = "partition.metadata"
 _RECOVERY_POINT = "recovery-point-offset-checkpoint"
+_CLEANER = "cleaner-offset-checkpoint"
 _TIME_ENTRY = struct.Struct(">qi")
 _TRIES = 3
 _MAX_REMEMBERED = 100_000
@@ -100,7 +101,8 @@ class LogDirs:
             directory=directory,
             segments=self._segments(directory, segments, snapshots),
             lineage=_lineage(directory),
-            recovery_point=_recovery_point(os.path.dirname(directory), topic, partition),
+            recovery_point=_checkpoint(directory, _RECOVERY_POINT, topic, partition),
+            cleaned_up_to=_checkpoint(directory, _CLEANER, topic, partition),
         )
 
     def _segments(
@@ -125,6 +127,7 @@ class LogDirs:
             inode=stat.inode,
             path=path,
             max_timestamp_ms=stat.mtime_ms if is_active else self._timestamp(path, stat),
+            indexes_size_bytes=None if is_active or stat.size_bytes else _indexes_size(path),
         )
 
     def _timestamp(self, path: str, stat: _Stat) -> int:
@@ -203,6 +206,16 @@ def _last_timestamp(path: str) -> int | None:
     return timestamp if timestamp > 0 else None
 
 
+def _indexes_size(path: str) -> int | None:
+    """Bytes of all indexes of a segment; None where one that must be there is not."""
+    stem = path.removesuffix(".log")
+    try:
+        required = os.path.getsize(stem + ".index") + os.path.getsize(stem + ".timeindex")
+    except FileNotFoundError:
+        return None
+    return required + len(_read(stem + ".txnindex") or b"")
+
+
 def _topic_id(directory: str) -> Uuid | None:
     data = _read(os.path.join(directory, _METADATA))
     return None if data is None else parse_partition_metadata(data)
@@ -213,8 +226,9 @@ def _lineage(directory: str) -> Lineage:
     return Lineage() if data is None else parse_leader_epochs(data)
 
 
-def _recovery_point(log_dir: str, topic: str, partition: int) -> int | None:
-    data = _read(os.path.join(log_dir, _RECOVERY_POINT))
+def _checkpoint(directory: str, name: str, topic: str, partition: int) -> int | None:
+    """What a checkpoint of the log dir says of the partition in the directory."""
+    data = _read(os.path.join(os.path.dirname(directory), name))
     return None if data is None else parse_offset_checkpoint(data).get((topic, partition))
 
 

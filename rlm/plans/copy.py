@@ -3,7 +3,8 @@
 Eligible is what is closed and stable (G2): the next segment's base lies at or below the last
 stable offset, and at or below the recovery point where the setting asks for durability (H35). A
 segment that remote data covers wholly is skipped; one covered in part, since another leader cut
-its segments elsewhere, is uploaded whole as Kafka does. Source: RLMCopyTask.candidateLogSegments.
+its segments elsewhere, is uploaded whole as Kafka does. A closed segment of 0 bytes is passed.
+Source: RLMCopyTask.candidateLogSegments.
 The copy lag of KIP-1241 does not exist here.
 """
 
@@ -107,6 +108,8 @@ def _decided(view: CopyView) -> CopyPlan:
         stopped = _not_eligible(segment, view)
         if stopped is not None:
             return _plan(wanted, stopped, segment, view)
+        if segment.size_bytes == 0:
+            continue  # nothing to copy, however that came about (empty_segments)
         if next_offset is not None and not view.covered.holds(
             max(segment.base_offset, start), next_offset
         ):
@@ -134,7 +137,7 @@ def _not_eligible(segment: LocalSegment, view: CopyView) -> WhyNot | None:
         return WhyNot.LAST_STABLE_OFFSET
     if view.recovery_point is not None and segment.next_offset > view.recovery_point:
         return WhyNot.RECOVERY_POINT
-    if segment.closed is Closed.SNAPSHOT_MISSING:
+    if segment.closed is Closed.SNAPSHOT_MISSING and segment.size_bytes:
         return WhyNot.SNAPSHOT_MISSING
     return None
 

@@ -27,6 +27,7 @@ class TierPartition:
     iff it is above `remote_log_start_offset`. `local_log_start_offset` is the broker's own log
     start as last seen. Below `unsettled_next_offset` a gap in the remote data is no hole yet: an
     unfinished or disputed entry of the ledger may bring records back (H3, H6); -1 = nothing may.
+    `empty`: half-open ranges, ascending, that are known to hold no records (H15).
     """
 
     topic_id: Uuid
@@ -41,6 +42,7 @@ class TierPartition:
     leader_epoch: int
     frozen: bool
     unsettled_next_offset: int = -1
+    empty: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """A broker's log directory on disk, as Kafka writes it, for tests of scanner and lanes."""
 
+import os
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +26,11 @@ class LogDir:
         (path / "meta.properties").write_text(
             f"version=1\ncluster.id={cluster_id}\nnode.id={node_id}\n"
         )
+
+    def cleaned_up_to(self, topic: str, partition: int, offset: int) -> None:
+        """What the log cleaner says it has worked on."""
+        text = f"0\n1\n{topic} {partition} {offset}\n"
+        (self.path / "cleaner-offset-checkpoint").write_text(text)
 
     def partition(
         self, topic: str = TOPIC, partition: int = 0, topic_id: Uuid | None = TOPIC_ID
@@ -76,6 +82,13 @@ class PartitionDir:
         if snapshot:
             self.file(next_offset, ".snapshot").write_bytes(b"\x00\x01producers")
         return data
+
+    def empty(self, base_offset: int, next_offset: int) -> None:
+        """A closed segment as the log cleaner leaves it where nothing of it is kept."""
+        for suffix in (".log", ".index", ".timeindex"):
+            self.file(base_offset, suffix).write_bytes(b"")
+        os.utime(self.file(base_offset, ".log"), (1, 1))  # the cleaner gives it the records' time
+        self.file(next_offset, ".snapshot").write_bytes(b"\x00\x01producers")
 
     def active(self, base_offset: int, next_offset: int, *, epoch: int = 0) -> bytes:
         """The active segment; indexes are preallocated with zero tails as Kafka does."""

@@ -15,6 +15,7 @@ from rlm.lanes.cleanup import CleanupLane, CleanupSettings
 from rlm.lanes.copy import CopyLane
 from rlm.lanes.evidence import StoreEvidence
 from rlm.lanes.herald import Herald
+from rlm.lanes.hole_records import HoleRecords
 from rlm.lanes.look import Eyes
 from rlm.lanes.lost_segments import LostSegments
 from rlm.lanes.trim import TrimLane, TrimSettings
@@ -129,6 +130,7 @@ class Rig:
             settings=settings,
             clock=self.clock,
             lost=self.lost,
+            holes=HoleRecords(settings=settings, barrier_deadline_ms=1_000),
         )
         self.trim = TrimLane(
             eyes=self.eyes,

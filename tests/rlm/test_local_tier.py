@@ -1,10 +1,7 @@
 """The proxy's questions answered from looks, ledger, settings and the store's bytes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import cast
 
 import pytest
@@ -12,115 +9,25 @@ import pytest
 from kip405.batches import walk
 from kip405.errors import Corrupt, NotFound, Unavailable
 from kip405.ids import Uuid
-from kip405.segments import ByteRange, RemoteLogSegmentMetadata, SegmentLocator
+from kip405.segments import RemoteLogSegmentMetadata
 from kip405.states import RemoteLogSegmentState
-from rlm.broker.answers import ClusterDescription, TopicDescription
-from rlm.broker.leadership import Leadership, LedPartition
+from rlm.broker.leadership import LedPartition
 from rlm.lanes.look import Look
-from rlm.local_tier import LocalTier
 from rlm.partitions import SharedLooks
-from rlm.proxy.tier import EpochEnd, RemoteRead, TierPartition, TopicRef
-from rlm.reading.limits import ReadLimits
-from rlm.reading.reader import RemoteReader
-from rlmm.manager import RemoteLogMetadataManager
+from rlm.proxy.tier import EpochEnd, TopicRef
 from rlmm.replay import LedgerState
-from rlmm.settings import Settings
 from rsm_plugins.keys import ObjectKind, object_name
 from tests.builders.ledger import OTHER_WRITER, PLACE, metadata
 from tests.builders.log_dir import CLUSTER_ID
-from tests.builders.rig import NODE_ID, Rig
+from tests.builders.rig import NODE_ID
+from tests.rlm.tier_site import BY_NAME, DEADLINE_MS, FINISHED, Site, second_copy, site
 
-BY_NAME = TopicRef(name=PLACE.topic)
+__all__ = ["site"]
+
 BY_ID = TopicRef(topic_id=PLACE.topic_id)
-DEADLINE_MS = 5_000
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
-FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
-
-
-class Asked:
-    """The rig's broker as leadership asks it."""
-
-    def __init__(self, rig: Rig) -> None:
-        self._rig = rig
-
-    async def topics(self, names: Sequence[str] | None = None) -> tuple[TopicDescription, ...]:
-        try:
-            return (await self._rig.broker.topic(PLACE.topic),)
-        except NotFound:
-            return ()
-
-    async def describe_cluster(self) -> ClusterDescription:
-        return ClusterDescription(cluster_id=CLUSTER_ID, nodes=())
-
-
-class Site:
-    """A rig with segments [0, 100), [100, 250) remote and records up to 300, and its tier."""
-
-    def __init__(self, path: Path, tasks: asyncio.TaskGroup, threads: ThreadPoolExecutor) -> None:
-        self.rig = Rig(path)
-        self.leadership = Leadership(Asked(self.rig), self.rig.clock, poll_interval_ms=500)
-        self.leadership.want([PLACE.topic])
-        self.looks = self.rig.remembered_looks()
-        self.tasks, self._threads = tasks, threads
-        self.reader = self.new_reader()
-        self.tier = self.tier_with(SharedLooks(self.looks, tasks))
-
-    def new_reader(self) -> RemoteReader:
-        """With nothing in its caches."""
-        return RemoteReader(
-            store=self.rig.store,
-            cluster_id=CLUSTER_ID,
-            tasks=self.tasks,
-            threads=self._threads,
-            clock=self.rig.clock,
-            limits=ReadLimits(memory_bytes=1 << 26),
-        )
-
-    def tier_with(self, shared_looks: SharedLooks) -> LocalTier:
-        return LocalTier(
-            node_id=NODE_ID,
-            broker=self.rig.broker,
-            leadership=self.leadership,
-            settings=cast(Settings, self.rig.settings),
-            manager=cast(RemoteLogMetadataManager, self.rig.ledger),
-            looks=self.looks,
-            shared_looks=shared_looks,
-            reader=self.reader,
-        )
-
-    async def prepare(self) -> None:
-        self.rig.write_log(0, 100, 250, end=300)
-        await self.rig.copy.run(self.rig.led)
-
-    async def barrier(self, topic: TopicRef = BY_NAME, partition: int = 0) -> TierPartition | None:
-        return await self.tier.barrier(topic, partition, DEADLINE_MS)
-
-    async def read(
-        self, offset: int, upper_offset: int, max_bytes: int = 1 << 30
-    ) -> tuple[bytes, int]:
-        found = await self.tier.read(
-            RemoteRead(
-                topic_id=PLACE.topic_id,
-                partition=0,
-                offset=offset,
-                upper_offset=upper_offset,
-                max_bytes=max_bytes,
-                at_least_one=True,
-                read_committed=False,
-            )
-        )
-        return b"".join(found.records), found.next_offset
-
-
-@pytest.fixture
-async def site(tmp_path: Path) -> AsyncIterator[Site]:
-    with ThreadPoolExecutor(2) as threads:
-        async with asyncio.TaskGroup() as tasks:
-            made = Site(tmp_path, tasks, threads)
-            await made.prepare()
-            yield made
 
 
 async def test_it_is_ready_when_all_was_read_and_leadership_is_known(site: Site) -> None:
@@ -429,18 +336,6 @@ async def test_a_view_is_made_anew_only_when_something_changed(site: Site) -> No
     assert (before.remote_log_start_offset, after.remote_log_start_offset) == (0, 100)
 
 
-def second_copy(rig: Rig, first: RemoteLogSegmentMetadata) -> RemoteLogSegmentMetadata:
-    """Another attempt's objects and FINISHED record of the same records."""
-    twin = replace(first, segment_id=replace(first.segment_id, id=Uuid(b"\x7e" * 16)))
-    for kind in ObjectKind:
-        objects = rig.store.objects
-        objects[object_name(twin.locator(CLUSTER_ID), kind)] = objects[
-            object_name(first.locator(CLUSTER_ID), kind)
-        ]
-    rig.ledger.copied(twin)
-    return twin
-
-
 @pytest.mark.parametrize("lost", [0, 1])
 @pytest.mark.parametrize("damage", ["gone", "flipped"])
 async def test_h25_of_two_copies_one_that_is_lost_stops_nobody(
@@ -473,24 +368,3 @@ async def test_h25_of_two_copies_one_that_is_lost_stops_nobody(
         await site.tier.offset_for_timestamp(PLACE.topic_id, 0, timestamp_ms)
     ids = {copy.segment_id.id for copy in copies}
     assert len(site.tier.losses.alarms(PLACE.key, ids)) == 2
-
-
-async def test_h25_a_copy_that_is_known_to_be_lost_is_asked_for_last(site: Site) -> None:
-    await site.barrier()
-    first, _ = site.rig.ledger.view.in_state(FINISHED)
-    second_copy(site.rig, first.metadata)
-    look = site.looks.looks[PLACE.key]
-    best = site.rig.ledger.view.segment_for(look.lineage, look.log_end_offset, 0)
-    assert best is not None
-    del site.rig.store.objects[object_name(best.locator(CLUSTER_ID), ObjectKind.LOG)]
-    await site.read(0, 50)
-    asked: list[Uuid] = []
-    fetch = site.rig.store.fetch_log_segment
-
-    async def noting(locator: SegmentLocator, byte_range: ByteRange) -> bytes:
-        asked.append(locator.segment_id.id)
-        return await fetch(locator, byte_range)
-
-    site.rig.store.fetch_log_segment = noting  # type: ignore[method-assign]
-    await site.read(0, 50)
-    assert best.segment_id.id not in asked

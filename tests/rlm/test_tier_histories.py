@@ -13,7 +13,7 @@ from rsm_plugins.keys import ObjectKind, object_name
 from tests.builders.ledger import PLACE, metadata
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import NODE_ID
-from tests.rlm.test_local_tier import FINISHED, Site, site
+from tests.rlm.tier_site import FINISHED, Site, site
 
 __all__ = ["site"]
 NEW_EPOCH_START, NEW_COPY_END, NEW_LOG_END = 220, 400, 450

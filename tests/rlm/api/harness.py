@@ -66,6 +66,7 @@ class Log:
     end: int = 60
     last_stable: int = 54
     unsettled_next: int = -1
+    empty: tuple[tuple[int, int], ...] = ()
     trims_to: list[int] = field(default_factory=list)
     frozen: bool = False
     remote_error: RemoteStorageError | None = None
@@ -156,6 +157,7 @@ class ApiTier:
             leader_epoch=self._cluster.epoch,
             frozen=log.frozen,
             unsettled_next_offset=log.unsettled_next,
+            empty=log.empty,
         )
 
     async def barrier(

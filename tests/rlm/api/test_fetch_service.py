@@ -91,6 +91,13 @@ async def test_h15_a_hole_is_passed_over() -> None:
     assert inside[-1].next_offset == 20
 
 
+async def test_h15_where_no_records_were_nothing_is_missing() -> None:
+    async with api_node(Cluster(), log=Log(remote_next=12, empty=((12, 21),))) as node:
+        answers = await read(node.address, start_offset=6)
+    assert offsets(answers) == [6, 9, *range(24, 60, PER_BATCH)]
+    assert missing(answers) == [(21, 24)]
+
+
 @pytest.mark.parametrize("remote_next", [12, -1])
 async def test_h15_a_gap_that_is_not_settled_is_not_passed_over(remote_next: int) -> None:
     log = Log(remote_next=remote_next, unsettled_next=20)

@@ -10,9 +10,11 @@ from kip405.errors import Fenced, Invalid, NotFound, RemoteStorageError, Unavail
 from kip405.ids import PartitionKey, Uuid
 from rlm.api.reading import ReadRequest
 from rlm.api.remote_view import QUIET_MS
+from rlm.plans.holes import NO_RECORDS
 from rlm.topics.starts import CAUSE_RETENTION, raise_start
 from rlm.v1 import fetch_pb2 as pb
-from rlmm.facts import ReaderFact, ServiceFact, TopicFact
+from rlmm.facts import HolesFact, ReaderFact, ServiceFact, TopicFact
+from rlmm.ledger import Hole
 from tests.builders.ledger import PLACE
 from tests.rlm.api.remote_site import REF, WHO, Site, fetch, missing, offsets, positions
 
@@ -79,6 +81,19 @@ async def test_h15_what_is_missing_is_told_where_it_begins_in_the_middle_and_at_
     assert inside[-1].next_offset == 200
     behind = await site.read(130, end_offset=270)
     assert (offsets(behind), missing(behind)) == ([250, 260], [(130, 250)])
+
+
+async def test_h15_where_no_records_were_nothing_is_missing(site: Site) -> None:
+    site.delete(100)
+    empty = Hole(start=100, end=200, cause=NO_RECORDS)
+    lost = Hole(start=200, end=210, cause="accepted")
+    site.rig.settings.write(HolesFact(partition=PLACE.key, holes=(empty, lost)), epoch=0)
+    over = await site.read(80)
+    assert offsets(over) == [80, 90, *range(250, 400, 10)]
+    assert missing(over) == [(200, 250)]
+    inside = await site.read(130, end_offset=200)
+    assert (offsets(inside), missing(inside)) == ([], [])
+    assert inside[-1].next_offset == 200
 
 
 async def test_h15_what_is_not_settled_is_not_called_missing(site: Site) -> None:

@@ -31,7 +31,7 @@ from tests.rlm.proxy.fakes import (
     only,
     world,
 )
-from tests.rlm.test_local_tier import Site
+from tests.rlm.tier_site import Site
 
 READ_COMMITTED, READ_UNCOMMITTED = 1, 0
 EARLIEST = -2

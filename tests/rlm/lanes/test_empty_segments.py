@@ -1,0 +1,119 @@
+"""Closed segments of 0 bytes, as the log cleaner leaves them, under copy, trim and readers."""
+
+from pathlib import Path
+
+import pytest
+
+from kip405.indexes import AbortedTransaction, TransactionIndexEntry, encode_transaction_index
+from kip405.states import RemoteLogSegmentState
+from rlm.plans.holes import NO_RECORDS
+from rlmm.facts import HolesFact
+from rlmm.ledger import Hole
+from tests.builders.ledger import PLACE
+from tests.builders.rig import Rig
+
+FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    """[0, 100) and [200, 300) hold records, [100, 200) and [300, 400) are of 0 bytes."""
+    made = Rig(tmp_path)
+    made.write_log(0, 100, 200, 300, 400, end=450)
+    for base in (100, 300):
+        made.disk.empty(base, base + 100)
+    made.log_dir.cleaned_up_to(PLACE.topic, PLACE.partition, 400)
+    return made
+
+
+def copied(rig: Rig) -> list[tuple[int, int]]:
+    found = [entry.metadata for entry in rig.ledger.view.in_state(FINISHED)]
+    return [(one.start_offset, one.next_offset) for one in found]
+
+
+async def test_empty_segments_are_passed_and_trimmed(rig: Rig) -> None:
+    await rig.copy.run(rig.led)
+    assert copied(rig) == [(0, 100), (200, 300)]
+    assert rig.copy.statuses[PLACE.key].lag_segments == 0
+    assert rig.copy.statuses[PLACE.key].doubtful == ()
+    await rig.trim.run(rig.led)
+    assert rig.broker.deleted == [400]
+
+
+async def test_a_trim_goes_by_the_disk_and_not_by_what_is_on_record(rig: Rig) -> None:
+    await rig.copy.run(rig.led)
+    rig.settings.write(HolesFact(partition=PLACE.key, holes=()), epoch=0)
+    await rig.trim.run(rig.led)
+    assert rig.broker.deleted == [400]
+
+
+async def test_h02_what_ended_below_the_remote_start_is_not_put_on_record(rig: Rig) -> None:
+    rig.remote_start(200)
+    await rig.copy.run(rig.led)
+    assert rig.settings.view.holes(PLACE.key) == (Hole(start=300, end=400, cause=NO_RECORDS),)
+
+
+async def test_h15_they_are_on_record_as_holes_in_which_nobody_misses_anything(rig: Rig) -> None:
+    await rig.copy.run(rig.led)
+    holes = (
+        Hole(start=100, end=200, cause=NO_RECORDS),
+        Hole(start=300, end=400, cause=NO_RECORDS),
+    )
+    assert rig.settings.view.holes(PLACE.key) == holes
+    written = len(rig.settings.published)
+    await rig.copy.run(rig.led)
+    assert len(rig.settings.published) == written
+
+
+async def test_h15_holes_that_others_recorded_stay_on_record(rig: Rig) -> None:
+    lost = Hole(start=20, end=30, cause="accepted")
+    rig.settings.write(HolesFact(partition=PLACE.key, holes=(lost,)), epoch=0)
+    await rig.copy.run(rig.led)
+    assert lost in rig.settings.view.holes(PLACE.key)
+    assert len(rig.settings.view.holes(PLACE.key)) == 3
+
+
+async def test_g1_beyond_a_file_that_may_have_lost_its_bytes_nothing_is_trimmed(rig: Rig) -> None:
+    """The broker does not notice a file that a crash has emptied: others may have the records."""
+    rig.log_dir.cleaned_up_to(PLACE.topic, PLACE.partition, 200)
+    await rig.copy.run(rig.led)
+    assert copied(rig) == [(0, 100), (200, 300)]
+    (finding,) = rig.copy.statuses[PLACE.key].findings()
+    assert finding.subject == "orders-0"
+    assert "00000000000000000300.log has 0 bytes" in finding.text
+    assert "offsets 300 to 399" in finding.text
+    await rig.trim.run(rig.led)
+    assert rig.broker.deleted == [300]
+    assert rig.settings.view.holes(PLACE.key) == (Hole(start=100, end=200, cause=NO_RECORDS),)
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex"])
+async def test_g1_an_index_with_entries_says_that_there_were_records(rig: Rig, suffix: str) -> None:
+    entry = TransactionIndexEntry(AbortedTransaction(7, 300, 309), 320)
+    data = encode_transaction_index([entry]) if suffix == ".txnindex" else bytes(12)
+    rig.disk.file(300, suffix).write_bytes(data)
+    await rig.copy.run(rig.led)
+    await rig.trim.run(rig.led)
+    assert rig.broker.deleted == [300]
+
+
+async def test_a_log_of_empty_segments_alone_is_trimmed_without_a_copy(rig: Rig) -> None:
+    rig.disk.empty(0, 100)
+    rig.disk.empty(200, 300)
+    await rig.copy.run(rig.led)
+    assert copied(rig) == []
+    await rig.trim.run(rig.led)
+    assert rig.broker.deleted == [400]
+
+
+async def test_an_empty_segment_needs_no_producer_snapshot(rig: Rig) -> None:
+    rig.disk.file(200, ".snapshot").unlink()
+    await rig.copy.run(rig.led)
+    assert copied(rig) == [(0, 100), (200, 300)]
+
+
+async def test_g2_an_empty_segment_above_the_last_stable_offset_is_waited_for(rig: Rig) -> None:
+    rig.broker.last_stable_offset = 150
+    await rig.copy.run(rig.led)
+    assert copied(rig) == [(0, 100)]
+    assert rig.copy.statuses[PLACE.key].reason == "waiting for the last stable offset"

@@ -1,0 +1,78 @@
+"""When a closed segment of 0 bytes is proven to hold no records."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rlm.log_dir.partition_log import PartitionLog
+from rlm.plans.cover import OffsetRange
+from rlm.plans.empty_segments import doubtful_segments, empty_ranges
+from rlmm.ledger import Hole
+from tests.rlm.plans.views import lineage, local
+
+EMPTY = OffsetRange(start=100, next_offset=200)
+
+
+def partition_log(*, indexes_size_bytes: int | None = 0, **changes: Any) -> PartitionLog:
+    """[0, 100) with records, [100, 200) of 0 bytes, the rest active; all flushed and cleaned."""
+    first, second, active = local(0, 100, 200)
+    log = PartitionLog(
+        topic="orders",
+        partition=0,
+        topic_id=None,
+        directory="/data/orders-0",
+        segments=(
+            first,
+            replace(second, size_bytes=0, indexes_size_bytes=indexes_size_bytes),
+            active,
+        ),
+        lineage=lineage({0: 0}),
+        recovery_point=200,
+        cleaned_up_to=200,
+    )
+    return replace(log, **changes)
+
+
+def test_what_the_cleaner_has_emptied_holds_no_records() -> None:
+    assert empty_ranges(partition_log()) == (EMPTY,)
+    assert doubtful_segments(partition_log(), 0) == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"indexes_size_bytes": 12}, "indexes are not empty"),
+        ({"indexes_size_bytes": None}, "indexes are not empty"),
+        ({"recovery_point": None}, "flushed only up to None"),
+        ({"recovery_point": 199}, "flushed only up to 199"),
+        ({"cleaned_up_to": None}, "cleaner has not worked"),
+        ({"cleaned_up_to": 199}, "cleaner has not worked"),
+    ],
+)
+def test_a_file_that_may_have_lost_its_bytes_is_not_taken_for_empty(
+    changes: dict[str, Any], why: str
+) -> None:
+    log = partition_log(**changes)
+    assert empty_ranges(log) == ()
+    (found,) = doubtful_segments(log, 0)
+    assert (found.base_offset, found.next_offset) == (100, 200)
+    assert why in found.why
+    assert doubtful_segments(log, 200) == ()
+
+
+def test_h15_an_accepted_loss_stands_for_the_proof_if_it_covers_the_segment() -> None:
+    log = partition_log(cleaned_up_to=None)
+    whole = [Hole(start=90, end=200, cause="accepted")]
+    assert empty_ranges(log, whole) == (EMPTY,)
+    assert doubtful_segments(log, 0, whole) == ()
+    part = [Hole(start=100, end=199, cause="accepted")]
+    assert empty_ranges(log, part) == ()
+    assert len(doubtful_segments(log, 0, part)) == 1
+
+
+def test_the_active_segment_is_not_empty_but_new() -> None:
+    first, active = local(0, 100)
+    log = partition_log(segments=(first, replace(active, size_bytes=0)))
+    assert empty_ranges(log) == ()
+    assert doubtful_segments(log, 0) == ()

@@ -1,0 +1,128 @@
+"""A tier over a rig: looks, ledger, settings and store of one service, asked as the proxy asks."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from kip405.errors import NotFound
+from kip405.ids import Uuid
+from kip405.segments import RemoteLogSegmentMetadata
+from kip405.states import RemoteLogSegmentState
+from rlm.broker.answers import ClusterDescription, TopicDescription
+from rlm.broker.leadership import Leadership
+from rlm.local_tier import LocalTier
+from rlm.partitions import SharedLooks
+from rlm.proxy.tier import RemoteRead, TierPartition, TopicRef
+from rlm.reading.limits import ReadLimits
+from rlm.reading.reader import RemoteReader
+from rlmm.manager import RemoteLogMetadataManager
+from rlmm.settings import Settings
+from rsm_plugins.keys import ObjectKind, object_name
+from tests.builders.ledger import PLACE
+from tests.builders.log_dir import CLUSTER_ID
+from tests.builders.rig import NODE_ID, Rig
+
+BY_NAME = TopicRef(name=PLACE.topic)
+DEADLINE_MS = 5_000
+FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+
+
+class Asked:
+    """The rig's broker as leadership asks it."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
+
+    async def topics(self, names: Sequence[str] | None = None) -> tuple[TopicDescription, ...]:
+        try:
+            return (await self._rig.broker.topic(PLACE.topic),)
+        except NotFound:
+            return ()
+
+    async def describe_cluster(self) -> ClusterDescription:
+        return ClusterDescription(cluster_id=CLUSTER_ID, nodes=())
+
+
+class Site:
+    """A rig with segments [0, 100), [100, 250) remote and records up to 300, and its tier."""
+
+    def __init__(self, path: Path, tasks: asyncio.TaskGroup, threads: ThreadPoolExecutor) -> None:
+        self.rig = Rig(path)
+        self.leadership = Leadership(Asked(self.rig), self.rig.clock, poll_interval_ms=500)
+        self.leadership.want([PLACE.topic])
+        self.looks = self.rig.remembered_looks()
+        self.tasks, self._threads = tasks, threads
+        self.reader = self.new_reader()
+        self.tier = self.tier_with(SharedLooks(self.looks, tasks))
+
+    def new_reader(self) -> RemoteReader:
+        """With nothing in its caches."""
+        return RemoteReader(
+            store=self.rig.store,
+            cluster_id=CLUSTER_ID,
+            tasks=self.tasks,
+            threads=self._threads,
+            clock=self.rig.clock,
+            limits=ReadLimits(memory_bytes=1 << 26),
+        )
+
+    def tier_with(self, shared_looks: SharedLooks) -> LocalTier:
+        return LocalTier(
+            node_id=NODE_ID,
+            broker=self.rig.broker,
+            leadership=self.leadership,
+            settings=cast(Settings, self.rig.settings),
+            manager=cast(RemoteLogMetadataManager, self.rig.ledger),
+            looks=self.looks,
+            shared_looks=shared_looks,
+            reader=self.reader,
+        )
+
+    async def prepare(self) -> None:
+        self.rig.write_log(0, 100, 250, end=300)
+        await self.rig.copy.run(self.rig.led)
+
+    async def barrier(self, topic: TopicRef = BY_NAME, partition: int = 0) -> TierPartition | None:
+        return await self.tier.barrier(topic, partition, DEADLINE_MS)
+
+    async def read(
+        self, offset: int, upper_offset: int, max_bytes: int = 1 << 30
+    ) -> tuple[bytes, int]:
+        found = await self.tier.read(
+            RemoteRead(
+                topic_id=PLACE.topic_id,
+                partition=0,
+                offset=offset,
+                upper_offset=upper_offset,
+                max_bytes=max_bytes,
+                at_least_one=True,
+                read_committed=False,
+            )
+        )
+        return b"".join(found.records), found.next_offset
+
+
+def second_copy(rig: Rig, first: RemoteLogSegmentMetadata) -> RemoteLogSegmentMetadata:
+    """Another attempt's objects and FINISHED record of the same records."""
+    twin = replace(first, segment_id=replace(first.segment_id, id=Uuid(b"\x7e" * 16)))
+    for kind in ObjectKind:
+        objects = rig.store.objects
+        objects[object_name(twin.locator(CLUSTER_ID), kind)] = objects[
+            object_name(first.locator(CLUSTER_ID), kind)
+        ]
+    rig.ledger.copied(twin)
+    return twin
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    with ThreadPoolExecutor(2) as threads:
+        async with asyncio.TaskGroup() as tasks:
+            made = Site(tmp_path, tasks, threads)
+            await made.prepare()
+            yield made

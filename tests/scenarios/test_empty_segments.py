@@ -1,0 +1,59 @@
+"""A topic that was compacted before it became `delete`: the cleaner has left empty segments."""
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import (
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+)
+
+from tests.scenarios.cluster import Cluster, assert_same, fresh, text_value
+from tests.scenarios.objects import finished_segments
+
+pytestmark = pytest.mark.integration
+
+_COMPACTED = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.01",
+    "delete.retention.ms": "0",
+}
+_CLEANED_WITHIN_S = 60  # log.cleaner.backoff.ms is 15 s
+
+
+def _segments(cluster: Cluster, topic: str) -> list[Path]:
+    dirs = [Path(one) for one in cluster.sandbox.json["brokers"][0]["log_dirs"]]
+    return sorted(file for one in dirs for file in (one / f"{topic}-0").glob("*.log"))
+
+
+def _becomes_delete(cluster: Cluster, topic: str) -> None:
+    policy = ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[policy])
+    cluster.admin.incremental_alter_configs([resource])[resource].result(30)
+
+
+def test_h15_closed_segments_that_the_cleaner_left_empty_stop_nobody(one: Cluster) -> None:
+    topic = fresh("was-compacted")
+    one.create_topic(topic, configs=_COMPACTED)
+    one.produce(
+        topic,
+        ((0, b"same", text_value()) for _ in range(4 * 1024)),
+        **{"enable.idempotence": False},
+    )
+    one.wait_for(
+        lambda: [file.stat().st_size for file in _segments(one, topic)].count(0) >= 2,
+        "empty segments",
+        _CLEANED_WITHIN_S,
+    )
+    emptied = [file for file in _segments(one, topic) if file.stat().st_size == 0]
+    direct = one.read_all(topic, bootstrap=one.direct)
+    _becomes_delete(one, topic)
+
+    one.enable(topic)
+    rows = one.fill(topic, mib=4)
+    log_start = one.wait_trimmed(topic, beyond=rows[0].offset)
+    assert log_start > int(emptied[-1].stem)
+    assert_same(one.read_all(topic), sorted({*direct, *rows}, key=lambda row: row.offset))
+    assert one.status(topic)["alarms"] == []
+    assert finished_segments(one, topic)[0].start_offset > int(emptied[0].stem)
