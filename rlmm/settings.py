@@ -14,6 +14,7 @@ from kip405.ids import PartitionKey, Uuid
 from rlmm.barrier import Place
 from rlmm.changes import Changes
 from rlmm.fact_codec import encode_fact
+from rlmm.fact_headers import WriterKnowledge
 from rlmm.fact_log import FactLog
 from rlmm.facts import (
     NO_LEADER_EPOCH,
@@ -35,7 +36,7 @@ from rlmm.ledger import Hole
 from rlmm.log_time import RecordTimes
 from rlmm.outcome import OutcomeUnknown
 from rlmm.publisher import Record
-from rlmm.settings_view import AdoptedFact, SettingsView
+from rlmm.settings_view import FENCED_FACTS, AdoptedFact, SettingsView
 from rlmm.tail import TailRecord
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC, NowMs
 
@@ -116,13 +117,18 @@ class Settings:
         """Return after the next record."""
         await self._changes.wait()
 
-    async def publish(self, fact: Fact, leader_epoch: int = NO_LEADER_EPOCH) -> None:
+    async def publish(
+        self, fact: Fact, leader_epoch: int = NO_LEADER_EPOCH, seen: int | None = None
+    ) -> None:
         """Publish a fact; returns when it was read back and is the one that counts.
 
-        Fields of the present fact that this version does not know are written again. Fenced: an
-        older leader epoch or a lower start than one seen. Unavailable: not written.
-        OutcomeUnknown: barrier, then look.
+        `seen`: `view.next_offset` when this was decided, None = just now; a fact of the topic's,
+        written by somebody else since, is not overwritten. Fields of the present fact that this
+        version does not know are written again. Fenced: an older leader epoch, a lower start, or a
+        record that was not known. Unavailable: not written. OutcomeUnknown: barrier, then look; it
+        may land later still, but not undo what is written meanwhile.
         """
+        seen = self.view.next_offset if seen is None else seen
         adopted = self.view.get(fact.key)
         if adopted is not None:
             fact = replace(fact, extra={**adopted.fact.extra, **fact.extra})
@@ -132,31 +138,50 @@ class Settings:
             writer=self._writer,
             time_ms=self._now_ms(),
         )
-        self._refuse_overruled(fact, leader_epoch)
+        why = self.view.objection(fact, leader_epoch, seen)
+        if why:
+            raise Fenced(f"fact {fact.key}: {why}")
         key, value = encode_fact(fact, stamp)
+        knew = WriterKnowledge(seen=seen, leader_epoch=leader_epoch)
+        headers = knew.encode() if isinstance(fact, FENCED_FACTS) else ()
         offset = await self._log.publish(
-            Record(place=_PLACE, key=key, value=value), self._publish_timeout_ms
+            Record(place=_PLACE, key=key, value=value, headers=headers), self._publish_timeout_ms
         )
         adopted = self.view.get(fact.key)
         if adopted is None or adopted.offset != offset:
             raise Fenced(f"fact {fact.key}: our record at {offset} does not count")
 
-    async def tombstone(self, key: str) -> None:
-        """Remove a fact; returns when it was read back. Errors as `publish`."""
-        await self._log.publish(
-            Record(place=_PLACE, key=key.encode(), value=None), self._publish_timeout_ms
+    async def tombstone(
+        self, key: str, leader_epoch: int = NO_LEADER_EPOCH, seen: int | None = None
+    ) -> None:
+        """Remove a fact; returns when that was read back and counts. `seen`, errors as `publish`:
+        only what was known when this was decided is removed.
+        """
+        seen = self.view.next_offset if seen is None else seen
+        knew = WriterKnowledge(seen=seen, leader_epoch=leader_epoch)
+        why = self.view.objection_to_removal(key, knew)
+        if why:
+            raise Fenced(f"tombstone of {key}: {why}")
+        offset = await self._log.publish(
+            Record(place=_PLACE, key=key.encode(), value=None, headers=knew.encode()),
+            self._publish_timeout_ms,
         )
+        adopted = self.view.get(key)
+        if adopted is not None and adopted.offset < offset:
+            raise Fenced(f"tombstone of {key}: our record at {offset} does not count")
 
     async def reassert(self, partition: PartitionKey, leader_epoch: int) -> int:
         """Write again what newer, overruled records of the partition deny; answers how many. For
         its leader only.
 
-        A topic's own fact belongs to the leader of partition 0. The stamp is new, the fact is not:
+        A topic's own fact and freeze belong to the leader of partition 0, the freeze of everything
+        to every leader. The stamp is new, the fact is not:
         under which epoch something was decided is told by its own fields, never by its stamp.
         """
         mine = [found.fact for found in self.view.reassert if _belongs(found.fact, partition)]
         for fact in mine:
-            await self.publish(fact, leader_epoch)
+            is_leaders = not isinstance(fact, FreezeFact)
+            await self.publish(fact, leader_epoch if is_leaders else NO_LEADER_EPOCH)
             log.warning("fact_reasserted", key=fact.key, leader_epoch=leader_epoch)
         return len(mine)
 
@@ -168,6 +193,7 @@ class Settings:
             value=record.value,
             offset=record.offset,
             times=RecordTimes(appended_ms=record.timestamp_ms, read_ms=read_ms),
+            headers=record.headers,
         )
         if not self._is_replay:
             self._say_skews()
@@ -185,11 +211,6 @@ class Settings:
             log.error("clock_skew", who=who, ahead_ms=skews[who].skew_ms)
         self._skewed = frozenset(skews)
 
-    def _refuse_overruled(self, fact: Fact, leader_epoch: int) -> None:
-        why = self.view.objection(fact, leader_epoch)
-        if why:
-            raise Fenced(f"fact {fact.key}: {why}")
-
     def _foreign_topics(self) -> str | None:
         """The cluster fact names other topics than those we read: one was recreated while nobody
         looked (H6).
@@ -205,6 +226,8 @@ class Settings:
 
 
 def _belongs(fact: Fact, partition: PartitionKey) -> bool:
-    if isinstance(fact, TopicFact):
+    if isinstance(fact, FreezeFact) and fact.topic_id is None:
+        return True
+    if isinstance(fact, TopicFact | FreezeFact) and fact.topic_id is not None:
         return partition == PartitionKey(fact.topic_id, 0)
     return getattr(fact, "partition", None) == partition

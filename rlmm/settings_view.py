@@ -3,7 +3,11 @@
 The newest record of a key is adopted, but never a remote log start lower than one seen (H2), and
 never a fact written under an older leader epoch than the newest seen for its key. What was not
 adopted leaves the key in `reassert`: the partition's leader writes the adopted fact again.
-Tombstones remove a key. Pure. Must not know how facts travel.
+
+Facts that must not be denied by a late record bear what their writer knew (`fact_headers`): one
+that did not know the adopted record of its key, and is of no newer epoch, does not count; nor does
+a tombstone that did not know what it would remove, or is of an older epoch. Pure. Must not know how
+facts travel.
 """
 
 from collections.abc import Iterator
@@ -12,6 +16,7 @@ from dataclasses import dataclass
 from kip405.errors import Corrupt
 from kip405.ids import PartitionKey, Uuid
 from rlmm.fact_codec import decode_fact
+from rlmm.fact_headers import Headers, WriterKnowledge
 from rlmm.facts import (
     NO_LEADER_EPOCH,
     ClusterFact,
@@ -30,6 +35,10 @@ from rlmm.facts import (
 )
 from rlmm.ledger import Hole
 from rlmm.log_time import MOST_SKEW_MS, ClockSkew, LogTime, RecordTimes
+
+FENCED_FACTS = (TopicFact, HistoryFact, DivergenceFact, HolesFact)
+"""Facts whose late record could undo a newer one. Heartbeats only go on, starts only rise, a freeze
+that lands late errs on the safe side."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +63,8 @@ class SettingsView:
         self._overruled: dict[str, int] = {}
         self._problems: dict[bytes, str] = {}
         self._log_time = LogTime()
+        self.next_offset = 0
+        """Every record below was read."""
         self.version = 0
 
     def apply(
@@ -63,26 +74,29 @@ class SettingsView:
         value: bytes | None,
         offset: int,
         times: RecordTimes | None = None,
+        headers: Headers = (),
     ) -> None:
         """Take the next record in; one that cannot be read is remembered as a problem until its
         key is mended.
         """
         self.version += 1
+        self.next_offset = offset + 1
         if times is not None:
             self._log_time.note(times)
         name = key or b""
         self._problems.pop(name, None)
-        if value is None:
-            self._forget(name.decode(errors="replace"))
-            return
         try:
-            decoded = decode_fact(name, value)
+            knew = WriterKnowledge.decode(headers)
+            decoded = None if value is None else decode_fact(name, value)
         except Corrupt as error:
             self._problems[name] = f"settings offset {offset}: {error}"
             return
-        if decoded is not None:
+        if value is None:
+            self._remove(name.decode(errors="replace"), offset, knew)
+        elif decoded is not None:
             fact, stamp = decoded
-            self._consider(AdoptedFact(fact=fact, stamp=stamp, offset=offset, times=times))
+            newcomer = AdoptedFact(fact=fact, stamp=stamp, offset=offset, times=times)
+            self._consider(newcomer, knew.seen if knew else None)
 
     @property
     def problem(self) -> str | None:
@@ -221,26 +235,59 @@ class SettingsView:
         self._newest_epoch.pop(key, None)
         self._overruled.pop(key, None)
 
-    def objection(self, fact: Fact, leader_epoch: int) -> str | None:
-        """Why a fact would not count if it were the next record; None = it would."""
+    def _remove(self, key: str, offset: int, knew: WriterKnowledge | None) -> None:
+        if knew is not None and self.objection_to_removal(key, knew) is not None:
+            self._overruled[key] = offset
+        else:
+            self._forget(key)
+
+    def objection_to_removal(self, key: str, knew: WriterKnowledge) -> str | None:
+        """Why a tombstone would not count if it were the next record; None = it would."""
+        adopted = self._adopted.get(key)
+        if adopted is None:
+            return None
+        if adopted.offset >= knew.seen:
+            return _unaware(adopted, knew.seen)
+        newest_epoch = self._newest_epoch.get(key, knew.leader_epoch)
+        if knew.leader_epoch < newest_epoch:
+            return f"leader epoch {knew.leader_epoch} is older than {newest_epoch}"
+        return None
+
+    def objection(self, fact: Fact, leader_epoch: int, seen: int | None = None) -> str | None:
+        """Why a fact would not count if it were the next record; None = it would.
+
+        `seen`: how far its writer had read, None = it does not say.
+        """
         newest_epoch = self._newest_epoch.get(fact.key, leader_epoch)
         if leader_epoch < newest_epoch:
             return f"leader epoch {leader_epoch} is older than {newest_epoch}"
         adopted = self._adopted.get(fact.key)
         if adopted and _lowers_start(adopted.fact, fact):
             return "the remote log start never goes back"
+        if (
+            adopted is not None
+            and seen is not None
+            and isinstance(fact, FENCED_FACTS)
+            and adopted.offset >= seen
+            and leader_epoch <= adopted.stamp.leader_epoch
+        ):
+            return _unaware(adopted, seen)
         return None
 
-    def _consider(self, newcomer: AdoptedFact) -> None:
+    def _consider(self, newcomer: AdoptedFact, seen: int | None) -> None:
         key = newcomer.fact.key
         epoch = newcomer.stamp.leader_epoch
-        why = self.objection(newcomer.fact, epoch)
+        why = self.objection(newcomer.fact, epoch, seen)
         self._newest_epoch[key] = max(self._newest_epoch.get(key, epoch), epoch)
         if why and key in self._adopted:
             self._overruled[key] = newcomer.offset
             return
         self._overruled.pop(key, None)
         self._adopted[key] = newcomer
+
+
+def _unaware(adopted: AdoptedFact, seen: int) -> str:
+    return f"its writer had read to {seen} and did not know the record at {adopted.offset}"
 
 
 def _clock_skew(found: AdoptedFact) -> ClockSkew | None:

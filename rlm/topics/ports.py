@@ -28,12 +28,14 @@ class Settings(Protocol):
         """Returns once the view knows all that was published before the call."""
         ...
 
-    async def publish(self, fact: Fact, leader_epoch: int = -1) -> None:
-        """Returns once the fact was read back and counts; Fenced where it does not."""
+    async def publish(self, fact: Fact, leader_epoch: int = -1, seen: int | None = None) -> None:
+        """Returns once the fact was read back and counts; Fenced where it does not. `seen`:
+        `view.next_offset` when it was decided.
+        """
         ...
 
-    async def tombstone(self, key: str) -> None:
-        """Remove a fact; returns when that was read back."""
+    async def tombstone(self, key: str, leader_epoch: int = -1, seen: int | None = None) -> None:
+        """Remove a fact; returns when that was read back. Fenced, `seen`: as `publish`."""
         ...
 
 

@@ -10,6 +10,7 @@ the barrier is either untouched or its originals are seen after it. Must not kno
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -82,6 +83,8 @@ class _Seen:
     topic: TopicDescription
     config: Config
     fact: TopicFact | None
+    next_offset: int
+    """How far the settings were read."""
 
     @property
     def leader_epoch(self) -> int:
@@ -138,7 +141,7 @@ class TopicVerbs:
             seen = await self._see(name)
             fact = self._enabled(seen)
             mode = "copy" if giveback else fact.mode
-            await self._publish(seen, replace(fact, trim=False, mode=mode))
+            await self._publish(seen, replace(fact, trim=False, mode=mode), is_stop=True)
             settled = await self._parts.settler.settle(name, fact.topic_id)
             if is_taken_over(settled):
                 return Outcome(fact=settled, warnings=(await self._growth(seen),))
@@ -160,7 +163,8 @@ class TopicVerbs:
                 return await self._let_go(name, error)
             if not confirm:
                 await self._refuse_unreachable(seen.topic)
-            await self._publish(seen, replace(fact, state="kept", trim=False, mode="copy"))
+            kept = replace(fact, state="kept", trim=False, mode="copy")
+            await self._publish(seen, kept, is_stop=True)
             settled = await self._parts.settler.settle(name, fact.topic_id)
             return Outcome(fact=settled, warnings=_giveback_warnings(fact))
 
@@ -187,8 +191,9 @@ class TopicVerbs:
         topic = await self._parts.settler.led_topic(name)
         config = await self._parts.broker.topic_config(name)
         await self._parts.settings.barrier(self._parts.barrier_deadline_ms)
-        fact = self._parts.settings.view.topic(topic.topic_id)
-        return _Seen(topic=topic, config=config, fact=fact)
+        view = self._parts.settings.view
+        fact = view.topic(topic.topic_id)
+        return _Seen(topic=topic, config=config, fact=fact, next_offset=view.next_offset)
 
     async def _see_allowed(self, name: str, *, tier: bool) -> _Seen:
         """As `_see`; what may not even be described is refused with all that is missing."""
@@ -228,24 +233,33 @@ class TopicVerbs:
             warnings += await self._parts.readers.check(seen.topic, retention, force=options.force)
         await self._parts.starts.ensure(seen.topic)
         await self._publish(seen, fact)
-        return Outcome(fact=await self._settle_or_undo(seen), warnings=warnings)
+        return Outcome(fact=await self._settle_or_undo(seen, fact), warnings=warnings)
 
-    async def _settle_or_undo(self, seen: _Seen) -> TopicFact:
-        """A change the cluster refuses for good leaves things as they were (H14 c)."""
-        name, topic_id = seen.topic.name, seen.topic.topic_id
+    async def _settle_or_undo(self, seen: _Seen, ours: TopicFact) -> TopicFact:
+        """A change the cluster refuses for good leaves things as they were (H14 c).
+
+        What another leader has written meanwhile is not ours to take away: its word stands.
+        """
+        settings = self._parts.settings
+        published = settings.view.get(ours.key)
+        seen_ours = settings.view.next_offset
         try:
-            return await self._parts.settler.settle(name, topic_id)
+            return await self._parts.settler.settle(seen.topic.name, seen.topic.topic_id)
         except Invalid:
-            fact = self._parts.settings.view.topic(topic_id)
-            if fact is not None and seen.fact is None:
-                await self._parts.settings.tombstone(fact.key)
-            elif seen.fact is not None:
-                await self._parts.settings.publish(seen.fact, seen.leader_epoch)
+            if settings.view.get(ours.key) == published and ours != seen.fact:
+                with contextlib.suppress(Fenced):
+                    if seen.fact is None:
+                        await settings.tombstone(ours.key, seen.leader_epoch, seen_ours)
+                    else:
+                        await settings.publish(seen.fact, seen.leader_epoch, seen_ours)
             raise
 
-    async def _publish(self, seen: _Seen, fact: TopicFact) -> None:
-        if fact != seen.fact:
-            await self._parts.settings.publish(fact, seen.leader_epoch)
+    async def _publish(self, seen: _Seen, fact: TopicFact, *, is_stop: bool = False) -> None:
+        """`is_stop`: written although it says nothing new. Somebody's start of what is stopped may
+        be on its way still, its outcome unknown; it does not count behind this (H10).
+        """
+        if is_stop or fact != seen.fact:
+            await self._parts.settings.publish(fact, seen.leader_epoch, seen.next_offset)
 
     async def _growth(self, seen: _Seen) -> str:
         own = [

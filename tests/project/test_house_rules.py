@@ -43,6 +43,7 @@ PURE = (
     "rlm_spark/ranges.py",
     "rlm_spark/values.py",
     "rlmm/divergence.py",
+    "rlmm/fact_headers.py",
     "rlmm/ledger.py",
     "rlmm/log_time.py",
     "rlmm/partitioner.py",

@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -274,3 +276,39 @@ async def test_h14_what_somebody_set_meanwhile_is_not_given_back_over() -> None:
     cluster.configs[TOPIC]["retention.ms"] = "90000"
     await disable(service)
     assert cluster.own_config() == {"retention.ms": "90000"}
+
+
+async def test_h14_what_another_leader_wrote_meanwhile_is_not_undone() -> None:
+    """Our change was refused; the topic has been enabled by another leader since."""
+    cluster = cluster_with({"retention.ms": "60000"})
+    cluster.policy_refuses = True
+    service, successor = ServiceUnderTest(cluster), ServiceUnderTest(cluster, node_id=2)
+    alter = service.broker.alter_topic_config
+
+    async def overtaken(*args: Any, **changes: Any) -> None:
+        fact = cluster.fact()
+        if fact is not None and cluster.leader == 1:
+            cluster.elect(2)
+            await successor.settings.barrier(1_000)
+            await successor.settings.publish(replace(fact, mode="copy", trim=False), cluster.epoch)
+            await service.settings.barrier(1_000)
+        await alter(*args, **changes)
+
+    service.broker.alter_topic_config = overtaken  # type: ignore[method-assign]
+    with pytest.raises(Invalid, match="POLICY_VIOLATION"):
+        await enable(service)
+    fact = cluster.fact()
+    assert fact is not None
+    assert (fact.state, fact.mode) == ("enabled", "copy")
+
+
+async def test_h10_trim_off_is_written_even_where_it_is_off_already() -> None:
+    """A trim on of unknown outcome may be on its way still: it must not count behind this."""
+    cluster = cluster_with({})
+    service = ServiceUnderTest(cluster)
+    await service.verbs.enable(TOPIC, EnableOptions())
+    records = len(cluster.records)
+    await service.verbs.trim_off(TOPIC, giveback=False)
+    await service.verbs.disable(TOPIC, confirm=True, delete_remote=False)
+    await service.verbs.disable(TOPIC, confirm=True, delete_remote=False)
+    assert len(cluster.records) == records + 3

@@ -115,9 +115,9 @@ async def test_h39_same_name_enables_the_new_one_alike_and_never_merges_historie
     assert view.remote_log_start(PartitionKey(TOPIC_ID, 0)) == 40
     assert cluster.own_config() == {"retention.ms": "-1", "retention.bytes": "-1"}
     assert watch.findings() == ()
-    assert len([key for key, _ in cluster.records if key == new.key.encode()]) == 1
+    assert len([key for key, _, _ in cluster.records if key == new.key.encode()]) == 1
     await watch.look()
-    assert len([key for key, _ in cluster.records if key == new.key.encode()]) == 1
+    assert len([key for key, _, _ in cluster.records if key == new.key.encode()]) == 1
 
 
 async def test_h39_same_name_keeps_mode_tier_with_trim_off() -> None:

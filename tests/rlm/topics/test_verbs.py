@@ -99,7 +99,7 @@ async def test_h02_every_partition_has_its_start_before_the_mode_takes_effect() 
     service = ServiceUnderTest(cluster)
     await service.verbs.enable(TOPIC, TIER)
     assert (service.start_of(0), service.start_of(1)) == (5_000, 7)
-    keys = [key.decode().split("/")[0] for key, _ in cluster.records]
+    keys = [key.decode().split("/")[0] for key, _, _ in cluster.records]
     assert keys == ["start", "start", "topic"]
     cluster.log_starts = {0: 9_000, 1: 9_000}
     await service.verbs.enable(TOPIC, TIER)

@@ -25,6 +25,7 @@ from rlm.topics.settle import Settler
 from rlm.topics.starts import Starts
 from rlm.topics.verbs import Parts, TopicVerbs
 from rlmm.fact_codec import encode_fact
+from rlmm.fact_headers import Headers, WriterKnowledge
 from rlmm.facts import Fact, Stamp, TopicFact
 from rlmm.log_time import RecordTimes
 from rlmm.settings_view import SettingsView
@@ -79,7 +80,7 @@ class Cluster:
     is_down: bool = False
     policy_refuses: bool = False
     policy_refuses_to_validate: bool = False
-    records: list[tuple[bytes, bytes | None]] = field(default_factory=list)
+    records: list[tuple[bytes, bytes | None, Headers]] = field(default_factory=list)
     alters: list[tuple[int, dict[str, str], tuple[str, ...]]] = field(default_factory=list)
     used: list[tuple[int, str]] = field(default_factory=list)
     """(node id, what its service asked its broker to do), of what a broker allows or refuses."""
@@ -119,8 +120,8 @@ class Cluster:
 
     def fact(self, topic_id: Uuid = TOPIC_ID) -> TopicFact | None:
         view = SettingsView()
-        for offset, (key, value) in enumerate(self.records):
-            view.apply(key=key, value=value, offset=offset)
+        for offset, (key, value, headers) in enumerate(self.records):
+            view.apply(key=key, value=value, offset=offset, headers=headers)
         return view.topic(topic_id)
 
 
@@ -141,9 +142,10 @@ class ServiceSettings:
         self._catch_up()
         await self._hook()
 
-    async def publish(self, fact: Fact, leader_epoch: int = -1) -> None:
+    async def publish(self, fact: Fact, leader_epoch: int = -1, seen: int | None = None) -> None:
         await self._hook()
-        why = self.view.objection(fact, leader_epoch)
+        seen = self.view.next_offset if seen is None else seen
+        why = self.view.objection(fact, leader_epoch, seen)
         if why:
             raise Fenced(why)
         stamp = Stamp(
@@ -153,24 +155,27 @@ class ServiceSettings:
             time_ms=1,
         )
         offset = len(self._cluster.records)
-        self._cluster.records.append(encode_fact(fact, stamp))
+        knew = WriterKnowledge(seen=seen, leader_epoch=leader_epoch)
+        self._cluster.records.append((*encode_fact(fact, stamp), knew.encode()))
         await self._hook()
         self._catch_up()
         adopted = self.view.get(fact.key)
         if adopted is None or adopted.offset != offset:
             raise Fenced(f"{fact.key} was overtaken")
 
-    async def tombstone(self, key: str) -> None:
+    async def tombstone(self, key: str, leader_epoch: int = -1, seen: int | None = None) -> None:
         await self._hook()
-        self._cluster.records.append((key.encode(), None))
+        seen = self.view.next_offset if seen is None else seen
+        knew = WriterKnowledge(seen=seen, leader_epoch=leader_epoch)
+        self._cluster.records.append((key.encode(), None, knew.encode()))
         self._catch_up()
 
     def _catch_up(self) -> None:
         while self._read < len(self._cluster.records):
-            key, value = self._cluster.records[self._read]
+            key, value, headers = self._cluster.records[self._read]
             now_ms = self._clock.monotonic_ms()
             times = RecordTimes(appended_ms=now_ms, read_ms=now_ms)
-            self.view.apply(key=key, value=value, offset=self._read, times=times)
+            self.view.apply(key=key, value=value, offset=self._read, times=times, headers=headers)
             self._read += 1
 
 

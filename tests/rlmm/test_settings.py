@@ -1,0 +1,230 @@
+"""Facts published and removed: what counts where records land late, or their writer knew less."""
+
+from dataclasses import replace
+
+import pytest
+
+from kip405.errors import Fenced
+from rlmm.barrier import Place
+from rlmm.fact_codec import encode_fact
+from rlmm.facts import (
+    DivergenceFact,
+    Fact,
+    FreezeFact,
+    HistoryFact,
+    Stamp,
+    StartFact,
+    TopicFact,
+)
+from rlmm.outcome import OutcomeUnknown
+from rlmm.publisher import Record
+from rlmm.settings import Settings
+from rlmm.topic import SETTINGS_TOPIC
+from tests.builders.clock import ManualClock
+from tests.builders.fact_log import FakeFactLog, FakeTopics
+from tests.rlm.plans.views import lineage
+from tests.rlmm.builders import KEY, TOPIC_ID, uuid
+
+FREEZE = FreezeFact(topic_id=None, stopped=("trim",), by="ada", why="audit")
+LEADER_EPOCH = 5
+PLACE = Place(SETTINGS_TOPIC, 0)
+
+
+class Process:
+    """One service's settings; several of them share a log."""
+
+    def __init__(self, topics: FakeTopics, node_id: int = 1) -> None:
+        clock = ManualClock()
+        self.log = FakeFactLog(topics)
+        self.settings = Settings(
+            log=self.log.as_fact_log,
+            node_id=node_id,
+            writer=uuid(node_id),
+            now_ms=clock.now_ms,
+            monotonic_ms=clock.monotonic_ms,
+            publish_timeout_ms=1_000,
+        )
+        self.log.go_live()
+
+    def topic(self) -> TopicFact | None:
+        self.log.read_all()
+        return self.settings.view.topic(TOPIC_ID)
+
+    def is_frozen(self) -> bool:
+        self.log.read_all()
+        return self.settings.view.is_stopped(TOPIC_ID, "trim")
+
+    async def lose(self, fact: Fact, leader_epoch: int) -> None:
+        """Publish with an outcome that stays unknown."""
+        self.log.loses_acks = True
+        with pytest.raises(OutcomeUnknown):
+            await self.settings.publish(fact, leader_epoch)
+        self.log.loses_acks = False
+
+
+def topic(*, trim: bool) -> TopicFact:
+    return TopicFact(
+        topic_id=TOPIC_ID,
+        name="orders",
+        mode="tier",
+        state="enabled",
+        trim=trim,
+        retention_ms=-1,
+        retention_bytes=-1,
+        local_retention_ms=-2,
+        local_retention_bytes=-2,
+    )
+
+
+def written(fact: Fact, leader_epoch: int) -> Record:
+    """A record of an older version's service."""
+    stamp = Stamp(node_id=3, leader_epoch=leader_epoch, writer=uuid(3), time_ms=0)
+    key, value = encode_fact(fact, stamp)
+    return Record(place=PLACE, key=key, value=value)
+
+
+@pytest.fixture
+def topics() -> FakeTopics:
+    return FakeTopics()
+
+
+@pytest.fixture
+def ours(topics: FakeTopics) -> Process:
+    return Process(topics, 1)
+
+
+@pytest.fixture
+def other(topics: FakeTopics) -> Process:
+    return Process(topics, 2)
+
+
+async def test_h10_a_trim_on_that_lands_after_trim_off_does_not_count(
+    ours: Process, other: Process
+) -> None:
+    await ours.settings.publish(topic(trim=False), LEADER_EPOCH)
+    await ours.lose(topic(trim=True), LEADER_EPOCH)
+    await ours.settings.barrier(1_000)
+    await ours.settings.publish(topic(trim=False), LEADER_EPOCH)
+    ours.log.land()
+    for process in (ours, other):
+        assert process.topic() == topic(trim=False)
+    assert await ours.settings.reassert(KEY._replace(partition=0), LEADER_EPOCH) == 1
+    assert Process(ours.log.topics).topic() == topic(trim=False)
+
+
+async def test_h10_an_unfreeze_that_lands_after_a_freeze_does_not_count(
+    ours: Process, other: Process
+) -> None:
+    await ours.settings.publish(FREEZE)
+    ours.log.loses_acks = True
+    with pytest.raises(OutcomeUnknown):
+        await ours.settings.tombstone(FREEZE.key)
+    ours.log.loses_acks = False
+    await ours.settings.publish(FREEZE)
+    ours.log.land()
+    assert ours.is_frozen()
+    assert other.is_frozen()
+    assert await other.settings.reassert(KEY, LEADER_EPOCH) == 1
+    ours.log.read_all()
+    assert await ours.settings.reassert(KEY, LEADER_EPOCH) == 0
+    assert ours.is_frozen()
+    await ours.settings.tombstone(FREEZE.key)
+    assert not ours.is_frozen()
+    assert not other.is_frozen()
+
+
+async def test_h10_a_history_that_lands_after_a_newer_one_of_its_leader_does_not_count(
+    ours: Process,
+) -> None:
+    thawed = HistoryFact(partition=KEY, frozen=None, lineage=lineage({0: 0}))
+    frozen = HistoryFact(partition=KEY, frozen="diverged", lineage=lineage({0: 0, 2: 50}))
+    await ours.lose(thawed, LEADER_EPOCH)
+    await ours.settings.publish(frozen, LEADER_EPOCH)
+    ours.log.land()
+    ours.log.read_all()
+    assert ours.settings.view.history(KEY) == frozen
+
+
+async def test_an_old_leaders_tombstone_takes_no_newer_fact_away(
+    ours: Process, other: Process
+) -> None:
+    """It was paused before it sent; the fact it means is gone, another leader has written."""
+    await ours.settings.publish(topic(trim=False), LEADER_EPOCH)
+    ours.log.loses_acks = True
+    with pytest.raises(OutcomeUnknown):
+        await ours.settings.tombstone(topic(trim=False).key, LEADER_EPOCH)
+    await other.settings.barrier(1_000)
+    await other.settings.publish(topic(trim=True), LEADER_EPOCH + 1)
+    ours.log.land()
+    for process in (ours, other, Process(ours.log.topics)):
+        assert process.topic() == topic(trim=True)
+    ours.log.loses_acks = False
+    with pytest.raises(Fenced, match="leader epoch 5 is older than 6"):
+        await ours.settings.tombstone(topic(trim=True).key, LEADER_EPOCH)
+
+
+async def test_a_tombstone_that_was_overtaken_is_fenced(ours: Process, topics: FakeTopics) -> None:
+    await ours.settings.publish(topic(trim=False), LEADER_EPOCH)
+    newer = written(topic(trim=True), LEADER_EPOCH)
+
+    def overtake(_: Record) -> None:
+        topics.append(newer)
+
+    ours.log.before_append = overtake
+    with pytest.raises(Fenced, match="does not count"):
+        await ours.settings.tombstone(newer.key.decode(), LEADER_EPOCH)
+    assert ours.topic() == topic(trim=True)
+
+
+async def test_a_decision_on_an_older_fact_does_not_overwrite_a_newer_one(
+    ours: Process, other: Process
+) -> None:
+    """Decided, then all brokers were asked; another one changed the topic meanwhile."""
+    await ours.settings.publish(topic(trim=True), LEADER_EPOCH)
+    seen = ours.settings.view.next_offset
+    await other.settings.barrier(1_000)
+    await other.settings.publish(topic(trim=False), LEADER_EPOCH)
+    for _ in range(2):  # not known yet, then known
+        with pytest.raises(Fenced):
+            await ours.settings.publish(topic(trim=True), LEADER_EPOCH, seen)
+        assert ours.topic() == topic(trim=False)
+
+
+async def test_a_new_leader_overrules_what_it_did_not_know_of_an_old_one(
+    ours: Process, other: Process
+) -> None:
+    fact = DivergenceFact(partition=KEY, action="adopt", epoch=6, offset=9, cause="new")
+    old = DivergenceFact(partition=KEY, action="discard", epoch=5, offset=4, cause="old")
+    await other.settings.publish(old, LEADER_EPOCH)
+    seen = ours.settings.view.next_offset
+    assert seen == 0
+    await ours.settings.publish(fact, LEADER_EPOCH + 1, seen)
+    assert ours.settings.view.divergence(KEY) == fact
+
+
+async def test_records_of_an_older_version_count_as_they_come(
+    ours: Process, topics: FakeTopics
+) -> None:
+    await ours.settings.publish(topic(trim=False), LEADER_EPOCH)
+    topics.append(written(topic(trim=True), LEADER_EPOCH))
+    assert ours.topic() == topic(trim=True)
+    topics.append(Record(place=PLACE, key=topic(trim=True).key.encode(), value=None))
+    assert ours.topic() is None
+
+
+async def test_a_header_of_another_size_is_a_problem(ours: Process, topics: FakeTopics) -> None:
+    record = written(topic(trim=False), LEADER_EPOCH)
+    topics.append(replace(record, headers=(("rlm.seen", b"1"),)))
+    assert ours.topic() is None
+    assert "headers" in (ours.settings.view.problem or "")
+
+
+async def test_h02_a_start_that_lands_late_still_only_rises(ours: Process) -> None:
+    def start(offset: int) -> StartFact:
+        return StartFact(partition=KEY, remote_log_start_offset=offset, cause="delete-records")
+
+    await ours.lose(start(200), LEADER_EPOCH)
+    await ours.settings.publish(start(100), LEADER_EPOCH)
+    ours.log.land()
+    ours.log.read_all()
+    assert ours.settings.view.remote_log_start(KEY) == 200
