@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from kip405.errors import Corrupt
 
 _HEAD = struct.Struct(
-    ">qi4xb4xhi"
-)  # base offset, length, (epoch), magic, (crc), attributes, last offset delta
+    ">qi4xb4x2xi"
+)  # base offset, length, (epoch), magic, (crc, attributes), last offset delta
 _HEAD_BYTES = _HEAD.size
 _LOG_OVERHEAD_BYTES = 12
-_ZSTD = 4
 _MAGIC_V2 = 2
-_COMPRESSION_MASK = 7
 # Least batch lengths (after the overhead) by magic: header of v2, empty message of v1 and v0.
 _LEAST_V2 = 49
 _LEAST_LEGACY = {0: 14, 1: 22}
@@ -50,7 +48,6 @@ class Cut:
     start: int
     end: int
     next_offset: int
-    has_zstd: bool = False
     needed: tuple[int, int] | None = None
     exhausted: bool = False
 
@@ -105,11 +102,11 @@ def cut(window: ChunkWindow, position: int, bounds: ReadBounds) -> Cut:
     pass max_bytes. Corrupt for bytes that are no batches.
     """
     start = end = position
-    next_offset, has_zstd = bounds.offset, False
+    next_offset = bounds.offset
     budget_end = start + bounds.max_bytes
     loaded_until = window.loaded_until(position)
     needed, exhausted = None, False
-    for after, last, is_zstd in _batches(window, position):
+    for after, last in _batches(window, position):
         if last < bounds.offset:
             start = end = after
             budget_end = start + bounds.max_bytes
@@ -125,7 +122,6 @@ def cut(window: ChunkWindow, position: int, bounds: ReadBounds) -> Cut:
                 needed = (loaded_until, after)
                 break
         end, next_offset = after, last + 1
-        has_zstd = has_zstd or is_zstd
     else:
         exhausted = end >= window.log_size_bytes
         if not exhausted:
@@ -134,14 +130,13 @@ def cut(window: ChunkWindow, position: int, bounds: ReadBounds) -> Cut:
         start=start,
         end=end,
         next_offset=next_offset,
-        has_zstd=has_zstd,
         needed=needed,
         exhausted=exhausted,
     )
 
 
-def _batches(window: ChunkWindow, at: int) -> Iterator[tuple[int, int, bool]]:
-    """(position after, last offset, is zstd) of every batch from `at` on whose header is loaded.
+def _batches(window: ChunkWindow, at: int) -> Iterator[tuple[int, int]]:
+    """(position after, last offset) of every batch from `at` on whose header is loaded.
 
     The inner loop runs once a batch, a million times for a GB of small ones: it is kept flat.
     """
@@ -150,11 +145,11 @@ def _batches(window: ChunkWindow, at: int) -> Iterator[tuple[int, int, bool]]:
         piece, inside = place
         last_inside = len(piece) - _HEAD_BYTES
         while inside <= last_inside:
-            base, length, magic, attributes, delta = unpack(piece, inside)
+            base, length, magic, delta = unpack(piece, inside)
             if magic == _MAGIC_V2 and length >= _LEAST_V2 and delta >= 0:
-                last, is_zstd = base + delta, attributes & _COMPRESSION_MASK == _ZSTD
+                last = base + delta
             elif length >= _LEAST_LEGACY.get(magic, length + 1):
-                last, is_zstd = base, False
+                last = base
             else:
                 raise Corrupt(f"batch at {at}: magic {magic}, {length} bytes, delta {delta}")
             size = length + _LOG_OVERHEAD_BYTES
@@ -166,4 +161,4 @@ def _batches(window: ChunkWindow, at: int) -> Iterator[tuple[int, int, bool]]:
                     f"at least {least_base} expected"
                 )
             least_base = last + 1
-            yield at, last, is_zstd
+            yield at, last

@@ -295,9 +295,7 @@ class _OneFetch:
 
     def _has_final_error(self, response: FetchResponse) -> bool:
         return any(
-            place.ends_wait
-            or (place.source is Source.BROKER and _ends_wait(answered))
-            or self._answer.refuses_zstd(place)
+            place.ends_wait or (place.source is Source.BROKER and _ends_wait(answered))
             for _, place, answered in answers_of(self._plan, response)
         )
 

@@ -14,7 +14,6 @@ from rlm.proxy.codes import (
     NONE,
     OFFSET_OUT_OF_RANGE,
     UNKNOWN_SERVER_ERROR,
-    UNSUPPORTED_COMPRESSION_TYPE,
 )
 from rlm.proxy.quota import Permit
 from rlm.proxy.reads import RemoteReads, frozen, is_lost
@@ -35,7 +34,6 @@ from rlm.wire.primitives import Buffer
 
 log = structlog.get_logger(__name__)
 
-_FIRST_WITH_ZSTD = 10
 _MOST_REMEMBERED = 10_000
 
 
@@ -86,12 +84,6 @@ class FetchAnswer:
         """Record bytes of the remote tier at hand."""
         found = (self._records(place) for place in self.plan.sources(Source.REMOTE))
         return sum(records.size_bytes for records in found if records is not None)
-
-    def refuses_zstd(self, place: Place) -> bool:
-        """Whether the records cannot be given to so old a client (as a broker refuses)."""
-        records = self._records(place)
-        old = self.plan.request.api_version < _FIRST_WITH_ZSTD
-        return old and records is not None and records.has_zstd
 
     async def pieces(
         self, frame: bytearray, response: FetchResponse, judged: Judged, bound_ms: int
@@ -156,8 +148,6 @@ class FetchAnswer:
         if is_lost(outcome):
             code = KAFKA_STORAGE_ERROR if frozen(outcome) else UNKNOWN_SERVER_ERROR
             return None, self._error_due(place, code)
-        if self.refuses_zstd(place):
-            return None, UNSUPPORTED_COMPRESSION_TYPE
         records = self._records(place)
         if records is None or (left_bytes <= 0 and not is_first):
             return None, NONE

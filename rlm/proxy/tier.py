@@ -69,7 +69,6 @@ class RemoteRecords:
 
     `aborted` holds (producer id, first offset), empty unless read_committed was asked.
     `exhausted` tells that the segment read holds nothing more below the upper offset asked for.
-    `has_zstd` tells that a Fetch below v10 must be refused with UNSUPPORTED_COMPRESSION_TYPE.
     `missing` holds half-open ranges, from the offset asked for up to `next_offset` (without records
     up to the upper offset), that no segment holds.
     """
@@ -78,7 +77,6 @@ class RemoteRecords:
     size_bytes: int
     next_offset: int
     aborted: tuple[tuple[int, int], ...]
-    has_zstd: bool = False
     exhausted: bool = False
     missing: tuple[tuple[int, int], ...] = ()
 

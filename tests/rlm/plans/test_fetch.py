@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kip405.batches import BatchHeader, walk
 from kip405.errors import Corrupt
 from rlm.plans.fetch import ChunkWindow, Cut, ReadBounds, cut
-from tests.kip405.batch_builder import batch, legacy, with_attributes
+from tests.kip405.batch_builder import batch, legacy
 
 ZSTD = 4
 
@@ -67,7 +67,7 @@ def bounds(draw: st.DrawFn) -> ReadBounds:
 def expected(log: bytes, position: int, asked: ReadBounds) -> Cut:
     """What the whole log says, batch by batch."""
     taken: list[BatchHeader] = []
-    start, exhausted, zstd = position, True, False
+    start, exhausted = position, True
     for at, header in walk(log, position):
         after = at + header.size_bytes
         if header.last_offset < asked.offset:
@@ -79,13 +79,11 @@ def expected(log: bytes, position: int, asked: ReadBounds) -> Cut:
             exhausted = False
             break
         taken.append(header)
-        zstd = zstd or (header.magic == 2 and header.attributes & 7 == ZSTD)
     size = sum(header.size_bytes for header in taken)
     return Cut(
         start=start,
         end=start + size,
         next_offset=taken[-1].last_offset + 1 if taken else asked.offset,
-        has_zstd=zstd,
         exhausted=exhausted,
     )
 
@@ -207,15 +205,6 @@ def test_the_smallest_message_there_is_may_end_a_log() -> None:
     assert (found.next_offset, found.exhausted) == (5, True)
 
 
-def test_zstd_is_told_of_batches_that_are_given_and_never_of_old_messages() -> None:
-    zstd = with_attributes(batch(10, 2), ZSTD)
-    assert whole(batch(0, 10) + zstd).has_zstd
-    assert not whole(batch(0, 10) + zstd, upper_offset=10).has_zstd
-    assert not whole(zstd + batch(12, 3), offset=12).has_zstd
-    # In magic 1 the place of v2's attributes is the middle of a timestamp.
-    assert not whole(legacy(0, magic=1, timestamp_ms=0x0400_0000)).has_zstd
-
-
 def limited(log: bytes, max_bytes: int, *, offset: int = 0, at_least_one: bool = True) -> Cut:
     asked = ReadBounds(
         offset=offset, upper_offset=2**62, max_bytes=max_bytes, at_least_one=at_least_one
@@ -236,11 +225,6 @@ def test_what_is_skipped_does_not_count_against_the_limit() -> None:
     skipped, first, second = batch(0, 40), batch(40, 3), batch(43, 3)
     found = limited(skipped + first + second, len(first) + len(second), offset=41)
     assert (found.start, found.next_offset) == (len(skipped), 46)
-
-
-def test_zstd_is_told_of_any_batch_that_is_given() -> None:
-    zstd = with_attributes(batch(0, 2), ZSTD)
-    assert whole(zstd + batch(2, 10)).has_zstd
 
 
 def test_a_batch_that_claims_less_than_its_header_is_corrupt() -> None:

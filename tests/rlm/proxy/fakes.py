@@ -288,7 +288,6 @@ class FakeTier:
     marks: Watermarks = MARKS
     record_bytes: int = 10
     aborted: tuple[tuple[int, int], ...] = ()
-    has_zstd: bool = False
     timestamped: TimestampedOffset | None = None
     epoch_ends: dict[int, EpochEnd] = field(default_factory=dict)
     gate: asyncio.Event = field(default_factory=asyncio.Event)
@@ -350,7 +349,6 @@ class FakeTier:
             size_bytes=len(records),
             next_offset=end,
             aborted=self.aborted if request.read_committed else (),
-            has_zstd=self.has_zstd,
         )
 
     async def offset_for_timestamp(

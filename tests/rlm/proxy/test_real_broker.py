@@ -103,11 +103,11 @@ class Archive:
     tiered_port: int
 
 
-async def _produce(bootstrap: str, topic: str) -> None:
+async def _produce(bootstrap: str, topic: str, compression: str = "producer") -> None:
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
     try:
-        keep = {"retention.ms": "-1"}  # the records are old
+        keep = {"retention.ms": "-1", "compression.type": compression}  # the records are old
         await admin.create_topics([NewTopic(topic, 2, 1, topic_configs=keep)])
     finally:
         await admin.close()
@@ -154,6 +154,29 @@ def _end(stored: bytes) -> int:
     return end
 
 
+async def _trim(tier: CapturedTier, cluster: KafkaCluster, topic: str, port: int) -> Uuid:
+    """Keep what the broker holds, trim it there, and let the tier say so."""
+    topic_id, stored = await capture(port, topic)
+    admin = AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
+    await admin.start()
+    await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(LOCAL_START)})
+    await admin.close()
+    tier.stored, tier.topic_name = memoryview(stored), topic
+    tier.marks = Watermarks(
+        high_watermark=COUNT, last_stable_offset=COUNT, log_start_offset=LOCAL_START
+    )
+    tier.partitions[0] = tier_partition(
+        topic_id=topic_id,
+        topic=topic,
+        remote_next_offset=REMOTE_NEXT,
+        local_log_start_offset=LOCAL_START,
+        high_watermark=COUNT,
+        last_stable_offset=COUNT,
+        leader_epoch=0,
+    )
+    return topic_id
+
+
 @pytest.fixture
 async def archive(kafka_cluster: KafkaCluster) -> AsyncIterator[Archive]:
     topic = f"proxied-{new_uuid()}"
@@ -174,24 +197,7 @@ async def archive(kafka_cluster: KafkaCluster) -> AsyncIterator[Archive]:
     bootstrap = f"127.0.0.1:{ports.proxy}"
     try:
         await _produce(bootstrap, topic)  # through the proxy
-        topic_id, stored = await capture(ports.tiered, topic)
-        admin = AIOKafkaAdminClient(bootstrap_servers=kafka_cluster.bootstrap_servers)
-        await admin.start()
-        await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(LOCAL_START)})
-        await admin.close()
-        tier.stored, tier.topic_name = memoryview(stored), topic
-        tier.marks = Watermarks(
-            high_watermark=COUNT, last_stable_offset=COUNT, log_start_offset=LOCAL_START
-        )
-        tier.partitions[0] = tier_partition(
-            topic_id=topic_id,
-            topic=topic,
-            remote_next_offset=REMOTE_NEXT,
-            local_log_start_offset=LOCAL_START,
-            high_watermark=COUNT,
-            last_stable_offset=COUNT,
-            leader_epoch=0,
-        )
+        topic_id = await _trim(tier, kafka_cluster, topic, ports.tiered)
         yield Archive(kafka_cluster, topic, topic_id, tier, metrics, bootstrap, ports.tiered)
     finally:
         await proxy.close()
@@ -360,3 +366,33 @@ async def test_h20_long_polling_beside_remote_data_that_is_not_ready(archive: Ar
     await producer.stop()
     assert b"tail" in answer["responses"][0]["partitions"][1]["records"]
     client.writer.close()
+
+
+@pytest.mark.parametrize("compression", ["producer", "zstd"])
+async def test_old_clients_are_given_zstd_as_by_the_broker(
+    archive: Archive, compression: str
+) -> None:
+    """A 4.x broker refuses no version, whatever the topic's compression.type and the batches'."""
+    topic = f"{compression}-{archive.topic}"
+    await _produce(archive.bootstrap, topic, compression)
+    await _trim(archive.tier, archive.cluster, topic, archive.tiered_port)
+    codec = archive.tier.stored[22] & 7
+    assert codec == (4 if compression == "zstd" else 1)
+    for version in (4, 9, 10):
+        given = []
+        for port in (archive.tiered_port, int(archive.bootstrap.rpartition(":")[2])):
+            client = RawClient(*await asyncio.open_connection("127.0.0.1", port))
+            for offset in (0, LOCAL_START):
+                request = {
+                    "replica_id": -1,
+                    "max_wait_ms": 2_000,
+                    "min_bytes": 1,
+                    "max_bytes": 1_000_000,
+                    "topics": [{"topic": topic, "partitions": [asked(offset, 0, 20_000)]}],
+                }
+                answer = await client.call(FETCH, version, request)
+                [partition] = answer["responses"][0]["partitions"]
+                given.append((partition["error_code"], partition["records"][22:23]))
+            client.writer.close()
+        attributes = bytes([codec])
+        assert given == [(1, b""), (0, attributes), (0, attributes), (0, attributes)]
