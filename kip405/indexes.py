@@ -226,17 +226,18 @@ def decode_aborted(data: ByteBuffer) -> tuple[AbortedTransaction, ...]:
 def aborted_for_fetch(
     aborted: Iterable[AbortedTransaction], fetch_offset: int, next_offset: int
 ) -> tuple[tuple[int, int], ...]:
-    """(producer id, first offset) of those that touch [fetch_offset, next_offset), by first offset.
+    """(producer id, first offset) of those that touch [fetch_offset, next_offset), in the list's
+    order: that in which they were aborted, as a broker answers them (LocalLog).
 
     What a Fetch answer carries; fetch_offset is the client's or the first batch's base, next_offset
     the answer's end.
     """
     touching = {
-        (one.first_offset, one.producer_id)
+        (one.producer_id, one.first_offset): None
         for one in aborted
         if one.last_offset >= fetch_offset and one.first_offset < next_offset
     }
-    return tuple((producer, first) for first, producer in sorted(touching))
+    return tuple(touching)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -134,6 +134,7 @@ class _OneFetch:
         self._plan, self._reads = answer.plan, answer.reads
         self._deadline_ms = self._clock.monotonic_ms() + max(self._plan.request.max_wait_ms, 0)
         self._frame = bytearray()
+        self._reads_begun_ms = self._clock.monotonic_ms()
 
     def _left_ms(self) -> int:
         return self._deadline_ms - self._clock.monotonic_ms()
@@ -154,10 +155,9 @@ class _OneFetch:
 
     async def settle(self) -> list[Buffer] | None:
         """Ask, settle, hold, answer."""
-        planned_bytes = 0
-        for place in self._plan.sources(Source.ASSUMED):
-            if planned_bytes < self._plan.request.max_bytes:  # no more could be answered
-                planned_bytes += self._start_read(place)
+        self._start_planned_reads()
+        if self._plan.is_contended:
+            await self._wait_for_new_reads()
         is_held = any(self._plan.sources(Source.ASSUMED))
         wait_ms = 0 if is_held else max(self._plan.request.max_wait_ms, 0)
         rounds = 0
@@ -190,7 +190,7 @@ class _OneFetch:
             sessionless=True,
             max_wait_ms=wait_ms,
             replacements=self._plan.replacements(),
-            max_bytes=self._plan.broker_max_bytes(),
+            max_bytes=self._plan.broker_max_bytes(self._answer.known_bytes),
             leader_epochs=self._plan.leader_epochs(),
             hide_rack=self._plan.hides_rack,
         )
@@ -205,9 +205,17 @@ class _OneFetch:
         self._frame = answer
         return scan_fetch_response(answer, self._taken.api_version)
 
+    def _start_planned_reads(self) -> None:
+        planned_bytes = 0
+        for number, place in enumerate(self._plan.sources(Source.ASSUMED)):
+            if number and planned_bytes >= self._plan.request.max_bytes:
+                return  # no more could be answered
+            planned_bytes += self._start_read(place)
+
     def _start_read(self, place: Place) -> int:
-        size_bytes = min(place.asked.partition_max_bytes, self._plan.request.max_bytes)
+        size_bytes = max(0, min(place.asked.partition_max_bytes, self._plan.request.max_bytes))
         self._reads.start(place, size_bytes)
+        self._reads_begun_ms = self._clock.monotonic_ms()
         return size_bytes
 
     async def _settle_places(self, judged: Judged) -> tuple[Place, ...]:
@@ -273,6 +281,7 @@ class _OneFetch:
         """Wait for bytes; True when the answer is to leave, False when to ask once more."""
         if judged.leave_now or self._plan.is_plain or self._has_final_error(response):
             await self._grace()
+            await self._wait_for_new_reads()
             return True
         if not self._is_ours_to_hold and not any(self._plan.sources(Source.HOLE)):
             return True  # the broker itself held it for max_wait
@@ -291,6 +300,7 @@ class _OneFetch:
                 self._reads.retry()
         if judged.broker_bytes:
             await self._grace()
+        await self._wait_for_new_reads()
         return True
 
     def _has_final_error(self, response: FetchResponse) -> bool:
@@ -298,6 +308,14 @@ class _OneFetch:
             place.ends_wait or (place.source is Source.BROKER and _ends_wait(answered))
             for _, place, answered in answers_of(self._plan, response)
         )
+
+    async def _wait_for_new_reads(self) -> None:
+        """A read has its first moment also where max_wait is over: or short waits never get any."""
+        while self._reads.is_pending:
+            left_ms = self._reads_begun_ms + _READ_FIRST_MS - self._clock.monotonic_ms()
+            if left_ms <= 0:
+                return
+            await self._reads.wait(left_ms)
 
     async def _grace(self) -> None:
         """A read that is nearly there: partitions with new records must not starve old ones."""

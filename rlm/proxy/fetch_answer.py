@@ -17,8 +17,9 @@ from rlm.proxy.codes import (
 )
 from rlm.proxy.quota import Permit
 from rlm.proxy.reads import RemoteReads, frozen, is_lost
-from rlm.proxy.replacements import Replacement, patch_clean, splice_records
+from rlm.proxy.replacements import Replacement, empty_clean, patch_clean, splice_records
 from rlm.proxy.settings import ProxyMetrics
+from rlm.proxy.sizes import AnswerRoom, first_batch_bytes
 from rlm.proxy.splice import (
     FetchPlan,
     Judged,
@@ -85,29 +86,33 @@ class FetchAnswer:
         found = (self._records(place) for place in self.plan.sources(Source.REMOTE))
         return sum(records.size_bytes for records in found if records is not None)
 
+    def known_bytes(self, place: Place) -> int | None:
+        """What a remote partition takes of max_bytes if it comes first; None = not known yet."""
+        outcome = self.reads.outcome(place)
+        if not isinstance(outcome, RemoteRecords):
+            return None
+        return _taken_bytes(outcome, place.asked.partition_max_bytes)
+
     async def pieces(
         self, frame: bytearray, response: FetchResponse, judged: Judged, bound_ms: int
     ) -> list[Buffer]:
-        """Put the answer together within max_bytes, in the order the broker answered (KIP-74).
+        """Put the answer together within max_bytes, in the order asked (KIP-74).
 
         `bound_ms` bounds each read that has to be done again to fit.
         """
-        left_bytes = self.plan.request.max_bytes - judged.broker_bytes
-        spliced_bytes = 0
-        is_first = True
+        room = AnswerRoom(self.plan.request.max_bytes)
+        spliced_bytes = broker_bytes = 0
         replacements: dict[tuple[int, int], Replacement] = {}
-        for at, place, answered in answers_of(self.plan, response):
+        for at, place, answered in self._in_order(response):
             replacement: Replacement | None
             if _is_brokers(place, answered):
-                replacement = patch_clean(place, answered) if answered.error_code == NONE else None
-                is_first = is_first and answered.records_size <= 0
+                replacement, given_bytes = _fit_brokers(frame, place, answered, room)
+                broker_bytes += given_bytes
                 self._metrics.answered("fetch", f"broker_{answered.error_code}")
             else:
-                records, error_code = await self._given(place, left_bytes, is_first, bound_ms)
+                records, error_code = await self._given(place, room, bound_ms)
                 if records is not None:
-                    left_bytes -= records.size_bytes
                     spliced_bytes += records.size_bytes
-                    is_first = is_first and not records.size_bytes
                     self._metrics.spliced(records.size_bytes)
                 self._count(place, records, error_code)
                 replacement = splice_records(
@@ -115,10 +120,17 @@ class FetchAnswer:
                 )
             if replacement is not None:
                 replacements[at] = replacement
-        self._permit.gave(spliced_bytes, judged.broker_bytes)
+        self._permit.gave(spliced_bytes, broker_bytes)
         return splice_fetch_response(
             frame, response, replacements, throttle_time_ms=self._throttle_time_ms(response)
         )
+
+    def _in_order(
+        self, response: FetchResponse
+    ) -> list[tuple[tuple[int, int], Place, FetchedPartition]]:
+        """The partitions answered in the order asked: a broker puts some errors last."""
+        order = {key: position for position, key in enumerate(self.plan.by_key)}
+        return sorted(answers_of(self.plan, response), key=lambda one: order[one[1].key])
 
     def _throttle_time_ms(self, response: FetchResponse) -> int | None:
         """What the client is told to wait, None = what the broker tells it."""
@@ -137,9 +149,12 @@ class FetchAnswer:
         self._metrics.answered("fetch", outcome)
 
     async def _given(
-        self, place: Place, left_bytes: int, is_first: bool, bound_ms: int
+        self, place: Place, room: AnswerRoom, bound_ms: int
     ) -> tuple[RemoteRecords | None, int]:
-        """Records or error code of a partition that is not the broker's to answer."""
+        """Records or error code of a partition that is not the broker's to answer.
+
+        Records without any: not even the first batch fits.
+        """
         if place.source is Source.REFUSED:
             return None, self._error_due(place, place.error_code)
         if place.source is not Source.REMOTE:
@@ -149,9 +164,15 @@ class FetchAnswer:
             code = KAFKA_STORAGE_ERROR if frozen(outcome) else UNKNOWN_SERVER_ERROR
             return None, self._error_due(place, code)
         records = self._records(place)
-        if records is None or (left_bytes <= 0 and not is_first):
+        limit_bytes = room.limit(place.asked.partition_max_bytes)
+        if records is None or not records.size_bytes:
             return None, NONE
-        return await self._fitting(place, records, left_bytes, is_first, bound_ms), NONE
+        if limit_bytes == 0 and not room.is_empty:
+            return None, NONE
+        fitting = await self._fitting(place, records, limit_bytes, room.is_empty, bound_ms)
+        if fitting is not None:
+            room.take(_taken_bytes(fitting, limit_bytes))
+        return fitting, NONE
 
     def _error_due(self, place: Place, error_code: int) -> int:
         if error_code not in (KAFKA_STORAGE_ERROR, UNKNOWN_SERVER_ERROR):
@@ -171,7 +192,7 @@ class FetchAnswer:
         self,
         place: Place,
         records: RemoteRecords,
-        left_bytes: int,
+        limit_bytes: int,
         is_first: bool,
         bound_ms: int,
     ) -> RemoteRecords | None:
@@ -179,19 +200,44 @@ class FetchAnswer:
         if place.tiered is None or place.marks is None:
             return None
         upper = upper_offset(place.tiered, place.marks, read_committed=self.plan.read_committed)
-        if records.next_offset <= upper and records.size_bytes <= left_bytes:
+        # What comes first was read with its own limit, and may be one larger batch.
+        if records.next_offset <= upper and (is_first or records.size_bytes <= limit_bytes):
             return records
         if place.asked.fetch_offset >= upper:
             return None
-        size_bytes = max(1, min(place.asked.partition_max_bytes, left_bytes))
         try:
             async with asyncio.timeout(bound_ms / 1000):
-                outcome = await self.reads.read(place, size_bytes, is_first)
+                outcome = await self.reads.read(place, limit_bytes, is_first)
         except TimeoutError:
             return None
         if not isinstance(outcome, RemoteRecords) or outcome.next_offset > upper:
             return None
         return outcome
+
+
+def _taken_bytes(records: RemoteRecords, limit_bytes: int) -> int:
+    """What records take of an answer: a broker fills it up with a part of the next batch."""
+    is_all = records.exhausted or not records.size_bytes
+    return records.size_bytes if is_all else max(records.size_bytes, limit_bytes)
+
+
+def _fit_brokers(
+    frame: bytearray, place: Place, answered: FetchedPartition, room: AnswerRoom
+) -> tuple[Replacement | None, int]:
+    """What is altered in the broker's own answer, and how many bytes of its records are given."""
+    if answered.error_code != NONE:
+        return None, 0
+    if answered.records_size <= 0:
+        return patch_clean(place, answered, answered.records_size), 0
+    end = answered.records_position + answered.records_size
+    first_bytes = first_batch_bytes(memoryview(frame)[answered.records_position : end])
+    max_bytes = place.asked.partition_max_bytes
+    given_bytes = room.allowed(max_bytes, answered.records_size, first_bytes)
+    is_cut_to_nothing = given_bytes == 0 and room.limit(max_bytes) > 0
+    room.take(given_bytes)
+    if is_cut_to_nothing:
+        return empty_clean(place, answered), 0
+    return patch_clean(place, answered, given_bytes), given_bytes
 
 
 def _is_brokers(place: Place, answered: FetchedPartition) -> bool:

@@ -21,7 +21,6 @@ from rlm.proxy.positions import (
     Position,
     Question,
     Value,
-    answers,
     apply_error,
     apply_position,
     correct_epoch_end,
@@ -31,6 +30,7 @@ from rlm.proxy.positions import (
     merge_deletes,
     needs_lookup,
     needs_view,
+    paired,
     questions,
     without_refused,
 )
@@ -77,20 +77,16 @@ class PositionHandler:
     async def list_offsets(self, taken: Taken, upstream: Upstream) -> list[Buffer] | None:
         """The broker's answer, corrected for both tiers; None when it was passed as it is."""
         request = _decode_request(LIST_OFFSETS, taken)
-        asked = [
-            one
-            for one in questions(request, "timestamp", name="name", index="partition_index")
-            if needs_view(one.asked)
-        ]
-        if request["replica_id"] != CONSUMER_REPLICA_ID or not asked:
+        asked = questions(request, "timestamp", name="name", index="partition_index")
+        is_ours = any(needs_view(one.asked) for one in asked)
+        if request["replica_id"] != CONSUMER_REPLICA_ID or not is_ours:
             await _pass(taken, upstream)
             return None
         response, header_bytes = await self._ask(LIST_OFFSETS, taken, taken.frame, upstream)
-        found = answers(response, name="name", index="partition_index")
         await self._each(
-            partial(self._list_offset, one, found[one.topic, one.partition], taken.api_version)
-            for one in asked
-            if _is_clean(found, one)
+            partial(self._list_offset, one, answered, taken.api_version)
+            for one, answered in paired(asked, response, name="name", index="partition_index")
+            if needs_view(one.asked) and answered["error_code"] == NONE
         )
         return _respond(LIST_OFFSETS, taken, header_bytes, response)
 
@@ -110,11 +106,10 @@ class PositionHandler:
         response, header_bytes = await self._ask(
             OFFSET_FOR_LEADER_EPOCH, taken, taken.frame, upstream
         )
-        found = answers(response, name="topic", index="partition")
         await self._each(
-            partial(self._epoch_end, one, found[one.topic, one.partition])
-            for one in asked
-            if _is_clean(found, one)
+            partial(self._epoch_end, one, answered)
+            for one, answered in paired(asked, response, name="topic", index="partition")
+            if answered["error_code"] == NONE
         )
         return _respond(OFFSET_FOR_LEADER_EPOCH, taken, header_bytes, response)
 
@@ -239,11 +234,6 @@ class PositionHandler:
     def _refuse(self, api: str, answered: Value, error_code: int) -> None:
         apply_error(answered, error_code)
         self._metrics.answered(api, f"error_{error_code}")
-
-
-def _is_clean(found: dict[tuple[str, int], Value], one: Question) -> bool:
-    answered = found.get((one.topic, one.partition))
-    return answered is not None and answered["error_code"] == NONE
 
 
 def _decode_request(api: Api, taken: Taken) -> Value:

@@ -5,7 +5,7 @@ the broker knows one. The broker's answer comes first and its errors pass: it is
 access (G8). It must not know sockets, tasks or how long a barrier takes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +76,25 @@ def answers(response: Value, *, name: str, index: str) -> dict[tuple[str, int], 
         for topic in response["topics"]
         for partition in topic["partitions"]
     }
+
+
+def paired(
+    asked: Iterable[Question], response: Value, *, name: str, index: str
+) -> list[tuple[Question, Value]]:
+    """Each question with its answer, which is left out where there is none.
+
+    A partition that is asked for twice is answered twice, in the order asked.
+    """
+    found: dict[tuple[str, int], list[Value]] = {}
+    for topic in response["topics"]:
+        for partition in topic["partitions"]:
+            found.setdefault((topic[name], partition[index]), []).append(partition)
+    pairs = []
+    for one in asked:
+        waiting = found.get((one.topic, one.partition))
+        if waiting:
+            pairs.append((one, waiting.pop(0)))
+    return pairs
 
 
 def is_frozen_question(view: TierPartition, timestamp: int) -> bool:

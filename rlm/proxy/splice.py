@@ -20,6 +20,7 @@ from rlm.proxy.codes import (
     UNKNOWN_LEADER_EPOCH,
 )
 from rlm.proxy.divergence import EpochEnds, EpochVerdict, judge_epoch
+from rlm.proxy.sizes import AnswerRoom
 from rlm.proxy.tier import EpochEnd, TierPartition, TopicRef, Watermarks
 from rlm.wire.fetch import (
     CONSUMER_REPLICA_ID,
@@ -92,7 +93,10 @@ class Judged:
 
 @dataclass(slots=True)
 class FetchPlan:
-    """All partitions of a Fetch in the order asked; `epoch_ends` is the Tier's."""
+    """All partitions of a Fetch, each once, in the order asked; `epoch_ends` is the Tier's.
+
+    The last entry of one named twice counts, at the place of the first (FetchRequest.fetchData).
+    """
 
     request: FetchRequest
     places: tuple[Place, ...]
@@ -152,14 +156,27 @@ class FetchPlan:
         """
         return any(self.sources(Source.HOLE))
 
-    def broker_max_bytes(self) -> int | None:
-        """The broker's share of max_bytes: remote partitions that were asked for first go first."""
-        reserved = 0
+    @property
+    def is_contended(self) -> bool:
+        """Whether what the broker may give depends on what the tier gives before it."""
+        is_brokers = [place.source in (Source.BROKER, Source.HOLE) for place in self.places]
+        asked_bytes = sum(place.asked.partition_max_bytes for place in self.places)
+        return any(is_brokers) and not is_brokers[0] and asked_bytes > self.request.max_bytes
+
+    def broker_max_bytes(self, known_bytes: Callable[[Place], int | None]) -> int | None:
+        """The broker's share of max_bytes: remote partitions that were asked for first go first.
+
+        `known_bytes`: what a partition takes of the answer, None = not known yet, so all it may.
+        """
+        room = AnswerRoom(self.request.max_bytes)
         for place in self.places:
             if place.source in (Source.BROKER, Source.HOLE):
                 break
-            reserved += place.asked.partition_max_bytes
-        return max(1, self.request.max_bytes - reserved) if reserved else None
+            if place.source in (Source.ASSUMED, Source.REMOTE):
+                known = known_bytes(place)
+                may = room.limit(place.asked.partition_max_bytes)
+                room.take(may if known is None else known)
+        return None if room.is_empty else max(1, room.left_bytes)
 
 
 def topic_ref(name: str | None, topic_id: bytes | None) -> TopicRef:
@@ -203,7 +220,7 @@ def plan_fetch(
     high_watermarks: Mapping[Key, int],
 ) -> FetchPlan:
     """Look every partition up, and assume remote what is known to be (H20)."""
-    places = []
+    places: dict[Key, Place] = {}
     for topic_at, topic in enumerate(request.topics):
         ref = topic_ref(topic.name, topic.topic_id)
         name = topic.topic_id if topic.topic_id is not None else topic.name or ""
@@ -219,8 +236,8 @@ def plan_fetch(
             )
             if tiered is not None and request.api_version >= _FIRST_WITH_LOG_START:
                 _assume(place, tiered, high_watermarks, _verdict(place, epoch_ends))
-            places.append(place)
-    return FetchPlan(request, tuple(places), epoch_ends)
+            places[place.key] = place
+    return FetchPlan(request, tuple(places.values()), epoch_ends)
 
 
 def _verdict(place: Place, epoch_ends: EpochEnds) -> EpochVerdict:

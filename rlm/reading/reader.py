@@ -353,4 +353,5 @@ def _answer(one: _OneRead, found: Cut, read_committed: bool) -> RemoteRecords:
         size_bytes=found.end - found.start,
         next_offset=found.next_offset,
         aborted=aborted,
+        exhausted=found.exhausted,
     )

@@ -167,7 +167,7 @@ def test_h09_only_what_touches_the_segment_is_listed_and_once() -> None:
     assert complete
 
 
-def test_aborted_for_fetch_is_sorted_and_touches_the_answer() -> None:
+def test_aborted_for_fetch_has_the_brokers_order_and_touches_the_answer() -> None:
     aborted = (
         AbortedTransaction(5, 50, 60),
         AbortedTransaction(4, 20, 30),
@@ -175,7 +175,7 @@ def test_aborted_for_fetch_is_sorted_and_touches_the_answer() -> None:
         AbortedTransaction(4, 20, 40),
         AbortedTransaction(2, 55, 99),
     )
-    assert aborted_for_fetch(aborted, 20, 55) == ((4, 20), (5, 50))
+    assert aborted_for_fetch(aborted, 20, 55) == ((5, 50), (4, 20))
     assert aborted_for_fetch(aborted, 19, 20) == ((3, 0),)
     assert aborted_for_fetch((), 0, 100) == ()
 

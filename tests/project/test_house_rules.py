@@ -23,6 +23,7 @@ PURE = (
     "rlm/proxy/positions.py",
     "rlm/proxy/replacements.py",
     "rlm/proxy/session.py",
+    "rlm/proxy/sizes.py",
     "rlm/proxy/splice.py",
     "rlm/reading/cursors.py",
     "rlm/reading/limits.py",

@@ -47,11 +47,13 @@ class SplicedPartition:
 class PatchedPartition:
     """Overwrites single fields of a partition's answer; None leaves them.
 
-    A log start offset of the broker below 0 stays (H22), as does a field the version lacks.
+    A log start offset of the broker below 0 stays (H22), as does a field the version lacks. Of the
+    records the first `records_size_bytes` are kept.
     """
 
     log_start_offset: int | None = None
     preferred_read_replica: int | None = None
+    records_size_bytes: int | None = None
 
 
 def splice_fetch_response(
@@ -68,7 +70,11 @@ def splice_fetch_response(
     once if a field is patched. Raises `WireError` if the frame would be longer than 2 GiB.
     """
     patches = {k: v for k, v in replacements.items() if isinstance(v, PatchedPartition)}
-    splices = {k: v for k, v in replacements.items() if isinstance(v, SplicedPartition)}
+    rewritten = {
+        key: value
+        for key, value in replacements.items()
+        if isinstance(value, SplicedPartition) or value.records_size_bytes is not None
+    }
     if not isinstance(frame, bytearray) and (patches or throttle_time_ms is not None):
         frame = bytearray(frame)
     if isinstance(frame, bytearray):
@@ -79,11 +85,16 @@ def splice_fetch_response(
     view = memoryview(frame)
     pieces: list[Buffer] = []
     position = 0
-    for topic, partition in sorted(splices):
+    for topic, partition in sorted(rewritten):
         answered = response.topics[topic].partitions[partition]
         if answered.start > position:
             pieces.append(view[position : answered.start])
-        pieces += _encode(answered, splices[topic, partition], response.api_version)
+        replacement = rewritten[topic, partition]
+        if isinstance(replacement, SplicedPartition):
+            pieces += _encode(answered, replacement, response.api_version)
+        else:
+            size_bytes = replacement.records_size_bytes or 0
+            pieces += _cut(view, answered, size_bytes, response.api_version)
         position = answered.end
     if position < len(view):
         pieces.append(view[position:])
@@ -104,6 +115,27 @@ def _patch(frame: bytearray, answered: FetchedPartition, patch: PatchedPartition
         _INT32.pack_into(
             frame, answered.preferred_read_replica_position, patch.preferred_read_replica
         )
+
+
+def _cut(
+    view: memoryview, answered: FetchedPartition, size_bytes: int, version: int
+) -> list[Buffer]:
+    """The partition struct with the first bytes of its records only."""
+    if not 0 <= size_bytes <= answered.records_size:
+        raise WireError(f"{size_bytes} of {answered.records_size} bytes of records")
+    if FETCH.is_flexible(version):
+        length_position = answered.preferred_read_replica_position + _INT32.size
+        length = encode_uvarint(size_bytes + 1)
+    else:
+        length_position = answered.records_position - _INT32.size
+        length = _INT32.pack(size_bytes)
+    start = answered.records_position
+    return [
+        view[answered.start : length_position],
+        length,
+        view[start : start + size_bytes],
+        view[answered.tags_position : answered.end],
+    ]
 
 
 def _encode(answered: FetchedPartition, spliced: SplicedPartition, version: int) -> list[Buffer]:

@@ -74,10 +74,12 @@ class EpochBroker(FakeBroker):
 
     def epochs(self, request: Value) -> Value:
         [topic] = request["topics"]
-        [asked] = topic["partitions"]
-        epoch, end_offset = self.end_of(asked["leader_epoch"])
-        one = {"partition": 0, "error_code": 0, "leader_epoch": epoch, "end_offset": end_offset}
-        return {"topics": [{"topic": topic["topic"], "partitions": [one]}]}
+        partitions = []
+        for wanted in topic["partitions"]:
+            epoch, end_offset = self.end_of(wanted["leader_epoch"])
+            end = {"leader_epoch": epoch, "end_offset": end_offset}
+            partitions.append({"partition": 0, "error_code": 0, **end})
+        return {"topics": [{"topic": topic["topic"], "partitions": partitions}]}
 
 
 def trimmed() -> EpochBroker:
@@ -211,25 +213,19 @@ async def test_h37_a_new_leadership_is_asked_again_before_a_divergence_is_told()
         assert offsets[:2] == [-1, 3]
 
 
-@pytest.mark.parametrize("epoch", range(12))
-async def test_h37_ends_of_epochs_are_those_of_a_broker_with_the_whole_log(epoch: int) -> None:
-    request = {
-        "replica_id": -1,
-        "topics": [
-            {
-                "topic": TOPIC,
-                "partitions": [{"partition": 0, "current_leader_epoch": -1, "leader_epoch": epoch}],
-            }
-        ],
-    }
+async def test_h37_ends_of_epochs_are_those_of_a_broker_with_the_whole_log() -> None:
+    """All in one request: a partition that is named twice is answered twice."""
+    asked = [{"partition": 0, "current_leader_epoch": -1, "leader_epoch": e} for e in range(12)]
+    request = {"replica_id": -1, "topics": [{"topic": TOPIC, "partitions": asked}]}
     answers = []
     for broker, known in ((trimmed(), tier()), (whole(), FakeTier())):
         async with world(known, broker) as w:
             client = await w.connect()
             answer = await client.call(OFFSET_FOR_LEADER_EPOCH, 4, request)
-            [one] = answer["topics"][0]["partitions"]
-            answers.append((one["error_code"], one["leader_epoch"], one["end_offset"]))
+            ends = answer["topics"][0]["partitions"]
+            answers.append([(e["error_code"], e["leader_epoch"], e["end_offset"]) for e in ends])
     assert answers[0] == answers[1]
+    assert len(answers[0]) == 12
 
 
 @pytest.mark.parametrize(

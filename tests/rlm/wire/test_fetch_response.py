@@ -162,6 +162,28 @@ def test_h22_log_start_is_overwritten_where_the_broker_gave_one(
         assert joined(pieces) == oracle.response_frame("Fetch", version, expected)
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_records_of_the_broker_are_cut_and_all_else_stays(oracle: Oracle, version: int) -> None:
+    for seed in SEEDS:
+        value = generate(oracle, version, seed)
+        expected = copy.deepcopy(value)
+        rng, replacements = random.Random(f"cut {version} {seed}"), {}
+        for t, topic in enumerate(expected["Responses"]):
+            for p, one in enumerate(topic["Partitions"]):
+                if one["Records"] is not None:
+                    size = rng.randint(0, len(one["Records"]))
+                    one["Records"] = one["Records"][:size]
+                    start = rng.choice((None, 4_711))
+                    if start is not None and version >= 5 and one["LogStartOffset"] >= 0:
+                        one["LogStartOffset"] = start
+                    replacements[t, p] = PatchedPartition(
+                        log_start_offset=start, records_size_bytes=size
+                    )
+        frame = bytearray(oracle.response_frame("Fetch", version, value))
+        pieces = splice_fetch_response(frame, scan_fetch_response(frame, version), replacements)
+        assert joined(pieces) == oracle.response_frame("Fetch", version, expected)
+
+
 def answer(records: bytes | None, error_code: int = 0, **more: Any) -> Json:
     return {
         "PartitionIndex": 1,
