@@ -102,7 +102,7 @@ def _build(
         ),
         replication_factor=replication_factor or 1,
         describe_topic=describe,
-        now_ms=clock.now_ms,
+        now_ms=clock.monotonic_ms,
         sleep_ms=clock.sleep_ms,
         remembered=RememberedTopics(config.state_dir, config.cluster_id).read(),
         remembered_reads=reads.read(),

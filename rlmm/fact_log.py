@@ -7,7 +7,7 @@ ledger existed before).
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
@@ -17,9 +17,9 @@ from kip405.errors import RemoteStorageError, Unavailable
 from kip405.ids import Uuid
 from rlmm.barrier import EndOffsets, Place
 from rlmm.clients import ConnectionSettings
-from rlmm.divergence import NOTHING_READ, RememberedReads
+from rlmm.divergence import NOTHING_READ, EpochEnd, RememberedReads
 from rlmm.end_offset_client import EndOffsetClient
-from rlmm.log_reader import LogReader
+from rlmm.log_reader import LogReader, Reader
 from rlmm.outcome import deadline
 from rlmm.publisher import Publisher, Record
 from rlmm.tail import Tail, TailRecord
@@ -52,6 +52,18 @@ class Sink(Protocol):
     def go_live(self, replay_ms: int) -> None:
         """Everything that was there at the start was read; it took this long."""
         ...
+
+
+class Ends(Protocol):
+    """Who asks leaders where things end (EndOffsetClient). Unavailable where nobody answers."""
+
+    async def end_offset(self, place: Place) -> int: ...
+
+    async def epoch_ends(self, epochs: Mapping[Place, int]) -> dict[Place, EpochEnd]: ...
+
+    async def holds_cluster_fact(self) -> bool: ...
+
+    async def close(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -87,11 +99,13 @@ class FactLog:
         remembered_reads: RememberedReads = NOTHING_READ,
         remedy: str = "",
         may_create: bool = True,
+        connect: Callable[[ConnectionSettings], Reader] = LogReader,
+        make_ends: Callable[[ConnectionSettings], Ends] = EndOffsetClient,
     ) -> None:
         """`remembered`: topic ids of an earlier run by topic name; a topic with another id is not
         ours. `remembered_reads`: how far that run had read, and whether something was lost;
         `remedy`: what ends such a loss, in words. `may_create` False = wait until others have
-        created the topics.
+        created the topics. `now_ms`: a clock that is never set.
         """
         ids = remembered or {}
         self._connection = connection
@@ -109,9 +123,9 @@ class FactLog:
             for guard in self._topics.both
             for partition in range(guard.spec.partition_count)
         )
-        self._end_client = EndOffsetClient(connection)
+        self._end_client = make_ends(connection)
         self._tail = Tail(
-            connect=lambda: LogReader(connection),
+            connect=lambda: connect(connection),
             places=self._places,
             deliver=self._deliver,
             epoch_ends=self._end_client.epoch_ends,
@@ -124,6 +138,7 @@ class FactLog:
         self._publisher = Publisher(connection, now_ms=now_ms, verify=self._verify_topic)
         self._unverified: str | None = "topics were not looked at yet"
         self._live = asyncio.Event()
+        self._began_ms: int | None = None
 
     def register(self, topic: str, sink: Sink) -> None:
         """Give a topic's records to the sink; before `run`."""
@@ -267,9 +282,16 @@ class FactLog:
         self._sinks[record.place.topic].apply(record)
 
     async def _go_live(self) -> None:
-        started_ms = self._now_ms()
+        """Once in the life of this process: a run that was begun again goes on with the replay of
+        the one before, which began when that began. What is compacted away in the meantime must not
+        be taken for something that never was.
+        """
+        if self._began_ms is None:
+            self._began_ms = self._now_ms()
+        if self._live.is_set():
+            return
         await self._tail.wait_caught_up()
-        replay_ms = self._now_ms() - started_ms
+        replay_ms = self._now_ms() - self._began_ms
         for sink in self._sinks.values():
             sink.go_live(replay_ms)
         self._live.set()

@@ -84,6 +84,12 @@ class Leaders:
     def _who_answers(self, place: Place) -> Leader:
         return self.deposed.get(place, self.now[place])
 
+    async def holds_cluster_fact(self) -> bool:
+        return False
+
+    async def close(self) -> None:
+        return None
+
     async def end_offset(self, place: Place) -> int:
         return self._who_answers(place).high_watermark
 

@@ -56,7 +56,7 @@ async def running(
         ),
         replication_factor=1,
         describe_topic=describe,
-        now_ms=clock.now_ms,
+        now_ms=clock.monotonic_ms,
         sleep_ms=clock.sleep_ms,
         remembered=remembered,
         remembered_reads=reads.read() if reads else NOTHING_READ,

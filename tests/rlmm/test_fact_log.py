@@ -1,0 +1,177 @@
+"""Barriers over leaders that lose, lag or were deposed (H17, H42); a run begun again (H3)."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from kip405.errors import Unavailable
+from rlmm.barrier import Place
+from rlmm.clients import ConnectionSettings
+from rlmm.fact_log import FactLog
+from rlmm.partitioner import LEDGER_PARTITIONS
+from rlmm.tail import TailRecord
+from rlmm.topic import (
+    LEDGER_TOPIC,
+    SETTINGS_TOPIC,
+    TopicDescription,
+    ledger_spec,
+    settings_spec,
+)
+from tests.rlmm.builders import uuid
+from tests.rlmm.leaders import Leaders
+
+PLACE = Place(LEDGER_TOPIC, 7)
+OTHER = Place(LEDGER_TOPIC, 8)
+PLACES = [Place(SETTINGS_TOPIC, 0), *(Place(LEDGER_TOPIC, n) for n in range(LEDGER_PARTITIONS))]
+ABSENCE_KNOWN_WITHIN_MS = 300_000
+
+
+class Sink:
+    """What came of one topic, and how long each replay is said to have taken."""
+
+    def __init__(self) -> None:
+        self.values: list[bytes] = []
+        self.replays: list[int] = []
+
+    def apply(self, record: TailRecord) -> None:
+        self.values.append(record.value or b"")
+
+    def go_live(self, replay_ms: int) -> None:
+        self.replays.append(replay_ms)
+
+
+class Process:
+    """A fact log over leaders in memory; its clock moves when told, its watch sleeps for ever."""
+
+    def __init__(self) -> None:
+        self.leaders = Leaders(*PLACES)
+        self.now_ms = 0
+        self.ledger = Sink()
+        self.log = FactLog(
+            connection=ConnectionSettings(bootstrap_servers=("nowhere:1",), client_id="tests"),
+            replication_factor=1,
+            describe_topic=self._describe,
+            now_ms=lambda: self.now_ms,
+            sleep_ms=self._sleep,
+            connect=lambda _: self.leaders.reader(),
+            make_ends=lambda _: self.leaders,
+        )
+        self.log.register(LEDGER_TOPIC, self.ledger)
+        self.log.register(SETTINGS_TOPIC, Sink())
+
+    async def _sleep(self, duration_ms: int) -> None:
+        if duration_ms >= 5_000:
+            await asyncio.get_running_loop().create_future()
+        await asyncio.sleep(0)
+
+    async def _describe(self, name: str) -> TopicDescription:
+        spec = {LEDGER_TOPIC: ledger_spec(1), SETTINGS_TOPIC: settings_spec(1)}[name]
+        return uuid(len(name)), spec.configs, spec.partition_count
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        life = asyncio.ensure_future(self.log.run())
+        try:
+            async with asyncio.timeout(10):
+                yield
+        finally:
+            life.cancel()
+            await asyncio.gather(life, return_exceptions=True)
+
+    async def barrier(self) -> None:
+        await self.log.barrier(PLACE, 2_000)
+
+
+@pytest.fixture
+async def ours() -> AsyncIterator[Process]:
+    """One that is live and has read 100 records of the partition."""
+    process = Process()
+    process.leaders.now[PLACE].append(100)
+    async with process.running():
+        await process.log.wait_ready()
+        yield process
+
+
+async def test_h17_a_barrier_brings_what_was_there_before_it(ours: Process) -> None:
+    await ours.barrier()
+    ours.leaders.now[PLACE].append(3, b"new")
+    await ours.barrier()
+    assert ours.ledger.values[-3:] == [b"new"] * 3
+
+
+async def test_h42_no_barrier_passes_a_log_that_lost_its_end(ours: Process) -> None:
+    ours.leaders.now[PLACE].lose(10)
+    ours.leaders.now[PLACE].elect(1)
+    with pytest.raises(Unavailable, match="lost records that were read"):
+        await ours.barrier()
+    assert "lost records" in (ours.log.damage or "")
+
+
+async def test_h42_no_barrier_passes_a_log_that_grew_to_where_it_was(ours: Process) -> None:
+    """Its end offset is just what was read, and not one of the new records will ever come."""
+    leader = ours.leaders.now[PLACE]
+    leader.lose(10)
+    leader.elect(1)
+    leader.append(10, b"new")
+    with pytest.raises(Unavailable, match="lost records that were read"):
+        await ours.barrier()
+
+
+async def test_h42_a_leader_deposed_before_the_last_batch_passes_no_barrier(ours: Process) -> None:
+    ours.leaders.depose(PLACE)
+    ours.leaders.now[PLACE].elect(1)
+    ours.leaders.now[PLACE].append(1, b"new")
+    while ours.ledger.values[-1] != b"new":  # noqa: ASYNC110 - every turn of the loop is an event
+        await asyncio.sleep(0)
+    with pytest.raises(Unavailable, match=r"no leader of .* confirms"):
+        await ours.barrier()
+    assert ours.log.damage is None
+    assert "confirms" in (ours.log.problem or "")
+    del ours.leaders.deposed[PLACE]
+    await ours.barrier()
+    assert "confirms" not in (ours.log.problem or "")
+
+
+async def test_h06_an_end_that_lags_after_an_election_is_no_loss(ours: Process) -> None:
+    ours.leaders.now[PLACE].elect(1)
+    ours.leaders.now[PLACE].behind = 5
+    with pytest.raises(Unavailable, match="ends at 95, 100 was read"):
+        await ours.barrier()
+    assert ours.log.damage is None
+    ours.leaders.now[PLACE].behind = 0
+    await ours.barrier()
+
+
+async def test_h42_one_partitions_loss_is_no_reason_to_refuse_the_other_topic(
+    ours: Process,
+) -> None:
+    ours.leaders.now[PLACE].lose(1)
+    ours.leaders.now[PLACE].elect(1)
+    await ours.log.wait_ready()
+    with pytest.raises(Unavailable):
+        await ours.barrier()
+    with pytest.raises(Unavailable):
+        await ours.log.barrier(OTHER, 2_000)
+    await ours.log.barrier(Place(SETTINGS_TOPIC, 0), 2_000)
+
+
+async def test_h03_a_run_that_is_begun_again_does_not_make_absence_known() -> None:
+    """The first replay was so long that compaction may have taken records from under it."""
+    process = Process()
+    process.leaders.now[PLACE].append(100)
+    process.leaders.away.add(PLACE)  # nobody to read from
+    async with process.running():
+        for _ in range(20):
+            await asyncio.sleep(0)
+    process.now_ms = ABSENCE_KNOWN_WITHIN_MS
+    process.leaders.away.clear()
+    async with process.running():
+        await process.log.wait_ready()
+    assert process.ledger.replays == [ABSENCE_KNOWN_WITHIN_MS]
+    async with process.running():
+        process.leaders.now[PLACE].append(1, b"new")
+        await process.barrier()
+    assert process.ledger.replays == [ABSENCE_KNOWN_WITHIN_MS]
+    assert process.ledger.values[-1] == b"new"
