@@ -16,18 +16,29 @@ import structlog
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient
-from aiokafka.errors import KafkaError
+from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
+    KafkaError,
+    TopicAuthorizationFailedError,
+)
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.structs import TopicPartition
 
+from kip405.acls import Acl
 from rlmm.barrier import Place
 from rlmm.divergence import NO_EPOCH, EpochEnd, FetchedEpochs
 from rlmm.epoch_ends import EpochEndsRequest, read_epoch_ends
 
 _ABORT_TIMEOUT_S = 5.0
+NOT_AUTHORIZED = (TopicAuthorizationFailedError, ClusterAuthorizationFailedError)
 
 log = structlog.get_logger(__name__)
+
+
+def told(error: BaseException, needs: Acl) -> str:
+    """An error of aiokafka in words; a refusal for want of an ACL names it."""
+    return f"{error!r}: missing ACL: {needs}" if isinstance(error, NOT_AUTHORIZED) else repr(error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

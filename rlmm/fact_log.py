@@ -298,13 +298,15 @@ class FactLog:
         log.info("facts_ready", replay_ms=replay_ms)
 
     async def _ensure_topics(self) -> None:
+        tell = log.info  # brokers learn of a topic a moment after it was created
         while True:
             try:
                 await self._create_missing()
                 await self.verify()
                 return
             except RemoteStorageError as error:
-                log.warning("topics_not_ready", error=str(error))
+                tell("topics_not_ready", error=str(error))
+                tell = log.warning
             await self._sleep_ms(_RETRY_MS)
 
     async def _create_missing(self) -> None:

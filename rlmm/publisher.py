@@ -12,9 +12,17 @@ from dataclasses import dataclass
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 
+from kip405.acls import missing_acls, topic_acl
 from kip405.errors import Invalid, Unavailable
 from rlmm.barrier import Place
-from rlmm.clients import ConnectionSettings, abort_producer, cluster_layout, make_producer
+from rlmm.clients import (
+    NOT_AUTHORIZED,
+    ConnectionSettings,
+    abort_producer,
+    cluster_layout,
+    make_producer,
+    told,
+)
 from rlmm.outcome import OutcomeUnknown
 from rlmm.topic import NowMs
 
@@ -105,7 +113,7 @@ class Publisher:
                 self._drop(attempt.producer)
 
     async def _append(self, producer: AIOKafkaProducer, record: Record) -> int:
-        place = record.place
+        place, needs = record.place, topic_acl("Write", record.place.topic)
         try:
             delivery = await producer.send(
                 place.topic,
@@ -116,12 +124,16 @@ class Publisher:
             )
         except MessageSizeTooLargeError as error:
             raise Invalid(f"publish to {place}: {error}") from error
+        except NOT_AUTHORIZED as error:
+            what = f"publish to {place}, nothing was sent: {error!r}"
+            raise missing_acls(what, [needs]) from error
         except KafkaError as error:
             raise Unavailable(f"publish to {place}, nothing was sent: {error!r}") from error
         try:
             metadata = await delivery
         except KafkaError as error:
-            raise OutcomeUnknown(f"publish to {place}: {error!r}") from error
+            # Also where it was refused: an earlier try of the client's own may have arrived.
+            raise OutcomeUnknown(f"publish to {place}: {told(error, needs)}") from error
         offset: int = metadata.offset
         return offset
 

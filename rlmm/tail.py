@@ -16,8 +16,10 @@ from typing import NoReturn
 import structlog
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
+from kip405.acls import topic_acl
 from kip405.errors import Unavailable
 from rlmm.barrier import Place
+from rlmm.clients import told
 from rlmm.divergence import NO_EPOCH, EpochEnd, ReadMark, ReadMarks
 from rlmm.log_reader import Reader, TailRecord
 
@@ -165,7 +167,8 @@ class Tail:
     async def _fail(self, event: str, error: BaseException) -> None:
         delay = _BACKOFF_MS[min(self._failures, len(_BACKOFF_MS) - 1)]
         self._failures += 1
-        log.warning(event, error=repr(error), retry_in_ms=delay)
+        topics = ",".join(sorted({place.topic for place in self._places}))
+        log.warning(event, error=told(error, topic_acl("Read", topics)), retry_in_ms=delay)
         await self._sleep_ms(delay)
 
     def _followed(self) -> tuple[Place, ...]:

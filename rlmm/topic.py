@@ -13,6 +13,7 @@ import structlog
 from aiokafka.admin import NewTopic
 from aiokafka.errors import KafkaError
 
+from kip405.acls import missing_acls, topic_acl
 from kip405.errors import Unavailable
 from kip405.ids import Uuid
 from rlmm.clients import ConnectionSettings, make_admin
@@ -32,6 +33,7 @@ _CREATE_TIMEOUT_MS = 15_000
 _WAIT_FOR_BROKERS_MS = 1_000
 _NO_ERROR = 0
 _TOPIC_ALREADY_EXISTS = 36
+_NOT_AUTHORIZED = (29, 31)
 
 log = structlog.get_logger(__name__)
 
@@ -121,7 +123,8 @@ class TopicGuard:
 async def create_topic(spec: TopicSpec, connection: ConnectionSettings, sleep_ms: SleepMs) -> None:
     """Create the topic with its full replication factor, waiting until that many brokers are alive.
 
-    A topic that exists by now is success. Unavailable where the cluster refuses or does not answer.
+    A topic that exists by now is success. MissingAcls where we may not; Unavailable where the
+    cluster refuses otherwise or does not answer.
     """
     admin = make_admin(connection)
     try:
@@ -133,6 +136,9 @@ async def create_topic(spec: TopicSpec, connection: ConnectionSettings, sleep_ms
             await sleep_ms(_WAIT_FOR_BROKERS_MS)
         answer = await admin.create_topics([_new_topic(spec)], timeout_ms=_CREATE_TIMEOUT_MS)
         for _, code, *message in answer.topic_errors:
+            if code in _NOT_AUTHORIZED:
+                what = f"create topic {spec.name}: error {code} {message}"
+                raise missing_acls(what, [topic_acl("Create", spec.name)])
             if code not in (_NO_ERROR, _TOPIC_ALREADY_EXISTS):
                 raise Unavailable(f"create topic {spec.name}: error {code} {message}")
         log.info("topic_created", topic=spec.name, replication_factor=spec.replication_factor)

@@ -11,8 +11,10 @@ from aiokafka.errors import (
     KafkaTimeoutError,
     MessageSizeTooLargeError,
     NotEnoughReplicasAfterAppendError,
+    TopicAuthorizationFailedError,
 )
 
+from kip405.acls import MissingAcls, topic_acl
 from kip405.errors import Invalid, Unavailable
 from rlmm.barrier import Place
 from rlmm.clients import ConnectionSettings
@@ -143,6 +145,19 @@ async def test_h10_what_was_never_sent_is_not_unknown(rig: Rig) -> None:
     with pytest.raises(Invalid, match="publish to facts-3"):
         await rig.publish()
     assert rig.cluster.log == []
+
+
+async def test_h40_a_publish_that_is_refused_names_the_acl_that_is_missing(rig: Rig) -> None:
+    acl = topic_acl("Write", "facts")
+    rig.cluster.refusal = TopicAuthorizationFailedError("facts")
+    with pytest.raises(MissingAcls) as refused:
+        await rig.publish()
+    assert refused.value.acls == (acl,)
+    assert rig.cluster.log == []
+    rig.cluster.refusal = None
+    rig.cluster.failure = TopicAuthorizationFailedError("facts")
+    with pytest.raises(OutcomeUnknown, match=f"missing ACL: {acl}"):
+        await rig.publish()
 
 
 async def test_h10_time_that_passed_before_anything_was_sent_is_not_unknown(rig: Rig) -> None:
