@@ -3,7 +3,7 @@
 Everything here answers people and programs; nothing here is on the path of a Kafka client.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from rlm.api.admin import AdminParts, AdminService
@@ -21,6 +21,7 @@ from rlm.api.remote_reading import RemoteReading
 from rlm.api.remote_view import RemoteView
 from rlm.api.tokens import token_source
 from rlm.api.topic_summaries import TopicSummaries
+from rlm.certificates import Certificates, certificate_paths
 from rlm.http.server import HealthState
 from rlm.lanes.lane import LanePool
 from rlm.listening import Listening
@@ -32,7 +33,10 @@ from rlm.metrics import (
     problem_gauges,
     store_gauges,
 )
+from rlm.partition_problems import PartitionProblems
 from rlm.parts import Parts
+from rlm.problem_sources import CommonSources, ServiceSources, service_limits
+from rlm.problem_watch import ProblemWatch
 from rlm.reading.gauges import read_gauges, throttle_gauges
 from rlm.statuses import Statuses
 from rlm.topics.access import Access, ClusterAccess, PeerAccess, ServiceAccess
@@ -73,6 +77,15 @@ class Front:
 
     def __init__(self, parts: Parts, pools: tuple[LanePool, LanePool], work: WorkSide) -> None:
         self._parts = parts
+        self._pools = pools
+        self._peers: Peers | None = None
+        self._topics = _topic_side(parts, PeerServicesAccess(lambda: self._peers))
+        partitions = _partition_problems(parts, work)
+        self._certificates = Certificates(certificate_paths(parts.config), parts.clock)
+        self.problems = ProblemWatch(
+            _sources(parts, work, self._topics, self._certificates, partitions).sources,
+            parts.clock,
+        )
         self._statuses = Statuses(
             node_id=parts.config.node_id,
             leadership=parts.leadership,
@@ -82,11 +95,9 @@ class Front:
             pools=pools,
             work=work,
             clock=parts.clock,
-            losses=parts.tier.losses,
+            partition_problems=partitions,
+            problems=self.problems.current,
         )
-        self._pools = pools
-        self._peers: Peers | None = None
-        self._topics = _topic_side(parts, PeerServicesAccess(lambda: self._peers))
         self.metrics = ServiceMetrics(self._gauges)
         self._listening = Listening(parts.config, health=self._health, metrics=self.metrics.render)
 
@@ -121,6 +132,16 @@ class Front:
         await self._parts.facts.log.wait_ready()
         await self._topics.access_watch.run()
 
+    def lives(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        """What runs beside the answers, by component name."""
+        return {
+            "topics": self.keep_topics,
+            "access": self.watch_access,
+            "topic names": self.watch_names,
+            "certificates": self._certificates.run,
+            "problems": self.problems.run,
+        }
+
     async def close(self) -> None:
         await self._listening.close()
         if self._peers is not None:
@@ -151,10 +172,11 @@ class Front:
                     settings=settings,
                     broker=broker,
                     freezes=self._topics.freezes,
-                    problems=self._shown_problems,
+                    problems=self.problems.current,
                     stores=parts.stores.statuses,
                     endpoints=self._endpoints(),
                     version=software_version(),
+                    now_ms=parts.clock.now_ms,
                 ),
                 statuses=self._statuses,
                 places=Places(broker, settings),
@@ -223,39 +245,63 @@ class Front:
         return {
             **partition_gauges(self._statuses.led()),
             **lane_gauges(self._pools),
-            **problem_gauges(self._shown_problems()),
+            **problem_gauges(self.problems.current()),
             **store_gauges(self._parts.stores.statuses()),
             **read_gauges(self._parts.reader, self._parts.disk_cache),
             **throttle_gauges(self._parts.throttle.counts),
         }
 
-    def _shown_problems(self) -> Sequence[str]:
-        """Problems, and what is no reason to wait: retention that was changed under us (H14), how
-        stores are set up, no store at all.
-        """
-        alarms = (alarm.text for alarm in self._topics.keeper.alarms.values())
-        anew = (finding.text for finding in self._topics.made_anew.findings())
-        return (*self._problems(), *alarms, *anew, *self._parts.stores.notices())
-
-    def _problems(self) -> Sequence[str]:
-        parts = self._parts
-        rival = parts.heartbeat.rival
-        found = (
-            parts.facts.manager.problem,
-            parts.facts.settings.problem,
-            *parts.stores.problems(),
-            *self._topics.access_watch.problems,
-            f"a second service of this node is alive: writer {rival}" if rival else None,
-        )
-        return tuple(dict.fromkeys(text for text in found if text))
-
     def _health(self) -> HealthState:
-        problems, stores = self._problems(), self._parts.stores
+        """Ready while clients can be served: what is a problem for operators is none for them."""
         return HealthState(
-            alive=True,
-            ready=self._parts.tier.ready() and not problems,
-            problems=(*problems, *stores.notices()),
+            alive=True, ready=self._parts.tier.ready(), problems=self.problems.current()
         )
+
+
+def _sources(
+    parts: Parts,
+    work: WorkSide,
+    topics: TopicSide,
+    certificates: Certificates,
+    partitions: PartitionProblems,
+) -> ServiceSources:
+    limits = service_limits(parts.config)
+    return ServiceSources(
+        node_id=parts.config.node_id,
+        common=CommonSources(
+            facts=parts.facts,
+            stores=parts.stores,
+            certificates=certificates,
+            clock=parts.clock,
+            limits=limits,
+            writes=work.writes,
+        ),
+        settings=parts.facts.settings,
+        leadership=parts.leadership,
+        heartbeat=parts.heartbeat,
+        heartbeat_interval_ms=parts.config.heartbeat_interval_ms,
+        partitions=partitions,
+        pools=(work.lanes.copy_pool, work.lanes.cleanup_pool),
+        keeper=topics.keeper,
+        clock=parts.clock,
+        limits=limits,
+        others=(topics.access_watch.findings, topics.made_anew.findings),
+    )
+
+
+def _partition_problems(parts: Parts, work: WorkSide) -> PartitionProblems:
+    return PartitionProblems(
+        node_id=parts.config.node_id,
+        leadership=parts.leadership,
+        looks=parts.looks,
+        settings=parts.facts.settings,
+        manager=parts.facts.manager,
+        lanes=work.lanes,
+        deletions=work.deletions,
+        losses=parts.tier.losses,
+        clock=parts.clock,
+        limits=service_limits(parts.config),
+    )
 
 
 def _topic_side(parts: Parts, peers: PeerAccess) -> TopicSide:

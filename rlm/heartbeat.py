@@ -16,7 +16,10 @@ log = structlog.get_logger()
 
 
 class HeartbeatSender:
-    """Publishes the ServiceFact; `rival` is the writer of another live service of this node."""
+    """Publishes the ServiceFact; `rival` is the writer of another live service of this node.
+
+    `error`: why the last beat was not published, and all since `failing_since_ms` (monotonic).
+    """
 
     def __init__(
         self,
@@ -40,6 +43,8 @@ class HeartbeatSender:
         self._interval_ms = interval_ms
         self._rivals = Rivals(node_id, writer)
         self.rival: Uuid | None = None
+        self.error: RemoteStorageError | None = None
+        self.failing_since_ms = 0
 
     async def run(self) -> None:
         """Beat for ever; a beat that cannot be published is tried again at the next interval."""
@@ -49,14 +54,16 @@ class HeartbeatSender:
             await self._clock.sleep_ms(jittered_ms(self._interval_ms))
 
     async def _beat(self) -> None:
-        beats = heartbeats(self._settings.view, self._clock.monotonic_ms())
-        self.rival = self._rivals.see(beats)
-        if self.rival is not None:
-            log.error("second_service_for_this_node", writer=str(self.rival))
+        began_ms = self._clock.monotonic_ms()
+        self.rival = self._rivals.see(heartbeats(self._settings.view, began_ms))
         try:
             await self._settings.publish(replace(self._fact, stores=self._stores()))
         except RemoteStorageError as error:
             log.warning("heartbeat_failed", error=str(error))
+            self.failing_since_ms = self.failing_since_ms if self.error else began_ms
+            self.error = error
+        else:
+            self.error = None
 
 
 class ReaderHeartbeat:

@@ -7,6 +7,7 @@ are read when somebody asks (`gauges`). Must not know who counts: `ServiceMetric
 
 import enum
 import sys
+from collections import Counter as Counts
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -16,6 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from kip405.ids import PartitionKey
 from rlm.api.ports import PartitionStatus
+from rlm.plans.problems import KINDS, Problem
 from rlm.stores.status import StoreStatus
 
 
@@ -114,13 +116,15 @@ TABLE: tuple[MetricRow, ...] = (
     MetricRow(
         name="rlm_remote_copy_lag_bytes",
         kind=MetricKind.GAUGE,
-        doc="Bytes of closed segments that are not remote yet (Kafka: RemoteCopyLagBytes).",
+        doc="Bytes of closed segments that are not remote (Kafka: RemoteCopyLagBytes); not there "
+        "for a partition whose lag is not known.",
         labels=_PARTITION,
     ),
     MetricRow(
         name="rlm_remote_copy_lag_segments",
         kind=MetricKind.GAUGE,
-        doc="Closed segments that are not remote yet (Kafka: RemoteCopyLagSegments).",
+        doc="Closed segments that are not remote (Kafka: RemoteCopyLagSegments); not there for a "
+        "partition whose lag is not known.",
         labels=_PARTITION,
     ),
     MetricRow(
@@ -292,7 +296,9 @@ TABLE: tuple[MetricRow, ...] = (
     MetricRow(
         name="rlm_problems",
         kind=MetricKind.GAUGE,
-        doc="What is wrong with this service now; /healthz has the words.",
+        doc="Problems of now by kind (docs/problems.md), 0 for kinds without any; alert on "
+        '`severity="alarm"`. /healthz and `rlm status` have the words.',
+        labels=("kind", "severity"),
     ),
 )
 
@@ -396,6 +402,8 @@ def partition_gauges(statuses: Iterable[PartitionStatus]) -> dict[str, Labelled]
             ("rlm_partition_frozen", int(bool(status.frozen))),
             ("rlm_partition_alarms", len(status.alarms)),
         ):
+            if value is None:
+                continue
             rows.setdefault(name, {})[labels] = value
     return dict(rows)
 
@@ -437,9 +445,14 @@ def store_gauges(stores: Iterable[StoreStatus]) -> dict[str, Labelled]:
     return dict(rows)
 
 
-def problem_gauges(problems: Collection[str]) -> dict[str, Labelled]:
-    """How much is wrong now."""
-    return {"rlm_problems": {(): len(problems)}}
+def problem_gauges(problems: Iterable[Problem]) -> dict[str, Labelled]:
+    """How much is wrong now, by kind; a kind without any is 0, so that alerts have a series."""
+    counts = Counts(problem.kind for problem in problems)
+    return {
+        "rlm_problems": {
+            (kind.value, row.severity.value): counts[kind] for kind, row in KINDS.items()
+        }
+    }
 
 
 def generate_docs() -> str:

@@ -20,7 +20,7 @@ _LEVELS = {
 }
 FindingSource = Callable[[], Iterable[Finding]]
 """Findings of now; never waits, never raises."""
-_INTERVAL_MS = 1_000
+_INTERVAL_MS = 5_000
 _MOST_LINES_A_KIND = 20
 """Of one kind at one time: a broker that is down is not a line for each of its partitions."""
 

@@ -9,7 +9,6 @@ configuration names ends the process with one line.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
 
 import structlog
 
@@ -24,6 +23,7 @@ from rlm.api.remote_view import RemoteView
 from rlm.api.tokens import token_source
 from rlm.broker.any_broker import AnyBroker
 from rlm.broker.connection import Address as BrokerAddress
+from rlm.certificates import Certificates, certificate_paths
 from rlm.clock import Clock, SystemClock, new_uuid
 from rlm.config import ReaderConfig
 from rlm.facts_side import FactsIdentity, build_reader_facts, remember_reads, remember_topics
@@ -34,6 +34,9 @@ from rlm.listening import Listening
 from rlm.log_dir.identity import ReaderLock
 from rlm.logs import configure_logs
 from rlm.metrics import Labelled, ServiceMetrics, problem_gauges, store_gauges
+from rlm.plans.problems import Finding, ProblemKind
+from rlm.problem_sources import CommonSources, reader_limits
+from rlm.problem_watch import ProblemWatch
 from rlm.reading.gauges import read_gauges, throttle_gauges
 from rlm.reading_side import build_disk_cache, build_reader, build_throttle, reader_threads
 from rlm.remote_history import SegmentWalk
@@ -102,6 +105,15 @@ class ReaderService:
             ),
             interval_ms=config.heartbeat_interval_ms,
         )
+        self._certificates = Certificates(certificate_paths(config), clock)
+        common = CommonSources(
+            facts=self.facts,
+            stores=self.stores,
+            certificates=self._certificates,
+            clock=clock,
+            limits=reader_limits(config),
+        )
+        self.problems = ProblemWatch(lambda: (*common.sources(), self._lost), clock)
         self.metrics = ServiceMetrics(self._gauges)
         self._listening = Listening(config, health=self._health, metrics=self.metrics.render)
 
@@ -146,6 +158,8 @@ class ReaderService:
             "topic ids": lambda: remember_topics(self.facts, self._config),
             "facts read": lambda: remember_reads(self.facts, self._config),
             "heartbeat": self.heartbeat.run,
+            "certificates": self._certificates.run,
+            "problems": self.problems.run,
             **self.stores.lives(),
         }
 
@@ -167,34 +181,35 @@ class ReaderService:
 
     def _gauges(self) -> dict[str, Labelled]:
         return {
-            **problem_gauges(self._problems()),
+            **problem_gauges(self.problems.current()),
             **store_gauges(self.stores.statuses()),
             **read_gauges(self.reader, self.disk_cache),
             **throttle_gauges(self.throttle.counts),
         }
 
-    def _problems(self) -> tuple[str, ...]:
-        found = (
-            self.facts.manager.problem,
-            self.facts.settings.problem,
-            *self.stores.problems(),
-            *islice(self._lost(), _MOST_LOSSES),
-        )
-        return tuple(dict.fromkeys(text for text in found if text))
-
-    def _lost(self) -> Iterator[str]:
+    def _lost(self) -> Iterator[Finding]:
         """Who reads here only would be the only one to know (H11, H25)."""
-        for key in self.walk.losses.partitions:
-            yield from self.walk.losses.alarms(key, self.facts.manager.ledger(key).entries.keys())
+        for key in self.walk.losses.partitions[:_MOST_LOSSES]:
+            fact = self.facts.settings.view.topic(key.topic_id)
+            name = fact.name if fact else str(key.topic_id)
+            ids = self.facts.manager.ledger(key).entries.keys()
+            for text in self.walk.losses.alarms(key, ids):
+                yield Finding(
+                    kind=ProblemKind.SEGMENT_LOST,
+                    subject=f"{name}-{key.partition}",
+                    topic=name,
+                    text=text,
+                )
 
     def _health(self) -> HealthState:
-        """Ready while it can answer: it goes on when no broker can be asked."""
+        """Ready once it can answer: it goes on when no broker can be asked."""
         facts = self.facts
         is_whole = facts.log.is_ready and facts.manager.damage is None
+        knows_stores = all(link.store_id is not None for link in self.stores.stores.links)
         return HealthState(
             alive=True,
-            ready=is_whole and not self.stores.problems(),
-            problems=self._problems(),
+            ready=is_whole and knows_stores,
+            problems=self.problems.current(),
         )
 
     async def close(self) -> None:

@@ -4,7 +4,7 @@ Never waits but in `look` and `copy_now`; everything else is the last that was s
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -14,11 +14,14 @@ from kip405.states import RemoteLogSegmentState
 from rlm.api.ports import CopyOutcome, PartitionStatus
 from rlm.broker.leadership import Leadership, LedPartition
 from rlm.clock import Clock
+from rlm.lanes.copy import CopyStatus
 from rlm.lanes.lane import Job, LanePool
 from rlm.lanes.look import Look
-from rlm.losses import Losses
+from rlm.lanes.trim import TrimStatus
+from rlm.partition_problems import PartitionProblems
 from rlm.partitions import RememberedLooks
-from rlm.work_side import Lanes, WorkSide
+from rlm.plans.problems import Problem, Severity
+from rlm.work_side import WorkSide
 from rlmm.ledger import PartitionLedger
 from rlmm.settings import Settings
 
@@ -45,7 +48,8 @@ class Statuses:
         pools: tuple[LanePool, LanePool],
         work: WorkSide,
         clock: Clock,
-        losses: Losses,
+        partition_problems: PartitionProblems,
+        problems: Callable[[], Sequence[Problem]],
     ) -> None:
         self._node_id = node_id
         self._leadership = leadership
@@ -55,12 +59,13 @@ class Statuses:
         self._pools = pools
         self._clock = clock
         self._work = work
-        self._losses = losses
+        self._partition_problems = partition_problems
+        self._problems = problems
 
     def led(self) -> Sequence[PartitionStatus]:
-        view = self._settings.view
+        view, alarms = self._settings.view, self._alarms()
         return tuple(
-            self._status(row)
+            self._status(row, alarms)
             for row in self._leadership.snapshot.led_by(self._node_id)
             if view.topic(row.topic_id_partition.topic_id) is not None
         )
@@ -68,7 +73,7 @@ class Statuses:
     async def look(self, key: PartitionKey) -> PartitionStatus:
         row = self._led_row(key)
         await self._looks.look(row)
-        return self._status(row)
+        return self._status(row, self._alarms())
 
     async def copy_now(self, key: PartitionKey, up_to_offset: int | None) -> CopyOutcome:
         work, row = self._work, self._led_row(key)
@@ -105,12 +110,21 @@ class Statuses:
             raise Fenced(f"partition {key} is not led by node {self._node_id}")
         return row
 
-    def _status(self, row: LedPartition) -> PartitionStatus:
+    def _alarms(self) -> Mapping[str, Sequence[str]]:
+        """The words of all alarms, by subject."""
+        found: dict[str, list[str]] = {}
+        for problem in self._problems():
+            if problem.severity is Severity.ALARM:
+                found.setdefault(problem.subject, []).append(problem.text)
+        return found
+
+    def _status(self, row: LedPartition, alarms: Mapping[str, Sequence[str]]) -> PartitionStatus:
         place = row.topic_id_partition
         look = self._looks.of(row)
         ledger = self._manager.ledger(place.key)
         finished = [entry.metadata for entry in ledger.in_state(_FINISHED)]
         start = self._settings.view.remote_log_start(place.key)
+        lag = self._partition_problems.lag(row)
         base = PartitionStatus(
             topic=place.topic,
             topic_id=place.topic_id,
@@ -120,8 +134,10 @@ class Statuses:
             remote_log_start_offset=-1 if start is None else start,
             remote_size_bytes=sum(one.segment_size_bytes for one in finished),
             remote_segments=len(finished),
+            lag_bytes=None if lag is None else lag.size_bytes,
+            lag_segments=None if lag is None else lag.segments,
             last_error=self._last_error(place.key),
-            alarms=self._losses.alarms(place.key, {one.segment_id.id for one in finished}),
+            alarms=tuple(alarms.get(f"{place.topic}-{place.partition}", ())),
         )
         return base if look is None else self._looked(base, look, ledger)
 
@@ -129,7 +145,6 @@ class Statuses:
         self, base: PartitionStatus, look: Look, ledger: PartitionLedger
     ) -> PartitionStatus:
         lanes = self._work.lanes
-        copy = lanes.copy.statuses.get(look.key)
         end = ledger.highest_end(look.lineage, look.log_end_offset)
         return replace(
             base,
@@ -138,12 +153,9 @@ class Statuses:
             last_stable_offset=look.positions.last_stable_offset,
             high_watermark=look.positions.high_watermark,
             log_end_offset=look.log_end_offset,
-            lag_bytes=copy.pending_bytes if copy else 0,
-            lag_segments=copy.pending_segments if copy else 0,
-            copy_reason=" ".join((copy.reason, copy.detail)).strip() if copy else "",
-            trim_reason=_trim_reason(lanes, look.key),
+            copy_reason=_reason(lanes.copy.statuses.get(look.key)),
+            trim_reason=_reason(lanes.trim.statuses.get(look.key)),
             frozen=look.frozen.reason if look.frozen else "",
-            alarms=(*base.alarms, *_alarms(lanes, look.key)),
         )
 
     def _last_error(self, key: PartitionKey) -> str:
@@ -151,22 +163,5 @@ class Statuses:
         return "; ".join(error.message for error in errors if error is not None)
 
 
-def _trim_reason(lanes: Lanes, key: PartitionKey) -> str:
-    trim = lanes.trim.statuses.get(key)
-    return " ".join((trim.reason, trim.detail)).strip() if trim else ""
-
-
-def _alarms(lanes: Lanes, key: PartitionKey) -> tuple[str, ...]:
-    alarms: list[str] = []
-    trim = lanes.trim.statuses.get(key)
-    if trim is not None and trim.alarm:
-        alarms.append(trim.alarm)
-    if trim is not None and trim.foreign_log_start is not None:
-        alarms.append(
-            f"the broker's log start was moved to {trim.foreign_log_start} by somebody else; "
-            "`rlm topics adopt-log-start` applies it"
-        )
-    copy = lanes.copy.statuses.get(key)
-    alarms += [finding.text for finding in copy.findings()] if copy is not None else []
-    cleanup = lanes.cleanup.statuses.get(key)
-    return (*alarms, *(cleanup.alarms if cleanup else ()))
+def _reason(status: CopyStatus | TrimStatus | None) -> str:
+    return " ".join((status.reason, status.detail)).strip() if status else ""

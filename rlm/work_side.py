@@ -27,10 +27,11 @@ from rlm.losses import Losses
 from rlm.partitions import RememberedLooks
 from rlm.schedule import Round, Schedule
 from rlm.stores.side import StoreSide
+from rlm.stores.writes import StoreWrites
 from rlm.version import software_name
 
 BARRIER_DEADLINE_MS = 10_000
-_DEAD_AFTER_BEATS = 3
+DEAD_AFTER_BEATS = 3
 _LANE_QUEUE_LIMIT = 10_000
 _DELETE_HOLD_MS = 1_000
 """A follower that keeps up takes half a second (replica.fetch.wait.max.ms) to follow the log start;
@@ -92,7 +93,15 @@ class WorkSide:
 
     def __init__(self, parts: LaneParts, pools: tuple[LanePool, LanePool]) -> None:
         self._parts = parts
+        self.writes = StoreWrites()
         config = parts.config
+        self.deletions = RecordDeletions(
+            parts.broker.deletion_connection,
+            parts.clock,
+            at_once=config.remote_log_manager_expiration_thread_pool_size,
+            drain_ms=config.trim_drain_ms,
+            had_predecessor=True,
+        )
         live = LiveAttempts()
         evidence = StoreEvidence(parts.stores.stores, cluster_id=config.cluster_id)
         lost = LostSegments(
@@ -107,7 +116,7 @@ class WorkSide:
         self.lanes = Lanes(
             copy=CopyLane(
                 eyes=parts.looks,
-                copier=_copier(parts, live),
+                copier=_copier(parts, live, self.writes),
                 ledger=parts.facts.manager,
                 settings=parts.facts.settings,
                 clock=parts.clock,
@@ -118,13 +127,7 @@ class WorkSide:
             trim=TrimLane(
                 eyes=parts.looks,
                 broker=parts.broker,
-                deletions=RecordDeletions(
-                    parts.broker.deletion_connection,
-                    parts.clock,
-                    at_once=config.remote_log_manager_expiration_thread_pool_size,
-                    drain_ms=config.trim_drain_ms,
-                    had_predecessor=True,
-                ),
+                deletions=self.deletions,
                 ledger=parts.facts.manager,
                 settings=parts.facts.settings,
                 evidence=evidence,
@@ -221,13 +224,14 @@ class WorkSide:
         )
 
 
-def _copier(parts: LaneParts, live: LiveAttempts) -> Copier:
+def _copier(parts: LaneParts, live: LiveAttempts, writes: StoreWrites) -> Copier:
     return Copier(
         eyes=parts.looks,
         ledger=parts.facts.manager,
         stores=parts.stores.stores,
         targets=parts.stores.targets,
         live=live,
+        writes=writes,
         clock=parts.clock,
         new_uuid=new_uuid,
         settings=_copy_settings(parts),
@@ -267,6 +271,6 @@ def _trim_settings(config: ServiceConfig) -> TrimSettings:
         plan_deadline_ms=config.trim_plan_deadline_ms,
         check_max_age_ms=config.trim_check_max_age_ms,
         hold_max_ms=config.trim_hold_max_ms,
-        heartbeat_max_age_ms=_DEAD_AFTER_BEATS * config.heartbeat_interval_ms,
+        heartbeat_max_age_ms=DEAD_AFTER_BEATS * config.heartbeat_interval_ms,
         delete_hold_ms=_DELETE_HOLD_MS,
     )

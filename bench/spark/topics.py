@@ -81,7 +81,8 @@ def _wait_copied(sandbox: Sandbox, options: SparkOptions, topic: Topic) -> float
             request = admin_pb2.StatusRequest(topic=topic.name)
             answer = stub.Status(request, timeout=30, metadata=call_metadata("bench", None))
             rows = answer.partitions
-            if len(rows) == options.partitions and all(row.lag_segments == 0 for row in rows):
+            is_copied = all(row.HasField("lag_segments") and not row.lag_segments for row in rows)
+            if len(rows) == options.partitions and is_copied:
                 remote = sum(max(0, row.remote_next_offset) for row in rows)
                 if remote:
                     return float(remote / options.records(topic))

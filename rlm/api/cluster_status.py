@@ -13,12 +13,16 @@ from rlm.api.endpoints import Endpoints
 from rlm.api.peers import Peer, Peers
 from rlm.api.ports import Broker, PartitionStatus, PartitionStatuses, Problems
 from rlm.broker.answers import PartitionDescription
+from rlm.plans.problems import Problem, ProblemKind, Severity, about, health_of
 from rlm.stores.status import StoreStatus
 from rlm.topics.freezes import Freezes
 from rlm.topics.ports import Settings
 from rlm.v1 import admin_pb2 as pb
 from rlm.v1 import fetch_pb2
 from rlmm.facts import TopicFact
+
+UNKNOWN_MS = -1
+"""Since when: not known."""
 
 
 class ClusterStatus:
@@ -36,6 +40,7 @@ class ClusterStatus:
         stores: Callable[[], Sequence[StoreStatus]],
         endpoints: Endpoints,
         version: str,
+        now_ms: Callable[[], int],
     ) -> None:
         self._peers = peers
         self._statuses = statuses
@@ -46,6 +51,7 @@ class ClusterStatus:
         self._stores = stores
         self._endpoints = endpoints
         self._version = version
+        self._now_ms = now_ms
 
     def own(self, topic: str) -> pb.StatusResponse:
         """What this service alone knows; `topic` empty = all."""
@@ -54,11 +60,15 @@ class ClusterStatus:
             for row in self._statuses.led()
             if topic in ("", row.topic)
         ]
+        problems = self._problems()
         return pb.StatusResponse(
             partitions=rows,
             freezes=self._freeze_rows(),
-            services=[self._own_service()],
+            services=[self._own_service(problems)],
             readers=self._reader_rows(),
+            problems=[
+                messages.problem_message(one, self._peers.node_id) for one in about(problems, topic)
+            ],
         )
 
     async def whole(self, topic: str, principal: str) -> pb.StatusResponse:
@@ -68,21 +78,40 @@ class ClusterStatus:
         answers = await asyncio.gather(*(self._ask(peer, topic, principal) for peer in others))
         partitions = [*own.partitions]
         services = [*own.services]
+        problems = [*own.problems]
         for peer, answer in zip(others, answers, strict=True):
             if isinstance(answer, RemoteStorageError):
                 services.append(_service(peer, [str(answer)], reachable=False))
+                problems += self._unreachable(peer, answer)
                 continue
             partitions += answer.partitions
-            problems = [text for row in answer.services for text in row.problems]
-            stores = [store for row in answer.services for store in row.stores]
-            services.append(_service(peer, problems, stores, reachable=True))
+            problems += answer.problems or _told_in_words(peer, answer)
+            services.append(_answered(peer, answer))
         partitions += await self._missing(topic, partitions)
         rows = _newest(partitions)
         rows.sort(key=lambda row: (row.topic, row.partition))
         services.sort(key=lambda row: row.node_id)
         return pb.StatusResponse(
-            partitions=rows, freezes=own.freezes, services=services, readers=own.readers
+            partitions=rows,
+            freezes=own.freezes,
+            services=services,
+            readers=own.readers,
+            problems=_told_once(problems),
         )
+
+    def _unreachable(self, peer: Peer, error: RemoteStorageError) -> list[pb.Problem]:
+        """Of one that does not say either that it lives its peers tell where that is a problem."""
+        age_ms = peer.heartbeat_age_ms
+        if age_ms is None or age_ms >= self._endpoints.alive_ms:
+            return []
+        problem = Problem(
+            kind=ProblemKind.PEER_UNREACHABLE,
+            subject=f"node {peer.node_id}",
+            text=f"its service says that it lives and does not answer at {peer.grpc_address}: "
+            f"{error}",
+            since_ms=self._now_ms(),
+        )
+        return [messages.problem_message(problem, self._peers.node_id)]
 
     async def _ask(
         self, peer: Peer, topic: str, principal: str
@@ -135,18 +164,20 @@ class ClusterStatus:
             last_error=why,
         )
 
-    def _own_service(self) -> pb.ServiceStatus:
-        problems = list(self._problems())
+    def _own_service(self, problems: Sequence[Problem]) -> pb.ServiceStatus:
+        words = [one.line for one in problems if one.topic == ""]
         stores = [messages.store_message(row) for row in self._stores()]
+        health = health_of(problems)
         for peer in self._peers.known():
             if peer.node_id == self._peers.node_id:
-                return _service(peer, problems, stores, reachable=True)
+                return _service(peer, words, stores, health=health, reachable=True)
         return pb.ServiceStatus(
             node_id=self._peers.node_id,
             version=self._version,
-            problems=problems,
+            problems=words,
             reachable=True,
             stores=stores,
+            health=health,
         )
 
     def _reader_rows(self) -> list[pb.ReaderStatus]:
@@ -159,11 +190,58 @@ class ClusterStatus:
         return [messages.freeze_message(*row) for row in self._freezes.listed()]
 
 
+def _answered(peer: Peer, answer: pb.StatusResponse) -> pb.ServiceStatus:
+    """What a peer says of itself, at the address and with the heartbeat that we know of it."""
+    problems = [text for row in answer.services for text in row.problems]
+    stores = [store for row in answer.services for store in row.stores]
+    health = next((row.health for row in answer.services), "")
+    return _service(peer, problems, stores, health=health, reachable=True)
+
+
+def _told_in_words(peer: Peer, answer: pb.StatusResponse) -> list[pb.Problem]:
+    """Of a service of a version that has no typed problems."""
+    rows = [(f"node {peer.node_id}", text, "") for row in answer.services for text in row.problems]
+    rows += [
+        (f"{row.topic}-{row.partition}", text, row.topic)
+        for row in answer.partitions
+        for text in row.alarms
+    ]
+    return [
+        messages.problem_message(
+            Problem(
+                kind=ProblemKind.OTHER, subject=subject, text=text, topic=topic, since_ms=UNKNOWN_MS
+            ),
+            peer.node_id,
+        )
+        for subject, text, topic in rows
+    ]
+
+
+def _told_once(problems: Iterable[pb.Problem]) -> list[pb.Problem]:
+    """What several services tell alike is one problem, since the first of them saw it."""
+    found: dict[tuple[str, str, str], pb.Problem] = {}
+    for problem in problems:
+        key = (problem.kind, problem.subject, problem.text)
+        known = found.setdefault(key, problem)
+        if known is not problem:
+            known.node_ids.extend(problem.node_ids)
+            known.since_ms = min(known.since_ms, problem.since_ms)
+    return sorted(found.values(), key=_gravest_first)
+
+
+def _gravest_first(problem: pb.Problem) -> tuple[int, str, str]:
+    severities = [one.value for one in Severity]
+    known = problem.severity in severities
+    gravity = severities.index(problem.severity) if known else 0
+    return gravity, problem.kind, problem.subject
+
+
 def _service(
     peer: Peer,
     problems: Sequence[str],
     stores: Sequence[pb.StoreStatus] = (),
     *,
+    health: str = "",
     reachable: bool,
 ) -> pb.ServiceStatus:
     return pb.ServiceStatus(
@@ -175,6 +253,7 @@ def _service(
         problems=problems,
         reachable=reachable,
         stores=stores,
+        health=health,
     )
 
 

@@ -42,7 +42,7 @@ class Endpoints:
         self._own = own
         self._settings = settings
         self._clock = clock
-        self._alive_ms = _ALIVE_BEATS * heartbeat_interval_ms
+        self.alive_ms = _ALIVE_BEATS * heartbeat_interval_ms
 
     def all(self) -> tuple[Endpoint, ...]:
         """Every service that ever said it lives, brokers' first, by address."""
@@ -86,7 +86,7 @@ class Endpoints:
 
     def is_alive(self, endpoint: Endpoint) -> bool:
         """Whether the last heartbeat is younger than three intervals."""
-        return _is_younger(endpoint, self._alive_ms)
+        return _is_younger(endpoint, self.alive_ms)
 
     def _is_own(self, other: Endpoint) -> bool:
         if self._own.role == BROKER:

@@ -12,6 +12,7 @@ from rlm.api.ports import PartitionStatus
 from rlm.api.reading import Piece
 from rlm.api.remote_log import RemoteLogDescription
 from rlm.api.remote_view import RemoteStanding
+from rlm.plans.problems import Problem
 from rlm.proxy.positions import Position
 from rlm.stores.status import StoreReport, StoreStatus
 from rlm.topics.made_anew import GoneTopic
@@ -47,6 +48,18 @@ def partition_message(status: PartitionStatus) -> fetch_pb2.PartitionDescription
         remote_size_bytes=status.remote_size_bytes,
         remote_segments=status.remote_segments,
         alarms=status.alarms,
+    )
+
+
+def problem_message(problem: Problem, node_id: int) -> admin_pb2.Problem:
+    return admin_pb2.Problem(
+        kind=problem.kind.value,
+        severity=problem.severity.value,
+        subject=problem.subject,
+        text=problem.text,
+        topic=problem.topic,
+        since_ms=problem.since_ms,
+        node_ids=[node_id],
     )
 
 

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from kip405.ids import PartitionKey, Uuid
 from rlm.broker.answers import LocalRecords, OwnOffsets
+from rlm.plans.problems import Problem
 from rlm.stores.status import StoreReport
 from rlm.topics.ports import Broker as TopicBroker
 from rlmm.ledger import PartitionLedger
@@ -20,8 +21,9 @@ class PartitionStatus:
     """All that `rlm status` shows of one partition. Offsets, half-open; -1 = not known yet.
 
     `remote_next_offset`: first offset after the in-lineage remote data, -1 without any.
-    `lag_*`: closed segments that are not remote yet. Texts are empty where nothing is the matter:
-    `copy_reason`, `trim_reason` why nothing is copied or trimmed now; `frozen` why (H4).
+    `lag_*`: closed segments that are not remote yet, None where that is not known. Texts are empty
+    where nothing is the matter: `copy_reason`, `trim_reason` why nothing is copied or trimmed now;
+    `frozen` why (H4).
     """
 
     topic: str
@@ -35,8 +37,8 @@ class PartitionStatus:
     last_stable_offset: int = -1
     high_watermark: int = -1
     log_end_offset: int = -1
-    lag_bytes: int = 0
-    lag_segments: int = 0
+    lag_bytes: int | None = None
+    lag_segments: int | None = None
     last_error: str = ""
     copy_reason: str = ""
     trim_reason: str = ""
@@ -121,6 +123,6 @@ class StoreDoctor(Protocol):
 
 
 class Problems(Protocol):
-    """What is wrong with this service now, in words; empty = nothing."""
+    """What is wrong with this service now, alarms first; empty = nothing."""
 
-    def __call__(self) -> Sequence[str]: ...
+    def __call__(self) -> Sequence[Problem]: ...

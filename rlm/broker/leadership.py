@@ -69,7 +69,9 @@ def partitions_of(topics: Iterable[TopicDescription]) -> dict[PartitionKey, LedP
 
 
 class Leadership:
-    """Keeps the newest snapshot of the topics that `wanted` names."""
+    """Keeps the newest snapshot of the topics that `wanted` names; `error`: why it was not renewed
+    last.
+    """
 
     def __init__(self, broker: _Asked, clock: Clock, *, poll_interval_ms: int) -> None:
         self._broker = broker
@@ -77,6 +79,7 @@ class Leadership:
         self._poll_interval_ms = poll_interval_ms
         self._wanted: frozenset[str] = frozenset()
         self.snapshot = Snapshot(taken_at_ms=-1)
+        self.error: RemoteStorageError | None = None
 
     def want(self, names: Iterable[str]) -> None:
         """The topics to ask for from the next poll on."""
@@ -102,5 +105,9 @@ class Leadership:
             try:
                 await self.refresh()
             except RemoteStorageError as error:
-                log.warning("leadership_poll_failed", error=str(error))
+                if self.error is None:
+                    log.warning("leadership_poll_failed", error=str(error))
+                self.error = error
+            else:
+                self.error = None
             await self._clock.sleep_ms(self._poll_interval_ms)

@@ -10,18 +10,24 @@ import click
 from google.protobuf.message import Message
 
 from kip405.ids import Uuid
+from rlm.v1.fetch_pb2 import PartitionDescription
 
 _UUID_BYTES = 16
 _UNITS_MS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000))
 
 
 def plain(message: Message) -> dict[str, Any]:
-    """A message as JSON values: every field, numbers as numbers, ids in Kafka's text."""
-    return {
-        field.name: _value(getattr(message, field.name))
-        for field in message.DESCRIPTOR.fields
-        if not field.has_presence or message.HasField(field.name)
-    }
+    """A message as JSON values: every field, numbers as numbers, ids in Kafka's text.
+
+    null stands for a value that is not known; a message that is not there has no field.
+    """
+    shown: dict[str, Any] = {}
+    for field in message.DESCRIPTOR.fields:
+        if not field.has_presence or message.HasField(field.name):
+            shown[field.name] = _value(getattr(message, field.name))
+        elif field.message_type is None:
+            shown[field.name] = None
+    return shown
 
 
 def _value(value: Any) -> Any:
@@ -92,7 +98,7 @@ def human_ms(value: int) -> str:
 
 def human_size(value: int) -> str:
     """`1.5 GiB`; -1 and -2 in words."""
-    from rlm.topics.growth import human_bytes
+    from rlm.plans.words import human_bytes
 
     return human_ms(value) if value < 0 else human_bytes(value)
 
@@ -102,6 +108,13 @@ def human_time(time_ms: int) -> str:
     if time_ms < 0:
         return "-"
     return f"{datetime.fromtimestamp(time_ms / 1000, tz=UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def lag(row: PartitionDescription) -> str:
+    """`3 / 1.5 GiB`, or that it is not known."""
+    if not (row.HasField("lag_segments") and row.HasField("lag_bytes")):
+        return "unknown"
+    return f"{row.lag_segments} / {human_size(row.lag_bytes)}"
 
 
 def offset(value: int) -> str:

@@ -1,10 +1,13 @@
 """`rlm status`: where every partition stands, in the whole cluster."""
 
+from collections.abc import Sequence
+
 import click
 
 from kip405.ids import Uuid
-from rlm.cli.output import human_size, human_time, offset, plain, show_json, show_table
+from rlm.cli.output import human_size, human_time, lag, offset, plain, show_json, show_table
 from rlm.cli.target import Connect, service_options
+from rlm.plans.problems import Severity
 from rlm.v1 import admin_pb2 as pb
 from rlm.v1 import fetch_pb2
 
@@ -12,15 +15,23 @@ from rlm.v1 import fetch_pb2
 @click.command()
 @click.argument("topic", required=False, default="")
 @service_options
-def status(*, topic: str, connect: Connect) -> None:
-    """Show partitions, services and freezes; only those of TOPIC where it is given."""
+def status(*, topic: str, connect: Connect) -> int:
+    """Show partitions, services, freezes and problems; only those of TOPIC where it is given.
+
+    Status 1 where there is an alarm.
+    """
     with connect.open() as target:
         answer = target.admin.Status(
             pb.StatusRequest(topic=topic), metadata=target.metadata, timeout=target.timeout_s
         )
     if connect.as_json:
         show_json(plain(answer))
-        return
+    else:
+        _show(answer)
+    return int(any(row.severity == Severity.ALARM.value for row in answer.problems))
+
+
+def _show(answer: pb.StatusResponse) -> None:
     _show_partitions(answer)
     click.echo()
     _show_services(answer)
@@ -36,16 +47,17 @@ def status(*, topic: str, connect: Connect) -> None:
             ],
             "",
         )
-    for row in answer.partitions:
-        for text in row.alarms:
-            click.echo(f"alarm: {row.topic}-{row.partition}: {text}", err=True)
-    for name, text in dict.fromkeys(
-        (store.name, text)
-        for row in answer.services
-        for store in row.stores
-        for text in store.alarms
-    ):
-        click.echo(f"alarm: store {name}: {text}", err=True)
+    if answer.problems:
+        click.echo()
+    for row in answer.problems:
+        click.echo(_in_words(row))
+
+
+def _in_words(row: pb.Problem) -> str:
+    """One problem on one line: the only place of the answer where it is told."""
+    nodes = ", ".join(map(str, sorted(row.node_ids)))
+    since = f"since {human_time(row.since_ms)} UTC" if row.since_ms >= 0 else "for some time"
+    return f"{row.severity}: {row.subject}: {row.text} [{row.kind}, {since}, told by {nodes}]"
 
 
 def _show_partitions(answer: pb.StatusResponse) -> None:
@@ -70,7 +82,7 @@ def _show_partitions(answer: pb.StatusResponse) -> None:
                 offset(row.local_log_start_offset),
                 offset(row.last_stable_offset),
                 offset(row.log_end_offset),
-                f"{row.lag_segments} / {human_size(row.lag_bytes)}",
+                lag(row),
                 _remark(row),
             )
             for row in answer.partitions
@@ -134,7 +146,7 @@ def _show_readers(answer: pb.StatusResponse) -> None:
 
 
 def _show_stores(answer: pb.StatusResponse) -> None:
-    """Each store once, with what the services say of it where that is not good."""
+    """Each store once; what is wrong with one is told with the problems."""
     said: dict[tuple[str, bytes], list[tuple[int, pb.StoreStatus]]] = {}
     for row in answer.services:
         for store in row.stores:
@@ -149,8 +161,7 @@ def _show_stores(answer: pb.StatusResponse) -> None:
                 stores[0][1].plugin or "-",
                 stores[0][1].uri or "-",
                 f"{stores[0][1].segments} / {human_size(stores[0][1].size_bytes)}",
-                "; ".join(f"{node}: {one.problem}" for node, one in stores if one.problem)
-                or "well",
+                _store_state(stores),
             )
             for (_, store_id), stores in sorted(said.items())
         ],
@@ -158,8 +169,15 @@ def _show_stores(answer: pb.StatusResponse) -> None:
     )
 
 
+def _store_state(stores: Sequence[tuple[int, pb.StoreStatus]]) -> str:
+    away = [str(node) for node, one in stores if one.problem]
+    if away:
+        return f"not well for {', '.join(away)}"
+    return "alarm" if any(one.alarms for _, one in stores) else "well"
+
+
 def _state(row: pb.ServiceStatus) -> str:
-    words = "; ".join(row.problems)
+    """The verdict only: what is wrong is told with the problems."""
     if not row.reachable:
-        return f"NOT REACHABLE: {words}" if words else "NOT REACHABLE"
-    return words or "well"
+        return "NOT REACHABLE"
+    return row.health or ("; ".join(row.problems) or "well")

@@ -3,9 +3,9 @@
 import sys
 from typing import Any
 
-from rlm.config.service import NOT_YET, ReaderConfig, settings
+from rlm.config.service import ReaderConfig, settings
 from rlm.config.stores import RULE_ROWS, STORE_ROWS
-from rlm.config.table import REQUIRED, Setting
+from rlm.config.table import NOT_YET, REQUIRED, Setting
 
 _HEAD = """\
 # Settings of `rlm serve`

@@ -15,9 +15,9 @@ from rlm.config.broker_files import (
     read_server_properties,
 )
 from rlm.config.errors import ConfigError
-from rlm.config.service import NOT_YET, CommonConfig, ReaderConfig, ServiceConfig, settings
+from rlm.config.service import CommonConfig, ReaderConfig, ServiceConfig, settings
 from rlm.config.stores import STORE_ROWS, is_store_key, read_rules, read_stores
-from rlm.config.table import REQUIRED, Setting
+from rlm.config.table import NOT_YET, REQUIRED, Setting
 from rlm.config.values import Address, ValueRefused
 from rsm_plugins.config import yaml_fault
 from rsm_plugins.endpoints import ALIASES

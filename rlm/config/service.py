@@ -216,6 +216,9 @@ class CommonConfig:
     heartbeat_interval_ms: int = _ms(
         "heartbeat.interval.ms", 10_000, "How often this service says that it lives."
     )
+    problem_certificate_days: int = _count(
+        "problem.certificate.days", 14, "Days before its end when a certificate is a warning."
+    )
     log_level: str = _setting(
         "log.level",
         choice("debug", "info", "warning", "error"),
@@ -413,6 +416,12 @@ class ServiceConfig(CommonConfig):
     sweep_grace_ms: int = _ms(
         "sweep.grace.ms", 3_600_000, "Age before which the rest of a broken attempt is kept."
     )
+    problem_copy_intervals: int = _count(
+        "problem.copy.intervals", 3, "Copy intervals without a copy or a look before an alarm."
+    )
+    problem_trim_blocked_ms: int = _ms(
+        "problem.trim.blocked.ms", 900_000, "How long the disk may grow without a trim: an alarm."
+    )
     max_frame_bytes: int = _size(
         "max.frame.bytes", 100 << 20, "Largest Kafka request or answer through the proxy.", 1024
     )
@@ -470,21 +479,6 @@ class ServiceConfig(CommonConfig):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderConfig(CommonConfig):
     """Settings of a service without a broker, checked; made by `rlm.config.load_reader`."""
-
-
-def _not_yet(key: str, doc: str, *, secret: bool = False) -> Setting:
-    return Setting(key=key, kind=TEXT, default=None, doc=doc, secret=secret)
-
-
-NOT_YET = (
-    _not_yet("kafka.sasl.mechanism", "SASL mechanism."),
-    _not_yet("kafka.sasl.username", "User name for SASL."),
-    _not_yet("kafka.sasl.password", "Password for SASL.", secret=True),
-    _not_yet("kafka.ssl.truststore.location", "PEM file of trusted certificates."),
-    _not_yet("kafka.ssl.keystore.location", "PEM file of the client's certificate and key."),
-    _not_yet("kafka.ssl.key.password", "Password of that key.", secret=True),
-)
-"""Settings of secured Kafka clients: named, and refused until they work."""
 
 
 def settings(config: type[CommonConfig] = ServiceConfig) -> dict[str, Setting]:

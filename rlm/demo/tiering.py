@@ -134,7 +134,8 @@ def _status(stub: admin_pb2_grpc.AdminServiceStub, topic: str) -> list[Any]:
 
 
 def _is_tiered(row: fetch_pb2.PartitionDescription) -> bool:
-    return row.lag_segments == 0 and row.local_log_start_offset > row.remote_log_start_offset >= 0
+    is_copied = row.HasField("lag_segments") and row.lag_segments == 0
+    return is_copied and row.local_log_start_offset > row.remote_log_start_offset >= 0
 
 
 def _in_words(rows: list[Any]) -> str:

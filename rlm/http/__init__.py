@@ -1,1 +1,1 @@
-"""/healthz and /metrics over HTTP."""
+"""/healthz, /readyz and /metrics over HTTP."""

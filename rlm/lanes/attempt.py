@@ -24,6 +24,7 @@ from rlm.lanes.ports import CopyTarget, Ledger, Stores, Targets
 from rlm.lanes.segment_data import PreparedSegment, prepare
 from rlm.log_dir.partition_log import LocalSegment
 from rlm.log_dir.scanner import sample
+from rlm.stores.writes import StoreWrites
 from rlmm.framing import encode_value
 from rlmm.records import NO_PREVIOUS
 from rsm_plugins.keys import ObjectKind, object_name
@@ -81,6 +82,7 @@ class Copier:
         stores: Stores,
         targets: Targets,
         live: LiveAttempts,
+        writes: StoreWrites,
         clock: Clock,
         new_uuid: Callable[[], Uuid],
         settings: CopySettings,
@@ -90,6 +92,7 @@ class Copier:
         self._stores = stores
         self._targets = targets
         self._live = live
+        self._writes = writes
         self._clock = clock
         self._new_uuid = new_uuid
         self._settings = settings
@@ -128,9 +131,10 @@ class Copier:
         await self._eyes.check_leadership(led)
         started = self._started(led, prepared, segment_id, target)
         await self._ledger.publish(started, led.leader_epoch, NO_PREVIOUS)
-        plugin = await store.copy_log_segment_data(
-            started.locator(self._settings.cluster_id), prepared.data
-        )
+        with self._writes.noted(target.store_id):
+            plugin = await store.copy_log_segment_data(
+                started.locator(self._settings.cluster_id), prepared.data
+            )
         await self._check_unchanged(led, prepared, segment_id, target)
         finished = self._finished(started, prepared, plugin)
         if self._clock.monotonic_ms() >= deadline_at_ms:

@@ -101,6 +101,8 @@ class CopyLane:
         self._copied = copied
         self._recovery_point_always = recovery_point_always
         self._statuses: dict[PartitionKey, CopyStatus] = {}
+        self.copied_at_ms: int | None = None
+        """When any segment was copied last, monotonic."""
 
     @property
     def statuses(self) -> Mapping[PartitionKey, CopyStatus]:
@@ -243,10 +245,10 @@ class CopyLane:
         return doubtful_segments(look.log, start, self._settings.view.holes(look.key))
 
     def _note_copied(self, look: Look, next_offset: int, size_bytes: int) -> None:
+        now_ms = self.copied_at_ms = self._clock.monotonic_ms()
         before = self._statuses.get(look.key)
         if before is None:
             return
-        now_ms = self._clock.monotonic_ms()
         is_last = before.lag_segments <= 1
         self._statuses[look.key] = replace(
             before,

@@ -130,8 +130,10 @@ class LanePool:
         try:
             await job()
         except RemoteStorageError as error:
+            before = self._errors.get(key)
             self._note(key, error)
-            log.warning("lane_job_failed", lane=self.name, partition=str(key), error=str(error))
+            if before is None or str(before.error) != str(error):
+                log.warning("lane_job_failed", lane=self.name, partition=str(key), error=str(error))
         except Exception as error:
             self._note(key, error)
             log.exception("lane_job_broken", lane=self.name, partition=str(key))

@@ -14,8 +14,8 @@ To add a problem:
    findings; judge by what should have happened and did not. What is not known is None, and is a
    finding of its own. Times that a rule compares are monotonic; only `since_ms` is wall time.
 3. Give the values to `rlm/problem_sources.py`, which gathers them from the parts of the service. A
-   part that already knows its problems may instead have a method that answers findings; name it in
-   `ProblemSources.sources`. A source never waits and never raises.
+   part that already knows its problems may instead have a method that answers findings; name it
+   among `others` where `ServiceSources` is made. A source never waits and never raises.
 4. The subject names what the problem is about and is the same as long as the problem lasts, since a
    problem is known by its kind and subject: "orders-0", "topic orders", "store hot", "node 2". What
    changes from one time to the next (ages, counts) belongs in the text, which is one sentence and
@@ -165,7 +165,7 @@ KINDS: Mapping[ProblemKind, KindRow] = {
     ProblemKind.TRIM_STOPPED: _warning(
         "Trim is off or frozen by command while the disk fills beyond local retention."
     ),
-    ProblemKind.TRIM_UNKNOWN: _alarm(
+    ProblemKind.TRIM_UNKNOWN: _warning(
         "It is not known whether a trim that was given up was carried out."
     ),
     ProblemKind.FOREIGN_LOG_START: _alarm("Somebody else moved the broker's log start (H1)."),

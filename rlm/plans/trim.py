@@ -221,7 +221,16 @@ def _bounded(offsets: TrimOffsets, now_ms: int, planned_at_ms: int) -> TrimPlan 
     copied = _whole_segments(offsets.segments, limit)
     if copied <= start:
         return Held(reason=NoTrim.NOTHING_COPIED, detail=f"up to {limit}")
-    bound = min(copied, _retention_target(offsets, now_ms))
+    bound = min(
+        copied,
+        retention_target(
+            offsets.segments,
+            offsets.retention,
+            local_size_bytes=offsets.local_size_bytes,
+            local_log_start_offset=offsets.local_log_start_offset,
+            now_ms=now_ms,
+        ),
+    )
     if bound <= start:
         return Held(reason=NoTrim.WITHIN_RETENTION)
     return TrimPlan(
@@ -253,7 +262,14 @@ def _whole_segments(segments: Sequence[LocalSegment], limit: int) -> int:
     return max((end for end in ends if end is not None and end <= limit), default=-1)
 
 
-def _retention_target(offsets: TrimOffsets, now_ms: int) -> int:
+def retention_target(
+    segments: Sequence[LocalSegment],
+    retention: LocalRetention,
+    *,
+    local_size_bytes: int,
+    local_log_start_offset: int,
+    now_ms: int,
+) -> int:
     """End of the oldest segments that breach local retention by age or by size; -1 for none.
 
     By size a segment goes only if what is left still reaches the limit; by age if its newest
@@ -261,12 +277,12 @@ def _retention_target(offsets: TrimOffsets, now_ms: int) -> int:
     UnifiedLog.deleteRetentionMs/SizeBreachedSegments.
     """
     target = -1
-    age, most = offsets.retention.max_age_ms, offsets.retention.max_bytes
-    excess = None if most is None else offsets.local_size_bytes - most
-    for segment in offsets.segments:
+    age, most = retention.max_age_ms, retention.max_bytes
+    excess = None if most is None else local_size_bytes - most
+    for segment in segments:
         if not segment.is_closed or segment.next_offset is None:
             break
-        is_gone = segment.next_offset <= offsets.local_log_start_offset
+        is_gone = segment.next_offset <= local_log_start_offset
         too_old = age is not None and now_ms - segment.max_timestamp_ms > age
         too_much = excess is not None and excess >= segment.size_bytes
         if not (is_gone or too_old or too_much):

@@ -14,6 +14,8 @@ _METADATA_KEY = 3
 _METADATA_VERSION = 1
 _CLIENT_ID = b"rlm-sandbox"
 _MAX_ANSWER_BYTES = 1 << 20
+_NOT_YET = {"starting", "facts", "store-unavailable"}
+"""Kinds of problems that pass while a sandbox comes up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,14 +47,16 @@ def http_status(port: int, path: str) -> int | None:
 
 
 def service_is_ready(port: int) -> bool:
-    """Whether /healthz says that settings and ledger are read and nothing is the matter."""
+    """Whether /healthz says that settings and ledger are read and every store is there."""
     answer = _get(port, "/healthz")
     if answer is None or answer[0] != http.client.OK:
         return False
     try:
-        return json.loads(answer[1]).get("ready") is True
+        said = json.loads(answer[1])
     except ValueError:
         return False
+    kinds = {problem["kind"] for problem in said.get("problems", ())}
+    return said.get("ready") is True and not kinds & _NOT_YET
 
 
 def _get(port: int, path: str) -> tuple[int, bytes] | None:

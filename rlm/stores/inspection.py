@@ -8,8 +8,6 @@ import asyncio
 import math
 from collections.abc import Callable, Iterable, Mapping
 
-import structlog
-
 from kip405.errors import RemoteStorageError
 from kip405.ids import Uuid
 from rlm.clock import Clock
@@ -22,7 +20,6 @@ from rlmm.facts import TopicFact
 from rlmm.settings_view import SettingsView
 from rsm_plugins.keys import TOPIC_CUT
 
-log = structlog.get_logger()
 _ANSWER_MS = 15_000
 _FIRST_MS = 5_000
 _AGAIN_MS = 30_000
@@ -62,10 +59,7 @@ class Inspection:
             await self._clock.sleep_ms(min(interval_ms, self._patience_ms()))
             if all(link.store_id is None for link in self._stores.links):
                 continue
-            before = set(self.alarms())
             await self.look()
-            for text in sorted(set(self.alarms()) - before):
-                log.error("store_alarm", alarm=text)
 
     def _patience_ms(self) -> float:
         """What is not known yet is asked for sooner."""
@@ -78,14 +72,6 @@ class Inspection:
         found = await asyncio.gather(*(self._report(link) for link in self._stores.links))
         self.reports = {report.name: report for report in found}
         return tuple(found)
-
-    def alarms(self) -> tuple[str, ...]:
-        """Of the last look, each with its store's name."""
-        return tuple(
-            f"store {report.name}: {text}"
-            for report in self.reports.values()
-            for text in report.alarms
-        )
 
     async def _report(self, link: StoreLink) -> StoreReport:
         uri = link.fact.uri if link.fact else ""

@@ -112,7 +112,6 @@ class StoreLink:
                 self.store_id = await self._once()
             except RemoteStorageError as error:
                 self._problem = str(error)
-                log.warning("store_not_established", store=self.name, error=str(error))
                 await self._memory.clock.sleep_ms(backoff_ms(attempt))
                 attempt += 1
             else:
@@ -120,12 +119,9 @@ class StoreLink:
                 return self.store_id
 
     async def watch(self, interval_ms: int) -> None:
-        """Look for ever whether the plugin serves that store; a log line per change."""
+        """Look for ever whether the plugin serves that store."""
         while True:
-            before = self.problem
             await self._look()
-            if self.problem != before:
-                log.warning("store_changed", store=self.name, problem=self.problem or "none")
             await self._memory.clock.sleep_ms(interval_ms)
 
     async def _look(self) -> None:

@@ -42,11 +42,6 @@ class OpenStores:
         found["stores in use"] = partial(self.in_use.run, _USAGE_MS)
         return found
 
-    def problems(self) -> tuple[str, ...]:
-        """What keeps something from working now: stores away, or others, or not configured."""
-        strangers = (row.problem for row in self.statuses() if not row.name)
-        return (*self.stores.problems(), *strangers)
-
     def statuses(self) -> tuple[StoreStatus, ...]:
         """Every configured store, then those that only the ledger knows."""
         usages = dict(self.in_use.by_store)

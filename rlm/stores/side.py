@@ -12,7 +12,7 @@ from rlm.stores.inspection import Inspection
 from rlm.stores.opened import OpenStores, known_prefix, open_stores
 from rlm.stores.plugins import PluginTerms
 from rlm.stores.status import StoreReport
-from rlm.stores.stores import NO_STORE, Targets
+from rlm.stores.stores import Targets
 from rsm_plugins.client import Deadlines
 
 
@@ -30,12 +30,6 @@ class StoreSide(OpenStores):
         if self.stores.links:
             found["store inspection"] = partial(self.inspection.run, self.inspect_interval_ms)
         return found
-
-    def notices(self) -> tuple[str, ...]:
-        """What an operator must see though everything works: alarms of set-up, no store at all."""
-        if not self.stores.links:
-            return (NO_STORE,)
-        return self.inspection.alarms()
 
     def alarms_of(self, name: str) -> tuple[str, ...]:
         """See OpenStores."""

@@ -65,16 +65,7 @@ class Stores:
         found = (link.store_id for link in self.links if not link.is_other)
         return tuple(dict.fromkeys(store_id for store_id in found if store_id is not None))
 
-    def problems(self) -> tuple[str, ...]:
-        """What is wrong with the stores now, each in words that name the store."""
-        found = [
-            link.problem if len(self.links) == 1 else f"store {link.name}: {link.problem}"
-            for link in self.links
-            if link.problem
-        ]
-        return (*found, *self._twins())
-
-    def _twins(self) -> list[str]:
+    def twins(self) -> list[str]:
         """Names of one and the same store: harmless for data, and surely not what was meant."""
         first: dict[Uuid, str] = {}
         twins = []

@@ -12,7 +12,8 @@ import structlog
 from kip405.acls import CLUSTER_NAME, Acl, grants
 from kip405.errors import RemoteStorageError
 from rlm.clock import Clock
-from rlm.plans.problems import Finding, ProblemKind
+from rlm.plans.problem_rules import acl_finding
+from rlm.plans.problems import Finding
 from rlm.topics.needed_acls import needed_acls, not_granted, topics_of
 from rlm.topics.ports import Settings
 
@@ -40,14 +41,9 @@ class AccessWatch:
         self._told: frozenset[Acl] = frozenset()
         self.missing: tuple[Acl, ...] | None = None
 
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """One text a missing ACL."""
-        return tuple(f"missing ACL: {acl}" for acl in self.missing or ())
-
     def findings(self) -> tuple[Finding, ...]:
-        """The same, typed, for who decides what is a problem."""
-        return tuple(_finding(acl) for acl in self.missing or ())
+        """A problem a missing ACL."""
+        return tuple(acl_finding(acl) for acl in self.missing or ())
 
     async def run(self) -> None:
         """Look at every interval; a broker that does not answer is asked again."""
@@ -80,17 +76,6 @@ class AccessWatch:
         for acl in sorted(self._told - missing):
             log.info("acl_no_longer_missing", **_words(acl))
         self._told = missing
-
-
-def _finding(acl: Acl) -> Finding:
-    (options,) = grants([acl])
-    is_topic = acl.resource_type == "Topic"
-    return Finding(
-        kind=ProblemKind.ACL_MISSING,
-        subject=f"{acl.operation} of {acl.resource_type}:{acl.resource_name}",
-        text=f"missing ACL: {acl}; kafka-acls.sh {options}",
-        topic=acl.resource_name if is_topic else "",
-    )
 
 
 def _words(acl: Acl) -> dict[str, str]:

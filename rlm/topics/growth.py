@@ -14,10 +14,10 @@ from pathlib import Path
 from kip405.errors import Unavailable
 from kip405.segments import RemoteLogSegmentMetadata
 from kip405.states import RemoteLogSegmentState
+from rlm.plans.words import human_bytes
 
 DAY_MS = 86_400_000
 _LEAST_SPAN_MS = 60_000
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _FAR_DAYS = 3_650
 
 
@@ -78,13 +78,3 @@ def bytes_a_day(segments: Iterable[RemoteLogSegmentMetadata], now_ms: int) -> in
     oldest_ms = min(segment.max_timestamp_ms for segment in finished)
     span_ms = min(DAY_MS, max(now_ms - oldest_ms, _LEAST_SPAN_MS))
     return sum(segment.segment_size_bytes for segment in recent) * DAY_MS // span_ms
-
-
-def human_bytes(size_bytes: int) -> str:
-    """`1.5 GiB`."""
-    value = float(size_bytes)
-    for unit in _UNITS[:-1]:
-        if abs(value) < 1024:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} {_UNITS[-1]}"

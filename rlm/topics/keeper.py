@@ -126,6 +126,5 @@ class RetentionKeeper:
             self._alarms[fact.topic_id] = TakeoverAlarm(
                 topic=fact.name, text=text, seen_at_ms=now_ms
             )
-            log.error("retention_bounded_again", topic=fact.name, bounds=bounds, follows=follows)
         elif known is not None and now_ms - known.seen_at_ms > _ALARM_KEPT_MS:
             del self._alarms[fact.topic_id]

@@ -155,16 +155,36 @@ class StatusRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., local_only: _Optional[bool] = ...) -> None: ...
 
 class StatusResponse(_message.Message):
-    __slots__ = ("partitions", "freezes", "services", "readers")
+    __slots__ = ("partitions", "freezes", "services", "readers", "problems")
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     FREEZES_FIELD_NUMBER: _ClassVar[int]
     SERVICES_FIELD_NUMBER: _ClassVar[int]
     READERS_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     partitions: _containers.RepeatedCompositeFieldContainer[_fetch_pb2.PartitionDescription]
     freezes: _containers.RepeatedCompositeFieldContainer[Freeze]
     services: _containers.RepeatedCompositeFieldContainer[ServiceStatus]
     readers: _containers.RepeatedCompositeFieldContainer[ReaderStatus]
-    def __init__(self, partitions: _Optional[_Iterable[_Union[_fetch_pb2.PartitionDescription, _Mapping]]] = ..., freezes: _Optional[_Iterable[_Union[Freeze, _Mapping]]] = ..., services: _Optional[_Iterable[_Union[ServiceStatus, _Mapping]]] = ..., readers: _Optional[_Iterable[_Union[ReaderStatus, _Mapping]]] = ...) -> None: ...
+    problems: _containers.RepeatedCompositeFieldContainer[Problem]
+    def __init__(self, partitions: _Optional[_Iterable[_Union[_fetch_pb2.PartitionDescription, _Mapping]]] = ..., freezes: _Optional[_Iterable[_Union[Freeze, _Mapping]]] = ..., services: _Optional[_Iterable[_Union[ServiceStatus, _Mapping]]] = ..., readers: _Optional[_Iterable[_Union[ReaderStatus, _Mapping]]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ...) -> None: ...
+
+class Problem(_message.Message):
+    __slots__ = ("kind", "severity", "subject", "text", "topic", "since_ms", "node_ids")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    SEVERITY_FIELD_NUMBER: _ClassVar[int]
+    SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    NODE_IDS_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    severity: str
+    subject: str
+    text: str
+    topic: str
+    since_ms: int
+    node_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, kind: _Optional[str] = ..., severity: _Optional[str] = ..., subject: _Optional[str] = ..., text: _Optional[str] = ..., topic: _Optional[str] = ..., since_ms: _Optional[int] = ..., node_ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ReaderStatus(_message.Message):
     __slots__ = ("grpc_address", "version", "heartbeat_age_ms", "alive")
@@ -179,7 +199,7 @@ class ReaderStatus(_message.Message):
     def __init__(self, grpc_address: _Optional[str] = ..., version: _Optional[str] = ..., heartbeat_age_ms: _Optional[int] = ..., alive: _Optional[bool] = ...) -> None: ...
 
 class ServiceStatus(_message.Message):
-    __slots__ = ("node_id", "version", "grpc_address", "proxy_address", "heartbeat_age_ms", "problems", "reachable", "stores")
+    __slots__ = ("node_id", "version", "grpc_address", "proxy_address", "heartbeat_age_ms", "problems", "reachable", "stores", "health")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     GRPC_ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -188,6 +208,7 @@ class ServiceStatus(_message.Message):
     PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     REACHABLE_FIELD_NUMBER: _ClassVar[int]
     STORES_FIELD_NUMBER: _ClassVar[int]
+    HEALTH_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     version: str
     grpc_address: str
@@ -196,7 +217,8 @@ class ServiceStatus(_message.Message):
     problems: _containers.RepeatedScalarFieldContainer[str]
     reachable: bool
     stores: _containers.RepeatedCompositeFieldContainer[StoreStatus]
-    def __init__(self, node_id: _Optional[int] = ..., version: _Optional[str] = ..., grpc_address: _Optional[str] = ..., proxy_address: _Optional[str] = ..., heartbeat_age_ms: _Optional[int] = ..., problems: _Optional[_Iterable[str]] = ..., reachable: _Optional[bool] = ..., stores: _Optional[_Iterable[_Union[StoreStatus, _Mapping]]] = ...) -> None: ...
+    health: str
+    def __init__(self, node_id: _Optional[int] = ..., version: _Optional[str] = ..., grpc_address: _Optional[str] = ..., proxy_address: _Optional[str] = ..., heartbeat_age_ms: _Optional[int] = ..., problems: _Optional[_Iterable[str]] = ..., reachable: _Optional[bool] = ..., stores: _Optional[_Iterable[_Union[StoreStatus, _Mapping]]] = ..., health: _Optional[str] = ...) -> None: ...
 
 class StoreStatus(_message.Message):
     __slots__ = ("name", "store_id", "plugin", "uri", "problem", "segments", "size_bytes", "alarms")

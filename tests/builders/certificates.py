@@ -143,15 +143,17 @@ class Authority:
             self._certificate(name, self._key, _BASIC_CONSTRAINTS, constraints), encoding="ascii"
         )
 
-    def issue(self, name: str, *alternatives: str, is_expired: bool = False) -> Certificate:
-        """A certificate for the names (DNS names or IP addresses)."""
+    def issue(
+        self, name: str, *alternatives: str, is_expired: bool = False, end: bytes = _FUTURE
+    ) -> Certificate:
+        """A certificate for the names (DNS names or IP addresses). `end` as X.509 writes times."""
         key = _Key()
         names = _sequence(*(_alternative(text) for text in alternatives or (name,)))
         found = Certificate(
             cert_file=self._folder / f"{self._name}-{name}.pem",
             key_file=self._folder / f"{self._name}-{name}.key",
         )
-        end = _PAST if is_expired else _FUTURE
+        end = _PAST if is_expired else end
         text = self._certificate(name, key, _ALTERNATIVE_NAMES, names, end)
         found.cert_file.write_text(text, encoding="ascii")
         found.key_file.write_text(key.pem, encoding="ascii")
@@ -167,12 +169,17 @@ class Authority:
             _integer(int.from_bytes(os.urandom(8), "big")),
             algorithm,
             _name(self._name),
-            _sequence(_der(0x17, b"200101000000Z"), _der(0x17, end)),
+            _sequence(_der(0x17, b"200101000000Z"), _time(end)),
             _name(name),
             key.public,
             _der(0xA3, extensions),
         )
         return _pem("CERTIFICATE", _sequence(tbs, algorithm, _bits(self._key.sign(tbs))))
+
+
+def _time(text: bytes) -> bytes:
+    """UTCTime, or GeneralizedTime where the year has four digits."""
+    return _der(0x17 if len(text) == len(_PAST) else 0x18, text)
 
 
 def _alternative(text: str) -> bytes:

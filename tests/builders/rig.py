@@ -23,6 +23,7 @@ from rlm.log_dir.partition_log import PartitionLog
 from rlm.log_dir.scanner import LogDirs
 from rlm.losses import Losses
 from rlm.partitions import RememberedLooks
+from rlm.stores.writes import StoreWrites
 from rlmm.facts import ServiceFact, StartFact, TopicFact
 from tests.builders.broker import MemoryBroker
 from tests.builders.checkpoints import Checkpoints
@@ -95,14 +96,14 @@ class Rig:
 
     def __init__(self, path: Path, *, checkpoints: Checkpoints | None = None) -> None:
         """With `checkpoints` every call to ledger, settings, broker and store is a step."""
-        self.clock = ManualClock()
-        self.log_dir = LogDir(path / "data", node_id=NODE_ID)
+        self.clock, self.log_dir = ManualClock(), LogDir(path / "data", node_id=NODE_ID)
         self.log_dirs = WatchedLogDirs([str(self.log_dir.path)])
         self.disk = self.log_dir.partition()
         self.broker = MemoryBroker(node_id=NODE_ID)
         self.ledger, self.settings = MemoryLedger(), MemorySettings()
         self.store = MemoryStore(CLUSTER_ID)
-        self.share_groups, self.live = ShareGroupsAt(), LiveAttempts()
+        self.share_groups = ShareGroupsAt()
+        self.live, self.writes = LiveAttempts(), StoreWrites()
         self.settings.now_ms = self.ledger.now_ms = self.clock.now
         self.settings.clock = self.clock
         around = checkpoints.around if checkpoints else _as_is
@@ -164,6 +165,7 @@ class Rig:
             stores=self.shelf,
             targets=self.shelf,
             live=self.live,
+            writes=self.writes,
             clock=self.clock,
             new_uuid=uuids(),
             settings=_COPY,

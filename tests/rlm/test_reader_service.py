@@ -87,7 +87,11 @@ async def test_without_kafka_it_listens_and_is_not_ready(tmp_path: Path) -> None
             ]
             health = json.loads(await _get(config.http_listen, "/healthz"))
             assert (health["status"], health["ready"]) == ("ok", False)
-            assert "the ledger was not read to its end yet" in health["problems"]
+            assert {
+                (row["kind"], row["text"])
+                for row in health["problems"]
+                if row["kind"] == "starting"
+            } >= {("starting", "the ledger was not read to its end yet")}
             assert "rlm_stores_configured 1.0" in await _get(config.http_listen, "/metrics")
         finally:
             running.cancel()
@@ -105,7 +109,9 @@ async def test_h11_a_lost_segment_is_a_problem_of_the_reader_that_found_it(tmp_p
             async with asyncio.timeout(30), aio.insecure_channel(str(config.grpc_listen)) as api:
                 await api.channel_ready()
             health = json.loads(await _get(config.http_listen, "/healthz"))
-            assert any("object x is gone" in text for text in health["problems"])
+            [alarm] = [row for row in health["problems"] if row["kind"] == "segment-lost"]
+            assert "object x is gone" in alarm["text"]
+            assert health["health"] == "alarm"
         finally:
             running.cancel()
 

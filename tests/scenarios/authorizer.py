@@ -103,18 +103,20 @@ class SecuredCluster(Cluster):
         return sorted(self.sandbox.state.ports)
 
     def problems(self, node_id: int = 1) -> list[str]:
-        """What /healthz of a service says is wrong."""
-        found: list[str] = self._healthz(node_id)["problems"]
-        return found
+        """Texts of the problems that /healthz of a service has."""
+        return [str(one["text"]) for one in self._healthz(node_id)["problems"]]
 
     def is_ready(self, node_id: int = 1) -> bool:
         return bool(self._healthz(node_id)["ready"])
 
+    def is_alarmed(self, node_id: int = 1) -> bool:
+        return bool(self._healthz(node_id)["health"] == "alarm")
+
     def problem_count(self, node_id: int = 1) -> int:
-        """`rlm_problems` of a service's metrics."""
+        """`rlm_problems` of a service's metrics, of all kinds."""
         text = self._get(node_id, "metrics")
-        (line,) = [one for one in text.splitlines() if one.startswith("rlm_problems")]
-        return int(float(line.split()[-1]))
+        lines = [one for one in text.splitlines() if one.startswith("rlm_problems{")]
+        return sum(int(float(line.split()[-1])) for line in lines)
 
     def log_lines(self, event: str, node_id: int = 1) -> list[dict[str, str]]:
         """Lines of one event that a service logged."""

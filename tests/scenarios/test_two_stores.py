@@ -173,7 +173,7 @@ def _without_a_store(site: Site, topic: str) -> list[Row]:
     words = "no store is configured: nothing is tiered"
     health = site.health()
     assert health["ready"] is True
-    assert any(words in text for text in health["problems"])
+    assert [row["kind"] for row in health["problems"] if words in row["text"]] == ["no-store"]
     assert any(words in text for text in site.service()["problems"])
     assert "rlm_stores_configured 0.0" in site.metrics()
     refused = cluster.rlm("topics", "enable", topic, check=False)
@@ -205,7 +205,8 @@ def _a_store_is_no_longer_named(
 
     def alarmed() -> bool:
         done = cluster.rlm("status", check=False)
-        return done.returncode == 0 and "is not in this service's configuration" in done.stdout
+        is_told = "is not in this service's configuration" in done.stdout
+        return done.returncode == 1 and is_told
 
     cluster.wait_for(alarmed, "status names the store that is missing")
     [stranger] = [row for row in site.service()["stores"] if not row["name"]]

@@ -30,6 +30,7 @@ from rlm.broker.answers import EARLIEST_TIMESTAMP, LocalRecords, OffsetAnswer
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
 from rlm.lanes.look import Look
+from rlm.plans.problems import Problem
 from rlm.proxy.tier import (
     EpochEnd,
     RemoteRead,
@@ -219,6 +220,8 @@ class ApiStatuses:
         self._cluster = cluster
         self._node_id = node_id
         self._log = log
+        self.lag = {"lag_bytes": 2048, "lag_segments": 1}
+        self.problems: list[Problem] = []
 
     def led(self) -> Sequence[PartitionStatus]:
         if self._cluster.leader != self._node_id:
@@ -235,8 +238,7 @@ class ApiStatuses:
             last_stable_offset=self._log.last_stable,
             high_watermark=self._log.end,
             log_end_offset=self._log.end,
-            lag_bytes=2048,
-            lag_segments=1,
+            **self.lag,
             frozen="remote data beyond the log's end" if self._log.frozen else "",
         )
         return (status, replace(status, partition=1))
@@ -295,6 +297,7 @@ class Node:
     fetch: FetchService
     address: str
     stores: ApiStores
+    statuses: ApiStatuses
     throttle: ReadThrottle
     reading: PartitionReading
     places: Places
@@ -359,10 +362,11 @@ class Fakes:
                     settings=settings,
                     broker=broker,
                     freezes=freezes,
-                    problems=lambda: (),
+                    problems=lambda: self.statuses.problems,
                     stores=lambda: self.stores.statuses,
                     endpoints=self.endpoints(),
                     version="1",
+                    now_ms=self.service.clock.now_ms,
                 ),
                 statuses=self.statuses,
                 places=self.places,
@@ -465,6 +469,7 @@ async def api_node(
                 fetch=fetch,
                 address=address,
                 stores=fakes.stores,
+                statuses=fakes.statuses,
                 throttle=fakes.throttle,
                 reading=fakes.reading,
                 places=fakes.places,

@@ -1,5 +1,6 @@
 """AdminService: verbs forwarded to the partition-0 leader, the whole cluster's status, adoption."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from kip405.ids import PartitionKey
 from rlm.api.calls import FORWARDED_KEY, call_metadata
 from rlm.api.server import ApiServer
 from rlm.api.status import Elsewhere, error_of_call
+from rlm.plans.problems import Problem, ProblemKind
 from rlm.v1 import admin_pb2 as pb
 from rlm.v1.admin_pb2_grpc import AdminServiceStub
 from rlmm.facts import TrimFact
@@ -107,9 +109,45 @@ async def test_status_asks_peers_and_shows_those_that_are_silent() -> None:
         answer = await call(two, "Status", pb.StatusRequest())
         assert [row.reachable for row in answer.services] == [False, True]
         assert "not reachable" in answer.services[0].problems[0]
+        [alarm] = answer.problems
+        assert (alarm.kind, alarm.subject) == ("peer-unreachable", "node 1")
+        of_one = next(fact for fact, _ in two.service.settings.view.services() if fact.node_id == 1)
+        await two.service.settings.publish(of_one)
+        two.service.clock.advance(31_000)
+        dead = await call(two, "Status", pb.StatusRequest())
+        assert not dead.problems, "its peers tell of one that is silent, where that is a problem"
         assert [row.last_error for row in answer.partitions] == [
             "its leader's service tells nothing (yet)"
         ] * 2
+
+
+async def test_h38_what_several_services_tell_alike_is_one_problem() -> None:
+    cluster = Cluster()
+    full = Problem(
+        kind=ProblemKind.STORE_REFUSES_WRITES, subject="store hot", text="full", since_ms=9
+    )
+    other = Problem(kind=ProblemKind.FACTS, subject="ledger", text="made anew", since_ms=9)
+    lag = Problem(
+        kind=ProblemKind.LAG_UNKNOWN, subject="bids-0", text="EACCES", topic="bids", since_ms=9
+    )
+    soon = Problem(
+        kind=ProblemKind.CERTIFICATE_ENDS_SOON, subject="api.pem", text="renew", since_ms=9
+    )
+    async with api_node(cluster, node_id=1) as one, api_node(cluster, node_id=2) as two:
+        await two.service.settings.barrier(1)
+        await call(one, "EnableTopic", pb.EnableTopicRequest(topic=TOPIC))
+        one.statuses.problems[:] = [replace(full, since_ms=5), lag]
+        two.statuses.problems[:] = [full, other, soon]
+        answer = await call(two, "Status", pb.StatusRequest())
+        assert [(row.kind, sorted(row.node_ids), row.since_ms) for row in answer.problems] == [
+            ("facts", [2], 9),
+            ("lag-unknown", [1], 9),
+            ("store-refuses-writes", [1, 2], 5),
+            ("certificate-ends-soon", [2], 9),
+        ]
+        assert [row.health for row in answer.services] == ["alarm", "alarm"]
+        of_topic = await call(two, "Status", pb.StatusRequest(topic=TOPIC))
+        assert "lag-unknown" not in {row.kind for row in of_topic.problems}
 
 
 async def test_h01_adopt_log_start_applies_a_foreign_move_only() -> None:

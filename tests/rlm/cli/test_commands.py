@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from kip405.ids import Uuid
 from rlm.cli.main import COMMANDS, main
+from rlm.plans.problems import Problem, ProblemKind
 from rlm.stores.judgement import Level, Verdict
 from rlm.stores.status import StoreReport, StoreStatus
 from rlmm.facts import ReaderFact
@@ -320,12 +321,62 @@ async def test_status_shows_each_store_once_with_what_is_wrong(node: Node) -> No
     )
     shown = await asked(node, "status")
     lines = [line.split() for line in shown.stdout.splitlines()]
-    assert ["hot", str(store_id), "s3", "s3://hot", "3", "/", "2.0", "KiB", "well"] in lines
-    assert any(line[:2] == ["cold", "-"] and "away" in line for line in lines)
+    assert ["hot", str(store_id), "s3", "s3://hot", "3", "/", "2.0", "KiB", "alarm"] in lines
+    [cold] = [line for line in lines if line[:2] == ["cold", "-"]]
+    assert cold[-4:] == ["not", "well", "for", "1"]
     assert any(line[:2] == ["(not", "configured)"] for line in lines)
-    assert "alarm: store hot: objects go after 7 d" in shown.stderr
     [service] = (await as_json(node, "status"))["services"]
     assert [store["name"] for store in service["stores"]] == ["hot", "cold", ""]
+
+
+FULL = Problem(
+    kind=ProblemKind.STORE_REFUSES_WRITES, subject="store hot", text="it is full", since_ms=60_000
+)
+SOON = Problem(
+    kind=ProblemKind.CERTIFICATE_ENDS_SOON, subject="api.pem", text="renew it", since_ms=60_000
+)
+
+
+async def test_h38_status_tells_a_problem_once_on_stdout_and_an_alarm_by_its_status(
+    node: Node,
+) -> None:
+    assert (await asked(node, "status")).exit_code == 0
+    node.statuses.problems[:] = [SOON]
+    warned = await asked(node, "status")
+    assert warned.exit_code == 0
+    assert (
+        "warning: api.pem: renew it [certificate-ends-soon, since 1970-01-01 00:01:00 UTC, "
+        "told by 1]"
+    ) in warned.stdout.splitlines()
+    node.statuses.problems[:] = [FULL, SOON]
+    shown = await asked(node, "status")
+    assert (shown.exit_code, shown.stderr) == (1, "")
+    assert shown.stdout.count("it is full") == 1
+    document = await asked(node, "status", "--json")
+    assert document.exit_code == 1
+    [full, soon] = json.loads(document.stdout)["problems"]
+    assert full == {
+        "kind": "store-refuses-writes",
+        "severity": "alarm",
+        "subject": "store hot",
+        "text": "it is full",
+        "topic": "",
+        "since_ms": 60_000,
+        "node_ids": [1],
+    }
+    assert soon["severity"] == "warning"
+
+
+async def test_h38_a_lag_that_is_not_known_is_unknown_and_null(node: Node) -> None:
+    await as_json(node, "topics", "enable", TOPIC)
+    assert (await as_json(node, "status"))["partitions"][0]["lag_bytes"] == 2048
+    node.statuses.lag = {}
+    row = (await as_json(node, "status"))["partitions"][0]
+    assert row["lag_bytes"] is None and row["lag_segments"] is None
+    (line,) = [
+        one for one in (await asked(node, "status")).stdout.splitlines() if f"{TOPIC}-0" in one
+    ]
+    assert "unknown" in line.split()
 
 
 async def test_status_shows_readers_apart_from_services(node: Node) -> None:

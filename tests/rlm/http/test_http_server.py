@@ -1,6 +1,7 @@
 """/healthz and /metrics."""
 
 import socket
+from dataclasses import replace
 
 import aiohttp
 import pytest
@@ -18,6 +19,7 @@ from rlm.metrics import (
     partition_gauges,
     problem_gauges,
 )
+from rlm.plans.problems import Problem, ProblemKind
 from tests.builders.clock import ManualClock
 
 STATUS = PartitionStatus(
@@ -31,18 +33,21 @@ STATUS = PartitionStatus(
     frozen="look",
     alarms=("a", "b"),
 )
+FULL = Problem(
+    kind=ProblemKind.STORE_REFUSES_WRITES, subject="store hot", text="it is full", since_ms=7
+)
 
 
 def metrics() -> ServiceMetrics:
     pool = LanePool("copy", ManualClock(), size=1, queue_limit=1)
     return ServiceMetrics(
-        lambda: partition_gauges([STATUS]) | lane_gauges([pool]) | problem_gauges(["x", "y"])
+        lambda: partition_gauges([STATUS]) | lane_gauges([pool]) | problem_gauges([FULL])
     )
 
 
 async def test_healthz_follows_liveness_and_tells_the_rest() -> None:
     states = [
-        HealthState(alive=True, ready=False, problems=["ledger is read"]),
+        HealthState(alive=True, ready=True, problems=[FULL]),
         HealthState(alive=False, ready=False, problems=[]),
     ]
     server = HttpServer(
@@ -53,8 +58,22 @@ async def test_healthz_follows_liveness_and_tells_the_rest() -> None:
         async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
             async with session.get("/healthz") as answer:
                 assert answer.status == 200
-                body = await answer.json()
-                assert body == {"status": "ok", "ready": False, "problems": ["ledger is read"]}
+                assert await answer.json() == {
+                    "status": "ok",
+                    "ready": True,
+                    "health": "alarm",
+                    "problem_count": 1,
+                    "problems": [
+                        {
+                            "kind": "store-refuses-writes",
+                            "severity": "alarm",
+                            "subject": "store hot",
+                            "topic": "",
+                            "text": "it is full",
+                            "since_ms": 7,
+                        }
+                    ],
+                }
             states.pop(0)
             async with session.get("/healthz") as answer:
                 assert answer.status == 503
@@ -66,6 +85,34 @@ async def test_healthz_follows_liveness_and_tells_the_rest() -> None:
                 assert answer.status == 404
     finally:
         await server.stop()
+
+
+@pytest.mark.parametrize(
+    ("state", "healthz", "readyz"),
+    [
+        (HealthState(alive=True, ready=True, problems=[FULL]), 200, 200),
+        (HealthState(alive=True, ready=False, problems=[]), 200, 503),
+        (HealthState(alive=False, ready=True, problems=[]), 503, 503),
+    ],
+)
+async def test_h38_a_problem_takes_no_service_out_of_service(
+    state: HealthState, healthz: int, readyz: int
+) -> None:
+    server = HttpServer(host="127.0.0.1", port=0, health=lambda: state, metrics=bytes)
+    port = await server.start()
+    try:
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+            for path, status in (("/healthz", healthz), ("/readyz", readyz)):
+                async with session.get(path) as answer:
+                    assert answer.status == status
+    finally:
+        await server.stop()
+
+
+def test_h38_a_lag_that_is_not_known_has_no_sample() -> None:
+    gauges = partition_gauges([replace(STATUS, lag_bytes=None, lag_segments=None)])
+    assert "rlm_remote_copy_lag_bytes" not in gauges
+    assert gauges["rlm_partition_frozen"] == {("t", "3"): 1}
 
 
 async def test_a_taken_port_is_invalid() -> None:
@@ -102,7 +149,8 @@ def test_what_is_counted_is_rendered() -> None:
         'rlm_remote_copy_lag_bytes{partition="3",topic="t"} 77.0',
         'rlm_partition_frozen{partition="3",topic="t"} 1.0',
         'rlm_lane_waiting{lane="copy"} 0.0',
-        "rlm_problems 2.0",
+        'rlm_problems{kind="store-refuses-writes",severity="alarm"} 1.0',
+        'rlm_problems{kind="lag-unknown",severity="alarm"} 0.0',
         'rlm_partition_alarms{partition="3",topic="t"} 2.0',
     ):
         assert line in lines

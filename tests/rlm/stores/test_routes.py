@@ -193,15 +193,10 @@ def test_without_a_store_topics_are_refused_with_what_to_do() -> None:
         none.target(PLACE)
 
 
-def test_problems_name_the_store_where_there_are_several(
-    stores: Stores, hot: Link, cold: Link
-) -> None:
-    assert stores.problems() == ()
-    cold.problem = "away"
-    assert stores.problems() == ("store cold: away",)
-    assert Stores(cast(Sequence[StoreLink], (cold,))).problems() == ("away",)
-    cold.store_id, cold.problem = HOT, None
-    assert stores.problems() == (f"stores hot and cold are one and the same: {HOT}",)
+def test_two_names_of_one_store_are_told(stores: Stores, cold: Link) -> None:
+    assert stores.twins() == []
+    cold.store_id = HOT
+    assert stores.twins() == [f"stores hot and cold are one and the same: {HOT}"]
 
 
 def test_g1_a_store_whose_plugin_serves_another_is_not_said_to_be_known(

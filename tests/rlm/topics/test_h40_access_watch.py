@@ -76,13 +76,12 @@ NEEDED = [
 async def test_h40_each_right_taken_away_is_one_line_and_one_problem(acl: Acl) -> None:
     broker, watch = await watched(EnableOptions(trim=True))
     await watch.look()
-    assert not watch.problems
+    assert not watch.findings()
     broker.denied = {acl}
     with structlog.testing.capture_logs() as lines:
         await watch.look()
         await watch.look()
     assert watch.missing == (acl,)
-    assert watch.problems == (f"missing ACL: {acl}",)
     (finding,) = watch.findings()
     assert finding.kind is ProblemKind.ACL_MISSING
     assert str(acl) in finding.text
@@ -94,7 +93,7 @@ async def test_h40_each_right_taken_away_is_one_line_and_one_problem(acl: Acl) -
     with structlog.testing.capture_logs() as lines:
         await watch.look()
     assert [line["event"] for line in lines] == ["acl_no_longer_missing"]
-    assert not watch.problems
+    assert not watch.findings()
 
 
 async def test_h40_mode_copy_misses_nothing_that_it_does_not_use() -> None:

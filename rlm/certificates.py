@@ -1,0 +1,146 @@
+"""When the certificates of this service's PEM files end; looked at every minute, off the loop.
+
+TLS itself never says it before it is too late: a handshake fails. Of the certificate that is shown
+the whole chain must hold; of a file of authorities one that holds is enough.
+"""
+
+import asyncio
+import base64
+import binascii
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from kip405.errors import Invalid
+from rlm.clock import Clock
+from rlm.config import CommonConfig
+from rlm.plans.problem_rules import CertificateFile
+
+_BLOCK = re.compile(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
+_SEQUENCE, _VERSION = 0x30, 0xA0
+_UTC_TIME, _GENERALIZED_TIME = 0x17, 0x18
+_CENTURY_TURNS_AT = 50
+_LOOK_EVERY_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertificatePath:
+    """A file and what it is for. `is_shown`: its chain is shown to others, else it is trusted."""
+
+    path: Path
+    use: str
+    is_shown: bool
+
+
+def certificate_paths(config: CommonConfig) -> tuple[CertificatePath, ...]:
+    """Every file of certificates that the configuration names; keys have no end."""
+    rows: list[tuple[Path | None, str, bool]] = [
+        (config.grpc_tls_cert_file, "certificate of the gRPC API (grpc.tls.cert.file)", True),
+        (config.grpc_tls_client_ca_file, "who may call (grpc.tls.client.ca.file)", False),
+        (config.grpc_tls_ca_file, "authorities of the peers (grpc.tls.ca.file)", False),
+    ]
+    for store in config.stores:
+        if store.tls is not None:
+            place = f"store {store.name}"
+            rows.append((store.tls.cert_file, f"{place}: plugin.tls.cert.file", True))
+            rows.append((store.tls.ca_file, f"{place}: plugin.tls.ca.file", False))
+    return tuple(
+        CertificatePath(path=path, use=use, is_shown=is_shown)
+        for path, use, is_shown in rows
+        if path is not None
+    )
+
+
+class Certificates:
+    """`files` is the last look."""
+
+    def __init__(self, paths: Sequence[CertificatePath], clock: Clock) -> None:
+        self._paths = tuple(paths)
+        self._clock = clock
+        self.files: tuple[CertificateFile, ...] = ()
+
+    async def run(self) -> None:
+        """Look for ever."""
+        while True:
+            await self.look()
+            await self._clock.sleep_ms(_LOOK_EVERY_MS)
+
+    async def look(self) -> None:
+        """Read all files now."""
+        self.files = tuple([await asyncio.to_thread(read_file, path) for path in self._paths])
+
+
+def read_file(place: CertificatePath) -> CertificateFile:
+    """When the file ends, or why that cannot be told. Blocking."""
+    ends: list[int] = []
+    error = None
+    try:
+        ends = list(ends_of(place.path.read_bytes()))
+    except OSError as failed:
+        error = f"cannot be read: {failed.strerror}"
+    except Invalid as failed:
+        error = str(failed)
+    of_all = min if place.is_shown else max
+    return CertificateFile(
+        path=str(place.path),
+        use=place.use,
+        ends_at_ms=of_all(ends) if ends else None,
+        error=error,
+    )
+
+
+def ends_of(pem: bytes) -> Iterator[int]:
+    """The end (wall ms) of each certificate in a PEM file; Invalid for what is none."""
+    for block in _BLOCK.findall(pem):
+        try:
+            der = base64.b64decode(b"".join(block.split()), validate=True)
+            yield _end_of(der)
+        except (binascii.Error, ValueError, IndexError) as error:
+            raise Invalid(f"a certificate of it is damaged: {error}") from error
+
+
+def _end_of(der: bytes) -> int:
+    """notAfter of one X.509 certificate. Source: RFC 5280, 4.1: the fields of TBSCertificate."""
+    to_be_signed = _value(_value(der))
+    fields = [tag_and_value for tag_and_value in _values(to_be_signed)]
+    if fields[0][0] == _VERSION:
+        del fields[0]
+    _serial, _algorithm, _issuer, (tag, validity), *_rest = fields
+    if tag != _SEQUENCE:
+        raise ValueError("there is no validity")
+    _begin, (tag, text) = _values(validity)
+    return _time_ms(tag, text.decode("ascii"))
+
+
+def _time_ms(tag: int, text: str) -> int:
+    if tag == _UTC_TIME:
+        century = "20" if int(text[:2]) < _CENTURY_TURNS_AT else "19"
+        text = century + text
+    elif tag != _GENERALIZED_TIME:
+        raise ValueError(f"tag {tag} is no time")
+    moment = datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1000)
+
+
+def _value(data: bytes) -> bytes:
+    """The content of the SEQUENCE that data begins with."""
+    tag, value = next(_values(data))
+    if tag != _SEQUENCE:
+        raise ValueError(f"tag {tag} where a sequence must be")
+    return value
+
+
+def _values(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Tag and content of each DER value in a row."""
+    at = 0
+    while at < len(data):
+        tag, size, at = data[at], data[at + 1], at + 2
+        if size & 0x80:
+            width = size & 0x7F
+            size, at = int.from_bytes(data[at : at + width], "big"), at + width
+        if at + size > len(data):
+            raise ValueError("it ends too early")
+        yield tag, data[at : at + size]
+        at += size

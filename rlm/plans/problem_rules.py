@@ -1,0 +1,403 @@
+"""The rules that say what is a problem, by what should have happened and did not (H38).
+
+Each takes values and answers findings; see `rlm/plans/problems.py` for how to add one. A rule waits
+as long as what it watches may well take, so that a restart or a change of leadership is no alarm.
+Times are monotonic ms. Pure.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from kip405.acls import Acl, MissingAcls, grants
+from kip405.errors import Corrupt, Internal, RemoteStorageError
+from rlm.plans.copy import CopyLag, WhyNot
+from rlm.plans.problems import Finding, ProblemKind
+from rlm.plans.trim import NoTrim
+from rlm.plans.words import human_bytes, human_duration
+
+_STOPPED_BY_OPERATOR = (NoTrim.TRIM_OFF, NoTrim.FREEZE_FACT)
+_TOPIC_REFUSED = (WhyNot.CLEANUP_POLICY, WhyNot.NATIVE_TIERING)
+_FOREVER_MS = 1 << 62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How long each thing may take before it is a problem, in ms.
+
+    `copy_ms`: without a copy, or a measure, while no job runs (problem.copy.intervals).
+    `copy_deadline_ms`: the same while a job runs or waits (copy.deadline.ms). `held_ms`: while an
+    open transaction or a flush is waited for. `trim_ms`: problem.trim.blocked.ms. `start_ms`: for
+    ledger, settings, stores and peers to become known. `leadership_ms`: between answers of the
+    broker. `certificate_ms`: problem.certificate.days.
+    """
+
+    copy_ms: int
+    copy_deadline_ms: int
+    trim_ms: int
+    leadership_ms: int
+    certificate_ms: int
+    held_ms: int = 1_200_000
+    start_ms: int = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A partition that we lead, of an enabled topic."""
+
+    topic: str
+    partition: int
+
+    def finding(self, kind: ProblemKind, text: str) -> Finding:
+        subject = f"{self.topic}-{self.partition}"
+        return Finding(kind=kind, subject=subject, topic=self.topic, text=text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """The last job of a partition failed, and all since `since_ms`."""
+
+    error: Exception
+    since_ms: int
+
+    @property
+    def message(self) -> str:
+        return f"{type(self.error).__name__}: {self.error}"
+
+    @property
+    def is_final(self) -> bool:
+        """No wait mends it: damaged bytes, or a bug."""
+        known = isinstance(self.error, RemoteStorageError)
+        return not known or isinstance(self.error, Corrupt | Internal)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyMeasure:
+    """What the last look under this leader epoch said of copying, and when."""
+
+    at_ms: int
+    lag: CopyLag
+    behind_since_ms: int | None
+    is_due: bool
+    reason: WhyNot
+    detail: str = ""
+
+    @property
+    def words(self) -> str:
+        return " ".join((self.reason.value, self.detail)).strip()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyFacts:
+    """One partition's copying. `led_since_ms`: since when it is ours under this leader epoch.
+
+    `service_copied_at_ms`: when this service last copied any segment of any partition.
+    """
+
+    place: Place
+    led_since_ms: int
+    measure: CopyMeasure | None
+    failure: Failure | None
+    is_running: bool
+    is_waiting: bool
+    service_copied_at_ms: int | None = None
+
+
+def known_lag(facts: CopyFacts, limits: Limits, now_ms: int) -> CopyLag | None:
+    """The lag, None where it was not measured, or too long ago to be true."""
+    measure = facts.measure
+    if measure is None or now_ms - measure.at_ms > _patience_ms(facts, limits, now_ms):
+        return None
+    return measure.lag
+
+
+def copy_findings(facts: CopyFacts, limits: Limits, now_ms: int) -> Iterator[Finding]:
+    """What is wrong with copying a partition."""
+    failure = facts.failure
+    if failure is not None and failure.is_final:
+        yield facts.place.finding(
+            ProblemKind.CANNOT_COPY,
+            f"copying stops here ({_lag_words(facts, limits, now_ms)}): {failure.message}",
+        )
+    elif known_lag(facts, limits, now_ms) is None:
+        yield from _unmeasured(facts, limits, now_ms)
+    elif facts.measure is not None:
+        yield from _behind(facts, facts.measure, limits, now_ms)
+
+
+def _unmeasured(facts: CopyFacts, limits: Limits, now_ms: int) -> Iterator[Finding]:
+    since_ms = facts.led_since_ms
+    if facts.measure is not None:
+        since_ms = max(since_ms, facts.measure.at_ms)
+    if now_ms - since_ms > _patience_ms(facts, limits, now_ms):
+        why = facts.failure.message if facts.failure else "no look at the partition has succeeded"
+        yield facts.place.finding(
+            ProblemKind.LAG_UNKNOWN,
+            f"what is left to copy is not known for {human_duration(now_ms - since_ms)}, and "
+            f"nothing may be copied: {why}",
+        )
+
+
+def _behind(
+    facts: CopyFacts, measure: CopyMeasure, limits: Limits, now_ms: int
+) -> Iterator[Finding]:
+    if measure.reason in _TOPIC_REFUSED:
+        yield facts.place.finding(
+            ProblemKind.COPY_REFUSED,
+            f"nothing is copied or trimmed: {measure.words}; set it back, or disable the topic",
+        )
+        return
+    if measure.behind_since_ms is None or measure.reason is WhyNot.FROZEN:
+        return
+    patience_ms = _patience_ms(facts, limits, now_ms) if measure.is_due else limits.held_ms
+    behind_ms = now_ms - measure.behind_since_ms
+    if behind_ms > patience_ms:
+        why = facts.failure.message if facts.failure else measure.words
+        yield facts.place.finding(
+            ProblemKind.NOTHING_COPIED,
+            f"nothing was copied for {human_duration(behind_ms)}, while "
+            f"{_lag_words(facts, limits, now_ms)}: {why}",
+        )
+
+
+def _patience_ms(facts: CopyFacts, limits: Limits, now_ms: int) -> int:
+    """A job at work may take its time; so may one that waits while others are copied."""
+    if facts.failure is not None or not (facts.is_running or facts.is_waiting):
+        return limits.copy_ms
+    patience_ms = max(limits.copy_ms, limits.copy_deadline_ms)
+    copied_at_ms = facts.service_copied_at_ms
+    is_queued = facts.is_waiting and not facts.is_running
+    if is_queued and copied_at_ms is not None and now_ms - copied_at_ms <= patience_ms:
+        return _FOREVER_MS
+    return patience_ms
+
+
+def _lag_words(facts: CopyFacts, limits: Limits, now_ms: int) -> str:
+    lag = known_lag(facts, limits, now_ms)
+    if lag is None:
+        return "how much is left to copy is not known"
+    segments = "1 closed segment is" if lag.segments == 1 else f"{lag.segments} closed segments are"
+    return f"{segments} not remote, {human_bytes(lag.size_bytes)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrimFacts:
+    """One partition's trim. `excess_bytes`: of closed segments that local retention would drop.
+
+    `still_since_ms`: since when the broker's log start stands still with some excess, which was
+    `excess_then_bytes`; None without any. `reason` None = a trim was planned.
+    """
+
+    place: Place
+    reason: NoTrim | None
+    detail: str
+    failure: Failure | None
+    alarm: str | None
+    foreign_log_start: int | None
+    still_since_ms: int | None = None
+    excess_bytes: int = 0
+    excess_then_bytes: int = 0
+
+
+def trim_findings(facts: TrimFacts, limits: Limits, now_ms: int) -> Iterator[Finding]:
+    """What is wrong with trimming a partition."""
+    if facts.alarm:
+        yield facts.place.finding(ProblemKind.TRIM_REFUSED, facts.alarm)
+    if facts.foreign_log_start is not None:
+        yield facts.place.finding(
+            ProblemKind.FOREIGN_LOG_START,
+            f"the broker's log start was moved to {facts.foreign_log_start} by somebody else; "
+            "`rlm topics adopt-log-start` applies it",
+        )
+    is_growing = facts.excess_bytes > facts.excess_then_bytes
+    if facts.still_since_ms is None or not is_growing:
+        return
+    still_ms = now_ms - facts.still_since_ms
+    if still_ms > limits.trim_ms:
+        is_meant = facts.reason in _STOPPED_BY_OPERATOR
+        kind = ProblemKind.TRIM_STOPPED if is_meant else ProblemKind.TRIM_BLOCKED
+        yield facts.place.finding(
+            kind,
+            f"nothing was trimmed for {human_duration(still_ms)}, while "
+            f"{human_bytes(facts.excess_bytes)} beyond local retention lie on the disk, "
+            f"{human_bytes(facts.excess_then_bytes)} when it began: "
+            f"{_why_no_trim(facts)}",
+        )
+
+
+def _why_no_trim(facts: TrimFacts) -> str:
+    if facts.failure is not None:
+        return facts.failure.message
+    if facts.reason is None:
+        return "a trim is planned and not carried out"
+    return " ".join((facts.reason.value, facts.detail)).strip()
+
+
+def acl_findings(errors: Iterable[Exception | None]) -> Iterator[Finding]:
+    """Rights that are missing, each once, with the command that gives them."""
+    found = {acl for error in errors if isinstance(error, MissingAcls) for acl in error.acls}
+    for acl in sorted(found):
+        yield acl_finding(acl)
+
+
+def acl_finding(acl: Acl) -> Finding:
+    """One right that the service needs and does not have."""
+    return Finding(
+        kind=ProblemKind.ACL_MISSING,
+        subject=f"{acl.operation} of {acl.resource_type}:{acl.resource_name}",
+        topic=acl.resource_name if acl.resource_type == "Topic" else "",
+        text=f"missing ACL: {acl}; kafka-acls.sh {grants([acl])[0]}",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactsHealth:
+    """What ledger or settings (`name`) say of themselves; `is_ready` = read to their end."""
+
+    name: str
+    is_ready: bool
+    problem: str | None
+
+
+def facts_findings(
+    sides: Iterable[FactsHealth], limits: Limits, uptime_ms: int, *, loss: str | None = None
+) -> Iterator[Finding]:
+    """Whether ledger and settings can be relied on (H6). `loss`: what was lost of them (H42)."""
+    for side in sides:
+        if side.problem is None:
+            continue
+        kind = ProblemKind.FACTS
+        if loss is not None and loss in side.problem:
+            kind = ProblemKind.FACTS_LOST
+        elif not side.is_ready and uptime_ms <= limits.start_ms:
+            kind = ProblemKind.STARTING
+        yield Finding(kind=kind, subject=side.name, text=side.problem)
+
+
+def broker_findings(
+    *, asked_at_ms: int | None, error: Exception | None, limits: Limits, now_ms: int, uptime_ms: int
+) -> Iterator[Finding]:
+    """Whether the broker says what it leads; `asked_at_ms`: its last answer, None = never."""
+    if asked_at_ms is None:
+        is_late = uptime_ms > limits.start_ms
+        silent_ms = uptime_ms
+    else:
+        silent_ms = now_ms - asked_at_ms
+        is_late = silent_ms > limits.leadership_ms
+    if is_late:
+        why = f": {error}" if error else ""
+        yield Finding(
+            kind=ProblemKind.BROKER_UNKNOWN,
+            subject="broker",
+            text=f"it has not said for {human_duration(silent_ms)} what it leads; nothing is "
+            f"copied or trimmed of what it leads since{why}",
+        )
+
+
+def heartbeat_findings(
+    *, error: Exception | None, failing_ms: int, most_ms: int
+) -> Iterator[Finding]:
+    """Whether peers are told that this service lives; `most_ms`: when they take it for dead."""
+    if error is not None and failing_ms > most_ms:
+        yield Finding(
+            kind=ProblemKind.HEARTBEAT,
+            subject="service",
+            text=f"that it lives could not be published for {human_duration(failing_ms)}: {error}",
+        )
+
+
+def skew_finding(subject: str, skew_ms: int) -> Finding:
+    """A service's clock is too far ahead of the brokers' (H16), below 0 = behind."""
+    where = "ahead of" if skew_ms > 0 else "behind"
+    return Finding(
+        kind=ProblemKind.CLOCK_SKEW,
+        subject=subject,
+        text=f"the clock of this service is {human_duration(abs(skew_ms))} {where} the brokers': "
+        "set it right",
+    )
+
+
+def unknown_trim_finding(place: Place, bound: int) -> Finding:
+    """A DeleteRecords was given up and may be executed yet (H41)."""
+    return place.finding(
+        ProblemKind.TRIM_UNKNOWN,
+        f"a trim to {bound} was not answered in time; this partition is not trimmed before it is "
+        "known whether it was carried out",
+    )
+
+
+def peer_findings(
+    replicas: Mapping[int, Collection[str]], live: Collection[int], limits: Limits, uptime_ms: int
+) -> Iterator[Finding]:
+    """Brokers with replicas of enabled topics (by node id) that have no live service (H18)."""
+    if uptime_ms <= limits.start_ms:
+        return
+    for node_id in sorted(replicas.keys() - set(live)):
+        topics = sorted(replicas[node_id])
+        more = f" and {len(topics) - 3} others" if len(topics) > 3 else ""
+        yield Finding(
+            kind=ProblemKind.PEER_ABSENT,
+            subject=f"node {node_id}",
+            text=f"this broker has replicas of {', '.join(topics[:3])}{more} and no live service: "
+            "what it shares is not trimmed, what it leads is not copied; start `rlm serve` "
+            "beside it",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreFacts:
+    """One store. `write_error`: why it takes no segments, as long as none has been taken since."""
+
+    name: str
+    problem: str
+    is_known: bool
+    setup_alarms: tuple[str, ...] = ()
+    write_error: str | None = None
+
+
+def store_findings(
+    stores: Iterable[StoreFacts], limits: Limits, uptime_ms: int
+) -> Iterator[Finding]:
+    """Stores that are away, take nothing, or are set up so that they endanger data (H11)."""
+    for store in stores:
+        subject = f"store {store.name}"
+        if store.problem:
+            is_starting = not store.is_known and uptime_ms <= limits.start_ms
+            kind = ProblemKind.STARTING if is_starting else ProblemKind.STORE_UNAVAILABLE
+            yield Finding(kind=kind, subject=subject, text=store.problem)
+        if store.write_error is not None:
+            yield Finding(
+                kind=ProblemKind.STORE_REFUSES_WRITES,
+                subject=subject,
+                text=f"it takes no segments: {store.write_error}",
+            )
+        for text in store.setup_alarms:
+            yield Finding(kind=ProblemKind.STORE_SETUP, subject=subject, text=text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertificateFile:
+    """A file of certificates, when it ends (wall ms), or why that is not known."""
+
+    path: str
+    use: str
+    ends_at_ms: int | None
+    error: str | None = None
+
+
+def certificate_findings(
+    files: Iterable[CertificateFile], limits: Limits, now_wall_ms: int
+) -> Iterator[Finding]:
+    """Certificates that have ended, end soon, or cannot be read."""
+    for file in files:
+        if file.ends_at_ms is None:
+            why = file.error or "it holds no certificate"
+            text = f"{file.use}: when it ends is not known: {why}"
+            yield Finding(kind=ProblemKind.CERTIFICATE_ENDED, subject=file.path, text=text)
+            continue
+        left_ms = file.ends_at_ms - now_wall_ms
+        if left_ms <= 0:
+            text = f"{file.use}: it ended {human_duration(-left_ms)} ago; renew the file"
+            yield Finding(kind=ProblemKind.CERTIFICATE_ENDED, subject=file.path, text=text)
+        elif left_ms <= limits.certificate_ms:
+            text = f"{file.use}: it ends in {human_duration(left_ms)}; renew the file"
+            yield Finding(kind=ProblemKind.CERTIFICATE_ENDS_SOON, subject=file.path, text=text)

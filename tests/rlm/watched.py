@@ -1,0 +1,304 @@
+"""A service's lanes over fakes, watched as a service watches them, and what every place tells."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import aiohttp
+import structlog
+from click.testing import CliRunner
+
+from kip405.errors import RemoteStorageError
+from kip405.ids import Uuid
+from rlm.api.ports import PartitionStatus
+from rlm.broker.answers import ClusterDescription, TopicDescription
+from rlm.broker.leadership import Leadership
+from rlm.certificates import CertificatePath, Certificates
+from rlm.cli.main import main
+from rlm.clock import Clock, next_turn
+from rlm.facts_side import FactsSide
+from rlm.heartbeat import HeartbeatSender
+from rlm.http.server import HealthState, HttpServer
+from rlm.lanes.lane import LanePool
+from rlm.losses import Losses
+from rlm.metrics import ServiceMetrics, partition_gauges, problem_gauges
+from rlm.partition_problems import PartitionProblems
+from rlm.plans.problem_rules import Limits
+from rlm.plans.problems import Problem
+from rlm.problem_sources import CommonSources, ServiceSources
+from rlm.problem_watch import ProblemWatch
+from rlm.statuses import Statuses
+from rlm.stores.opened import OpenStores
+from rlm.stores.routed import RoutedStores
+from rlm.stores.stores import Stores
+from rlm.stores.usage import StoresInUse
+from rlm.topics.keeper import RetentionKeeper
+from rlm.work_side import Lanes, WorkSide
+from rlmm.manager import RemoteLogMetadataManager
+from rlmm.settings import Settings
+from tests.builders.ledger import OUR_WRITER, PLACE
+from tests.builders.rig import NODE_ID, Rig
+from tests.builders.store import STORE_ID
+from tests.rlm.api.harness import FullLedger, api_node
+from tests.rlm.stores.test_side import KnownLink
+from tests.rlm.topics.world import Cluster
+
+COPY_MS = 90_000
+HEARTBEAT_MS = 10_000
+_TURNS = 5
+LIMITS = Limits(
+    copy_ms=COPY_MS,
+    copy_deadline_ms=1_800_000,
+    trim_ms=900_000,
+    leadership_ms=10_000,
+    certificate_ms=14 * 86_400_000,
+)
+
+
+class _Asked:
+    """Leadership's questions, answered by the rig's broker; `error` is raised instead."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
+        self.error: RemoteStorageError | None = None
+
+    async def topics(self, names: Sequence[str] | None = None) -> tuple[TopicDescription, ...]:
+        if self.error is not None:
+            raise self.error
+        return (await self._rig.broker.topic(PLACE.topic),) if self._rig.broker.exists else ()
+
+    async def describe_cluster(self) -> ClusterDescription:
+        if self.error is not None:
+            raise self.error
+        return ClusterDescription(cluster_id="c", nodes=())
+
+
+class _Log:
+    """Nothing is lost."""
+
+    loss: str | None = None
+
+
+class _Keeper:
+    """No retention is foreign."""
+
+    def __init__(self) -> None:
+        self.alarms: dict[Uuid, Any] = {}
+
+
+@dataclass(kw_only=True)
+class Told:
+    """What an operator sees of one moment, place by place."""
+
+    problems: tuple[Problem, ...]
+    health: dict[str, Any]
+    healthz_status: int
+    readyz_status: int
+    metrics: str
+    logged: list[tuple[str, str]]
+    exit_code: int
+    stdout: str
+
+
+class Watched:
+    """One partition led by us; `round` copies, looks and trims once, as the pools would."""
+
+    def __init__(self, path: Path, certificates: Sequence[CertificatePath] = ()) -> None:
+        self.rig = rig = Rig(path)
+        self.looks = rig.remembered_looks()
+        self.asked = _Asked(rig)
+        clock = cast(Clock, rig.clock)
+        self.leadership = Leadership(self.asked, clock, poll_interval_ms=1_000)
+        self.copy_pool = LanePool("copy", clock, size=1, queue_limit=9, backoff=lambda _: 0)
+        self.cleanup_pool = LanePool("cleanup", clock, size=1, queue_limit=9, backoff=lambda _: 0)
+        self.certificates = Certificates(certificates, clock)
+        self.heartbeat = HeartbeatSender(
+            settings=cast(Settings, rig.settings),
+            clock=clock,
+            node_id=NODE_ID,
+            writer=OUR_WRITER,
+            version="1",
+            listen={},
+            advertised={},
+            stores=tuple,
+            interval_ms=HEARTBEAT_MS,
+        )
+        self.link = KnownLink("hot", STORE_ID)
+        self._wire(clock)
+
+    def _wire(self, clock: Clock) -> None:
+        rig = self.rig
+        settings = cast(Settings, rig.settings)
+        manager = cast(RemoteLogMetadataManager, rig.ledger)
+        lanes = Lanes(
+            copy=rig.copy,
+            trim=rig.trim,
+            cleanup=rig.cleanup,
+            copy_pool=self.copy_pool,
+            cleanup_pool=self.cleanup_pool,
+        )
+        partitions = PartitionProblems(
+            node_id=NODE_ID,
+            leadership=self.leadership,
+            looks=self.looks,
+            settings=settings,
+            manager=manager,
+            lanes=lanes,
+            deletions=rig.deletions,
+            losses=Losses(),
+            clock=clock,
+            limits=LIMITS,
+        )
+        stores = Stores(cast(Any, (self.link,)))
+        common = CommonSources(
+            facts=FactsSide(log=cast(Any, _Log()), settings=settings, manager=manager),
+            stores=OpenStores(
+                stores=stores,
+                routed=RoutedStores(stores),
+                in_use=StoresInUse(FullLedger(), clock),
+                settings=settings,
+                plugins=(),
+            ),
+            certificates=self.certificates,
+            clock=clock,
+            limits=LIMITS,
+            writes=rig.writes,
+        )
+        self.watch = ProblemWatch(
+            ServiceSources(
+                node_id=NODE_ID,
+                common=common,
+                settings=settings,
+                leadership=self.leadership,
+                heartbeat=self.heartbeat,
+                heartbeat_interval_ms=HEARTBEAT_MS,
+                partitions=partitions,
+                pools=(self.copy_pool, self.cleanup_pool),
+                keeper=cast(RetentionKeeper, _Keeper()),
+                clock=clock,
+                limits=LIMITS,
+                others=(),
+            ).sources,
+            clock,
+        )
+        self.statuses = Statuses(
+            node_id=NODE_ID,
+            leadership=self.leadership,
+            looks=self.looks,
+            settings=settings,
+            manager=manager,
+            pools=(self.copy_pool, self.cleanup_pool),
+            work=cast(WorkSide, _Work(lanes)),
+            clock=clock,
+            partition_problems=partitions,
+            problems=self.watch.current,
+        )
+
+    async def round(self, *, heartbeats: Sequence[int] = (NODE_ID,)) -> None:
+        """Heartbeats, a poll of leadership, then a job of each pool; what fails is kept by them."""
+        for node_id in heartbeats:
+            self.rig.heartbeat(node_id)
+        try:
+            self.leadership.error = None
+            await self.leadership.refresh()
+        except RemoteStorageError as error:
+            self.leadership.error = error
+        led = self.leadership.snapshot.partitions.get(PLACE.key)
+        if led is not None:
+            await self._work(self.copy_pool, lambda: self.rig.copy.run(led))
+            await self._work(self.cleanup_pool, lambda: self._clean(led))
+        self.watch.current()
+
+    async def _clean(self, led: Any) -> None:
+        await self.looks.look(led)
+        await self.rig.trim.run(led)
+
+    async def _work(self, pool: LanePool, job: Any) -> None:
+        done = asyncio.Event()
+
+        async def noted() -> None:
+            try:
+                await job()
+            finally:
+                done.set()
+
+        pool.submit(PLACE.key, noted)
+        worker = asyncio.ensure_future(pool.run())
+        await done.wait()
+        for _ in range(_TURNS):
+            await next_turn()
+        assert not pool.running
+        worker.cancel()
+
+    async def pass_time(self, duration_ms: int, *, heartbeats: Sequence[int] = (NODE_ID,)) -> None:
+        """Rounds every 30 s."""
+        end_ms = self.rig.clock.now + duration_ms
+        while self.rig.clock.now < end_ms:
+            self.rig.clock.advance(min(30_000, end_ms - self.rig.clock.now))
+            await self.round(heartbeats=heartbeats)
+
+    @property
+    def status(self) -> PartitionStatus:
+        [found] = self.statuses.led()
+        return found
+
+    @asynccontextmanager
+    async def logging(self) -> AsyncIterator[list[tuple[str, str]]]:
+        """Problems that the log tells meanwhile: (event, kind)."""
+        logged: list[tuple[str, str]] = []
+        with structlog.testing.capture_logs() as lines:
+            yield logged
+        logged += [
+            (row["event"], row["kind"])
+            for row in lines
+            if row["event"] in ("problem", "problem_ended")
+        ]
+
+    async def told(self) -> Told:
+        """What every place says now."""
+        problems = self.watch.current()
+        metrics = ServiceMetrics(
+            lambda: partition_gauges(self.statuses.led()) | problem_gauges(self.watch.current())
+        )
+        state = HealthState(alive=True, ready=True, problems=problems)
+        server = HttpServer(host="127.0.0.1", port=0, health=lambda: state, metrics=metrics.render)
+        url = f"http://127.0.0.1:{await server.start()}"
+        try:
+            async with aiohttp.ClientSession(url) as session:
+                async with session.get("/healthz") as answer:
+                    health, healthz_status = json.loads(await answer.read()), answer.status
+                async with session.get("/readyz") as answer:
+                    readyz_status = answer.status
+                async with session.get("/metrics") as answer:
+                    text = await answer.text()
+        finally:
+            await server.stop()
+        async with api_node(Cluster()) as node:
+            node.statuses.problems[:] = problems
+            runner = CliRunner(env={"RLM_ADDRESS": node.address, "RLM_SANDBOX": None})
+            shown = await asyncio.to_thread(runner.invoke, main, ["status"])
+        return Told(
+            problems=problems,
+            health=health,
+            healthz_status=healthz_status,
+            readyz_status=readyz_status,
+            metrics=text,
+            logged=[],
+            exit_code=shown.exit_code,
+            stdout=shown.stdout,
+        )
+
+
+class _Work:
+    def __init__(self, lanes: Lanes) -> None:
+        self.lanes = lanes
+
+
+def with_replica(rig: Rig, node_id: int) -> None:
+    """The partition has a second replica, in sync."""
+    both = (NODE_ID, node_id)
+    rig.broker.partition = replace(rig.broker.partition, replicas=both, isr=both)
