@@ -9,6 +9,7 @@ from typing import Protocol
 
 import structlog
 
+from kip405.acls import MissingAcls
 from kip405.errors import RemoteStorageError
 from kip405.ids import PartitionKey, TopicIdPartition, Uuid
 from rlm.broker.answers import BrokerNode, ClusterDescription, TopicDescription
@@ -89,7 +90,7 @@ class Leadership:
         """Ask now; Unavailable when the broker does not answer."""
         taken_at_ms = self._clock.monotonic_ms()
         cluster = await self._broker.describe_cluster()
-        topics = await self._broker.topics(sorted(self._wanted))
+        topics = await self._topics()
         self.snapshot = Snapshot(
             taken_at_ms=taken_at_ms,
             cluster_id=cluster.cluster_id,
@@ -98,6 +99,20 @@ class Leadership:
             partitions=partitions_of(topics),
         )
         return self.snapshot
+
+    async def _topics(self) -> tuple[TopicDescription, ...]:
+        """Those wanted. One that we may not see any more stays as it was seen last: it is nobody
+        else's trouble, and no proof that it is gone (H7).
+        """
+        try:
+            return await self._broker.topics(sorted(self._wanted))
+        except MissingAcls as error:
+            hidden = self._wanted & {acl.resource_name for acl in error.acls}
+            if not hidden:
+                raise
+            seen = await self._broker.topics(sorted(self._wanted - hidden))
+            known = self.snapshot.topics
+            return (*seen, *(known[name] for name in sorted(hidden) if name in known))
 
     async def run(self) -> None:
         """Poll for ever; a broker that is down is polled on."""

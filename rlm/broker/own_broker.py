@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, TypeGuard
 
-from kip405.acls import Acl, cluster_acl, topic_acl
+from kip405.acls import Acl, MissingAcls, cluster_acl, topic_acl
 from kip405.errors import Internal, NotFound, RemoteStorageError
 from rlm.broker.answers import (
     CONSUMER_REPLICA_ID,
@@ -95,8 +95,15 @@ class OwnBroker:
         raise Internal(f"describe configs of node {node_id}: empty answer")
 
     async def topics(self, names: Sequence[str] | None = None) -> tuple[TopicDescription, ...]:
-        """The topics of these names that exist, or all (Metadata v12); never creates one."""
+        """The topics of these names that exist, or all (Metadata v12); never creates one.
+
+        MissingAcls names all of those that we may not see.
+        """
         found = await self._many.topics(names)
+        hidden = [one for one in found.values() if isinstance(one, MissingAcls)]
+        if hidden:
+            acls = (acl for error in hidden for acl in error.acls)
+            raise MissingAcls("; ".join(str(error) for error in hidden), acls)
         return tuple(topic for topic in found.values() if _exists(topic))
 
     async def topic(self, name: str) -> TopicDescription:

@@ -4,13 +4,15 @@ With `topics.reenable=same-name` the service of the new topic's partition-0 lead
 the old one, with every proof that enabling needs; nothing of the old one's history becomes its own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 import structlog
 
+from kip405.acls import MissingAcls
 from kip405.errors import RemoteStorageError
 from kip405.ids import Uuid
+from rlm.broker.answers import TopicDescription
 from rlm.clock import Clock
 from rlm.plans.problems import Finding
 from rlm.topics.errors import NotLeader
@@ -76,18 +78,28 @@ class MadeAnewWatch:
         """One pass over the names of all topics that anything was decided for."""
         if not self._settings.is_ready:
             return
-        names = sorted({fact.name for fact in self._settings.view.topics()})
         try:
-            topics = await self._broker.topics(names)
+            self._present = await self._present_now()
         except RemoteStorageError as error:
             log.info("topics_not_seen", error=str(error))
             return
-        self._present = {topic.name: topic.topic_id for topic in topics}
         found = self.found()
         self._why = {one: why for one, why in self._why.items() if one in _ids(found)}
         if self._reenable == SAME_NAME:
             for gone in found:
                 await self._enable(gone)
+
+    async def _present_now(self) -> PresentTopics:
+        """Of a topic that we may not see, what was seen last."""
+        names = {fact.name for fact in self._settings.view.topics()}
+        try:
+            return _by_name(await self._broker.topics(sorted(names)))
+        except MissingAcls as error:
+            hidden = names & {acl.resource_name for acl in error.acls}
+            if not hidden:
+                raise
+            known = {name: one for name, one in (self._present or {}).items() if name in hidden}
+            return known | _by_name(await self._broker.topics(sorted(names - hidden)))
 
     async def _enable(self, gone: GoneTopic) -> None:
         if gone.present_id is None:
@@ -103,6 +115,10 @@ class MadeAnewWatch:
         else:
             log.info("topic_enabled_again", topic=gone.fact.name, topic_id=str(gone.present_id))
             self._why.pop(gone.present_id, None)
+
+
+def _by_name(topics: Iterable[TopicDescription]) -> dict[str, Uuid]:
+    return {topic.name: topic.topic_id for topic in topics}
 
 
 def _ids(found: tuple[GoneTopic, ...]) -> frozenset[Uuid | None]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from kip405.acls import missing_acls, topic_acl
 from kip405.errors import Unavailable
 from kip405.ids import PartitionKey, Uuid
 from rlm.broker.answers import (
@@ -34,9 +35,13 @@ class Asked:
         self.there = {"t": topic("t", (1, 2, -1))}
         self.names: list[list[str] | None] = []
         self.down = False
+        self.hidden: set[str] = set()
 
     async def topics(self, names: Sequence[str] | None = None) -> tuple[TopicDescription, ...]:
         self.names.append(None if names is None else list(names))
+        hidden = sorted(self.hidden & set(names or ()))
+        if hidden:
+            raise missing_acls("metadata", [topic_acl("Describe", name) for name in hidden])
         return tuple(self.there[name] for name in names or () if name in self.there)
 
     async def describe_cluster(self) -> ClusterDescription:
@@ -84,6 +89,23 @@ async def test_a_topic_made_anew_under_its_name_is_another() -> None:
     asked.there["t"] = topic("t", (1,), topic_id=Uuid(b"\x08" * 16))
     after = await leadership.refresh()
     assert not set(before.partitions) & set(after.partitions)
+
+
+async def test_h40_a_topic_that_we_may_not_see_is_nobody_elses_trouble() -> None:
+    asked = Asked()
+    asked.there |= {"u": topic("u", (1,), topic_id=Uuid(b"\x08" * 16))}
+    leadership = Leadership(asked, ManualClock(), poll_interval_ms=500)
+    leadership.want(["t", "u", "never seen"])
+    before = await leadership.refresh()
+    asked.hidden = {"u", "never seen"}
+    asked.there["t"] = topic("t", (2,))
+    after = await leadership.refresh()
+    assert after.topics["u"] == before.topics["u"]
+    assert after.topics["t"].partitions[0].leader == 2
+    assert set(after.topics) == {"t", "u"}
+    asked.hidden = set()
+    del asked.there["u"]
+    assert set((await leadership.refresh()).topics) == {"t"}
 
 
 async def test_polling_goes_on_through_failures_and_keeps_the_last_snapshot() -> None:

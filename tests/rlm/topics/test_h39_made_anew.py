@@ -74,6 +74,15 @@ async def test_h39_what_was_seen_before_is_not_taken_back_while_the_broker_is_si
     assert len(watch.findings()) == 1
 
 
+async def test_h40_a_topic_that_may_not_be_seen_stays_as_it_was_seen() -> None:
+    cluster, _, watch = await made_anew("ask")
+    await watch.look()
+    cluster.denied = {(1, topic_acl("Describe", TOPIC))}
+    cluster.delete()
+    await watch.look()
+    assert len(watch.findings()) == 1
+
+
 @pytest.mark.parametrize("exists", [True, False])
 async def test_h39_disable_ends_what_is_expected_of_the_one_that_is_gone(exists: bool) -> None:
     cluster, service, watch = await made_anew("ask")

@@ -197,6 +197,8 @@ class ServiceBroker:
     async def topics(self, names: Sequence[str] | None = None) -> tuple[TopicDescription, ...]:
         if self._cluster.is_down:
             raise Unavailable("no answer")
+        if names is None or TOPIC in names:
+            self._use(topic_acl("Describe", TOPIC), "describe")
         found = TOPIC in self._cluster.configs and (names is None or TOPIC in names)
         return (self._cluster.topic(),) if found else ()
 
