@@ -11,9 +11,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from kip405.errors import Corrupt, NotFound, Unavailable
+from kip405.indexes import AbortedTransaction, aborted_for_fetch
 from kip405.lineage import Lineage
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.losses import Losses
+from rlm.plans.aborted import decided_below, has_transactions, open_at, shared_end
 from rlm.plans.fetch import ReadBounds
 from rlm.plans.holes import Ranges, missed
 from rlm.plans.unsettled import SETTLED, unsettled_end
@@ -54,6 +56,11 @@ class RemoteHistory:
     def next_offset(self) -> int | None:
         """Where the remote data ends, disputed segments included (H3); None without any."""
         return self.ledger.highest_end(self.lineage, self.log_end_offset, disputed=True)
+
+    def shared_end(self, usable: UsableSegment) -> int | None:
+        """See rlm.plans.aborted."""
+        entry = self.ledger.entries.get(usable.metadata.segment_id.id)
+        return shared_end(usable, entry, self.lineage, self.log_end_offset)
 
     def unsettled_end(self, start: int, next_offset: int) -> int:
         """See rlm.plans.unsettled."""
@@ -145,12 +152,61 @@ class SegmentWalk:
             at_least_one=request.at_least_one,
         )
         with self._noticing(history.ledger, usable.metadata):
-            return await self._reader.read(
+            read = await self._reader.read(
                 usable.metadata,
                 bounds,
                 read_committed=request.read_committed,
                 following=history.following,
             )
+        end = history.shared_end(usable) if request.read_committed and read.size_bytes else None
+        if end is None:
+            return read
+        return await self._of_history(history, usable, end, bounds.offset, read)
+
+    async def _of_history(
+        self,
+        history: RemoteHistory,
+        usable: UsableSegment,
+        end: int,
+        offset: int,
+        read: RemoteRecords,
+    ) -> RemoteRecords:
+        """The records with the aborted transactions of this history (H9); `end`: see `shared_end`.
+
+        Unavailable where the segment that knows what became of open ones is not remote yet.
+        """
+        own = await self._aborted_list(history, usable)
+        if not _is_cut(usable) and not open_at(own, end):
+            return read
+        aborted = decided_below(own, end)
+        if has_transactions(read.records):
+            aborted += await self._aborted_behind(history, end)
+        return replace(read, aborted=aborted_for_fetch(aborted, offset, read.next_offset))
+
+    async def _aborted_behind(
+        self, history: RemoteHistory, end: int
+    ) -> tuple[AbortedTransaction, ...]:
+        """The transactions open at the offset that were aborted later on in this history."""
+        following = history.segment_at(end)
+        if following is None or following.metadata.start_offset > end:
+            raise Unavailable(
+                f"{history.place}: what became of the transactions open at {end} is known once "
+                f"the records from there on are copied"
+            )
+        found = open_at(await self._aborted_list(history, following), end)
+        next_end = history.shared_end(following)
+        if next_end is None or next_end <= end:
+            return found
+        if not _is_cut(following) and not open_at(found, next_end):
+            return found
+        behind = await self._aborted_behind(history, next_end)
+        return decided_below(found, next_end) + open_at(behind, end)
+
+    async def _aborted_list(
+        self, history: RemoteHistory, usable: UsableSegment
+    ) -> tuple[AbortedTransaction, ...]:
+        with self._noticing(history.ledger, usable.metadata):
+            return await self._reader.aborted_list(usable.metadata)
 
     async def offset_for_timestamp(
         self, history: RemoteHistory, timestamp_ms: int, *, start: int, next_offset: int
@@ -189,6 +245,11 @@ class SegmentWalk:
             self.losses.note(ledger.key, segment_id, error, ledger.entries.keys())
             raise
         self.losses.forget(ledger.key, segment_id)
+
+
+def _is_cut(usable: UsableSegment) -> bool:
+    """Whether the segment leaves the history before its end."""
+    return usable.next_offset < usable.metadata.next_offset
 
 
 def _covers(other: UsableSegment, segment: UsableSegment) -> bool:

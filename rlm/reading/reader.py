@@ -14,7 +14,7 @@ from kip405.batches import read_header
 from kip405.contracts import RemoteStorageManager
 from kip405.errors import Corrupt
 from kip405.ids import Uuid
-from kip405.indexes import aborted_for_fetch
+from kip405.indexes import AbortedTransaction, aborted_for_fetch
 from kip405.records import find_timestamp
 from kip405.scan import DEFAULT_CHUNK_BYTES
 from kip405.segments import RemoteLogSegmentMetadata
@@ -129,11 +129,7 @@ class RemoteReader:
         self, segment: RemoteLogSegmentMetadata, timestamp_ms: int, lower_offset: int
     ) -> TimestampedOffset | None:
         """First record of the segment at or after both timestamp and offset (ListOffsets)."""
-        reader = self._cursors.new_reader()
-        indexes = self._flights.kept_indexes(segment, reader)
-        if indexes is None:
-            coming = self._flights.begin_indexes(segment, reader, is_ahead=False)
-            indexes = await asyncio.shield(coming)
+        indexes = await self._indexes(segment)
         offset = max(lower_offset, indexes.times.lookup(timestamp_ms))
         while offset <= segment.end_offset:
             bounds = ReadBounds(
@@ -154,6 +150,22 @@ class RemoteReader:
                 )
             offset = read.next_offset
         return None
+
+    async def aborted_list(
+        self, segment: RemoteLogSegmentMetadata
+    ) -> tuple[AbortedTransaction, ...]:
+        """What is stored with the segment (H9): the transactions that touch it and were aborted in
+        the log of the leader that copied it. Errors as `read`.
+        """
+        return (await self._indexes(segment)).aborted
+
+    async def _indexes(self, segment: RemoteLogSegmentMetadata) -> SegmentIndexes:
+        reader = self._cursors.new_reader()
+        indexes = self._flights.kept_indexes(segment, reader)
+        if indexes is not None:
+            return indexes
+        coming = self._flights.begin_indexes(segment, reader, is_ahead=False)
+        return await asyncio.shield(coming)
 
     # -- readers and what is read ahead for them
 
