@@ -122,6 +122,7 @@ class WorkSide:
                 clock=parts.clock,
                 lost=lost,
                 holes=self.holes,
+                snapshot_wait_ms=config.copy_snapshot_wait_ms,
                 copied=parts.copied,
             ),
             trim=TrimLane(

@@ -407,6 +407,11 @@ class ServiceConfig(CommonConfig):
     copy_deadline_ms: int = _ms(
         "copy.deadline.ms", 1_800_000, "Age at which an attempt to copy a segment is given up."
     )
+    copy_snapshot_wait_ms: int = _ms(
+        "copy.snapshot.wait.ms",
+        300_000,
+        "How long a closed segment waits for its producer snapshot before it is copied without.",
+    )
     copy_presence_check_interval_ms: int = _ms(
         "copy.presence.check.interval.ms",
         3_600_000,

@@ -19,6 +19,8 @@ from rlm.lanes.hole_records import HoleRecords
 from rlm.lanes.look import Eyes, Look
 from rlm.lanes.lost_segments import LostSegments
 from rlm.lanes.ports import Ledger, Settings
+from rlm.lanes.snapshot_waits import SnapshotWaits
+from rlm.log_dir.partition_log import Closed
 from rlm.plans.copy import CopyPlan, CopyView, WhyNot, plan_copy, refuse_topic
 from rlm.plans.cover import Cover, OffsetRange, cover
 from rlm.plans.empty_segments import DoubtfulSegment, doubtful_segments, empty_ranges
@@ -41,7 +43,8 @@ class CopyStatus:
     `pending_*`: what may be copied now; `lag_*`: all closed segments that are not remote. Monotonic
     times: `measured_at_ms` that of the look, or of the last segment copied since; `behind_since_ms`
     since when there is a lag and no segment was copied, None without a lag. `doubtful`: segments of
-    0 bytes that may have lost their records.
+    0 bytes that may have lost their records. `without_snapshot`: bases of those in the log whose
+    producer snapshot is waited for no longer (copy.snapshot.wait.ms).
     """
 
     topic: str
@@ -61,6 +64,7 @@ class CopyStatus:
     measured_at_ms: int
     behind_since_ms: int | None
     doubtful: tuple[DoubtfulSegment, ...] = ()
+    without_snapshot: tuple[int, ...] = ()
 
     def findings(self) -> Iterator[Finding]:
         """What an operator must look at."""
@@ -72,6 +76,16 @@ class CopyStatus:
                 text=f"{one.path} has 0 bytes and should hold offsets {one.base_offset} to "
                 f"{one.next_offset - 1}, which may be lost: {one.why}; nothing is trimmed beyond "
                 f"{one.base_offset}",
+            )
+        if self.without_snapshot:
+            bases = ", ".join(map(str, self.without_snapshot[:3]))
+            more = len(self.without_snapshot) - 3
+            yield Finding(
+                kind=ProblemKind.SNAPSHOT_MISSING,
+                subject=f"{self.topic}-{self.partition}",
+                topic=self.topic,
+                text=f"segments at {bases}{f' and {more} more' if more > 0 else ''} are copied "
+                "without their producer snapshots, which the broker does not have",
             )
 
 
@@ -88,6 +102,7 @@ class CopyLane:
         clock: Clock,
         lost: LostSegments,
         holes: HoleRecords,
+        snapshot_wait_ms: int,
         copied: Copied = lambda _topic, _size_bytes: None,
         recovery_point_always: bool = False,
     ) -> None:
@@ -98,6 +113,7 @@ class CopyLane:
         self._clock = clock
         self._lost = lost
         self._holes = holes
+        self._snapshot_waits = SnapshotWaits(snapshot_wait_ms)
         self._copied = copied
         self._recovery_point_always = recovery_point_always
         self._statuses: dict[PartitionKey, CopyStatus] = {}
@@ -112,6 +128,7 @@ class CopyLane:
         """The partition is led elsewhere now."""
         self._statuses.pop(key, None)
         self._lost.forget(key)
+        self._snapshot_waits.forget(key)
 
     async def run(self, led: LedPartition, up_to_offset: int | None = None) -> None:
         """One round: copy every eligible segment, oldest first; the first error ends it.
@@ -141,6 +158,8 @@ class CopyLane:
                 size_bytes=finished.segment_size_bytes,
                 segment_id=str(finished.segment_id.id),
             )
+            if segment.closed is Closed.SNAPSHOT_MISSING:
+                log.warning("copied_without_producer_snapshot", path=segment.snapshot_path)
             self._copied(led.topic_id_partition.topic, finished.segment_size_bytes)
             self._note_copied(look, finished.next_offset, segment.size_bytes)
 
@@ -200,6 +219,7 @@ class CopyLane:
                 recovery_point=(recovery_point or 0) if needs_durability else None,
                 covered=cover(one for one in usable if one.metadata.segment_id.id not in gone),
                 frozen=look.frozen,
+                without_snapshot=self._snapshot_waits.over(look, self._clock.monotonic_ms()),
             )
         )
 
@@ -230,6 +250,7 @@ class CopyLane:
             measured_at_ms=now_ms,
             behind_since_ms=_behind_since(look, plan, before, now_ms),
             doubtful=self._doubtful(look),
+            without_snapshot=tuple(sorted(self._snapshot_waits.over(look, now_ms))),
         )
         known = before.frozen if before else None
         if look.frozen is not None and look.frozen.reason != known:

@@ -23,7 +23,7 @@ from kip405.indexes import (
 from kip405.lineage import Lineage
 from kip405.scan import SegmentScan, SegmentScanner
 from kip405.segments import EpochEntry, FileSlice, LogSegmentData
-from rlm.log_dir.partition_log import LocalSegment, PartitionLog
+from rlm.log_dir.partition_log import Closed, LocalSegment, PartitionLog
 from rlm.log_dir.scanner import sample
 
 _READ_BYTES = 1024 * 1024
@@ -131,14 +131,30 @@ def _sections(
     sections: dict[IndexType, ByteBuffer] = {
         IndexType.OFFSET: offsets,
         IndexType.TIMESTAMP: times,
-        IndexType.PRODUCER_SNAPSHOT: _read(segment.snapshot_path),
         IndexType.LEADER_EPOCH: encode_leader_epochs(lineage.below(next_offset).entries),
         IndexType.ABORTED_TRANSACTIONS: encode_aborted(aborted),
         IndexType.CHUNK_CHECKSUMS: checksums.encode(),
     }
+    snapshot = _snapshot(segment)
+    if snapshot is not None:
+        sections[IndexType.PRODUCER_SNAPSHOT] = snapshot
     if own_aborted:
         sections[IndexType.TRANSACTION] = own_aborted
     return sections
+
+
+def _snapshot(segment: LocalSegment) -> bytes | None:
+    """Producer state at the segment's end; None where the plan goes on without it.
+
+    An empty one would say that there were no producers; without one Kafka rebuilds the state from
+    the records.
+    """
+    try:
+        return _read(segment.snapshot_path)
+    except Unavailable:
+        if segment.closed is Closed.SNAPSHOT_MISSING:
+            return None
+        raise
 
 
 def _txn_indexes(segments: Sequence[LocalSegment], first: LocalSegment) -> Iterator[bytes]:

@@ -1,9 +1,9 @@
 """What one partition directory holds, as values. Pure: the scanner reads, this says what it means.
 
-A segment is closed when a later .log exists and the producer snapshot at that later base does too
-(Kafka writes the snapshot a moment after the new .log, and it belongs to the copy). Must not know
-about brokers or the ledger. Source: kafka-tiered-storage.md 6.1-6.2 (LocalLog.roll,
-LogFileUtils).
+A segment is closed when a later .log exists. The producer snapshot at that later base belongs to
+its copy: Kafka writes it a moment after the new .log, but one may be missing for good, of a log
+older than snapshots at every roll, or after files were lost. Must not know about brokers or the
+ledger. Source: kafka-tiered-storage.md 6.1-6.2 (LocalLog.roll, LogFileUtils).
 """
 
 import enum
@@ -42,7 +42,8 @@ class LocalSegment:
 
     @property
     def is_closed(self) -> bool:
-        return self.closed is Closed.CLOSED
+        """Whether a later segment follows, its producer snapshot or not."""
+        return self.closed is not Closed.ACTIVE
 
     def sibling(self, suffix: str) -> str:
         """Path of the file of the same base with another suffix (".index", ".txnindex", ...)."""

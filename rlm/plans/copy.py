@@ -9,7 +9,7 @@ The copy lag of KIP-1241 does not exist here.
 """
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from rlm.log_dir.partition_log import Closed, LocalSegment
@@ -45,7 +45,10 @@ class TopicState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyView:
-    """One look at a partition. Offsets; `recovery_point` None = durability is not asked for."""
+    """One look at a partition. Offsets; `recovery_point` None = durability is not asked for.
+
+    `without_snapshot`: bases of segments whose producer snapshot is waited for no longer.
+    """
 
     topic: TopicState
     segments: Sequence[LocalSegment]
@@ -55,6 +58,7 @@ class CopyView:
     recovery_point: int | None
     covered: Cover
     frozen: Frozen | None
+    without_snapshot: Collection[int] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +141,8 @@ def _not_eligible(segment: LocalSegment, view: CopyView) -> WhyNot | None:
         return WhyNot.LAST_STABLE_OFFSET
     if view.recovery_point is not None and segment.next_offset > view.recovery_point:
         return WhyNot.RECOVERY_POINT
-    if segment.closed is Closed.SNAPSHOT_MISSING and segment.size_bytes:
+    is_waited_for = segment.size_bytes > 0 and segment.base_offset not in view.without_snapshot
+    if segment.closed is Closed.SNAPSHOT_MISSING and is_waited_for:
         return WhyNot.SNAPSHOT_MISSING
     return None
 

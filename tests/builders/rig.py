@@ -44,6 +44,7 @@ from tests.builders.store import STORE_ID, MemoryStore, Shelf
 NODE_ID = 1
 GRACE_MS = 10_000
 PRESENCE_CHECK_MS = 3_600_000
+SNAPSHOT_WAIT_MS = 300_000
 DRAIN_MS = 5_000
 _COPY = CopySettings(
     cluster_id=CLUSTER_ID,
@@ -132,6 +133,7 @@ class Rig:
             clock=self.clock,
             lost=self.lost,
             holes=HoleRecords(settings=settings, barrier_deadline_ms=1_000),
+            snapshot_wait_ms=SNAPSHOT_WAIT_MS,
         )
         self.trim = TrimLane(
             eyes=self.eyes,
