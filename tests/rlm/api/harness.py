@@ -216,16 +216,15 @@ class NoWalk:
 class ApiStatuses:
     """PartitionStatuses and CopyNow of one node."""
 
+    lag_bytes: int | None = 2048
+
     def __init__(self, cluster: Cluster, node_id: int, log: Log) -> None:
         self._cluster = cluster
         self._node_id = node_id
         self._log = log
-        self.lag = {"lag_bytes": 2048, "lag_segments": 1}
         self.problems: list[Problem] = []
 
     def led(self) -> Sequence[PartitionStatus]:
-        if self._cluster.leader != self._node_id:
-            return ()
         status = PartitionStatus(
             topic=TOPIC,
             topic_id=TOPIC_ID,
@@ -238,15 +237,16 @@ class ApiStatuses:
             last_stable_offset=self._log.last_stable,
             high_watermark=self._log.end,
             log_end_offset=self._log.end,
-            **self.lag,
+            lag_bytes=self.lag_bytes,
+            lag_segments=None if self.lag_bytes is None else 1,
             frozen="remote data beyond the log's end" if self._log.frozen else "",
         )
-        return (status, replace(status, partition=1))
+        leads = self._cluster.leader == self._node_id
+        return (status, replace(status, partition=1)) if leads else ()
 
     async def look(self, key: PartitionKey) -> PartitionStatus:
-        for status in self.led():
-            if status.key == key:
-                return status
+        for status in (one for one in self.led() if one.key == key):
+            return status
         raise Fenced(f"{key} is not led here")
 
     async def copy_now(self, key: PartitionKey, up_to_offset: int | None) -> CopyOutcome:
