@@ -227,9 +227,13 @@ def _lineage(directory: str) -> Lineage:
 
 
 def _checkpoint(directory: str, name: str, topic: str, partition: int) -> int | None:
-    """What a checkpoint of the log dir says of the partition in the directory."""
+    """What a checkpoint of the log dir says of the partition in the directory; None = nothing.
+
+    A broker makes the file when it starts and writes it when it has something to say; the cleaner's
+    stays empty for as long as nothing was ever compacted. Written ones replace it whole.
+    """
     data = _read(os.path.join(os.path.dirname(directory), name))
-    return None if data is None else parse_offset_checkpoint(data).get((topic, partition))
+    return parse_offset_checkpoint(data).get((topic, partition)) if data else None
 
 
 def _read(path: str) -> bytes | None:

@@ -15,6 +15,7 @@ TOPIC = "orders"
 TOPIC_ID = Uuid(bytes(range(16)))
 CLUSTER_ID = "cluster-of-tests"
 RECORDS_IN_BATCH = 10
+_CHECKPOINTS = ("recovery-point-offset-checkpoint", "cleaner-offset-checkpoint")
 
 
 class LogDir:
@@ -26,6 +27,8 @@ class LogDir:
         (path / "meta.properties").write_text(
             f"version=1\ncluster.id={cluster_id}\nnode.id={node_id}\n"
         )
+        for name in _CHECKPOINTS:
+            (path / name).touch()  # a broker makes them when it starts, and writes them later
 
     def cleaned_up_to(self, topic: str, partition: int, offset: int) -> None:
         """What the log cleaner says it has worked on."""

@@ -40,6 +40,17 @@ def test_segments_with_their_ends_sizes_and_timestamps(log_dir: LogDir) -> None:
     assert sample(found.segments[0]) == (found.segments[0].inode, len(first))
 
 
+def test_checkpoints_that_the_broker_has_made_and_not_written_yet_say_nothing(
+    log_dir: LogDir,
+) -> None:
+    """The cleaner's stays empty for as long as nothing was ever compacted."""
+    log_dir.partition().active(0, 10)
+    for name in ("recovery-point-offset-checkpoint", "cleaner-offset-checkpoint"):
+        assert (log_dir.path / name).read_bytes() == b""
+    found = dirs(log_dir).scan(TOPIC, 0)
+    assert (found.recovery_point, found.cleaned_up_to) == (None, None)
+
+
 def test_segment_without_its_snapshot_is_not_closed_yet(log_dir: LogDir) -> None:
     partition = log_dir.partition()
     partition.segment(0, 100, snapshot=False)
