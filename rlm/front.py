@@ -25,6 +25,7 @@ from rlm.certificates import Certificates, certificate_paths
 from rlm.http.server import HealthState
 from rlm.lanes.lane import LanePool
 from rlm.listening import Listening
+from rlm.log_dir.scanner import LogDirs
 from rlm.metrics import (
     Labelled,
     ServiceMetrics,
@@ -43,6 +44,7 @@ from rlm.topics.access import Access, ClusterAccess, PeerAccess, ServiceAccess
 from rlm.topics.access_watch import AccessWatch
 from rlm.topics.adopt import Adoption
 from rlm.topics.cluster import OtherBrokers
+from rlm.topics.existing_logs import DiskLogs
 from rlm.topics.freezes import Freezes
 from rlm.topics.groups import ClusterGroups
 from rlm.topics.growth import LogDirSpace
@@ -328,6 +330,7 @@ def _topic_side(parts: Parts, peers: PeerAccess) -> TopicSide:
             disk=LogDirSpace(config.log_dirs),
             starts=Starts(settings=settings, offsets=brokers),
             access=ClusterAccess(node_id=config.node_id, own=access, peers=peers),
+            logs=DiskLogs(LogDirs([str(path) for path in config.log_dirs]).scan),
             readers=ReaderCheck(
                 offsets=brokers,
                 groups=groups,

@@ -54,7 +54,7 @@ _SIZE = _Parsed("size", parse_size_bytes)
 @click.option("--local-retention", type=_DURATION, help="On the brokers; -2 = as total.")
 @click.option("--local-retention-ms", type=_DURATION, help="The same by Kafka's name.")
 @click.option("--local-retention-bytes", type=_SIZE, help="On the brokers; -2 = as total.")
-@click.option("--force", is_flag=True, help="Although readers stand below the first trim (H19).")
+@click.option("--force", is_flag=True, help="Although readers or uncopyable segments forbid it.")
 @service_options
 def enable(
     *,
@@ -109,7 +109,7 @@ def disable(*, topic: str, confirm: bool, delete_remote: bool, connect: Connect)
 @click.argument("topic")
 @click.argument("switch", type=click.Choice(["on", "off"]))
 @click.option("--giveback", is_flag=True, help="With off: the broker's own retention acts again.")
-@click.option("--force", is_flag=True, help="Although readers stand below the first trim (H19).")
+@click.option("--force", is_flag=True, help="Although readers or uncopyable segments forbid it.")
 @service_options
 def trim(*, topic: str, switch: str, giveback: bool, force: bool, connect: Connect) -> None:
     """Trim TOPIC's local log (on), or let it grow (off)."""

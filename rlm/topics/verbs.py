@@ -23,6 +23,7 @@ from rlm.clock import Clock
 from rlm.plans.retention import Retention
 from rlm.topics import rules
 from rlm.topics.access import ClusterAccess
+from rlm.topics.existing_logs import ExistingLogs
 from rlm.topics.growth import Growth, bytes_a_day
 from rlm.topics.made_anew import former_texts, topic_facts
 from rlm.topics.notes import change_warnings
@@ -70,6 +71,7 @@ class Parts:
     starts: Starts
     access: ClusterAccess
     readers: ReaderCheck
+    logs: ExistingLogs
     settler: Settler
     refuse_untiered: RefuseUntiered
     clock: Clock
@@ -103,7 +105,7 @@ class TopicVerbs:
 
         NotFound: no such topic. Invalid: it must not be enabled, or LogConfig refuses the values.
         MissingAcls: the services may not do what that needs; nothing was altered. Fenced: readers
-        would be hurt by trimming, and no `force`.
+        would be hurt by trimming, or some of the log could not be copied, and no `force`.
         """
         async with self.lock:
             seen = await self._see_allowed(name, tier=options.trim)
@@ -231,6 +233,7 @@ class TopicVerbs:
             )
         if fact.trim and not (before is not None and before.trim):
             warnings += await self._parts.readers.check(seen.topic, retention, force=options.force)
+            warnings += await self._parts.logs.check(seen.topic, force=options.force)
         await self._parts.starts.ensure(seen.topic)
         await self._publish(seen, fact)
         return Outcome(fact=await self._settle_or_undo(seen, fact), warnings=warnings)

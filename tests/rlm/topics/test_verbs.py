@@ -136,6 +136,21 @@ async def test_h19_share_groups_are_refused_unless_forced() -> None:
     assert (await service.verbs.trim_on(TOPIC, force=True)).fact.trim
 
 
+async def test_logs_that_could_not_be_copied_are_refused_before_retention_is_touched() -> None:
+    cluster = cluster_with(retention_ms="60000")
+    cluster.uncopyable = "orders-0 at 300: its first batch is damaged"
+    service = ServiceUnderTest(cluster)
+    with pytest.raises(Fenced, match="orders-0 at 300"):
+        await service.verbs.enable(TOPIC, TIER)
+    assert (cluster.alters, cluster.records) == ([], [])
+    await service.verbs.enable(TOPIC, EnableOptions())
+    with pytest.raises(Fenced, match="orders-0 at 300"):
+        await service.verbs.trim_on(TOPIC, force=False)
+    outcome = await service.verbs.trim_on(TOPIC, force=True)
+    assert outcome.fact.trim and cluster.uncopyable in outcome.warnings
+    assert (await service.verbs.enable(TOPIC, TIER)).warnings == ()
+
+
 async def test_h19_readers_that_cannot_be_seen_need_force() -> None:
     cluster = cluster_with()
     cluster.groups_error = Unavailable("the coordinator is moving")

@@ -76,6 +76,9 @@ class Cluster:
     silent: set[int] = field(default_factory=set)
     """Nodes whose services do not answer their peers."""
 
+    uncopyable: str = ""
+    """What of the topic's present logs could not be copied."""
+
     services: "dict[int, ServiceUnderTest]" = field(default_factory=dict)
     is_down: bool = False
     policy_refuses: bool = False
@@ -316,6 +319,19 @@ class OtherServices:
         return await other.access.missing(topic, tier=tier)
 
 
+class LogsOf:
+    """ExistingLogs of a cluster: `uncopyable` says what could not be copied."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def check(self, topic: TopicDescription, *, force: bool) -> tuple[str, ...]:
+        found = self._cluster.uncopyable
+        if found and not force:
+            raise Fenced(found)
+        return (found,) if found else ()
+
+
 class ServiceUnderTest:
     """One service of the cluster."""
 
@@ -357,6 +373,7 @@ class ServiceUnderTest:
                 access=ClusterAccess(
                     node_id=node_id, own=self.access, peers=peers or OtherServices(cluster)
                 ),
+                logs=LogsOf(cluster),
                 readers=ReaderCheck(
                     offsets=self.broker,
                     groups=self.broker,

@@ -1,0 +1,106 @@
+"""What of a topic's present logs could not be copied, said before its retention is taken over.
+
+Looks at the replicas on this broker's disks: the leader's own, or a follower's copy of the same
+records. A segment that cannot be copied blocks every trim behind it for ever, while the broker's
+retention is off already. Only names, sizes and the first batch of each closed segment are looked
+at: a whole proof is the copy itself. Must not know gRPC or the ledger.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from kip405.batches import read_header
+from kip405.errors import Corrupt, Fenced, NotFound, RemoteStorageError
+from kip405.lineage import Lineage
+from rlm.broker.answers import TopicDescription
+from rlm.log_dir.partition_log import LocalSegment, PartitionLog
+from rlm.plans.empty_segments import doubtful_segments
+
+_FIRST_BYTES = 64
+_MOST_NAMED = 10
+
+Scan = Callable[[str, int], PartitionLog]
+
+
+class ExistingLogs(Protocol):
+    """What a verb asks before it takes retention over."""
+
+    async def check(self, topic: TopicDescription, *, force: bool) -> tuple[str, ...]:
+        """Warnings for the operator. Fenced: what could not be copied, unless `force`."""
+        ...
+
+
+class DiskLogs:
+    """Implements ExistingLogs over the log dirs of this broker; `scan` blocks."""
+
+    def __init__(self, scan: Scan) -> None:
+        self._scan = scan
+
+    async def check(self, topic: TopicDescription, *, force: bool) -> tuple[str, ...]:
+        found: list[str] = []
+        elsewhere: list[str] = []
+        for partition in sorted(topic.partitions):
+            place = f"{topic.name}-{partition}"
+            try:
+                found += await asyncio.to_thread(self._problems, topic.name, partition)
+            except NotFound:
+                elsewhere.append(place)
+            except RemoteStorageError as error:
+                found.append(f"{place}: {error}")
+        warnings = (_not_seen(elsewhere),) if elsewhere else ()
+        if not found:
+            return warnings
+        text = f"of {topic.name} this could not be copied: {'; '.join(_named(found))}"
+        if not force:
+            raise Fenced(f"{text}. Nothing behind it would ever be trimmed; --force goes on")
+        return (*warnings, text)
+
+    def _problems(self, topic: str, partition: int) -> list[str]:
+        log = self._scan(topic, partition)
+        place = f"{topic}-{partition}"
+        doubtful = [
+            f"{place} at {one.base_offset}: {one.path} has 0 bytes: {one.why}"
+            for one in doubtful_segments(log, 0)
+        ]
+        damaged = [
+            f"{place} at {segment.base_offset}: {segment.path}: {why}"
+            for segment in log.segments
+            for why in _damage(segment, log.lineage)
+        ]
+        return doubtful + damaged
+
+
+def _damage(segment: LocalSegment, lineage: Lineage) -> Iterator[str]:
+    """Why the copy of a closed segment would be refused, as far as its beginning tells."""
+    if segment.next_offset is None or segment.size_bytes == 0:
+        return
+    try:
+        with open(segment.path, "rb") as file:
+            header = read_header(file.read(_FIRST_BYTES))
+    except FileNotFoundError:
+        return  # retention was faster
+    except OSError as error:
+        yield f"it cannot be read: {error.strerror}"
+        return
+    except Corrupt as error:
+        yield str(error)
+        return
+    if not segment.base_offset <= header.base_offset < segment.next_offset:
+        yield f"its first batch is at offset {header.base_offset}"
+        return
+    known = lineage.epoch_for_offset(header.base_offset)
+    if known is not None and header.leader_epoch != known:
+        yield f"its first batch is of epoch {header.leader_epoch}, the checkpoint says {known}"
+
+
+def _not_seen(places: list[str]) -> str:
+    return (
+        f"this broker has no replica of {', '.join(_named(places))}: whether all of it can be "
+        "copied was not looked at"
+    )
+
+
+def _named(texts: list[str]) -> list[str]:
+    more = len(texts) - _MOST_NAMED
+    return texts[:_MOST_NAMED] + ([f"and {more} more"] if more > 0 else [])
