@@ -163,11 +163,14 @@ class FetchAnswer:
         if is_lost(outcome):
             code = KAFKA_STORAGE_ERROR if frozen(outcome) else UNKNOWN_SERVER_ERROR
             return None, self._error_due(place, code)
-        records = self._records(place)
         limit_bytes = room.limit(place.asked.partition_max_bytes)
-        if records is None or not records.size_bytes:
-            return None, NONE
         if limit_bytes == 0 and not room.is_empty:
+            return None, NONE
+        records = self._records(place)
+        if not self.reads.is_begun(place) and self._permit.may_read():
+            # There seemed to be no room for it; what came before has taken less.
+            records = await self._read(place, limit_bytes, room.is_empty, bound_ms)
+        if records is None or not records.size_bytes:
             return None, NONE
         fitting = await self._fitting(place, records, limit_bytes, room.is_empty, bound_ms)
         if fitting is not None:
@@ -205,14 +208,19 @@ class FetchAnswer:
             return records
         if place.asked.fetch_offset >= upper:
             return None
+        outcome = await self._read(place, limit_bytes, is_first, bound_ms)
+        return None if outcome is None or outcome.next_offset > upper else outcome
+
+    async def _read(
+        self, place: Place, max_bytes: int, at_least_one: bool, bound_ms: int
+    ) -> RemoteRecords | None:
+        """Records now, None where they are not to be had within the bound."""
         try:
             async with asyncio.timeout(bound_ms / 1000):
-                outcome = await self.reads.read(place, limit_bytes, is_first)
+                outcome = await self.reads.read(place, max_bytes, at_least_one)
         except TimeoutError:
             return None
-        if not isinstance(outcome, RemoteRecords) or outcome.next_offset > upper:
-            return None
-        return outcome
+        return outcome if isinstance(outcome, RemoteRecords) else None
 
 
 def _taken_bytes(records: RemoteRecords, limit_bytes: int) -> int:

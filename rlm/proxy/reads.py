@@ -104,6 +104,10 @@ class RemoteReads:
             )
         )
 
+    def is_begun(self, place: Place) -> bool:
+        """Whether a read was begun or put off."""
+        return place.key in self._begun
+
     def outcome(self, place: Place) -> Outcome | None:
         """What a read gave; None while it is under way or was never begun."""
         task = self._tasks.get(place.key)

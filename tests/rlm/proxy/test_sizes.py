@@ -135,6 +135,8 @@ REMOTE, LOCAL = 40, 150
         (REMOTE, REMOTE, LOCAL, LOCAL),
         (LOG_END, REMOTE, LOCAL),
         (90, LOCAL, REMOTE),
+        (90, REMOTE, LOCAL),
+        (90, 80, REMOTE, LOCAL),
     ],
 )
 async def test_partitions_have_what_a_broker_with_the_whole_log_gives(
