@@ -4,6 +4,7 @@ import pytest
 
 from kip405.lineage import Lineage
 from kip405.segments import EpochEntry, RemoteLogSegmentMetadata
+from kip405.states import RemoteLogSegmentState
 from rlmm.ledger import Hole, PartitionLedger
 from rlmm.records import LedgerKey, LedgerRecord, RecordHeaders
 from rlmm.replay import LedgerState
@@ -138,3 +139,63 @@ def test_what_was_worked_out_for_two_lineages_by_turns_is_kept() -> None:
     assert [one.next_offset for one in before[1]] == [20, 25]
     for first, second in zip(before, again, strict=True):
         assert all(one is two for one, two in zip(first, second, strict=True))
+
+
+def test_g01_contiguity_ends_at_a_gap_of_one_offset() -> None:
+    view = ledger(segment(1), segment(2, start=21, end=30))
+    assert view.contiguous_end(ONE_EPOCH, END, 10) == 20
+    assert view.contiguous_end(ONE_EPOCH, END, 10, [Hole(start=20, end=21, cause="x")]) == 31
+
+
+def disputed_after(*history: LedgerRecord) -> PartitionLedger:
+    """Segment 1 is finished under epoch 5, epoch 6 has begun, then the records given."""
+    state = LedgerState()
+    lawful = (record(0, 1, STARTED), record(1, 1, FINISHED, previous=STARTED))
+    for one in (*lawful, record(2, 9, STARTED, epoch=6), *history):
+        state.apply(one)
+    return PartitionLedger.of(KEY, state.partitions[KEY])
+
+
+@pytest.mark.parametrize("state", [DELETING, STARTED])
+def test_h03_what_a_zombie_denies_is_read_and_not_trimmed_on(state: RemoteLogSegmentState) -> None:
+    view = disputed_after(record(3, 1, state, epoch=4, previous=STARTED))
+    found = view.usable_segment_for(ONE_EPOCH, END, 15)
+    assert found is not None
+    assert (found.metadata.start_offset, found.disputed) == (10, True)
+    assert view.contiguous_end(ONE_EPOCH, END, 10) == 10
+    assert view.highest_end(ONE_EPOCH) is None
+    assert view.highest_end(ONE_EPOCH, disputed=True) == 20
+
+
+def with_a_long_disputed_copy() -> PartitionLedger:
+    """[0, 100) is disputed, [50, 60) is not."""
+    state = LedgerState()
+    long, short = segment(1, start=0, end=99), segment(2, start=50, end=59)
+    for offset, (metadata, epoch) in enumerate(((short, 6), (long, 5))):
+        headers = RecordHeaders(leader_epoch=epoch, expected_previous=-1, writer=uuid(1))
+        key = LedgerKey.of(metadata.segment_id)
+        state.apply(
+            LedgerRecord(key=key, metadata=metadata, headers=headers, offset=offset, timestamp_ms=0)
+        )
+    return PartitionLedger.of(KEY, state.partitions[KEY])
+
+
+@pytest.mark.parametrize(("offset", "start"), [(49, 0), (50, 50), (59, 50), (60, 0), (99, 0)])
+def test_h03_an_undisputed_copy_is_read_first_where_it_holds_the_offset(
+    offset: int, start: int
+) -> None:
+    found = with_a_long_disputed_copy().segment_for(ONE_EPOCH, END, offset)
+    assert found is not None
+    assert found.start_offset == start
+
+
+def test_h04_a_lookup_gives_nothing_beyond_the_logs_end() -> None:
+    view = ledger(segment(1), segment(3))
+    assert view.segment_for(ONE_EPOCH, 19, 10) is None
+    assert view.segment_for(ONE_EPOCH, 20, 10) is not None
+    assert view.segment_for(ONE_EPOCH, 39, 25) is None
+
+
+def test_h15_a_hole_has_an_offset_at_least() -> None:
+    with pytest.raises(ValueError, match=r"5\.\.5 are no hole"):
+        Hole(start=5, end=5, cause="x")

@@ -1,5 +1,8 @@
 """The histories of H3 one by one: who objects to what, what is republished, what a gap does."""
 
+import pytest
+
+from kip405.states import RemoteLogSegmentState
 from rlmm.replay import TOMBSTONE_MEMORY_MS, LedgerState, repairs
 from tests.rlmm.builders import DELETED, DELETING, FINISHED, STARTED, record, uuid
 from tests.rlmm.histories import partition, read
@@ -94,6 +97,8 @@ def test_a_record_that_cannot_be_read_is_a_gap() -> None:
 def test_a_record_read_twice_changes_nothing() -> None:
     state = read((record(0, 1, STARTED), record(1, 1, FINISHED, previous=STARTED)))
     assert not state.apply(record(0, 1, STARTED))
+    assert not state.apply(record(1, 1, FINISHED, previous=STARTED))
+    assert not partition(state).disputes
     assert partition(state).records[uuid(1)].state is FINISHED
 
 
@@ -113,3 +118,32 @@ def test_deleted_keys_do_not_pile_up() -> None:
     assert partition(late).keys
     late.apply(record(11, 2, STARTED, timestamp_ms=1_001 + TOMBSTONE_MEMORY_MS))
     assert list(partition(late).keys) == [uuid(2)]
+
+
+def test_h03_a_key_deleted_after_records_may_have_been_missed_is_remembered() -> None:
+    """A reader who came late has not seen all of it: a zombie's word may follow."""
+    late = LedgerState()
+    late.apply(record(10, 1, DELETED, previous=DELETING))
+    late.go_live(absence_is_known=True)
+    late.apply(record(11, 1, None, previous=DELETED))
+    assert list(partition(late).keys) == [uuid(1)]
+    assert not partition(late).records
+
+
+def test_h03_a_key_that_came_back_is_not_forgotten_with_its_old_tombstone() -> None:
+    late = LedgerState()
+    late.apply(record(10, 1, None, previous=DELETED, timestamp_ms=1_000))
+    late.apply(record(11, 1, FINISHED, timestamp_ms=1_000))
+    late.apply(record(12, 2, STARTED, timestamp_ms=1_001 + TOMBSTONE_MEMORY_MS))
+    assert partition(late).records[uuid(1)].state is FINISHED
+
+
+@pytest.mark.parametrize("state", [FINISHED, DELETING])
+def test_h03_a_tombstone_is_lawful_after_a_finished_deletion_only(
+    state: RemoteLogSegmentState,
+) -> None:
+    history = [record(0, 1, STARTED), record(1, 1, FINISHED, previous=STARTED)]
+    if state is DELETING:
+        history.append(record(2, 1, DELETING, previous=FINISHED))
+    found = read((*history, record(len(history), 1, None, previous=state, writer=2)))
+    assert "no change" in partition(found).disputes[uuid(1)].why
