@@ -5,6 +5,7 @@
 #   make demo-spark       the same records read by Spark: DataFrame, stream, export; needs no Java
 #   make test             set-up, check, then every test that CI runs; TESTS= and ARGS= narrow it
 #   make long             the tests with the full numbers
+#   make mutants          takes one guard away at a time and sees which tests notice (ARGS=--help)
 #   make check            format, lint, types, import rules, fresh generated code, locks, house rules
 #   make bench            the benchmark of reads; make bench-stores: S3 and HDFS (ARGS=--help)
 #   make bench-spark      the connector beside Spark's own Kafka source
@@ -30,7 +31,7 @@ RUN = $(BIN)/python -m
 PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 .PHONY: help setup setup-demo demo demo-spark test long check check-wheels proto lock clean
-.PHONY: bench bench-stores bench-spark
+.PHONY: bench bench-stores bench-spark mutants
 
 help:
 	@$(WITH_PYTHON) -c "print(*[line[2:].rstrip() for line in open('Makefile') if line.startswith('# ')], sep='\n')"
@@ -53,6 +54,9 @@ test: check
 
 long: setup
 	@HYPOTHESIS_PROFILE=deep $(PYTEST) -m long --timeout 7200 $(ARGS) $(TESTS)
+
+mutants: setup
+	@$(RUN) tests.mutants --workers $(WORKERS) $(ARGS)
 
 check: setup
 	$(BIN)/ruff format --check --quiet .

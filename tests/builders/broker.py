@@ -35,6 +35,7 @@ class MemoryBroker:
         )
         self.topic_id = PLACE.topic_id
         self.exists = True
+        self.internal = False
         self.config = {
             "cleanup.policy": "delete",
             "retention.ms": "-1",
@@ -72,7 +73,7 @@ class MemoryBroker:
         answer = TopicDescription(
             name=name,
             topic_id=self.topic_id,
-            internal=False,
+            internal=self.internal,
             partitions={self.partition.partition: self.partition},
         )
         await self._answered("topic")

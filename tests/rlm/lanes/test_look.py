@@ -1,5 +1,5 @@
 """A look: in which order it samples, what it asks anew, and that its views are not stale (H4, H13,
-H17).
+H17, H35).
 """
 
 from collections.abc import Callable
@@ -10,7 +10,8 @@ import pytest
 
 from kip405.errors import Fenced, Unavailable
 from kip405.ids import Uuid
-from rlmm.facts import StartFact
+from rlm.plans.copy import TopicState
+from rlmm.facts import DivergenceFact, StartFact
 from tests.builders.ledger import OTHER_WRITER, PLACE, metadata
 from tests.builders.rig import Rig
 
@@ -177,3 +178,72 @@ async def test_h02_a_start_decided_elsewhere_is_not_written_again(rig: Rig) -> N
     await rig.copy.run(rig.led)
     assert rig.settings.view.remote_log_start(PLACE.key) == 120
     assert rig.settings.published == []
+
+
+async def test_h04_what_is_not_committed_is_not_lost(rig: Rig) -> None:
+    """Copies are compared with the log's end, not with the high watermark."""
+    rig.broker.log_end_offset = 400
+    rig.ledger.copied(metadata(7, 0, 300, {0: 0}))
+    look = await rig.eyes.look(rig.led)
+    assert (look.log_end_offset, look.positions.high_watermark) == (400, 250)
+    assert look.frozen is None
+
+
+@pytest.mark.parametrize(
+    ("epoch", "offset", "is_frozen"), [(7, 0, False), (7, 400, True), (6, 0, False), (4, 0, True)]
+)
+async def test_h04_an_operators_word_holds_for_its_epoch_and_where_its_log_ended(
+    tmp_path: Path, epoch: int, offset: int, is_frozen: bool
+) -> None:
+    """Epoch 5 was copied up to 1000; the disk was emptied and epoch 8 began at 0."""
+    rig = Rig(tmp_path)
+    for number in range(10):
+        start = number * 100
+        rig.ledger.copied(metadata(number + 1, start, start + 100, {5: start}))
+    rig.broker.elect(1, 8)
+    rig.disk.epochs({8: 0})
+    rig.write_log(0, 40, end=60, epoch=8)
+    assert (await rig.eyes.look(rig.led)).frozen is not None
+    word = DivergenceFact(
+        partition=PLACE.key, action="adopt", epoch=epoch, offset=offset, cause="new disk"
+    )
+    rig.settings.write(word, epoch=epoch)
+    assert ((await rig.eyes.look(rig.led)).frozen is not None) is is_frozen
+
+
+async def test_h35_a_look_tells_how_the_topic_is_configured_now(rig: Rig) -> None:
+    assert (await rig.eyes.look(rig.led)).topic.state == TopicState(
+        enabled=True, internal=False, cleanup_policy="delete", native_tiering=False
+    )
+    rig.broker.config["remote.storage.enable"] = "true"
+    rig.broker.config["cleanup.policy"] = "compact"
+    rig.broker.internal = True
+    fact = rig.settings.view.topic(PLACE.topic_id)
+    assert fact is not None
+    rig.settings.write(replace(fact, state="kept"))
+    assert (await rig.eyes.look(rig.led)).topic.state == TopicState(
+        enabled=False, internal=True, cleanup_policy="compact", native_tiering=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "bounded"),
+    [
+        ({}, None),
+        ({"retention.ms": "1"}, "retention.ms=1"),
+        ({"retention.bytes": "2"}, "retention.bytes=2"),
+        ({"retention.ms": "1", "retention.bytes": "2"}, "retention.ms=1, retention.bytes=2"),
+    ],
+)
+async def test_h14_a_look_tells_which_retention_is_bounded(
+    rig: Rig, change: dict[str, str], bounded: str | None
+) -> None:
+    rig.broker.config |= change
+    assert (await rig.eyes.topic(rig.led)).retention_bounded == bounded
+
+
+async def test_h05_offsets_are_asked_for_under_the_epoch_that_is_led(rig: Rig) -> None:
+    """Elected again between two questions: the broker refuses the older epoch."""
+    rig.broker.after_answer = at("topic config", lambda: rig.broker.elect(1, 1))
+    with pytest.raises(Fenced, match="FENCED_LEADER_EPOCH"):
+        await rig.eyes.look(rig.led)

@@ -1,0 +1,1 @@
+"""Planted bugs: `make mutants` takes one guard away at a time, and sees who notices (H43)."""

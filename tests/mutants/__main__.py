@@ -1,0 +1,102 @@
+"""`python -m tests.mutants`, which `make mutants` calls: plants bugs, prints who noticed them.
+
+Ends with 1 where a bug went unnoticed, or could not be judged. A run of all writes its raw result
+under bench/results/.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.machine import commit, load_in_words, machine_in_words
+from tests.mutants.edits import ROOT, DoesNotApply, Edit
+from tests.mutants.runner import BaselineFailed, Result, Verdict, run
+from tests.mutants.table import EDITS
+
+_RESULTS = ROOT / "bench" / "results"
+_BAD = (Verdict.SURVIVED, Verdict.BROKEN)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code: 0 = every bug was noticed, or is named as harmless."""
+    options = _options(arguments)
+    edits = [edit for edit in EDITS if options.only in edit.name]
+    print(f"{len(edits)} planted bugs, {options.workers} at a time", flush=True)
+    began = time.monotonic()
+    load = load_in_words()
+
+    def told(number: int, result: Result) -> None:
+        if options.verbose or result.verdict is not Verdict.KILLED:
+            print(f"{number}/{len(edits)} {_line(result)}", flush=True)
+        elif number % 20 == 0:
+            print(f"{number}/{len(edits)}", flush=True)
+
+    try:
+        for edit in edits:
+            edit.check()
+        with tempfile.TemporaryDirectory(prefix="rlm-mutants-") as scratch:
+            results = run(edits, Path(scratch), workers=options.workers, told=told)
+    except (DoesNotApply, BaselineFailed) as error:
+        print(error)
+        return 2
+    duration_s = round(time.monotonic() - began)
+    counts = Counter(result.verdict for result in results)
+    print(", ".join(f"{counts[one]} {one.value}" for one in Verdict), f"in {duration_s} s")
+    if not options.only or options.out:
+        path = options.out or _RESULTS / f"mutants-{time.strftime('%Y-%m-%d', time.gmtime())}.json"
+        path.write_text(json.dumps(_document(results, duration_s, options.workers, load), indent=1))
+        print(f"raw result: {path}")
+    return 1 if any(counts[one] for one in _BAD) else 0
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser.add_argument("--only", default="", help="bugs whose file or hazard contains this")
+    parser.add_argument("--workers", type=int, default=2, help="copies of the tree at a time")
+    parser.add_argument("--out", type=Path, help="where the raw result goes")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print the killed ones too")
+    return parser.parse_args(arguments)
+
+
+def _line(result: Result) -> str:
+    reason = result.edit.harmless or result.by
+    return f"{result.verdict.value} {result.edit.name}" + (f" ({reason})" if reason else "")
+
+
+def _document(results: Sequence[Result], duration_s: int, workers: int, load: str) -> object:
+    counts = Counter(result.verdict for result in results)
+    return {
+        "v": 1,
+        "kind": "mutants",
+        "commit": commit(),
+        "machine": machine_in_words(),
+        "load": load,
+        "seeds": "hypothesis derandomised (profile fast)",
+        "workers": workers,
+        "duration_s": duration_s,
+        "planted": len(results),
+        **{one.value: counts[one] for one in Verdict},
+        "results": [_row(result) for result in results],
+    }
+
+
+def _row(result: Result) -> dict[str, object]:
+    edit: Edit = result.edit
+    return {
+        "file": edit.file,
+        "hazard": edit.hazard,
+        "old": edit.old,
+        "new": edit.new,
+        "verdict": result.verdict.value,
+        "by": edit.harmless or result.by,
+        "duration_s": result.duration_s,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,265 @@
+"""Planted bugs in sweeps, in what stores are asked before something goes, and in who is told."""
+
+from tests.mutants.edits import Edit, Target
+
+CLEANUP = Target(
+    "rlm/lanes/cleanup.py",
+    (
+        "tests/rlm/lanes/test_cleanup.py",
+        "tests/rlm/lanes/test_cancel_everywhere.py",
+        "tests/rlm/stores/test_lanes_over_stores.py",
+    ),
+)
+EVIDENCE = Target(
+    "rlm/lanes/evidence.py",
+    (
+        "tests/rlm/lanes/test_trim.py",
+        "tests/rlm/lanes/test_cleanup.py",
+        "tests/rlm/stores/test_lanes_over_stores.py",
+    ),
+)
+ROUND = Target(
+    "rlm/lanes/round.py", ("tests/rlm/lanes/test_round.py", "tests/rlm/lanes/test_watch.py")
+)
+WATCH = Target("rlm/lanes/watch.py", ("tests/rlm/lanes/test_watch.py",))
+HERALD = Target("rlm/lanes/herald.py", ("tests/rlm/lanes/test_herald.py",))
+
+EDITS: tuple[Edit, ...] = (
+    *CLEANUP.edits(
+        (
+            "H2: what was overruled is never asserted again",
+            "        await self._settings.reassert(look.key, led.leader_epoch)\n",
+            "",
+        ),
+        (
+            "H3: disputes are never repaired",
+            "        repaired = await self._ledger.repair(look.key, led.leader_epoch)\n",
+            "        repaired = 0\n",
+        ),
+        (
+            "G1: a freeze within a round does not stop it",
+            "stopped = self._refusal(look)  # a freeze counts",
+            "stopped = None  # a freeze counts",
+        ),
+        (
+            "H6: attempts that were live before the look are judged",
+            "            live={*live_before, *self._live},\n",
+            "            live={*self._live},\n",
+        ),
+        (
+            "H6: attempts that began after the look are judged",
+            "            live={*live_before, *self._live},\n",
+            "            live={*live_before},\n",
+        ),
+        (
+            "H16: the grace goes by another clock",
+            "leftovers(entries, sweeper, self._clock.now_ms())",
+            "leftovers(entries, sweeper, self._clock.monotonic_ms() + sweeper.grace_ms)",
+        ),
+        (
+            "H11: the wrong store is asked for what it has",
+            "        await self._evidence.check_identity([metadata])\n        found",
+            "        found",
+        ),
+        (
+            "H6: the objects that a manifest vouches for are not looked at",
+            "            presence = await self._evidence.presence(found.metadata)\n",
+            "            presence = Presence.COMPLETE\n",
+        ),
+        (
+            "H5: leadership is not asked for before an adoption",
+            "await self._eyes.check_leadership(led)\n        await self._ledger.publish(finished",
+            "await self._ledger.publish(finished",
+        ),
+        (
+            "H5: nothing is checked before DELETE_SEGMENT_STARTED",
+            "await self._check_again(look, deleting)\n        await self._ledger.publish(deleting",
+            "await self._ledger.publish(deleting",
+        ),
+        (
+            "H10: objects go before DELETE_SEGMENT_STARTED was read back",
+            "        await self._ledger.publish(deleting, led.leader_epoch, "
+            "int(entry.metadata.state))\n",
+            "",
+        ),
+        (
+            "H6: an attempt that got its manifest after all is deleted",
+            "await self._check_reason_stands(look, entry.metadata)",
+            "pass",
+        ),
+        (
+            "H5: nothing is checked right before objects go",
+            "        await self._check_again(look, deleting)\n        try:\n",
+            "        try:\n",
+        ),
+        (
+            "a store that does not delete ends the round",
+            "        except RemoteStorageError as error:\n            return error\n",
+            "        except KeyError as error:\n            return None\n",
+        ),
+        (
+            "G4: a segment is buried before its objects are gone",
+            "        await self._bury(led, deleting)\n        log.info",
+            "        log.info",
+        ),
+        (
+            "G1: a freeze right before objects go does not stop it",
+            "        if stopped is not None:\n            raise Fenced",
+            "        if stopped == '':\n            raise Fenced",
+        ),
+        (
+            "H6: a manifest that cannot be read counts as none right before objects go",
+            "if found.metadata is not None or found.unreadable:",
+            "if found.metadata is not None:",
+        ),
+        (
+            "H11: a store that is away takes the others' turn",
+            "        if store_id in away:\n            return None\n",
+            "",
+        ),
+    ),
+    *EVIDENCE.edits(
+        (
+            "H11: a store without identity is ours",
+            'return f"the store has no identity',
+            'return None and f"the store has no identity',
+        ),
+        (
+            "H11: another store is ours",
+            "    if found.store_id != store_id:\n",
+            "    if found.store_id is None:\n",
+        ),
+        (
+            "H12: the store of another cluster is ours",
+            "    if found.cluster_id != cluster_id:\n",
+            "    if not found.cluster_id:\n",
+        ),
+        (
+            "H11: only the first store is asked who it is",
+            "            if problem is not None:\n                raise Invalid(problem)\n",
+            "            if problem is not None:\n                raise Invalid(problem)\n"
+            "            break\n",
+        ),
+        (
+            "H11: an object of another size is there",
+            "if seen.presence is not Presence.COMPLETE or not seen.manifest_present:",
+            "if seen.presence is Presence.MISSING or not seen.manifest_present:",
+        ),
+        (
+            "H11: a segment without manifest is trimmed on",
+            "if seen.presence is not Presence.COMPLETE or not seen.manifest_present:",
+            "if seen.presence is not Presence.COMPLETE:",
+        ),
+        (
+            "H6: a manifest that cannot be read is none",
+            "        except Corrupt as error:\n            return FoundManifest(metadata=None, "
+            "unreadable=str(error))\n        try:",
+            "        except Corrupt as error:\n            return FoundManifest(metadata=None)\n"
+            "        try:",
+        ),
+        (
+            "H6: a manifest of nonsense is none",
+            "            return FoundManifest(metadata=decode_value(manifest.segment_metadata))\n"
+            "        except Corrupt as error:\n"
+            "            return FoundManifest(metadata=None, unreadable=str(error))",
+            "            return FoundManifest(metadata=decode_value(manifest.segment_metadata))\n"
+            "        except Corrupt as error:\n"
+            "            return FoundManifest(metadata=None)",
+        ),
+        (
+            "H12: a manifest of another cluster is ours",
+            "(manifest.cluster_id, manifest.store_id) != (self._cluster_id, store_of(metadata))",
+            "manifest.store_id != store_of(metadata)",
+        ),
+        (
+            "H11: a manifest of another store is this one's",
+            "(manifest.cluster_id, manifest.store_id) != (self._cluster_id, store_of(metadata))",
+            "manifest.cluster_id != self._cluster_id",
+        ),
+        (
+            "H13: bytes are not compared before the first trim",
+            "        if batch != await self._remote_batch(metadata, header.base_offset):\n",
+            "        if not await self._remote_batch(metadata, header.base_offset):\n",
+        ),
+        (
+            "H13: half a batch of the broker is compared",
+            "        if len(batch) < header.size_bytes:\n",
+            "        if len(batch) < 0:\n",
+        ),
+        (
+            "H13: another batch of the copy is compared",
+            "            if header.base_offset == base_offset:\n",
+            "            if header.base_offset <= base_offset:\n",
+        ),
+    ),
+    *ROUND.edits(
+        (
+            "a look is given on though the trim has acted",
+            "is_given_on = not acted and age_ms <= GIVEN_ON_FOR_MS",
+            "is_given_on = age_ms <= GIVEN_ON_FOR_MS",
+        ),
+        (
+            "an old look is given on",
+            "is_given_on = not acted and age_ms <= GIVEN_ON_FOR_MS",
+            "is_given_on = not acted",
+        ),
+        (
+            "H6: attempts that began before the look are not known as live",
+            "        live_before = self._cleanup.live_attempts()\n"
+            "        look = await self._eyes.look(led)\n",
+            "        look = await self._eyes.look(led)\n"
+            "        live_before = self._cleanup.live_attempts()\n",
+        ),
+        (
+            "a trim that failed is not told of",
+            "            failures.append(error)\n        try:\n            if is_given_on:",
+            "            del error\n        try:\n            if is_given_on:",
+        ),
+    ),
+    *WATCH.edits(
+        (
+            "a look under an older epoch saves a copy round",
+            "            and known.leader_epoch == led.leader_epoch\n",
+            "",
+        ),
+        (
+            "an old look saves a copy round",
+            "            and self._clock.monotonic_ms() < known.until_ms\n",
+            "",
+        ),
+        (
+            "one look saves copy rounds for ever",
+            "known = self._idle.pop(led.topic_id_partition.key, None)",
+            "known = self._idle.get(led.topic_id_partition.key, None)",
+        ),
+        (
+            "a look taken while a copy runs saves the next round",
+            "        if look.key in self._pool.running:\n",
+            "        if not self._pool:\n",
+        ),
+    ),
+    *HERALD.edits(
+        (
+            "H4: two looks tell one after the other what the first has told",
+            "        fact = self._due(look)\n        if fact is None:\n            return\n"
+            "        await self._settings",
+            "        fact = self._due(look)\n        assert fact is not None\n"
+            "        await self._settings",
+        ),
+        (
+            "a settings topic that takes no records is tried with every look",
+            "            self._quiet_until_ms[look.key] = self._clock.monotonic_ms() + QUIET_MS\n",
+            "            pass\n",
+        ),
+        (
+            "H8: broker retention cuts what only the epoch file knows",
+            "        if fact is None and trusted and _may_be_cut(look, told):\n",
+            "        if fact is None and trusted and _may_be_cut(look, told) and not told:\n",
+        ),
+        (
+            "H4: a leader of an older epoch tells",
+            "is_ours = look.frozen is None and look.ledger.newest_epoch <= look.led.leader_epoch",
+            "is_ours = look.frozen is None",
+        ),
+    ),
+)

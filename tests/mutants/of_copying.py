@@ -1,0 +1,343 @@
+"""Planted bugs in looks and copies: what is asked, in which order, and what is asked again."""
+
+from tests.mutants.edits import Edit, Target
+
+LOOK = Target(
+    "rlm/lanes/look.py",
+    (
+        "tests/rlm/lanes/test_look.py",
+        "tests/rlm/lanes/test_copy.py",
+        "tests/rlm/lanes/test_trim.py",
+    ),
+)
+ATTEMPT = Target(
+    "rlm/lanes/attempt.py", ("tests/rlm/lanes/test_attempt.py", "tests/rlm/lanes/test_copy.py")
+)
+PREPARE = Target(
+    "rlm/lanes/segment_data.py",
+    ("tests/rlm/lanes/test_segment_data.py", "tests/rlm/lanes/test_copy.py"),
+)
+COPY = Target(
+    "rlm/lanes/copy.py",
+    (
+        "tests/rlm/lanes/test_attempt.py",
+        "tests/rlm/lanes/test_copy.py",
+        "tests/rlm/lanes/test_watch.py",
+    ),
+)
+
+EDITS: tuple[Edit, ...] = (
+    *LOOK.edits(
+        (
+            "H17: a look's settings are as stale as they may be",
+            "        await self._settings.barrier(self._barrier_deadline_ms)\n",
+            "",
+        ),
+        (
+            "H17: a look's ledger is as stale as it may be",
+            "        await self._ledger.barrier(place.key, self._barrier_deadline_ms)\n",
+            "",
+        ),
+        (
+            "H4: the disk is older than the last stable offset",
+            "        positions = await self._positions(led)\n        log = await self.scan(led)\n",
+            "        log = await self.scan(led)\n        positions = await self._positions(led)\n",
+        ),
+        (
+            "H17: the ledger is older than the disk",
+            "        await self._settings.barrier(self._barrier_deadline_ms)\n"
+            "        await self._ledger.barrier(place.key, self._barrier_deadline_ms)\n"
+            "        ledger = self._ledger.ledger(place.key)\n",
+            "        ledger = self._ledger.ledger(place.key)\n"
+            "        await self._settings.barrier(self._barrier_deadline_ms)\n"
+            "        await self._ledger.barrier(place.key, self._barrier_deadline_ms)\n",
+        ),
+        (
+            "H8: what leaders have told is left out of the lineage",
+            "leaders_lineage(ledger, self._told(place, log.lineage), log.lineage)",
+            "leaders_lineage(ledger, None, log.lineage)",
+        ),
+        (
+            "the log's end is the high watermark: what is not committed counts as lost",
+            "LATEST_TIMESTAMP, replica_id=DEBUGGING_REPLICA_ID)",
+            "LATEST_TIMESTAMP)",
+        ),
+        (
+            "H8: a history that cannot be read counts as none behind a trim",
+            "if first is not None and first.start_offset <= start:",
+            "if first is not None:",
+        ),
+        (
+            "H4: what an operator accepted does not end a freeze",
+            "accepted_epoch=divergence.epoch if divergence else NONE_ACCEPTED,",
+            "accepted_epoch=NONE_ACCEPTED,",
+        ),
+        (
+            "H4: what an operator accepted has no end",
+            "accepted_offset=divergence.offset if divergence else MAX_OFFSET,",
+            "accepted_offset=MAX_OFFSET,",
+        ),
+        (
+            "a topic that is kept counts as enabled",
+            'enabled=fact is not None and fact.state == "enabled",',
+            "enabled=fact is not None,",
+        ),
+        (
+            "H35: native tiering is not noticed",
+            'native_tiering=_value(config, "remote.storage.enable") == "true",',
+            "native_tiering=False,",
+        ),
+        (
+            "internal topics are ours to tier",
+            "internal=description.internal or place.topic in _INTERNAL,",
+            "internal=False,",
+        ),
+        (
+            "H27: replicas and ISR are those of the poll, not of now",
+            "return look, replace(led, replicas=now.replicas, isr=now.isr)",
+            "return look, led",
+        ),
+        (
+            "H13: a topic made anew under its name is the same",
+            "if topic.topic_id != place.topic_id or now is None:",
+            "if now is None:",
+        ),
+        (
+            "H5: leadership of another node is ours",
+            "if now.leader != self._node_id or now.leader_epoch != led.leader_epoch:",
+            "if now.leader_epoch != led.leader_epoch:",
+        ),
+        (
+            "H5: leadership under another epoch is the same",
+            "if now.leader != self._node_id or now.leader_epoch != led.leader_epoch:",
+            "if now.leader != self._node_id:",
+        ),
+        (
+            "H13: the directory may be of another topic id",
+            "        check_topic_id(place.topic, place.partition, log.topic_id, place.topic_id)\n",
+            "",
+        ),
+        (
+            "H13: the epoch file may be older than the leadership",
+            "        if latest != led.leader_epoch:\n",
+            "        if latest is not None and latest > led.leader_epoch:\n",
+        ),
+        (
+            "H13: the epoch file may be newer than the leadership",
+            "        if latest != led.leader_epoch:\n",
+            "        if latest is None or latest < led.leader_epoch:\n",
+        ),
+        (
+            "G2: open transactions do not hold the last stable offset",
+            "await self._offset(led, LATEST_TIMESTAMP, read_committed=True)",
+            "await self._offset(led, LATEST_TIMESTAMP)",
+        ),
+        (
+            "H14: retention by size is not looked at",
+            '_RETENTION = ("retention.ms", "retention.bytes")',
+            '_RETENTION = ("retention.ms",)',
+        ),
+        (
+            "H5: offsets are asked of whoever leads, under whatever epoch",
+            "            leader_epoch=led.leader_epoch,\n            read_committed=",
+            "            leader_epoch=-1,\n            read_committed=",
+        ),
+    ),
+    *ATTEMPT.edits(
+        (
+            "H13: leadership is not asked for before the attempt leaves a record",
+            "        await self._eyes.check_leadership(led)\n        started =",
+            "        started =",
+        ),
+        (
+            "G3: objects go up before COPY_SEGMENT_STARTED is published",
+            "        await self._ledger.publish(started, led.leader_epoch, NO_PREVIOUS)\n"
+            "        plugin = await store.copy_log_segment_data(\n"
+            "            started.locator(self._settings.cluster_id), prepared.data\n"
+            "        )\n",
+            "        plugin = await store.copy_log_segment_data(\n"
+            "            started.locator(self._settings.cluster_id), prepared.data\n"
+            "        )\n"
+            "        await self._ledger.publish(started, led.leader_epoch, NO_PREVIOUS)\n",
+        ),
+        (
+            "H13: nothing is checked again after the upload",
+            "        await self._check_unchanged(led, prepared, segment_id, target)\n",
+            "",
+        ),
+        (
+            "H12: a copy beyond its deadline gets a manifest",
+            "        if self._clock.monotonic_ms() >= deadline_at_ms:\n",
+            "        if self._clock.monotonic_ms() > deadline_at_ms + 1:\n",
+        ),
+        (
+            "H16: the deadline of a copy goes by the wall clock",
+            "        if self._clock.monotonic_ms() >= deadline_at_ms:\n",
+            "        if self._clock.now_ms() >= deadline_at_ms:\n",
+        ),
+        (
+            "G3: COPY_SEGMENT_FINISHED is published before the manifest is written",
+            "        await store.write_manifest(\n"
+            "            finished.locator(self._settings.cluster_id), "
+            "self._manifest(look, finished)\n"
+            "        )\n"
+            "        await self._ledger.publish(finished, led.leader_epoch, int(_STARTED))\n",
+            "        await self._ledger.publish(finished, led.leader_epoch, int(_STARTED))\n"
+            "        await store.write_manifest(\n"
+            "            finished.locator(self._settings.cluster_id), "
+            "self._manifest(look, finished)\n"
+            "        )\n",
+        ),
+        (
+            "H12: our own attempt is not known as live",
+            "        self._ids.add(segment_id)\n",
+            "",
+        ),
+        (
+            "an attempt that ended stays live for ever",
+            "            self._ids.discard(segment_id)\n",
+            "            pass\n",
+        ),
+        (
+            "H11: the store is not looked at again after the upload",
+            "        if problem is not None:\n            raise Fenced",
+            "        if problem is None and place is None:\n            raise Fenced",
+        ),
+        (
+            "H11: the store is not looked at before a round",
+            "        if problem is not None:\n            raise Invalid(problem)",
+            "        if problem == '':\n            raise Invalid(problem)",
+        ),
+        (
+            "H13: leadership is not asked for again after the upload",
+            "        await self._eyes.check_leadership(led)\n        await self._ledger.barrier",
+            "        await self._ledger.barrier",
+        ),
+        (
+            "H17: the attempt is looked at in a stale ledger",
+            "        await self._ledger.barrier(place.key, self._settings.barrier_deadline_ms)\n",
+            "",
+        ),
+        (
+            "H3: somebody else's record under our id is ours",
+            "is_ours = entry is not None and entry.writer == self._settings.writer",
+            "is_ours = entry is not None",
+        ),
+        (
+            "H3: an attempt that somebody has ended goes on",
+            "if entry is None or not is_ours or entry.state is not _STARTED or entry.disputed:",
+            "if entry is None or not is_ours or entry.disputed:",
+        ),
+        (
+            "H3: an attempt whose record is disputed goes on",
+            "if entry is None or not is_ours or entry.state is not _STARTED or entry.disputed:",
+            "if entry is None or not is_ours or entry.state is not _STARTED:",
+        ),
+        (
+            "H31: the end offset of the metadata is the next one's",
+            "end_offset=prepared.next_offset - 1,",
+            "end_offset=prepared.next_offset,",
+        ),
+        (
+            "G9: the checksum of the log is not recorded",
+            "            log_crc32c=prepared.data.log_crc32c,\n",
+            "",
+        ),
+        (
+            "H2: the manifest does not know the remote log start",
+            "remote_log_start_offset=look.remote_log_start_offset or 0,",
+            "remote_log_start_offset=0,",
+        ),
+    ),
+    *PREPARE.edits(
+        (
+            "H13: a file that changed since it was planned is copied",
+            "    if file != (segment.inode, segment.size_bytes):\n",
+            "    if file[0] != segment.inode:\n",
+        ),
+        (
+            "H13: batches of another history are copied",
+            "        if not _agrees(scan, lineage):\n",
+            "        if scan is None:\n",
+        ),
+        (
+            "H8: what a re-based epoch file does not know is compared with it",
+            "        if offset >= first.start_offset\n",
+            "",
+        ),
+        (
+            "H9: aborts whose marker lies in a later segment are left out",
+            "        if segment.base_offset >= first.base_offset:\n",
+            "        if segment.base_offset == first.base_offset:\n",
+        ),
+        (
+            "G9: the offset index is not checked",
+            "    OffsetIndex(memoryview(offsets), segment.base_offset).check(scan.size_bytes)\n",
+            "",
+        ),
+        (
+            "G9: the time index is not checked",
+            "    TimeIndex(memoryview(times), segment.base_offset).check()\n",
+            "",
+        ),
+        (
+            "H8: the stored lineage holds what lies behind the segment",
+            "encode_leader_epochs(lineage.below(next_offset).entries)",
+            "encode_leader_epochs(lineage.entries)",
+        ),
+        (
+            "H4: the segment's epochs are all of the lineage",
+            "epochs=lineage.clip(segment.base_offset, segment.next_offset),",
+            "epochs=lineage.entries,",
+        ),
+    ),
+    PREPARE.harmless(
+        "the file then is not the one that was sampled, and gets no manifest: it is sampled again "
+        "after the upload",
+        "H13: a file that became shorter is copied as far as it goes",
+        "    if left:\n        raise Fenced",
+        "    if left < 0:\n        raise Fenced",
+    ),
+    *COPY.edits(
+        (
+            "H17: a round begins before settings and ledger were read",
+            "(self._ledger.is_ready and self._settings.is_ready):\n            raise",
+            "(self._ledger.is_ready or self._settings.is_ready):\n            raise",
+        ),
+        (
+            "H2: the first copy does not write the remote log start down",
+            "        if refuse_topic(look.topic.state) is None:\n            fact",
+            "        if refuse_topic(look.topic.state) is not None:\n            fact",
+        ),
+        (
+            "H2: the remote log start is written again with every round",
+            "        if look.remote_log_start_offset is not None:\n            return look",
+            "        if look.remote_log_start_offset == -1:\n            return look",
+        ),
+        (
+            "H35: the topic is not looked at again before each copy",
+            "            await self._recheck_topic(look)\n",
+            "",
+        ),
+        (
+            "H11: the target is not looked at before the first copy",
+            "            await self._copier.check_target(led.topic_id_partition)\n",
+            "            pass\n",
+        ),
+        (
+            "H35: one replica does not wait for the recovery point",
+            "self._recovery_point_always or len(look.led.replicas) == 1",
+            "self._recovery_point_always",
+        ),
+        (
+            "H35: an unknown recovery point counts as everything flushed",
+            "recovery_point=(recovery_point or 0) if needs_durability else None,",
+            "recovery_point=recovery_point if needs_durability else None,",
+        ),
+        (
+            "copying now goes on beyond the offset that was asked for",
+            "if up_to_offset is not None and segment.base_offset >= up_to_offset:",
+            "if up_to_offset is not None and segment.base_offset > up_to_offset:",
+        ),
+    ),
+)

@@ -1,0 +1,334 @@
+"""Planted bugs in reading and publishing facts: what is known of a record, and since when."""
+
+from tests.mutants.edits import Edit, Target
+
+MANAGER = Target("rlmm/manager.py", ("tests/rlmm/test_manager.py",))
+PUBLISHER = Target("rlmm/publisher.py", ("tests/rlmm/test_publisher.py",))
+BARRIER = Target("rlmm/barrier.py", ("tests/rlmm/test_barrier.py",))
+TAIL = Target("rlmm/tail.py", ("tests/rlmm/test_tail.py",))
+DIVERGENCE = Target(
+    "rlmm/divergence.py", ("tests/rlmm/test_divergence.py", "tests/rlmm/test_tail.py")
+)
+TOPIC = Target("rlmm/topic.py", ("tests/rlmm/test_barrier.py",))
+
+EDITS: tuple[Edit, ...] = (
+    *MANAGER.edits(
+        (
+            "H3: a publish counts although it was overtaken or is illegal",
+            "        self._refuse_overtaken(key, metadata is None, offset)\n",
+            "        assert offset >= 0\n",
+        ),
+        (
+            "H3: a publish counts although a reader objects to it",
+            "if dispute is not None and dispute.newest.offset == offset:",
+            "if dispute is not None and dispute.newest.offset == -1:",
+        ),
+        (
+            "H3: a publish counts although another record is newer",
+            "if newest != (None if is_tombstone else offset):",
+            "if newest is None and not is_tombstone:",
+        ),
+        (
+            "H3: a tombstone counts although a record came after it",
+            "if newest != (None if is_tombstone else offset):",
+            "if not is_tombstone and newest != offset:",
+        ),
+        (
+            "H3: something is written under an epoch that is known to be over",
+            "        if leader_epoch < view.newest_epoch:\n",
+            "        if leader_epoch < -1:\n",
+        ),
+        (
+            "H3: the present epoch counts as over",
+            "        if leader_epoch < view.newest_epoch:\n",
+            "        if leader_epoch <= view.newest_epoch:\n",
+        ),
+        (
+            "H3: something is written on a state that is known to be over",
+            "        if newest != expected_previous:\n",
+            "        if newest < expected_previous:\n",
+        ),
+        (
+            "an unlawful change is published",
+            "if not is_adoption and not is_lawful_change(before, metadata.state):",
+            "if before and not is_adoption and not is_lawful_change(before, metadata.state):",
+        ),
+        (
+            "H3: what was mended meanwhile is mended once more, over what stands there",
+            "            if self._still_needed(repair):\n",
+            "            if repair:\n",
+        ),
+        (
+            "H17: the barrier is of another ledger partition",
+            "await self._log.barrier(Place(LEDGER_TOPIC, ledger_partition(key)), deadline_ms)",
+            "await self._log.barrier(Place(LEDGER_TOPIC, key.partition), deadline_ms)",
+        ),
+        (
+            "H6: a record that cannot be read is passed over in silence",
+            '            self._unreadable[raw_key] = f"{record.place} offset {record.offset}: '
+            '{error}"\n',
+            "            self._unreadable.setdefault(raw_key, '')\n",
+        ),
+        (
+            "a problem stays when its key was mended",
+            "            self._unreadable.pop(raw_key, None)\n",
+            "",
+        ),
+        (
+            "H3: a replay of any length proves absence",
+            "absence_is_known=0 <= replay_ms < _ABSENCE_KNOWN_WITHIN_MS",
+            "absence_is_known=True",
+        ),
+        (
+            "H16: a clock that was set back makes a long replay a short one",
+            "absence_is_known=0 <= replay_ms < _ABSENCE_KNOWN_WITHIN_MS",
+            "absence_is_known=replay_ms < _ABSENCE_KNOWN_WITHIN_MS",
+        ),
+        (
+            "H6: a ledger that was not read yet has no problem",
+            "        if not self.is_ready:\n            return",
+            "        if self.is_ready is None:\n            return",
+        ),
+        (
+            "H6: a problem of the topic is none of the ledger",
+            "return self.damage or self._log.problem",
+            "return self.damage",
+        ),
+        (
+            "a view is never made anew",
+            "if view is None or view.version != state.version:",
+            "if view is None:",
+        ),
+    ),
+    *PUBLISHER.edits(
+        (
+            "H10: a publish returns before it was read back",
+            "                await read_back(record.place, offset + 1)\n",
+            "",
+        ),
+        (
+            "H10: a publish returns when what is before it was read",
+            "await read_back(record.place, offset + 1)",
+            "await read_back(record.place, offset)",
+        ),
+        (
+            "H10: no ack in time counts as not written",
+            "            raise OutcomeUnknown(what) from error\n",
+            "            raise Unavailable(what) from error\n",
+        ),
+        (
+            "H10: an error instead of an ack counts as not written",
+            '            raise OutcomeUnknown(f"publish to {place}: {error!r}") from error\n',
+            '            raise Unavailable(f"publish to {place}: {error!r}") from error\n',
+        ),
+        (
+            "H10: what was never sent counts as unknown",
+            "            if attempt.producer is None:\n",
+            "            if attempt.producer is None and record.value == b'':\n",
+        ),
+        (
+            "H10: a producer is kept with what it has not sent",
+            "if attempt.producer is not None and not attempt.is_written:",
+            "if attempt.producer is not None and attempt.is_written is None:",
+        ),
+        (
+            "a producer is dropped though its record was acknowledged",
+            "                attempt.is_written = True\n",
+            "",
+        ),
+        (
+            "H6: records go to a topic that was never looked at",
+            "                await self._verify_once(record.place.topic, producer)\n",
+            "",
+        ),
+        (
+            "H6: a change of metadata does not make anybody look again",
+            "if layout == verified_layout and 0 <= self._now_ms()",
+            "if verified_layout and 0 <= self._now_ms()",
+        ),
+        (
+            "H6: a topic is never looked at again",
+            " and 0 <= self._now_ms() - verified_ms < _VERIFIED_FOR_MS:",
+            ":",
+        ),
+        (
+            "H16: a clock set back keeps a topic verified",
+            "0 <= self._now_ms() - verified_ms < _VERIFIED_FOR_MS",
+            "self._now_ms() - verified_ms < _VERIFIED_FOR_MS",
+        ),
+        (
+            "H6: a topic counts as verified before it was",
+            "            await self._verify(topic)\n"
+            "            self._verified[topic] = self._now_ms(), layout\n",
+            "            self._verified[topic] = self._now_ms(), layout\n"
+            "            await self._verify(topic)\n",
+        ),
+        (
+            "a dropped producer is used again",
+            "        if producer is self._producer:\n            self._producer = None\n",
+            "        if producer is self._producer:\n",
+        ),
+    ),
+    *BARRIER.edits(
+        (
+            "H17: after an error the place is never asked for again",
+            "                except RemoteStorageError as error:\n"
+            "                    _fail(waiting, error)\n",
+            "                except RemoteStorageError as error:\n"
+            "                    _fail(waiting, error)\n"
+            "                    return\n",
+        ),
+        (
+            "H17: a place stays deaf after its questions were answered",
+            "            self._serving.discard(place)\n",
+            "",
+        ),
+        (
+            "H17: after a restart who waited waits for ever",
+            "            self._abandon()\n",
+            "            self._serving.clear()\n",
+        ),
+        (
+            "H17: after a restart a place stays deaf",
+            "        self._waiting.clear()\n        self._serving.clear()\n",
+            "        self._waiting.clear()\n",
+        ),
+    ),
+    *TAIL.edits(
+        (
+            "H6: records removed before they were read are no loss",
+            "            if begin > position:\n",
+            "            if begin > position + 1_000_000:\n",
+        ),
+        (
+            "H6: after an OFFSET_OUT_OF_RANGE the bounds are not looked at",
+            "        if self._initial_end and not self._out_of_range:\n",
+            "        if self._initial_end:\n",
+        ),
+        (
+            "H42: a new connection is no reason to verify",
+            "            await reader.start()\n            self._unverified.set()\n",
+            "            await reader.start()\n",
+        ),
+        (
+            "H42: another epoch is no reason to verify",
+            "        if self._marks.has_unproven(place):\n            self._unverified.set()\n",
+            "",
+        ),
+        (
+            "H42: what is lost is followed further",
+            "for place in self._places if place not in self._marks.lost)",
+            "for place in self._places)",
+        ),
+        (
+            "H42: a loss is told to nobody",
+            "            self._lost.set()\n",
+            "            pass\n",
+        ),
+        (
+            "a record is delivered again after a restart",
+            "                self._next[place] = record.offset + 1\n",
+            "                self._next[place] = record.offset\n",
+        ),
+        (
+            "H17: who waits for the last offset is woken before it came",
+            "            if end <= position:\n",
+            "            if end <= position + 1:\n",
+        ),
+        (
+            "H17: the initial replay counts as over too early",
+            "if self._next[place] < end)\n",
+            "if self._next[place] < end - 1)\n",
+        ),
+        (
+            "the end of a compacted log is never reached",
+            "            position = await reader.position(place)\n",
+            "            position = self._next[place]\n",
+        ),
+    ),
+    *DIVERGENCE.edits(
+        (
+            "H42: an epoch that ends below what was read is no loss",
+            "    if answer.end_offset < mark.position:\n",
+            "    if answer.end_offset < 0:\n",
+        ),
+        (
+            "H42: an epoch that ends where the reader is counts as lost",
+            "    if answer.end_offset < mark.position:\n",
+            "    if answer.end_offset <= mark.position:\n",
+        ),
+        (
+            "H42: an epoch that is not there any more is no loss",
+            "    if answer.leader_epoch < mark.leader_epoch and not mark.remembered:\n",
+            "    if answer.leader_epoch < mark.leader_epoch and mark.remembered:\n",
+        ),
+        (
+            "H42: an epoch that compaction took from an earlier process's reads is a loss",
+            "    if answer.leader_epoch < mark.leader_epoch and not mark.remembered:\n",
+            "    if answer.leader_epoch < mark.leader_epoch:\n",
+        ),
+        (
+            "H42: no answer confirms what was read",
+            "        if answer is None or NO_EPOCH in answer:\n",
+            "        if answer is not None and NO_EPOCH in answer:\n",
+        ),
+        (
+            "H42: an undefined answer is a loss",
+            "        if answer is None or NO_EPOCH in answer:\n",
+            "        if answer is None:\n",
+        ),
+        (
+            "H42: a doubt stays when a leader has answered",
+            "        self._doubts.pop(place, None)\n",
+            "",
+        ),
+        (
+            "H42: the end of an epoch that is over need not be confirmed",
+            "            self._unproven.setdefault(place, []).append(before)\n",
+            "            pass\n",
+        ),
+        (
+            "H42: an epoch that is over and not confirmed raises no doubt",
+            "            for mark in self._unproven.get(place, ()):\n",
+            "            for mark in ():\n",
+        ),
+        (
+            "H42: the epoch of a batch is that of the one behind it",
+            "while len(began) > 1 and began[1][0] < position:",
+            "while len(began) > 1 and began[1][0] <= position:",
+        ),
+    ),
+    *TOPIC.edits(
+        (
+            "H6: a topic made anew is taken for ours",
+            "        if self.topic_id not in (None, topic_id):\n",
+            "        if self.topic_id is None:\n",
+        ),
+        (
+            "H6: the id of a topic that is not fit is remembered",
+            "if self.topic_id is None and faults is None:",
+            "if self.topic_id is None:",
+        ),
+        (
+            "H6: a missing topic is not lost",
+            'self._say("is missing", lost=True)',
+            'self._say("is missing", lost=False)',
+        ),
+        (
+            "H6: a ledger with another number of partitions is fit",
+            "        if partition_count != self.partition_count:\n",
+            "        if partition_count > self.partition_count:\n",
+        ),
+        (
+            "H6: a topic that may lose its tail is fit",
+            'for name in ("cleanup.policy", "unclean.leader.election.enable", '
+            '"message.timestamp.type"):',
+            'for name in ("cleanup.policy", "message.timestamp.type"):',
+        ),
+        (
+            "H6: a topic with too few in-sync replicas is fit",
+            "if not insync.isdigit() or int(insync) < self.min_insync_replicas:",
+            "if not insync.isdigit():",
+        ),
+    ),
+)

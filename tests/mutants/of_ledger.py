@@ -1,0 +1,281 @@
+"""Planted bugs in the state of ledger and settings: what counts, and what is disputed."""
+
+from tests.mutants.edits import Edit, Target
+
+REPLAY = Target(
+    "rlmm/replay.py",
+    (
+        "tests/rlmm/test_replay.py",
+        "tests/rlmm/test_manager.py",
+        "tests/rlmm/test_replay_properties.py",
+    ),
+)
+LEDGER = Target("rlmm/ledger.py", ("tests/rlmm/test_ledger.py", "tests/rlm/plans"))
+VIEW = Target(
+    "rlmm/settings_view.py", ("tests/rlmm/test_settings_view.py", "tests/rlm/lanes/test_trim.py")
+)
+
+EDITS: tuple[Edit, ...] = (
+    *REPLAY.edits(
+        (
+            "a record read twice is taken twice",
+            "if record.offset < self.next_offset:\n            return False",
+            "if record.offset < self.next_offset - 1:\n            return False",
+        ),
+        (
+            "H3: records behind a gap are judged as if nothing were missing",
+            "if record.offset > self.next_offset:\n",
+            "if record.offset > self.next_offset + 1_000_000:\n",
+        ),
+        (
+            "H3: a record that could not be read is no gap",
+            "            self.next_offset = offset + 1\n            self._lose_sight(offset + 1)\n",
+            "            self.next_offset = offset + 1\n",
+        ),
+        (
+            "H3: the newest epoch may go back",
+            "partition.newest_epoch = max(partition.newest_epoch, record.headers.leader_epoch)",
+            "partition.newest_epoch = record.headers.leader_epoch",
+        ),
+        (
+            "views do not notice a new record",
+            "        partition.version += 1\n",
+            "",
+        ),
+        (
+            "H3: after a long replay absence of records counts as known",
+            "        self._absence_is_known = absence_is_known\n",
+            "        self._absence_is_known = True\n",
+        ),
+        (
+            "H3: a zombie of an older epoch is lawful",
+            "if record.headers.leader_epoch < partition.newest_epoch and (known or certain):",
+            "if record.headers.leader_epoch < -1 and (known or certain):",
+        ),
+        (
+            "H3: an epoch equal to the newest is a zombie's",
+            "if record.headers.leader_epoch < partition.newest_epoch and (known or certain):",
+            "if record.headers.leader_epoch <= partition.newest_epoch and (known or certain):",
+        ),
+        (
+            "H3: a reader who knows less objects to what others accept",
+            "elif certain and self._may_know_less(known, record, partition.newest_epoch):",
+            "elif certain and not known and self.is_complete:",
+        ),
+        (
+            "H3: an illegal record becomes what is lawful",
+            "lawful = record if not why else known.lawful if known else None",
+            "lawful = record",
+        ),
+        (
+            "H3: the state is what is lawful, not the newest record",
+            "taken = _KeyKnowledge(newest=record, lawful=lawful,",
+            "taken = _KeyKnowledge(newest=lawful or record, lawful=lawful,",
+        ),
+        (
+            "H3: a tombstone that is disputed forgets the key",
+            "if record.metadata is None and not why:",
+            "if record.metadata is None:",
+        ),
+        (
+            "H3: a deleted key is forgotten although records may have been missed",
+            "if taken.certain and self._absence_is_known:",
+            "if taken.certain or self._absence_is_known:",
+        ),
+        (
+            "H3: a deleted key is forgotten too early",
+            "if known is not None and known.newest is tombstone and not known.why:",
+            "if known is not None and not known.why:",
+        ),
+        (
+            "deleted keys are remembered for ever",
+            "while self._tombstones and self._tombstones[0].timestamp_ms < oldest_ms:",
+            "while self._tombstones and self._tombstones[0].timestamp_ms < 0:",
+        ),
+        (
+            "H3: the lawful state is republished as if nothing stood there",
+            "            expected_previous=dispute.newest.state_id,\n",
+            "            expected_previous=NO_PREVIOUS,\n",
+        ),
+        (
+            "H3: a dispute is settled by what the zombie wrote",
+            "metadata=dispute.lawful.metadata if dispute.lawful else None,",
+            "metadata=dispute.newest.metadata,",
+        ),
+        (
+            "H3: a writer who expected the lawful state may do anything",
+            "if expected == _state_id(lawful) and _table_allows(lawful, record.state):",
+            "if expected == _state_id(lawful):",
+        ),
+        (
+            "H3: a writer who expected another state may do what the table allows",
+            "if expected == _state_id(lawful) and _table_allows(lawful, record.state):",
+            "if _table_allows(lawful, record.state):",
+        ),
+        (
+            "H3: whoever knew the newest record may replace it by anything",
+            "    if _is_correction(known, record):\n",
+            "    if known is not None or record:\n",
+        ),
+        (
+            "H3: a correction need not know what it corrects",
+            "    if expected != _state_id(newest):\n",
+            "    if expected != _state_id(newest) and not _is_correction(known, record):\n",
+        ),
+        (
+            "H6: an adoption is a dispute",
+            "    if record.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:\n"
+            "        return True\n",
+            "",
+        ),
+        (
+            "H3: a writer of the same epoch may undo another one's record",
+            "record.headers.leader_epoch > known.newest.headers.leader_epoch",
+            "record.headers.leader_epoch >= known.newest.headers.leader_epoch",
+        ),
+        (
+            "H3: a tombstone is lawful after any state",
+            "return state is RemoteLogSegmentState.DELETE_SEGMENT_FINISHED",
+            "return state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED",
+        ),
+    ),
+    *LEDGER.edits(
+        (
+            "H4: a segment that ends where the log does is not usable",
+            "if remote_log_start_offset < found.next_offset <= log_end_offset",
+            "if remote_log_start_offset < found.next_offset < log_end_offset",
+        ),
+        (
+            "H4: a segment beyond the log's end is usable",
+            "if remote_log_start_offset < found.next_offset <= log_end_offset",
+            "if remote_log_start_offset < found.next_offset",
+        ),
+        (
+            "H2: a segment that ends at the remote start is still shown",
+            "if remote_log_start_offset < found.next_offset <= log_end_offset",
+            "if remote_log_start_offset <= found.next_offset <= log_end_offset",
+        ),
+        (
+            "H3: a trim stands on disputed copies",
+            "if not found.disputed and found.metadata.segment_id.id not in without",
+            "if found.metadata.segment_id.id not in without",
+        ),
+        (
+            "H11: a trim stands on copies that are gone",
+            "if not found.disputed and found.metadata.segment_id.id not in without",
+            "if not found.disputed",
+        ),
+        (
+            "H15: a recorded hole ends contiguity for ever",
+            "        pieces += [(hole.start, hole.end) for hole in holes]\n",
+            "",
+        ),
+        (
+            "G1: contiguity passes a gap of one offset",
+            "            if piece_start > cursor:\n",
+            "            if piece_start > cursor + 1:\n",
+        ),
+        (
+            "G1: a short segment behind a long one takes contiguity back",
+            "            cursor = max(cursor, piece_end)\n",
+            "            cursor = piece_end\n",
+        ),
+        (
+            "H3: disputed copies count for the highest end",
+            "            if disputed or not found.disputed\n",
+            "            if disputed or found.metadata\n",
+        ),
+        (
+            "a lookup gives a segment that ends with the offset",
+            "holds = offset < found.next_offset <= log_end_offset",
+            "holds = offset <= found.next_offset <= log_end_offset",
+        ),
+        (
+            "H4: a lookup gives a segment beyond the log's end",
+            "holds = offset < found.next_offset <= log_end_offset",
+            "holds = offset < found.next_offset",
+        ),
+        (
+            "H3: a disputed copy is read although an undisputed one is there",
+            "return not found.disputed, found.next_offset",
+            "return True, found.next_offset",
+        ),
+        (
+            "H3: a zombie's record hides data that is lawfully there",
+            "        return newest + lawful\n",
+            "        return newest\n",
+        ),
+        (
+            "H3: a copy whose newest record is no FINISHED is shown as undisputed",
+            "            (dispute.lawful.metadata, True)\n",
+            "            (dispute.lawful.metadata, False)\n",
+        ),
+        (
+            "H4: what was worked out for one lineage is used for another",
+            "return next((one for one in covers if one.lineage == lineage), None)",
+            "return next((one for one in covers), None)",
+        ),
+        (
+            "H15: a hole may be empty",
+            "if not 0 <= self.start < self.end:",
+            "if not 0 <= self.start <= self.end:",
+        ),
+    ),
+    *VIEW.edits(
+        (
+            "H2: the remote log start goes back",
+            "newcomer.remote_log_start_offset < adopted.remote_log_start_offset",
+            "newcomer.remote_log_start_offset < 0",
+        ),
+        (
+            "H2: a fact of an older epoch is adopted",
+            "        if leader_epoch < newest_epoch:\n",
+            "        if leader_epoch < -1:\n",
+        ),
+        (
+            "H2: a fact of the present epoch is overruled",
+            "        if leader_epoch < newest_epoch:\n",
+            "        if leader_epoch <= newest_epoch:\n",
+        ),
+        (
+            "H2: the newest epoch of a key may go back",
+            "self._newest_epoch[key] = max(self._newest_epoch.get(key, epoch), epoch)",
+            "self._newest_epoch[key] = epoch",
+        ),
+        (
+            "what was overruled is not asserted again",
+            "            self._overruled[key] = newcomer.offset\n",
+            "",
+        ),
+        (
+            "what was asserted again is asserted for ever",
+            "        self._overruled.pop(key, None)\n        self._adopted[key] = newcomer\n",
+            "        self._adopted[key] = newcomer\n",
+        ),
+        (
+            "a record that cannot be read is no problem",
+            '            self._problems[name] = f"settings offset {offset}: {error}"\n',
+            "            name = name\n",
+        ),
+        (
+            "a problem stays when its key was mended",
+            "        self._problems.pop(name, None)\n",
+            "",
+        ),
+        (
+            "H4: a history that cannot be read is none",
+            "        if unread is not None:\n            raise Corrupt(unread)\n",
+            "",
+        ),
+        (
+            "the cluster's freeze does not hold for a topic",
+            'found = (self._fact(FreezeFact.KIND), self._fact(f"{FreezeFact.KIND}/{topic_id}"))',
+            'found = (self._fact(f"{FreezeFact.KIND}/{topic_id}"),)',
+        ),
+        (
+            "a topic's own freeze does not hold",
+            'found = (self._fact(FreezeFact.KIND), self._fact(f"{FreezeFact.KIND}/{topic_id}"))',
+            "found = (self._fact(FreezeFact.KIND),)",
+        ),
+    ),
+)

@@ -1,0 +1,294 @@
+"""Planted bugs in the plans that decide what a history is, what is swept and what freezes."""
+
+from tests.mutants.edits import Edit, Target
+
+HISTORY = Target(
+    "rlm/plans/history.py",
+    ("tests/rlm/plans/test_h08_history.py", "tests/rlm/plans/test_h04_history.py"),
+)
+SWEEP = Target(
+    "rlm/plans/sweep.py", ("tests/rlm/plans/test_h06_sweep.py", "tests/rlm/lanes/test_cleanup.py")
+)
+FREEZE = Target(
+    "rlm/plans/freeze.py", ("tests/rlm/plans/test_h04_freeze.py", "tests/rlm/lanes/test_trim.py")
+)
+SUPERSEDED = Target(
+    "rlm/plans/superseded.py",
+    ("tests/rlm/plans/test_superseded.py", "tests/rlm/lanes/test_lost_segments.py"),
+)
+
+EDITS: tuple[Edit, ...] = (
+    *HISTORY.edits(
+        (
+            "H4: readers know nothing of what was told",
+            "    if told is None or latest is None:\n        return remote\n",
+            "    if latest is None or latest >= 0:\n        return remote\n",
+        ),
+        (
+            "H4: what segments tell of later epochs is left out behind what was told",
+            "return merge(older, Lineage(remote.entries[len(remote.up_to(latest).entries) :]))",
+            "return older",
+        ),
+        (
+            "H8: dead histories of higher epochs are taken in with the local one",
+            "remote = ledger.remote_lineage_up_to(first.epoch)",
+            "remote = ledger.remote_lineage",
+        ),
+        (
+            "H8: what was told of the log's oldest epoch is not believed",
+            "return merge(merge(remote, word.up_to(first.epoch)), local)",
+            "return merge(remote, local)",
+        ),
+        (
+            "H8: the history counts as settled although the epochs told are others",
+            "    if leaders_lineage(ledger, told, left) != lineage:\n        return False\n",
+            "",
+        ),
+        (
+            "H8: the history counts as settled although an epoch fits in between",
+            "two.epoch == one.epoch + 1 or",
+            "two.epoch >= one.epoch + 1 or",
+        ),
+        (
+            "H8: the epoch that begins with the bound is not looked at",
+            "if two.start_offset <= bound",
+            "if two.start_offset < bound",
+        ),
+        (
+            "H8: a history of a frozen log is believed by another one",
+            "is_before = latest is not None and latest < epoch and told.frozen is None",
+            "is_before = latest is not None and latest < epoch",
+        ),
+        (
+            "H8: a history told under a later epoch is believed by an older log",
+            "is_before = latest is not None and latest < epoch and told.frozen is None",
+            "is_before = latest is not None and told.frozen is None",
+        ),
+        (
+            "H8: other histories that were told are lost with the next word",
+            "        others=_as_many_as_fit(kept[1:]),\n",
+            "        others=(),\n",
+        ),
+        (
+            "the oldest epochs are told where there are too many",
+            "Lineage(lineage.entries[-MOST_EPOCHS:])",
+            "Lineage(lineage.entries[:MOST_EPOCHS])",
+        ),
+        (
+            "other histories are bounded by nothing",
+            "return tuple(others[: max(count, LEAST_OTHERS)])",
+            "return tuple(others)",
+        ),
+        (
+            "H6: a ledger with a problem takes a freeze away",
+            "if ledger.newest_epoch > leader_epoch or not (trusted or frozen):",
+            "if ledger.newest_epoch > leader_epoch:",
+        ),
+        (
+            "H4: a leader of an older epoch tells readers what to believe",
+            "if ledger.newest_epoch > leader_epoch or not (trusted or frozen):",
+            "if not (trusted or frozen):",
+        ),
+        (
+            "H4: readers are never told that a freeze is over",
+            "is_freeze_known = is_frozen_told == (frozen is not None)",
+            "is_freeze_known = is_frozen_told or frozen is None",
+        ),
+        (
+            "H4: readers are told nothing as long as no freeze changes",
+            "if is_freeze_known and _reads_alike(ledger, lineage, told):",
+            "if is_freeze_known:",
+        ),
+        (
+            "a history is told again with every look though all was told",
+            "if is_freeze_known and told is not None and told.lineage == fact.lineage:",
+            "if is_freeze_known and told is None:",
+        ),
+    ),
+    *SWEEP.edits(
+        (
+            "H6: a sweep runs before the ledger was read",
+            "    if not ready:\n        return",
+            "    if ready is None:\n        return",
+        ),
+        (
+            "H6: a sweep runs on a ledger with a problem",
+            "if ledger_problem is not None:",
+            "if ledger_problem == '':",
+        ),
+        (
+            "G1: a freeze by command does not stop the sweep",
+            "if freeze_fact is not None:",
+            "if freeze_fact == '':",
+        ),
+        (
+            "H4: a frozen partition is swept",
+            "if frozen is not None:\n",
+            "if frozen is not None and not ready:\n",
+        ),
+        (
+            "H3: disputed entries are swept",
+            "        and not entry.disputed\n",
+            "",
+        ),
+        (
+            "H12: live attempts are swept",
+            "        and entry.metadata.segment_id.id not in sweeper.live\n",
+            "",
+        ),
+        (
+            "H12: another service's attempt is swept before its grace is over",
+            "return now_ms - entry.timestamp_ms >= sweeper.grace_ms",
+            "return now_ms - entry.timestamp_ms >= 0",
+        ),
+        (
+            "H6: a manifest that cannot be used is no manifest",
+            "    if evidence.unreadable:\n",
+            "    if evidence.unreadable and evidence.manifest is not None:\n",
+        ),
+        (
+            "H6: an attempt is deleted in spite of its manifest",
+            "if evidence.manifest is None:",
+            "if evidence.manifest is None or metadata.state is not _DELETED:",
+        ),
+        (
+            "H12: a manifest of another attempt is adopted",
+            "if not _is_same_attempt(metadata, evidence.manifest):",
+            "if False:",
+        ),
+        (
+            "H12: a manifest of other offsets is adopted",
+            "and (one.start_offset, one.end_offset) == (other.start_offset, other.end_offset)",
+            "and one.start_offset == other.start_offset",
+        ),
+        (
+            "H12: a manifest of another partition is adopted",
+            "        and one.topic_id_partition.key == other.topic_id_partition.key\n",
+            "",
+        ),
+        (
+            "H2: a segment that holds the remote log start is deleted",
+            "has_ended = metadata.next_offset <= remote_log_start_offset",
+            "has_ended = metadata.start_offset <= remote_log_start_offset",
+        ),
+        (
+            "H2: a segment is deleted one offset too early",
+            "has_ended = metadata.next_offset <= remote_log_start_offset",
+            "has_ended = metadata.end_offset <= remote_log_start_offset",
+        ),
+        (
+            "H3: a finished copy below the start is deleted, not only a deletion gone on with",
+            "if has_ended and metadata.state is _DELETING:",
+            "if has_ended:",
+        ),
+        (
+            "H3: a delete that somebody else began is gone on with though it did not end",
+            "if has_ended and metadata.state is _DELETING:",
+            "if metadata.state is _DELETING:",
+        ),
+        (
+            "H6: a manifest is adopted that would publish another state",
+            "if manifest.state is not RemoteLogSegmentState.COPY_SEGMENT_FINISHED:",
+            "if manifest.state is None:",
+        ),
+        (
+            "H6: a manifest is adopted although its objects are gone",
+            "if evidence.presence is not Presence.COMPLETE:",
+            "if evidence.presence is None:",
+        ),
+    ),
+    *FREEZE.edits(
+        (
+            "H4: remote data beyond the log's end freezes nothing",
+            "if remote_next_offset > log_end_offset:",
+            "if remote_next_offset > log_end_offset + 1_000_000:",
+        ),
+        (
+            "H4: remote data that ends where the log does freezes the partition",
+            "if remote_next_offset > log_end_offset:",
+            "if remote_next_offset >= log_end_offset:",
+        ),
+        (
+            "H8: one orphan more than allowed freezes nothing",
+            "(len(orphans) > max_orphans or not usable)",
+            "(len(orphans) > max_orphans + 1 or not usable)",
+        ),
+        (
+            "H8: as many orphans as allowed freeze the partition",
+            "(len(orphans) > max_orphans or not usable)",
+            "(len(orphans) >= max_orphans or not usable)",
+        ),
+        (
+            "H8: an emptied disk whose few segments are all orphans freezes nothing",
+            "(len(orphans) > max_orphans or not usable)",
+            "len(orphans) > max_orphans",
+        ),
+        (
+            "H8: what newer segments cover counts as orphaned for ever",
+            "        and not covered.holds(segment.start_offset, segment.next_offset)\n",
+            "",
+        ),
+        (
+            "H8: segments that only may lie outside the lineage count as orphans",
+            "        and _diverges(segment, lineage, accepted)\n",
+            "",
+        ),
+        (
+            "H4: an operator's word does not end a freeze",
+            "if epoch is not None and epoch <= accepted.epoch:",
+            "if epoch is not None and epoch < accepted.epoch:",
+        ),
+        (
+            "H4: an operator's word covers the next epoch too",
+            "if epoch is not None and epoch <= accepted.epoch:",
+            "if epoch is not None and epoch <= accepted.epoch + 1:",
+        ),
+        (
+            "H4: an operator's word covers all that comes after it",
+            "return not (at >= accepted.end_offset and newest_epoch < accepted.epoch)",
+            "return not at >= accepted.end_offset",
+        ),
+        (
+            "H4: an operator's word does not reach the epoch that replaced the accepted one",
+            "return not (at >= accepted.end_offset and newest_epoch < accepted.epoch)",
+            "return True",
+        ),
+    ),
+    *SUPERSEDED.edits(
+        (
+            "H3: a disputed copy makes good for a lost one",
+            "        and not one.disputed\n",
+            "",
+        ),
+        (
+            "H11: a copy that is gone itself makes good for a lost one",
+            "        if one.metadata.segment_id.id not in gone\n",
+            "",
+        ),
+        (
+            "H11: a lost segment makes good for itself",
+            "        if one.metadata.segment_id != segment.segment_id\n        and",
+            "        if",
+        ),
+        (
+            "H8: a segment of a dead history is taken out of the ledger",
+            "    if usable_end(segment, lineage) != segment.next_offset:\n        return False\n",
+            "",
+        ),
+        (
+            "H15: a hole on record makes good for nothing",
+            "next_offset=hole.end) for hole in holes]",
+            "next_offset=hole.end) for hole in ()]",
+        ),
+        (
+            "H2: what lies below the remote start must be made good for",
+            "    start = max(segment.start_offset, remote_log_start_offset)\n",
+            "    start = segment.start_offset\n",
+        ),
+        (
+            "H15: the last offset of a lost segment is not made good for",
+            "return Cover.of(ranges).holds(start, segment.next_offset)",
+            "return Cover.of(ranges).holds(start, segment.end_offset)",
+        ),
+    ),
+)

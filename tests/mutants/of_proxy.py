@@ -1,0 +1,262 @@
+"""Planted bugs in what clients are told: positions, errors, and where their records come from."""
+
+from tests.mutants.edits import Edit, Target
+
+_HAZARDS = ("tests/rlm/proxy/test_splice.py", "tests/rlm/proxy/test_fetch_hazards.py")
+SPLICE = Target("rlm/proxy/splice.py", _HAZARDS)
+POSITIONS = Target("rlm/proxy/positions.py", ("tests/rlm/proxy/test_positions.py",))
+HANDLERS = Target("rlm/proxy/position_handlers.py", ("tests/rlm/proxy/test_positions.py",))
+
+EDITS: tuple[Edit, ...] = (
+    *SPLICE.edits(
+        (
+            "H4: our view vouches under no leader epoch",
+            "if place.tiered is not None and place.asked.current_leader_epoch == _NO_EPOCH",
+            "if place.tiered is None and place.asked.current_leader_epoch == _NO_EPOCH",
+        ),
+        (
+            "H20: a partition known to be remote is asked for with all of its bytes",
+            "size_bytes = place.asked.partition_max_bytes if is_hole else 1",
+            "size_bytes = place.asked.partition_max_bytes",
+        ),
+        (
+            "the first offset of the remote tier is not in it",
+            "(view.remote_log_start_offset <= offset < view.remote_next_offset)",
+            "(view.remote_log_start_offset < offset < view.remote_next_offset)",
+        ),
+        (
+            "the offset behind the remote tier is in it",
+            "(view.remote_log_start_offset <= offset < view.remote_next_offset)",
+            "(view.remote_log_start_offset <= offset <= view.remote_next_offset)",
+        ),
+        (
+            "H22: the log start that clients see goes up",
+            "return start if start < log_start_offset else None",
+            "return start",
+        ),
+        (
+            "H22: an unknown log start is shown as one",
+            "if view is None or not has_remote(view) or log_start_offset < 0:",
+            "if view is None or not has_remote(view):",
+        ),
+        (
+            "G7: records above the last stable offset are served to read_committed",
+            "limit = min(stable, marks.high_watermark) if read_committed else marks.high_watermark",
+            "limit = marks.high_watermark",
+        ),
+        (
+            "H4: records above the high watermark are served",
+            "return min(view.remote_next_offset, limit)",
+            "return view.remote_next_offset",
+        ),
+        (
+            "H17: while settings are unknown a topic counts as plain",
+            "maybe_tiered=tiered is not None or not ready,",
+            "maybe_tiered=tiered is not None,",
+        ),
+        (
+            "H4: a frozen partition is assumed to be remote",
+            "if view.frozen or not view.led_here or not is_remote_offset(view, offset):",
+            "if not view.led_here or not is_remote_offset(view, offset):",
+        ),
+        (
+            "H4: a partition led elsewhere is assumed to be remote",
+            "if view.frozen or not view.led_here or not is_remote_offset(view, offset):",
+            "if view.frozen or not is_remote_offset(view, offset):",
+        ),
+        (
+            "an offset that the broker still has is read from the store",
+            "if offset < view.local_log_start_offset <= high_watermark:",
+            "if view.local_log_start_offset <= high_watermark:",
+        ),
+        (
+            "G8: a client that names another epoch is answered by our view",
+            "if place.asked.current_leader_epoch not in (_NO_EPOCH, view.leader_epoch):",
+            "if place.asked.current_leader_epoch < _NO_EPOCH:",
+        ),
+        (
+            "H20: an OFFSET_OUT_OF_RANGE to our own offset goes to the client",
+            "return error_code == OFFSET_OUT_OF_RANGE and place.ask_offset is not None",
+            "return error_code == OFFSET_OUT_OF_RANGE and place.ask_offset == -1",
+        ),
+        (
+            "H4: an error about our own epoch goes to the client",
+            "return not is_named and place.source in (Source.ASSUMED, Source.REMOTE)",
+            "return is_named and place.source in (Source.ASSUMED, Source.REMOTE)",
+        ),
+        (
+            "H7: records of another log than the one we know are answered",
+            "return 0 <= answered.log_start_offset <= place.asked.fetch_offset",
+            "return False",
+        ),
+        (
+            "G8: errors of the broker wait",
+            "        elif answered.error_code != OFFSET_OUT_OF_RANGE:\n"
+            "            leave_now = True\n",
+            "        elif answered.error_code != OFFSET_OUT_OF_RANGE:\n"
+            "            leave_now = False\n",
+        ),
+        (
+            "H17: an OFFSET_OUT_OF_RANGE passes before a barrier was",
+            "        elif place.source is Source.BROKER:\n            out_of_range.append(place)\n",
+            "        elif place.source is Source.HOLE:\n            out_of_range.append(place)\n",
+        ),
+        (
+            "H4: a follower's word about an old offset counts",
+            "    if not view.led_here:\n        return _refuse(place, NOT_LEADER_OR_FOLLOWER)\n",
+            "",
+        ),
+        (
+            "H4: a frozen partition answers OFFSET_OUT_OF_RANGE",
+            "    if view.frozen:\n        return _refuse(place, KAFKA_STORAGE_ERROR, marks)\n",
+            "    if view.frozen:\n        return False\n",
+        ),
+        (
+            "H15: what may come back is a hole",
+            "    is_unsettled = offset < view.unsettled_next_offset\n",
+            "    is_unsettled = False\n",
+        ),
+        (
+            "H2: below the remote start the client waits for ever",
+            "if offset < view.remote_log_start_offset or not (has_remote(view) or is_unsettled):",
+            "if not (has_remote(view) or is_unsettled):",
+        ),
+        (
+            "H15: a hole is answered OFFSET_OUT_OF_RANGE",
+            "    if offset < marks.log_start_offset:\n        place.source",
+            "    if offset < 0:\n        place.source",
+        ),
+        (
+            "H17: an offset that came into range meanwhile is out of range",
+            "    if offset <= marks.high_watermark:\n",
+            "    if offset < 0:\n",
+        ),
+        (
+            "H25: records go out beside an error",
+            "records=() if records is None or error_code != NONE else records.records,",
+            "records=() if records is None else records.records,",
+        ),
+        (
+            "H21: fetches of replicas are answered from the store",
+            "return request.replica_id == CONSUMER_REPLICA_ID",
+            "return request.replica_id <= CONSUMER_REPLICA_ID or True",
+        ),
+        (
+            "KIP-227: an incremental fetch of a session is taken for a full one",
+            "return request.session_position >= 0 and "
+            "request.session_epoch not in _FULL_SESSION_EPOCHS",
+            "return False",
+        ),
+        (
+            "H9: aborted transactions are left out of an answer",
+            "return () if records is None else records.aborted",
+            "return ()",
+        ),
+        (
+            "H17: without watermarks an empty answer is invented",
+            "    if marks is None:\n        _refuse(place, KAFKA_STORAGE_ERROR)\n        return\n",
+            "    if marks is None:\n        place.source = Source.NOT_READY\n        return\n",
+        ),
+    ),
+    *POSITIONS.edits(
+        (
+            "H17: `earliest` passes before a barrier was",
+            "_PASS_AT_ONCE = frozenset({LATEST, MAX_TIMESTAMP})",
+            "_PASS_AT_ONCE = frozenset({LATEST, MAX_TIMESTAMP, EARLIEST})",
+        ),
+        (
+            "H2: `earliest` is the local start",
+            "return view.remote_log_start_offset if lower else None",
+            "return None",
+        ),
+        (
+            "H2: `earliest` goes up to the remote start",
+            "lower = has_remote(view) and view.remote_log_start_offset < offset",
+            "lower = has_remote(view)",
+        ),
+        (
+            "the latest tiered offset is one too high",
+            "return view.remote_next_offset - 1",
+            "return view.remote_next_offset",
+        ),
+        (
+            "the earliest pending upload lies below the log start",
+            "return max(remote_next, log_start_offset)",
+            "return remote_next",
+        ),
+        (
+            "a timestamp is answered with a later record than the broker's",
+            "if found is not None and (offset == _UNKNOWN or found.offset < offset):",
+            "if found is not None:",
+        ),
+        (
+            "a timestamp that the broker does not know is unknown",
+            "if found is not None and (offset == _UNKNOWN or found.offset < offset):",
+            "if found is not None and found.offset < offset:",
+        ),
+        (
+            "H4: a frozen partition tells a lower start",
+            "return view.frozen and timestamp != EARLIEST_LOCAL",
+            "return False",
+        ),
+        (
+            "H15: while the oldest data is not settled `earliest` is the local start",
+            "return asks_for_old and is_unsettled and not has_remote(view)",
+            "return False",
+        ),
+        (
+            "an error keeps the positions beside it",
+            "            answered[name] = _UNKNOWN\n",
+            "            pass\n",
+        ),
+        (
+            "H26: a refused deletion is forwarded",
+            'if (topic["name"], partition["partition_index"]) not in refused',
+            'if topic["name"] not in refused',
+        ),
+        (
+            "H26: a refused deletion is answered as done",
+            '"error_code": refused[key]}',
+            '"error_code": 0}',
+        ),
+    ),
+    *HANDLERS.edits(
+        (
+            "H4: an epoch's end of a frozen partition is answered",
+            "if isinstance(view, RemoteStorageError) or (view.frozen and "
+            'answered["end_offset"] < 0):',
+            "if isinstance(view, RemoteStorageError):",
+        ),
+        (
+            "H4: an epoch's end is taken from a frozen history",
+            "corrected = not view.frozen and correct_epoch_end(answered, known)",
+            "corrected = correct_epoch_end(answered, known)",
+        ),
+        (
+            "H25: a lost segment is asked for again for ever",
+            "lost = not found.retriable and not frozen(found)",
+            "lost = False",
+        ),
+        (
+            "H25: a segment that is away counts as lost",
+            "lost = not found.retriable and not frozen(found)",
+            "lost = True",
+        ),
+        (
+            "H26: without a barrier a deletion is forwarded",
+            "        refused[one.topic, one.partition] = POLICY_VIOLATION if barred else NOT_NOW\n",
+            "        if barred:\n"
+            "            refused[one.topic, one.partition] = POLICY_VIOLATION\n",
+        ),
+        (
+            "G8: errors of the broker are corrected",
+            'return answered is not None and answered["error_code"] == NONE',
+            "return answered is not None",
+        ),
+        (
+            "H21: questions of replicas are answered by us",
+            'if request["replica_id"] != CONSUMER_REPLICA_ID or not asked:',
+            "if not asked:",
+        ),
+    ),
+)

@@ -1,0 +1,418 @@
+"""Planted bugs on the way of a read: which copy, which bytes, proven by which checksum."""
+
+from tests.mutants.edits import Edit, Target
+
+HISTORY = Target(
+    "rlm/remote_history.py",
+    (
+        "tests/rlm/test_local_tier.py",
+        "tests/rlm/test_tier_histories.py",
+        "tests/rlm/reading/test_any_copies.py",
+        "tests/rlm/api/test_remote_only.py",
+        "tests/rlm/api/test_remote_losses.py",
+        "tests/rlm/api/test_h04_remote_only.py",
+    ),
+)
+TIER = Target(
+    "rlm/local_tier.py", ("tests/rlm/test_local_tier.py", "tests/rlm/test_tier_histories.py")
+)
+PARTITIONS = Target(
+    "rlm/partitions.py", ("tests/rlm/test_partitions.py", "tests/rlm/lanes/test_herald.py")
+)
+_READS = (
+    "tests/rlm/reading/test_remote_reader.py",
+    "tests/rlm/reading/test_integrity.py",
+    "tests/rlm/reading/test_many_at_once.py",
+    "tests/rlm/reading/test_disk_cached.py",
+    "tests/rlm/reading/test_any_copies.py",
+)
+READER = Target("rlm/reading/reader.py", _READS)
+VERIFY = Target("rlm/reading/verify.py", ("tests/rlm/reading/test_verify.py", *_READS))
+INDEXES = Target(
+    "rlm/reading/segment_indexes.py", ("tests/rlm/reading/test_segment_indexes.py", *_READS)
+)
+SOURCE = Target("rlm/reading/source.py", _READS)
+FLIGHTS = Target(
+    "rlm/reading/flights.py", (*_READS, "tests/rlm/reading/test_loads.py", "tests/rlm/reading")
+)
+MEMORY = Target(
+    "rlm/reading/memory.py", ("tests/rlm/reading/test_memory.py", "tests/rlm/reading/test_loads.py")
+)
+
+EDITS: tuple[Edit, ...] = (
+    *HISTORY.edits(
+        (
+            "H15: a gap that is not settled is passed over",
+            "            history.refuse_unsettled(offset, start)\n            if start > offset:",
+            "            if start > offset:",
+        ),
+        (
+            "a gap in the remote data is not reported",
+            "                missing += ((offset, start),)\n            usable, read",
+            "                pass\n            usable, read",
+        ),
+        (
+            "what is missing at the end is not reported",
+            "                missing += ((offset, request.upper_offset),)\n",
+            "",
+        ),
+        (
+            "H4: a read goes on in a segment above the upper offset",
+            "if usable is None or usable.metadata.start_offset >= request.upper_offset:",
+            "if usable is None:",
+        ),
+        (
+            "a read ends with a segment that has nothing below the upper offset",
+            "if read.size_bytes or not read.exhausted:",
+            "if read.size_bytes or read.exhausted:",
+        ),
+        (
+            "H25: a lost copy is not replaced by another one",
+            "        except (NotFound, Corrupt):\n            for other in self._others",
+            "        except KeyError:\n            for other in self._others",
+        ),
+        (
+            "H25: a copy that does not hold the offset replaces a lost one",
+            "for one in usable if one.metadata.start_offset <= at and one != best)",
+            "for one in usable if one != best)",
+        ),
+        (
+            "H4: a segment is read beyond its usable end",
+            "upper_offset=min(request.upper_offset, usable.next_offset),",
+            "upper_offset=request.upper_offset,",
+        ),
+        (
+            "a timestamp is looked for in the first segment only",
+            "if usable.metadata.max_timestamp_ms < timestamp_ms:",
+            "if usable.metadata.max_timestamp_ms <= timestamp_ms:",
+        ),
+        (
+            "H15: a timestamp is answered from behind a gap that is not settled",
+            "            history.refuse_unsettled(start, usable.metadata.start_offset)\n",
+            "",
+        ),
+        (
+            "H4: a timestamp is answered with a record outside the history",
+            "if found is not None and found.offset < usable.next_offset:",
+            "if found is not None:",
+        ),
+        (
+            "H25: a timestamp is not found although the segment that has it is lost",
+            "if not any(_covers(other, usable) for other in known if other not in lost):",
+            "if not known:",
+        ),
+        (
+            "H15: no record is answered although a gap is not settled",
+            "        history.refuse_unsettled(start, next_offset)\n        return None",
+            "        return None",
+        ),
+        (
+            "H25: a copy that ends earlier stands in for a lost one",
+            "return begins and other.next_offset >= segment.next_offset",
+            "return begins",
+        ),
+        (
+            "H11: a lost segment is not remembered",
+            "            self.losses.note(ledger.key, segment_id, error, ledger.entries.keys())\n",
+            "",
+        ),
+        (
+            "H11: a segment that is read again stays lost",
+            "        self.losses.forget(ledger.key, segment_id)\n",
+            "",
+        ),
+        (
+            "H3: disputed data is not offered to readers",
+            "self.log_end_offset, disputed=True)",
+            "self.log_end_offset, disputed=False)",
+        ),
+    ),
+    *TIER.edits(
+        (
+            "H17: the tier is ready before the settings were read",
+            "            self._settings.is_ready\n            and self._manager.is_ready\n",
+            "            self._manager.is_ready\n",
+        ),
+        (
+            "H17: the tier is ready before the ledger was read",
+            "            and self._manager.is_ready\n",
+            "",
+        ),
+        (
+            "H17: the tier is ready before leadership was looked at",
+            "self._leadership.snapshot.taken_at_ms >= 0",
+            "self._leadership.snapshot.taken_at_ms >= -1",
+        ),
+        (
+            "H17: a barrier does not read the settings",
+            "        await self._settings.barrier(deadline_ms)\n        described",
+            "        described",
+        ),
+        (
+            "H17: a barrier takes no look",
+            "            look = await self._shared_looks.look(led)\n",
+            "            look = self._looks.looks[led.topic_id_partition.key]\n",
+        ),
+        (
+            "H4: a look of another leadership is shown under this one",
+            "return self._view(look.led, look)",
+            "return self._view(led, look)",
+        ),
+        (
+            "H39: a topic made anew under its name is taken for the tiered one",
+            "return described if topic.topic_id in (None, described.topic_id) else None",
+            "return described",
+        ),
+        (
+            "H39: a topic whose id is not tiered is served",
+            "        if self._settings.view.topic(described.topic_id) is None:\n"
+            "            return None\n",
+            "",
+        ),
+        (
+            "H4: a frozen partition is read",
+            "        if look.frozen is not None:\n            raise Fenced",
+            "        if look.led is None:\n            raise Fenced",
+        ),
+        (
+            "H2: a timestamp is answered with a record below the remote start",
+            "start=self._settings.view.remote_log_start(key) or 0,",
+            "start=0,",
+        ),
+        (
+            "H37: the latest epoch is answered from the last look",
+            "if look is None or latest is None or leader_epoch >= latest:",
+            "if look is None or latest is None or leader_epoch > latest:",
+        ),
+        (
+            "H17: a view does not change with the ledger",
+            "seen: _Seen = (led, look, start, version, self._manager.problem)",
+            "seen: _Seen = (led, look, start, 0, self._manager.problem)",
+        ),
+        (
+            "H17: a view does not change with the remote start",
+            "seen: _Seen = (led, look, start, version, self._manager.problem)",
+            "seen: _Seen = (led, look, 0, version, self._manager.problem)",
+        ),
+        (
+            "H17: a view does not change with a new look",
+            "return known[1] is seen[1] and known[0] == seen[0] and known[2:] == seen[2:]",
+            "return known[0] == seen[0] and known[2:] == seen[2:]",
+        ),
+        (
+            "H4: a partition that is frozen does not look so",
+            "frozen=look is not None and look.frozen is not None,",
+            "frozen=False,",
+        ),
+        (
+            "H15: what is not settled yet looks like a hole",
+            "unsettled_next_offset=unsettled_end,",
+            "unsettled_next_offset=SETTLED,",
+        ),
+        (
+            "H6: a ledger with a problem proves holes to readers",
+            "trusted=self._manager.problem is None,",
+            "trusted=True,",
+        ),
+    ),
+    *PARTITIONS.edits(
+        (
+            "H4: a look of an older leader epoch is used under a newer one",
+            "if look is None or look.led.leader_epoch != led.leader_epoch:",
+            "if look is None:",
+        ),
+        (
+            "H4: readers hear of a freeze after the leader's tier",
+            "        await self._herald.tell(look)\n        if mine",
+            "        if mine",
+        ),
+        (
+            "H4: a look that was overtaken is remembered",
+            "        if mine >= self._newest.get(key, mine):\n",
+            "        if mine:\n",
+        ),
+        (
+            "H4: a partition that is led elsewhere is still remembered",
+            "if known is not None and known.led.leader_epoch <= led.leader_epoch:",
+            "if known is not None and known.led.leader_epoch > led.leader_epoch:",
+        ),
+        (
+            "H17: who asks while a look is under way gets that look",
+            "            if key not in self._running:\n                self._begin(key)\n",
+            "            self._begin(key)\n",
+        ),
+        (
+            "H17: a waiting look is taken under the leadership of who asked first",
+            "            waiting.led = led\n",
+            "            led = waiting.led\n",
+        ),
+    ),
+    *READER.edits(
+        (
+            "H9: aborted transactions are not told to read_committed",
+            "    if read_committed:\n        aborted",
+            "    if not read_committed:\n        aborted",
+        ),
+        (
+            "H9: aborted transactions of the offsets that follow are left out",
+            "aborted_for_fetch(one.indexes.aborted, bounds.offset, found.next_offset)",
+            "aborted_for_fetch(one.indexes.aborted, bounds.offset, bounds.offset)",
+        ),
+        (
+            "bytes that are no batches are not an error of the object",
+            "                raise Corrupt(text) from error\n            if found.needed",
+            "                raise KeyError(text) from error\n            if found.needed",
+        ),
+        (
+            "a search by timestamp ends with the first batch",
+            "            offset = read.next_offset\n        return None",
+            "            return None\n        return None",
+        ),
+        (
+            "the size of chunks is never learnt from the indexes",
+            "        self.suppose_chunk_bytes(one.indexes.chunks.chunk_size_bytes)\n",
+            "",
+        ),
+    ),
+    *VERIFY.edits(
+        (
+            "G9: checksums of chunks are not looked at",
+            "        checksums.check(number, data)\n",
+            "        checksums.crcs[number]\n",
+        ),
+        (
+            "G9: a chunk of another length is good",
+            "    if len(data) != size_bytes:\n",
+            "    if len(data) > size_bytes:\n",
+        ),
+        (
+            "G9: a store that gives more than was asked for is believed",
+            "    if len(found) > whole.size_bytes:\n",
+            "    if len(found) > 2 * whole.size_bytes:\n",
+        ),
+        (
+            "G9: a chunk is checked by its neighbour's checksum",
+            "read(start - whole.start, expected), number, expected,",
+            "read(start - whole.start, expected), number - numbers.start, expected,",
+        ),
+        (
+            "the last chunk is asked for beyond the log",
+            "end = min(numbers.stop * chunk_bytes, log_size_bytes)",
+            "end = numbers.stop * chunk_bytes",
+        ),
+        (
+            "H25: a file that is gone is not believed to be lost",
+            'return dict.fromkeys(numbers, _caused(NotFound(f"{what}: {found.path} is gone"), '
+            "error))",
+            'return dict.fromkeys(numbers, _caused(Unavailable(f"{what}: {found.path}"), error))',
+        ),
+        (
+            "a slice is read from the beginning of its file",
+            "found.position + at)",
+            "at)",
+        ),
+    ),
+    *INDEXES.edits(
+        (
+            "G9: the checksum of the indexes object is not looked at",
+            "if len(data) != custom.indexes_size_bytes or crc32c(data) != custom.indexes_crc32c:",
+            "if len(data) != custom.indexes_size_bytes:",
+        ),
+        (
+            "the chunk in which a range ends is left out",
+            "return range(start // chunk_bytes, min(-(-end // chunk_bytes), count))",
+            "return range(start // chunk_bytes, min(end // chunk_bytes, count))",
+        ),
+        (
+            "a range reaches beyond the chunks that there are",
+            "return range(start // chunk_bytes, min(-(-end // chunk_bytes), count))",
+            "return range(start // chunk_bytes, -(-end // chunk_bytes))",
+        ),
+        (
+            "the offset index is of another base offset",
+            "offsets=OffsetIndex(offsets, segment.start_offset),",
+            "offsets=OffsetIndex(offsets, 0),",
+        ),
+    ),
+    *SOURCE.edits(
+        (
+            "H25: a lost indexes object is believed at once",
+            "            self._counts.refetches += 1\n            return await",
+            "            raise\n            return await",
+        ),
+        (
+            "H25: a lost chunk is believed at once",
+            "        return await self._again(segment, landed, indexes)\n\n    def is_near",
+            "        return landed\n\n    def is_near",
+        ),
+        (
+            "H25: what came before the indexes is believed at once",
+            "        return await self._again(segment, landed, known)\n",
+            "        return landed\n",
+        ),
+        (
+            "H25: what is wrong in a known file is answered",
+            "store has the last word\n        return good\n",
+            "store has the last word\n        return landed\n",
+        ),
+        (
+            "G9: a chunk of the disk cache is not checked against the segment",
+            "            if isinstance(outcome, bytes):\n                good[number] = outcome\n",
+            "            if data is not None:\n                good[number] = data\n",
+        ),
+        (
+            "a wrong chunk stays in the disk cache",
+            "                disk.discard(key)\n",
+            "                continue\n",
+        ),
+        (
+            "only what is missing is asked for once more, not what is wrong",
+            "isinstance(outcome, NotFound | Corrupt)\n        ]",
+            "isinstance(outcome, NotFound)\n        ]",
+        ),
+        (
+            "runs of chunks go on over a gap",
+            "        if start is not None and number == after:\n",
+            "        if start is not None and number >= (after or 0):\n",
+        ),
+    ),
+    *FLIGHTS.edits(
+        (
+            "an error of a load is given as data",
+            "        if isinstance(outcome, RemoteStorageError):\n            raise outcome\n",
+            "        if isinstance(outcome, Busy):\n            raise outcome\n",
+        ),
+        (
+            "a chunk that is on its way is asked for again",
+            "return key in self._flights or key in self._chunks",
+            "return key in self._chunks",
+        ),
+        (
+            "a failed load is found again by who asks next",
+            "if self._flights.get(key) is load:",
+            "if self._flights.get(key) is not load:",
+        ),
+    ),
+    *MEMORY.edits(
+        (
+            "G10: reads hold more than their bound",
+            "if lacking > 0 and self._chunks.evict(lacking, spares_ahead=is_ahead) < lacking:",
+            "if lacking > 0 and self._chunks.evict(lacking, spares_ahead=is_ahead) < 0:",
+        ),
+        (
+            "G10: read-ahead takes all of the memory",
+            "if is_ahead and ahead_bytes + size_bytes > self._limits.ahead_bytes:",
+            "if is_ahead and size_bytes > self._limits.ahead_bytes:",
+        ),
+        (
+            "G10: any number of loads go beyond the bound",
+            "        self._is_overdrawn = True\n        self._take",
+            "        self._take",
+        ),
+        (
+            "answers never leave room for others",
+            "return max(min(whole, unpinned // 2),",
+            "return max(whole,",
+        ),
+    ),
+)

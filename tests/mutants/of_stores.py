@@ -1,0 +1,123 @@
+"""Planted bugs in what stores objects: uploads in parts, and what is left of them."""
+
+from tests.mutants.edits import Edit, Target
+
+UPLOADS = Target(
+    "rsm_plugins/s3/uploads.py",
+    (
+        "tests/rsm_plugins/s3/test_uploads.py",
+        "tests/rsm_plugins/s3/test_faults.py",
+        "tests/rsm_plugins/s3/test_odd_servers.py",
+        "tests/rsm_plugins/s3/test_requests.py",
+    ),
+)
+
+EDITS: tuple[Edit, ...] = (
+    *UPLOADS.edits(
+        (
+            "G9: the log that went up is not compared with the one that was planned",
+            "            raise first_of(errors) from errors\n        reader.prove()\n",
+            "            raise first_of(errors) from errors\n",
+        ),
+        (
+            "G9: a small log is not compared with the one that was planned",
+            "        body, _ = await reader.next(data.log.size_bytes)\n        reader.prove()\n",
+            "        body, _ = await reader.next(data.log.size_bytes)\n",
+        ),
+        (
+            "H13: a file cut short under the upload goes up as it is",
+            "        if len(body) != size_bytes:\n",
+            "        if not body:\n",
+        ),
+        (
+            "G9: the checksum of the whole is that of the last part",
+            "        self._whole = crc32c(body, self._whole)\n",
+            "        self._whole = crc32c(body)\n",
+        ),
+        (
+            "G9: a part is proved by the checksum of all before it",
+            "whole_is_one = self._position == size_bytes",
+            "whole_is_one = True",
+        ),
+        (
+            "parts begin where the log does",
+            "body = read_at(descriptor, source.position + self._position, size_bytes)",
+            "body = read_at(descriptor, source.position, size_bytes)",
+        ),
+        (
+            "a failed upload is left to be paid for",
+            "        except BaseException:\n            await upload.abort()\n            raise\n",
+            "        except BaseException:\n            raise\n",
+        ),
+        (
+            "H12: a cancelled upload is left to be paid for",
+            "        except BaseException:\n            await upload.abort()\n            raise\n",
+            "        except Exception:\n            await upload.abort()\n            raise\n",
+        ),
+        (
+            "parts are completed in the order in which they arrived",
+            "parts = [self._parts[number].told() for number in sorted(self._parts)]",
+            "parts = [self._parts[number].told() for number in self._parts]",
+        ),
+        (
+            "a completion of somebody else's upload counts as ours",
+            '                if code_of(error) != "NoSuchUpload" or tried == 1:\n',
+            '                if code_of(error) != "NoSuchUpload":\n',
+        ),
+        (
+            "a completion whose answer was lost counts as failed",
+            "                await self._check_visible(client, error)\n",
+            "                raise\n",
+        ),
+        (
+            "H11: whatever object is there counts as ours",
+            '        if found.get("ChecksumCRC32C") != self.composite_checksum():\n',
+            '        if found.get("ChecksumCRC32C") is None:\n',
+        ),
+        (
+            "an upload that a late part brings back is not looked for",
+            "                await self._objects.calls.pause(SETTLE_SECONDS)\n",
+            "                pass\n",
+        ),
+        (
+            "an abort is believed at once",
+            "            if not await self._is_there():\n                return\n",
+            "            return\n",
+        ),
+        (
+            "a part that was cut off is not remembered",
+            "            self._cut_off = True\n            raise\n",
+            "            raise\n",
+        ),
+        (
+            "an upload that is gone already is an error",
+            '                if code_of(error) != "NoSuchUpload":\n                    raise\n\n',
+            "                raise\n\n",
+        ),
+        (
+            "only the first page of unfinished uploads is seen",
+            '            if not answer.get("IsTruncated"):\n                return aborted\n',
+            "            return aborted\n",
+        ),
+        (
+            "H12: uploads of others are aborted",
+            "                if is_wanted(name, began_ms, now_ms):\n",
+            "                if name:\n",
+        ),
+        (
+            "a log of more than 10000 parts cannot be stored",
+            "return max(wanted_bytes, -(-log_bytes // PARTS_MAX))",
+            "return wanted_bytes",
+        ),
+        (
+            "G10: parts in memory are bounded by nothing",
+            "                    await self._permits.acquire()\n",
+            "",
+        ),
+        (
+            "a permit is lost with every source that fails",
+            "            self._permits.release()\n            raise\n",
+            "            raise\n",
+        ),
+    ),
+)

@@ -1,0 +1,275 @@
+"""Planted bugs in the topic verbs: whose retention acts, and what is written down before."""
+
+from tests.mutants.edits import Edit, Target
+
+_VERBS = ("tests/rlm/topics/test_verbs.py", "tests/rlm/topics/test_h14_takeover.py")
+VERBS = Target("rlm/topics/verbs.py", (*_VERBS, "tests/rlm/topics/test_h40_access.py"))
+SETTLE = Target("rlm/topics/settle.py", _VERBS)
+TAKEOVER = Target("rlm/topics/takeover.py", _VERBS)
+STARTS = Target("rlm/topics/starts.py", ("tests/rlm/topics", "tests/rlm/topics/test_verbs.py"))
+KEEPER = Target("rlm/topics/keeper.py", ("tests/rlm/topics/test_h14_takeover.py",))
+RULES = Target("rlm/topics/rules.py", _VERBS)
+FREEZES = Target("rlm/topics/freezes.py", ("tests/rlm/topics/test_freezes.py",))
+
+EDITS: tuple[Edit, ...] = (
+    *VERBS.edits(
+        (
+            "H14: the fact is looked at before the configuration is read",
+            "        config = await self._parts.broker.topic_config(name)\n"
+            "        await self._parts.settings.barrier(self._parts.barrier_deadline_ms)\n",
+            "        await self._parts.settings.barrier(self._parts.barrier_deadline_ms)\n"
+            "        config = await self._parts.broker.topic_config(name)\n",
+        ),
+        (
+            "H17: the fact is as stale as it may be",
+            "        await self._parts.settings.barrier(self._parts.barrier_deadline_ms)\n",
+            "",
+        ),
+        (
+            "H2: a topic is enabled before its remote log starts are written",
+            "        await self._parts.starts.ensure(seen.topic)\n"
+            "        await self._publish(seen, fact)\n",
+            "        await self._publish(seen, fact)\n"
+            "        await self._parts.starts.ensure(seen.topic)\n",
+        ),
+        (
+            "H2: the remote log starts of a topic are never written",
+            "        await self._parts.starts.ensure(seen.topic)\n",
+            "",
+        ),
+        (
+            "H19: nobody looks who reads the topic before it is trimmed",
+            "        if fact.trim and not (before is not None and before.trim):\n",
+            "        if fact.trim and before is None:\n",
+        ),
+        (
+            "a topic that is being deleted is enabled again",
+            '        if before is not None and before.state == "deleting":\n',
+            '        if before is not None and before.state == "gone":\n',
+        ),
+        (
+            "topics that must not be enabled are",
+            "        rules.refuse(seen.topic, seen.config)\n",
+            "",
+        ),
+        (
+            "H14: originals that are known are overwritten",
+            "    if tier and not originals:\n",
+            "    if tier:\n",
+        ),
+        (
+            "H14: nothing is remembered of the topic's own retention",
+            "        originals = originals_of(seen.config)\n",
+            "        originals = {}\n",
+        ),
+        (
+            "H14: a change of retention ends the taking over",
+            "    tier = options.trim or stays_tier\n",
+            "    tier = options.trim\n",
+        ),
+        (
+            "a change of retention ends the trim",
+            "trim=options.trim or (before is not None and was_enabled and before.trim),",
+            "trim=options.trim,",
+        ),
+        (
+            "trim on is taken from a time before the topic was disabled",
+            "trim=options.trim or (before is not None and was_enabled and before.trim),",
+            "trim=options.trim or (before is not None and before.trim),",
+        ),
+        (
+            "fields of a later version are lost",
+            "extra=before.extra if before is not None else {},",
+            "extra={},",
+        ),
+        (
+            "`trim off` leaves the trim on",
+            "replace(fact, trim=False, mode=mode)",
+            "replace(fact, mode=mode)",
+        ),
+        (
+            "`disable` leaves the trim on",
+            'replace(fact, state="kept", trim=False, mode="copy")',
+            'replace(fact, state="kept", mode="copy")',
+        ),
+        (
+            "data that only the remote store has goes out of reach in silence",
+            "                await self._refuse_unreachable(seen.topic)\n",
+            "                pass\n",
+        ),
+        (
+            "offsets that only the remote store has are not seen",
+            "            if lowest is not None and lowest < start:\n",
+            "            if lowest is not None and lowest > start:\n",
+        ),
+        (
+            "what has ended below the remote start holds a disable up",
+            "            if entry.metadata.next_offset > start\n",
+            "            if entry.metadata.next_offset >= start\n",
+        ),
+        (
+            "a kept topic is trimmed",
+            '        if fact.state != "enabled":\n            raise NotFound',
+            '        if fact.state == "deleting":\n            raise NotFound',
+        ),
+    ),
+    *SETTLE.edits(
+        (
+            "H14: a service that does not lead partition 0 alters the topic",
+            "        if first.leader != self._node_id:\n",
+            "        if first.leader == self._node_id + 1_000:\n",
+        ),
+        (
+            "H14: the fact is as stale as it may be when the topic is altered",
+            "            await self._settings.barrier(self._barrier_deadline_ms)\n"
+            "            fact = self._fact",
+            "            fact = self._fact",
+        ),
+        (
+            "H14: leadership is not asked for before the topic is altered",
+            "                    await self._refuse_unless_led(name, topic_id)\n",
+            "                    pass\n",
+        ),
+        (
+            "H39: a topic made anew meanwhile is altered",
+            "        if topic.topic_id != topic_id:\n            raise Unavailable",
+            "        if topic is None:\n            raise Unavailable",
+        ),
+        (
+            "H14: a change counts as done before the broker shows it",
+            "        await self._until_shown(name, change)\n",
+            "",
+        ),
+        (
+            "H14: a late change after somebody's giving back stays",
+            "                remembered = fact.originals\n",
+            "                pass\n",
+        ),
+    ),
+    *TAKEOVER.edits(
+        (
+            "H14: somebody's newer retention is overwritten when ours is given back",
+            "        if _own(config, name) == UNLIMITED and value != UNLIMITED\n",
+            "        if value != UNLIMITED\n",
+        ),
+        (
+            "H14: what was not set on the topic is set when ours is given back",
+            "unset=tuple(name for name, value in ours.items() if value is None),",
+            "unset=(),",
+        ),
+        (
+            "H14: a default of the cluster counts as the topic's own",
+            "return found.value if found is not None and found.is_topic_level else None",
+            "return found.value if found is not None else None",
+        ),
+        (
+            "H14: retention by size is not taken over",
+            "TAKEN_OVER = (RETENTION_MS, RETENTION_BYTES)",
+            "TAKEN_OVER = (RETENTION_MS,)",
+        ),
+        (
+            "H14: a topic that is kept has its retention taken over",
+            'return fact.state == "enabled" and fact.mode == "tier"',
+            'return fact.mode == "tier"',
+        ),
+        (
+            "H14: a topic in mode copy has its retention taken over",
+            'return fact.state == "enabled" and fact.mode == "tier"',
+            'return fact.state == "enabled"',
+        ),
+    ),
+    *STARTS.edits(
+        (
+            "H2: a remote log start moves on a stale view",
+            "    await settings.barrier(_BARRIER_MS)\n",
+            "",
+        ),
+        (
+            "H2: a remote log start that is higher already is lowered",
+            "    if known >= remote_log_start_offset:\n        return known\n",
+            "",
+        ),
+        (
+            "H2: a start that is known is written again",
+            "            if self._known(topic, partition) is None\n",
+            "            if topic\n",
+        ),
+        (
+            "H2: a start that could not be written counts as written",
+            "                raise  # nobody else was faster: the refusal is about us\n",
+            "                pass\n",
+        ),
+    ),
+    *KEEPER.edits(
+        (
+            "H14: nothing is kept before the settings were read",
+            "        if not self._settings.is_ready:\n            return\n",
+            "        if self._settings.is_ready:\n            return\n",
+        ),
+        (
+            "H39: a topic made anew under its name is kept",
+            "        if fact is None or topic.topic_id != topic_id:\n",
+            "        if fact is None:\n",
+        ),
+        (
+            "H14: a retention that came back is no alarm",
+            "        if bounds and not is_half_done:\n",
+            "        if not bounds and not is_half_done:\n",
+        ),
+        (
+            "H14: the setting `warn` is not heeded",
+            "return self._takeover == ENFORCE or is_half_done or not is_taken_over(fact)",
+            "return True",
+        ),
+        (
+            "H14: what a crash left half-done stays so where the setting is `warn`",
+            "return self._takeover == ENFORCE or is_half_done or not is_taken_over(fact)",
+            "return self._takeover == ENFORCE or not is_taken_over(fact)",
+        ),
+        (
+            "an alarm of what was long mended stays",
+            "now_ms - known.seen_at_ms > _ALARM_KEPT_MS",
+            "now_ms - known.seen_at_ms > 1_000 * _ALARM_KEPT_MS",
+        ),
+    ),
+    *RULES.edits(
+        (
+            "H35: a compacted topic may be enabled",
+            '    if policy != "delete":\n',
+            '    if "delete" not in policy:\n',
+        ),
+        (
+            "our own topics may be enabled",
+            "    if topic.name in (LEDGER_TOPIC, SETTINGS_TOPIC):\n",
+            "    if topic.name == LEDGER_TOPIC and topic.internal:\n",
+        ),
+        (
+            "a topic that Kafka tiers may be enabled",
+            'if value_of(config, "remote.storage.enable") == "true":',
+            'if value_of(config, "remote.storage.enable") == "yes":',
+        ),
+        (
+            "what was chosen before is forgotten with the next change",
+            "    if before is None:\n        total_ms",
+            "    if before is None or asked:\n        total_ms",
+        ),
+    ),
+    *FREEZES.edits(
+        (
+            "a freeze does not stop the sweep",
+            'STOPPED = ("trim", "delete", "sweep")',
+            'STOPPED = ("trim", "delete")',
+        ),
+        (
+            "H17: a freeze that was just written cannot be taken away",
+            "        await self._settings.barrier(self._barrier_deadline_ms)\n"
+            "        if self._settings.view.get(key) is None:\n",
+            "        if self._settings.view.get(key) is None:\n",
+        ),
+        (
+            "H39: a topic made anew under its name is frozen in place of the enabled one",
+            "        if described.topic_id not in ids:\n",
+            "        if not ids and described is None:\n",
+        ),
+    ),
+)

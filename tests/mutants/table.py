@@ -1,0 +1,32 @@
+"""Every planted bug, by the part of the product that guards against it."""
+
+from tests.mutants import (
+    of_cleaning,
+    of_copying,
+    of_facts,
+    of_kip405,
+    of_ledger,
+    of_offsets,
+    of_plans,
+    of_proxy,
+    of_reading,
+    of_stores,
+    of_topics,
+)
+from tests.mutants.edits import Edit
+
+EDITS: tuple[Edit, ...] = (
+    *of_kip405.EDITS,
+    *of_plans.EDITS,
+    *of_offsets.EDITS,
+    *of_copying.EDITS,
+    *of_cleaning.EDITS,
+    *of_ledger.EDITS,
+    *of_facts.EDITS,
+    *of_reading.EDITS,
+    *of_stores.EDITS,
+    *of_topics.EDITS,
+    *of_proxy.EDITS,
+)
+MOST_HARMLESS = 5
+"""Survivors with a reason why they are no bugs: more of them are a sign of a poor table."""

@@ -1,0 +1,125 @@
+"""The table of planted bugs fits the code, and a run of it says what happened (H43)."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.mutants.edits import DoesNotApply, Edit
+from tests.mutants.runner import BaselineFailed, Result, Verdict, run
+from tests.mutants.table import EDITS, MOST_HARMLESS
+
+LEAST = 150
+"""Fewer planted bugs than this leave guards unseen."""
+
+
+@pytest.mark.parametrize("file", sorted({edit.file for edit in EDITS}))
+def test_h43_every_planted_bug_fits_its_file(file: str) -> None:
+    """Who changes a guarded line changes its row in the table."""
+    wrong = []
+    for edit in (edit for edit in EDITS if edit.file == file):
+        try:
+            edit.check()
+        except DoesNotApply as error:
+            wrong.append(str(error))
+    assert wrong == []
+
+
+def test_h43_the_table_is_long_enough_and_says_each_bug_once() -> None:
+    assert len(EDITS) >= LEAST
+    assert [name for name, count in Counter(edit.name for edit in EDITS).items() if count > 1] == []
+    twice = Counter((edit.file, edit.old, edit.new) for edit in EDITS)
+    assert [bug for bug, count in twice.items() if count > 1] == []
+
+
+def test_h43_few_planted_bugs_are_harmless() -> None:
+    assert sum(1 for edit in EDITS if edit.harmless) <= MOST_HARMLESS
+
+
+MODULE = """def least(values: list[int]) -> int:
+    return min(values, default=0)
+"""
+TESTS = """from limits import least
+
+
+def test_least():
+    assert least([3, 2]) == 2
+"""
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A tree with one module, one test of it, and the process that runs tests."""
+    root = tmp_path / "root"
+    package = root / "tests" / "mutants"
+    package.mkdir(parents=True)
+    here = Path(__file__).parent
+    for name in ("__init__.py", "warm.py"):
+        (package / name).write_text((here / name).read_text())
+    (root / "tests" / "__init__.py").touch()
+    (root / "limits.py").write_text(MODULE)
+    (root / "test_limits.py").write_text(TESTS)
+    return root
+
+
+def edit(old: str, new: str, *, harmless: str = "") -> Edit:
+    return Edit(
+        file="limits.py",
+        hazard=f"{old} is {new}",
+        old=old,
+        new=new,
+        tests=("test_limits.py",),
+        harmless=harmless,
+    )
+
+
+KILLED = edit("min(values", "max(values")
+SURVIVED = edit("default=0", "default=1")
+HARMLESS = edit("default=0", "default=2", harmless="nobody asks for the least of nothing")
+BROKEN = edit("def least", "def most")
+
+
+def test_h43_a_run_says_which_bugs_were_noticed_and_by_whom(tree: Path, tmp_path: Path) -> None:
+    told: list[int] = []
+
+    def note(number: int, result: Result) -> None:
+        told.append(number)
+
+    edits = [KILLED, SURVIVED, HARMLESS, BROKEN]
+    found = run(edits, tmp_path / "scratch", workers=2, told=note, root=tree)
+    assert [result.edit for result in found] == edits
+    assert [result.verdict for result in found] == [
+        Verdict.KILLED,
+        Verdict.SURVIVED,
+        Verdict.HARMLESS,
+        Verdict.BROKEN,
+    ]
+    assert found[0].by == "test_limits.py::test_least"
+    assert told == [1, 2, 3, 4]
+    assert (tree / "limits.py").read_text() == MODULE
+
+
+def test_h43_a_test_that_fails_without_a_bug_shows_nothing(tree: Path, tmp_path: Path) -> None:
+    (tree / "test_limits.py").write_text(TESTS.replace("== 2", "== 3"))
+    with pytest.raises(BaselineFailed, match="test_least"):
+        run([KILLED], tmp_path / "scratch", workers=1, told=lambda *_: None, root=tree)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        (edit("nowhere", "x"), "is there 0 times"),
+        (edit("values", "x"), "is there 2 times"),
+        (edit("return min", "return return min"), "invalid syntax"),
+        (edit("default=0", "default = 0"), "changes nothing"),
+    ],
+)
+def test_h43_an_edit_that_does_not_fit_is_an_error(tree: Path, wrong: Edit, why: str) -> None:
+    with pytest.raises(DoesNotApply, match=why):
+        wrong.check(tree)
+
+
+def test_h43_an_edit_whose_test_is_gone_is_an_error(tree: Path) -> None:
+    (tree / "test_limits.py").unlink()
+    with pytest.raises(DoesNotApply, match="there is no test_limits"):
+        KILLED.check(tree)
