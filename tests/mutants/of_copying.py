@@ -89,13 +89,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "internal topics are ours to tier",
-            "internal=description.internal or place.topic in _INTERNAL,",
-            "internal=False,",
-        ),
-        (
-            "H27: replicas and ISR are those of the poll, not of now",
-            "return look, replace(led, replicas=now.replicas, isr=now.isr)",
-            "return look, led",
+            "internal=description.internal or ",
+            "internal=",
         ),
         (
             "H13: a topic made anew under its name is the same",

@@ -118,8 +118,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H10: an error instead of an ack counts as not written",
-            '            raise OutcomeUnknown(f"publish to {place}: {error!r}") from error\n',
-            '            raise Unavailable(f"publish to {place}: {error!r}") from error\n',
+            'raise OutcomeUnknown(f"publish to {place}:',
+            'raise Unavailable(f"publish to {place}:',
         ),
         (
             "H10: what was never sent counts as unknown",

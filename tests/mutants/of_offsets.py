@@ -46,11 +46,6 @@ EDITS: tuple[Edit, ...] = (
             "end, next_offset = after, last",
         ),
         (
-            "a zstd batch before the last one is forgotten",
-            "has_zstd = has_zstd or is_zstd",
-            "has_zstd = is_zstd",
-        ),
-        (
             "G9: offsets of batches may go back",
             "if at > log_size or base < least_base:",
             "if at > log_size:",

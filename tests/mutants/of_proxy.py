@@ -4,6 +4,13 @@ from tests.mutants.edits import Edit, Target
 
 _HAZARDS = ("tests/rlm/proxy/test_splice.py", "tests/rlm/proxy/test_fetch_hazards.py")
 SPLICE = Target("rlm/proxy/splice.py", _HAZARDS)
+DIVERGENCE = Target(
+    "rlm/proxy/divergence.py",
+    ("tests/rlm/proxy/test_h37_diverging_epochs.py", "tests/rlm/proxy/test_fetch_hazards.py"),
+)
+REPLACEMENTS = Target(
+    "rlm/proxy/replacements.py", (*_HAZARDS, "tests/rlm/proxy/test_h37_diverging_epochs.py")
+)
 POSITIONS = Target("rlm/proxy/positions.py", ("tests/rlm/proxy/test_positions.py",))
 HANDLERS = Target("rlm/proxy/position_handlers.py", ("tests/rlm/proxy/test_positions.py",))
 
@@ -28,16 +35,6 @@ EDITS: tuple[Edit, ...] = (
             "the offset behind the remote tier is in it",
             "(view.remote_log_start_offset <= offset < view.remote_next_offset)",
             "(view.remote_log_start_offset <= offset <= view.remote_next_offset)",
-        ),
-        (
-            "H22: the log start that clients see goes up",
-            "return start if start < log_start_offset else None",
-            "return start",
-        ),
-        (
-            "H22: an unknown log start is shown as one",
-            "if view is None or not has_remote(view) or log_start_offset < 0:",
-            "if view is None or not has_remote(view):",
         ),
         (
             "G7: records above the last stable offset are served to read_committed",
@@ -81,25 +78,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H4: an error about our own epoch goes to the client",
-            "return not is_named and place.source in (Source.ASSUMED, Source.REMOTE)",
-            "return is_named and place.source in (Source.ASSUMED, Source.REMOTE)",
+            "return not is_named and place.source in _BY_OUR_VIEW",
+            "return is_named and place.source in _BY_OUR_VIEW",
         ),
         (
             "H7: records of another log than the one we know are answered",
             "return 0 <= answered.log_start_offset <= place.asked.fetch_offset",
             "return False",
-        ),
-        (
-            "G8: errors of the broker wait",
-            "        elif answered.error_code != OFFSET_OUT_OF_RANGE:\n"
-            "            leave_now = True\n",
-            "        elif answered.error_code != OFFSET_OUT_OF_RANGE:\n"
-            "            leave_now = False\n",
-        ),
-        (
-            "H17: an OFFSET_OUT_OF_RANGE passes before a barrier was",
-            "        elif place.source is Source.BROKER:\n            out_of_range.append(place)\n",
-            "        elif place.source is Source.HOLE:\n            out_of_range.append(place)\n",
         ),
         (
             "H4: a follower's word about an old offset counts",
@@ -132,11 +117,6 @@ EDITS: tuple[Edit, ...] = (
             "    if offset < 0:\n",
         ),
         (
-            "H25: records go out beside an error",
-            "records=() if records is None or error_code != NONE else records.records,",
-            "records=() if records is None else records.records,",
-        ),
-        (
             "H21: fetches of replicas are answered from the store",
             "return request.replica_id == CONSUMER_REPLICA_ID",
             "return request.replica_id <= CONSUMER_REPLICA_ID or True",
@@ -148,14 +128,85 @@ EDITS: tuple[Edit, ...] = (
             "return False",
         ),
         (
-            "H9: aborted transactions are left out of an answer",
-            "return () if records is None else records.aborted",
-            "return ()",
-        ),
-        (
             "H17: without watermarks an empty answer is invented",
             "    if marks is None:\n        _refuse(place, KAFKA_STORAGE_ERROR)\n        return\n",
             "    if marks is None:\n        place.source = Source.NOT_READY\n        return\n",
+        ),
+    ),
+    *SPLICE.edits(
+        (
+            "G8: errors of the broker wait",
+            "leave_now |= news is None and answered.error_code != OFFSET_OUT_OF_RANGE",
+            "leave_now |= news is None and answered.error_code == OFFSET_OUT_OF_RANGE",
+        ),
+        (
+            "H17: an OFFSET_OUT_OF_RANGE passes before a barrier was",
+            "is_ours = error_code == OFFSET_OUT_OF_RANGE and place.source is Source.BROKER",
+            "is_ours = error_code == OFFSET_OUT_OF_RANGE and place.source is Source.HOLE",
+        ),
+    ),
+    *DIVERGENCE.edits(
+        (
+            "H37: a client without an epoch has diverged",
+            "    if fetched_epoch < 0:\n",
+            "    if fetched_epoch < -1:\n",
+        ),
+        (
+            "H37: an epoch newer than the leader's is consistent",
+            "is_newer = fetched_epoch > leader_epoch",
+            "is_newer = fetched_epoch > leader_epoch + 1_000_000",
+        ),
+        (
+            "H37: the leader's own epoch is unknown",
+            "is_newer = fetched_epoch > leader_epoch",
+            "is_newer = fetched_epoch >= leader_epoch",
+        ),
+        (
+            "H37: an epoch without records in this history is consistent",
+            "is_same_epoch = epoch_end.leader_epoch == fetched_epoch",
+            "is_same_epoch = True",
+        ),
+        (
+            "H37: the offset at which an epoch ended has diverged",
+            "if is_same_epoch and asked.fetch_offset <= epoch_end.end_offset:",
+            "if is_same_epoch and asked.fetch_offset < epoch_end.end_offset:",
+        ),
+        (
+            "H37: nobody ever diverges",
+            "    return EpochVerdict.DIVERGED\n",
+            "    return EpochVerdict.CONSISTENT\n",
+        ),
+    ),
+    *REPLACEMENTS.edits(
+        (
+            "H22: the log start that clients see goes up",
+            "return start if start < log_start_offset else None",
+            "return start",
+        ),
+        (
+            "H22: an unknown log start is shown as one",
+            "if view is None or not has_remote(view) or log_start_offset < 0:",
+            "if view is None or not has_remote(view):",
+        ),
+        (
+            "H25: records go out beside an error",
+            "records=() if records is None or error_code != NONE else records.records,",
+            "records=() if records is None else records.records,",
+        ),
+        (
+            "H9: aborted transactions are left out of an answer",
+            "return records.aborted if records.size_bytes else None",
+            "return () if records.size_bytes else None",
+        ),
+        (
+            "H37: records go out beside a diverging epoch's tag of nobody",
+            "diverging_epoch=_diverging_epoch(place) if error_code == NONE else None,",
+            "diverging_epoch=None,",
+        ),
+        (
+            "H9: read_uncommitted is told of aborted transactions",
+            "aborted_transactions=_aborted(records) if read_committed and is_plain else None,",
+            "aborted_transactions=_aborted(records) if is_plain else None,",
         ),
     ),
     *POSITIONS.edits(
@@ -247,16 +298,6 @@ EDITS: tuple[Edit, ...] = (
             "        refused[one.topic, one.partition] = POLICY_VIOLATION if barred else NOT_NOW\n",
             "        if barred:\n"
             "            refused[one.topic, one.partition] = POLICY_VIOLATION\n",
-        ),
-        (
-            "G8: errors of the broker are corrected",
-            'return answered is not None and answered["error_code"] == NONE',
-            "return answered is not None",
-        ),
-        (
-            "H21: questions of replicas are answered by us",
-            'if request["replica_id"] != CONSUMER_REPLICA_ID or not asked:',
-            "if not asked:",
         ),
     ),
 )

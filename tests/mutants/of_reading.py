@@ -48,13 +48,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a gap in the remote data is not reported",
-            "                missing += ((offset, start),)\n            usable, read",
-            "                pass\n            usable, read",
+            "missing += missed([(offset, start)], history.empty)",
+            "pass",
         ),
         (
             "what is missing at the end is not reported",
-            "                missing += ((offset, request.upper_offset),)\n",
-            "",
+            "missing += missed([(offset, request.upper_offset)], history.empty)",
+            "pass",
         ),
         (
             "H4: a read goes on in a segment above the upper offset",
@@ -186,13 +186,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H17: a view does not change with the ledger",
-            "seen: _Seen = (led, look, start, version, self._manager.problem)",
-            "seen: _Seen = (led, look, start, 0, self._manager.problem)",
+            "(led, look, start, version, self._manager.problem, empty)",
+            "(led, look, start, 0, self._manager.problem, empty)",
         ),
         (
             "H17: a view does not change with the remote start",
-            "seen: _Seen = (led, look, start, version, self._manager.problem)",
-            "seen: _Seen = (led, look, 0, version, self._manager.problem)",
+            "(led, look, start, version, self._manager.problem, empty)",
+            "(led, look, 0, version, self._manager.problem, empty)",
         ),
         (
             "H17: a view does not change with a new look",

@@ -64,8 +64,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H14: a change of retention ends the taking over",
-            "    tier = options.trim or stays_tier\n",
-            "    tier = options.trim\n",
+            "tier = options.trim or options.tier or stays_tier",
+            "tier = options.trim or options.tier",
         ),
         (
             "a change of retention ends the trim",
@@ -89,8 +89,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "`disable` leaves the trim on",
-            'replace(fact, state="kept", trim=False, mode="copy")',
-            'replace(fact, state="kept", mode="copy")',
+            'kept = replace(fact, state="kept", trim=False, mode="copy")',
+            'kept = replace(fact, state="kept", mode="copy")',
         ),
         (
             "data that only the remote store has goes out of reach in silence",

@@ -12,6 +12,7 @@ from tests.mutants import (
     of_reading,
     of_stores,
     of_topics,
+    of_trim,
 )
 from tests.mutants.edits import Edit
 
@@ -21,6 +22,7 @@ EDITS: tuple[Edit, ...] = (
     *of_offsets.EDITS,
     *of_copying.EDITS,
     *of_cleaning.EDITS,
+    *of_trim.EDITS,
     *of_ledger.EDITS,
     *of_facts.EDITS,
     *of_reading.EDITS,

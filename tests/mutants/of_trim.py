@@ -1,0 +1,420 @@
+"""Planted bugs in the trim: the one place that deletes acknowledged records from a broker."""
+
+from tests.mutants.edits import Edit, Target
+
+PLAN = Target("rlm/plans/trim.py", ("tests/rlm/plans/test_trim.py", "tests/rlm/lanes/test_trim.py"))
+TRIM = Target(
+    "rlm/lanes/trim.py",
+    (
+        "tests/rlm/lanes/test_trim.py",
+        "tests/rlm/lanes/test_h41_trim.py",
+        "tests/rlm/lanes/test_h18_live_services.py",
+        "tests/rlm/stores/test_lanes_over_stores.py",
+    ),
+)
+SERVICES = Target("rlm/plans/services.py", ("tests/rlm/plans/test_services.py",))
+DELETIONS = Target(
+    "rlm/broker/deletions.py",
+    ("tests/rlm/broker/test_deletions.py", "tests/rlm/lanes/test_h41_trim.py"),
+)
+
+EDITS: tuple[Edit, ...] = (
+    *PLAN.edits(
+        (
+            "H17: a trim goes on before settings and ledger were read",
+            "    if not guards.ready:\n",
+            "    if not guards.ready and not guards.trim_on:\n",
+        ),
+        (
+            "H6: a trim goes on with a problem of the ledger",
+            "    if guards.ledger_problem is not None:\n",
+            "    if guards.ledger_problem == '':\n",
+        ),
+        (
+            "G1: a freeze by command does not stop the trim",
+            "    if guards.freeze_fact is not None:\n",
+            "    if guards.freeze_fact == '':\n",
+        ),
+        (
+            "H4: a frozen partition is trimmed",
+            "    if guards.frozen is not None:\n",
+            "    if guards.frozen is not None and not guards.trim_on:\n",
+        ),
+        (
+            "H35: a compacted topic is trimmed",
+            "    if refused is not None:\n",
+            "    if refused is not None and not guards.trim_on:\n",
+        ),
+        (
+            "H19: a topic in mode copy is trimmed",
+            "    if not guards.mode_is_tier:\n",
+            "    if not guards.mode_is_tier and not guards.trim_on:\n",
+        ),
+        (
+            "`trim off` does not stop the trim",
+            "    if not guards.trim_on:\n",
+            "    if not guards.trim_on and not guards.mode_is_tier:\n",
+        ),
+        (
+            "H14: a trim goes on while the broker's retention is bounded",
+            "    if guards.retention_bounded is not None:\n",
+            "    if guards.retention_bounded == '':\n",
+        ),
+        (
+            "G1: a trim goes on while a replica has no live service",
+            "    if dead or not guards.replicas:\n",
+            "    if not guards.replicas:\n",
+        ),
+        (
+            "H27: a trim goes on while a replica lags",
+            "if guards.replicas_short_ms is not None and not is_hold_overdue(guards):",
+            "if guards.replicas_short_ms is None and is_hold_overdue(guards):",
+        ),
+        (
+            "H27: the hold for a lagging replica ends too late",
+            "guards.replicas_short_ms >= guards.hold_max_ms",
+            "guards.replicas_short_ms > guards.hold_max_ms",
+        ),
+        (
+            "H4: records of a log that began anew are deleted as ended",
+            "held = _forbidden(guards) or _began_anew(offsets)",
+            "held = _forbidden(guards)",
+        ),
+        (
+            "H4: a later epoch that begins right at the remote start counts as below it",
+            "    if later is None or later.start_offset >= start:\n",
+            "    if later is None or later.start_offset > start:\n",
+        ),
+        (
+            "H2: what has ended is deleted beyond the high watermark",
+            "bound = min(offsets.remote_log_start_offset, offsets.high_watermark)",
+            "bound = offsets.remote_log_start_offset",
+        ),
+        (
+            "H2: what has ended is deleted again and again",
+            "    if bound <= offsets.local_log_start_offset:\n",
+            "    if bound < offsets.local_log_start_offset:\n",
+        ),
+        (
+            "local retention without limit is trimmed",
+            "    if offsets.retention.is_unlimited:\n",
+            "    if offsets.retention.is_unlimited and offsets.share_group_start:\n",
+        ),
+        (
+            "G1: a trim passes what is copied",
+            "        offsets.contiguous_end,\n",
+            "",
+        ),
+        (
+            "G2: a trim passes the last stable offset",
+            "        offsets.last_stable_offset,\n",
+            "",
+        ),
+        (
+            "H8: a trim leaves no record",
+            "        offsets.high_watermark - 1,\n",
+            "        offsets.high_watermark,\n",
+        ),
+        (
+            "H19: a trim passes a share group",
+            "        limits.append(offsets.share_group_start)\n",
+            "        pass\n",
+        ),
+        (
+            "H27: a trim ends inside a segment",
+            "ends = (segment.next_offset for segment in segments if segment.is_closed)\n"
+            "    return max((end for end in ends if end is not None and end <= limit), default=-1)",
+            "ends = [segment.next_offset for segment in segments if segment.is_closed]\n"
+            "    return limit if ends else -1",
+        ),
+        (
+            "a trim takes what local retention keeps",
+            "bound = min(copied, _retention_target(offsets, now_ms))",
+            "bound = copied",
+        ),
+        (
+            "records exactly as old as local retention go",
+            "now_ms - segment.max_timestamp_ms > age",
+            "now_ms - segment.max_timestamp_ms >= age",
+        ),
+        (
+            "local retention by size keeps less than it says",
+            "excess is not None and excess >= segment.size_bytes",
+            "excess is not None and excess > 0",
+        ),
+        (
+            "local retention by size counts no segment that goes",
+            "        excess = None if excess is None else excess - segment.size_bytes\n",
+            "",
+        ),
+        (
+            "local retention skips a segment that stays",
+            "        if not (is_gone or too_old or too_much):\n            break\n",
+            "        if not (is_gone or too_old or too_much):\n            continue\n",
+        ),
+        (
+            "H5: a plan that is held by now is carried out",
+            "    if isinstance(again, Held):\n        return f",
+            "    if isinstance(again, Held) and not again.reason:\n        return f",
+        ),
+        (
+            "H5: a plan of another kind confirms one",
+            "    if type(again) is not type(plan):\n",
+            "    if again is None:\n",
+        ),
+        (
+            "H5: a plan under other leader epochs confirms one",
+            "    if (again.leader_epoch, again.lineage) != (plan.leader_epoch, plan.lineage):\n",
+            "    if again.leader_epoch != plan.leader_epoch and again.lineage != plan.lineage:\n",
+        ),
+        (
+            "H5: a plan up to a lower bound confirms one",
+            "    if again.bound < plan.bound:\n",
+            "    if again.bound < 0:\n",
+        ),
+    ),
+    *TRIM.edits(
+        (
+            "H41: a partition is looked at while a deletion may be executed yet",
+            "        await self.settle(led)\n",
+            "",
+        ),
+        (
+            "H2: without a remote log start a trim goes on",
+            "if fact is None or look.remote_log_start_offset is None:\n            self",
+            "if fact is None:\n            self",
+        ),
+        (
+            "H11: objects are not looked at before a trim",
+            "            await self._see_copies(look, plan)\n",
+            "",
+        ),
+        (
+            "H8: the history is not told before a trim",
+            "            await self._tell_history(look, plan)\n",
+            "",
+        ),
+        (
+            "H2: the intent is not written before a trim",
+            "            await self._write_intent(look, plan)\n",
+            "",
+        ),
+        (
+            "G1: a freeze by command is not gathered",
+            "freeze_fact=_freeze_text(settings, look.key) if frozen else None,",
+            "freeze_fact=None,",
+        ),
+        (
+            "H4: a frozen look is trimmed on",
+            "            frozen=look.frozen,\n",
+            "            frozen=None,\n",
+        ),
+        (
+            "H6: a problem of the settings does not stop the trim",
+            "ledger_problem=self._ledger.problem or settings.problem,",
+            "ledger_problem=self._ledger.problem,",
+        ),
+        (
+            "H6: a problem of the ledger does not stop the trim",
+            "ledger_problem=self._ledger.problem or settings.problem,",
+            "ledger_problem=settings.problem,",
+        ),
+        (
+            "H17: a trim goes on before the settings were read",
+            "ready=self._ledger.is_ready and settings.is_ready,",
+            "ready=self._ledger.is_ready,",
+        ),
+        (
+            "H17: a trim goes on before the ledger was read",
+            "ready=self._ledger.is_ready and settings.is_ready,",
+            "ready=settings.is_ready,",
+        ),
+        (
+            "H18: heartbeats are as old as the wall clock says",
+            "heartbeats(settings.view, self._clock.monotonic_ms()),",
+            "heartbeats(settings.view, self._clock.now_ms()),",
+        ),
+        (
+            "H4: the epoch of the remote start is not asked for",
+            "remote_log_start_epoch=self._settings.view.remote_log_start_epoch(look.key),",
+            "remote_log_start_epoch=look.led.leader_epoch,",
+        ),
+        (
+            "H27: the hold for a lagging replica begins anew with every round",
+            "return now_ms - self._short_since_ms.setdefault(key, now_ms)",
+            "return now_ms - now_ms",
+        ),
+        (
+            "H27: the hold goes on from an earlier lag",
+            "            self._short_since_ms.pop(key, None)\n            return None",
+            "            return None",
+        ),
+        (
+            "H11: a trim stands on copies that are gone",
+            "if missing and self._contiguous_end(look, start, without=missing) < plan.bound:",
+            "if missing and not self._contiguous_end(look, start, without=missing):",
+        ),
+        (
+            "H13: bytes are not compared before the first trim of an epoch",
+            "            await self._prove_bytes(look, plan, seen)\n",
+            "",
+        ),
+        (
+            "H13: bytes proven under another epoch count",
+            "if not copies or self._proven_epoch.get(look.key) == plan.leader_epoch:",
+            "if not copies or self._proven_epoch.get(look.key) is not None:",
+        ),
+        (
+            "H13: bytes count as proven before they were compared",
+            "newest = copies[-1]",
+            "newest = copies[-1]; self._proven_epoch[look.key] = plan.leader_epoch",
+        ),
+        (
+            "whoever leads next does not know the store of what is trimmed",
+            "            self._check_readers(look, copies)\n            missing",
+            "            missing",
+        ),
+        (
+            "H2: the intent of an older epoch stands for this one",
+            "(known.bound, known.planned_epoch) != (fact.bound, fact.planned_epoch)",
+            "known.bound != fact.bound",
+        ),
+        (
+            "H5: nothing is asked again right before the deletion",
+            "            await self._check_again(look, plan)\n",
+            "",
+        ),
+        (
+            "H5: a deletion that was not applied is a success",
+            "            if log_start < plan.bound:\n                raise\n",
+            "",
+        ),
+        (
+            "H5: a deletion that was applied without an answer is a failure",
+            "            if log_start < plan.bound:\n                raise\n",
+            "            raise\n",
+        ),
+        (
+            "H19: share groups that began since are not asked for",
+            "again = self._decide(fresh, fact, starts.get(place.partition), plan.planned_at_ms)",
+            "again = self._decide(fresh, fact, None, plan.planned_at_ms)",
+        ),
+        (
+            "H5: the second plan does not count",
+            "why = why_not_confirmed(plan, again) or self._why_other_evidence(look, fresh, plan)",
+            "why = self._why_other_evidence(look, fresh, plan)",
+        ),
+        (
+            "H5: what was proven of another log or of other copies counts",
+            "why = why_not_confirmed(plan, again) or self._why_other_evidence(look, fresh, plan)",
+            "why = why_not_confirmed(plan, again)",
+        ),
+        (
+            "H5: a last check that took long counts",
+            "        if age_ms > self._config.check_max_age_ms:\n",
+            "        if age_ms > 1_000 * self._config.check_max_age_ms:\n",
+        ),
+        (
+            "H5: the lineage may change between plan and deletion",
+            "        if fresh.log.lineage != look.log.lineage:\n",
+            "        if fresh.log.lineage is None:\n",
+        ),
+        (
+            "H11: other copies than those that were seen are trimmed on",
+            "        if copies != _copies_below(look, plan):\n",
+            "        if not copies and plan.bound < 0:\n",
+        ),
+        (
+            "H8: another history that was told since does not stop the trim",
+            "        if not self._is_settled(fresh, plan):\n",
+            "        if not plan.bound:\n",
+        ),
+        (
+            "H5: an old plan is carried out",
+            "        if left_ms <= 0:\n",
+            "        if left_ms <= -1_000_000_000:\n",
+        ),
+        (
+            "H3: a trim stands on disputed copies",
+            "        if not one.disputed and one.metadata.start_offset < plan.bound\n",
+            "        if one.metadata.start_offset < plan.bound\n",
+        ),
+    ),
+    *SERVICES.edits(
+        (
+            "H18: a service that was never heard is live",
+            "        if beat.heard_ms_ago is not None and beat.heard_ms_ago <= max_age_ms\n",
+            "        if beat.heard_ms_ago is None or beat.heard_ms_ago <= max_age_ms\n",
+        ),
+        (
+            "H18: a service that was heard exactly as long ago as allowed is dead",
+            "beat.heard_ms_ago <= max_age_ms",
+            "beat.heard_ms_ago < max_age_ms",
+        ),
+        (
+            "H13: the last heartbeat of a predecessor is a rival's",
+            "if self._last.setdefault(beat.writer, beat.offset) < beat.offset:",
+            "if self._last.setdefault(beat.writer, beat.offset) <= beat.offset:",
+        ),
+        (
+            "H13: another node's service is a rival",
+            "if beat.node_id != self._node_id or beat.writer == self._writer:",
+            "if beat.writer == self._writer:",
+        ),
+    ),
+    *DELETIONS.edits(
+        (
+            "H41: a deletion that was given up is forgotten",
+            "                    self._given_up(place, prepared.sent)\n",
+            "                    self.forget(place, prepared.sent)\n",
+        ),
+        (
+            "H41: a deletion is remembered only once it was written",
+            "            self._owner.forget(self._place, sent)\n            raise\n"
+            "        self._owner.forget(self._place, sent)\n",
+            "            raise\n        self._owner.forget(self._place, sent)\n",
+        ),
+        (
+            "H41: no answer in time counts as an answer",
+            "except TimeoutError as error:\n            raise OutcomeUnknown",
+            "except TimeoutError as error:\n            self._owner.forget(self._place, sent)\n"
+            "            raise OutcomeUnknown",
+        ),
+        (
+            "H41: a lost connection counts as an answer",
+            "except OSError as error:\n            raise OutcomeUnknown",
+            "except OSError as error:\n            self._owner.forget(self._place, sent)\n"
+            "            raise OutcomeUnknown",
+        ),
+        (
+            "H41: an answer to a question from before the connection was closed counts",
+            "if self.closed_at_ms is None or asked_at_ms < self.closed_at_ms:",
+            "if self.closed_at_ms is None:",
+        ),
+        (
+            "H41: the first answer after the connection was closed is enough",
+            "            self.answered_at_ms = now_ms\n",
+            "            self.answered_at_ms = now_ms\n            self.is_drained = True\n",
+        ),
+        (
+            "H41: the broker's queue counts as drained too early",
+            "elif asked_at_ms >= self.answered_at_ms + drain_ms:",
+            "elif asked_at_ms >= self.answered_at_ms:",
+        ),
+        (
+            "H41: what a predecessor sent is not waited for",
+            "        while self._before is not None:\n",
+            "        while self._before is not None and self._sent:\n",
+        ),
+        (
+            "H41: what was given up is known by one question",
+            "        if not sent.is_drained and start < sent.bound:\n",
+            "        if not sent.is_drained and start < 0:\n",
+        ),
+        (
+            "H41: what was given up and took effect stays unknown",
+            "        if not sent.is_drained and start < sent.bound:\n",
+            "        if not sent.is_drained:\n",
+        ),
+    ),
+)
