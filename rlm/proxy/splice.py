@@ -353,15 +353,15 @@ def _has_it_itself(place: Place, answered: FetchedPartition) -> bool:
 def _is_doubtful(plan: FetchPlan, place: Place, answered: FetchedPartition) -> bool:
     """Whether the broker's judgement of the last fetched epoch has to be looked into (H37).
 
-    Below its first epoch, which a trim moves up, it gives the wrong end of an epoch, or sees no
-    divergence where there is one; a follower's judgement is its own.
+    Below its first epoch, which a trim moves up to the log start, it gives that as the end of an
+    epoch, or sees no divergence where there is one; a follower's judgement is its own.
     """
     if place.source is not Source.BROKER or place.asked.last_fetched_epoch < 0:
         return False
     if place.tiered is not None and (place.tiered.frozen or not place.tiered.led_here):
         return False
     if answered.diverging_epoch is not None:
-        return True
+        return answered.diverging_epoch[1] <= answered.log_start_offset
     return _verdict(place, plan.epoch_ends) is EpochVerdict.DIVERGED
 
 

@@ -176,6 +176,15 @@ async def test_h17_h37_no_divergence_is_told_before_a_barrier() -> None:
         assert verdict_of(await ask(w, 120, 3)) == (0, (3, 60), False, 200)
 
 
+async def test_h37_what_the_broker_still_knows_needs_no_barrier() -> None:
+    """An end above its log start is between two epochs that it holds, or the log's end."""
+    async with world(tier(), trimmed()) as w:
+        w.tier.barrier_error = Unavailable("replaying")
+        assert verdict_of(await ask(w, 170, 5)) == (0, (5, 150), False, 200)
+        assert verdict_of(await ask(w, 201, 9)) == (0, (9, 200), False, 200)
+        assert w.tier.barriers == 0
+
+
 @pytest.mark.parametrize("changes", [{"frozen": True}, {"led_here": False}])
 async def test_h37_the_brokers_word_stands_where_there_is_no_lineage_to_judge_by(
     changes: Value,
