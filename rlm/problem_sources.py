@@ -41,6 +41,8 @@ from rlmm.log_time import ClockSkew
 from rlmm.settings import Settings
 
 _DAY_MS = 86_400_000
+_COPY_LEAST_MS = 15_000
+"""A look alone may wait 10 s for each of its barriers."""
 _LEADERSHIP_POLLS = 10
 _LEADERSHIP_LEAST_MS = 10_000
 _NEVER_MS = 1 << 53
@@ -50,7 +52,10 @@ _NEVER_MS = 1 << 53
 def service_limits(config: ServiceConfig) -> Limits:
     """How long things may take in a service beside a broker."""
     return Limits(
-        copy_ms=config.problem_copy_intervals * config.remote_log_manager_task_interval_ms,
+        copy_ms=max(
+            _COPY_LEAST_MS,
+            config.problem_copy_intervals * config.remote_log_manager_task_interval_ms,
+        ),
         copy_deadline_ms=config.copy_deadline_ms,
         trim_ms=config.problem_trim_blocked_ms,
         leadership_ms=max(
@@ -91,6 +96,7 @@ class CommonSources:
         self._limits = limits
         self._writes = writes or StoreWrites()
         self._began_ms = clock.monotonic_ms()
+        self._were_well: set[str] = set()
 
     def sources(self) -> tuple[FindingSource, ...]:
         return (self._of_facts, self._of_stores, self._of_certificates)
@@ -111,15 +117,17 @@ class CommonSources:
     def _of_stores(self) -> Iterator[Finding]:
         if not self._stores.stores.links:
             yield Finding(kind=ProblemKind.NO_STORE, subject="stores", text=NO_STORE)
+        statuses = self._stores.statuses()
+        self._were_well |= {row.name for row in statuses if not row.problem}
         rows = [
             StoreFacts(
                 name=row.name or str(row.store_id),
                 problem=row.problem,
-                is_known=row.store_id is not None,
+                was_well=row.name in self._were_well,
                 setup_alarms=row.alarms,
                 write_error=self._writes.error(row.store_id),
             )
-            for row in self._stores.statuses()
+            for row in statuses
         ]
         yield from store_findings(rows, self._limits, self.uptime_ms)
         for text in self._stores.stores.twins():

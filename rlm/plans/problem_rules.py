@@ -345,11 +345,13 @@ def peer_findings(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreFacts:
-    """One store. `write_error`: why it takes no segments, as long as none has been taken since."""
+    """One store. `was_well`: since the service began, if ever so shortly. `write_error`: why it
+    takes no segments, as long as none has been taken since.
+    """
 
     name: str
     problem: str
-    is_known: bool
+    was_well: bool
     setup_alarms: tuple[str, ...] = ()
     write_error: str | None = None
 
@@ -361,7 +363,7 @@ def store_findings(
     for store in stores:
         subject = f"store {store.name}"
         if store.problem:
-            is_starting = not store.is_known and uptime_ms <= limits.start_ms
+            is_starting = not store.was_well and uptime_ms <= limits.start_ms
             kind = ProblemKind.STARTING if is_starting else ProblemKind.STORE_UNAVAILABLE
             yield Finding(kind=kind, subject=subject, text=store.problem)
         if store.write_error is not None:

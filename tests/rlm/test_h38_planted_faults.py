@@ -15,6 +15,7 @@ from rlm.certificates import CertificatePath
 from rlm.plans.problems import ProblemKind
 from tests.builders.certificates import Authority
 from tests.builders.ledger import PLACE
+from tests.builders.store import STORE_ID
 from tests.rlm.watched import COPY_MS, LIMITS, Watched, with_replica
 
 LONG_MS = COPY_MS + 30_000
@@ -312,6 +313,12 @@ async def test_h38_a_normal_start_tells_of_no_alarm(tmp_path: Path) -> None:
     told = await service.told()
     assert [one.kind for one in told.problems] == [ProblemKind.STARTING]
     assert (told.exit_code, told.health["health"]) == (0, "well")
+    service.link.store_id = STORE_ID  # known by the settings, and not looked at yet
+    assert [one.kind for one in service.watch.current()] == [ProblemKind.STARTING]
+    service.link.problem = None
+    assert service.watch.current() == ()
+    service.link.problem = "the plugin does not answer"
+    assert [one.kind for one in service.watch.current()] == [ProblemKind.STORE_UNAVAILABLE]
 
 
 async def test_h38_a_trim_that_stands_still_while_the_disk_grows(service: Watched) -> None:

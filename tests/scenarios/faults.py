@@ -9,16 +9,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rlm.sandbox.ports import port_is_free
-from rlm.sandbox.readiness import plugin_answers
+from rlm.sandbox.readiness import plugin_answers, service_is_ready
+from rlm.sandbox.services import rlm_command
 from tests.scenarios.cluster import Cluster
 from tests.scenarios.replicas import heal
 
-# CAP_DAC_OVERRIDE dropped from the bounding set (PR_CAPBSET_DROP = 24, capability 1): after the
-# exec the modes of files hold for root too. Needs no file system flag, no mount and no second user.
+# CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH dropped from the bounding set (PR_CAPBSET_DROP = 24,
+# capabilities 1 and 2): after the exec the modes of files hold for root too. Needs no file system
+# flag, no mount and no second user.
 _WITHOUT_OVERRIDE = """
 import ctypes, os, sys
-if os.geteuid() == 0 and ctypes.CDLL(None, use_errno=True).prctl(24, 1, 0, 0, 0):
-    sys.exit(f"CAP_DAC_OVERRIDE cannot be dropped: errno {ctypes.get_errno()}")
+for capability in (1, 2) if os.geteuid() == 0 else ():
+    if ctypes.CDLL(None, use_errno=True).prctl(24, capability, 0, 0, 0):
+        sys.exit(f"capability {capability} cannot be dropped: errno {ctypes.get_errno()}")
 os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
 _WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
@@ -53,6 +56,40 @@ def plugin_that_obeys_modes(cluster: Cluster) -> Iterator[None]:
             process.wait(20)
     cluster.wait_for(lambda: port_is_free(port), "port of the plugin free")
     cluster.sandbox.start("plugin:1")
+
+
+@contextlib.contextmanager
+def service_that_obeys_modes(cluster: Cluster, log: Path) -> Iterator[None]:
+    """The service of broker 1 in such a process; `log` gets what it logs."""
+    port = cluster.sandbox.state.ports[1].http
+    cluster.sandbox.kill("rlm:1")
+    cluster.wait_for(lambda: port_is_free(port), "port of the service free")
+    serve = rlm_command(cluster.sandbox.layout, 1)[1:]
+    with (
+        log.open("wb") as written,
+        subprocess.Popen(
+            [sys.executable, "-c", _WITHOUT_OVERRIDE, *serve], stdout=written, stderr=written
+        ) as process,
+    ):
+        try:
+            cluster.wait_for(lambda: service_is_ready(port), "the service is ready")
+            yield
+        finally:
+            process.terminate()
+            process.wait(30)
+    cluster.wait_for(lambda: port_is_free(port), "port of the service free")
+    cluster.sandbox.start("rlm:1")
+
+
+@contextlib.contextmanager
+def unreadable(directory: Path) -> Iterator[None]:
+    """Nobody who obeys modes can list the directory or open what is in it."""
+    mode = directory.stat().st_mode
+    directory.chmod(0)
+    try:
+        yield
+    finally:
+        directory.chmod(mode)
 
 
 @contextlib.contextmanager

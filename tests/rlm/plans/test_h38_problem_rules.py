@@ -292,13 +292,13 @@ def test_a_broker_with_a_replica_and_no_live_service() -> None:
 
 
 def test_stores_that_are_away_full_or_set_up_badly() -> None:
-    asked = StoreFacts(name="hot", problem="not asked yet", is_known=False)
+    asked = StoreFacts(name="hot", problem="not asked yet", was_well=False)
     assert kinds(store_findings([asked], LIMITS, 60_000)) == [ProblemKind.STARTING]
     assert kinds(store_findings([asked], LIMITS, 60_001)) == [ProblemKind.STORE_UNAVAILABLE]
-    away = StoreFacts(name="hot", problem="the plugin is away", is_known=True)
+    away = StoreFacts(name="hot", problem="the plugin is away", was_well=True)
     assert kinds(store_findings([away], LIMITS, 0)) == [ProblemKind.STORE_UNAVAILABLE]
     full = StoreFacts(
-        name="hot", problem="", is_known=True, write_error="full", setup_alarms=("expiry",)
+        name="hot", problem="", was_well=True, write_error="full", setup_alarms=("expiry",)
     )
     assert [(one.kind, one.subject) for one in store_findings([full], LIMITS, 0)] == [
         (ProblemKind.STORE_REFUSES_WRITES, "store hot"),

@@ -1,0 +1,132 @@
+"""Faults on a real cluster are told by every place (H38): none is green while nothing is copied."""
+
+import json
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.scenarios.cluster import Cluster, fresh
+from tests.scenarios.faults import (
+    plugin_that_obeys_modes,
+    read_only_store,
+    service_that_obeys_modes,
+    unreadable,
+)
+
+pytestmark = pytest.mark.integration
+_SOON_S = 120
+
+
+class Operator:
+    """Looks everywhere where the service of a broker tells what is wrong."""
+
+    def __init__(self, cluster: Cluster, node_id: int = 1) -> None:
+        self.cluster = cluster
+        self._http = cluster.sandbox.state.ports[node_id].http
+        self._grpc = f"127.0.0.1:{cluster.sandbox.state.ports[node_id].grpc}"
+
+    def get(self, path: str) -> str:
+        url = f"http://127.0.0.1:{self._http}{path}"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return str(answer.read().decode())
+
+    def health(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.get("/healthz"))
+        return found
+
+    def has(self, kind: str, subject: str) -> bool:
+        rows = self.health()["problems"]
+        return (kind, subject) in {(row["kind"], row["subject"]) for row in rows}
+
+    def status(self, *arguments: str) -> Any:
+        """Exit code, and the answer of `rlm status --json`."""
+        done = self.cluster.rlm(
+            "status", "--address", self._grpc, "--json", *arguments, check=False
+        )
+        return done.returncode, json.loads(done.stdout)
+
+    def assert_all_tell(self, kind: str, subject: str) -> None:
+        """Waits for /healthz, then asks the others."""
+        self.cluster.wait_for(lambda: self.has(kind, subject), f"{kind} of {subject}", _SOON_S)
+        assert self.health()["health"] == "alarm"
+        assert json.loads(self.get("/readyz"))["ready"] is True
+        metric = f'rlm_problems{{kind="{kind}",severity="alarm"}} '
+        [line] = [row for row in self.get("/metrics").splitlines() if row.startswith(metric)]
+        assert float(line.removeprefix(metric)) >= 1
+        code, answer = self.status()
+        assert code == 1
+        assert (kind, subject) in {(row["kind"], row["subject"]) for row in answer["problems"]}
+        told = self.cluster.rlm("status", "--address", self._grpc, check=False)
+        assert (told.returncode, told.stderr) == (1, "")
+        lines = told.stdout.splitlines()
+        assert len([row for row in lines if f"{subject}: " in row and f"[{kind}," in row]) == 1
+
+    def wait_ended(self, *ended: tuple[str, str]) -> None:
+        self.cluster.wait_for(
+            lambda: not any(self.has(*one) for one in ended), f"the end of {ended}", _SOON_S
+        )
+
+
+def logged(log: Path, kind: str, subject: str) -> list[str]:
+    """Events about one problem, in order."""
+    rows = [json.loads(row) for row in log.read_text().splitlines() if row.startswith("{")]
+    return [
+        row["event"] for row in rows if (row.get("kind"), row.get("subject")) == (kind, subject)
+    ]
+
+
+def test_h38_a_partition_that_cannot_be_read(one: Cluster, tmp_path: Path) -> None:
+    topic, log = fresh("unread"), tmp_path / "service.log"
+    subject = f"{topic}-0"
+    one.create_topic(topic)
+    one.enable(topic)
+    one.fill(topic, mib=3)
+    one.wait_trimmed(topic)
+    [directory] = [path / subject for path in one.sandbox.log_dirs() if (path / subject).is_dir()]
+    operator = Operator(one)
+    with service_that_obeys_modes(one, log):
+        one.wait_for(lambda: one.status(topic)["lag_bytes"] == 0, "all is copied")
+        with unreadable(directory):
+            operator.assert_all_tell("lag-unknown", subject)
+            row = one.status(topic)
+            assert row["lag_bytes"] is None and row["lag_segments"] is None
+            lag = f'rlm_remote_copy_lag_bytes{{partition="0",topic="{topic}"}}'
+            assert lag not in operator.get("/metrics")
+        operator.wait_ended(("lag-unknown", subject))
+        one.wait_for(lambda: one.status(topic)["lag_bytes"] == 0, "all is copied again")
+    assert logged(log, "lag-unknown", subject) == ["problem", "problem_ended"]
+
+
+def test_h38_a_store_that_takes_nothing(one: Cluster) -> None:
+    topic = fresh("full")
+    one.create_topic(topic)
+    one.enable(topic)
+    operator = Operator(one)
+    told: Sequence[tuple[str, str]] = (
+        ("store-refuses-writes", "store default"),
+        ("nothing-copied", f"{topic}-0"),
+    )
+    with plugin_that_obeys_modes(one):
+        with read_only_store(one):
+            one.fill(topic, mib=4)
+            for kind, subject in told:
+                operator.assert_all_tell(kind, subject)
+            assert one.log_start(topic) == 0
+        operator.wait_ended(*told)
+        one.wait_trimmed(topic)
+
+
+def test_h38_a_service_that_is_stopped_is_told_by_its_peers(three: Cluster) -> None:
+    topic = fresh("alone")
+    three.create_topic(topic, replication_factor=3)
+    three.enable(topic)
+    operator = Operator(three)
+    three.sandbox.kill("rlm:2")
+    try:
+        operator.assert_all_tell("peer-absent", "node 2")
+    finally:
+        three.sandbox.start("rlm:2")
+    operator.wait_ended(("peer-absent", "node 2"))
