@@ -4,7 +4,6 @@ TLS itself never says it before it is too late: a handshake fails. Of the certif
 the whole chain must hold; of a file of authorities one that holds is enough.
 """
 
-import asyncio
 import base64
 import binascii
 import re
@@ -17,6 +16,7 @@ from kip405.errors import Invalid
 from rlm.clock import Clock
 from rlm.config import CommonConfig
 from rlm.plans.problem_rules import CertificateFile
+from rsm_plugins.threads import Threads
 
 _BLOCK = re.compile(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
 _SEQUENCE, _VERSION = 0x30, 0xA0
@@ -56,9 +56,10 @@ def certificate_paths(config: CommonConfig) -> tuple[CertificatePath, ...]:
 class Certificates:
     """`files` is the last look."""
 
-    def __init__(self, paths: Sequence[CertificatePath], clock: Clock) -> None:
+    def __init__(self, paths: Sequence[CertificatePath], clock: Clock, threads: Threads) -> None:
         self._paths = tuple(paths)
         self._clock = clock
+        self._threads = threads
         self.files: tuple[CertificateFile, ...] = ()
 
     async def run(self) -> None:
@@ -69,7 +70,7 @@ class Certificates:
 
     async def look(self) -> None:
         """Read all files now."""
-        self.files = tuple([await asyncio.to_thread(read_file, path) for path in self._paths])
+        self.files = tuple([await self._threads.run(read_file, path) for path in self._paths])
 
 
 def read_file(place: CertificatePath) -> CertificateFile:

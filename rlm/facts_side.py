@@ -17,6 +17,7 @@ from rlmm.fact_log import FactLog
 from rlmm.manager import RemoteLogMetadataManager
 from rlmm.settings import Settings
 from rlmm.topic import DescribeTopic
+from rsm_plugins.threads import Threads
 
 PUBLISH_TIMEOUT_MS = 15_000
 _REMEMBER_READS_EVERY_MS = 60_000
@@ -62,15 +63,15 @@ def build_reader_facts(
     return _build(config, identity, describe_through(brokers), clock, replication_factor=None)
 
 
-async def remember_topics(facts: FactsSide, config: CommonConfig) -> None:
+async def remember_topics(facts: FactsSide, config: CommonConfig, threads: Threads) -> None:
     """Hold on to the ids of our own topics across restarts, once they are known; never ends."""
     await facts.log.wait_ready()
     remembered = RememberedTopics(config.state_dir, config.cluster_id)
-    await asyncio.to_thread(remembered.write, facts.log.topic_ids)
+    await threads.run(remembered.write, facts.log.topic_ids)
     await asyncio.get_running_loop().create_future()
 
 
-async def remember_reads(facts: FactsSide, config: CommonConfig) -> None:
+async def remember_reads(facts: FactsSide, config: CommonConfig, threads: Threads) -> None:
     """Hold on to how far was read, each minute, and to a loss at once (H42); never ends."""
     file = ReadsFile(config.state_dir, config.cluster_id)
     is_lost = False
@@ -81,7 +82,7 @@ async def remember_reads(facts: FactsSide, config: CommonConfig) -> None:
                     await facts.log.wait_lost()
         is_lost = facts.log.loss is not None
         if is_lost or facts.log.is_ready:
-            await asyncio.to_thread(file.write, facts.log.reads)
+            await threads.run(file.write, facts.log.reads)
     await asyncio.get_running_loop().create_future()
 
 

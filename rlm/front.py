@@ -33,6 +33,7 @@ from rlm.metrics import (
     partition_gauges,
     problem_gauges,
     store_gauges,
+    thread_gauges,
 )
 from rlm.partition_problems import PartitionProblems
 from rlm.parts import Parts
@@ -83,7 +84,9 @@ class Front:
         self._peers: Peers | None = None
         self._topics = _topic_side(parts, PeerServicesAccess(lambda: self._peers))
         partitions = _partition_problems(parts, work)
-        self._certificates = Certificates(certificate_paths(parts.config), parts.clock)
+        self._certificates = Certificates(
+            certificate_paths(parts.config), parts.clock, parts.threads.other
+        )
         self.problems = ProblemWatch(
             _sources(parts, work, self._topics, self._certificates, partitions).sources,
             parts.clock,
@@ -195,6 +198,7 @@ class Front:
             looks=parts.looks,
             ledgers=parts.facts.manager,
             store=parts.stores.routed,
+            threads=parts.threads.reads,
         )
         return FetchService(
             FetchParts(
@@ -247,6 +251,7 @@ class Front:
         return {
             **partition_gauges(self._statuses.led()),
             **lane_gauges(self._pools),
+            **thread_gauges(self._parts.threads.pools()),
             **problem_gauges(self.problems.current()),
             **store_gauges(self._parts.stores.statuses()),
             **read_gauges(self._parts.reader, self._parts.disk_cache),
@@ -274,6 +279,7 @@ def _sources(
             facts=parts.facts,
             stores=parts.stores,
             certificates=certificates,
+            hung_threads=parts.threads.hung,
             clock=parts.clock,
             limits=limits,
             writes=work.writes,
@@ -327,10 +333,10 @@ def _topic_side(parts: Parts, peers: PeerAccess) -> TopicSide:
             offsets=brokers,
             settings=settings,
             ledger=parts.facts.manager,
-            disk=LogDirSpace(config.log_dirs),
+            disk=LogDirSpace(config.log_dirs, parts.threads.other),
             starts=Starts(settings=settings, offsets=brokers),
             access=ClusterAccess(node_id=config.node_id, own=access, peers=peers),
-            logs=DiskLogs(LogDirs([str(path) for path in config.log_dirs]).scan),
+            logs=_disk_logs(parts),
             readers=ReaderCheck(
                 offsets=brokers,
                 groups=groups,
@@ -376,3 +382,8 @@ def _topic_side(parts: Parts, peers: PeerAccess) -> TopicSide:
         freezes=freezes,
         brokers=brokers,
     )
+
+
+def _disk_logs(parts: Parts) -> DiskLogs:
+    log_dirs = LogDirs([str(path) for path in parts.config.log_dirs])
+    return DiskLogs(log_dirs.scan, parts.threads.looks)

@@ -19,6 +19,7 @@ from kip405.ids import PartitionKey
 from rlm.api.ports import PartitionStatus
 from rlm.plans.problems import KINDS, Problem
 from rlm.stores.status import StoreStatus
+from rsm_plugins.threads import Threads
 
 
 class MetricKind(enum.Enum):
@@ -106,6 +107,12 @@ TABLE: tuple[MetricRow, ...] = (
         kind=MetricKind.GAUGE,
         doc="Partitions, or reads, that wait for a lane.",
         labels=("lane",),
+    ),
+    MetricRow(
+        name="rlm_threads_hung",
+        kind=MetricKind.GAUGE,
+        doc="Threads whose work on a disk or a library has not ended for threads.hang.ms.",
+        labels=("pool",),
     ),
     MetricRow(
         name="rlm_lane_running",
@@ -426,6 +433,14 @@ def lane_gauges(lanes: Iterable[LaneView]) -> dict[str, Labelled]:
     return {
         "rlm_lane_waiting": {(pool.name,): pool.waiting_count for pool in pools},
         "rlm_lane_running": {(pool.name,): len(pool.running) for pool in pools},
+    }
+
+
+def thread_gauges(pools: Iterable[Threads]) -> dict[str, Labelled]:
+    """How many threads of each pool hang."""
+    found = {pool.name: pool.hung() for pool in pools}
+    return {
+        "rlm_threads_hung": {(name,): hung.count if hung else 0 for name, hung in found.items()}
     }
 
 

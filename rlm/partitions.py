@@ -17,6 +17,7 @@ from rlm.lanes.herald import Herald
 from rlm.lanes.look import Eyes, Look
 from rlm.lanes.ports import Broker, Ledger, Settings
 from rlm.log_dir.scanner import LogDirs
+from rsm_plugins.threads import Threads
 
 
 class RememberedLooks(Eyes):
@@ -28,6 +29,7 @@ class RememberedLooks(Eyes):
         node_id: int,
         broker: Broker,
         log_dirs: LogDirs,
+        threads: Threads,
         ledger: Ledger,
         settings: Settings,
         max_orphans: int,
@@ -38,6 +40,7 @@ class RememberedLooks(Eyes):
             node_id=node_id,
             broker=broker,
             log_dirs=log_dirs,
+            threads=threads,
             ledger=ledger,
             settings=settings,
             max_orphans=max_orphans,

@@ -1,7 +1,6 @@
 """The parts that other parts of a service are built on: built here, contacted later."""
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from kip405.ids import Uuid
@@ -23,6 +22,7 @@ from rlm.reading.reader import RemoteReader
 from rlm.reading.throttle import ReadThrottle
 from rlm.reading_side import build_disk_cache, build_reader, build_throttle
 from rlm.stores.side import StoreSide, build_stores
+from rlm.threads import ServiceThreads
 from rlm.version import software_version
 from rlm.work_side import BARRIER_DEADLINE_MS
 
@@ -34,6 +34,7 @@ class Parts:
     """Everything that other parts are built on."""
 
     config: ServiceConfig
+    threads: ServiceThreads
     clock: Clock
     writer: Uuid
     broker: OwnBroker
@@ -51,7 +52,7 @@ class Parts:
 
 
 def build_parts(
-    config: ServiceConfig, clock: Clock, tasks: asyncio.TaskGroup, threads: ThreadPoolExecutor
+    config: ServiceConfig, clock: Clock, tasks: asyncio.TaskGroup, threads: ServiceThreads
 ) -> Parts:
     """Everything built, nothing contacted."""
     writer = new_uuid()
@@ -63,6 +64,7 @@ def build_parts(
         node_id=config.node_id,
         broker=broker,
         log_dirs=LogDirs([str(path) for path in config.log_dirs]),
+        threads=threads.looks,
         ledger=facts.manager,
         settings=facts.settings,
         max_orphans=_MAX_ORPHANS,
@@ -70,10 +72,11 @@ def build_parts(
         herald=Herald(settings=facts.settings, ledger=facts.manager, clock=clock),
     )
     stores = build_stores(config, facts, clock, new_uuid)
-    disk_cache = build_disk_cache(config, tasks)
-    reader = build_reader(config, stores.routed, clock, tasks, threads, disk_cache)
+    disk_cache = build_disk_cache(config, tasks, threads.disk_cache)
+    reader = build_reader(config, stores.routed, clock, tasks, threads.reads, disk_cache)
     return Parts(
         config=config,
+        threads=threads,
         clock=clock,
         writer=writer,
         broker=broker,

@@ -4,7 +4,7 @@ Every source is a function without arguments that answers findings of now. It ne
 raises; what must be read or asked first is read by a part that runs, and taken here as it was last.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from kip405.ids import Uuid
 from rlm.broker.leadership import Leadership, Snapshot
@@ -24,6 +24,7 @@ from rlm.plans.problem_rules import (
     certificate_findings,
     facts_findings,
     heartbeat_findings,
+    hung_threads_finding,
     peer_findings,
     skew_finding,
     store_findings,
@@ -39,6 +40,7 @@ from rlm.work_side import DEAD_AFTER_BEATS
 from rlmm.facts import TopicFact
 from rlmm.log_time import ClockSkew
 from rlmm.settings import Settings
+from rsm_plugins.threads import HungWork
 
 _DAY_MS = 86_400_000
 _COPY_LEAST_MS = 15_000
@@ -85,6 +87,7 @@ class CommonSources:
         facts: FactsSide,
         stores: OpenStores,
         certificates: Certificates,
+        hung_threads: Callable[[], Sequence[HungWork]],
         clock: Clock,
         limits: Limits,
         writes: StoreWrites | None = None,
@@ -92,6 +95,7 @@ class CommonSources:
         self._facts = facts
         self._stores = stores
         self._certificates = certificates
+        self._hung_threads = hung_threads
         self._clock = clock
         self._limits = limits
         self._writes = writes or StoreWrites()
@@ -99,7 +103,7 @@ class CommonSources:
         self._were_well: set[str] = set()
 
     def sources(self) -> tuple[FindingSource, ...]:
-        return (self._of_facts, self._of_stores, self._of_certificates)
+        return (self._of_facts, self._of_stores, self._of_certificates, self._of_threads)
 
     @property
     def uptime_ms(self) -> int:
@@ -135,6 +139,10 @@ class CommonSources:
 
     def _of_certificates(self) -> Iterator[Finding]:
         return certificate_findings(self._certificates.files, self._limits, self._clock.now_ms())
+
+    def _of_threads(self) -> Iterator[Finding]:
+        for found in self._hung_threads():
+            yield hung_threads_finding(found.pool, found.count, found.longest_ms)
 
 
 class ServiceSources:

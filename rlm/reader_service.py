@@ -8,7 +8,6 @@ configuration names ends the process with one line.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 
@@ -33,15 +32,16 @@ from rlm.lifetime import keep_all_running, serving, until_stopped
 from rlm.listening import Listening
 from rlm.log_dir.identity import ReaderLock
 from rlm.logs import configure_logs
-from rlm.metrics import Labelled, ServiceMetrics, problem_gauges, store_gauges
+from rlm.metrics import Labelled, ServiceMetrics, problem_gauges, store_gauges, thread_gauges
 from rlm.plans.problems import Finding, ProblemKind
 from rlm.problem_sources import CommonSources, reader_limits
 from rlm.problem_watch import ProblemWatch
 from rlm.reading.gauges import read_gauges, throttle_gauges
-from rlm.reading_side import build_disk_cache, build_reader, build_throttle, reader_threads
+from rlm.reading_side import build_disk_cache, build_reader, build_throttle
 from rlm.remote_history import SegmentWalk
 from rlm.stores.opened import open_stores
 from rlm.stores.plugins import PluginTerms
+from rlm.threads import ServiceThreads, service_threads
 from rlm.version import software_version
 from rlmm.facts import ReaderFact
 from rsm_plugins.client import Deadlines
@@ -64,7 +64,7 @@ def run(config: ReaderConfig) -> None:
 
 async def _serve(config: ReaderConfig) -> None:
     log.info("starting", role=READER, version=software_version(), **config.shown())
-    with reader_threads(config) as threads:
+    with service_threads(config) as threads:
         await serving(lambda tasks: ReaderService(config, SystemClock(), tasks, threads))
 
 
@@ -76,10 +76,11 @@ class ReaderService:
         config: ReaderConfig,
         clock: Clock,
         tasks: asyncio.TaskGroup,
-        threads: ThreadPoolExecutor,
+        threads: ServiceThreads,
     ) -> None:
         self._config = config
         self._clock = clock
+        self._threads = threads
         addresses = [BrokerAddress.parse(str(one)) for one in config.kafka_bootstrap_servers]
         self.brokers = AnyBroker(addresses, client_id=_CLIENT_ID)
         identity = FactsIdentity(node_id=NO_NODE, writer=new_uuid(), client_id=_CLIENT_ID)
@@ -89,9 +90,9 @@ class ReaderService:
         self.stores = open_stores(
             config, _terms(config), self.facts, clock, new_uuid, may_found=False
         )
-        self.disk_cache = build_disk_cache(config, tasks)
+        self.disk_cache = build_disk_cache(config, tasks, threads.disk_cache)
         self.reader = build_reader(
-            config, self.stores.routed, clock, tasks, threads, self.disk_cache
+            config, self.stores.routed, clock, tasks, threads.reads, self.disk_cache
         )
         self.walk = SegmentWalk(self.reader)
         self.throttle = build_throttle(config, clock)
@@ -105,11 +106,12 @@ class ReaderService:
             ),
             interval_ms=config.heartbeat_interval_ms,
         )
-        self._certificates = Certificates(certificate_paths(config), clock)
+        self._certificates = Certificates(certificate_paths(config), clock, threads.other)
         common = CommonSources(
             facts=self.facts,
             stores=self.stores,
             certificates=self._certificates,
+            hung_threads=threads.hung,
             clock=clock,
             limits=reader_limits(config),
         )
@@ -136,7 +138,10 @@ class ReaderService:
             reading=RemoteReading(view=view, walk=self.walk),
             ledger=facts.manager,
             objects=RemoteObjects(
-                cluster_id=config.cluster_id, ledgers=facts.manager, store=self.stores.routed
+                cluster_id=config.cluster_id,
+                ledgers=facts.manager,
+                store=self.stores.routed,
+                threads=self._threads.reads,
             ),
             endpoints=Endpoints(
                 own=Endpoint(
@@ -155,8 +160,8 @@ class ReaderService:
     def _lives(self) -> dict[str, Callable[[], Awaitable[None]]]:
         return {
             "facts": self.facts.log.run,
-            "topic ids": lambda: remember_topics(self.facts, self._config),
-            "facts read": lambda: remember_reads(self.facts, self._config),
+            "topic ids": lambda: remember_topics(self.facts, self._config, self._threads.other),
+            "facts read": lambda: remember_reads(self.facts, self._config, self._threads.other),
             "heartbeat": self.heartbeat.run,
             "certificates": self._certificates.run,
             "problems": self.problems.run,
@@ -181,6 +186,7 @@ class ReaderService:
 
     def _gauges(self) -> dict[str, Labelled]:
         return {
+            **thread_gauges(self._threads.pools()),
             **problem_gauges(self.problems.current()),
             **store_gauges(self.stores.statuses()),
             **read_gauges(self.reader, self.disk_cache),

@@ -1,7 +1,6 @@
 """The read path of one service, wired together, in every role: reader, caches, quotas, threads."""
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 
 from kip405.contracts import RemoteStorageManager
 from rlm.cache.disk import DiskCache
@@ -10,13 +9,7 @@ from rlm.config import CommonConfig
 from rlm.reading.limits import ReadLimits
 from rlm.reading.reader import RemoteReader
 from rlm.reading.throttle import ReadThrottle, ThrottleLimits
-
-
-def reader_threads(config: CommonConfig) -> ThreadPoolExecutor:
-    """Threads that check what was fetched."""
-    return ThreadPoolExecutor(
-        max_workers=config.remote_log_reader_threads, thread_name_prefix="remote-log-reader"
-    )
+from rsm_plugins.threads import Threads
 
 
 def build_reader(
@@ -24,7 +17,7 @@ def build_reader(
     store: RemoteStorageManager,
     clock: Clock,
     tasks: asyncio.TaskGroup,
-    threads: ThreadPoolExecutor,
+    threads: Threads,
     disk: DiskCache | None,
 ) -> RemoteReader:
     """The read path over a store; nothing is contacted."""
@@ -55,10 +48,14 @@ def build_throttle(config: CommonConfig, clock: Clock) -> ReadThrottle:
     return ReadThrottle(limits, clock, processor_ms)
 
 
-def build_disk_cache(config: CommonConfig, tasks: asyncio.TaskGroup) -> DiskCache | None:
+def build_disk_cache(
+    config: CommonConfig, tasks: asyncio.TaskGroup, threads: Threads
+) -> DiskCache | None:
     """The disk cache where one is wanted; it opens its folder behind everything else."""
     if config.fetch_chunk_cache_path is None:
         return None
-    disk = DiskCache(config.fetch_chunk_cache_path, config.fetch_chunk_cache_disk_bytes)
+    disk = DiskCache(
+        config.fetch_chunk_cache_path, config.fetch_chunk_cache_disk_bytes, threads=threads
+    )
     tasks.create_task(disk.run())
     return disk

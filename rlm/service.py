@@ -8,7 +8,6 @@ replication) ends the process with one line.
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 
@@ -26,8 +25,8 @@ from rlm.parts import Parts, build_parts
 from rlm.proxy.server import ProxyServer
 from rlm.proxy.settings import ProxySettings
 from rlm.proxy.stalled import StalledClients
-from rlm.reading_side import reader_threads
 from rlm.startup import check_broker, check_disks
+from rlm.threads import ServiceThreads, service_threads
 from rlm.version import software_version
 from rlm.work_side import LaneParts, WorkSide, build_pools
 
@@ -49,7 +48,7 @@ def run(config: ServiceConfig) -> None:
 
 async def _serve(config: ServiceConfig) -> None:
     log.info("starting", version=software_version(), **config.shown())
-    with reader_threads(config) as threads:
+    with service_threads(config) as threads:
         await serving(lambda tasks: Service(config, SystemClock(), tasks, threads))
 
 
@@ -61,7 +60,7 @@ class Service:
         config: ServiceConfig,
         clock: Clock,
         tasks: asyncio.TaskGroup,
-        threads: ThreadPoolExecutor,
+        threads: ServiceThreads,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -99,8 +98,8 @@ class Service:
         parts = self.parts
         return {
             "facts": parts.facts.log.run,
-            "topic ids": lambda: remember_topics(parts.facts, parts.config),
-            "facts read": lambda: remember_reads(parts.facts, parts.config),
+            "topic ids": lambda: remember_topics(parts.facts, parts.config, parts.threads.other),
+            "facts read": lambda: remember_reads(parts.facts, parts.config, parts.threads.other),
             "leadership": parts.leadership.run,
             "wanted": self._want_enabled_topics,
             "heartbeat": parts.heartbeat.run,
@@ -171,6 +170,7 @@ def _lane_parts(parts: Parts, copied: Copied) -> LaneParts:
         clock=parts.clock,
         writer=parts.writer,
         copied=copied,
+        threads=parts.threads,
     )
 
 

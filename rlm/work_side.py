@@ -28,6 +28,7 @@ from rlm.partitions import RememberedLooks
 from rlm.schedule import Round, Schedule
 from rlm.stores.side import StoreSide
 from rlm.stores.writes import StoreWrites
+from rlm.threads import ServiceThreads
 from rlm.version import software_name
 
 BARRIER_DEADLINE_MS = 10_000
@@ -65,6 +66,7 @@ class LaneParts:
     clock: Clock
     writer: Uuid
     copied: Copied
+    threads: ServiceThreads
 
 
 def build_pools(
@@ -103,7 +105,9 @@ class WorkSide:
             had_predecessor=True,
         )
         live = LiveAttempts()
-        evidence = StoreEvidence(parts.stores.stores, cluster_id=config.cluster_id)
+        evidence = StoreEvidence(
+            parts.stores.stores, cluster_id=config.cluster_id, threads=parts.threads.evidence
+        )
         lost = LostSegments(
             evidence=evidence,
             losses=parts.losses,
@@ -233,6 +237,7 @@ def _copier(parts: LaneParts, live: LiveAttempts, writes: StoreWrites) -> Copier
         targets=parts.stores.targets,
         live=live,
         writes=writes,
+        threads=parts.threads.copies,
         clock=parts.clock,
         new_uuid=new_uuid,
         settings=_copy_settings(parts),

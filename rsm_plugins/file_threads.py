@@ -1,4 +1,4 @@
-"""A bounded pool of threads for file work: so many at once, so many waiting, then Busy.
+"""Threads for file work: so many at once, so many waiting, then Busy; what hangs is replaced.
 
 Each piece of work opens and closes its files within its thread, so descriptors are bounded by the
 pool however many callers wait. Cancelling a caller asks its work to stop and waits for it a while:
@@ -8,18 +8,18 @@ what was abandoned should not go on changing the store.
 import asyncio
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-from kip405.errors import Busy, Unavailable
+from kip405.errors import Unavailable
+from rsm_plugins.threads import HANG_MS_DEFAULT, MAX_PENDING_DEFAULT, Threads
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 THREADS_DEFAULT = 16
-PENDING_DEFAULT = 4096
 _STOP_WAIT_SECONDS = 5.0
+_LONG_WORK_MS = 600_000
 
 
 class StopFlag:
@@ -37,42 +37,29 @@ class StopFlag:
             raise Unavailable("the caller gave up; nothing was published")
 
 
-class FileThreads:
+class FileThreads(Threads):
     """Runs synchronous file work off the event loop; `close` by the one who made it."""
 
-    def __init__(self, threads: int = THREADS_DEFAULT, max_pending: int = PENDING_DEFAULT) -> None:
-        self._pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="rsm-file")
-        self._max_pending = max_pending
-        self._pending = 0
-
-    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The work's result; Busy where the queue is full."""
-        return await self._submit(partial(work, *args, **kwargs), None)
+    def __init__(
+        self,
+        threads: int = THREADS_DEFAULT,
+        max_pending: int = MAX_PENDING_DEFAULT,
+        hang_ms: int = HANG_MS_DEFAULT,
+    ) -> None:
+        super().__init__("rsm-file", threads, hang_ms=hang_ms, max_pending=max_pending)
 
     async def run_stoppable(self, work: Callable[[StopFlag], T]) -> T:
-        """The same for long work that changes the store and looks at a flag."""
-        flag = StopFlag()
-        return await self._submit(partial(work, flag), flag)
+        """As `run`, for long work that changes the store and looks at a flag.
 
-    async def _submit(self, work: Callable[[], T], flag: StopFlag | None) -> T:
-        if self._pending >= self._max_pending:
-            raise Busy(f"{self._pending} pieces of file work are waiting already; come back later")
-        self._pending += 1
-        future = asyncio.get_running_loop().run_in_executor(self._pool, work)
-        future.add_done_callback(self._done)
-        if flag is None:
-            return await future
+        Only its caller's limit makes it fail; after 10 minutes another thread has its place.
+        """
+        flag = StopFlag()
+        job = self.begin(partial(work, flag), hang_ms=_LONG_WORK_MS)
         try:
-            return await asyncio.shield(future)
+            await asyncio.wait((job.future,))
         except asyncio.CancelledError:
             flag.set()
-            await asyncio.wait((future,), timeout=_STOP_WAIT_SECONDS)
+            self.drop(job)
+            await asyncio.wait((job.future,), timeout=_STOP_WAIT_SECONDS)
             raise
-
-    def _done(self, future: "asyncio.Future[T]") -> None:
-        self._pending -= 1
-        if not future.cancelled():
-            future.exception()  # an abandoned failure is nobody's surprise
-
-    def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        return job.future.result()

@@ -20,6 +20,7 @@ from rlm.broker.leadership import LedPartition
 from rlm.download.files import slice_bytes
 from rlm.lanes.look import Look
 from rlmm.ledger import PartitionLedger, UsableSegment
+from rsm_plugins.threads import Threads
 
 RANGE_MAX_BYTES = 16 << 20
 PIECE_BYTES = 1 << 20
@@ -54,10 +55,13 @@ class RemoteLogDescription:
 class RemoteObjects:
     """Over ledger and store; closes neither."""
 
-    def __init__(self, *, cluster_id: str, ledgers: Ledgers, store: RemoteStorageManager) -> None:
+    def __init__(
+        self, *, cluster_id: str, ledgers: Ledgers, store: RemoteStorageManager, threads: Threads
+    ) -> None:
         self.cluster_id = cluster_id
         self._ledgers = ledgers
         self._store = store
+        self._threads = threads
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._reads = 0
 
@@ -71,7 +75,7 @@ class RemoteObjects:
         with self._counted():
             async with self._slots, _deadline(segment_id):
                 found = await self._store.fetch_log_segment(locator, wanted)
-                async for piece in _pieces(found):
+                async for piece in _pieces(found, self._threads):
                     yield piece
 
     async def read_indexes(
@@ -81,7 +85,8 @@ class RemoteObjects:
         locator = self._finished(key, segment_id).locator(self.cluster_id)
         with self._counted():
             async with self._slots, _deadline(segment_id):
-                async for piece in _pieces(await self._store.fetch_indexes(locator)):
+                indexes = await self._store.fetch_indexes(locator)
+                async for piece in _pieces(indexes, self._threads):
                     yield piece
 
     def _finished(self, key: PartitionKey, segment_id: Uuid) -> RemoteLogSegmentMetadata:
@@ -116,8 +121,9 @@ class RemoteLogs(RemoteObjects):
         looks: Looks,
         ledgers: Ledgers,
         store: RemoteStorageManager,
+        threads: Threads,
     ) -> None:
-        super().__init__(cluster_id=cluster_id, ledgers=ledgers, store=store)
+        super().__init__(cluster_id=cluster_id, ledgers=ledgers, store=store, threads=threads)
         self._known = known
         self._looks = looks
 
@@ -148,12 +154,12 @@ async def _deadline(segment_id: Uuid) -> AsyncIterator[None]:
         raise Unavailable(f"segment {segment_id} was not read in time") from error
 
 
-async def _pieces(found: bytes | FileSlice) -> AsyncIterator[bytes]:
+async def _pieces(found: bytes | FileSlice, threads: Threads) -> AsyncIterator[bytes]:
     size_bytes = found.size_bytes if isinstance(found, FileSlice) else len(found)
     for at in range(0, size_bytes, PIECE_BYTES):
         end = min(at + PIECE_BYTES, size_bytes)
         if isinstance(found, FileSlice):
             piece = replace(found, position=found.position + at, size_bytes=end - at)
-            yield await slice_bytes(piece)
+            yield await slice_bytes(piece, threads)
         else:
             yield bytes(found[at:end])

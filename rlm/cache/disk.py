@@ -8,7 +8,6 @@ lags. Must not know stores or what a chunk means.
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -19,10 +18,10 @@ from rlm.cache.chunk_file import HEADER_BYTES
 from rlm.cache.chunk_folder import ChunkFolder
 from rlm.cache.chunks import ChunkKey
 from rlm.cache.eviction import ScanResistant
+from rsm_plugins.threads import Threads
 
 log = structlog.get_logger(__name__)
 V = TypeVar("V")
-_THREADS = 2
 _QUEUE_SHARE = 8
 _MOST_QUEUED_BYTES = 32 << 20
 _READ_TIMEOUT_MS = 5_000
@@ -47,6 +46,7 @@ class DiskCache:
         path: Path,
         capacity_bytes: int,
         *,
+        threads: Threads,
         read_timeout_ms: int = _READ_TIMEOUT_MS,
         folder: ChunkFolder | None = None,
     ) -> None:
@@ -56,7 +56,7 @@ class DiskCache:
         self._most_queued_bytes = min(_MOST_QUEUED_BYTES, capacity_bytes // _QUEUE_SHARE)
         self._read_timeout_ms = read_timeout_ms
         self._order: ScanResistant[ChunkKey] = ScanResistant(capacity_bytes)
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="chunk-disk")
+        self._threads = threads
         self._queue: deque[tuple[ChunkKey, bytes]] = deque()
         self._queued_bytes = 0
         self._removals: deque[ChunkKey] = deque()
@@ -87,7 +87,6 @@ class DiskCache:
             self.is_on = False
             self._queue.clear()
             self._folder.close()
-            self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _open(self) -> bool:
         for kept in await self._threaded(self._folder.open):
@@ -188,4 +187,4 @@ class DiskCache:
             self._folder.write(key, data)
 
     async def _threaded(self, work: Callable[..., V], *arguments: object) -> V:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+        return await self._threads.run(work, *arguments)

@@ -19,6 +19,7 @@ from rlm.clock import Clock, SystemClock
 from rlm.download.plan import PartitionPlan
 from rlm.download.ports import Source
 from rlm.download.run import Download, Progress
+from rsm_plugins.file_threads import FileThreads
 
 _PRINCIPAL = "rlm-download"
 _FILE_THREADS = 8
@@ -104,17 +105,25 @@ async def _run(
     directory: Path,
     shown: "_Shown",
 ) -> Sequence[PartitionPlan]:
-    async with _source(connect, options) as source:
-        work = Download(source, directory, clock=SystemClock(), report=shown.show)
-        return await work.run(topic, partition)
+    threads = FileThreads(_FILE_THREADS)
+    try:
+        async with _source(connect, options, threads) as source:
+            work = Download(
+                source, directory, clock=SystemClock(), threads=threads, report=shown.show
+            )
+            return await work.run(topic, partition)
+    finally:
+        threads.close()
 
 
 @asynccontextmanager
-async def _source(connect: Connect, options: StoreOptions) -> AsyncIterator[Source]:
+async def _source(
+    connect: Connect, options: StoreOptions, threads: FileThreads
+) -> AsyncIterator[Source]:
     if not options.check():
         from rlm.download.service_source import ServiceSource
 
-        address = await asyncio.to_thread(connect.chosen_address)
+        address = await threads.run(connect.chosen_address)
         service = ServiceSource(
             address, connect.metadata(), timeout_s=connect.timeout_s, tls=connect.tls
         )
@@ -126,16 +135,15 @@ async def _source(connect: Connect, options: StoreOptions) -> AsyncIterator[Sour
     from rlm.download.store_source import StoreSource
 
     topic_id = None if options.topic_id is None else _uuid(options.topic_id)
-    async with _store(options, connect) as store:
-        yield StoreSource(store, cluster_id=options.cluster_id, topic_id=topic_id)
+    async with _store(options, connect, threads) as store:
+        yield StoreSource(store, threads=threads, cluster_id=options.cluster_id, topic_id=topic_id)
 
 
 @asynccontextmanager
-async def _store(options: StoreOptions, connect: Connect) -> AsyncIterator[RemoteStorageManager]:
+async def _store(
+    options: StoreOptions, connect: Connect, threads: FileThreads
+) -> AsyncIterator[RemoteStorageManager]:
     """The store behind an address, or opened by its settings in this process."""
-    from rsm_plugins.file_threads import FileThreads
-
-    threads = FileThreads(_FILE_THREADS)
     store: RemoteStorageManager
     if options.plugin is not None:
         from rsm_plugins.client import Deadlines, GrpcRemoteStorageManager
@@ -149,13 +157,12 @@ async def _store(options: StoreOptions, connect: Connect) -> AsyncIterator[Remot
         from rsm_plugins.config import load_settings
         from rsm_plugins.store_kind import store_kind
 
-        settings = await asyncio.to_thread(load_settings, options.plugin_config or Path())
+        settings = await threads.run(load_settings, options.plugin_config or Path())
         store = (await store_kind(settings.kind).open(settings.store, threads)).manager
     try:
         yield store
     finally:
         await store.close()
-        threads.close()
 
 
 def _uuid(text: str) -> Uuid:

@@ -159,6 +159,12 @@ class CommonConfig:
     remote_log_reader_threads: int = _count(
         "remote.log.reader.threads", 10, "Threads that check what was fetched."
     )
+    threads_hang_ms: int = _ms(
+        "threads.hang.ms",
+        60_000,
+        "How long work on a file may take before its thread counts as hung and another has its "
+        "place; reading a segment to copy it: copy.deadline.ms.",
+    )
     remote_log_reader_max_pending_tasks: int = _count(
         "remote.log.reader.max.pending.tasks",
         100,
@@ -359,6 +365,9 @@ class ServiceConfig(CommonConfig):
     remote_log_manager_expiration_thread_pool_size: int = _count(
         "remote.log.manager.expiration.thread.pool.size", 10, "Cleanup lanes."
     )
+    log_dir_scan_threads: int = _count(
+        "log.dir.scan.threads", 8, "Threads that look at the broker's log directories."
+    )
     leadership_poll_interval_ms: int = _ms(
         "leadership.poll.interval.ms", 1_000, "How often the broker is asked what it leads."
     )
@@ -386,20 +395,15 @@ class ServiceConfig(CommonConfig):
     )
     trim_interval_ms: int = _ms("trim.interval.ms", 30_000, "How often trimming is planned.")
     trim_plan_deadline_ms: int = _ms(
-        "trim.plan.deadline.ms",
-        10_000,
-        "Age at which a trim plan is dropped; the broker is done with its request by then.",
+        "trim.plan.deadline.ms", 10_000, "Age by which a trim is carried out, or dropped."
     )
     trim_check_max_age_ms: int = _ms(
-        "trim.check.max.age.ms",
-        3_000,
-        "How long the last check of all guards before a trim may take.",
+        "trim.check.max.age.ms", 3_000, "How long the last check before a trim may take."
     )
     trim_drain_ms: int = _ms(
         "trim.drain.ms",
         5_000,
-        "How long the broker must go on answering before a trim that got no answer, and left no "
-        "trace, counts as never executed; its partition is not trimmed until then.",
+        "How long the broker must go on answering before a trim without answer counts as dropped.",
     )
     trim_hold_max_ms: int = _ms(
         "trim.hold.max.ms", 3_600_000, "How long readers may hold a trim back."

@@ -1,15 +1,15 @@
 """What a store answers with, as bytes: a slice of a shared file is read."""
 
-import asyncio
 import os
 
 from kip405.errors import NotFound, Unavailable
 from kip405.segments import FileSlice
+from rsm_plugins.threads import Threads
 
 
-async def slice_bytes(found: bytes | FileSlice) -> bytes:
+async def slice_bytes(found: bytes | FileSlice, threads: Threads) -> bytes:
     """NotFound where the file is gone, Unavailable where it cannot be read."""
-    return await asyncio.to_thread(_read, found) if isinstance(found, FileSlice) else bytes(found)
+    return await threads.run(_read, found) if isinstance(found, FileSlice) else bytes(found)
 
 
 def _read(found: FileSlice) -> bytes:

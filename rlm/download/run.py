@@ -21,10 +21,12 @@ from rlm.clock import Clock, backoff_ms
 from rlm.download.folder import PartitionFolder
 from rlm.download.plan import PartitionPlan, Piece
 from rlm.download.ports import RANGE_BYTES, Source
+from rsm_plugins.threads import Threads
 
 P = ParamSpec("P")
 V = TypeVar("V")
 _SEGMENTS_AT_ONCE = 4
+_HANGING_AFTER_S = 60.0
 _ATTEMPTS = 6
 _ONCE_MORE = (Corrupt, NotFound)
 
@@ -45,8 +47,11 @@ Report = Callable[[Progress], None]
 class Download:
     """Partitions of one source into one directory."""
 
-    def __init__(self, source: Source, root: Path, *, clock: Clock, report: Report) -> None:
+    def __init__(
+        self, source: Source, root: Path, *, clock: Clock, threads: Threads, report: Report
+    ) -> None:
         self._source = source
+        self._threads = threads
         self._root = root
         self._clock = clock
         self._report = report
@@ -60,7 +65,9 @@ class Download:
         plans = await self._retried(lambda: self._source.plans(topic, partition))
         for plan in plans:
             with PartitionFolder.opened(self._root, plan) as folder:
-                await _PartitionRun(self._source, plan, folder, self._retried, self._report).run()
+                await _PartitionRun(
+                    self._source, plan, folder, self._retried, self._threads, self._report
+                ).run()
         return plans
 
     async def _retried(self, call: Callable[[], Awaitable[V]]) -> V:
@@ -87,12 +94,14 @@ class _PartitionRun:
         plan: PartitionPlan,
         folder: PartitionFolder,
         retried: Retried,
+        threads: Threads,
         report: Report,
     ) -> None:
         self._source = source
         self._plan = plan
         self._folder = folder
         self._retried = retried
+        self._threads = threads
         self._report = report
         self._left = deque(folder.pending)
         self._had_bytes = plan.size_bytes - sum(piece.size_bytes for piece in self._left)
@@ -107,7 +116,7 @@ class _PartitionRun:
                     workers.create_task(self._work())
         except* (RemoteStorageError, OSError) as group:
             raise _first(group) from group
-        await _to_its_end(self._folder.complete)
+        await self._to_its_end(self._folder.complete)
 
     async def _work(self) -> None:
         while self._left:
@@ -116,17 +125,17 @@ class _PartitionRun:
     async def _fetch(self, piece: Piece) -> None:
         indexes = IndexesObject.parse(await self._retried(partial(self._indexes, piece)))
         checksums = _checksums(indexes, piece)
-        position = await _to_its_end(self._folder.part_size, piece, checksums)
+        position = await self._to_its_end(self._folder.part_size, piece, checksums)
         self._had_bytes += position
         self._advance(position)
         step = max(RANGE_BYTES // checksums.chunk_size_bytes, 1) * checksums.chunk_size_bytes
         while position < piece.size_bytes:
             wanted = ByteRange(start=position, end=min(position + step, piece.size_bytes))
             data = await self._retried(partial(self._log, piece, wanted, checksums))
-            await _to_its_end(self._folder.append, piece, position, data)
+            await self._to_its_end(self._folder.append, piece, position, data)
             position = wanted.end
             self._advance(len(data))
-        await _to_its_end(self._folder.finish, piece, indexes)
+        await self._to_its_end(self._folder.finish, piece, indexes)
         self._done_segments += 1
         self._tell()
 
@@ -145,10 +154,23 @@ class _PartitionRun:
     async def _log(self, piece: Piece, wanted: ByteRange, checksums: ChunkChecksums) -> bytes:
         data = await self._source.read_log(self._plan, piece, wanted)
         try:
-            await asyncio.to_thread(_check, data, wanted, checksums)
+            await self._threads.run(_check, data, wanted, checksums)
         except Corrupt as error:
             raise Corrupt(f"log of segment {piece.metadata.segment_id}: {error}") from error
         return data
+
+    async def _to_its_end(self, work: Callable[P, V], *args: P.args, **kwargs: P.kwargs) -> V:
+        """File work in a thread; when this is cancelled the folder is not left before it has ended,
+        or hangs.
+        """
+        job = self._threads.begin(partial(work, *args, **kwargs))
+        try:
+            await asyncio.wait((job.future,))
+        except asyncio.CancelledError:
+            self._threads.drop(job)
+            await asyncio.wait((job.future,), timeout=_HANGING_AFTER_S)
+            raise
+        return job.future.result()
 
     def _advance(self, size_bytes: int) -> None:
         self._done_bytes += size_bytes
@@ -163,16 +185,6 @@ class _PartitionRun:
                 done_segments=self._done_segments,
             )
         )
-
-
-async def _to_its_end(work: Callable[P, V], *args: P.args, **kwargs: P.kwargs) -> V:
-    """File work in a thread; when this is cancelled the folder is not left before it has ended."""
-    future = asyncio.get_running_loop().run_in_executor(None, partial(work, *args, **kwargs))
-    try:
-        return await asyncio.shield(future)
-    except asyncio.CancelledError:
-        await asyncio.wait((future,))
-        raise
 
 
 def _checksums(indexes: IndexesObject, piece: Piece) -> ChunkChecksums:

@@ -13,6 +13,7 @@ from rlm.download.plan import PartitionPlan, Piece, pieces_of, usable_by_itself
 from rlmm.framing import decode_value
 from rsm_plugins.keys import TOPIC_CUT, ObjectKind, ParsedName, locator_of, parse_name
 from rsm_plugins.manifest import Manifest
+from rsm_plugins.threads import Threads
 
 _READS_AT_ONCE = 16
 
@@ -30,10 +31,12 @@ class StoreSource:
         self,
         store: RemoteStorageManager,
         *,
+        threads: Threads,
         cluster_id: str | None = None,
         topic_id: Uuid | None = None,
     ) -> None:
         self._store = store
+        self._threads = threads
         self._cluster_id = cluster_id
         self._topic_id = topic_id
 
@@ -58,7 +61,8 @@ class StoreSource:
 
     async def read_log(self, plan: PartitionPlan, piece: Piece, wanted: ByteRange) -> bytes:
         locator = piece.metadata.locator(plan.cluster_id)
-        return await slice_bytes(await self._store.fetch_log_segment(locator, wanted))
+        found = await self._store.fetch_log_segment(locator, wanted)
+        return await slice_bytes(found, self._threads)
 
     async def _own_cluster(self) -> str:
         identity = await self._store.read_identity()

@@ -29,6 +29,7 @@ from rlmm.framing import encode_value
 from rlmm.records import NO_PREVIOUS
 from rsm_plugins.keys import ObjectKind, object_name
 from rsm_plugins.manifest import Manifest, ManifestObject, build_manifest
+from rsm_plugins.threads import Threads
 
 _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -83,6 +84,7 @@ class Copier:
         targets: Targets,
         live: LiveAttempts,
         writes: StoreWrites,
+        threads: Threads,
         clock: Clock,
         new_uuid: Callable[[], Uuid],
         settings: CopySettings,
@@ -93,6 +95,7 @@ class Copier:
         self._targets = targets
         self._live = live
         self._writes = writes
+        self._threads = threads
         self._clock = clock
         self._new_uuid = new_uuid
         self._settings = settings
@@ -127,7 +130,7 @@ class Copier:
         led = look.led
         target = self._targets.target(led.topic_id_partition)
         store = self._stores.manager(target.store_id)
-        prepared = await asyncio.to_thread(prepare, look.log, segment, look.lineage)
+        prepared = await self._threads.run(prepare, look.log, segment, look.lineage)
         await self._eyes.check_leadership(led)
         started = self._started(led, prepared, segment_id, target)
         await self._ledger.publish(started, led.leader_epoch, NO_PREVIOUS)
@@ -157,7 +160,7 @@ class Copier:
         problem = await self._store_problem(target)
         if problem is not None:
             raise Fenced(f"{place}: {problem}")
-        if await asyncio.to_thread(sample, prepared.segment) != prepared.file:
+        if await self._threads.run(sample, prepared.segment) != prepared.file:
             raise Fenced(f"{prepared.segment.path} changed while it was copied")
         await self._eyes.check_leadership(led)
         await self._ledger.barrier(place.key, self._settings.barrier_deadline_ms)

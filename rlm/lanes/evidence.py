@@ -4,7 +4,6 @@ A FINISHED record may be minutes or years old; these questions are about now. Ev
 of the store that its own metadata names, whatever the rules say today.
 """
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +16,7 @@ from kip405.segments import ByteRange, FileSlice, RemoteLogSegmentMetadata, Segm
 from rlm.lanes.ports import Broker, Stores
 from rlmm.framing import decode_value
 from rsm_plugins.manifest import Manifest
+from rsm_plugins.threads import Threads
 
 _COMPARED_BYTES = 256 * 1024
 
@@ -54,9 +54,10 @@ def store_of(metadata: RemoteLogSegmentMetadata) -> Uuid:
 class StoreEvidence:
     """Questions to the stores on behalf of one cluster; Unavailable where a store is away."""
 
-    def __init__(self, stores: Stores, *, cluster_id: str) -> None:
+    def __init__(self, stores: Stores, *, cluster_id: str, threads: Threads) -> None:
         self._stores = stores
         self._cluster_id = cluster_id
+        self._threads = threads
 
     def locator(self, metadata: RemoteLogSegmentMetadata) -> SegmentLocator:
         return metadata.locator(self._cluster_id)
@@ -164,7 +165,7 @@ class StoreEvidence:
         answer = await self._store(metadata).fetch_log_segment(
             self.locator(metadata), ByteRange(start=start, end=end)
         )
-        found = await asyncio.to_thread(_bytes_of, answer)
+        found = await self._threads.run(_bytes_of, answer)
         for position, header in walk(found):
             if header.base_offset == base_offset:
                 return found[position : position + header.size_bytes]

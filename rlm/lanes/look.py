@@ -6,7 +6,6 @@ the disk is then at least as new as the last stable offset, the ledger at least 
 a copy that another lane finished meanwhile cannot seem to reach beyond the log's end.
 """
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -31,6 +30,7 @@ from rlm.plans.history import leaders_lineage
 from rlmm.facts import HistoryFact, TopicFact
 from rlmm.ledger import PartitionLedger
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
+from rsm_plugins.threads import Threads
 
 _UNLIMITED = "-1"
 _RETENTION = ("retention.ms", "retention.bytes")
@@ -92,6 +92,7 @@ class Eyes:
         node_id: int,
         broker: Broker,
         log_dirs: LogDirs,
+        threads: Threads,
         ledger: Ledger,
         settings: Settings,
         max_orphans: int,
@@ -100,6 +101,7 @@ class Eyes:
         self._node_id = node_id
         self._broker = broker
         self._log_dirs = log_dirs
+        self._threads = threads
         self._ledger = ledger
         self._settings = settings
         self._max_orphans = max_orphans
@@ -197,7 +199,7 @@ class Eyes:
     async def scan(self, led: LedPartition) -> PartitionLog:
         """The disk, proven to be of this topic and as new as the leadership (H13)."""
         place = led.topic_id_partition
-        log = await asyncio.to_thread(self._log_dirs.scan, place.topic, place.partition)
+        log = await self._threads.run(self._log_dirs.scan, place.topic, place.partition)
         if log.topic_id is None:
             raise Unavailable(f"{place}: partition.metadata is not written yet")
         check_topic_id(place.topic, place.partition, log.topic_id, place.topic_id)

@@ -325,6 +325,16 @@ def unknown_trim_finding(place: Place, bound: int) -> Finding:
     )
 
 
+def hung_threads_finding(pool: str, count: int, longest_ms: int) -> Finding:
+    """Threads of one pool whose work does not come back (G6)."""
+    return Finding(
+        kind=ProblemKind.HUNG_THREADS,
+        subject=f"threads {pool}",
+        text=f"{count} threads have not come back from a disk or a library, the first of them for "
+        f"{human_duration(longest_ms)}: look at the file systems of log.dirs, state.dir and stores",
+    )
+
+
 def peer_findings(
     replicas: Mapping[int, Collection[str]], live: Collection[int], limits: Limits, uptime_ms: int
 ) -> Iterator[Finding]:

@@ -7,7 +7,6 @@ segment are asked for together, so that the first record is at most two round tr
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from kip405.batches import read_header
@@ -31,6 +30,7 @@ from rlm.reading.loads import Loads
 from rlm.reading.memory import ReadMemory
 from rlm.reading.segment_indexes import SegmentIndexes, guessed_numbers
 from rlm.reading.source import ChunkDisk, SegmentSource
+from rsm_plugins.threads import Threads
 
 
 class RemoteReader:
@@ -42,7 +42,7 @@ class RemoteReader:
         store: RemoteStorageManager,
         cluster_id: str,
         tasks: asyncio.TaskGroup,
-        threads: ThreadPoolExecutor,
+        threads: Threads,
         clock: Clock,
         limits: ReadLimits,
         disk: ChunkDisk | None = None,
@@ -139,9 +139,7 @@ class RemoteReader:
             if read.size_bytes == 0:
                 return None
             batch = b"".join(read.records)
-            found = await asyncio.get_running_loop().run_in_executor(
-                self._threads, find_timestamp, batch, timestamp_ms, lower_offset
-            )
+            found = await self._threads.run(find_timestamp, batch, timestamp_ms, lower_offset)
             if found is not None:
                 return TimestampedOffset(
                     offset=found[0],

@@ -6,7 +6,6 @@ before it is believed (H25). Owns no task and no bound: see loads.
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from kip405.contracts import RemoteStorageManager
@@ -18,6 +17,7 @@ from rlm.cache.chunks import ChunkKey
 from rlm.reading.counts import ReadCounts
 from rlm.reading.segment_indexes import SegmentIndexes, checked_indexes
 from rlm.reading.verify import Landed, byte_range, checked, verified
+from rsm_plugins.threads import Threads
 
 _SPLIT_AT_ONCE = 2
 _MOST_PATHS = 10_000
@@ -43,7 +43,7 @@ class SegmentSource:
         *,
         store: RemoteStorageManager,
         cluster_id: str,
-        threads: ThreadPoolExecutor,
+        threads: Threads,
         disk: ChunkDisk | None,
         counts: ReadCounts,
     ) -> None:
@@ -166,8 +166,7 @@ class SegmentSource:
         indexes: SegmentIndexes,
         found: ByteBuffer | FileSlice,
     ) -> Landed:
-        return await asyncio.get_running_loop().run_in_executor(
-            self._threads,
+        return await self._threads.run(
             verified,
             found,
             numbers,

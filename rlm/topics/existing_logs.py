@@ -6,7 +6,6 @@ retention is off already. Only names, sizes and the first batch of each closed s
 at: a whole proof is the copy itself. Must not know gRPC or the ledger.
 """
 
-import asyncio
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
@@ -16,6 +15,7 @@ from kip405.lineage import Lineage
 from rlm.broker.answers import TopicDescription
 from rlm.log_dir.partition_log import LocalSegment, PartitionLog
 from rlm.plans.empty_segments import doubtful_segments
+from rsm_plugins.threads import Threads
 
 _FIRST_BYTES = 64
 _MOST_NAMED = 10
@@ -34,8 +34,9 @@ class ExistingLogs(Protocol):
 class DiskLogs:
     """Implements ExistingLogs over the log dirs of this broker; `scan` blocks."""
 
-    def __init__(self, scan: Scan) -> None:
+    def __init__(self, scan: Scan, threads: Threads) -> None:
         self._scan = scan
+        self._threads = threads
 
     async def check(self, topic: TopicDescription, *, force: bool) -> tuple[str, ...]:
         found: list[str] = []
@@ -43,7 +44,7 @@ class DiskLogs:
         for partition in sorted(topic.partitions):
             place = f"{topic.name}-{partition}"
             try:
-                found += await asyncio.to_thread(self._problems, topic.name, partition)
+                found += await self._threads.run(self._problems, topic.name, partition)
             except NotFound:
                 elsewhere.append(place)
             except RemoteStorageError as error:

@@ -4,7 +4,6 @@ The ledger of the last day tells the growth: what was copied is what was produce
 that of the tightest of this broker's log.dirs.
 """
 
-import asyncio
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from kip405.errors import Unavailable
 from kip405.segments import RemoteLogSegmentMetadata
 from kip405.states import RemoteLogSegmentState
 from rlm.plans.words import human_bytes
+from rsm_plugins.threads import Threads
 
 DAY_MS = 86_400_000
 _LEAST_SPAN_MS = 60_000
@@ -24,13 +24,14 @@ _FAR_DAYS = 3_650
 class LogDirSpace:
     """Free bytes of the tightest of some directories."""
 
-    def __init__(self, log_dirs: Sequence[Path]) -> None:
+    def __init__(self, log_dirs: Sequence[Path], threads: Threads) -> None:
         self._log_dirs = tuple(log_dirs)
+        self._threads = threads
 
     async def free_bytes(self) -> int:
         """Unavailable where a directory cannot be asked."""
         try:
-            return await asyncio.to_thread(self._free_bytes)
+            return await self._threads.run(self._free_bytes)
         except OSError as error:
             raise Unavailable(f"log.dirs: free space is not known: {error.strerror}") from error
 

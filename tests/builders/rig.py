@@ -24,6 +24,7 @@ from rlm.log_dir.scanner import LogDirs
 from rlm.losses import Losses
 from rlm.partitions import RememberedLooks
 from rlm.stores.writes import StoreWrites
+from rlm.threads import ServiceThreads
 from rlmm.facts import ServiceFact, StartFact, TopicFact
 from tests.builders.broker import MemoryBroker
 from tests.builders.checkpoints import Checkpoints
@@ -40,6 +41,7 @@ from tests.builders.log_dir import CLUSTER_ID, LogDir
 from tests.builders.manifests import manifest_of
 from tests.builders.remote_segment import store_segment
 from tests.builders.store import STORE_ID, MemoryStore, Shelf
+from tests.builders.threads import THREADS, all_of
 
 NODE_ID = 1
 GRACE_MS = 10_000
@@ -95,16 +97,21 @@ class WatchedLogDirs(LogDirs):
 class Rig:
     """Topic `orders` in mode tier with trim on, led by us under epoch 0, retention 0 ms locally."""
 
-    def __init__(self, path: Path, *, checkpoints: Checkpoints | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        checkpoints: Checkpoints | None = None,
+        threads: ServiceThreads | None = None,
+    ) -> None:
         """With `checkpoints` every call to ledger, settings, broker and store is a step."""
+        self.threads = threads or all_of(THREADS)
         self.clock, self.log_dir = ManualClock(), LogDir(path / "data", node_id=NODE_ID)
         self.log_dirs = WatchedLogDirs([str(self.log_dir.path)])
-        self.disk = self.log_dir.partition()
-        self.broker = MemoryBroker(node_id=NODE_ID)
+        self.disk, self.broker = self.log_dir.partition(), MemoryBroker(node_id=NODE_ID)
         self.ledger, self.settings = MemoryLedger(), MemorySettings()
         self.store = MemoryStore(CLUSTER_ID)
-        self.share_groups = ShareGroupsAt()
-        self.live, self.writes = LiveAttempts(), StoreWrites()
+        self.share_groups, self.live, self.writes = ShareGroupsAt(), LiveAttempts(), StoreWrites()
         self.settings.now_ms = self.ledger.now_ms = self.clock.now
         self.settings.clock = self.clock
         around = checkpoints.around if checkpoints else _as_is
@@ -114,6 +121,7 @@ class Rig:
             node_id=NODE_ID,
             broker=broker,
             log_dirs=self.log_dirs,
+            threads=self.threads.looks,
             ledger=ledger,
             settings=settings,
             max_orphans=3,
@@ -122,7 +130,7 @@ class Rig:
         self.deletions = self._new_deletions(around)
         self.herald = Herald(settings=settings, ledger=ledger, clock=self.clock)
         self.shelf = Shelf({STORE_ID: store})
-        evidence, self.losses = StoreEvidence(self.shelf, cluster_id=CLUSTER_ID), Losses()
+        evidence, self.losses = _evidence(self.shelf), Losses()
         self.lost = _lost_segments(evidence, self.losses, self.clock)
         self.copier = self._new_copier(ledger)
         self.copy = CopyLane(
@@ -168,10 +176,14 @@ class Rig:
             targets=self.shelf,
             live=self.live,
             writes=self.writes,
+            threads=self.threads.copies,
             clock=self.clock,
             new_uuid=uuids(),
             settings=_COPY,
         )
+
+    def _new_evidence(self) -> StoreEvidence:
+        return StoreEvidence(self.shelf, cluster_id=CLUSTER_ID, threads=self.threads.evidence)
 
     def _new_deletions(self, around: Callable[[Any], Any]) -> RecordDeletions:
         return RecordDeletions(
@@ -188,6 +200,7 @@ class Rig:
             node_id=NODE_ID,
             broker=self.broker,
             log_dirs=self.log_dirs,
+            threads=self.threads.looks,
             ledger=self.ledger,
             settings=self.settings,
             max_orphans=3,
@@ -290,6 +303,10 @@ def _lost_segments(evidence: StoreEvidence, losses: Losses, clock: Clock) -> Los
     return LostSegments(
         evidence=evidence, losses=losses, clock=clock, check_interval_ms=PRESENCE_CHECK_MS
     )
+
+
+def _evidence(shelf: Shelf) -> StoreEvidence:
+    return StoreEvidence(shelf, cluster_id=CLUSTER_ID, threads=THREADS)
 
 
 def _as_is(collaborator: Any) -> Any:

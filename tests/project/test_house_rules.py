@@ -77,6 +77,10 @@ IMPURE_IMPORTS = {
     "threading",
     "time",
 }
+THREAD_MAKERS = {"to_thread", "run_in_executor", "ThreadPoolExecutor", "Thread"}
+# The one module that makes threads, and where another kind of process needs its own: the child that
+# kills a plugin when its parent ends.
+MAY_MAKE_THREADS = {"rsm_plugins/threads.py", "rsm_plugins/spawn_child.py"}
 IMPURE_CALLS = {"open", "input", "print"}
 
 # Written in pieces, so that this file keeps its own rule.
@@ -147,6 +151,16 @@ def prints(module: ast.Module) -> Iterator[str]:
             yield f"line {node.lineno}: print()"
 
 
+def threads_made(module: ast.Module) -> Iterator[str]:
+    """Each way into asyncio's own threads, which all share, or to threads of one's own."""
+    for node in ast.walk(module):
+        if not isinstance(node, ast.Attribute | ast.Name):
+            continue
+        name = node.attr if isinstance(node, ast.Attribute) else node.id
+        if name in THREAD_MAKERS:
+            yield f"line {node.lineno}: {name}"
+
+
 def unimplemented(module: ast.Module) -> Iterator[str]:
     """Each mention of the error that stands for work not done."""
     for node in ast.walk(module):
@@ -196,6 +210,20 @@ def test_nothing_is_left_unfinished() -> None:
 def test_products_do_not_print() -> None:
     found = in_sources(prints, with_tests=False)
     assert [line for line in found if line.split("/")[0] in PACKAGES] == []
+
+
+def test_h17_threads_are_made_in_one_place() -> None:
+    """Where all share some threads, copies and hanging disks hold up what a barrier waits for."""
+    services = ("rlm/", "rlmm/", "kip405/", "rsm_plugins/")
+    others = ("rlm/sandbox/", "rlm/demo/")
+    found = [
+        line
+        for line in in_sources(threads_made, with_tests=False)
+        if line.startswith(services)
+        and not line.startswith(others)
+        and line.partition(":")[0] not in MAY_MAKE_THREADS
+    ]
+    assert found == []
 
 
 def test_no_registry_is_named() -> None:

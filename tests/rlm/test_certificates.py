@@ -10,6 +10,7 @@ from kip405.errors import Invalid
 from rlm.certificates import CertificatePath, Certificates, ends_of, read_file
 from tests.builders.certificates import Authority
 from tests.builders.clock import ManualClock
+from tests.builders.threads import THREADS
 
 EXPIRED_MS = int(datetime(2021, 1, 1, tzinfo=UTC).timestamp() * 1000)
 FAR_MS = int(datetime(2049, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp() * 1000)
@@ -65,7 +66,7 @@ def test_a_year_of_four_digits_is_read(authority: Authority) -> None:
 
 async def test_all_files_are_looked_at(authority: Authority) -> None:
     paths = [shown(authority.ca_file), shown(authority.issue("x", is_expired=True).cert_file)]
-    certificates = Certificates(paths, ManualClock())
+    certificates = Certificates(paths, ManualClock(), THREADS)
     await certificates.look()
     ends = [found.ends_at_ms for found in certificates.files]
     assert ends == [FAR_MS, EXPIRED_MS]

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from rlm.v1.fetch_pb2_grpc import FetchServiceStub
 from rlm.wire.apis import DESCRIBE_CLUSTER
 from tests.builders.fake_broker import FakeBroker
 from tests.builders.ledger import PLACE, MemoryLedger, metadata
+from tests.builders.threads import all_of, some_threads
 
 CLUSTER: dict[str, object] = {
     "throttle_time_ms": 0,
@@ -52,9 +52,9 @@ async def reader(path: Path, broker: Address) -> AsyncIterator[tuple[ReaderServi
             "plugin.address": "127.0.0.1:1",
         }
     )
-    with ThreadPoolExecutor(1) as threads, structlog.testing.capture_logs():
+    with some_threads(1) as threads, structlog.testing.capture_logs():
         async with asyncio.TaskGroup() as tasks:
-            service = ReaderService(config, SystemClock(), tasks, threads)
+            service = ReaderService(config, SystemClock(), tasks, all_of(threads))
             try:
                 yield service, config
             finally:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -23,9 +22,11 @@ from rlm.reading.reader import RemoteReader
 from rlmm.manager import RemoteLogMetadataManager
 from rlmm.settings import Settings
 from rsm_plugins.keys import ObjectKind, object_name
+from rsm_plugins.threads import Threads
 from tests.builders.ledger import PLACE
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import NODE_ID, Rig
+from tests.builders.threads import some_threads
 
 BY_NAME = TopicRef(name=PLACE.topic)
 DEADLINE_MS = 5_000
@@ -51,7 +52,7 @@ class Asked:
 class Site:
     """A rig with segments [0, 100), [100, 250) remote and records up to 300, and its tier."""
 
-    def __init__(self, path: Path, tasks: asyncio.TaskGroup, threads: ThreadPoolExecutor) -> None:
+    def __init__(self, path: Path, tasks: asyncio.TaskGroup, threads: Threads) -> None:
         self.rig = Rig(path)
         self.leadership = Leadership(Asked(self.rig), self.rig.clock, poll_interval_ms=500)
         self.leadership.want([PLACE.topic])
@@ -121,7 +122,7 @@ def second_copy(rig: Rig, first: RemoteLogSegmentMetadata) -> RemoteLogSegmentMe
 
 @pytest.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
-    with ThreadPoolExecutor(2) as threads:
+    with some_threads(2) as threads:
         async with asyncio.TaskGroup() as tasks:
             made = Site(tmp_path, tasks, threads)
             await made.prepare()

@@ -43,6 +43,7 @@ from rlmm.settings import Settings
 from tests.builders.ledger import OUR_WRITER, PLACE
 from tests.builders.rig import NODE_ID, Rig
 from tests.builders.store import STORE_ID
+from tests.builders.threads import THREADS
 from tests.rlm.api.harness import FullLedger, api_node
 from tests.rlm.stores.test_side import KnownLink
 from tests.rlm.topics.world import Cluster
@@ -115,7 +116,7 @@ class Watched:
         self.leadership = Leadership(self.asked, clock, poll_interval_ms=1_000)
         self.copy_pool = LanePool("copy", clock, size=1, queue_limit=9, backoff=lambda _: 0)
         self.cleanup_pool = LanePool("cleanup", clock, size=1, queue_limit=9, backoff=lambda _: 0)
-        self.certificates = Certificates(certificates, clock)
+        self.certificates = Certificates(certificates, clock, THREADS)
         self.heartbeat = HeartbeatSender(
             settings=cast(Settings, rig.settings),
             clock=clock,
@@ -164,6 +165,7 @@ class Watched:
                 plugins=(),
             ),
             certificates=self.certificates,
+            hung_threads=rig.threads.hung,
             clock=clock,
             limits=LIMITS,
             writes=rig.writes,

@@ -2,19 +2,19 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import structlog
 
 from rlm.api.server import ApiServer
+from tests.builders.threads import some_threads
 from tests.rlm.api.remote_site import Site
 
 
 @pytest.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
-    with ThreadPoolExecutor(2) as threads, structlog.testing.capture_logs():
+    with some_threads(2) as threads, structlog.testing.capture_logs():
         async with asyncio.TaskGroup() as tasks:
             made = Site(tmp_path, tasks, threads)
             await made.prepare()

@@ -51,6 +51,7 @@ from rsm_plugins.tls import ServerTls, Tls
 from tests.builders.ledger import MemoryLedger
 from tests.builders.log_dir import CLUSTER_ID, TOPIC, TOPIC_ID
 from tests.builders.store import MemoryStore
+from tests.builders.threads import THREADS
 from tests.kip405.batch_builder import batch
 from tests.rlm.topics.world import Cluster, ServiceBroker, ServiceUnderTest, _go_on
 
@@ -75,8 +76,7 @@ class Log:
     aborted: tuple[tuple[int, int], ...] = ()
 
     def batches(self, start: int, upper: int, max_bytes: int) -> bytes:
-        first = start // PER_BATCH * PER_BATCH
-        data = b""
+        first, data = start // PER_BATCH * PER_BATCH, b""
         for base in range(first, upper, PER_BATCH):
             one = batch(base, PER_BATCH, value=b"v%d" % base)
             if data and len(data) + len(one) > max_bytes:
@@ -416,13 +416,13 @@ class Fakes:
 
 def _no_remote_logs() -> RemoteLogs:
     """Of a service that knows no partition yet."""
-    store = MemoryStore(CLUSTER_ID)
     return RemoteLogs(
         cluster_id=CLUSTER_ID,
         known=lambda _: None,
         looks=_Blind(),
         ledgers=MemoryLedger(),
-        store=store,
+        store=MemoryStore(CLUSTER_ID),
+        threads=THREADS,
     )
 
 

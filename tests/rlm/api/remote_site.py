@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from rlm.reading.reader import RemoteReader
 from rlm.remote_history import SegmentWalk
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
+from rsm_plugins.threads import Threads
 from tests.builders.ledger import PLACE
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import Rig
@@ -39,7 +39,7 @@ OWN = Endpoint(grpc_address="127.0.0.1:7", role=READER, node_id=-1, version="1")
 class Site:
     """Segments [0, 100), [100, 250), [250, 400) remote, and a reader that serves them."""
 
-    def __init__(self, path: Path, tasks: asyncio.TaskGroup, threads: ThreadPoolExecutor) -> None:
+    def __init__(self, path: Path, tasks: asyncio.TaskGroup, threads: Threads) -> None:
         self.rig = Rig(path)
         self.reader = RemoteReader(
             store=self.rig.store,
@@ -65,7 +65,12 @@ class Site:
                 view=self.view,
                 reading=self.reading,
                 ledger=ledger,  # type: ignore[arg-type]
-                objects=RemoteObjects(cluster_id=CLUSTER_ID, ledgers=ledger, store=self.rig.store),
+                objects=RemoteObjects(
+                    cluster_id=CLUSTER_ID,
+                    ledgers=ledger,
+                    store=self.rig.store,
+                    threads=threads,
+                ),
                 endpoints=Endpoints(
                     own=OWN,
                     settings=settings,

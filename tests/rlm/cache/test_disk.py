@@ -17,6 +17,7 @@ from rlm.cache.chunk_file import HEADER_BYTES, chunk_of, file_name, header_of, k
 from rlm.cache.chunk_folder import ChunkFolder
 from rlm.cache.chunks import ChunkKey
 from rlm.cache.disk import DiskCache
+from tests.builders.threads import THREADS
 
 SEGMENT = Uuid(bytes(range(16)))
 SIZE = 1_000
@@ -33,7 +34,7 @@ def data(number: int) -> bytes:
 
 @asynccontextmanager
 async def opened(folder: Path, capacity: int = 100 * FILE) -> AsyncIterator[DiskCache]:
-    disk = DiskCache(folder, capacity)
+    disk = DiskCache(folder, capacity, threads=THREADS)
     running = asyncio.ensure_future(disk.run())
     async with asyncio.timeout(30):
         while not disk.is_on and not running.done():  # noqa: ASYNC110 - no event tells
@@ -215,7 +216,11 @@ class HangingFolder(ChunkFolder):
 async def test_a_disk_that_hangs_turns_the_cache_off(tmp_path: Path) -> None:
     let_go = asyncio.Event()
     disk = DiskCache(
-        tmp_path, 100 * FILE, read_timeout_ms=20, folder=HangingFolder(tmp_path, let_go)
+        tmp_path,
+        100 * FILE,
+        threads=THREADS,
+        read_timeout_ms=20,
+        folder=HangingFolder(tmp_path, let_go),
     )
     running = asyncio.ensure_future(disk.run())
     while not disk.is_on:  # noqa: ASYNC110 - no event tells

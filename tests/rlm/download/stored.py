@@ -24,6 +24,7 @@ from tests.builders.log_dir import CLUSTER_ID, TOPIC
 from tests.builders.remote_segment import indexes_of
 from tests.builders.rig import Rig
 from tests.builders.store import STORE_ID
+from tests.builders.threads import THREADS
 
 CHUNK_BYTES = 1 << 20
 
@@ -128,6 +129,7 @@ def remote_logs(rig: Rig) -> RemoteLogs:
         looks=rig.eyes,
         ledgers=rig.ledger,
         store=rig.store,
+        threads=THREADS,
     )
 
 
@@ -148,14 +150,20 @@ class Work:
     """Downloads of one rig into one directory."""
 
     def __init__(self, rig: Rig, root: Path) -> None:
-        self.source = BreakingSource(rig.store)
+        self.source = BreakingSource(rig.store, threads=THREADS)
         self.root = root
         self.folder = root / f"{TOPIC}-0"
         self.reports: list[Progress] = []
         self._clock = ManualClock()
 
     async def run(self) -> list[PartitionPlan]:
-        work = Download(self.source, self.root, clock=self._clock, report=self.reports.append)
+        work = Download(
+            self.source,
+            self.root,
+            clock=self._clock,
+            threads=THREADS,
+            report=self.reports.append,
+        )
         return list(await work.run(TOPIC, None))
 
     def files(self) -> dict[str, bytes]:

@@ -24,6 +24,7 @@ from tests.builders.ledger import PLACE
 from tests.builders.log_dir import CLUSTER_ID, TOPIC, TOPIC_ID
 from tests.builders.rig import Rig
 from tests.builders.store import MemoryStore
+from tests.builders.threads import THREADS
 from tests.kip405.batch_builder import batch
 from tests.rlm.download.stored import Work, copied, grow, put
 
@@ -219,7 +220,7 @@ async def test_an_object_that_is_gone_is_not_found(tmp_path: Path) -> None:
 async def test_an_unknown_topic_is_not_found(tmp_path: Path) -> None:
     rig = await copied(tmp_path, 0, 100, end=150)
     with pytest.raises(NotFound, match="payments"):
-        await StoreSource(rig.store).plans("payments", None)
+        await StoreSource(rig.store, threads=THREADS).plans("payments", None)
 
 
 async def test_a_name_that_was_used_twice_needs_a_topic_id(tmp_path: Path) -> None:
@@ -228,8 +229,10 @@ async def test_a_name_that_was_used_twice_needs_a_topic_id(tmp_path: Path) -> No
     put(rig, 1, batch(0, 10), {0: 0})
     put(rig, 2, batch(0, 20), {0: 0}, older)
     with pytest.raises(Invalid, match=str(older.topic_id)):
-        await StoreSource(rig.store).plans(TOPIC, None)
-    (plan,) = await StoreSource(rig.store, topic_id=older.topic_id).plans(TOPIC, None)
+        await StoreSource(rig.store, threads=THREADS).plans(TOPIC, None)
+    (plan,) = await StoreSource(rig.store, threads=THREADS, topic_id=older.topic_id).plans(
+        TOPIC, None
+    )
     assert (plan.place, plan.next_offset) == (older, 20)
 
 
@@ -237,9 +240,9 @@ async def test_partitions_are_told_apart_and_one_can_be_chosen(tmp_path: Path) -
     rig = Rig(tmp_path)
     for number in range(3):
         put(rig, number + 1, batch(0, 10), {0: 0}, replace(PLACE, partition=number))
-    plans = await StoreSource(rig.store).plans(TOPIC, None)
+    plans = await StoreSource(rig.store, threads=THREADS).plans(TOPIC, None)
     assert [plan.place.partition for plan in plans] == [0, 1, 2]
-    (plan,) = await StoreSource(rig.store).plans(TOPIC, 1)
+    (plan,) = await StoreSource(rig.store, threads=THREADS).plans(TOPIC, 1)
     assert plan.place.partition == 1
 
 
@@ -254,7 +257,7 @@ async def test_a_segment_deleted_between_listing_and_reading_is_left_out(tmp_pat
 
     store = Vanishing(CLUSTER_ID)
     store.objects = rig.store.objects
-    (plan,) = await StoreSource(store).plans(TOPIC, None)
+    (plan,) = await StoreSource(store, threads=THREADS).plans(TOPIC, None)
     assert [piece.start_offset for piece in plan.pieces] == [100]
 
 

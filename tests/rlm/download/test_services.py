@@ -17,6 +17,7 @@ from tests.builders.clock import ManualClock
 from tests.builders.ledger import PLACE
 from tests.builders.log_dir import CLUSTER_ID, TOPIC
 from tests.builders.rig import Rig
+from tests.builders.threads import THREADS
 from tests.rlm.api.harness import Node, api_node
 from tests.rlm.api.test_fetch_service import WHO
 from tests.rlm.cli.test_commands import asked, assert_one_line, rlm
@@ -71,7 +72,11 @@ async def test_a_follower_leads_the_way(rig: Rig, tmp_path: Path) -> None:
             source = ServiceSource(other.address, WHO, timeout_s=30)
             try:
                 work = Download(
-                    source, tmp_path / "out", clock=ManualClock(), report=lambda _: None
+                    source,
+                    tmp_path / "out",
+                    clock=ManualClock(),
+                    threads=THREADS,
+                    report=lambda _: None,
                 )
                 (plan,) = await work.run(TOPIC, 0)
             finally:

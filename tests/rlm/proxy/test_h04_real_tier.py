@@ -6,7 +6,6 @@ seen in it.
 
 import asyncio
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -19,6 +18,7 @@ from rlm.proxy.codes import KAFKA_STORAGE_ERROR, LEADER_NOT_AVAILABLE
 from rlm.wire.apis import FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from tests.builders.ledger import PLACE
 from tests.builders.rig import NODE_ID
+from tests.builders.threads import some_threads
 from tests.rlm.proxy.fakes import (
     FakeBroker,
     FakeTier,
@@ -99,7 +99,7 @@ class Behind:
 
 @pytest.fixture
 async def behind(tmp_path: Path) -> AsyncIterator[Behind]:
-    with ThreadPoolExecutor(2) as threads:
+    with some_threads(2) as threads:
         async with asyncio.TaskGroup() as tasks:
             site = Site(tmp_path, tasks, threads)
             await site.prepare()

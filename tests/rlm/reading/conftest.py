@@ -2,17 +2,17 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from tests.builders.threads import some_threads
 from tests.rlm.reading.local_bench import IDENTITY, Bench
 
 
 @pytest.fixture
 async def local(tmp_path: Path) -> AsyncIterator[Bench]:
-    with ThreadPoolExecutor(2) as threads:
+    with some_threads(2) as threads:
         async with asyncio.TaskGroup() as tasks:
             made = Bench(tmp_path, tasks, threads)
             await made.store.create_identity(IDENTITY)

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from rlm.reading.cursors import Following
 from rlm.reading.limits import ReadLimits
 from rlm.reading.reader import RemoteReader
 from rsm_plugins.local import LocalRemoteStorageManager
+from rsm_plugins.threads import Threads
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.remote_segment import store_segment
 from tests.builders.store import STORE_ID
@@ -67,7 +67,7 @@ class CountingStore(LocalRemoteStorageManager):
 class Bench:
     """A reader over a store; `pool` and `store` are there to look at."""
 
-    def __init__(self, root: Path, tasks: asyncio.TaskGroup, threads: ThreadPoolExecutor) -> None:
+    def __init__(self, root: Path, tasks: asyncio.TaskGroup, threads: Threads) -> None:
         self.root = root
         self.tasks = tasks
         self.threads = threads

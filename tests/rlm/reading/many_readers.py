@@ -6,13 +6,13 @@ Run by test_memory in a process of its own, so that nothing else is measured.
 import asyncio
 import json
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from rlm.allocator import keep_large_blocks
 from rlm.clock import SystemClock
 from rlm.reading.limits import ReadLimits
 from rlm.reading.reader import RemoteReader
+from tests.builders.threads import some_threads
 from tests.rlm.reading.world import MadePartition, MadeStore
 
 CHUNK = 1 << 20
@@ -47,7 +47,7 @@ async def run(memory_bytes: int, readers: int) -> dict[str, int]:
     store.may_answer.set()
     partitions = [store.partition(at, 1, BATCHES, VALUE_BYTES) for at in range(readers)]
     held: list[int] = []
-    with ThreadPoolExecutor(10) as threads:
+    with some_threads(10) as threads:
         async with asyncio.TaskGroup() as tasks:
             reader = RemoteReader(
                 store=store.as_store(),

@@ -5,7 +5,6 @@ usable copy has, once, in order, as it was written.
 import asyncio
 import random
 import struct
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
@@ -26,6 +25,7 @@ from rlm.proxy.tier import RemoteRead
 from rlm.reading.limits import ReadLimits
 from rlm.reading.reader import RemoteReader
 from rlmm.ledger import PartitionLedger, SegmentEntry
+from tests.builders.threads import some_threads
 from tests.kip405.batch_builder import batch
 from tests.rlm.reading.world import TOPIC_ID, MadeStore
 
@@ -204,7 +204,7 @@ async def test_h04_each_readable_record_comes_once_and_in_order(seed: int) -> No
         start_window_bytes=4 * CHUNK,
         index_objects_bytes=0,
     )
-    with ThreadPoolExecutor(2) as threads:
+    with some_threads(2) as threads:
         async with asyncio.TaskGroup() as tasks, asyncio.timeout(60):
             reader = RemoteReader(
                 store=copies.store.as_store(),

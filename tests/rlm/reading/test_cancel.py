@@ -1,13 +1,13 @@
 """A read cancelled at any of its steps leaves nothing behind, and what it began to the next."""
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from rlm.clock import SystemClock
 from rlm.reading.limits import ReadLimits
 from rlm.reading.reader import RemoteReader
+from tests.builders.threads import some_threads
 from tests.rlm.reading.world import MadeStore
 
 CHUNK = 1 << 10
@@ -19,7 +19,7 @@ async def test_a_read_may_be_cancelled_anywhere(steps: int) -> None:
     store = MadeStore(chunk_bytes=CHUNK)
     store.may_answer.set()
     partition = store.partition(0, 2, 150, 30)
-    with ThreadPoolExecutor(1) as threads:
+    with some_threads(1) as threads:
         async with asyncio.TaskGroup() as tasks, asyncio.timeout(60):
             reader = RemoteReader(
                 store=store.as_store(),

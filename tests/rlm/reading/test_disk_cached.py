@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from rlm.clock import SystemClock
 from rlm.reading.gauges import read_gauges
 from rlm.reading.limits import ReadLimits
 from rlm.reading.reader import RemoteReader
+from tests.builders.threads import THREADS, some_threads
 from tests.rlm.reading.world import MadePartition, MadeStore
 
 CHUNK = 1 << 10
@@ -22,9 +22,9 @@ LIMITS = ReadLimits(memory_bytes=4 << 20, first_bytes=CHUNK)
 @asynccontextmanager
 async def started(store: MadeStore, folder: Path) -> AsyncIterator[tuple[RemoteReader, DiskCache]]:
     """A service's reader and disk cache, from start to stop."""
-    disk = DiskCache(folder, 4 << 20)
+    disk = DiskCache(folder, 4 << 20, threads=THREADS)
     running = asyncio.ensure_future(disk.run())
-    with ThreadPoolExecutor(2) as threads:
+    with some_threads(2) as threads:
         async with asyncio.TaskGroup() as tasks, asyncio.timeout(60):
             while not disk.is_on:  # noqa: ASYNC110 - no event tells
                 await asyncio.sleep(0.001)

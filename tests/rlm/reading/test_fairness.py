@@ -3,7 +3,6 @@
 import asyncio
 import gc
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -14,6 +13,8 @@ from kip405.segments import ByteRange
 from rlm.clock import SystemClock
 from rlm.reading.limits import ReadLimits
 from rlm.reading.reader import RemoteReader
+from rsm_plugins.threads import Threads
+from tests.builders.threads import some_threads
 from tests.rlm.reading.world import MadePartition, MadeStore
 
 CHUNK = 1 << 10
@@ -29,7 +30,7 @@ LIMITS = ReadLimits(
 
 
 class Bench:
-    def __init__(self, tasks: asyncio.TaskGroup, threads: ThreadPoolExecutor) -> None:
+    def __init__(self, tasks: asyncio.TaskGroup, threads: Threads) -> None:
         self.tasks, self.threads = tasks, threads
         self.store = MadeStore(chunk_bytes=CHUNK)
         self.store.may_answer.set()
@@ -52,7 +53,7 @@ class Bench:
 
 @pytest.fixture
 async def bench() -> AsyncIterator[Bench]:
-    with ThreadPoolExecutor(2) as threads:
+    with some_threads(2) as threads:
         async with asyncio.TaskGroup() as tasks:
             made = Bench(tasks, threads)
             yield made

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -12,6 +11,7 @@ from kip405.segments import ByteRange
 from rlm.clock import SystemClock
 from rlm.reading.limits import ReadLimits
 from rlm.reading.reader import RemoteReader
+from tests.builders.threads import some_threads
 from tests.rlm.reading.world import MadePartition, MadeStore
 
 CHUNK = 1 << 10
@@ -71,7 +71,7 @@ async def test_every_byte_is_right_and_nobody_is_stuck(seed: int, memory_chunks:
         most_readers=12,
         readers_per_partition=4,
     )
-    with ThreadPoolExecutor(2) as threads:
+    with some_threads(2) as threads:
         async with asyncio.TaskGroup() as tasks, asyncio.timeout(120):
             reader = RemoteReader(
                 store=store.as_store(),

@@ -9,6 +9,7 @@ from rlm.broker.answers import PartitionDescription, TopicDescription
 from rlm.log_dir.scanner import LogDirs
 from rlm.topics.existing_logs import DiskLogs
 from tests.builders.log_dir import TOPIC, TOPIC_ID, LogDir, PartitionDir
+from tests.builders.threads import THREADS
 
 
 class Site:
@@ -17,7 +18,7 @@ class Site:
     def __init__(self, path: Path) -> None:
         self.log_dir = LogDir(path)
         self.disk = self.partition(0)
-        self.logs = DiskLogs(LogDirs([str(path)]).scan)
+        self.logs = DiskLogs(LogDirs([str(path)]).scan, THREADS)
         self.log_dir.recovery_point(TOPIC, 0, 250)
 
     def partition(self, number: int) -> PartitionDir:

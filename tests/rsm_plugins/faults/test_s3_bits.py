@@ -4,7 +4,6 @@ chunk and index checksums; what has no checksum of ours is proved by S3's.
 
 import asyncio
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from tests.builders.cutting_actions import (
 )
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.remote_segment import store_segment
+from tests.builders.threads import some_threads
 from tests.kip405.batch_builder import batch
 from tests.rsm_plugins.faults.cut_store import CutStore, cut_store
 from tests.rsm_plugins.faults.operations import BY_NAME
@@ -62,7 +62,7 @@ def a_log() -> bytes:
 @asynccontextmanager
 async def reading(store: CutStore) -> AsyncIterator[RemoteReader]:
     """The service's reader over the store, with nothing cached."""
-    with ThreadPoolExecutor(2) as threads:
+    with some_threads(2) as threads:
         async with asyncio.TaskGroup() as tasks:
             yield RemoteReader(
                 store=store.subject.manager,

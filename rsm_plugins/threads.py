@@ -1,0 +1,234 @@
+"""A bounded pool of threads, the one place that makes any: what hangs takes nobody else's place.
+
+Work that reads a disk may hang for good (a network file system, a dying disk). A thread that has
+worked on one thing for longer than the pool's limit counts as hung: whoever waits for it is told,
+another thread takes its place, and it ends when its work does. So many may be replaced; beyond
+that what is asked of the pool fails at once instead of waiting for ever. Threads are daemons: the
+end of the process does not wait for them. Must not know what the work is.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from kip405.errors import Busy, Unavailable
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+HANG_MS_DEFAULT = 60_000
+MAX_PENDING_DEFAULT = 4096
+_LEAST_REPLACED = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HungWork:
+    """Threads of one pool that hang; `longest_ms`: for how long the first of them has worked."""
+
+    pool: str
+    count: int
+    longest_ms: int
+
+
+class Job(Generic[T]):
+    """One piece of work; `future` gets what comes of it, also when nobody waits any more."""
+
+    __slots__ = ("_loop", "_work", "future", "hang_seconds", "is_hung", "started_at")
+
+    def __init__(
+        self, work: Callable[[], T], loop: asyncio.AbstractEventLoop, hang_seconds: float
+    ) -> None:
+        self.hang_seconds = hang_seconds
+        self._work = work
+        self._loop = loop
+        self.future: asyncio.Future[T] = loop.create_future()
+        self.future.add_done_callback(_look_at)
+        self.started_at: float | None = None
+        self.is_hung = False
+
+    def now(self) -> float:
+        """Seconds of the loop's monotonic clock."""
+        return self._loop.time()
+
+    def do(self) -> None:
+        """Called in a thread."""
+        try:
+            set_outcome = partial(self._set_result, self._work())
+        except BaseException as error:  # noqa: BLE001 - goes to who waits for it
+            set_outcome = partial(self._set_exception, error)
+        try:
+            self._loop.call_soon_threadsafe(set_outcome)
+        except RuntimeError:
+            return  # the loop is closed: nobody waits any more
+
+    def _set_result(self, result: T) -> None:
+        if not self.future.done():
+            self.future.set_result(result)
+
+    def _set_exception(self, error: BaseException) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class Threads:
+    """At most `size` threads at work, at most `max_pending` pieces of work under way, then Busy.
+
+    `hang_ms`: after which a thread counts as hung. Closed by who made it, without waiting.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        size: int,
+        *,
+        hang_ms: int = HANG_MS_DEFAULT,
+        max_pending: int = MAX_PENDING_DEFAULT,
+    ) -> None:
+        self.name = name
+        self._size = size
+        self._hang_seconds = hang_ms / 1000
+        self._max_pending = max_pending
+        self._most_replaced = max(_LEAST_REPLACED, size)
+        self._changed = threading.Condition()
+        self._queue: deque[Job[Any]] = deque()
+        self._running: set[Job[Any]] = set()
+        self._alive = 0
+        self._idle = 0
+        self._is_closed = False
+        self._clock: Callable[[], float] = float
+
+    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The work's result. Busy: too much waits. Unavailable: it hangs, or all threads do.
+
+        Cancelled before it began, it is not begun; else it goes on, and nobody waits for it.
+        """
+        job = self.begin(partial(work, *args, **kwargs))
+        try:
+            while True:
+                done, _ = await asyncio.wait((job.future,), timeout=self._hang_seconds)
+                if done:
+                    return job.future.result()
+                self._check(job)
+        except asyncio.CancelledError:
+            self.drop(job)
+            raise
+
+    def begin(self, work: Callable[[], T], *, hang_ms: int | None = None) -> Job[T]:
+        """Work under way, for who waits in a way of his own; errors as `run`.
+
+        `hang_ms`: after which it counts as hung, where that is not the pool's limit.
+        """
+        limit = self._hang_seconds if hang_ms is None else hang_ms / 1000
+        loop = asyncio.get_running_loop()
+        self._clock = loop.time  # monotonic, whichever loop it is
+        job = Job(work, loop, limit)
+        with self._changed:
+            self._mark_hung(job.now())
+            if self._is_closed:
+                raise Unavailable(f"the threads of {self.name} are closed")
+            if len(self._queue) + len(self._running) >= self._max_pending:
+                raise Busy(f"{self._max_pending} pieces of work wait for {self.name} already")
+            self._refuse_where_all_hang()
+            self._queue.append(job)
+            self._engage()
+        return job
+
+    def drop(self, job: Job[T]) -> None:
+        """Not to be begun any more, if it was not yet."""
+        with self._changed:
+            if job in self._queue:
+                self._queue.remove(job)
+                job.future.cancel()
+
+    def hung(self) -> HungWork | None:
+        """What hangs now; None = nothing."""
+        now = self._clock()
+        with self._changed:
+            self._mark_hung(now)
+            begun = [job.started_at for job in self._running if job.is_hung and job.started_at]
+        if not begun:
+            return None
+        longest_ms = int((now - min(begun)) * 1000)
+        return HungWork(pool=self.name, count=len(begun), longest_ms=longest_ms)
+
+    def close(self) -> None:
+        """No work begins any more; threads end with what they are doing."""
+        with self._changed:
+            self._is_closed = True
+            for job in self._queue:
+                job.future.cancel()
+            self._queue.clear()
+            self._changed.notify_all()
+
+    def _check(self, job: Job[T]) -> None:
+        with self._changed:
+            self._mark_hung(job.now())
+            if job.is_hung:
+                limit_ms = int(self._hang_seconds * 1000)
+                raise Unavailable(f"work of {self.name} has not ended within {limit_ms} ms")
+            if job in self._queue:
+                try:
+                    self._refuse_where_all_hang()
+                except Unavailable:
+                    self._queue.remove(job)
+                    raise
+                self._engage()
+
+    # -- all of these with the lock held
+
+    def _mark_hung(self, now: float) -> None:
+        for job in self._running:
+            if job.started_at is not None and now - job.started_at >= job.hang_seconds:
+                job.is_hung = True
+
+    def _hung_count(self) -> int:
+        return sum(job.is_hung for job in self._running)
+
+    def _refuse_where_all_hang(self) -> None:
+        if self._hung_count() >= self._size + self._most_replaced:
+            raise Unavailable(f"all threads of {self.name} hang")
+
+    def _most_alive(self) -> int:
+        return self._size + min(self._hung_count(), self._most_replaced)
+
+    def _engage(self) -> None:
+        """A thread for what waits: one that is idle, else a new one, as many as may be."""
+        if self._idle >= len(self._queue):
+            self._changed.notify()
+        while self._idle < len(self._queue) and self._alive < self._most_alive():
+            self._alive += 1
+            self._idle += 1  # until it takes its work
+            threading.Thread(target=self._serve, name=self.name, daemon=True).start()
+
+    def _serve(self) -> None:
+        while (job := self._next()) is not None:
+            job.do()
+            with self._changed:
+                self._running.discard(job)
+                self._idle += 1
+            del job
+
+    def _next(self) -> "Job[Any] | None":
+        with self._changed:
+            while True:
+                if self._is_closed or self._alive > self._most_alive():
+                    self._alive -= 1
+                    self._idle -= 1
+                    return None
+                if self._queue:
+                    job = self._queue.popleft()
+                    job.started_at = job.now()
+                    self._running.add(job)
+                    self._idle -= 1
+                    return job
+                self._changed.wait()
+
+
+def _look_at(future: "asyncio.Future[Any]") -> None:
+    """An abandoned failure is nobody's surprise."""
+    if not future.cancelled():
+        future.exception()

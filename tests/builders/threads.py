@@ -1,0 +1,30 @@
+"""Threads for what tests build: a pool that is closed, and one for all that need not be."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rlm.threads import ServiceThreads
+from rsm_plugins.threads import Threads
+
+THREADS = Threads("tests", 4)
+
+
+@contextmanager
+def some_threads(size: int) -> Iterator[Threads]:
+    made = Threads("tests", size)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def all_of(threads: Threads) -> ServiceThreads:
+    """A service's pools that are all the same one."""
+    return ServiceThreads(
+        copies=threads,
+        looks=threads,
+        evidence=threads,
+        reads=threads,
+        disk_cache=threads,
+        other=threads,
+    )

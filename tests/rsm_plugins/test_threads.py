@@ -1,0 +1,156 @@
+"""A pool of threads: bounded, and what hangs takes nobody's place (H17)."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from kip405.errors import Busy, Unavailable
+from rsm_plugins.threads import Threads
+
+HANG_MS = 50
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """What hangs waits for it."""
+    made = threading.Event()
+    yield made
+    made.set()
+
+
+@pytest.fixture
+def pool() -> Iterator[Threads]:
+    made = Threads("disk", 2, hang_ms=HANG_MS, max_pending=8)
+    yield made
+    made.close()
+
+
+async def hung(pool: Threads, gate: threading.Event, count: int) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(count):
+            tasks.create_task(refused(pool, gate))
+
+
+async def refused(pool: Threads, gate: threading.Event) -> None:
+    with pytest.raises(Unavailable, match="work of disk has not ended within 50 ms"):
+        await pool.run(gate.wait)
+
+
+async def test_h17_what_hangs_is_told_and_counted(pool: Threads, gate: threading.Event) -> None:
+    assert pool.hung() is None
+    await hung(pool, gate, 1)
+    found = pool.hung()
+    assert found is not None
+    assert (found.pool, found.count) == ("disk", 1)
+    assert found.longest_ms >= HANG_MS
+
+
+async def test_h17_what_hangs_takes_nobody_elses_place(
+    pool: Threads, gate: threading.Event
+) -> None:
+    await hung(pool, gate, 4)
+    async with asyncio.timeout(10):
+        assert await pool.run(lambda: "done") == "done"
+    found = pool.hung()
+    assert found is not None
+    assert found.count == 4
+
+
+async def test_h17_who_waited_behind_what_hangs_goes_on(
+    pool: Threads, gate: threading.Event
+) -> None:
+    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        for _ in range(2):
+            tasks.create_task(refused(pool, gate))
+        behind = tasks.create_task(pool.run(lambda: "done"))
+    assert behind.result() == "done"
+
+
+async def test_h17_a_thread_that_comes_back_leaves_no_more_than_there_were(
+    pool: Threads, gate: threading.Event
+) -> None:
+    before = threading.active_count()
+    await hung(pool, gate, 4)
+    gate.set()
+    async with asyncio.timeout(10):
+        while pool.hung() is not None or threading.active_count() > before + 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)  # no event tells that a thread has ended
+    assert await pool.run(lambda: "done") == "done"
+
+
+async def test_h17_where_all_hang_nobody_waits(gate: threading.Event) -> None:
+    pool = Threads("disk", 1, hang_ms=1, max_pending=1_000)
+    try:
+        for _ in range(17):  # one, and 16 that took its place
+            with pytest.raises(Unavailable, match="has not ended within 1 ms"):
+                await pool.run(gate.wait)
+        with pytest.raises(Unavailable, match="all threads of disk hang"):
+            await pool.run(gate.wait)
+    finally:
+        pool.close()
+
+
+async def test_more_than_may_wait_is_busy(gate: threading.Event) -> None:
+    pool = Threads("disk", 1, max_pending=2)
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(2):
+            tasks.create_task(pool.run(gate.wait))
+        await asyncio.sleep(0)
+        with pytest.raises(Busy):
+            await pool.run(gate.wait)
+        gate.set()
+    pool.close()
+
+
+async def test_what_was_cancelled_before_it_began_is_not_begun(gate: threading.Event) -> None:
+    pool, begun = Threads("disk", 1), list[str]()
+    first = asyncio.ensure_future(pool.run(gate.wait))
+    second = asyncio.ensure_future(pool.run(lambda: begun.append("second")))
+    await asyncio.sleep(0)
+    second.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await second
+    gate.set()
+    await first
+    await pool.run(lambda: begun.append("third"))
+    assert begun == ["third"]
+    pool.close()
+
+
+async def test_errors_of_the_work_are_its_callers(pool: Threads) -> None:
+    def fail() -> None:
+        raise OSError(5, "Input/output error")
+
+    with pytest.raises(OSError, match="Input/output"):
+        await pool.run(fail)
+    assert await pool.run(max, 3, 4) == 4
+
+
+async def test_a_closed_pool_begins_nothing(pool: Threads) -> None:
+    pool.close()
+    with pytest.raises(Unavailable, match="closed"):
+        await pool.run(lambda: None)
+
+
+def test_h17_the_end_of_the_process_does_not_wait_for_what_hangs() -> None:
+    program = """
+import asyncio, threading
+from kip405.errors import Unavailable
+from rsm_plugins.threads import Threads
+
+async def main():
+    try:
+        await Threads("disk", 1, hang_ms=1).run(threading.Event().wait)
+    except Unavailable as error:
+        print(error)
+
+asyncio.run(main())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "has not ended" in done.stdout
