@@ -174,7 +174,6 @@ class CleanupLane:
                     deleted += 1
                 case Alarm(reason=reason):
                     alarms.append(f"{entry.metadata.segment_id}: {reason}")
-                    log.error("sweep_alarm", **_place(entry.metadata), alarm=reason)
         self._statuses[look.key] = CleanupStatus(
             refused=stopped,
             leftovers=count,

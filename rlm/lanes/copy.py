@@ -252,14 +252,6 @@ class CopyLane:
             doubtful=self._doubtful(look),
             without_snapshot=tuple(sorted(self._snapshot_waits.over(look, now_ms))),
         )
-        known = before.frozen if before else None
-        if look.frozen is not None and look.frozen.reason != known:
-            log.error(
-                "partition_frozen",
-                topic=look.led.topic_id_partition.topic,
-                partition=look.led.topic_id_partition.partition,
-                reason=look.frozen.reason,
-            )
 
     def _doubtful(self, look: Look) -> tuple[DoubtfulSegment, ...]:
         start = max(look.positions.log_start_offset, look.remote_log_start_offset or 0)

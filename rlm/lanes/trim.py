@@ -394,14 +394,6 @@ class TrimLane:
         return left_ms
 
     def _note(self, look: Look, fact: TopicFact, plan: TrimPlan | EndedPlan | Held) -> None:
-        foreign = self._foreign_log_start(look, fact)
-        if foreign is not None:
-            log.error(
-                "foreign_log_start",
-                **_place(look.led),
-                log_start_offset=foreign,
-                remote_log_start_offset=look.remote_log_start_offset,
-            )
         before = self._statuses.get(look.key)
         self._statuses[look.key] = TrimStatus(
             leader_epoch=look.led.leader_epoch,
@@ -409,7 +401,7 @@ class TrimLane:
             detail=plan.detail if isinstance(plan, Held) else "",
             local_log_start_offset=look.positions.log_start_offset,
             trimmed_to=before.trimmed_to if before else None,
-            foreign_log_start=foreign,
+            foreign_log_start=self._foreign_log_start(look, fact),
             alarm=before.alarm if before and not isinstance(plan, Held) else None,
         )
         if isinstance(plan, Held) and plan.reason is NoTrim.BEGAN_ANEW:
@@ -425,7 +417,6 @@ class TrimLane:
         return found if found > ours else None
 
     def _alarm(self, look: Look, text: str) -> None:
-        log.error("trim_alarm", **_place(look.led), alarm=text)
         self._statuses[look.key] = replace(self._statuses[look.key], alarm=text)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import structlog
 
 from kip405.acls import missing_acls, topic_acl
 from kip405.errors import RemoteStorageError, Unavailable
@@ -356,3 +357,17 @@ async def test_h38_a_certificate_that_has_ended(
         [kind] if kind else []
     )
     assert told.exit_code == exit_code
+
+
+async def test_h38_what_stands_is_one_line_of_the_log_and_not_one_a_round(
+    service: Watched,
+) -> None:
+    service.rig.write_log(0, 100, 250, end=300)
+    await service.round()
+    service.rig.broker.log_start_offset = 270
+    with structlog.testing.capture_logs() as lines:
+        await service.pass_time(300_000)
+    assert {one.kind for one in service.watch.current()} == {ProblemKind.FOREIGN_LOG_START}
+    assert [(row["event"], row.get("kind")) for row in lines if row["log_level"] == "error"] == [
+        ("problem", "foreign-log-start")
+    ]
