@@ -210,12 +210,15 @@ class TrimLane:
         )
 
     def _contiguous_end(self, look: Look, start: int, *, without: Container[Uuid] = ()) -> int:
+        """Of copies, and of what our log holds nothing of. A hole on record was another log's, or a
+        loss that somebody accepted: what this log still holds is never covered by it (H15).
+        """
         holes = self._settings.view.holes(look.key)
         return look.ledger.contiguous_end(
             look.lineage,
             look.log_end_offset,
             start,
-            (*holes, *_without_records(look, holes)),
+            _without_records(look, holes),
             without=without,
         )
 
@@ -346,7 +349,9 @@ class TrimLane:
         last question; that is bounded.
         """
         place = look.led.topic_id_partition
-        starts = await self._share_groups.starts_now(place.topic)  # asks all brokers: may take long
+        starts: Mapping[int, int] = {}
+        if isinstance(plan, TrimPlan):  # all brokers are asked, which may take long
+            starts = await self._share_groups.starts_now(place.topic)
         asked_at_ms = self._clock.monotonic_ms()
         fresh = await self._eyes.look(look.led)
         fact = self._settings.view.topic(look.key.topic_id)

@@ -4,7 +4,8 @@ The bound counts only what is contiguously FINISHED inside the leader's merged l
 at a border of the leader's own segments (H27), never in the active one, and never passes the last
 stable offset, the high watermark or a share group's start (H19). Deleting what ended below the
 remote log start (H2) is not trimming: it happens with trim off too, needs no copy, and is a plan
-of its own kind. Pure: the lane brings the evidence and acts.
+of its own kind. As Kafka's own retention it asks neither share groups (H19) nor replicas nor their
+services: nobody is to read these records any more. Pure: the lane brings the evidence and acts.
 """
 
 import enum
@@ -202,7 +203,10 @@ def _began_anew(offsets: TrimOffsets) -> Held | None:
 
 
 def _ended(offsets: TrimOffsets, planned_at_ms: int) -> EndedPlan | None:
-    bound = min(offsets.remote_log_start_offset, offsets.high_watermark)
+    """All but the last record of the log (H8): it goes when another has followed. No reader is
+    given it meanwhile, as it lies below the remote log start.
+    """
+    bound = min(offsets.remote_log_start_offset, offsets.high_watermark - 1)
     if bound <= offsets.local_log_start_offset:
         return None
     return EndedPlan(

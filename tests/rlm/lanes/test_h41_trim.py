@@ -1,7 +1,7 @@
 """What a trim stands on is asked again right before it; none is executed unnoticed (H5, H41)."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +9,7 @@ import pytest
 
 from kip405.errors import Fenced, RemoteStorageError, Unavailable
 from kip405.states import RemoteLogSegmentState
+from rlm.broker.leadership import LedPartition
 from rlm.lanes.look import Look
 from rlmm.outcome import OutcomeUnknown
 from tests.builders.ledger import OTHER_WRITER, PLACE
@@ -97,14 +98,18 @@ async def test_h05_what_changes_after_the_plan_stops_the_delete_of_what_ended_to
     rig: Rig, change: Callable[[Rig], None]
 ) -> None:
     rig.remote_start(300)
+    plain, looks = rig.eyes.look, list[Look]()
 
-    async def starts_now(topic: str) -> Mapping[int, int]:
-        change(rig)
-        return {}
+    async def look(led: LedPartition) -> Look:
+        if looks:
+            change(rig)
+        looks.append(await plain(led))
+        return looks[-1]
 
-    rig.share_groups.starts_now = starts_now  # type: ignore[method-assign]
+    rig.eyes.look = look  # type: ignore[method-assign]
     with pytest.raises(Fenced):
         await rig.trim.run(rig.led)
+    assert len(looks) == 2
     assert rig.broker.deleted == []
 
 
