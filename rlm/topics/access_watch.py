@@ -1,7 +1,8 @@
 """Looks all the time whether this service still has every ACL that it needs (H40).
 
 Rights are taken away without anybody's calls failing at once, and calls that fail for want of one
-do so far from each other. One line of the log, one problem a missing ACL, until it is there again.
+do so far from each other. A missing ACL is one problem until it is there again; the watch over
+problems (rlm/problem_watch.py) tells it once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,7 +10,7 @@ from typing import Protocol
 
 import structlog
 
-from kip405.acls import CLUSTER_NAME, Acl, grants
+from kip405.acls import CLUSTER_NAME, Acl
 from kip405.errors import RemoteStorageError
 from rlm.clock import Clock
 from rlm.plans.problem_rules import acl_finding
@@ -38,7 +39,6 @@ class AccessWatch:
         self._settings = settings
         self._clock = clock
         self._interval_ms = interval_ms
-        self._told: frozenset[Acl] = frozenset()
         self.missing: tuple[Acl, ...] | None = None
 
     def findings(self) -> tuple[Finding, ...]:
@@ -67,20 +67,3 @@ class AccessWatch:
             self.missing = None
             return
         self.missing = not_granted(needed, allowed)
-        self._tell(frozenset(self.missing))
-
-    def _tell(self, missing: frozenset[Acl]) -> None:
-        for acl in sorted(missing - self._told):
-            (options,) = grants([acl])
-            log.error("acl_missing", **_words(acl), add=f"kafka-acls.sh {options}")
-        for acl in sorted(self._told - missing):
-            log.info("acl_no_longer_missing", **_words(acl))
-        self._told = missing
-
-
-def _words(acl: Acl) -> dict[str, str]:
-    return {
-        "principal": acl.principal,
-        "operation": acl.operation,
-        "resource": f"{acl.resource_type}:{acl.resource_name}",
-    }

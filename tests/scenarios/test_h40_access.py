@@ -90,13 +90,12 @@ def assert_told(secured: SecuredCluster, acl: Acl, node_id: int) -> None:
     assert found.startswith(text)
     assert secured.problem_count(node_id) == len(secured.problems(node_id))
     assert secured.is_alarmed(node_id) and secured.is_ready(node_id)
-    named = [
-        line["principal"]
-        for line in secured.log_lines("acl_missing", node_id)
-        if line["operation"] == acl.operation
-        and line["resource"] == f"{acl.resource_type}:{acl.resource_name}"
+    lines = [
+        line["problem"]
+        for line in secured.log_lines("problem", node_id)
+        if line["kind"] == "acl-missing" and str(acl) in line["problem"]
     ]
-    assert named == [acl.principal]
+    assert lines == [found]
 
 
 def test_h40_rights_taken_away_later_are_one_line_and_a_problem(secured: SecuredCluster) -> None:

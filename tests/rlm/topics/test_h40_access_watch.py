@@ -9,10 +9,12 @@ import structlog
 from kip405.acls import CLUSTER_NAME, Acl, cluster_acl, topic_acl
 from kip405.errors import Unavailable
 from rlm.plans.problems import ProblemKind
+from rlm.problem_watch import ProblemWatch
 from rlm.topics.access_watch import AccessWatch
 from rlm.topics.needed_acls import GROUPS_TOPIC, needed_acls, not_granted
 from rlm.topics.verbs import EnableOptions
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
+from tests.builders.clock import ManualClock
 from tests.builders.log_dir import TOPIC
 from tests.rlm.topics.world import Cluster, ServiceUnderTest
 
@@ -75,25 +77,26 @@ NEEDED = [
 @pytest.mark.parametrize("acl", NEEDED, ids=str)
 async def test_h40_each_right_taken_away_is_one_line_and_one_problem(acl: Acl) -> None:
     broker, watch = await watched(EnableOptions(trim=True))
+    problems = ProblemWatch(lambda: (watch.findings,), ManualClock())
     await watch.look()
-    assert not watch.findings()
+    assert problems.current() == ()
     broker.denied = {acl}
     with structlog.testing.capture_logs() as lines:
         await watch.look()
         await watch.look()
+        (problem,) = problems.current()
+        assert problems.current() == (problem,)
     assert watch.missing == (acl,)
-    (finding,) = watch.findings()
-    assert finding.kind is ProblemKind.ACL_MISSING
-    assert str(acl) in finding.text
+    assert problem.kind is ProblemKind.ACL_MISSING
     (line,) = lines
-    assert (line["event"], line["log_level"]) == ("acl_missing", "error")
-    assert f"principal {line['principal']}, operation {line['operation']}" in str(acl)
-    assert f"--operation {acl.operation}" in line["add"]
+    assert (line["event"], line["log_level"]) == ("problem", "error")
+    assert str(acl) in line["problem"]
+    assert f"--operation {acl.operation}" in line["problem"]
     broker.denied = set()
     with structlog.testing.capture_logs() as lines:
         await watch.look()
-    assert [line["event"] for line in lines] == ["acl_no_longer_missing"]
-    assert not watch.findings()
+        assert problems.current() == ()
+    assert [line["event"] for line in lines] == ["problem_ended"]
 
 
 async def test_h40_mode_copy_misses_nothing_that_it_does_not_use() -> None:
