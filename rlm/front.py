@@ -6,6 +6,8 @@ Everything here answers people and programs; nothing here is on the path of a Ka
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from kip405.errors import Fenced
+from kip405.ids import PartitionKey
 from rlm.api.admin import AdminParts, AdminService
 from rlm.api.calls import Gate
 from rlm.api.cluster_status import ClusterStatus
@@ -23,7 +25,9 @@ from rlm.api.tokens import token_source
 from rlm.api.topic_summaries import TopicSummaries
 from rlm.certificates import Certificates, certificate_paths
 from rlm.http.server import HealthState
+from rlm.lanes.accept_loss import LossAcceptance
 from rlm.lanes.lane import LanePool
+from rlm.lanes.look import Look
 from rlm.listening import Listening
 from rlm.log_dir.scanner import LogDirs
 from rlm.metrics import (
@@ -81,6 +85,7 @@ class Front:
     def __init__(self, parts: Parts, pools: tuple[LanePool, LanePool], work: WorkSide) -> None:
         self._parts = parts
         self._pools = pools
+        self._work = work
         self._peers: Peers | None = None
         self._topics = _topic_side(parts, PeerServicesAccess(lambda: self._peers))
         partitions = _partition_problems(parts, work)
@@ -165,6 +170,7 @@ class Front:
                 adoption=Adoption(
                     broker=broker, settings=settings, barrier_deadline_ms=BARRIER_DEADLINE_MS
                 ),
+                losses=self._loss_acceptance(),
                 summaries=TopicSummaries(
                     settings=settings,
                     ledger=parts.facts.manager,
@@ -188,6 +194,24 @@ class Front:
                 peers=peers,
                 stores=parts.stores,
             )
+        )
+
+    def _loss_acceptance(self) -> LossAcceptance:
+        parts, work = self._parts, self._work
+
+        async def look(key: PartitionKey) -> Look:
+            row = parts.leadership.snapshot.partitions.get(key)
+            if row is None or row.leader != parts.config.node_id:
+                raise Fenced(f"partition {key} is not led by node {parts.config.node_id}")
+            return await parts.looks.look(row)
+
+        return LossAcceptance(
+            look=look,
+            ledger=parts.facts.manager,
+            settings=parts.facts.settings,
+            evidence=work.evidence,
+            lost=work.lost,
+            holes=work.holes,
         )
 
     def _fetch(self, gate: Gate, peers: Peers) -> FetchService:

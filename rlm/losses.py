@@ -63,7 +63,8 @@ class Losses:
         """One line per lost segment of those that the ledger still vouches for."""
         known = self._found.get(key, {})
         return tuple(
-            f"readers cannot have segment {segment_id}: {why}; restore its objects"
+            f"readers cannot have segment {segment_id}: {why}; restore its objects, or "
+            "`rlm partition accept-loss`"
             for segment_id, why in known.items()
             if segment_id in segments
         )

@@ -105,11 +105,11 @@ class WorkSide:
             had_predecessor=True,
         )
         live = LiveAttempts()
-        evidence = StoreEvidence(
+        self.evidence = StoreEvidence(
             parts.stores.stores, cluster_id=config.cluster_id, threads=parts.threads.evidence
         )
-        lost = LostSegments(
-            evidence=evidence,
+        self.lost = LostSegments(
+            evidence=self.evidence,
             losses=parts.losses,
             clock=parts.clock,
             check_interval_ms=config.copy_presence_check_interval_ms,
@@ -124,7 +124,7 @@ class WorkSide:
                 ledger=parts.facts.manager,
                 settings=parts.facts.settings,
                 clock=parts.clock,
-                lost=lost,
+                lost=self.lost,
                 holes=self.holes,
                 snapshot_wait_ms=config.copy_snapshot_wait_ms,
                 copied=parts.copied,
@@ -135,13 +135,13 @@ class WorkSide:
                 deletions=self.deletions,
                 ledger=parts.facts.manager,
                 settings=parts.facts.settings,
-                evidence=evidence,
-                lost=lost,
+                evidence=self.evidence,
+                lost=self.lost,
                 share_groups=parts.share_groups,
                 clock=parts.clock,
                 config=_trim_settings(config),
             ),
-            cleanup=_cleanup_lane(parts, evidence, lost, live),
+            cleanup=_cleanup_lane(parts, self.evidence, self.lost, live),
             copy_pool=pools[0],
             cleanup_pool=pools[1],
         )

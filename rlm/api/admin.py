@@ -5,9 +5,10 @@ What alters a topic runs on the service of the partition-0 leader (H14); others 
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from kip405.errors import Invalid
+from kip405.ids import PartitionKey
 from rlm.api import messages
 from rlm.api.calls import Answering, Caller, Context, Gate
 from rlm.api.cluster_status import ClusterStatus
@@ -15,6 +16,7 @@ from rlm.api.peers import Peers, Sent, Stubs
 from rlm.api.places import Places, checked_name
 from rlm.api.ports import PartitionStatuses, StoreDoctor
 from rlm.api.topic_summaries import TopicSummaries
+from rlm.plans.lost_ranges import LostRange
 from rlm.topics.access import Access
 from rlm.topics.adopt import Adoption
 from rlm.topics.errors import NotLeader
@@ -27,6 +29,12 @@ from rlm.v1 import admin_pb2_grpc, fetch_pb2
 T = TypeVar("T")
 
 
+class Losses(Protocol):
+    """What is lost for good, and may be accepted (rlm.lanes.accept_loss)."""
+
+    async def accept(self, key: PartitionKey, *, by: str, apply: bool) -> tuple[LostRange, ...]: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminParts:
     """Collaborators; closed by the one who made them."""
@@ -36,6 +44,7 @@ class AdminParts:
     access: Access
     freezes: Freezes
     adoption: Adoption
+    losses: Losses
     summaries: TopicSummaries
     status: ClusterStatus
     statuses: PartitionStatuses
@@ -178,6 +187,26 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
                     request, metadata=sent, timeout=timeout
                 ),
             )
+
+    async def AcceptLoss(
+        self, request: pb.AcceptLossRequest, context: Context
+    ) -> pb.AcceptLossResponse:
+        async with Answering(self._parts.gate, context, "accept loss") as caller:
+            place = await self._parts.places.partition(
+                fetch_pb2.TopicRef(name=request.topic), request.partition
+            )
+            if place.leader != self._parts.peers.node_id:
+                return await self._parts.peers.forward(
+                    place.leader,
+                    caller,
+                    lambda stubs, sent, timeout: stubs.admin.AcceptLoss(
+                        request, metadata=sent, timeout=timeout
+                    ),
+                )
+            found = await self._parts.losses.accept(
+                place.key, by=caller.principal, apply=request.apply
+            )
+            return pb.AcceptLossResponse(ranges=[messages.lost_range_message(one) for one in found])
 
     async def ProveAccess(
         self, request: pb.ProveAccessRequest, context: Context

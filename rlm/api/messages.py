@@ -12,6 +12,7 @@ from rlm.api.ports import PartitionStatus
 from rlm.api.reading import Piece
 from rlm.api.remote_log import RemoteLogDescription
 from rlm.api.remote_view import RemoteStanding
+from rlm.plans.lost_ranges import LostRange
 from rlm.plans.problems import Problem
 from rlm.proxy.positions import Position
 from rlm.stores.status import StoreReport, StoreStatus
@@ -217,6 +218,16 @@ def piece_bytes(piece: Piece) -> bytes:
         ],
     )
     return with_bytes_field(rest.SerializeToString(), _BATCHES, piece.batches)
+
+
+def lost_range_message(lost: LostRange) -> admin_pb2.LostRange:
+    return admin_pb2.LostRange(
+        start_offset=lost.start,
+        end_offset=lost.next_offset,
+        segments=lost.segments,
+        size_bytes=lost.size_bytes,
+        why=lost.why,
+    )
 
 
 def position_message(position: Position) -> fetch_pb2.ListOffsetsResponse:

@@ -92,7 +92,7 @@ def copy(*, topic: str, partition: int, up_to: int | None, connect: Connect) -> 
 
 @click.group()
 def partition() -> None:
-    """End the freeze of a partition (H4)."""
+    """Decide what only an operator can: a frozen partition (H4), records that are lost (H15)."""
 
 
 @partition.command()
@@ -124,6 +124,43 @@ def discard(*, topic: str, partition: int) -> None:
     raise Invalid(
         f"partition discard {topic} -p {partition}: not there yet; `adopt` accepts the leader's log"
     )
+
+
+@partition.command("accept-loss")
+@click.argument("topic")
+@partition_option
+@click.option("--yes", is_flag=True, help="Accept it; without, it is only shown.")
+@service_options
+def accept_loss(*, topic: str, partition: int, yes: bool, connect: Connect) -> None:
+    """Let readers of TOPIC pass over records that no store and no broker has any more."""
+    request = admin_pb2.AcceptLossRequest(topic=topic, partition=partition, apply=yes)
+    with connect.open() as target:
+        answer = target.admin.AcceptLoss(
+            request, metadata=target.metadata, timeout=target.timeout_s
+        )
+    if connect.as_json:
+        show_json({"applied": yes, **plain(answer)})
+        return
+    show_table(
+        ("partition", "lost from", "up to", "segments", "their size", "why"),
+        [
+            (
+                f"{topic}-{partition}",
+                row.start_offset,
+                row.end_offset,
+                row.segments,
+                human_size(row.size_bytes),
+                row.why,
+            )
+            for row in answer.ranges
+        ],
+        "nothing is lost",
+    )
+    click.echo(
+        "Kafka clients go on behind it as over a compaction gap, without an error; the fetch API "
+        "reports it as missing, and Spark counts it by failOnDataLoss."
+    )
+    click.echo("It is on record now." if yes else "Nothing was changed: --yes accepts it.")
 
 
 def show_partition(row: fetch_pb2.PartitionDescription, connect: Connect) -> None:

@@ -4,7 +4,7 @@ The first failure ends a partition's round: order is kept, nothing is skipped. W
 is kept per partition as values. Must not know of pools: a job of a LanePool calls `run`.
 """
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -44,7 +44,8 @@ class CopyStatus:
     times: `measured_at_ms` that of the look, or of the last segment copied since; `behind_since_ms`
     since when there is a lag and no segment was copied, None without a lag. `doubtful`: segments of
     0 bytes that may have lost their records. `without_snapshot`: bases of those in the log whose
-    producer snapshot is waited for no longer (copy.snapshot.wait.ms).
+    producer snapshot is waited for no longer (copy.snapshot.wait.ms). `lost`: starts of the remote
+    segments that were not found in their store and begin below the local log.
     """
 
     topic: str
@@ -65,28 +66,34 @@ class CopyStatus:
     behind_since_ms: int | None
     doubtful: tuple[DoubtfulSegment, ...] = ()
     without_snapshot: tuple[int, ...] = ()
+    lost: tuple[int, ...] = ()
 
     def findings(self) -> Iterator[Finding]:
         """What an operator must look at."""
         for one in self.doubtful:
-            yield Finding(
-                kind=ProblemKind.CANNOT_COPY,
-                subject=f"{self.topic}-{self.partition}",
-                topic=self.topic,
-                text=f"{one.path} has 0 bytes and should hold offsets {one.base_offset} to "
+            yield self._finding(
+                ProblemKind.CANNOT_COPY,
+                f"{one.path} has 0 bytes and should hold offsets {one.base_offset} to "
                 f"{one.next_offset - 1}, which may be lost: {one.why}; nothing is trimmed beyond "
-                f"{one.base_offset}",
+                f"{one.base_offset} until `rlm partition accept-loss`",
+            )
+        if self.lost:
+            yield self._finding(
+                ProblemKind.SEGMENT_LOST,
+                f"remote segments at {_some(self.lost)} were not found in their store, and the "
+                "local log does not have them whole; restore their objects, or "
+                "`rlm partition accept-loss`",
             )
         if self.without_snapshot:
-            bases = ", ".join(map(str, self.without_snapshot[:3]))
-            more = len(self.without_snapshot) - 3
-            yield Finding(
-                kind=ProblemKind.SNAPSHOT_MISSING,
-                subject=f"{self.topic}-{self.partition}",
-                topic=self.topic,
-                text=f"segments at {bases}{f' and {more} more' if more > 0 else ''} are copied "
-                "without their producer snapshots, which the broker does not have",
+            yield self._finding(
+                ProblemKind.SNAPSHOT_MISSING,
+                f"segments at {_some(self.without_snapshot)} are copied without their producer "
+                "snapshots, which the broker does not have",
             )
+
+    def _finding(self, kind: ProblemKind, text: str) -> Finding:
+        subject = f"{self.topic}-{self.partition}"
+        return Finding(kind=kind, subject=subject, topic=self.topic, text=text)
 
 
 class CopyLane:
@@ -250,6 +257,11 @@ class CopyLane:
             measured_at_ms=now_ms,
             behind_since_ms=_behind_since(look, plan, before, now_ms),
             doubtful=self._doubtful(look),
+            lost=tuple(
+                one.start_offset
+                for one in self._lost.suspects(look)
+                if one.start_offset < look.positions.log_start_offset
+            ),
             without_snapshot=tuple(sorted(self._snapshot_waits.over(look, now_ms))),
         )
 
@@ -274,6 +286,11 @@ class CopyLane:
             measured_at_ms=now_ms,
             behind_since_ms=None if is_last else now_ms,
         )
+
+
+def _some(offsets: Sequence[int]) -> str:
+    more = len(offsets) - 3
+    return ", ".join(map(str, offsets[:3])) + (f" and {more} more" if more > 0 else "")
 
 
 def _reason(plan: CopyPlan) -> WhyNot:

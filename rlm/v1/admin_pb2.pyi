@@ -294,6 +294,36 @@ class PartitionRequest(_message.Message):
     partition: int
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ...) -> None: ...
 
+class AcceptLossRequest(_message.Message):
+    __slots__ = ("topic", "partition", "apply")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    APPLY_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    apply: bool
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., apply: _Optional[bool] = ...) -> None: ...
+
+class AcceptLossResponse(_message.Message):
+    __slots__ = ("ranges",)
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    ranges: _containers.RepeatedCompositeFieldContainer[LostRange]
+    def __init__(self, ranges: _Optional[_Iterable[_Union[LostRange, _Mapping]]] = ...) -> None: ...
+
+class LostRange(_message.Message):
+    __slots__ = ("start_offset", "end_offset", "segments", "size_bytes", "why")
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    start_offset: int
+    end_offset: int
+    segments: int
+    size_bytes: int
+    why: str
+    def __init__(self, start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., segments: _Optional[int] = ..., size_bytes: _Optional[int] = ..., why: _Optional[str] = ...) -> None: ...
+
 class ProveAccessRequest(_message.Message):
     __slots__ = ("topic", "tier")
     TOPIC_FIELD_NUMBER: _ClassVar[int]

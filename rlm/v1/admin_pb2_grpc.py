@@ -98,6 +98,11 @@ class AdminServiceStub:
                 request_serializer=rlm_dot_v1_dot_admin__pb2.PartitionRequest.SerializeToString,
                 response_deserializer=rlm_dot_v1_dot_fetch__pb2.PartitionDescription.FromString,
                 _registered_method=True)
+        self.AcceptLoss = channel.unary_unary(
+                '/rlm.v1.AdminService/AcceptLoss',
+                request_serializer=rlm_dot_v1_dot_admin__pb2.AcceptLossRequest.SerializeToString,
+                response_deserializer=rlm_dot_v1_dot_admin__pb2.AcceptLossResponse.FromString,
+                _registered_method=True)
         self.ProveAccess = channel.unary_unary(
                 '/rlm.v1.AdminService/ProveAccess',
                 request_serializer=rlm_dot_v1_dot_admin__pb2.ProveAccessRequest.SerializeToString,
@@ -187,6 +192,14 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AcceptLoss(self, request, context):
+        """Offsets that no store has any more and the leader's log has not: told, and with `apply` put on record as a hole, which
+        readers pass like a compaction gap (H15). FAILED_PRECONDITION or INVALID_ARGUMENT where nothing is proven lost.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ProveAccess(self, request, context):
         """Which ACLs the service asked lacks for a topic. It uses every right once, in ways that change nothing. The service
         that enables a topic asks the services of the other partitions' leaders (H40).
@@ -252,6 +265,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.AdoptLogStart,
                     request_deserializer=rlm_dot_v1_dot_admin__pb2.PartitionRequest.FromString,
                     response_serializer=rlm_dot_v1_dot_fetch__pb2.PartitionDescription.SerializeToString,
+            ),
+            'AcceptLoss': grpc.unary_unary_rpc_method_handler(
+                    servicer.AcceptLoss,
+                    request_deserializer=rlm_dot_v1_dot_admin__pb2.AcceptLossRequest.FromString,
+                    response_serializer=rlm_dot_v1_dot_admin__pb2.AcceptLossResponse.SerializeToString,
             ),
             'ProveAccess': grpc.unary_unary_rpc_method_handler(
                     servicer.ProveAccess,
@@ -564,6 +582,33 @@ class AdminService:
             '/rlm.v1.AdminService/AdoptLogStart',
             rlm_dot_v1_dot_admin__pb2.PartitionRequest.SerializeToString,
             rlm_dot_v1_dot_fetch__pb2.PartitionDescription.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AcceptLoss(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rlm.v1.AdminService/AcceptLoss',
+            rlm_dot_v1_dot_admin__pb2.AcceptLossRequest.SerializeToString,
+            rlm_dot_v1_dot_admin__pb2.AcceptLossResponse.FromString,
             options,
             channel_credentials,
             insecure,

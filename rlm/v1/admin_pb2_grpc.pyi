@@ -59,6 +59,10 @@ class AdminServiceStub:
     """Ends the freeze of one partition (H4): accept the leader's log as it is."""
     AdoptLogStart: _grpc.UnaryUnaryMultiCallable[_admin_pb2.PartitionRequest, _fetch_pb2.PartitionDescription]
     """Apply a foreign move of the broker's log start to the remote log start (H1)."""
+    AcceptLoss: _grpc.UnaryUnaryMultiCallable[_admin_pb2.AcceptLossRequest, _admin_pb2.AcceptLossResponse]
+    """Offsets that no store has any more and the leader's log has not: told, and with `apply` put on record as a hole, which
+    readers pass like a compaction gap (H15). FAILED_PRECONDITION or INVALID_ARGUMENT where nothing is proven lost.
+    """
     ProveAccess: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ProveAccessRequest, _admin_pb2.ProveAccessResponse]
     """Which ACLs the service asked lacks for a topic. It uses every right once, in ways that change nothing. The service
     that enables a topic asks the services of the other partitions' leaders (H40).
@@ -94,6 +98,10 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Ends the freeze of one partition (H4): accept the leader's log as it is."""
     AdoptLogStart: _aio.UnaryUnaryMultiCallable[_admin_pb2.PartitionRequest, _fetch_pb2.PartitionDescription]  # type: ignore[assignment]
     """Apply a foreign move of the broker's log start to the remote log start (H1)."""
+    AcceptLoss: _aio.UnaryUnaryMultiCallable[_admin_pb2.AcceptLossRequest, _admin_pb2.AcceptLossResponse]  # type: ignore[assignment]
+    """Offsets that no store has any more and the leader's log has not: told, and with `apply` put on record as a hole, which
+    readers pass like a compaction gap (H15). FAILED_PRECONDITION or INVALID_ARGUMENT where nothing is proven lost.
+    """
     ProveAccess: _aio.UnaryUnaryMultiCallable[_admin_pb2.ProveAccessRequest, _admin_pb2.ProveAccessResponse]  # type: ignore[assignment]
     """Which ACLs the service asked lacks for a topic. It uses every right once, in ways that change nothing. The service
     that enables a topic asks the services of the other partitions' leaders (H40).
@@ -192,6 +200,16 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_fetch_pb2.PartitionDescription, _abc.Awaitable[_fetch_pb2.PartitionDescription]]:
         """Apply a foreign move of the broker's log start to the remote log start (H1)."""
+
+    @_abc_1.abstractmethod
+    def AcceptLoss(
+        self,
+        request: _admin_pb2.AcceptLossRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.AcceptLossResponse, _abc.Awaitable[_admin_pb2.AcceptLossResponse]]:
+        """Offsets that no store has any more and the leader's log has not: told, and with `apply` put on record as a hole, which
+        readers pass like a compaction gap (H15). FAILED_PRECONDITION or INVALID_ARGUMENT where nothing is proven lost.
+        """
 
     @_abc_1.abstractmethod
     def ProveAccess(

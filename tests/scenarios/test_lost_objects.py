@@ -96,7 +96,7 @@ async def _read_until_stuck(cluster: Cluster, topic: str, logged: Callable[[], b
 
 
 @ON_S3
-def test_h25_readers_of_a_lost_segment_get_an_error_they_log_and_keep_their_position(
+def test_h25_readers_of_a_lost_segment_get_an_error_they_log_until_the_loss_is_accepted(
     one: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = fresh("lost")
@@ -123,3 +123,15 @@ def test_h25_readers_of_a_lost_segment_get_an_error_they_log_and_keep_their_posi
 
     read = one.read_all(topic, start={0: lost.next_offset})
     assert_same(read, [row for row in rows if row.offset >= lost.next_offset])
+
+    command = ("partition", "accept-loss", topic, "-p", "0")
+    (shown,) = one.rlm_json(*command)["ranges"]
+    assert (shown["start_offset"], shown["end_offset"]) == (lost.start_offset, lost.next_offset)
+    one.rlm(*command, "--yes")
+    one.wait_for(
+        lambda: lost.segment_id not in [row.segment_id for row in finished_segments(one, topic)],
+        "the lost entry gone",
+    )
+    kept = [row for row in rows if not lost.start_offset <= row.offset < lost.next_offset]
+    assert_same(one.read_all(topic), kept)
+    one.wait_for(lambda: one.status(topic)["alarms"] == [], "no alarm")

@@ -42,7 +42,6 @@ from rlm.proxy.tier import (
 )
 from rlm.reading.throttle import ReadThrottle, ThrottleLimits
 from rlm.remote_history import RemoteHistory
-from rlm.stores.status import StoreReport, StoreStatus
 from rlm.topics.adopt import Adoption
 from rlm.topics.freezes import Freezes
 from rlm.v1.fetch_pb2 import TopicRef as TopicName
@@ -53,6 +52,7 @@ from tests.builders.log_dir import CLUSTER_ID, TOPIC, TOPIC_ID
 from tests.builders.store import MemoryStore
 from tests.builders.threads import THREADS
 from tests.kip405.batch_builder import batch
+from tests.rlm.api.node_fakes import ApiLosses, ApiStores
 from tests.rlm.topics.world import Cluster, ServiceBroker, ServiceUnderTest, _go_on
 
 PER_BATCH = 3
@@ -256,17 +256,6 @@ class ApiStatuses:
         )
 
 
-@dataclass(kw_only=True)
-class ApiStores:
-    """StoreDoctor of one node, and what its status says of stores."""
-
-    statuses: tuple[StoreStatus, ...] = ()
-    reports: tuple[StoreReport, ...] = ()
-
-    async def inspect(self) -> tuple[StoreReport, ...]:
-        return self.reports
-
-
 NO_LIMITS = ThrottleLimits(
     service_bytes_per_second=1 << 40, client_bytes_per_second=1 << 40, cores=1_000
 )
@@ -297,6 +286,7 @@ class Node:
     fetch: FetchService
     address: str
     stores: ApiStores
+    losses: ApiLosses
     statuses: ApiStatuses
     throttle: ReadThrottle
     reading: PartitionReading
@@ -327,6 +317,7 @@ class Fakes:
         self.statuses = ApiStatuses(self.cluster, self.node_id, self.log)
         self.tier = ApiTier(self.cluster, self.node_id, self.log)
         self.stores = ApiStores()
+        self.losses = ApiLosses()
         self.gate = Gate(self.tokens)
         self.throttle = throttle(self.service.clock, self.limits)
         self.places = Places(self.broker, self.service.settings)
@@ -353,6 +344,7 @@ class Fakes:
                 access=self.service.access,
                 freezes=freezes,
                 adoption=Adoption(broker=broker, settings=settings, barrier_deadline_ms=1_000),
+                losses=self.losses,
                 summaries=TopicSummaries(
                     settings=settings, ledger=self.ledger, broker=broker, barrier_deadline_ms=1_000
                 ),
@@ -469,6 +461,7 @@ async def api_node(
                 fetch=fetch,
                 address=address,
                 stores=fakes.stores,
+                losses=fakes.losses,
                 statuses=fakes.statuses,
                 throttle=fakes.throttle,
                 reading=fakes.reading,

@@ -181,6 +181,16 @@ async def test_h04_adopt_ends_a_freeze_and_is_refused_without_one() -> None:
         assert "tests" in fact.cause
 
 
+async def test_h15_losses_are_told_and_accepted_by_the_leaders_service() -> None:
+    async with api_node(Cluster()) as node:
+        request = pb.AcceptLossRequest(topic=TOPIC, partition=0)
+        (lost,) = (await call(node, "AcceptLoss", request)).ranges
+        assert (lost.start_offset, lost.end_offset, lost.segments) == (10, 20, 1)
+        assert (lost.size_bytes, lost.why) == (99, "gone")
+        await call(node, "AcceptLoss", pb.AcceptLossRequest(topic=TOPIC, partition=1, apply=True))
+        assert node.losses.asked == [(0, "tests", False), (1, "tests", True)]
+
+
 async def test_health_is_served() -> None:
     async with api_node(Cluster()) as node, channel_to(node.address) as channel:
         check = channel.unary_unary(

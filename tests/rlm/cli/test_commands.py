@@ -136,6 +136,19 @@ async def test_fetch_follows_the_leader() -> None:
     assert result.stdout.startswith("remote\t0\t")
 
 
+async def test_h15_partition_accept_loss_shows_first_what_would_be_accepted() -> None:
+    async with api_node(Cluster()) as node:
+        shown = await asked(node, "partition", "accept-loss", TOPIC, "-p", "0")
+        assert "orders-0" in shown.output and "gone" in shown.output
+        assert "as over a compaction gap" in shown.output
+        assert "Nothing was changed" in shown.output
+        done = await asked(node, "partition", "accept-loss", TOPIC, "-p", "0", "--yes")
+        assert "on record now" in done.output
+        assert [apply for _, _, apply in node.losses.asked] == [False, True]
+        as_json = await asked(node, "partition", "accept-loss", TOPIC, "-p", "0", "--json")
+        assert json.loads(as_json.stdout)["ranges"][0]["start_offset"] == 10
+
+
 async def test_partition_adopt_and_adopt_log_start_ask_first() -> None:
     async with api_node(Cluster(), log=Log(frozen=True)) as node:
         await as_json(node, "topics", "enable", TOPIC)

@@ -9,6 +9,7 @@ from kip405.errors import NotFound, Unavailable
 from kip405.ids import Uuid
 from kip405.segments import RemoteLogSegmentMetadata
 from kip405.states import RemoteLogSegmentState
+from rlm.plans.problems import ProblemKind
 from rlmm.facts import FreezeFact
 from rsm_plugins.keys import ObjectKind, object_name
 from tests.builders.ledger import OTHER_WRITER, PLACE, metadata
@@ -261,6 +262,9 @@ async def test_h25_what_is_not_in_the_log_any_more_is_not_copied_and_keeps_its_e
     await rig.copy.run(rig.led)
     await rig.cleanup.run(rig.led)
     assert finished(rig, 100) == [before]
+    (finding,) = rig.copy.statuses[PLACE.key].findings()
+    assert finding.kind is ProblemKind.SEGMENT_LOST
+    assert "remote segments at 100 were not found" in finding.text
 
 
 async def test_h04_a_copy_of_a_dead_history_does_not_replace_a_lost_one(rig: Rig) -> None:
