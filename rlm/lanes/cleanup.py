@@ -266,6 +266,7 @@ class CleanupLane:
         await self._check_again(look, deleting)
         try:
             await self._evidence.delete(deleting)
+            await self._delete_late_manifest(entry.metadata, deleting)
         except RemoteStorageError as error:
             return error
         await self._ledger.publish(
@@ -291,6 +292,22 @@ class CleanupLane:
             case RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
                 if not await self._is_superseded(look, metadata):
                     raise Fenced(f"{metadata.segment_id} is not superseded any more")
+
+    async def _delete_late_manifest(
+        self, metadata: RemoteLogSegmentMetadata, deleting: RemoteLogSegmentMetadata
+    ) -> None:
+        """A manifest whose write was given up may be stored after its objects were deleted (H12).
+
+        Fenced where it has its objects: then it is a copy, and the next round adopts it.
+        """
+        found = await self._evidence.manifest(metadata)
+        if found.metadata is None and not found.unreadable:
+            return
+        if found.metadata is not None:
+            presence = await self._evidence.presence(found.metadata)
+            if presence is Presence.COMPLETE:
+                raise Fenced(f"{metadata.segment_id} is whole again, though it was deleted")
+        await self._evidence.delete(deleting)
 
     async def _check_still_without_manifest(self, metadata: RemoteLogSegmentMetadata) -> None:
         """Fenced where the attempt got its manifest after all (H6)."""
