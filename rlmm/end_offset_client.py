@@ -11,9 +11,10 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
+from kip405.acls import topic_acl
 from kip405.errors import Unavailable
 from rlmm.barrier import Place
-from rlmm.clients import ConnectionSettings, ask_epoch_ends, make_consumer
+from rlmm.clients import ConnectionSettings, ask_epoch_ends, make_consumer, told
 from rlmm.divergence import EpochEnd
 from rlmm.facts import ClusterFact
 from rlmm.topic import SETTINGS_TOPIC
@@ -40,7 +41,8 @@ class EndOffsetClient:
             consumer = await self._started()
             ends = await consumer.end_offsets(partitions)
         except (KafkaError, OSError, TimeoutError) as error:
-            raise Unavailable(f"end offsets of {partitions[0]}: {error!r}") from error
+            needs = topic_acl("Describe", partitions[0].topic)
+            raise Unavailable(f"end offsets of {partitions[0]}: {told(error, needs)}") from error
         return {Place(*partition): end for partition, end in ends.items()}
 
     async def epoch_ends(self, epochs: Mapping[Place, int]) -> dict[Place, EpochEnd]:
@@ -71,7 +73,8 @@ class EndOffsetClient:
                     return True
             return False
         except (KafkaError, OSError, TimeoutError) as error:
-            raise Unavailable(f"read {SETTINGS_TOPIC}: {error!r}") from error
+            needs = topic_acl("Read", SETTINGS_TOPIC)
+            raise Unavailable(f"read {SETTINGS_TOPIC}: {told(error, needs)}") from error
         finally:
             await consumer.stop()
 

@@ -17,7 +17,7 @@ from aiokafka.errors import (
 from kip405.acls import MissingAcls, topic_acl
 from kip405.errors import Invalid, Unavailable
 from rlmm.barrier import Place
-from rlmm.clients import ConnectionSettings
+from rlmm.clients import ConnectionSettings, told
 from rlmm.outcome import OutcomeUnknown
 from rlmm.publisher import Publisher, Record
 from tests.builders.clock import ManualClock
@@ -241,3 +241,9 @@ async def test_closing_drops_what_is_under_way_and_a_later_publish_connects_agai
     assert rig.cluster.producers[0].is_aborted
     assert await rig.publish() == 1
     assert len(rig.cluster.producers) == 2
+
+
+def test_h40_an_error_of_the_client_names_the_acl_where_one_is_missing_and_only_there() -> None:
+    needs = topic_acl("Describe", "facts")
+    assert told(TopicAuthorizationFailedError("facts"), needs).endswith(f"missing ACL: {needs}")
+    assert "ACL" not in told(KafkaConnectionError(), needs)
