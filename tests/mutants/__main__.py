@@ -25,7 +25,8 @@ _BAD = (Verdict.SURVIVED, Verdict.BROKEN)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code: 0 = every bug was noticed, or is named as harmless."""
     options = _options(arguments)
-    edits = [edit for edit in EDITS if options.only in edit.name]
+    known = _killed_before(options.again) if options.again else {}
+    edits = [edit for edit in EDITS if options.only in edit.name and _key(edit) not in known]
     print(f"{len(edits)} planted bugs, {options.workers} at a time", flush=True)
     began = time.monotonic()
     load = load_in_words()
@@ -49,7 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(", ".join(f"{counts[one]} {one.value}" for one in Verdict), f"in {duration_s} s")
     if not options.only or options.out:
         path = options.out or _RESULTS / f"mutants-{time.strftime('%Y-%m-%d', time.gmtime())}.json"
-        path.write_text(json.dumps(_document(results, duration_s, options.workers, load), indent=1))
+        document = _document(results, duration_s, options.workers, load, list(known.values()))
+        path.write_text(json.dumps(document, indent=1))
         print(f"raw result: {path}")
     return 1 if any(counts[one] for one in _BAD) else 0
 
@@ -58,6 +60,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("--only", default="", help="bugs whose file or hazard contains this")
     parser.add_argument("--workers", type=int, default=2, help="copies of the tree at a time")
+    parser.add_argument("--again", type=Path, help="leave out what this earlier result has killed")
     parser.add_argument("--out", type=Path, help="where the raw result goes")
     parser.add_argument("-v", "--verbose", action="store_true", help="print the killed ones too")
     return parser.parse_args(arguments)
@@ -68,8 +71,29 @@ def _line(result: Result) -> str:
     return f"{result.verdict.value} {result.edit.name}" + (f" ({reason})" if reason else "")
 
 
-def _document(results: Sequence[Result], duration_s: int, workers: int, load: str) -> object:
-    counts = Counter(result.verdict for result in results)
+Key = tuple[str, str, str]
+Row = dict[str, object]
+
+
+def _key(edit: Edit) -> Key:
+    return edit.file, edit.old, edit.new
+
+
+def _killed_before(path: Path) -> dict[Key, Row]:
+    """Rows of an earlier result that were killed, of bugs that the table still has."""
+    table = {_key(edit) for edit in EDITS}
+    rows = json.loads(path.read_text(encoding="utf-8"))["results"]
+    killed = [row for row in rows if row["verdict"] == Verdict.KILLED.value]
+    found = {(row["file"], row["old"], row["new"]): row for row in killed}
+    return {key: row for key, row in found.items() if key in table}
+
+
+def _document(
+    results: Sequence[Result], duration_s: int, workers: int, load: str, known: Sequence[Row]
+) -> object:
+    """The raw result; `known` rows were killed earlier, at the commit that they name."""
+    rows = [*known, *(_row(result) for result in results)]
+    counts = Counter(row["verdict"] for row in rows)
     return {
         "v": 1,
         "kind": "mutants",
@@ -79,13 +103,13 @@ def _document(results: Sequence[Result], duration_s: int, workers: int, load: st
         "seeds": "hypothesis derandomised (profile fast)",
         "workers": workers,
         "duration_s": duration_s,
-        "planted": len(results),
-        **{one.value: counts[one] for one in Verdict},
-        "results": [_row(result) for result in results],
+        "planted": len(rows),
+        **{one.value: counts[one.value] for one in Verdict},
+        "results": rows,
     }
 
 
-def _row(result: Result) -> dict[str, object]:
+def _row(result: Result) -> Row:
     edit: Edit = result.edit
     return {
         "file": edit.file,
@@ -93,6 +117,7 @@ def _row(result: Result) -> dict[str, object]:
         "old": edit.old,
         "new": edit.new,
         "verdict": result.verdict.value,
+        "commit": commit(),
         "by": edit.harmless or result.by,
         "duration_s": result.duration_s,
     }

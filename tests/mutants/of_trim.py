@@ -129,8 +129,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a trim takes what local retention keeps",
-            "bound = min(copied, _retention_target(offsets, now_ms))",
-            "bound = copied",
+            "    bound = min(\n        copied,\n",
+            "    bound = max(\n        copied,\n",
         ),
         (
             "records exactly as old as local retention go",
