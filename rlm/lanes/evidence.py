@@ -7,7 +7,7 @@ of the store that its own metadata names, whatever the rules say today.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kip405.batches import read_header, walk
+from kip405.batches import BatchHeader, read_header, walk
 from kip405.contracts import ExpectedSegment, IndexType, Presence, RemoteStorageManager
 from kip405.errors import Corrupt, Invalid, NotFound
 from kip405.ids import Uuid
@@ -148,26 +148,30 @@ class StoreEvidence:
         batch = local.records[: header.size_bytes]
         if len(batch) < header.size_bytes:
             raise Corrupt(f"{place}: the broker answered part of the batch at {offset}")
-        if batch != await self._remote_batch(metadata, header.base_offset):
+        if batch != await self._remote_batch(metadata, header):
             raise Corrupt(
                 f"{metadata.segment_id}: its batch at {header.base_offset} is not the broker's"
             )
 
-    async def _remote_batch(self, metadata: RemoteLogSegmentMetadata, base_offset: int) -> bytes:
-        """The copy's batch with this base offset, empty if there is none."""
+    async def _remote_batch(self, metadata: RemoteLogSegmentMetadata, local: BatchHeader) -> bytes:
+        """The copy's batch with the base offset of the local one, empty if there is none.
+
+        The range asked for ends at the next batch that is indexed: an entry has the last offset of
+        its batch, so the one of this very batch is above its base offset, and no end.
+        """
         data = await self._store(metadata).fetch_indexes(self.locator(metadata))
         section = IndexesObject.parse(data).section(IndexType.OFFSET)
         if section is None:
             raise Corrupt(f"{metadata.segment_id}: the indexes object has no offset index")
         index = OffsetIndex(section, metadata.start_offset)
-        start = index.lookup(base_offset)
-        end = index.upper_position(base_offset + 1) or metadata.segment_size_bytes
+        start = index.lookup(local.base_offset)
+        end = index.upper_position(local.last_offset + 1) or metadata.segment_size_bytes
         answer = await self._store(metadata).fetch_log_segment(
             self.locator(metadata), ByteRange(start=start, end=end)
         )
         found = await self._threads.run(_bytes_of, answer)
         for position, header in walk(found):
-            if header.base_offset == base_offset:
+            if header.base_offset == local.base_offset:
                 return found[position : position + header.size_bytes]
         return b""
 

@@ -9,6 +9,7 @@ import structlog
 from structlog.typing import EventDict
 
 from kip405.errors import Fenced, Unavailable
+from kip405.states import RemoteLogSegmentState
 from rlm.lanes.herald import QUIET_MS
 from rlm.lanes.look import Look
 from rlmm.facts import Fact, HistoryFact
@@ -176,6 +177,19 @@ async def test_h08_what_the_brokers_own_retention_may_cut_is_told_before(tmp_pat
     assert leader.published == [
         HistoryFact(partition=PLACE.key, frozen=None, lineage=lineage({5: 0, 7: 100}))
     ]
+
+
+async def test_h08_a_leader_of_the_past_tells_nothing_of_what_may_be_cut(tmp_path: Path) -> None:
+    """Another one has written to the ledger meanwhile, under a newer epoch."""
+    leader = Leader(tmp_path)
+    leader.rig.disk.epochs({5: 0, 7: 100})
+    leader.rig.broker.elect(1, 7)
+    leader.rig.broker.ends_at(150)
+    leader.rig.broker.config["retention.ms"] = "86400000"
+    newer = metadata(900, 140, 150, {9: 140}, RemoteLogSegmentState.COPY_SEGMENT_STARTED)
+    leader.rig.ledger.write(newer, epoch=9)
+    await leader.look()
+    assert not leader.published
 
 
 async def test_h04_words_of_a_later_version_are_left_alone(leader: Leader) -> None:
