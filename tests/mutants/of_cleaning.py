@@ -5,6 +5,7 @@ from tests.mutants.edits import Edit, Target
 CLEANUP = Target(
     "rlm/lanes/cleanup.py",
     (
+        "tests/rlm/lanes/test_evidence.py",
         "tests/rlm/lanes/test_cleanup.py",
         "tests/rlm/lanes/test_cancel_everywhere.py",
         "tests/rlm/stores/test_lanes_over_stores.py",
@@ -13,13 +14,14 @@ CLEANUP = Target(
 EVIDENCE = Target(
     "rlm/lanes/evidence.py",
     (
+        "tests/rlm/lanes/test_evidence.py",
         "tests/rlm/lanes/test_trim.py",
         "tests/rlm/lanes/test_cleanup.py",
         "tests/rlm/stores/test_lanes_over_stores.py",
     ),
 )
 ROUND = Target(
-    "rlm/lanes/round.py", ("tests/rlm/lanes/test_round.py", "tests/rlm/lanes/test_watch.py")
+    "rlm/lanes/round.py", ("tests/rlm/lanes/test_round.py", "tests/rlm/lanes/test_evidence.py")
 )
 WATCH = Target("rlm/lanes/watch.py", ("tests/rlm/lanes/test_watch.py",))
 HERALD = Target("rlm/lanes/herald.py", ("tests/rlm/lanes/test_herald.py",))
@@ -178,8 +180,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H13: bytes are not compared before the first trim",
-            "        if batch != await self._remote_batch(metadata, header.base_offset):\n",
-            "        if not await self._remote_batch(metadata, header.base_offset):\n",
+            "        if batch != await self._remote_batch(metadata, header):\n",
+            "        if not await self._remote_batch(metadata, header):\n",
         ),
         (
             "H13: half a batch of the broker is compared",
@@ -188,8 +190,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H13: another batch of the copy is compared",
-            "            if header.base_offset == base_offset:\n",
-            "            if header.base_offset <= base_offset:\n",
+            "            if header.base_offset == local.base_offset:\n",
+            "            if header.base_offset <= local.base_offset:\n",
+        ),
+        (
+            "H13: the range asked for ends before the batch that is compared",
+            "index.upper_position(local.last_offset + 1)",
+            "index.upper_position(local.base_offset + 1)",
         ),
     ),
     *ROUND.edits(
@@ -253,8 +260,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H8: broker retention cuts what only the epoch file knows",
-            "        if fact is None and trusted and _may_be_cut(look, told):\n",
-            "        if fact is None and trusted and _may_be_cut(look, told) and not told:\n",
+            "if fact is None and trusted and _may_be_cut(look, told):",
+            "if fact is None and not trusted and _may_be_cut(look, told):",
         ),
         (
             "H4: a leader of an older epoch tells",

@@ -25,6 +25,7 @@ from tests.mutants.edits import ROOT, Edit
 
 _NOT_COPIED = (".git", ".venv", ".cache", ".*_cache", ".hypothesis", "__pycache__", ".sandbox")
 _TIMEOUT_S = 200.0
+_BASELINE_TIMEOUT_S = 1_800.0
 _FIRST = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 _PASSED, _FAILED = 0, 1
 
@@ -93,9 +94,9 @@ def _tree(root: Path, path: Path) -> "_Tree":
 def _check_baseline(tree: "_Tree", edits: Iterable[Edit]) -> None:
     """Every file of tests passes without a bug; folders are long, and full of them."""
     tests = sorted({test for edit in edits for test in edit.tests if test.endswith(".py")})
-    code, output = tree.pytest(tests)
+    code, output = tree.pytest(tests, _BASELINE_TIMEOUT_S)
     if code != _PASSED:
-        raise BaselineFailed(output)
+        raise BaselineFailed(f"tests fail without any planted bug, with {code}\n{output}")
 
 
 def _try(tree: "_Tree", edit: Edit) -> Result:
@@ -145,7 +146,7 @@ class _Tree:
     def close(self) -> None:
         self._process.communicate()
 
-    def pytest(self, tests: Sequence[str]) -> tuple[int | None, str]:
+    def pytest(self, tests: Sequence[str], timeout_s: float = _TIMEOUT_S) -> tuple[int | None, str]:
         """Exit code, None for a run that does not end, and what was printed."""
         options = ["-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-p", "no:xdist"]
         arguments = [*options, "-m", "not integration and not long", *tests]
@@ -160,7 +161,7 @@ class _Tree:
             is_late.set()
             _kill(process_id)
 
-        timer = threading.Timer(_TIMEOUT_S, end)
+        timer = threading.Timer(timeout_s, end)
         timer.start()
         code = int(self._process.stdout.readline())
         timer.cancel()

@@ -269,7 +269,7 @@ async def test_h11_a_store_that_is_away_is_asked_once_a_round(broken: Rig) -> No
         asked += 1
         raise Unavailable("the store is away")
 
-    broken.store.read_identity = away  # type: ignore[method-assign,assignment]
+    broken.store.read_identity = away  # type: ignore[method-assign]
     with pytest.raises(Unavailable, match="the store is away"):
         await broken.cleanup.run(broken.led)
     assert asked == 1
