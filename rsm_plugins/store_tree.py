@@ -7,6 +7,7 @@ name in their own directory, made durable, renamed, and the directory made durab
 must not know of gRPC or asyncio.
 """
 
+import errno
 import itertools
 import os
 import stat as stat_modes
@@ -26,6 +27,9 @@ TEMPORARY_SUFFIX = ".rlm-tmp"
 _FOLDER_ATTEMPTS = 20
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+_LOOK = _READ | os.O_NONBLOCK  # of a pipe in an object's place, too
+_NO_FILE = {errno.ELOOP, errno.ENXIO}
+"""A link or a socket is there, no object."""
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _tokens = itertools.count()
 
@@ -200,11 +204,23 @@ class StoreTree:
     # -- reading
 
     def size_of(self, base: int, name: str) -> int | None:
-        """Size of an object in bytes, None where it is missing in this tree."""
+        """Size of an object in bytes, None where it is missing in this tree.
+
+        By opening it: a network file system answers a stat from its cache of attributes, for a
+        minute after another machine removed the file, but asks its server at every open.
+        """
         try:
-            found = os.stat(name, dir_fd=base, follow_symlinks=False)
+            descriptor = os.open(name, _LOOK, dir_fd=base)
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:
+            if error.errno in _NO_FILE:
+                return None
+            raise
+        try:
+            found = os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
         return found.st_size if stat_modes.S_ISREG(found.st_mode) else None
 
     def required_size(self, name: str, operation: str) -> int:

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 import resource
+import sys
 from pathlib import Path
 
 import pytest
@@ -224,6 +225,40 @@ async def test_abandoned_work_is_told_to_stop() -> None:
             await threads.run_stoppable(work)
     assert stopped == ["yes"]
     threads.close()
+
+
+async def test_h11_presence_is_asked_by_opening_which_no_cache_answers(tmp_path: Path) -> None:
+    """A network file system answers a stat of a file that is gone from its cache."""
+    opened: list[str] = []
+    is_on = True
+
+    def hook(event: str, given: tuple[object, ...]) -> None:
+        if is_on and event == "open" and isinstance(given[0], str):
+            opened.append(given[0])
+
+    async with local_subject(tmp_path, "direct") as subject:
+        await subject.ensure_identity()
+        segment = subject.segment()
+        await subject.complete(segment)
+        sys.addaudithook(hook)  # stays for the process's life: `is_on` ends it
+        try:
+            assert (await subject.presence(segment)).presence is Presence.COMPLETE
+        finally:
+            is_on = False
+    names = {object_name(segment.locator, kind) for kind in ObjectKind}
+    assert {name for name in names if any(one.endswith(name) for one in opened)} == names
+
+
+async def test_a_pipe_in_the_place_of_an_object_is_none(tmp_path: Path) -> None:
+    async with local_subject(tmp_path, "direct") as subject:
+        await subject.ensure_identity()
+        segment = subject.segment()
+        await subject.complete(segment)
+        path = tmp_path / "store" / PREFIX / object_name(segment.locator, ObjectKind.LOG)
+        path.unlink()
+        os.mkfifo(path)
+        async with asyncio.timeout(10):
+            assert (await subject.presence(segment)).presence is Presence.MISSING
 
 
 async def test_an_object_replaced_by_a_link_is_not_followed(tmp_path: Path) -> None:
