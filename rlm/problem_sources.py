@@ -123,11 +123,12 @@ class CommonSources:
             yield Finding(kind=ProblemKind.NO_STORE, subject="stores", text=NO_STORE)
         statuses = self._stores.statuses()
         self._were_well |= {row.name for row in statuses if not row.problem}
+        knows_all = all(link.store_id is not None for link in self._stores.stores.links)
         rows = [
             StoreFacts(
                 name=row.name or str(row.store_id),
                 problem=row.problem,
-                was_well=row.name in self._were_well,
+                was_well=row.name in self._were_well if row.name else knows_all,
                 setup_alarms=row.alarms,
                 write_error=self._writes.error(row.store_id),
             )

@@ -1,0 +1,73 @@
+"""What the rules are told of the stores (H38)."""
+
+from typing import Any, cast
+
+import pytest
+
+from rlm.certificates import Certificates
+from rlm.facts_side import FactsSide
+from rlm.plans.problems import Finding, ProblemKind
+from rlm.problem_sources import CommonSources
+from rlmm.facts import StoreFact
+from tests.builders.clock import ManualClock
+from tests.rlm.stores.test_routes import GONE
+from tests.rlm.stores.test_side import World
+from tests.rlm.watched import LIMITS
+
+
+class Facts:
+    """Ledger, settings and their log without a problem."""
+
+    is_ready = True
+    problem: str | None = None
+    loss: str | None = None
+
+
+def told(world: World) -> list[Finding]:
+    """Of a service that began just now."""
+    clock, facts = ManualClock(), cast(Any, Facts())
+    sources = CommonSources(
+        facts=FactsSide(log=facts, settings=facts, manager=facts),
+        stores=world.side,
+        certificates=CERTIFICATES,
+        clock=clock,
+        limits=LIMITS,
+        hung_threads=tuple,
+    )
+    return [finding for source in sources.sources() for finding in source()]
+
+
+class NoCertificates:
+    files: tuple[()] = ()
+
+
+CERTIFICATES = cast(Certificates, NoCertificates())
+
+
+def kinds(world: World) -> list[ProblemKind]:
+    return [finding.kind for finding in told(world)]
+
+
+def test_stores_that_are_well_are_no_problem() -> None:
+    assert kinds(World()) == []
+
+
+def test_no_store_at_all_is_told() -> None:
+    assert kinds(World(())) == [ProblemKind.NO_STORE]
+
+
+@pytest.mark.parametrize(
+    ("is_known", "kind"),
+    [(True, ProblemKind.STORE_UNAVAILABLE), (False, ProblemKind.STARTING)],
+)
+async def test_h38_a_store_that_nobody_names_is_an_alarm_once_the_others_are_known(
+    is_known: bool, kind: ProblemKind
+) -> None:
+    world = World()
+    world.settings.write(StoreFact(store_id=GONE, plugin="s3", uri="s3://gone", prefix=""))
+    world.segment(1, GONE)
+    await world.side.in_use.look()
+    if not is_known:
+        world.links["cold"].store_id = None
+    [found] = [finding for finding in told(world) if finding.subject == f"store {GONE}"]
+    assert found.kind is kind
