@@ -26,11 +26,19 @@ from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.structs import TopicPartition
 
 from kip405.acls import Acl
+from kip405.errors import Unavailable
 from rlmm.barrier import Place
 from rlmm.divergence import NO_EPOCH, EpochEnd, FetchedEpochs
-from rlmm.epoch_ends import EpochEndsRequest, read_epoch_ends
+from rlmm.epoch_ends import (
+    EpochEndsRequest,
+    LogEndRequest,
+    read_epoch_ends,
+    read_log_end,
+)
+from rlmm.replica_votes import ReplicaVotes
 
 _ABORT_TIMEOUT_S = 5.0
+_ASK_TIMEOUT_S = 5.0
 NOT_AUTHORIZED = (TopicAuthorizationFailedError, ClusterAuthorizationFailedError)
 
 log = structlog.get_logger(__name__)
@@ -69,6 +77,19 @@ class ExplicitTopicsClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ha
                 for partition, *_, batches in partitions:
                     self.fetched.note(Place(topic, partition), batches or b"")
         return answer
+
+    async def bootstrap(self) -> None:
+        """Who is cancelled meanwhile waits until it has ended, at most the request timeout: given
+        up half-way, aiokafka would leave a connection open.
+        """
+        work = asyncio.get_running_loop().create_task(super().bootstrap())
+        try:
+            await asyncio.shield(work)
+        except asyncio.CancelledError:
+            await asyncio.wait({work})
+            if not work.cancelled():
+                work.exception()
+            raise
 
     async def _metadata_update(self, cluster_metadata: Any, topics: Iterable[str] | None) -> bool:
         request = MetadataRequest(list(topics) if topics else None, allow_auto_topic_creation=False)
@@ -139,6 +160,11 @@ def fetched_epochs(consumer: AIOKafkaConsumer) -> FetchedEpochs:
     return fetched
 
 
+async def refresh_metadata(consumer: AIOKafkaConsumer) -> None:
+    """Ask anew who leads."""
+    await consumer._client.force_metadata_update()
+
+
 async def ask_epoch_ends(
     consumer: AIOKafkaConsumer, epochs: Mapping[Place, int]
 ) -> dict[Place, EpochEnd]:
@@ -164,7 +190,7 @@ async def _ask_leaders(
         if leader is not None and leader >= 0:
             by_leader.setdefault(leader, {})[place] = epoch
     answers = await asyncio.gather(
-        *(client.send(leader, EpochEndsRequest(asked)) for leader, asked in by_leader.items()),
+        *(_ask(client, leader, EpochEndsRequest(asked)) for leader, asked in by_leader.items()),
         return_exceptions=True,
     )
     found: dict[Place, EpochEnd] = {}
@@ -179,6 +205,51 @@ async def _ask_leaders(
             for place, error in refused.items():
                 log.info("epoch_end_refused", topic=place.topic, at=place.partition, error=error)
     return found
+
+
+async def ask_log_end(consumer: AIOKafkaConsumer, place: Place, min_insync_replicas: int) -> int:
+    """End offset behind everything written before this call; Unavailable where the leader, or as
+    many replicas as it takes to be sure of the leader, do not answer. KafkaError: we may not ask.
+    """
+    client = consumer._client
+    await client.add_topic(place.topic)
+    metadata = client.cluster._partitions.get(place.topic, {}).get(place.partition)
+    if metadata is None or metadata.leader < 0:
+        raise Unavailable(f"end offset of {place}: no leader is known")
+    votes = ReplicaVotes(
+        place,
+        leader=metadata.leader,
+        replicas=frozenset(metadata.replicas),
+        min_insync_replicas=min_insync_replicas,
+    )
+    decided = asyncio.Event()
+    hopeless: list[KafkaError] = []
+
+    async def ask(node: int) -> None:
+        try:
+            request = LogEndRequest(place, of_leader=node == metadata.leader)
+            votes.take(node, read_log_end(await _ask(client, node, request)))
+        except (KafkaError, OSError, TimeoutError) as error:
+            votes.refuse(node, repr(error))
+            if isinstance(error, NOT_AUTHORIZED):
+                hopeless.append(error)
+        if votes.is_decided:
+            decided.set()
+
+    async with asyncio.TaskGroup() as group:
+        asking = [group.create_task(ask(node)) for node in (metadata.leader, *votes.others)]
+        await decided.wait()
+        for task in asking:
+            task.cancel()
+    if hopeless and not votes.has_end:
+        raise hopeless[0]
+    return votes.end()
+
+
+async def _ask(client: AIOKafkaClient, node: int, request: Any) -> Any:
+    """One question; a broker that stands still holds nobody up for the whole request timeout."""
+    async with asyncio.timeout(_ASK_TIMEOUT_S):
+        return await client.send(node, request)
 
 
 def make_producer(settings: ConnectionSettings) -> AIOKafkaProducer:

@@ -5,7 +5,7 @@ Must not know why somebody asks.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
@@ -14,36 +14,53 @@ from aiokafka.structs import TopicPartition
 from kip405.acls import topic_acl
 from kip405.errors import Unavailable
 from rlmm.barrier import Place
-from rlmm.clients import ConnectionSettings, ask_epoch_ends, make_consumer, told
+from rlmm.clients import (
+    ConnectionSettings,
+    ask_epoch_ends,
+    ask_log_end,
+    make_consumer,
+    refresh_metadata,
+    told,
+)
 from rlmm.divergence import EpochEnd
 from rlmm.facts import ClusterFact
-from rlmm.topic import SETTINGS_TOPIC
+from rlmm.topic import SETTINGS_TOPIC, SleepMs
 
 _POLL_MS = 500
+_RETRY_MS = 100
 
 
 class EndOffsetClient:
     """A consumer that is never assigned anything; connected at the first question."""
 
-    def __init__(self, connection: ConnectionSettings) -> None:
+    def __init__(self, connection: ConnectionSettings, sleep_ms: SleepMs) -> None:
         self._connection = connection
+        self._sleep_ms = sleep_ms
         self._consumer: AIOKafkaConsumer | None = None
         self._starting = asyncio.Lock()
 
-    async def end_offset(self, place: Place) -> int:
-        """End offset (high watermark) of one partition now; Unavailable where nobody answers."""
-        return (await self.end_offsets([place]))[place]
+    async def end_offset(self, place: Place, min_insync_replicas: int) -> int:
+        """End offset (high watermark) of one partition, behind all that was written before this
+        call, which a deposed leader cannot pretend (`replica_votes`).
 
-    async def end_offsets(self, places: Iterable[Place]) -> dict[Place, int]:
-        """End offsets of partitions now; all or Unavailable."""
-        partitions = [TopicPartition(*place) for place in places]
+        Unavailable where it is not known within the request timeout.
+        """
+        refusal = Unavailable(f"end offset of {place}: nobody answers")
         try:
-            consumer = await self._started()
-            ends = await consumer.end_offsets(partitions)
-        except (KafkaError, OSError, TimeoutError) as error:
-            needs = topic_acl("Describe", partitions[0].topic)
-            raise Unavailable(f"end offsets of {partitions[0]}: {told(error, needs)}") from error
-        return {Place(*partition): end for partition, end in ends.items()}
+            async with asyncio.timeout(self._connection.request_timeout_ms / 1000):
+                consumer = await self._started()
+                while True:
+                    try:
+                        return await ask_log_end(consumer, place, min_insync_replicas)
+                    except Unavailable as error:
+                        refusal = error
+                    await refresh_metadata(consumer)
+                    await self._sleep_ms(_RETRY_MS)
+        except TimeoutError:
+            raise refusal from None
+        except (KafkaError, OSError) as error:
+            needs = topic_acl("Describe", place.topic)
+            raise Unavailable(f"end offset of {place}: {told(error, needs)}") from error
 
     async def epoch_ends(self, epochs: Mapping[Place, int]) -> dict[Place, EpochEnd]:
         """Where leader epochs end now, of the partitions whose leader knows; Unavailable where no

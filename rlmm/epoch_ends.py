@@ -1,19 +1,26 @@
-"""OffsetForLeaderEpoch v3, as aiokafka sends requests: where a leader's log ends an epoch.
+"""OffsetForLeaderEpoch v3 and ListOffsets v5, as aiokafka sends requests: where logs end, and
+which leader epochs their brokers know.
 
-aiokafka has no class for it. Source: OffsetForLeaderEpochRequest.json, -Response.json.
+aiokafka has no class for the one, and of the other none that tells the epoch. Sources:
+OffsetForLeaderEpochRequest.json, ListOffsetsRequest.json and their responses.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from aiokafka.errors import for_code
+from aiokafka.errors import KafkaError, for_code
 from aiokafka.protocol.api import Request, RequestStruct, Response
-from aiokafka.protocol.types import Array, Int16, Int32, Int64, Schema, String
+from aiokafka.protocol.types import Array, Int8, Int16, Int32, Int64, Schema, String
 
 from rlmm.barrier import Place
 from rlmm.divergence import EpochEnd
+from rlmm.replica_votes import LogEnd
 
 _CONSUMER = -1
+_DEBUGGING = -2
+"""Any replica answers, the leader or not (ListOffsetsRequest.DEBUGGING_REPLICA_ID)."""
+_LATEST = -1
+_READ_UNCOMMITTED = 0
 _ANY_EPOCH = -1
 """As current leader epoch: whoever takes himself for the leader answers; see `divergence`."""
 
@@ -91,3 +98,76 @@ def read_epoch_ends(answer: Any) -> tuple[dict[Place, EpochEnd], dict[Place, str
             else:
                 found[place] = EpochEnd(leader_epoch, end_offset)
     return found, refused
+
+
+class LogEndResponse(Response):  # type: ignore[misc]
+    API_KEY = 2
+    API_VERSION = 5
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "topics",
+            Array(
+                ("topic", String("utf-8")),
+                (
+                    "partitions",
+                    Array(
+                        ("partition", Int32),
+                        ("error_code", Int16),
+                        ("timestamp", Int64),
+                        ("offset", Int64),
+                        ("leader_epoch", Int32),
+                    ),
+                ),
+            ),
+        ),
+    )
+
+
+class LogEndStruct(RequestStruct):  # type: ignore[misc]
+    API_KEY = 2
+    API_VERSION = 5
+    RESPONSE_TYPE = LogEndResponse
+    SCHEMA = Schema(
+        ("replica_id", Int32),
+        ("isolation_level", Int8),
+        (
+            "topics",
+            Array(
+                ("topic", String("utf-8")),
+                (
+                    "partitions",
+                    Array(
+                        ("partition", Int32),
+                        ("current_leader_epoch", Int32),
+                        ("timestamp", Int64),
+                    ),
+                ),
+            ),
+        ),
+    )
+
+
+class LogEndRequest(Request[LogEndStruct]):  # type: ignore[misc]
+    """The end of one partition; `of_leader` False = as whatever replica is asked has it."""
+
+    API_KEY = 2
+
+    def __init__(self, place: Place, *, of_leader: bool) -> None:
+        self._place = place
+        self._replica_id = _CONSUMER if of_leader else _DEBUGGING
+
+    def build(self, request_struct_class: type[LogEndStruct]) -> LogEndStruct:
+        partitions = [(self._place.partition, _ANY_EPOCH, _LATEST)]
+        topics = [(self._place.topic, partitions)]
+        return request_struct_class(self._replica_id, _READ_UNCOMMITTED, topics)
+
+
+def read_log_end(answer: Any) -> LogEnd:
+    """What the broker told; its KafkaError where it refused."""
+    for topic, partitions in answer.topics:
+        for _, error_code, _, offset, leader_epoch in partitions:
+            if error_code:
+                raise for_code(error_code)(topic)
+            return LogEnd(offset, leader_epoch)
+    raise KafkaError("an empty answer")

@@ -38,6 +38,8 @@ from rlmm.topic import (
 CHECK_INTERVAL_MS = 5_000
 """How often topic ids, configurations and ends are looked at; publishes look more often (H6)."""
 _RETRY_MS = 1_000
+_VERIFY_TIMEOUT_MS = 15_000
+"""Enough for each leader that answers; one that hangs is given up before."""
 
 log = structlog.get_logger(__name__)
 
@@ -57,7 +59,7 @@ class Sink(Protocol):
 class Ends(Protocol):
     """Who asks leaders where things end (EndOffsetClient). Unavailable where nobody answers."""
 
-    async def end_offset(self, place: Place) -> int: ...
+    async def end_offset(self, place: Place, min_insync_replicas: int) -> int: ...
 
     async def epoch_ends(self, epochs: Mapping[Place, int]) -> dict[Place, EpochEnd]: ...
 
@@ -100,7 +102,7 @@ class FactLog:
         remedy: str = "",
         may_create: bool = True,
         connect: Callable[[ConnectionSettings], Reader] = LogReader,
-        make_ends: Callable[[ConnectionSettings], Ends] = EndOffsetClient,
+        make_ends: Callable[[ConnectionSettings, SleepMs], Ends] = EndOffsetClient,
     ) -> None:
         """`remembered`: topic ids of an earlier run by topic name; a topic with another id is not
         ours. `remembered_reads`: how far that run had read, and whether something was lost;
@@ -123,7 +125,7 @@ class FactLog:
             for guard in self._topics.both
             for partition in range(guard.spec.partition_count)
         )
-        self._end_client = make_ends(connection)
+        self._end_client = make_ends(connection, sleep_ms)
         self._tail = Tail(
             connect=lambda: connect(connection),
             places=self._places,
@@ -273,8 +275,9 @@ class FactLog:
 
     async def _verified_end(self, place: Place) -> int:
         """The end offset; by the time it is known the leader was asked for what was read, too."""
+        min_insync_replicas = self._topics.of(place.topic).min_insync_replicas
         end, _ = await asyncio.gather(
-            self._end_client.end_offset(place), self._tail.verify([place])
+            self._end_client.end_offset(place, min_insync_replicas), self._tail.verify([place])
         )
         return end
 
@@ -340,7 +343,7 @@ class FactLog:
             await self._sleep_ms(CHECK_INTERVAL_MS)
             try:
                 await self.verify()
-                async with deadline(CHECK_INTERVAL_MS, "ends of the epochs of all partitions"):
+                async with deadline(_VERIFY_TIMEOUT_MS, "ends of the epochs of all partitions"):
                     await self._tail.verify()
             except RemoteStorageError as error:
                 log.warning("facts_watch", error=str(error))

@@ -98,6 +98,8 @@ class TopicGuard:
         self.spec = spec
         self.topic_id = remembered
         self.problem: str | None = None
+        self.min_insync_replicas = 1
+        """As the topic was configured when it was looked at last; 1 = not known."""
         self.is_lost = False
         """Missing or recreated: what we have read is not what is there."""
 
@@ -107,6 +109,8 @@ class TopicGuard:
             self._say("is missing", lost=True)
             return
         topic_id, configs, partition_count = description
+        insync = configs.get("min.insync.replicas", "")
+        self.min_insync_replicas = int(insync) if insync.isdigit() else 1
         faults = self.spec.faults(configs, partition_count)
         if self.topic_id is None and faults is None:
             self.topic_id = topic_id

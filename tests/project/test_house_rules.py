@@ -50,6 +50,7 @@ PURE = (
     "rlmm/partitioner.py",
     "rlmm/records.py",
     "rlmm/replay.py",
+    "rlmm/replica_votes.py",
     "rsm_plugins/endpoints.py",
     "rsm_plugins/keys.py",
     "rsm_plugins/manifest.py",

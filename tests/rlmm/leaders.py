@@ -90,7 +90,7 @@ class Leaders:
     async def close(self) -> None:
         return None
 
-    async def end_offset(self, place: Place) -> int:
+    async def end_offset(self, place: Place, min_insync_replicas: int) -> int:
         return self._who_answers(place).high_watermark
 
     async def epoch_ends(self, epochs: Mapping[Place, int]) -> dict[Place, EpochEnd]:

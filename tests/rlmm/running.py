@@ -35,6 +35,7 @@ async def running(
     *,
     remembered: dict[str, Uuid] | None = None,
     reads: ReadsFile | None = None,
+    replication_factor: int = 1,
     wait: bool = True,
 ) -> AsyncIterator[Facts]:
     """One process's view of the facts; several of them are several processes."""
@@ -54,7 +55,7 @@ async def running(
         connection=ConnectionSettings(
             bootstrap_servers=(bootstrap_servers,), client_id="rlm-test", request_timeout_ms=5_000
         ),
-        replication_factor=1,
+        replication_factor=replication_factor,
         describe_topic=describe,
         now_ms=clock.monotonic_ms,
         sleep_ms=clock.sleep_ms,

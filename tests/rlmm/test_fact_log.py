@@ -56,7 +56,7 @@ class Process:
             now_ms=lambda: self.now_ms,
             sleep_ms=self._sleep,
             connect=lambda _: self.leaders.reader(),
-            make_ends=lambda _: self.leaders,
+            make_ends=lambda *_: self.leaders,
         )
         self.log.register(LEDGER_TOPIC, self.ledger)
         self.log.register(SETTINGS_TOPIC, Sink())

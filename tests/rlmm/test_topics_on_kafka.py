@@ -125,7 +125,9 @@ async def test_settings_are_read_back_and_the_start_never_goes_back(bootstrap: s
         assert other.settings.view.remote_log_start(KEY) == 100
         with pytest.raises(Fenced):
             await other.settings.publish(lower, leader_epoch=4)
-        await other.settings.tombstone(fact.key)
+        with pytest.raises(Fenced):
+            await other.settings.tombstone(fact.key, 2)
+        await other.settings.tombstone(fact.key, 3)
         await mine.settings.barrier(5_000)
         assert mine.settings.view.remote_log_start(KEY) is None
 
