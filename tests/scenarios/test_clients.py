@@ -6,15 +6,13 @@ One broker. What the broker itself no longer has is shown by its directory and i
 import asyncio
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer
-from aiokafka import TopicPartition as AioPartition
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
@@ -26,6 +24,7 @@ from tests.scenarios.cluster import LONG_ON_SERVERS, Cluster, Row, assert_same, 
 from tests.scenarios.java import java_read
 from tests.scenarios.mixed import STEP_MS, Load, Mixed, printed
 from tests.scenarios.raw import connection, fetch, list_offset, proxy_of, topic_id
+from tests.scenarios.readers import aiokafka_read
 
 pytestmark = pytest.mark.integration
 
@@ -133,36 +132,8 @@ async def test_aiokafka_reads_every_record_once(archive: Archive) -> None:
         ("read_committed", archive.mixed.committed),
         ("read_uncommitted", archive.mixed.all_rows),
     ):
-        read = await _aiokafka(archive.cluster, archive.topic, archive.log_end, isolation)
+        read = await aiokafka_read(archive.cluster, archive.topic, archive.log_end, isolation)
         assert_same(read, rows)
-
-
-async def _aiokafka(
-    cluster: Cluster, topic: str, ends: Mapping[int, int], isolation: str
-) -> list[Row]:
-    """Everything up to the log ends, by position: behind the last record may lie a marker."""
-    consumer = AIOKafkaConsumer(
-        bootstrap_servers=cluster.bootstrap,
-        enable_auto_commit=False,
-        auto_offset_reset="none",
-        isolation_level=isolation,
-    )
-    await consumer.start()
-    try:
-        places = {AioPartition(topic, p): end for p, end in ends.items()}
-        consumer.assign(list(places))
-        await consumer.seek_to_beginning(*places)
-        rows: list[Row] = []
-        deadline = time.monotonic() + 60
-        while True:
-            for records in (await consumer.getmany(timeout_ms=500)).values():
-                rows += [_aio_row(record) for record in records]
-            positions = {place: await consumer.position(place) for place in places}
-            if all(positions[place] >= end for place, end in places.items()):
-                return rows
-            assert time.monotonic() < deadline, f"{len(rows)} rows, {positions=} of {places}"
-    finally:
-        await consumer.stop()
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
@@ -180,7 +151,7 @@ async def test_a_log_that_ends_with_a_marker_is_read_to_its_end(
     end = rows[-1].offset + 2
     await asyncio.to_thread(one.wait_for, lambda: one.log_end(topic) == end, "the marker")
     await asyncio.to_thread(one.wait_trimmed, topic)
-    assert_same(await _aiokafka(one, topic, {0: end}, isolation), rows)
+    assert_same(await aiokafka_read(one, topic, {0: end}, isolation), rows)
     config: dict[str, Any] = {"isolation.level": isolation}
     assert_same(await asyncio.to_thread(one.read_all, topic, **config), rows)
 
@@ -200,17 +171,6 @@ def _committed(cluster: Cluster, topic: str) -> list[Row]:
         producer.produce(topic, b"value-%d" % number, partition=0, on_delivery=delivered)
     producer.commit_transaction(30)
     return rows
-
-
-def _aio_row(record: Any) -> Row:
-    return Row(
-        partition=record.partition,
-        offset=record.offset,
-        timestamp_ms=record.timestamp,
-        key=record.key,
-        value=record.value,
-        headers=tuple(record.headers),
-    )
 
 
 @pytest.mark.parametrize("one_broker", LONG_ON_SERVERS, indirect=True)
