@@ -22,9 +22,17 @@ _COMPACTED = {
 _CLEANED_WITHIN_S = 60  # log.cleaner.backoff.ms is 15 s
 
 
-def _segments(cluster: Cluster, topic: str) -> list[Path]:
+def _emptied(cluster: Cluster, topic: str) -> list[Path]:
     dirs = [Path(one) for one in cluster.sandbox.json["brokers"][0]["log_dirs"]]
-    return sorted(file for one in dirs for file in (one / f"{topic}-0").glob("*.log"))
+    files = sorted(file for one in dirs for file in (one / f"{topic}-0").glob("*.log"))
+    return [file for file in files if file.stat().st_size == 0]
+
+
+def _is_cleaned(cluster: Cluster, topic: str) -> bool:
+    """Whether the cleaner has finished a pass: it notes that at the end, segments go one by one."""
+    dirs = [Path(one) for one in cluster.sandbox.json["brokers"][0]["log_dirs"]]
+    noted = (one / "cleaner-offset-checkpoint" for one in dirs)
+    return any(f"{topic} 0 " in file.read_text() for file in noted if file.exists())
 
 
 def _becomes_delete(cluster: Cluster, topic: str) -> None:
@@ -42,14 +50,13 @@ def test_h15_closed_segments_that_the_cleaner_left_empty_stop_nobody(one: Cluste
         **{"enable.idempotence": False},
     )
     one.wait_for(
-        lambda: [file.stat().st_size for file in _segments(one, topic)].count(0) >= 2,
+        lambda: _is_cleaned(one, topic) and len(_emptied(one, topic)) >= 2,
         "empty segments",
         _CLEANED_WITHIN_S,
     )
-    emptied = [file for file in _segments(one, topic) if file.stat().st_size == 0]
+    _becomes_delete(one, topic)  # ends a pass that runs: from now on nothing is compacted
+    emptied = _emptied(one, topic)
     direct = one.read_all(topic, bootstrap=one.direct)
-    _becomes_delete(one, topic)
-
     one.enable(topic)
     rows = one.fill(topic, mib=4)
     log_start = one.wait_trimmed(topic, beyond=rows[0].offset)
