@@ -65,8 +65,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H6: the objects that a manifest vouches for are not looked at",
-            "            presence = await self._evidence.presence(found.metadata)\n",
-            "            presence = Presence.COMPLETE\n",
+            "presence = await self._evidence.presence(found.metadata)\n        broken",
+            "presence = Presence.COMPLETE\n        broken",
         ),
         (
             "H5: leadership is not asked for before an adoption",

@@ -12,7 +12,16 @@ REPLAY = Target(
 )
 LEDGER = Target("rlmm/ledger.py", ("tests/rlmm/test_ledger.py", "tests/rlm/plans"))
 VIEW = Target(
-    "rlmm/settings_view.py", ("tests/rlmm/test_settings_view.py", "tests/rlm/lanes/test_trim.py")
+    "rlmm/settings_view.py",
+    (
+        "tests/rlmm/test_settings_view.py",
+        "tests/rlmm/test_settings.py",
+        "tests/rlm/lanes/test_trim.py",
+    ),
+)
+SETTINGS = Target(
+    "rlmm/settings.py",
+    ("tests/rlmm/test_settings.py", "tests/rlm/lanes/test_h18_live_services.py"),
 )
 
 EDITS: tuple[Edit, ...] = (
@@ -276,6 +285,90 @@ EDITS: tuple[Edit, ...] = (
             "a topic's own freeze does not hold",
             'found = (self._fact(FreezeFact.KIND), self._fact(f"{FreezeFact.KIND}/{topic_id}"))',
             "found = (self._fact(FreezeFact.KIND),)",
+        ),
+    ),
+    *VIEW.edits(
+        (
+            "H10: a record that lands late overrules what its writer did not know",
+            "            and adopted.offset >= seen\n",
+            "            and adopted.offset >= seen + 1_000_000\n",
+        ),
+        (
+            "H10: a new leader cannot overrule what it did not know of an old one",
+            "            and leader_epoch <= adopted.stamp.leader_epoch\n",
+            "",
+        ),
+        (
+            "H10: a tombstone that lands late takes a newer fact away",
+            "        if adopted.offset >= knew.seen:\n",
+            "        if adopted.offset >= knew.seen + 1_000_000:\n",
+        ),
+        (
+            "an old leader's tombstone takes a newer fact away",
+            "        if knew.leader_epoch < newest_epoch:\n",
+            "        if knew.leader_epoch < -1:\n",
+        ),
+        (
+            "H4: a start is decided under the epoch of its stamp",
+            "return NO_LEADER_EPOCH if decided is None else min(decided, found.stamp.leader_epoch)",
+            "return found.stamp.leader_epoch",
+        ),
+    ),
+    *SETTINGS.edits(
+        (
+            "H2: a fact counts although it was overtaken or overruled",
+            "        if adopted is None or adopted.offset != offset:\n",
+            "        if adopted is None:\n",
+        ),
+        (
+            "a tombstone counts although an older fact stands",
+            "        if adopted is not None and adopted.offset < offset:\n",
+            "        if adopted is not None and adopted.offset < 0:\n",
+        ),
+        (
+            "H2: a fact is written that is known not to count",
+            '        if why:\n            raise Fenced(f"fact',
+            '        if why == "":\n            raise Fenced(f"fact',
+        ),
+        (
+            "H10: a writer does not say how far it had read",
+            "headers = knew.encode() if isinstance(fact, FENCED_FACTS) else ()",
+            "headers = ()",
+        ),
+        (
+            "fields of a later version are lost",
+            "fact = replace(fact, extra={**adopted.fact.extra, **fact.extra})",
+            "fact = replace(fact, extra={**fact.extra})",
+        ),
+        (
+            "a leader asserts facts of partitions that it does not lead",
+            "for found in self.view.reassert if _belongs(found.fact, partition)]",
+            "for found in self.view.reassert]",
+        ),
+        (
+            "every leader asserts a topic's own fact",
+            "        return partition == PartitionKey(fact.topic_id, 0)\n",
+            "        return partition.topic_id == fact.topic_id\n",
+        ),
+        (
+            "H6: a topic made anew while nobody looked is no problem",
+            "            if known[name] != topic_id:\n",
+            "            if known[name] is None:\n",
+        ),
+        (
+            "H6: settings that were not read yet have no problem",
+            "        if not self.is_ready:\n            return",
+            "        if self.is_ready is None:\n            return",
+        ),
+        (
+            "H6: a record that was not understood is no problem of the settings",
+            "return self._log.problem or self.view.problem or self._foreign_topics()",
+            "return self._log.problem or self._foreign_topics()",
+        ),
+        (
+            "H16: what the replay brings is a sign of life",
+            "read_ms = None if self._is_replay else self._monotonic_ms()",
+            "read_ms = self._monotonic_ms()",
         ),
     ),
 )

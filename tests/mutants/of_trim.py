@@ -87,8 +87,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H2: what has ended is deleted beyond the high watermark",
-            "bound = min(offsets.remote_log_start_offset, offsets.high_watermark)",
+            "bound = min(offsets.remote_log_start_offset, offsets.high_watermark - 1)",
             "bound = offsets.remote_log_start_offset",
+        ),
+        (
+            "H8: the last record goes with what has ended",
+            "bound = min(offsets.remote_log_start_offset, offsets.high_watermark - 1)",
+            "bound = min(offsets.remote_log_start_offset, offsets.high_watermark)",
         ),
         (
             "H2: what has ended is deleted again and again",

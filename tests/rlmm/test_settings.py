@@ -5,9 +5,11 @@ from dataclasses import replace
 import pytest
 
 from kip405.errors import Fenced
+from kip405.ids import PartitionKey
 from rlmm.barrier import Place
 from rlmm.fact_codec import encode_fact
 from rlmm.facts import (
+    ClusterFact,
     DivergenceFact,
     Fact,
     FreezeFact,
@@ -19,7 +21,7 @@ from rlmm.facts import (
 from rlmm.outcome import OutcomeUnknown
 from rlmm.publisher import Record
 from rlmm.settings import Settings
-from rlmm.topic import SETTINGS_TOPIC
+from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 from tests.builders.clock import ManualClock
 from tests.builders.fact_log import FakeFactLog, FakeTopics
 from tests.rlm.plans.views import lineage
@@ -228,3 +230,108 @@ async def test_h02_a_start_that_lands_late_still_only_rises(ours: Process) -> No
     ours.log.land()
     ours.log.read_all()
     assert ours.settings.view.remote_log_start(KEY) == 200
+
+
+def start(offset: int, partition: PartitionKey = KEY) -> StartFact:
+    return StartFact(partition=partition, remote_log_start_offset=offset, cause="test")
+
+
+async def test_h02_a_publish_that_was_overtaken_does_not_count(
+    ours: Process, topics: FakeTopics
+) -> None:
+    """Another service's record of the key lands right behind ours."""
+    higher = written(start(90), LEADER_EPOCH)
+
+    def overtake(_: Record) -> None:
+        topics.append(higher)
+
+    ours.log.after_append = overtake
+    with pytest.raises(Fenced, match="our record at 0 does not count"):
+        await ours.settings.publish(start(60), LEADER_EPOCH)
+    assert ours.settings.view.remote_log_start(KEY) == 90
+
+
+async def test_h02_a_publish_under_an_epoch_that_just_ended_does_not_count(
+    ours: Process, topics: FakeTopics
+) -> None:
+    newer = written(start(50), LEADER_EPOCH + 1)
+
+    def elect(_: Record) -> None:
+        topics.append(newer)
+
+    ours.log.before_append = elect
+    with pytest.raises(Fenced, match="our record at 1 does not count"):
+        await ours.settings.publish(start(60), LEADER_EPOCH)
+    assert ours.settings.view.remote_log_start(KEY) == 50
+
+
+async def test_h02_nothing_is_written_that_is_known_not_to_count(
+    ours: Process, topics: FakeTopics
+) -> None:
+    await ours.settings.publish(start(60), LEADER_EPOCH)
+    with pytest.raises(Fenced, match="never goes back"):
+        await ours.settings.publish(start(59), LEADER_EPOCH)
+    with pytest.raises(Fenced, match="is older than"):
+        await ours.settings.publish(start(61), LEADER_EPOCH - 1)
+    assert len(topics.records[PLACE]) == 1
+
+
+async def test_fields_of_a_later_version_are_written_again(ours: Process) -> None:
+    await ours.settings.publish(replace(topic(trim=False), extra={"later": 1}), LEADER_EPOCH)
+    await ours.settings.publish(topic(trim=True), LEADER_EPOCH)
+    found = ours.settings.view.topic(TOPIC_ID)
+    assert found is not None
+    assert (found.trim, found.extra) == (True, {"later": 1})
+
+
+async def test_h02_a_leader_asserts_its_own_partitions_facts_only(
+    ours: Process, topics: FakeTopics
+) -> None:
+    """A topic's own fact belongs to the leader of partition 0."""
+    first, other = PartitionKey(TOPIC_ID, 0), PartitionKey(TOPIC_ID, 7)
+    await ours.settings.publish(start(60, first), LEADER_EPOCH)
+    await ours.settings.publish(start(60, other), LEADER_EPOCH)
+    await ours.settings.publish(topic(trim=True), LEADER_EPOCH)
+    for denied in (start(10, first), start(10, other), topic(trim=False)):
+        topics.append(written(denied, LEADER_EPOCH - 1))
+    ours.log.read_all()
+    assert ours.settings.view.reassert
+    assert await ours.settings.reassert(other, LEADER_EPOCH) == 1
+    assert await ours.settings.reassert(KEY, LEADER_EPOCH) == 0
+    assert await ours.settings.reassert(first, LEADER_EPOCH) == 2
+    assert not ours.settings.view.reassert
+
+
+def test_h06_a_topic_that_was_made_anew_while_nobody_looked_is_a_problem(
+    ours: Process, topics: FakeTopics
+) -> None:
+    ids = {LEDGER_TOPIC: uuid(1), SETTINGS_TOPIC: uuid(2)}
+    ours.log.topic_ids = ids
+    cluster = ClusterFact(
+        cluster_id="c", ledger_topic_id=uuid(1), settings_topic_id=uuid(2), default_store_id=None
+    )
+    topics.append(written(cluster, -1))
+    ours.log.read_all()
+    assert ours.settings.view.problem is None
+    for name in ids:
+        ours.log.topic_ids = {**ids, name: uuid(9)}
+        assert name in str(ours.settings.problem)
+
+
+def test_h06_what_was_not_read_or_not_understood_is_a_problem(
+    ours: Process, topics: FakeTopics
+) -> None:
+    topics.append(Record(place=PLACE, key=b"freeze", value=b"{}"))
+    ours.log.read_all()
+    assert "settings offset 0" in (ours.settings.problem or "")
+    ours.log.problem = "topic is missing"
+    assert ours.settings.problem == "topic is missing"
+    ours.log.is_ready = False
+    assert ours.settings.problem == "the settings were not read to their end yet"
+
+
+async def test_h17_a_barrier_reads_what_others_wrote(ours: Process, topics: FakeTopics) -> None:
+    topics.append(written(start(60), LEADER_EPOCH))
+    assert ours.settings.view.remote_log_start(KEY) is None
+    await ours.settings.barrier(1_000)
+    assert ours.settings.view.remote_log_start(KEY) == 60

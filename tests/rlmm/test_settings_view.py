@@ -189,3 +189,22 @@ def test_h04_a_decided_epoch_travels_and_is_not_written_where_it_is_not_known() 
         key, value = encode_fact(fact, stamp)
         assert decode_fact(key, value) == (fact, stamp)
     assert b"decided_epoch" not in encode_fact(start(1), stamp)[1]
+
+
+def test_h02_an_epoch_that_was_overruled_once_stays_so() -> None:
+    view = SettingsView()
+    put(view, 0, TrimFact(partition=KEY, bound=10, planned_epoch=5), epoch=5)
+    for offset in (1, 2):
+        put(view, offset, TrimFact(partition=KEY, bound=99, planned_epoch=4), epoch=4)
+        adopted = view.trim(KEY)
+        assert adopted is not None
+        assert adopted.bound == 10
+
+
+def test_a_key_that_cannot_be_read_mends_no_other() -> None:
+    view = SettingsView()
+    view.apply(key=start(5).key.encode(), value=b"{}", offset=0)
+    put(view, 1, topic())
+    assert "offset 0" in (view.problem or "")
+    view.apply(key=start(5).key.encode(), value=None, offset=2)
+    assert view.problem is None
