@@ -25,6 +25,7 @@ from rlm.proxy.tier import RemoteRead
 from rlm.reading.limits import ReadLimits
 from rlm.reading.reader import RemoteReader
 from rlmm.ledger import PartitionLedger, SegmentEntry
+from tests.builders.ledger import MemorySettings
 from tests.builders.threads import some_threads
 from tests.kip405.batch_builder import batch
 from tests.rlm.reading.world import TOPIC_ID, MadeStore
@@ -147,7 +148,7 @@ def tier_of(copies: Copies, ledger: PartitionLedger, reader: RemoteReader) -> Lo
         node_id=1,
         broker=not_asked,
         leadership=not_asked,
-        settings=not_asked,
+        settings=cast(Any, MemorySettings()),
         manager=cast(Any, SimpleNamespace(ledger=lambda _: ledger, problem=None)),
         looks=cast(Any, SimpleNamespace(looks={KEY: look})),
         shared_looks=not_asked,
