@@ -4,7 +4,7 @@ Why: the reader's client gets an error, and the operator must hear of it too. Wh
 forgotten when the segment is read again, as after a restore from a backup.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import structlog
 
@@ -19,7 +19,7 @@ class Losses:
     """By partition and segment id, why the segment cannot be read; bounded per partition."""
 
     def __init__(self) -> None:
-        self._found: dict[PartitionKey, dict[Uuid, str]] = {}
+        self._found: dict[PartitionKey, dict[Uuid, NotFound | Corrupt]] = {}
 
     def note(
         self,
@@ -39,7 +39,7 @@ class Losses:
                 del known[given_up]
         if len(known) >= _MOST_PER_PARTITION:
             return
-        known[segment_id] = str(error)
+        known[segment_id] = error
         log.error("segment_lost", segment=str(segment_id), error=str(error))
 
     def forget(self, key: PartitionKey, segment_id: Uuid) -> None:
@@ -58,6 +58,13 @@ class Losses:
     def segments(self, key: PartitionKey) -> frozenset[Uuid]:
         """Those of the partition that could not be read."""
         return frozenset(self._found.get(key, ()))
+
+    def damaged(self, key: PartitionKey) -> Mapping[Uuid, str]:
+        """Those of which a checksum does not fit, and what readers found: their objects are there,
+        so whether they are is no question that helps.
+        """
+        known = self._found.get(key, {})
+        return {one: str(error) for one, error in known.items() if isinstance(error, Corrupt)}
 
     def alarms(self, key: PartitionKey, segments: Collection[Uuid]) -> tuple[str, ...]:
         """One line per lost segment of those that the ledger still vouches for."""

@@ -6,7 +6,7 @@ lost segment be copied again. A suspicion decides nothing: the store is asked ea
 that is away or another one proves nothing.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 
 import structlog
@@ -53,7 +53,8 @@ class LostSegments:
         return self._is_check_due(look.key) or bool(self.suspects(look))
 
     async def gone(self, look: Look) -> frozenset[Uuid]:
-        """Segments whose objects are proven gone, of those that are suspected, or due for a check.
+        """Segments whose objects are proven gone, of those that are suspected, or due for a check,
+        and those that are damaged: they count for nothing.
 
         What a store does not answer about now is not gone.
         """
@@ -62,7 +63,13 @@ class LostSegments:
             start = look.positions.log_start_offset
             wanted = tuple(one for one in _usable(look) if one in wanted or one.next_offset > start)
             self._put_off_check(look.key)
-        return await self.proven(look, wanted)
+        return frozenset({*await self.proven(look, wanted), *self.damaged(look)})
+
+    def damaged(self, look: Look) -> Mapping[Uuid, str]:
+        """Segments that readers found damaged, and how. Nothing is trimmed on them, and they are
+        copied again; they are not deleted, for a repair of the store can bring them back.
+        """
+        return self._losses.damaged(look.key)
 
     async def proven(
         self, look: Look, segments: Collection[RemoteLogSegmentMetadata]

@@ -239,8 +239,9 @@ class TrimLane:
         copies = _copies_below(look, plan)
         try:
             self._check_readers(look, copies)
-            missing = await self._evidence.missing(copies)
+            missing = dict(await self._evidence.missing(copies))
             self._lost.suspect(look.key, missing)
+            missing |= self._damaged(look, copies)
             start = max(look.remote_log_start_offset or 0, look.positions.log_start_offset)
             if missing and self._contiguous_end(look, start, without=missing) < plan.bound:
                 raise NotFound("; ".join(missing.values()))
@@ -249,6 +250,14 @@ class TrimLane:
         except (NotFound, Corrupt, Invalid) as error:
             self._alarm(look, f"trim to {plan.bound} refused: {error}")
             raise
+
+    def _damaged(self, look: Look, copies: tuple[RemoteLogSegmentMetadata, ...]) -> dict[Uuid, str]:
+        damaged = self._lost.damaged(look)
+        return {
+            one.segment_id.id: f"{one.segment_id} is damaged: {damaged[one.segment_id.id]}"
+            for one in copies
+            if one.segment_id.id in damaged
+        }
 
     def _check_readers(self, look: Look, copies: tuple[RemoteLogSegmentMetadata, ...]) -> None:
         """Unavailable unless whoever leads next can read what is trimmed: knows all the stores."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kip405.errors import NotFound, Unavailable
+from kip405.errors import Corrupt, NotFound, Unavailable
 from kip405.ids import Uuid
 from kip405.segments import RemoteLogSegmentMetadata
 from kip405.states import RemoteLogSegmentState
@@ -109,6 +109,34 @@ async def test_h25_what_readers_did_not_get_is_asked_for(rig: Rig) -> None:
     rig.losses.note(PLACE.key, before.segment_id.id, NotFound("gone"), rig.ledger.view.entries)
     await rig.copy.run(rig.led)
     assert len(finished(rig, 100)) == 2
+
+
+async def test_h25_what_readers_found_damaged_is_not_trimmed_on_and_copied_again(
+    rig: Rig,
+) -> None:
+    """Its objects are there in their full size, so that no question about presence tells."""
+    (before,) = finished(rig, 100)
+    damaged = Corrupt("checksum of chunk 3")
+    rig.losses.note(PLACE.key, before.segment_id.id, damaged, rig.ledger.view.entries)
+    with pytest.raises(NotFound, match="checksum of chunk 3"):
+        await rig.trim.run(rig.led)
+    assert rig.broker.deleted == []
+    await rig.copy.run(rig.led)
+    again = next(one for one in finished(rig, 100) if one != before)
+    await rig.copy.run(rig.led)
+    await rig.cleanup.run(rig.led)
+    assert finished(rig, 100) == [before, again]  # one new copy; what is damaged is not deleted
+    await rig.trim.run(rig.led)
+    assert rig.broker.deleted == [300]
+
+
+async def test_h25_what_was_damaged_and_is_read_again_is_trimmed_on(rig: Rig) -> None:
+    (before,) = finished(rig, 100)
+    damaged = Corrupt("checksum of chunk 3")
+    rig.losses.note(PLACE.key, before.segment_id.id, damaged, rig.ledger.view.entries)
+    rig.losses.forget(PLACE.key, before.segment_id.id)
+    await rig.trim.run(rig.led)
+    assert rig.broker.deleted == [300]
 
 
 async def test_h11_a_store_that_is_away_or_another_one_proves_nothing(rig: Rig) -> None:
