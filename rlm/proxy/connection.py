@@ -141,6 +141,7 @@ class Connection:
         self.responses = ResponseCutter(settings.max_frame_bytes, self._may_assemble)
         self._settling_bytes = 0
         self._asked_bytes = 0
+        self._held_bytes = 0
         self.received_bytes = 0
         """All bytes that came from the client so far."""
         self.is_over = False
@@ -212,16 +213,15 @@ class Connection:
         return self.shared.memory.verdict(self, size_bytes) is Verdict.GO_ON
 
     def _account(self) -> None:
-        broker = self._broker
-        self.shared.memory.hold(
-            self,
+        self._held_bytes = (
             self.requests.held_bytes
             + self._settling_bytes
             + self.responses.held_bytes
             + self._asked_bytes
             + self.unsent_bytes
-            + (0 if broker is None else broker.writer.queued_bytes),
+            + (0 if self._broker is None else self._broker.writer.queued_bytes)
         )
+        self.shared.memory.hold(self, self._held_bytes)
 
     # callbacks of the client's side
 
@@ -437,21 +437,25 @@ class Connection:
         if self.is_over or self._broker is None:
             return
         self._account()
-        verdict = self.shared.memory.verdict(self)
-        if verdict is Verdict.END:
+        verdict, to_broker_bytes = (
+            self.shared.memory.verdict(self),
+            self._broker.writer.queued_bytes,
+        )
+        # What waits for the broker's socket goes there by itself, as of a producer with acks=0.
+        if verdict is Verdict.END and self._held_bytes - to_broker_bytes > SMALL_BYTES:
             self._fail(SessionError("memory", "too much is held for clients unknown to the broker"))
             return
         has_room, limit = verdict is Verdict.GO_ON, self.shared.settings.write_queue_bytes
         self._read(
             self.client,
             wanted=has_room
-            and self._broker.writer.queued_bytes < limit
+            and to_broker_bytes < limit
             and self.requests.queued_bytes < _MAX_HELD_BYTES
             and not self._is_draining,
         )
         self._read(
             self._broker,
-            wanted=has_room
+            wanted=(has_room or self.responses.is_assembling)
             and self.client.writer.queued_bytes < limit
             and not self.responses.is_waiting,
         )

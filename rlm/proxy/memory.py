@@ -48,7 +48,7 @@ class ConnectionMemory:
         self.held_bytes = 0
         self._strangers_bytes = 0
         self._held: dict[Holder, tuple[int, bool]] = {}
-        self._waiting: dict[Holder, None] = {}
+        self._waiting: dict[Holder, int] = {}  # how many more bytes it asked for
         self._beyond: Holder | None = None
 
     @property
@@ -75,18 +75,26 @@ class ConnectionMemory:
         self._wake()
 
     def leave(self, holder: Holder) -> None:
-        """The connection is over."""
+        """The connection is over, perhaps before it held what it was given leave to hold."""
         self._waiting.pop(holder, None)
         self.hold(holder, 0)
+        if self._beyond is holder:
+            self._beyond = None
+            self._wake()
 
     def verdict(self, holder: Holder, more_bytes: int = 0) -> Verdict:
-        """Whether the connection may receive, or assemble `more_bytes` at once."""
+        """Whether the connection may receive, or assemble `more_bytes` at once.
+
+        Who waits for much goes on waiting for it though it may receive a little.
+        """
+        asked_bytes = self._waiting.get(holder, 0)
         if self._may(holder, more_bytes):
-            self._waiting.pop(holder, None)
+            if more_bytes >= asked_bytes:
+                self._waiting.pop(holder, None)
             return Verdict.GO_ON
         if not holder.is_admitted:
             return Verdict.END
-        self._waiting[holder] = None
+        self._waiting[holder] = max(more_bytes, asked_bytes)
         return Verdict.WAIT
 
     def _may(self, holder: Holder, more_bytes: int) -> bool:

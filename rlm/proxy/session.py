@@ -302,6 +302,11 @@ class ResponseCutter:
         return not self._expected
 
     @property
+    def is_assembling(self) -> bool:
+        """An answer is on its way into memory that it has already."""
+        return self._frame is not None
+
+    @property
     def held_bytes(self) -> int:
         """Memory that bytes of the broker take here."""
         return len(self._head) + len(self._frame or b"")

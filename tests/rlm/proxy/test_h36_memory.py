@@ -124,6 +124,30 @@ def test_h36_what_was_held_is_given_back_exactly() -> None:
     assert bound.memory.verdict(Connection(is_admitted=False), 125_000) is Verdict.GO_ON
 
 
+def test_h36_who_may_receive_a_little_still_waits_for_the_much_it_asked_for() -> None:
+    bound = Bound()
+    bound.holding(1_000_000)
+    first, second = bound.holding(0), bound.holding(100)
+    assert bound.memory.verdict(first, 500_000) is Verdict.GO_ON
+    bound.memory.hold(first, 500_000)
+    assert bound.memory.verdict(second, 500_000) is Verdict.WAIT
+    assert bound.memory.verdict(second) is Verdict.GO_ON
+    assert bound.memory.lacking_bytes > 0
+    bound.memory.leave(first)
+    assert second.told == 1
+
+
+def test_h36_who_ends_before_it_was_counted_passes_the_bound_no_more() -> None:
+    bound = Bound()
+    bound.holding(1_000_000)
+    first, second = Connection(), Connection()
+    assert bound.memory.verdict(first, 500_000) is Verdict.GO_ON
+    assert bound.memory.verdict(second, 500_000) is Verdict.WAIT
+    bound.memory.leave(first)
+    assert second.told == 1
+    assert bound.memory.verdict(second, 500_000) is Verdict.GO_ON
+
+
 # frames
 
 
@@ -275,3 +299,76 @@ async def test_h36_answers_of_all_clients_stay_within_the_bound_and_all_are_give
         assert len(answers[0]) > 5 * MIB
         assert most <= 8 * MIB + 6 * MIB + 8 * 2 * SMALL_BYTES
         await until(lambda: w.proxy.memory.held_bytes == 0)
+
+
+@dataclass
+class HaltingBroker(FakeBroker):
+    """The first bytes of an answer come long before the others."""
+
+    go_on: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+                answer = await self.answer(frame)
+                assert answer is not None
+                writer.write(answer[:100])
+                await self.go_on.wait()
+                writer.write(answer[100:])
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+
+async def test_h36_an_answer_whose_beginning_is_small_goes_on_once_there_is_room() -> None:
+    broker = HaltingBroker()
+    async with world(broker=broker, memory_max_bytes=MIB) as w:
+        client = await w.connect()
+        known = w.proxy.memory
+        full, beyond = Connection(), Connection()
+        known.hold(full, MIB)
+        assert known.verdict(beyond, MIB) is Verdict.GO_ON
+        known.hold(beyond, MIB)
+        request = fetch_request(12, asked(150), max_bytes=100_000)
+        broker.logs[TOPIC, 0] = Log(record_bytes=1_000)
+        answering = asyncio.create_task(client.call(FETCH, 12, request))
+        await until(lambda: any(one.responses.is_waiting for one in w.proxy.connections))
+        known.leave(beyond)
+        broker.go_on.set()
+        assert only(await answering)["records"] == blob(150, 200, 1_000)
+        known.leave(full)
+
+
+async def test_h36_an_answer_that_has_its_memory_is_received_though_another_is_beyond() -> None:
+    """Or all would wait for the one client that may pass the bound, however slow it is."""
+    broker = HaltingBroker()
+    async with world(broker=broker, memory_max_bytes=MIB) as w:
+        client = await w.connect()
+        request = fetch_request(12, asked(150), max_bytes=100_000)
+        broker.logs[TOPIC, 0] = Log(record_bytes=1_000)
+        answering = asyncio.create_task(client.call(FETCH, 12, request))
+        await until(lambda: any(one.responses.held_bytes > 50_000 for one in w.proxy.connections))
+        known, beyond = w.proxy.memory, Connection()
+        assert known.verdict(beyond, MIB) is Verdict.GO_ON
+        known.hold(beyond, MIB)
+        for one in w.proxy.connections:
+            one.flow()
+        broker.go_on.set()
+        assert only(await answering)["records"] == blob(150, 200, 1_000)
+        known.leave(beyond)
+
+
+async def test_h36_a_producer_without_acks_waits_for_a_slow_broker_and_is_not_ended() -> None:
+    """The broker answers it nothing by which it could be known."""
+    async with silent_broker() as port, world(upstream_port=port, memory_max_bytes=MIB) as w:
+        client = await w.connect()
+        # Produce v9: client id and transactional id null, acks 0
+        head = b"\0\0\0\x09\0\0\0\x01\xff\xff\0" + b"\0\0\0" + bytes(4)
+        client.writer.write((32 * MIB).to_bytes(4, "big") + head + bytes(32 * MIB - len(head)))
+        await until(lambda: w.proxy.memory.held_bytes > MIB // 8 or bool(w.metrics.causes))
+        await asyncio.sleep(0)
+        assert w.metrics.causes == []
+        [one] = w.proxy.connections
+        assert not one.is_read
