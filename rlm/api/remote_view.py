@@ -20,6 +20,7 @@ from rlm.clock import Clock
 from rlm.plans.history import told_lineage
 from rlm.plans.holes import ranges_without_records
 from rlm.remote_history import RemoteHistory
+from rlm.topics.made_anew import topic_facts
 from rlm.v1 import fetch_pb2
 from rlmm.facts import HistoryFact, StartFact, TopicFact
 from rlmm.ledger import PartitionLedger
@@ -275,18 +276,13 @@ class RemoteView:
         return [names[name] for name in sorted(names)]
 
     def _by_name(self) -> Mapping[str, TopicFact]:
-        """Tiered topics; of several of one name the enabled one that was written last."""
+        """Tiered topics; of several of one name the one that was decided for last: it is that of
+        today, or the last that there was (H39).
+        """
         view = self._settings.view
         if self._names_version != view.version:
-            best: dict[str, tuple[tuple[bool, int], TopicFact]] = {}
-            for found in view.facts():
-                fact = found.fact
-                if not isinstance(fact, TopicFact) or fact.state == "deleting":
-                    continue
-                rank = (fact.state == "enabled", found.offset)
-                if fact.name not in best or best[fact.name][0] < rank:
-                    best[fact.name] = (rank, fact)
-            self._names = {name: fact for name, (_, fact) in best.items()}
+            facts = topic_facts(view.facts())
+            self._names = {fact.name: fact for fact in facts if fact.state != "deleting"}
             self._names_version = view.version
         return self._names
 

@@ -237,11 +237,16 @@ async def test_a_partition_that_left_only_tombstones_hides_no_other(site: Site) 
     assert [row.partition for row in (await _only_topic(site)).partitions] == [0]
 
 
-async def test_h07_of_one_name_the_enabled_topic_of_the_newest_id(site: Site) -> None:
+async def test_h07_h39_of_one_name_the_topic_that_was_decided_for_last(site: Site) -> None:
+    """One that was made anew and disabled is no reason to give out the former one's records, though
+    nobody has said of that one that it is gone.
+    """
     old = site.rig.settings.view.topic(PLACE.topic_id)
     assert old is not None
     newer = replace(old, topic_id=Uuid(b"\x09" * 16))
     site.rig.settings.write(replace(newer, state="kept"))
+    assert (await _only_topic(site)).topic_id == newer.topic_id.raw
+    site.rig.settings.write(old)
     assert (await _only_topic(site)).topic_id == PLACE.topic_id.raw
     site.rig.settings.write(newer)
     found = await _only_topic(site)
