@@ -5,7 +5,7 @@ the store and the name that the configuration gives it. A name stands for one st
 then on a store with another identity, or none, is not ours, and nothing is copied or trimmed there.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
@@ -55,6 +55,12 @@ class Memory:
     clock: Clock
     new_uuid: Callable[[], Uuid]
     may_write: bool = True
+
+
+def store_called(name: str, facts: Iterable[StoreFact]) -> StoreFact | None:
+    """The one that a name stands for; None = it stands for none yet."""
+    found = [fact for fact in facts if name in (fact.names or (_UNNAMED,))]
+    return min(found, key=lambda fact: str(fact.store_id), default=None)
 
 
 class StoreLink:
@@ -172,9 +178,8 @@ class StoreLink:
 
     def _known(self) -> Uuid | None:
         """The store that the settings know under this name."""
-        facts = self._memory.settings.view.stores()
-        found = [fact.store_id for fact in facts if self.name in (fact.names or (_UNNAMED,))]
-        return min(found, key=str, default=None)
+        found = store_called(self.name, self._memory.settings.view.stores())
+        return None if found is None else found.store_id
 
     async def _found(self) -> Uuid:
         """The store that the plugin serves, recorded under this name; founded if it is empty.

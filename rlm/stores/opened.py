@@ -10,7 +10,7 @@ from rlm.config import CommonConfig
 from rlm.config.stores import PREFIX_KEY, StoreConfig
 from rlm.facts_side import FactsSide
 from rlm.stores.judgement import prefix_of
-from rlm.stores.link import DescribeStore, Memory, StoreLink, StoreOrigin
+from rlm.stores.link import DescribeStore, Memory, StoreLink, StoreOrigin, store_called
 from rlm.stores.plugins import OpenPlugin, PluginTerms, open_plugins
 from rlm.stores.routed import RoutedStores
 from rlm.stores.status import StoreStatus
@@ -43,19 +43,32 @@ class OpenStores:
         return found
 
     def statuses(self) -> tuple[StoreStatus, ...]:
-        """Every configured store, then those that only the ledger knows."""
+        """Every configured store, then those that only the ledger knows.
+
+        While a configured store is looked for, one of which the settings do not say what it is
+        called may be that one: what keeps it from being found is told already.
+        """
         usages = dict(self.in_use.by_store)
         rows = [self._status(link, usages) for link in self.stores.links]
-        return (*rows, *(self._stranger(store_id, usages[store_id]) for store_id in usages))
+        not_yet = any(link.store_id is None for link in self.stores.links)
+        strangers = [
+            self._stranger(store_id, usages[store_id])
+            for store_id in usages
+            if not (not_yet and self.settings.view.store(store_id) is None)
+        ]
+        return (*rows, *strangers)
 
     def alarms_of(self, name: str) -> tuple[str, ...]:
         """How a store is set up endangers what lies there; only who inspects knows."""
         return ()
 
     def _status(self, link: StoreLink, usages: dict[Uuid, StoreUsage]) -> StoreStatus:
-        fact, usage = link.fact, StoreUsage()
-        if link.store_id is not None:
-            usage = usages.pop(link.store_id, usage)
+        fact, usage, store_id = link.fact, StoreUsage(), link.store_id
+        if store_id is None:
+            fact = store_called(link.name, self.settings.view.stores())
+            store_id = fact.store_id if fact else None
+        if store_id is not None:
+            usage = usages.pop(store_id, usage)
         return StoreStatus(
             name=link.name,
             store_id=link.store_id,
