@@ -245,7 +245,7 @@ class ServiceSources:
         if snapshot.taken_at_ms < 0 or self._common.uptime_ms <= self._limits.start_ms:
             return
         for fact in self._enabled().values():
-            if fact.name not in snapshot.topics:
+            if snapshot.lacks(fact.name):
                 yield Finding(
                     kind=ProblemKind.TOPIC_NOT_SEEN,
                     subject=f"topic {fact.name}",

@@ -31,9 +31,10 @@ class LedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """What the broker said at one time (monotonic ms)."""
+    """What the broker said at one time (monotonic ms); `asked`: the topics it was asked for."""
 
     taken_at_ms: int
+    asked: frozenset[str] = frozenset()
     cluster_id: str = ""
     nodes: tuple[BrokerNode, ...] = ()
     topics: Mapping[str, TopicDescription] = field(default_factory=dict)
@@ -41,6 +42,10 @@ class Snapshot:
 
     def topic_of(self, topic_id: Uuid) -> TopicDescription | None:
         return next((topic for topic in self.topics.values() if topic.topic_id == topic_id), None)
+
+    def lacks(self, name: str) -> bool:
+        """The broker was asked for a topic of this name and did not describe it."""
+        return name in self.asked and name not in self.topics
 
     def led_by(self, node_id: int) -> tuple[LedPartition, ...]:
         return tuple(row for row in self.partitions.values() if row.leader == node_id)
@@ -90,9 +95,11 @@ class Leadership:
         """Ask now; Unavailable when the broker does not answer."""
         taken_at_ms = self._clock.monotonic_ms()
         cluster = await self._broker.describe_cluster()
-        topics = await self._topics()
+        asked = self._wanted
+        topics = await self._topics(asked)
         self.snapshot = Snapshot(
             taken_at_ms=taken_at_ms,
+            asked=asked,
             cluster_id=cluster.cluster_id,
             nodes=cluster.nodes,
             topics={topic.name: topic for topic in topics},
@@ -100,17 +107,17 @@ class Leadership:
         )
         return self.snapshot
 
-    async def _topics(self) -> tuple[TopicDescription, ...]:
+    async def _topics(self, wanted: frozenset[str]) -> tuple[TopicDescription, ...]:
         """Those wanted. One that we may not see any more stays as it was seen last: it is nobody
         else's trouble, and no proof that it is gone (H7).
         """
         try:
-            return await self._broker.topics(sorted(self._wanted))
+            return await self._broker.topics(sorted(wanted))
         except MissingAcls as error:
-            hidden = self._wanted & {acl.resource_name for acl in error.acls}
+            hidden = wanted & {acl.resource_name for acl in error.acls}
             if not hidden:
                 raise
-            seen = await self._broker.topics(sorted(self._wanted - hidden))
+            seen = await self._broker.topics(sorted(wanted - hidden))
             known = self.snapshot.topics
             return (*seen, *(known[name] for name in sorted(hidden) if name in known))
 

@@ -4,7 +4,7 @@ By status, its exit code, /healthz, metrics and log; and it ends everywhere when
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ import structlog
 
 from kip405.acls import missing_acls, topic_acl
 from kip405.errors import RemoteStorageError, Unavailable
+from kip405.ids import Uuid
 from rlm.certificates import CertificatePath
 from rlm.plans.problems import ProblemKind
 from tests.builders.certificates import Authority
@@ -371,3 +372,19 @@ async def test_h38_what_stands_is_one_line_of_the_log_and_not_one_a_round(
     assert [(row["event"], row.get("kind")) for row in lines if row["log_level"] == "error"] == [
         ("problem", "foreign-log-start")
     ]
+
+
+async def test_h38_a_topic_that_the_broker_was_not_asked_for_yet_is_not_called_unknown(
+    service: Watched,
+) -> None:
+    """Enabled a moment ago, or while the broker does not answer: the advice would be to disable."""
+    service.rig.write_log(0, 100, end=150)
+    await service.round()
+    fact = service.rig.settings.view.topic(PLACE.topic_id)
+    assert fact is not None
+    service.rig.settings.write(replace(fact, name="later", topic_id=Uuid(b"\x0a" * 16)))
+    assert service.watch.current() == ()
+    service.leadership.want([PLACE.topic, "later"])
+    await service.leadership.refresh()
+    [problem] = service.watch.current()
+    assert (problem.kind, problem.subject) == (ProblemKind.TOPIC_NOT_SEEN, "topic later")

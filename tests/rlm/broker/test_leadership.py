@@ -123,3 +123,14 @@ async def test_polling_goes_on_through_failures_and_keeps_the_last_snapshot() ->
     with pytest.raises(asyncio.CancelledError):
         await leadership.run()
     assert leadership.snapshot.taken_at_ms > good.taken_at_ms
+
+
+async def test_h38_a_snapshot_says_of_which_topics_the_broker_was_asked() -> None:
+    asked = Asked()
+    leadership = Leadership(asked, ManualClock(), poll_interval_ms=500)
+    leadership.want(["t"])
+    snapshot = await leadership.refresh()
+    leadership.want(["t", "gone"])
+    assert not snapshot.lacks("t")
+    assert not leadership.snapshot.lacks("gone"), "nobody asked for it"
+    assert (await leadership.refresh()).lacks("gone")
