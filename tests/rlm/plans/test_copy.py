@@ -61,6 +61,14 @@ def test_order_is_kept_when_a_snapshot_is_late() -> None:
     assert plan.reason is WhyNot.SNAPSHOT_MISSING
 
 
+def test_a_segment_that_has_ended_holds_nobody_up() -> None:
+    """Its last offset is right below the start; that its snapshot is missing is no matter."""
+    first, *rest = local(0, 100, 200, 300)
+    late = (replace(first, closed=Closed.SNAPSHOT_MISSING), *rest)
+    assert bases(segments=late, remote_log_start_offset=100) == [100, 200]
+    assert bases(segments=late, remote_log_start_offset=99) == []
+
+
 def test_h35_with_one_replica_only_what_is_flushed() -> None:
     plan = plan_copy(copy_view(recovery_point=200))
     assert [one.base_offset for one in plan.segments] == [0, 100]

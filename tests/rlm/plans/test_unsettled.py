@@ -38,7 +38,10 @@ def test_h15_an_attempt_or_a_deletion_that_was_begun_settles_nothing(
     state: RemoteLogSegmentState,
 ) -> None:
     made = ledger()
-    made.write(metadata(3, 100, 150, {0: 100}, state))
+    made.write(metadata(3, 100, 150, {0: 100}, STARTED))
+    if state is DELETING:
+        made.write(metadata(3, 100, 150, {0: 100}, DELETING), previous=0)
+    assert not made.view.disputes
     assert end(made.view) == 150
     assert end(made.view, start=150) == SETTLED
     assert end(made.view, start=149) == 150
