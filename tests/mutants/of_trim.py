@@ -6,6 +6,7 @@ PLAN = Target("rlm/plans/trim.py", ("tests/rlm/plans/test_trim.py", "tests/rlm/l
 TRIM = Target(
     "rlm/lanes/trim.py",
     (
+        "tests/rlm/lanes/test_trim_guards.py",
         "tests/rlm/lanes/test_trim.py",
         "tests/rlm/lanes/test_h41_trim.py",
         "tests/rlm/lanes/test_h18_live_services.py",

@@ -199,3 +199,10 @@ def test_h04_a_lookup_gives_nothing_beyond_the_logs_end() -> None:
 def test_h15_a_hole_has_an_offset_at_least() -> None:
     with pytest.raises(ValueError, match=r"5\.\.5 are no hole"):
         Hole(start=5, end=5, cause="x")
+
+
+def test_h11_what_is_gone_from_its_store_covers_nothing() -> None:
+    view = ledger(segment(1), segment(2), segment(3))
+    assert view.contiguous_end(ONE_EPOCH, END, 10) == 40
+    assert view.contiguous_end(ONE_EPOCH, END, 10, without={uuid(2)}) == 20
+    assert view.contiguous_end(ONE_EPOCH, END, 10, without={uuid(1)}) == 10

@@ -14,6 +14,7 @@ from rlmm.facts import (
     Fact,
     FreezeFact,
     HistoryFact,
+    ServiceFact,
     Stamp,
     StartFact,
     TopicFact,
@@ -335,3 +336,14 @@ async def test_h17_a_barrier_reads_what_others_wrote(ours: Process, topics: Fake
     assert ours.settings.view.remote_log_start(KEY) is None
     await ours.settings.barrier(1_000)
     assert ours.settings.view.remote_log_start(KEY) == 60
+
+
+def test_h16_what_the_replay_brings_is_no_sign_of_life(topics: FakeTopics) -> None:
+    """It may be years old."""
+    beat = ServiceFact(node_id=3, listen={}, advertised={}, version="1")
+    topics.append(written(beat, -1))
+    late = Process(topics)
+    assert late.settings.view.heard_age_ms(beat.key, 1_000_000) is None
+    topics.append(written(beat, -1))
+    late.log.read_all()
+    assert late.settings.view.heard_age_ms(beat.key, 1_000_000) == 0

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from kip405.errors import Corrupt, Invalid, Unavailable
+from kip405.errors import Corrupt, Fenced, Invalid, Unavailable
 from kip405.ids import Uuid
 from kip405.segments import RemoteLogSegmentMetadata
 from kip405.states import RemoteLogSegmentState
 from rlm.lanes.round import CleanupRound
+from rlmm.framing import decode_value
 from rsm_plugins.keys import ObjectKind, object_name
+from rsm_plugins.manifest import Manifest
 from tests.builders.ledger import OTHER_WRITER, PLACE
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.manifests import manifest_of
@@ -62,8 +64,10 @@ def manifest_name(metadata: RemoteLogSegmentMetadata) -> str:
     return object_name(metadata.locator(CLUSTER_ID), ObjectKind.MANIFEST)
 
 
-def finished(metadata: RemoteLogSegmentMetadata) -> RemoteLogSegmentMetadata:
-    return metadata.in_state(FINISHED, event_timestamp_ms=0, broker_id=1)
+def finished(rig: Rig) -> RemoteLogSegmentMetadata:
+    """What the attempt's own manifest would publish."""
+    data = rig.store.objects[manifest_name(attempt(rig))]
+    return decode_value(Manifest.parse(data).segment_metadata)
 
 
 def another_store(rig: Rig) -> None:
@@ -139,9 +143,11 @@ async def test_h12_a_manifest_of_somebody_else_decides_nothing(
     unfinished: Rig, change: dict[str, object]
 ) -> None:
     found = attempt(unfinished)
-    unfinished.store.objects[manifest_name(found)] = manifest_of(finished(found), **change)
+    right = finished(unfinished)
+    unfinished.store.objects[manifest_name(found)] = manifest_of(right, **change)
     await unfinished.cleanup.run(unfinished.led)
-    assert len(unfinished.cleanup.statuses[PLACE.key].alarms) == 1
+    (alarm,) = unfinished.cleanup.statuses[PLACE.key].alarms
+    assert "the manifest cannot be used" in alarm
     assert attempt(unfinished).state is STARTED
     assert len(unfinished.store.objects) == 3
 
@@ -152,7 +158,7 @@ async def test_h12_a_manifest_of_other_records_decides_nothing(
 ) -> None:
     """What it would publish is of another segment than the entry."""
     found = attempt(unfinished)
-    other = finished(found)
+    other = finished(unfinished)
     if "partition" in change:
         place = replace(other.topic_id_partition, partition=3)
         other = replace(other, segment_id=replace(other.segment_id, topic_id_partition=place))
@@ -160,7 +166,8 @@ async def test_h12_a_manifest_of_other_records_decides_nothing(
         other = replace(other, **change)  # type: ignore[arg-type]
     unfinished.store.objects[manifest_name(found)] = manifest_of(other)
     await unfinished.cleanup.run(unfinished.led)
-    assert len(unfinished.cleanup.statuses[PLACE.key].alarms) == 1
+    (alarm,) = unfinished.cleanup.statuses[PLACE.key].alarms
+    assert "describes another segment" in alarm
     assert attempt(unfinished).state is STARTED
     assert len(unfinished.store.objects) == 3
 
@@ -273,3 +280,16 @@ async def test_h11_a_store_that_is_away_is_asked_once_a_round(broken: Rig) -> No
     with pytest.raises(Unavailable, match="the store is away"):
         await broken.cleanup.run(broken.led)
     assert asked == 1
+
+
+async def test_h05_who_lost_the_leadership_during_a_round_adopts_nothing(unfinished: Rig) -> None:
+    led = unfinished.led
+
+    def depose(question: str) -> None:
+        if question == "log end":
+            unfinished.broker.elect(2, 1)
+
+    unfinished.broker.after_answer = depose
+    with pytest.raises(Fenced, match="led by 2 under epoch 1"):
+        await unfinished.cleanup.run(led)
+    assert attempt(unfinished).state is STARTED

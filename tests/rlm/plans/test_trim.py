@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rlm.plans.freeze import Frozen
 from rlm.plans.retention import LocalRetention
-from rlm.plans.trim import EndedPlan, Held, NoTrim, TrimPlan, plan_trim
+from rlm.plans.trim import EndedPlan, Held, NoTrim, TrimPlan, plan_trim, why_not_confirmed
 from tests.rlm.plans.views import GOOD_TOPIC, guards, lineage, local, offsets
 
 NOW_MS = 10_000
@@ -185,3 +185,27 @@ def test_h02_what_ended_goes_whatever_epochs_came_later() -> None:
     found = plan(lineage=lineage({5: 0, 8: 150}), remote_log_start_offset=150)
     assert isinstance(found, EndedPlan)
     assert found.bound == 150
+
+
+@pytest.mark.parametrize(
+    ("change", "confirmed"),
+    [
+        ({}, True),
+        ({"bound": 301}, True),
+        ({"bound": 299}, False),
+        ({"leader_epoch": 6}, False),
+        ({"lineage": lineage({5: 0, 6: 10})}, False),
+        ({"planned_at_ms": 9}, True),
+    ],
+)
+def test_h05_a_plan_is_confirmed_by_one_of_the_same_history(
+    change: dict[str, Any], confirmed: bool
+) -> None:
+    plan = TrimPlan(
+        bound=300,
+        local_log_start_offset=0,
+        leader_epoch=5,
+        lineage=lineage({5: 0}),
+        planned_at_ms=0,
+    )
+    assert (why_not_confirmed(plan, replace(plan, **change)) is None) is confirmed
