@@ -65,12 +65,14 @@ class LossAcceptance:
         )
         missing = await self._evidence.missing([one.metadata for one in usable])
         self._lost.suspect(key, missing)
+        doubted = [one.metadata for one in usable if one.metadata.segment_id.id in missing]
+        gone = await self._evidence.missing(doubted, needs_manifest=False)
         holes = self._settings.view.holes(key)
         start = max(look.positions.log_start_offset, look.remote_log_start_offset or 0)
         found = lost_ranges(
             LossView(
                 usable=usable,
-                gone=missing,
+                gone=gone,
                 doubtful=doubtful_segments(look.log, start, holes),
                 local=OffsetRange(
                     start=look.positions.log_start_offset, next_offset=look.log_end_offset
@@ -108,6 +110,7 @@ def _instead(missing: int) -> str:
     if not missing:
         return "Every object of its segments is in the store"
     return (
-        f"The objects of {missing} segments are gone, but the broker still has the records, which "
-        "are copied again by themselves, or another copy does, or the loss is accepted already"
+        f"Objects of {missing} segments are gone, but the broker still has the records, which are "
+        "copied again by themselves, or another copy does, or nothing but the manifest is gone and "
+        "readers have them yet, or the loss is accepted already"
     )

@@ -234,17 +234,24 @@ class CleanupLane:
             self._statuses[look.key] = replace(status, deleted=status.deleted + 1)
 
     async def _is_superseded(self, look: Look, metadata: RemoteLogSegmentMetadata) -> bool:
-        """Whether its objects are gone now, and other copies seen now make good for it."""
+        """Whether its objects are gone now, and other copies seen now make good for it.
+
+        A loss that was accepted makes good for no copy that only lacks its manifest: readers have
+        its records yet.
+        """
         usable = look.ledger.usable(look.lineage, look.log_end_offset)
         others = overlapping(metadata, usable)
-        gone = await self._lost.proven(look, (metadata, *(one.metadata for one in others)))
-        return metadata.segment_id.id in gone and is_superseded(
+        found = await self._lost.ask(look, (metadata, *(one.metadata for one in others)))
+        if metadata.segment_id.id not in found.gone:
+            return False
+        is_readable = await self._evidence.presence(metadata) is Presence.COMPLETE
+        return is_superseded(
             metadata,
             others,
             lineage=look.lineage,
             remote_log_start_offset=look.remote_log_start_offset or 0,
-            holes=self._settings.view.holes(look.key),
-            gone=gone,
+            holes=() if is_readable else self._settings.view.holes(look.key),
+            seen=found.whole,
         )
 
     async def _adopt(

@@ -70,22 +70,27 @@ class StoreEvidence:
             if problem is not None:
                 raise Invalid(problem)
 
-    async def missing(self, segments: Sequence[RemoteLogSegmentMetadata]) -> Mapping[Uuid, str]:
-        """The segments of which an object is not there in its full size, and what of each.
+    async def missing(
+        self, segments: Sequence[RemoteLogSegmentMetadata], *, needs_manifest: bool = True
+    ) -> Mapping[Uuid, str]:
+        """The segments of which an object is not there in its full size, and what of each; without
+        `needs_manifest` those that cannot be read.
 
         Asked twice, of stores that were the ones meant before and after: a store that is away, or
         another one, proves nothing (H11, H25). Errors as `check_identity`.
         """
         await self.check_identity(segments)
-        first = await self._not_whole(segments)
+        first = await self._not_whole(segments, needs_manifest)
         if not first:
             return {}
         doubted = [metadata for metadata in segments if metadata.segment_id.id in first]
-        found = await self._not_whole(doubted)
+        found = await self._not_whole(doubted, needs_manifest)
         await self.check_identity(doubted)
         return found
 
-    async def _not_whole(self, segments: Iterable[RemoteLogSegmentMetadata]) -> dict[Uuid, str]:
+    async def _not_whole(
+        self, segments: Iterable[RemoteLogSegmentMetadata], needs_manifest: bool
+    ) -> dict[Uuid, str]:
         by_store: dict[Uuid, list[RemoteLogSegmentMetadata]] = {}
         for metadata in segments:
             by_store.setdefault(store_of(metadata), []).append(metadata)
@@ -95,8 +100,9 @@ class StoreEvidence:
                 [self._expected(metadata) for metadata in wanted]
             )
             for metadata, seen in zip(wanted, found, strict=True):
-                if seen.presence is not Presence.COMPLETE or not seen.manifest_present:
-                    what = seen.detail or ("" if seen.manifest_present else "manifest missing")
+                lacks_manifest = needs_manifest and not seen.manifest_present
+                if seen.presence is not Presence.COMPLETE or lacks_manifest:
+                    what = seen.detail or ("manifest missing" if lacks_manifest else "")
                     missing[metadata.segment_id.id] = (
                         f"{metadata.segment_id} is {seen.presence.value}: {what}"
                     )

@@ -8,6 +8,7 @@ that is away or another one proves nothing.
 
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 
 import structlog
 
@@ -21,6 +22,16 @@ from rlm.losses import Losses
 
 log = structlog.get_logger()
 _MOST_PER_PARTITION = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Segments whose objects are proven gone, and those that are whole: all is there, and no reader
+    has found it damaged. In neither are those whose store cannot be asked, or is another one.
+    """
+
+    gone: frozenset[Uuid]
+    whole: frozenset[Uuid]
 
 
 class LostSegments:
@@ -63,7 +74,7 @@ class LostSegments:
             start = look.positions.log_start_offset
             wanted = tuple(one for one in _usable(look) if one in wanted or one.next_offset > start)
             self._put_off_check(look.key)
-        return frozenset({*await self.proven(look, wanted), *self.damaged(look)})
+        return (await self.ask(look, wanted)).gone | self.damaged(look).keys()
 
     def damaged(self, look: Look) -> Mapping[Uuid, str]:
         """Segments that readers found damaged, and how. Nothing is trimmed on them, and they are
@@ -71,24 +82,24 @@ class LostSegments:
         """
         return self._losses.damaged(look.key)
 
-    async def proven(
-        self, look: Look, segments: Collection[RemoteLogSegmentMetadata]
-    ) -> frozenset[Uuid]:
-        """Those of the segments whose objects are proven gone now."""
+    async def ask(self, look: Look, segments: Collection[RemoteLogSegmentMetadata]) -> Found:
+        """What the stores show of the segments now."""
         by_store: dict[Uuid, list[RemoteLogSegmentMetadata]] = {}
         for one in segments:
             with suppress(Invalid):  # where it does not say where it lies, nobody can be asked
                 by_store.setdefault(store_of(one), []).append(one)
-        found: set[Uuid] = set()
+        gone: set[Uuid] = set()
+        whole: set[Uuid] = set()
         for store_id, asked in by_store.items():
             try:
                 missing = await self._evidence.missing(asked)
             except RemoteStorageError as error:
                 log.warning("segments_not_checked", store_id=str(store_id), error=str(error))
                 continue
-            found.update(missing)
+            gone.update(missing)
+            whole.update(one.segment_id.id for one in asked if one.segment_id.id not in missing)
             self._note(look.key, asked, missing)
-        return frozenset(found)
+        return Found(gone=frozenset(gone), whole=frozenset(whole - self.damaged(look).keys()))
 
     def forget(self, key: PartitionKey) -> None:
         """The partition is led elsewhere now."""

@@ -35,19 +35,20 @@ def is_superseded(
     lineage: Lineage,
     remote_log_start_offset: int,
     holes: Iterable[Hole],
-    gone: Collection[Uuid],
+    seen: Collection[Uuid],
 ) -> bool:
     """Whether each of the segment's offsets is in one of the others, or in a hole on record.
 
-    `gone`: those whose objects were not found, which count for nothing. A segment that lies in a
-    dead history in part never is: nobody else has those records (H8).
+    `seen`: those that were found whole now; the others count for nothing, also where their store
+    cannot be asked (H11). A segment that lies in a dead history in part never is: nobody else has
+    those records (H8).
     """
     if usable_end(segment, lineage) != segment.next_offset:
         return False
     ranges = [
         OffsetRange(start=one.metadata.start_offset, next_offset=one.next_offset)
         for one in others
-        if one.metadata.segment_id.id not in gone
+        if one.metadata.segment_id.id in seen
     ]
     ranges += [OffsetRange(start=hole.start, next_offset=hole.end) for hole in holes]
     start = max(segment.start_offset, remote_log_start_offset)

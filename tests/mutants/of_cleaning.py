@@ -144,12 +144,12 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H11: an object of another size is there",
-            "if seen.presence is not Presence.COMPLETE or not seen.manifest_present:",
-            "if seen.presence is Presence.MISSING or not seen.manifest_present:",
+            "if seen.presence is not Presence.COMPLETE or lacks_manifest:",
+            "if seen.presence is Presence.MISSING or lacks_manifest:",
         ),
         (
             "H11: a segment without manifest is trimmed on",
-            "if seen.presence is not Presence.COMPLETE or not seen.manifest_present:",
+            "if seen.presence is not Presence.COMPLETE or lacks_manifest:",
             "if seen.presence is not Presence.COMPLETE:",
         ),
         (

@@ -262,7 +262,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H11: a copy that is gone itself makes good for a lost one",
-            "        if one.metadata.segment_id.id not in gone\n",
+            "        if one.metadata.segment_id.id in seen\n",
             "",
         ),
         (

@@ -12,6 +12,7 @@ from rlm.lanes.evidence import StoreEvidence
 from rlm.lanes.hole_records import HoleRecords
 from rlm.lanes.look import Look
 from rlm.plans.unsettled import SETTLED, unsettled_end
+from rlmm.facts import HolesFact
 from rlmm.ledger import Hole
 from rsm_plugins.keys import ObjectKind, object_name
 from tests.builders.ledger import PLACE
@@ -25,13 +26,19 @@ LOST = Hole(start=100, end=200, cause="accepted loss: op")
 @pytest.fixture
 async def rig(tmp_path: Path) -> Rig:
     """[0, 300) is remote in three segments and trimmed; the objects of [100, 200) are gone."""
-    made = Rig(tmp_path)
+    made = await trimmed(tmp_path)
+    lose(made)
+    return made
+
+
+async def trimmed(path: Path) -> Rig:
+    """[0, 300) is remote in three segments and trimmed."""
+    made = Rig(path)
     made.write_log(0, 100, 200, 300, end=350)
     await made.copy.run(made.led)
     await made.trim.run(made.led)
     for base in (0, 100, 200):
         made.disk.file(base, ".log").unlink()
-    lose(made)
     return made
 
 
@@ -83,12 +90,7 @@ async def test_h15_what_is_accepted_is_on_record_and_its_entry_goes(rig: Rig) ->
 
 
 async def test_h06_objects_that_come_back_after_it_was_accepted_are_kept(tmp_path: Path) -> None:
-    rig = Rig(tmp_path)
-    rig.write_log(0, 100, 200, 300, end=350)
-    await rig.copy.run(rig.led)
-    await rig.trim.run(rig.led)
-    for base in (0, 100, 200):
-        rig.disk.file(base, ".log").unlink()
+    rig = await trimmed(tmp_path)
     taken = lose(rig)
     await acceptance(rig).accept(PLACE.key, by="op", apply=True)
     rig.store.objects |= taken
@@ -144,3 +146,16 @@ async def test_g1_a_file_that_lost_its_bytes_is_trimmed_once_that_is_accepted(
     assert rig.broker.deleted == [100, 300]
     await rig.copy.run(rig.led)
     assert rig.copy.statuses[PLACE.key].doubtful == ()
+
+
+async def test_h25_what_lacks_its_manifest_only_can_be_read_and_is_no_loss(tmp_path: Path) -> None:
+    """Nobody may be led to give up, and have deleted, the only copy, which is whole."""
+    rig = await trimmed(tmp_path)
+    (segment,) = [one for one in finished(rig) if one.start_offset == 100]
+    del rig.store.objects[object_name(segment.locator(CLUSTER_ID), ObjectKind.MANIFEST)]
+    with pytest.raises(Invalid, match="nothing is proven lost"):
+        await acceptance(rig).accept(PLACE.key, by="op", apply=True)
+    rig.settings.write(HolesFact(partition=PLACE.key, holes=(LOST,)))
+    await rig.cleanup.run(rig.led)
+    assert rig.store.deleted == []
+    assert segment in finished(rig)

@@ -9,16 +9,19 @@ from kip405.errors import Corrupt, NotFound, Unavailable
 from kip405.ids import Uuid
 from kip405.segments import RemoteLogSegmentMetadata
 from kip405.states import RemoteLogSegmentState
+from rlm.lanes.ports import CopyTarget
 from rlm.plans.problems import ProblemKind
 from rlmm.facts import FreezeFact
 from rsm_plugins.keys import ObjectKind, object_name
 from tests.builders.ledger import OTHER_WRITER, PLACE, metadata
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import PRESENCE_CHECK_MS, Rig
+from tests.builders.store import MemoryStore
 
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+SECOND_STORE = Uuid(b"\x52" * 16)
 
 
 @pytest.fixture
@@ -220,6 +223,47 @@ async def test_h06_objects_that_come_back_in_the_midst_of_the_deletion_are_adopt
     await rig.cleanup.run(rig.led)
     assert len(finished(rig, 100)) == 2
     assert taken.keys() <= rig.store.objects.keys()
+
+
+@pytest.mark.parametrize("identity", ["away", "none", "another"])
+async def test_h11_a_copy_in_a_store_that_cannot_be_asked_replaces_nothing(
+    rig: Rig, identity: str
+) -> None:
+    """The copy was made to a second store, which is away now, or is not the one that was meant:
+    the lost objects may come back from a backup, and only their entry says what they were.
+    """
+    (before,) = finished(rig, 100)
+    taken = await lost_and_suspected(rig)
+    second = MemoryStore(CLUSTER_ID, SECOND_STORE)
+    rig.shelf.stores[SECOND_STORE] = second
+    rig.shelf.to = CopyTarget(store_id=SECOND_STORE)
+    await rig.copy.run(rig.led)
+    assert len(finished(rig, 100)) == 2
+    meant = second.identity
+    assert meant is not None
+    if identity == "away":
+        del rig.shelf.stores[SECOND_STORE]
+    else:
+        other = replace(meant, store_id=Uuid(b"\x53" * 16))
+        second.identity = None if identity == "none" else other
+    await rig.cleanup.run(rig.led)
+    assert before in finished(rig, 100)
+    rig.store.objects |= taken
+    second.identity = meant
+    rig.shelf.stores[SECOND_STORE] = second
+    await rig.cleanup.run(rig.led)
+    assert len(finished(rig, 100)) == 2
+
+
+async def test_h11_a_copy_that_readers_found_damaged_replaces_nothing(rig: Rig) -> None:
+    (before,) = finished(rig, 100)
+    await lost_and_suspected(rig)
+    await rig.copy.run(rig.led)
+    again = next(one for one in finished(rig, 100) if one != before)
+    segments = rig.ledger.view.entries
+    rig.losses.note(PLACE.key, again.segment_id.id, Corrupt("a checksum does not fit"), segments)
+    await rig.cleanup.run(rig.led)
+    assert before in finished(rig, 100)
 
 
 async def test_h03_a_restart_after_the_new_copy_goes_on_from_there(

@@ -30,13 +30,14 @@ def superseded(
     gone: Sequence[int] = (),
     history: Lineage | None = None,
 ) -> bool:
+    ids = {one.metadata.segment_id.id for one in others}
     return is_superseded(
         LOST,
         others,
         lineage=history or lineage({0: 0}),
         remote_log_start_offset=start,
         holes=holes,
-        gone={Uuid(number.to_bytes(16, "big")) for number in gone},
+        seen=ids - {Uuid(number.to_bytes(16, "big")) for number in gone},
     )
 
 
