@@ -146,8 +146,8 @@ class PartitionProblems:
             led_since_ms=self._led_since_ms(row),
             measure=None if copy is None else _measure(copy),
             failure=_failure(self._lanes.copy_pool, key),
-            is_running=key in self._lanes.copy_pool.running,
-            is_waiting=key in self._lanes.copy_pool.waiting,
+            is_running=self._lanes.copy_pool.is_running(key),
+            is_waiting=self._lanes.copy_pool.is_waiting(key),
             service_copied_at_ms=self._lanes.copy.copied_at_ms,
         )
 

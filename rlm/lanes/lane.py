@@ -78,9 +78,13 @@ class LanePool:
     def running(self) -> frozenset[PartitionKey]:
         return frozenset(self._running)
 
-    @property
-    def waiting(self) -> frozenset[PartitionKey]:
-        return frozenset(self._waiting)
+    def is_running(self, key: PartitionKey) -> bool:
+        """Whether its job is at work. Copies no set: it is asked for every partition."""
+        return key in self._running
+
+    def is_waiting(self, key: PartitionKey) -> bool:
+        """Whether a job of it waits."""
+        return key in self._waiting
 
     @property
     def waiting_count(self) -> int:

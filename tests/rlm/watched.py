@@ -114,7 +114,7 @@ class Watched:
         self.asked = _Asked(rig)
         clock = cast(Clock, rig.clock)
         self.leadership = Leadership(self.asked, clock, poll_interval_ms=1_000)
-        self.copy_pool = LanePool("copy", clock, size=1, queue_limit=9, backoff=lambda _: 0)
+        self.copy_pool = LanePool("copy", clock, size=1, queue_limit=9_999, backoff=lambda _: 0)
         self.cleanup_pool = LanePool("cleanup", clock, size=1, queue_limit=9, backoff=lambda _: 0)
         self.certificates = Certificates(certificates, clock, THREADS)
         self.heartbeat = HeartbeatSender(

@@ -92,6 +92,19 @@ async def test_a_partition_has_one_running_and_one_waiting_job() -> None:
         assert events == ["first", "second"]
 
 
+async def test_a_pool_says_of_one_partition_whether_it_waits_or_runs() -> None:
+    lanes, gate, began = pool(size=1), asyncio.Event(), asyncio.Event()
+    async with at_work(lanes):
+        lanes.submit(key(0), wait_for(gate, began.set))
+        await began.wait()
+        lanes.submit(key(1), wait_for(gate))
+        assert [(lanes.is_running(key(n)), lanes.is_waiting(key(n))) for n in range(3)] == [
+            (True, False),
+            (False, True),
+            (False, False),
+        ]
+
+
 async def test_partitions_take_turns() -> None:
     lanes = pool(size=1)
     events: list[str] = []
