@@ -410,4 +410,4 @@ def _topic_side(parts: Parts, peers: PeerAccess) -> TopicSide:
 
 def _disk_logs(parts: Parts) -> DiskLogs:
     log_dirs = LogDirs([str(path) for path in parts.config.log_dirs])
-    return DiskLogs(log_dirs.scan, parts.threads.looks)
+    return DiskLogs(log_dirs.scan, parts.threads.looks, parts.clock)

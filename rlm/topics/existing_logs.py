@@ -13,11 +13,14 @@ from kip405.batches import read_header
 from kip405.errors import Corrupt, Fenced, NotFound, RemoteStorageError
 from kip405.lineage import Lineage
 from rlm.broker.answers import TopicDescription
+from rlm.clock import Clock
 from rlm.log_dir.partition_log import LocalSegment, PartitionLog
 from rlm.plans.empty_segments import doubtful_segments
 from rsm_plugins.threads import Threads
 
 _FIRST_BYTES = 64
+_MOST_MS = 10_000
+"""Disks may be slow and logs long; the caller waits for the answer, other topics for the lock."""
 _MOST_NAMED = 10
 
 Scan = Callable[[str, int], PartitionLog]
@@ -34,22 +37,31 @@ class ExistingLogs(Protocol):
 class DiskLogs:
     """Implements ExistingLogs over the log dirs of this broker; `scan` blocks."""
 
-    def __init__(self, scan: Scan, threads: Threads) -> None:
+    def __init__(self, scan: Scan, threads: Threads, clock: Clock) -> None:
         self._scan = scan
         self._threads = threads
+        self._clock = clock
 
     async def check(self, topic: TopicDescription, *, force: bool) -> tuple[str, ...]:
         found: list[str] = []
         elsewhere: list[str] = []
+        unseen: list[str] = []
+        ends_at_ms = self._clock.monotonic_ms() + _MOST_MS
         for partition in sorted(topic.partitions):
             place = f"{topic.name}-{partition}"
+            if self._clock.monotonic_ms() >= ends_at_ms:
+                unseen.append(place)
+                continue
             try:
                 found += await self._threads.run(self._problems, topic.name, partition)
             except NotFound:
                 elsewhere.append(place)
             except RemoteStorageError as error:
                 found.append(f"{place}: {error}")
-        warnings = (_not_seen(elsewhere),) if elsewhere else ()
+        warnings = (
+            *_not_seen("this broker has no replica of", elsewhere),
+            *_not_seen("there was no time to look at", unseen),
+        )
         if not found:
             return warnings
         text = f"of {topic.name} this could not be copied: {'; '.join(_named(found))}"
@@ -95,11 +107,10 @@ def _damage(segment: LocalSegment, lineage: Lineage) -> Iterator[str]:
         yield f"its first batch is of epoch {header.leader_epoch}, the checkpoint says {known}"
 
 
-def _not_seen(places: list[str]) -> str:
-    return (
-        f"this broker has no replica of {', '.join(_named(places))}: whether all of it can be "
-        "copied was not looked at"
-    )
+def _not_seen(why: str, places: list[str]) -> Iterator[str]:
+    if places:
+        named = ", ".join(_named(places))
+        yield f"{why} {named}: whether all of it can be copied was not looked at"
 
 
 def _named(texts: list[str]) -> list[str]:

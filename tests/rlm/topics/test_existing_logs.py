@@ -6,8 +6,10 @@ import pytest
 
 from kip405.errors import Fenced
 from rlm.broker.answers import PartitionDescription, TopicDescription
+from rlm.log_dir.partition_log import PartitionLog
 from rlm.log_dir.scanner import LogDirs
 from rlm.topics.existing_logs import DiskLogs
+from tests.builders.clock import ManualClock
 from tests.builders.log_dir import TOPIC, TOPIC_ID, LogDir, PartitionDir
 from tests.builders.threads import THREADS
 
@@ -18,8 +20,14 @@ class Site:
     def __init__(self, path: Path) -> None:
         self.log_dir = LogDir(path)
         self.disk = self.partition(0)
-        self.logs = DiskLogs(LogDirs([str(path)]).scan, THREADS)
+        self.clock, self.scan_ms = ManualClock(), 0
+        self.log_dirs = LogDirs([str(path)])
+        self.logs = DiskLogs(self.scan, THREADS, self.clock)
         self.log_dir.recovery_point(TOPIC, 0, 250)
+
+    def scan(self, topic: str, partition: int) -> PartitionLog:
+        self.clock.advance(self.scan_ms)
+        return self.log_dirs.scan(topic, partition)
 
     def partition(self, number: int) -> PartitionDir:
         made = self.log_dir.partition(partition=number)
@@ -104,3 +112,15 @@ async def test_a_partition_that_cannot_be_read_is_named(site: Site) -> None:
     (site.disk.path / "leader-epoch-checkpoint").write_text("what is this")
     with pytest.raises(Fenced, match="orders-0: orders-0 cannot be read"):
         await site.check()
+
+
+async def test_a_topic_that_takes_too_long_to_look_at_is_not_refused_for_that(site: Site) -> None:
+    """The caller would be gone before the answer, and nobody could ever enable it."""
+    for number in (1, 2, 3):
+        site.partition(number)
+    site.scan_ms = 6_000
+    (warning,) = await site.check(0, 1, 2, 3)
+    assert warning.startswith("there was no time to look at orders-2, orders-3: whether all of it")
+    (site.disk.path / "leader-epoch-checkpoint").write_text("what is this")
+    with pytest.raises(Fenced, match="orders-0: orders-0 cannot be read"):
+        await site.check(0, 1, 2, 3)
