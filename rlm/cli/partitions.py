@@ -1,9 +1,11 @@
 """`rlm segments`, `rlm copy` and `rlm partition`: one topic's partitions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import click
+import grpc
 
 from kip405.errors import Invalid
 from rlm.cli.output import (
@@ -14,8 +16,9 @@ from rlm.cli.output import (
     show_json,
     show_pairs,
     show_table,
+    warn,
 )
-from rlm.cli.target import Connect, service_options
+from rlm.cli.target import Connect, Target, service_options
 from rlm.v1 import admin_pb2, fetch_pb2
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -47,8 +50,10 @@ def segments(*, topic: str, partition: int | None, all_states: bool, connect: Co
         rows = list(
             target.fetch.ListSegments(request, metadata=target.metadata, timeout=target.timeout_s)
         )
+        warnings = _warnings(topic, target)
     if connect.as_json:
         show_json({"segments": [plain(row) for row in rows]})
+        warn(warnings)
         return
     show_table(
         ("partition", "start", "next", "size", "newest record", "state", "epochs", "segment id"),
@@ -67,6 +72,18 @@ def segments(*, topic: str, partition: int | None, all_states: bool, connect: Co
         ],
         f"{topic} has no remote segment yet",
     )
+    warn(warnings)
+
+
+def _warnings(topic: str, target: Target) -> Sequence[str]:
+    """Whose segments these are: of a topic that is gone, or was made anew (H39)."""
+    request = admin_pb2.DescribeTopicRequest(topic=topic)
+    with suppress(grpc.RpcError):  # a reader's service knows nothing of that
+        answer = target.admin.DescribeTopic(
+            request, metadata=target.metadata, timeout=target.timeout_s
+        )
+        return tuple(answer.warnings)
+    return ()
 
 
 @click.command()
