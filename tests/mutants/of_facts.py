@@ -5,7 +5,7 @@ from tests.mutants.edits import Edit, Target
 MANAGER = Target("rlmm/manager.py", ("tests/rlmm/test_manager.py",))
 PUBLISHER = Target("rlmm/publisher.py", ("tests/rlmm/test_publisher.py",))
 BARRIER = Target("rlmm/barrier.py", ("tests/rlmm/test_barrier.py",))
-TAIL = Target("rlmm/tail.py", ("tests/rlmm/test_tail.py",))
+TAIL = Target("rlmm/tail.py", ("tests/rlmm/test_tail_reads.py", "tests/rlmm/test_tail.py"))
 DIVERGENCE = Target(
     "rlmm/divergence.py", ("tests/rlmm/test_divergence.py", "tests/rlmm/test_tail.py")
 )

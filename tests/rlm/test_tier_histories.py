@@ -2,12 +2,16 @@
 H15, H25).
 """
 
+from dataclasses import replace
+
 import pytest
 
 from kip405.batches import walk
-from kip405.errors import Fenced
+from kip405.errors import Fenced, NotFound, Unavailable
+from kip405.segments import RemoteLogSegmentMetadata
+from kip405.states import RemoteLogSegmentState
 from rlm.partitions import SharedLooks
-from rlm.proxy.tier import EpochEnd
+from rlm.proxy.tier import EpochEnd, RemoteRead, RemoteRecords
 from rlmm.facts import DivergenceFact
 from rsm_plugins.keys import ObjectKind, object_name
 from tests.builders.ledger import PLACE, metadata
@@ -144,3 +148,93 @@ async def test_h37_epochs_begin_at_the_remote_log_start_as_a_brokers_do_at_its_o
     assert site.tier.epoch_end(PLACE.topic_id, 0, 2) == EpochEnd(leader_epoch=2, end_offset=150)
     assert site.tier.epoch_end(PLACE.topic_id, 0, 5) == EpochEnd(leader_epoch=5, end_offset=280)
     assert site.tier.epoch_end(PLACE.topic_id, 0, 6) == EpochEnd(leader_epoch=5, end_offset=280)
+
+
+async def ask(site: Site, offset: int, upper_offset: int) -> RemoteRecords:
+    return await site.tier.read(
+        RemoteRead(
+            topic_id=PLACE.topic_id,
+            partition=0,
+            offset=offset,
+            upper_offset=upper_offset,
+            max_bytes=1 << 30,
+            at_least_one=True,
+            read_committed=False,
+        )
+    )
+
+
+def begin_ledger_anew(site: Site) -> list[RemoteLogSegmentMetadata]:
+    """The segments that were copied; the ledger knows none of them any more."""
+    found = [entry.metadata for entry in site.rig.ledger.view.in_state(FINISHED)]
+    site.rig.ledger.log.clear()
+    site.rig.ledger.restart()
+    return found
+
+
+async def test_h15_what_is_missing_is_told_and_no_more(site: Site) -> None:
+    _, second = begin_ledger_anew(site)
+    site.rig.ledger.copied(second)
+    await site.barrier()
+    assert (await ask(site, 20, 60)).missing == ((20, 60),)
+    assert (await ask(site, 20, 120)).missing == ((20, 100),)
+    assert (await ask(site, 250, 300)).missing == ((250, 300),)
+
+
+async def test_a_segment_without_records_at_its_end_is_read_on_from(site: Site) -> None:
+    """Its last offsets were compacted away before the topic was tiered."""
+    first = await site.rig.copied_by_another(0, 90)
+    _, second, *_ = (one for one in begin_ledger_anew(site) if one != first)
+    site.rig.ledger.copied(replace(first, end_offset=99), second)
+    await site.barrier()
+    data, following = await site.read(90, 120)
+    assert (data, following) == (of_broker(site, 100, 120), 120)
+
+
+async def test_h15_no_timestamp_is_unknown_while_the_end_is_not_settled(site: Site) -> None:
+    first, second = begin_ledger_anew(site)
+    started = second.in_state(
+        RemoteLogSegmentState.COPY_SEGMENT_STARTED, event_timestamp_ms=0, broker_id=2
+    )
+    site.rig.ledger.copied(first)
+    site.rig.ledger.write(started)
+    site.rig.broker.log_start_offset = 250
+    site.rig.disk.epochs({0: 250})
+    await site.barrier()
+    with pytest.raises(Unavailable, match="not settled"):
+        await site.tier.offset_for_timestamp(PLACE.topic_id, 0, 10**12)
+
+
+async def test_h25_a_copy_that_ends_earlier_does_not_answer_for_a_lost_one(site: Site) -> None:
+    await site.rig.copied_by_another(100, 150)
+    _, second, *_ = [
+        entry.metadata
+        for entry in site.rig.ledger.view.in_state(FINISHED)
+        if entry.metadata.segment_id.id.raw[-2:] != (900).to_bytes(2, "big")
+    ]
+    del site.rig.store.objects[object_name(second.locator(CLUSTER_ID), ObjectKind.LOG)]
+    await site.barrier()
+    with pytest.raises(NotFound):
+        await site.tier.offset_for_timestamp(PLACE.topic_id, 0, 1_120)
+
+
+async def test_h25_a_segment_that_can_be_read_again_is_no_loss(site: Site) -> None:
+    await site.barrier()
+    first = next(entry.metadata for entry in site.rig.ledger.view.in_state(FINISHED))
+    name = object_name(first.locator(CLUSTER_ID), ObjectKind.LOG)
+    kept = site.rig.store.objects.pop(name)
+    with pytest.raises(NotFound):
+        await site.read(0, 100)
+    assert first.segment_id.id in site.tier.losses.segments(PLACE.key)
+    site.rig.store.objects[name] = kept
+    assert await read_all(site, 0, 100) == of_broker(site, 0, 100)
+    assert not site.tier.losses.segments(PLACE.key)
+
+
+async def test_h17_the_tier_is_ready_when_both_were_read(site: Site) -> None:
+    await site.leadership.refresh()
+    for one in (site.rig.settings, site.rig.ledger):
+        assert site.tier.ready()
+        one.is_ready = False
+        assert not site.tier.ready()
+        one.is_ready = True

@@ -1,0 +1,135 @@
+"""When the tail has caught up, whom it wakes, what it makes of bounds; over a scripted reader."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable, Mapping
+
+from aiokafka.errors import OffsetOutOfRangeError
+
+from rlmm.barrier import Place
+from rlmm.divergence import NO_EPOCH, EpochEnd
+from rlmm.tail import Tail, TailRecord
+
+PLACE = Place("ledger", 0)
+
+
+class Script:
+    """Answers what the test says; every connection has the bounds of its turn."""
+
+    def __init__(self, *bounds: tuple[int, int]) -> None:
+        self.bounds_by_connection = list(bounds)
+        self.answers: asyncio.Queue[list[int] | Exception] = asyncio.Queue()
+        self.reached = 0
+        self.assigned: list[int] = []
+
+    async def start(self) -> None:
+        return None
+
+    async def stop(self) -> None:
+        return None
+
+    async def bounds(self, places: Iterable[Place]) -> dict[Place, tuple[int, int]]:
+        return dict.fromkeys(places, self.bounds_by_connection.pop(0))
+
+    def assign(self, positions: Mapping[Place, int]) -> None:
+        self.assigned += positions.values()
+
+    async def read(self, max_wait_ms: int) -> dict[Place, list[TailRecord]]:
+        answer = await self.answers.get()
+        if isinstance(answer, Exception):
+            raise answer
+        return {PLACE: [_record(offset) for offset in answer]} if answer else {}
+
+    async def position(self, place: Place) -> int:
+        return self.reached
+
+    def epoch_before(self, place: Place, position: int) -> int:
+        return NO_EPOCH
+
+
+def _record(offset: int) -> TailRecord:
+    return TailRecord(place=PLACE, offset=offset, timestamp_ms=0, key=b"k", value=b"v", headers=())
+
+
+@contextlib.asynccontextmanager
+async def following(script: Script) -> AsyncIterator[Tail]:
+    async def nobody(epochs: Mapping[Place, int]) -> dict[Place, EpochEnd]:
+        return {}
+
+    tail = Tail(
+        connect=lambda: script,
+        places=[PLACE],
+        deliver=lambda _: None,
+        epoch_ends=nobody,
+        sleep_ms=lambda _: asyncio.sleep(0),
+        remembered={},
+    )
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        life = group.create_task(tail.run())
+        yield tail
+        life.cancel()
+
+
+def has_caught_up(tail: Tail) -> bool:
+    return tail.is_caught_up
+
+
+async def settle() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_h17_the_replay_is_over_with_the_last_record_that_was_there_at_the_start() -> None:
+    script = Script((0, 10))
+    async with following(script) as tail:
+        script.answers.put_nowait(list(range(9)))
+        await settle()
+        assert not has_caught_up(tail)
+        script.answers.put_nowait([9])
+        await settle()
+        assert has_caught_up(tail)
+
+
+async def test_h17_the_replay_of_a_compacted_log_ends_where_its_position_does() -> None:
+    """The last records are gone: only the position tells."""
+    script = Script((0, 10))
+    async with following(script) as tail:
+        script.answers.put_nowait(list(range(8)))
+        await settle()
+        assert not has_caught_up(tail)
+        script.reached = 10
+        script.answers.put_nowait([])
+        await settle()
+        assert has_caught_up(tail)
+        assert tail.position(PLACE) == 10
+
+
+async def test_h17_who_waits_is_woken_by_the_record_itself() -> None:
+    script = Script((0, 0))
+    async with following(script) as tail:
+        waiting = asyncio.ensure_future(tail.wait_passed(PLACE, 2))
+        script.answers.put_nowait([0])
+        await settle()
+        assert not waiting.done()
+        script.answers.put_nowait([1])
+        await settle()
+        assert waiting.done()
+
+
+async def test_h06_records_removed_before_they_were_read_are_a_loss() -> None:
+    script = Script((0, 10), (5, 10))
+    async with following(script) as tail:
+        script.answers.put_nowait([0, 1])
+        script.answers.put_nowait(OffsetOutOfRangeError())
+        await settle()
+        assert tail.lost[PLACE] == "records 2..5 of ledger-0 were removed before being read"
+
+
+async def test_h06_a_begin_at_the_position_is_no_loss() -> None:
+    script = Script((0, 10), (2, 10))
+    async with following(script) as tail:
+        script.answers.put_nowait([0, 1])
+        script.answers.put_nowait(OffsetOutOfRangeError())
+        await settle()
+        assert not tail.lost
+        assert script.assigned == [0, 2]
