@@ -20,7 +20,7 @@ from rlm.lanes.look import Eyes, Look
 from rlm.lanes.lost_segments import LostSegments
 from rlm.lanes.ports import Ledger, Settings
 from rlm.lanes.snapshot_waits import SnapshotWaits
-from rlm.log_dir.partition_log import Closed
+from rlm.log_dir.partition_log import Closed, LocalSegment
 from rlm.plans.copy import CopyPlan, CopyView, WhyNot, plan_copy, refuse_topic
 from rlm.plans.cover import Cover, OffsetRange, cover
 from rlm.plans.empty_segments import DoubtfulSegment, doubtful_segments, empty_ranges
@@ -155,6 +155,7 @@ class CopyLane:
             if up_to_offset is not None and segment.base_offset >= up_to_offset:
                 break
             await self._recheck_topic(look)
+            await self._fill_holes(look, segment)
             finished = await self._copier.copy(look, segment)
             log.info(
                 "segment_copied",
@@ -208,6 +209,12 @@ class CopyLane:
         ]
         if new:
             await self._holes.add(look.key, new, look.led.leader_epoch)
+
+    async def _fill_holes(self, look: Look, segment: LocalSegment) -> None:
+        """A loss that was accepted is none where our log has the records (H15)."""
+        if segment.next_offset is not None:
+            start, epoch = segment.base_offset, look.led.leader_epoch
+            await self._holes.fill(look.key, start, segment.next_offset, epoch)
 
     def _plan(
         self, look: Look, remote_log_start_offset: int, gone: Container[Uuid] = ()

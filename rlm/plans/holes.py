@@ -25,6 +25,18 @@ def with_holes(known: Iterable[Hole], new: Iterable[Hole]) -> tuple[Hole, ...]:
     return tuple(joined)
 
 
+def without_copied(known: Iterable[Hole], start: int, next_offset: int) -> tuple[Hole, ...]:
+    """What is left of the holes where [start, next_offset) is copied; what had no records stays."""
+    left: list[Hole] = []
+    for hole in known:
+        if hole.cause == NO_RECORDS:
+            left.append(hole)
+            continue
+        rest = missed([(hole.start, hole.end)], ((start, next_offset),))
+        left += [Hole(start=first, end=end, cause=hole.cause) for first, end in rest]
+    return tuple(left)
+
+
 def ranges_without_records(holes: Iterable[Hole]) -> Ranges:
     """Of the holes on record those in which nobody misses anything, ascending."""
     return tuple((hole.start, hole.end) for hole in holes if hole.cause == NO_RECORDS)

@@ -159,3 +159,32 @@ async def test_h25_what_lacks_its_manifest_only_can_be_read_and_is_no_loss(tmp_p
     await rig.cleanup.run(rig.led)
     assert rig.store.deleted == []
     assert segment in finished(rig)
+
+
+async def test_h15_what_was_accepted_and_is_copied_after_all_is_a_hole_no_more(
+    tmp_path: Path,
+) -> None:
+    """Another replica had the records and leads now: its copy is as good as any other, so should
+    its objects be away for a while, nobody has accepted that.
+    """
+    rig = Rig(tmp_path)
+    rig.write_log(0, 100, 200, 300, end=350)
+    files = [rig.disk.file(100, suffix) for suffix in (".log", ".index", ".timeindex")]
+    records = [file.read_bytes() for file in files]
+    rig.disk.empty(100, 200)
+    await rig.copy.run(rig.led)
+    await acceptance(rig).accept(PLACE.key, by="op", apply=True)
+    for file, data in zip(files, records, strict=True):
+        file.write_bytes(data)
+    await rig.copy.run(rig.led)
+    assert rig.settings.view.holes(PLACE.key) == ()
+    await rig.trim.run(rig.led)
+    assert rig.broker.deleted == [300]
+    for base in (0, 100, 200):
+        rig.disk.file(base, ".log").unlink()
+    lose(rig)
+    (segment,) = [one for one in finished(rig) if one.start_offset == 100]
+    rig.lost.suspect(PLACE.key, [segment.segment_id.id])
+    await rig.cleanup.run(rig.led)
+    assert segment in finished(rig)
+    assert rig.store.deleted == []

@@ -3,7 +3,14 @@
 import pytest
 
 from kip405.errors import Invalid
-from rlm.plans.holes import MOST_HOLES, NO_RECORDS, missed, ranges_without_records, with_holes
+from rlm.plans.holes import (
+    MOST_HOLES,
+    NO_RECORDS,
+    missed,
+    ranges_without_records,
+    with_holes,
+    without_copied,
+)
 from rlmm.ledger import Hole
 
 
@@ -21,6 +28,14 @@ def test_h15_holes_ascend_and_touching_ones_of_one_cause_are_joined() -> None:
         hole(300, 400),
     )
     assert with_holes(known, known) == known
+
+
+def test_h15_what_is_copied_is_taken_out_but_for_what_had_no_records() -> None:
+    known = (hole(0, 100), hole(100, 200, NO_RECORDS), hole(200, 300))
+    assert without_copied(known, 50, 250) == (hole(0, 50), known[1], hole(250, 300))
+    assert without_copied(known, 0, 300) == (known[1],)
+    assert without_copied(known, 300, 400) == known
+    assert without_copied((hole(0, 300),), 100, 200) == (hole(0, 100), hole(200, 300))
 
 
 def test_there_are_at_most_so_many() -> None:
