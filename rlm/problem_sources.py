@@ -178,6 +178,7 @@ class ServiceSources:
         self._pools = tuple(pools)
         self._keeper = keeper
         self._limits = limits
+        self._followed_since_ms = clock.monotonic_ms() if settings.is_ready else None
 
     def sources(self) -> tuple[FindingSource, ...]:
         """All of them."""
@@ -216,6 +217,15 @@ class ServiceSources:
             most_ms=self._dead_after_ms,
         )
 
+    def _followed_ms(self) -> int:
+        """For how long heartbeats could be heard: those of a replay say nothing about now."""
+        now_ms = self._clock.monotonic_ms()
+        if not self._settings.is_ready:
+            self._followed_since_ms = None
+        elif self._followed_since_ms is None:
+            self._followed_since_ms = now_ms
+        return 0 if self._followed_since_ms is None else now_ms - self._followed_since_ms
+
     def _of_peers(self) -> Iterator[Finding]:
         beats = heartbeats(self._settings.view, self._clock.monotonic_ms())
         live = live_nodes(beats, max_age_ms=self._dead_after_ms)
@@ -226,7 +236,7 @@ class ServiceSources:
         snapshot = self._leadership.snapshot
         replicas = _replicas(snapshot, self._enabled())
         replicas.pop(self._node_id, None)
-        yield from peer_findings(replicas, live, self._limits, self._common.uptime_ms)
+        yield from peer_findings(replicas, live, self._limits, self._followed_ms())
 
     def _of_acls(self) -> Iterator[Finding]:
         failures = (one.error for pool in self._pools for one in pool.last_errors.values())

@@ -336,10 +336,13 @@ def hung_threads_finding(pool: str, count: int, longest_ms: int) -> Finding:
 
 
 def peer_findings(
-    replicas: Mapping[int, Collection[str]], live: Collection[int], limits: Limits, uptime_ms: int
+    replicas: Mapping[int, Collection[str]], live: Collection[int], limits: Limits, followed_ms: int
 ) -> Iterator[Finding]:
-    """Brokers with replicas of enabled topics (by node id) that have no live service (H18)."""
-    if uptime_ms <= limits.start_ms:
+    """Brokers with replicas of enabled topics (by node id) that have no live service (H18).
+
+    `followed_ms`: for how long heartbeats could be heard.
+    """
+    if followed_ms <= limits.start_ms:
         return
     for node_id in sorted(replicas.keys() - set(live)):
         topics = sorted(replicas[node_id])

@@ -388,3 +388,20 @@ async def test_h38_a_topic_that_the_broker_was_not_asked_for_yet_is_not_called_u
     await service.leadership.refresh()
     [problem] = service.watch.current()
     assert (problem.kind, problem.subject) == (ProblemKind.TOPIC_NOT_SEEN, "topic later")
+
+
+async def test_h38_peers_are_not_called_absent_before_they_could_be_heard(tmp_path: Path) -> None:
+    """Settings that take minutes to be read: a heartbeat of before says nothing about now."""
+    service = Watched(tmp_path)
+    service.rig.write_log(0, 100, end=150)
+    with_replica(service.rig, 2)
+    await service.leadership.refresh()
+    service.rig.settings.is_ready = False
+    service.rig.clock.advance(10 * LIMITS.start_ms)
+    await service.leadership.refresh()
+    assert ProblemKind.PEER_ABSENT not in {one.kind for one in service.watch.current()}
+    service.rig.settings.is_ready = True
+    assert ProblemKind.PEER_ABSENT not in {one.kind for one in service.watch.current()}
+    await service.pass_time(LIMITS.start_ms + 1)
+    [absent] = [one for one in service.watch.current() if one.kind is ProblemKind.PEER_ABSENT]
+    assert absent.subject == "node 2"
