@@ -259,11 +259,6 @@ EDITS: tuple[Edit, ...] = (
             "aborted_for_fetch(one.indexes.aborted, bounds.offset, bounds.offset)",
         ),
         (
-            "bytes that are no batches are not an error of the object",
-            "                raise Corrupt(text) from error\n            if found.needed",
-            "                raise KeyError(text) from error\n            if found.needed",
-        ),
-        (
             "a search by timestamp ends with the first batch",
             "            offset = read.next_offset\n        return None",
             "            return None\n        return None",

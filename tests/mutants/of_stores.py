@@ -5,6 +5,7 @@ from tests.mutants.edits import Edit, Target
 UPLOADS = Target(
     "rsm_plugins/s3/uploads.py",
     (
+        "tests/rsm_plugins/s3/test_upload_source.py",
         "tests/rsm_plugins/s3/test_uploads.py",
         "tests/rsm_plugins/s3/test_faults.py",
         "tests/rsm_plugins/s3/test_odd_servers.py",
@@ -58,11 +59,6 @@ EDITS: tuple[Edit, ...] = (
             "parts are completed in the order in which they arrived",
             "parts = [self._parts[number].told() for number in sorted(self._parts)]",
             "parts = [self._parts[number].told() for number in self._parts]",
-        ),
-        (
-            "a completion of somebody else's upload counts as ours",
-            '                if code_of(error) != "NoSuchUpload" or tried == 1:\n',
-            '                if code_of(error) != "NoSuchUpload":\n',
         ),
         (
             "a completion whose answer was lost counts as failed",
@@ -119,5 +115,11 @@ EDITS: tuple[Edit, ...] = (
             "            self._permits.release()\n            raise\n",
             "            raise\n",
         ),
+    ),
+    UPLOADS.harmless(
+        "what is visible counts only with the checksum of checksums of our own parts",
+        "a completion that nobody knows of is looked for though it was tried once",
+        'if code_of(error) != "NoSuchUpload" or tried == 1:',
+        'if code_of(error) != "NoSuchUpload":',
     ),
 )

@@ -8,10 +8,11 @@ import pytest
 
 from kip405.batches import walk
 from kip405.errors import Fenced, NotFound, Unavailable
+from kip405.ids import Uuid
 from kip405.segments import RemoteLogSegmentMetadata
 from kip405.states import RemoteLogSegmentState
 from rlm.partitions import SharedLooks
-from rlm.proxy.tier import EpochEnd, RemoteRead, RemoteRecords
+from rlm.proxy.tier import EpochEnd, RemoteRead, RemoteRecords, TopicRef
 from rlmm.facts import DivergenceFact
 from rsm_plugins.keys import ObjectKind, object_name
 from tests.builders.ledger import PLACE, metadata
@@ -238,3 +239,22 @@ async def test_h17_the_tier_is_ready_when_both_were_read(site: Site) -> None:
         one.is_ready = False
         assert not site.tier.ready()
         one.is_ready = True
+
+
+async def test_h39_an_id_means_its_own_topic_also_where_the_new_one_is_tiered(site: Site) -> None:
+    """Deleted, made anew under its name, and enabled again."""
+    old = site.rig.settings.view.topic(PLACE.topic_id)
+    assert old is not None
+    site.rig.broker.topic_id = Uuid(b"\x09" * 16)
+    site.rig.settings.write(replace(old, topic_id=site.rig.broker.topic_id))
+    assert await site.barrier(TopicRef(topic_id=PLACE.topic_id)) is None
+
+
+async def test_h17_a_view_grows_with_the_ledger(site: Site) -> None:
+    """What the copy lane finished is remote at once, without another look."""
+    await site.leadership.refresh()
+    await site.barrier()
+    site.rig.ledger.copied(metadata(900, 250, 300, {0: 250}))
+    view = site.tier.partition(TopicRef(name=PLACE.topic), 0)
+    assert view is not None
+    assert view.remote_next_offset == 300

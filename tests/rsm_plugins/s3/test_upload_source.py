@@ -1,0 +1,68 @@
+"""The source of an upload: read once, in order, and proven before it counts (H13, G9)."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from kip405.crc import crc32c
+from kip405.errors import Corrupt, Fenced
+from kip405.segments import FileSlice, LogSegmentData
+from rsm_plugins.file_threads import FileThreads
+from rsm_plugins.s3.uploads import SourceReader, Uploads
+
+LOG = bytes(range(100))
+
+
+@pytest.fixture
+async def threads() -> AsyncIterator[FileThreads]:
+    made = FileThreads(threads=1)
+    yield made
+    made.close()
+
+
+def source(
+    path: Path, log: bytes, *, size_bytes: int | None = None, crc: int = 0
+) -> LogSegmentData:
+    """The slice behind 7 other bytes of a file."""
+    file = path / "segment.log"
+    file.write_bytes(b"before." + log)
+    return LogSegmentData(
+        log=FileSlice(path=str(file), position=7, size_bytes=size_bytes or len(log)),
+        log_crc32c=crc or crc32c(log),
+        indexes=b"",
+        indexes_crc32c=0,
+    )
+
+
+async def test_parts_are_read_in_order_and_the_whole_is_proven(
+    tmp_path: Path, threads: FileThreads
+) -> None:
+    reader = SourceReader(source(tmp_path, LOG), threads)
+    parts = [await reader.next(40) for _ in range(3)]
+    assert b"".join(body for body, _ in parts) == LOG
+    assert [crc for _, crc in parts] == [crc32c(body) for body, _ in parts]
+    reader.prove()
+
+
+async def test_h13_a_file_cut_short_is_not_read_as_far_as_it_goes(
+    tmp_path: Path, threads: FileThreads
+) -> None:
+    reader = SourceReader(source(tmp_path, LOG, size_bytes=120), threads)
+    await reader.next(80)
+    with pytest.raises(Fenced, match="has only 100 of 120 bytes"):
+        await reader.next(40)
+
+
+async def test_g09_a_log_that_is_not_the_planned_one_is_refused(
+    tmp_path: Path, threads: FileThreads
+) -> None:
+    data = source(tmp_path, LOG, crc=crc32c(LOG) ^ 1)
+    reader = SourceReader(data, threads)
+    await reader.next(100)
+    with pytest.raises(Corrupt, match="have CRC-32C"):
+        reader.prove()
+    uploads = Uploads(cast(Any, None), threads, part_size_bytes=100, concurrency=1)
+    with pytest.raises(Corrupt, match="have CRC-32C"):
+        await uploads.read_small(data)
