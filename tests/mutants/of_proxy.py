@@ -184,11 +184,6 @@ EDITS: tuple[Edit, ...] = (
             "return start",
         ),
         (
-            "H22: an unknown log start is shown as one",
-            "if view is None or not has_remote(view) or log_start_offset < 0:",
-            "if view is None or not has_remote(view):",
-        ),
-        (
             "H25: records go out beside an error",
             "records=() if records is None or error_code != NONE else records.records,",
             "records=() if records is None else records.records,",

@@ -3,6 +3,7 @@
 import pytest
 
 from kip405.errors import Corrupt, Unavailable
+from rlm.proxy.positions import list_offsets_position
 from rlm.proxy.tier import EpochEnd, TimestampedOffset, Watermarks
 from rlm.wire.apis import DELETE_RECORDS, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from tests.rlm.proxy.fakes import PLAIN, TOPIC, FakeTier, Log, Value, World, tier_partition, world
@@ -205,3 +206,24 @@ async def test_h26_delete_records_is_not_forwarded_while_nothing_is_known() -> N
         answer = await client.call(DELETE_RECORDS, 2, delete_request(PLAIN))
         assert answer["topics"][0]["partitions"][0]["error_code"] == 5
         assert w.broker.requests(DELETE_RECORDS) == []
+
+
+async def test_h04_a_frozen_history_corrects_no_epoch_end() -> None:
+    async with world() as w:
+        w.tier.partitions[0] = tier_partition(frozen=True)
+        w.tier.epoch_ends = {5: EpochEnd(leader_epoch=4, end_offset=60)}
+        assert await epoch_end(w, 4, 5) == (0, 5, 100)
+
+
+def test_h02_earliest_is_the_lower_of_both_starts() -> None:
+    for start, expected in ((0, 0), (99, 99), (100, None), (150, None)):
+        view = tier_partition(remote_log_start_offset=start, remote_next_offset=200)
+        found = list_offsets_position(view, -2, {"offset": 100}, None, 100)
+        assert found == expected
+
+
+def test_a_timestamp_is_answered_by_the_lower_of_both_tiers() -> None:
+    found = TimestampedOffset(offset=42, timestamp_ms=1_001, leader_epoch=2)
+    for offset, is_ours in ((-1, True), (43, True), (42, False), (41, False)):
+        answer = list_offsets_position(tier_partition(), 1_000, {"offset": offset}, found, 100)
+        assert (answer is not None) is is_ours

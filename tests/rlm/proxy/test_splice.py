@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kip405.ids import Uuid
-from rlm.proxy.replacements import shown_log_start
+from rlm.proxy.replacements import shown_log_start, splice_records
 from rlm.proxy.splice import (
     Place,
     Source,
@@ -15,7 +15,7 @@ from rlm.proxy.splice import (
     topic_ref,
     upper_offset,
 )
-from rlm.proxy.tier import TierPartition, TopicRef, Watermarks
+from rlm.proxy.tier import RemoteRecords, TierPartition, TopicRef, Watermarks
 from rlm.wire.apis import FETCH
 from rlm.wire.fetch import FetchPartition, scan_fetch_request
 from rlm.wire.frames import encode_request, parse_request_header
@@ -157,3 +157,11 @@ def test_topics_are_named_as_the_client_named_them() -> None:
     assert topic_ref(None, TOPIC_ID.raw) == TopicRef(topic_id=TOPIC_ID)
     assert not has_remote(tier_partition(remote_log_start_offset=100))
     assert isinstance(topic_ref(None, TOPIC_ID.raw).topic_id, Uuid)
+
+
+def test_h25_no_record_goes_out_beside_an_error() -> None:
+    records = RemoteRecords(records=(b"x",), size_bytes=1, next_offset=41, aborted=((1, 2),))
+    one = place(40)
+    assert splice_records(one, records, 0, read_committed=True).records == (b"x",)
+    refused = splice_records(one, records, 56, read_committed=True)
+    assert (refused.error_code, refused.records) == (56, ())

@@ -66,3 +66,20 @@ async def test_g09_a_log_that_is_not_the_planned_one_is_refused(
     uploads = Uploads(cast(Any, None), threads, part_size_bytes=100, concurrency=1)
     with pytest.raises(Corrupt, match="have CRC-32C"):
         await uploads.read_small(data)
+
+
+async def test_a_source_that_fails_gives_its_permit_back(
+    tmp_path: Path, threads: FileThreads
+) -> None:
+    uploads = Uploads(cast(Any, None), threads, part_size_bytes=100, concurrency=1)
+    data = source(tmp_path, LOG, size_bytes=120)
+    with pytest.raises(Fenced):
+        await uploads._send(cast(Any, Accepting()), data)
+    assert not uploads.permits.locked()
+
+
+class Accepting:
+    """An upload whose parts all arrive."""
+
+    async def send(self, number: int, body: bytes, checksum: int) -> None:
+        return None
