@@ -108,6 +108,7 @@ async def test_h17_who_waits_is_woken_by_the_record_itself() -> None:
     script = Script((0, 0))
     async with following(script) as tail:
         waiting = asyncio.ensure_future(tail.wait_passed(PLACE, 2))
+        await settle()
         script.answers.put_nowait([0])
         await settle()
         assert not waiting.done()

@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 from rlm.plans.freeze import Frozen
 from rlm.plans.retention import LocalRetention
-from rlm.plans.trim import EndedPlan, Held, NoTrim, TrimPlan, plan_trim, why_not_confirmed
+from rlm.plans.trim import (
+    EndedPlan,
+    Held,
+    NoTrim,
+    TrimPlan,
+    plan_trim,
+    retention_target,
+    why_not_confirmed,
+)
 from tests.rlm.plans.views import GOOD_TOPIC, guards, lineage, local, offsets
 
 NOW_MS = 10_000
@@ -209,3 +217,32 @@ def test_h05_a_plan_is_confirmed_by_one_of_the_same_history(
         planned_at_ms=0,
     )
     assert (why_not_confirmed(plan, replace(plan, **change)) is None) is confirmed
+
+
+def test_h05_a_plan_of_another_kind_confirms_none() -> None:
+    ended = EndedPlan(bound=300, leader_epoch=5, lineage=lineage({5: 0}), planned_at_ms=0)
+    trim = TrimPlan(
+        bound=300,
+        local_log_start_offset=0,
+        leader_epoch=5,
+        lineage=lineage({5: 0}),
+        planned_at_ms=0,
+    )
+    assert why_not_confirmed(trim, ended)
+    assert why_not_confirmed(ended, trim)
+    assert why_not_confirmed(ended, ended) is None
+
+
+def test_local_retention_ends_at_the_first_segment_that_stays() -> None:
+    """The one behind it is old enough, but nothing is trimmed from within a log."""
+    first, second, third, *rest = local(0, 100, 200, 300)
+    ages = (replace(first, max_timestamp_ms=0), replace(second, max_timestamp_ms=NOW_MS))
+    segments = (*ages, replace(third, max_timestamp_ms=0), *rest)
+    target = retention_target(
+        segments,
+        LocalRetention(max_age_ms=10, max_bytes=None),
+        local_size_bytes=4_000,
+        local_log_start_offset=0,
+        now_ms=NOW_MS,
+    )
+    assert target == 100

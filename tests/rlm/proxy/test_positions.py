@@ -227,3 +227,10 @@ def test_a_timestamp_is_answered_by_the_lower_of_both_tiers() -> None:
     for offset, is_ours in ((-1, True), (43, True), (42, False), (41, False)):
         answer = list_offsets_position(tier_partition(), 1_000, {"offset": offset}, found, 100)
         assert (answer is not None) is is_ours
+
+
+async def test_h04_an_epoch_end_that_a_frozen_partitions_broker_does_not_know_is_not_told() -> None:
+    async with world() as w:
+        w.tier.partitions[0] = tier_partition(frozen=True)
+        w.broker.logs[TOPIC, 0] = Log(start=-1)
+        assert await epoch_end(w, 4, 5) == (5, -1, -1)

@@ -10,6 +10,7 @@ from rlm.proxy.splice import (
     Place,
     Source,
     has_remote,
+    judge_answer,
     judge_out_of_range,
     plan_fetch,
     topic_ref,
@@ -17,7 +18,8 @@ from rlm.proxy.splice import (
 )
 from rlm.proxy.tier import RemoteRecords, TierPartition, TopicRef, Watermarks
 from rlm.wire.apis import FETCH
-from rlm.wire.fetch import FetchPartition, scan_fetch_request
+from rlm.wire.fetch import FetchedPartition, FetchPartition, FetchResponse, scan_fetch_request
+from rlm.wire.fetch.response import FetchedTopic
 from rlm.wire.frames import encode_request, parse_request_header
 from tests.rlm.proxy.fakes import TOPIC, TOPIC_ID, asked, fetch_request, tier_partition
 
@@ -165,3 +167,28 @@ def test_h25_no_record_goes_out_beside_an_error() -> None:
     assert splice_records(one, records, 0, read_committed=True).records == (b"x",)
     refused = splice_records(one, records, 56, read_committed=True)
     assert (refused.error_code, refused.records) == (56, ())
+
+
+@pytest.mark.parametrize(
+    ("error_code", "leaves", "out_of_range"), [(0, False, 0), (1, False, 1), (6, True, 0)]
+)
+def test_g8_an_error_of_the_broker_leaves_at_once_and_out_of_range_is_looked_into(
+    error_code: int, leaves: bool, out_of_range: int
+) -> None:
+    frame = encode_request(FETCH, 12, 1, "client", fetch_request(12, asked(150)))[4:]
+    request = scan_fetch_request(frame, parse_request_header(frame))
+    view = tier_partition()
+    plan = plan_fetch(request, lambda _, __: view, no_epochs, ready=True, high_watermarks={})
+    answered = FetchedPartition(0, error_code, 200, 150, 100, -1, 0, 0, 0, 0, 0, 0, 0, None)
+    response = FetchResponse(
+        api_version=12,
+        correlation_id=1,
+        throttle_time_ms=0,
+        throttle_time_ms_position=0,
+        error_code=0,
+        session_id=0,
+        topics=(FetchedTopic(TOPIC, None, (answered,)),),
+        tags_position=0,
+    )
+    judged = judge_answer(plan, response, {})
+    assert (judged.leave_now, len(judged.out_of_range)) == (leaves, out_of_range)

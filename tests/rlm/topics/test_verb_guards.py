@@ -4,6 +4,7 @@ which starts may move (H2, H14, H39).
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
@@ -83,9 +84,12 @@ async def test_h02_what_ends_at_the_remote_start_holds_no_disable_up() -> None:
 
 
 async def test_h14_a_topic_that_another_leads_by_now_is_not_altered() -> None:
+    """The fact was written, and the service died before it altered anything."""
     cluster = Cluster()
     service = await enabled(cluster)
     cluster.configs[TOPIC].clear()
+    half_done = replace(fact_of(service), originals={"retention.ms": None, "retention.bytes": None})
+    await service.settings.publish(half_done, cluster.epoch)
     cluster.alters.clear()
     cluster.elect(2)
     with pytest.raises(NotLeader):
@@ -96,6 +100,7 @@ async def test_h14_a_topic_that_another_leads_by_now_is_not_altered() -> None:
 async def test_h39_a_topic_made_anew_is_neither_altered_nor_watched() -> None:
     cluster = Cluster()
     service = await enabled(cluster)
+    await service.repair()
     cluster.make_anew(ANOTHER_ID)
     cluster.alters.clear()
     with pytest.raises(Unavailable, match="recreated"):
@@ -151,7 +156,9 @@ def start(offset: int) -> StartFact:
 
 
 async def raised(settings: MemorySettings, offset: int) -> int:
-    return await raise_start(settings, PLACE.key, offset, leader_epoch=0, cause="retention")
+    return await raise_start(
+        cast(Any, settings), PLACE.key, offset, leader_epoch=0, cause="retention"
+    )
 
 
 async def test_h02_a_start_is_not_moved_on_a_stale_view() -> None:
@@ -172,6 +179,9 @@ class Refusing(MemorySettings):
     def __init__(self, faster: StartFact | None) -> None:
         super().__init__()
         self._faster = faster
+
+    async def tombstone(self, key: str, leader_epoch: int = -1, seen: int | None = None) -> None:
+        raise Fenced("overtaken")
 
     async def publish(self, fact: Fact, leader_epoch: int = -1, seen: int | None = None) -> None:
         if self._faster is not None:

@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from botocore.exceptions import ClientError
 
 from kip405.crc import crc32c
 from kip405.errors import Corrupt, Fenced
 from kip405.segments import FileSlice, LogSegmentData
 from rsm_plugins.file_threads import FileThreads
-from rsm_plugins.s3.uploads import SourceReader, Uploads
+from rsm_plugins.s3.uploads import SourceReader, Upload, Uploads
 
 LOG = bytes(range(100))
 
@@ -83,3 +84,28 @@ class Accepting:
 
     async def send(self, number: int, body: bytes, checksum: int) -> None:
         return None
+
+
+class GoneUpload:
+    """S3 as the abort of an upload sees it that is gone already."""
+
+    class calls:
+        @staticmethod
+        async def run(operation: str, place: str, request: Any, *, patience: int = 1) -> Any:
+            return await request(GoneUpload())
+
+    def target(self, name: str) -> dict[str, str]:
+        return {"Key": name}
+
+    def place(self, name: str) -> str:
+        return name
+
+    async def abort_multipart_upload(self, **_: str) -> None:
+        raise ClientError({"Error": {"Code": "NoSuchUpload"}}, "AbortMultipartUpload")
+
+    async def list_parts(self, **_: Any) -> None:
+        raise ClientError({"Error": {"Code": "NoSuchUpload"}}, "ListParts")
+
+
+async def test_an_upload_that_is_gone_already_is_aborted() -> None:
+    await Upload(cast(Any, GoneUpload()), "name", "id").abort_now()
