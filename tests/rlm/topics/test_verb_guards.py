@@ -97,6 +97,19 @@ async def test_h14_a_topic_that_another_leads_by_now_is_not_altered() -> None:
     assert cluster.alters == []
 
 
+async def test_h14_originals_are_given_back_by_who_leads_now_only() -> None:
+    """The fact says so already, and the service died before it altered anything."""
+    cluster = Cluster(configs={TOPIC: {"retention.ms": "60000"}})
+    service = await enabled(cluster)
+    given_back = replace(fact_of(service), mode="copy", trim=False)
+    await service.settings.publish(given_back, cluster.epoch)
+    cluster.alters.clear()
+    cluster.elect(2)
+    with pytest.raises(NotLeader):
+        await service.settler.settle(TOPIC, TOPIC_ID)
+    assert cluster.alters == []
+
+
 async def test_h39_a_topic_made_anew_is_neither_altered_nor_watched() -> None:
     cluster = Cluster()
     service = await enabled(cluster)
