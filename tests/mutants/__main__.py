@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     edits = [edit for edit in EDITS if options.only in edit.name and _key(edit) not in known]
     print(f"{len(edits)} planted bugs, {options.workers} at a time", flush=True)
     began = time.monotonic()
-    load = load_in_words()
+    load, begun_at = load_in_words(), commit()
 
     def told(number: int, result: Result) -> None:
         if options.verbose or result.verdict is not Verdict.KILLED:
@@ -50,7 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(", ".join(f"{counts[one]} {one.value}" for one in Verdict), f"in {duration_s} s")
     if not options.only or options.out:
         path = options.out or _RESULTS / f"mutants-{time.strftime('%Y-%m-%d', time.gmtime())}.json"
-        document = _document(results, duration_s, options.workers, load, list(known.values()))
+        rows = [*known.values(), *(_row(result, begun_at) for result in results)]
+        document = _document(rows, begun_at, duration_s, options.workers, load)
         path.write_text(json.dumps(document, indent=1))
         print(f"raw result: {path}")
     return 1 if any(counts[one] for one in _BAD) else 0
@@ -89,15 +90,14 @@ def _killed_before(path: Path) -> dict[Key, Row]:
 
 
 def _document(
-    results: Sequence[Result], duration_s: int, workers: int, load: str, known: Sequence[Row]
+    rows: Sequence[Row], begun_at: str, duration_s: int, workers: int, load: str
 ) -> object:
-    """The raw result; `known` rows were killed earlier, at the commit that they name."""
-    rows = [*known, *(_row(result) for result in results)]
+    """The raw result; rows that an earlier run has killed name its commit."""
     counts = Counter(row["verdict"] for row in rows)
     return {
         "v": 1,
         "kind": "mutants",
-        "commit": commit(),
+        "commit": begun_at,
         "machine": machine_in_words(),
         "load": load,
         "seeds": "hypothesis derandomised (profile fast)",
@@ -109,7 +109,7 @@ def _document(
     }
 
 
-def _row(result: Result) -> Row:
+def _row(result: Result, begun_at: str) -> Row:
     edit: Edit = result.edit
     return {
         "file": edit.file,
@@ -117,7 +117,7 @@ def _row(result: Result) -> Row:
         "old": edit.old,
         "new": edit.new,
         "verdict": result.verdict.value,
-        "commit": commit(),
+        "commit": begun_at,
         "by": edit.harmless or result.by,
         "duration_s": result.duration_s,
     }
