@@ -34,7 +34,7 @@ from rsm_plugins.client_channel import PluginStubs, RenewedChannel, open_plugin
 from rsm_plugins.client_scratch import ScratchSettings, ScratchSlots
 from rsm_plugins.client_volume import ClientVolume, VolumeCalls
 from rsm_plugins.fetch_stream import Received
-from rsm_plugins.file_threads import FileThreads
+from rsm_plugins.file_threads import FINISH_MS, FileThreads
 from rsm_plugins.manifest import check_manifest_size
 from rsm_plugins.messages import (
     CHUNK_BYTES,
@@ -439,7 +439,7 @@ class GrpcRemoteStorageManager:
     async def close(self) -> None:
         """See RemoteStorageManager; calls still running are cancelled."""
         await self._channel.close()
-        self._threads.close()
+        await self._threads.finish(FINISH_MS)
         self._scratch.close()
 
 

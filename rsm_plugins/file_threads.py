@@ -19,6 +19,8 @@ T = TypeVar("T")
 
 THREADS_DEFAULT = 16
 _STOP_WAIT_SECONDS = 5.0
+FINISH_MS = 2_000
+"""How long the end of a process waits for file work that has begun."""
 _LONG_WORK_MS = 600_000
 
 

@@ -27,7 +27,7 @@ from kip405.ids import TopicIdPartition
 from kip405.indexes import IndexesObject
 from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
 from rsm_plugins.durable_files import SourceCut, copy_bytes, make_durable, write_at
-from rsm_plugins.file_threads import FileThreads, StopFlag
+from rsm_plugins.file_threads import FINISH_MS, FileThreads, StopFlag
 from rsm_plugins.keys import (
     ObjectKind,
     check_cluster_id,
@@ -246,7 +246,7 @@ class LocalRemoteStorageManager:
     async def close(self) -> None:
         """See RemoteStorageManager."""
         if self._owns_threads:
-            self._threads.close()
+            await self._threads.finish(FINISH_MS)
 
 
 def section_of(indexes: bytes, index_type: IndexType, place: str) -> bytes:

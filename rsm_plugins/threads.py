@@ -164,6 +164,16 @@ class Threads:
             self._queue.clear()
             self._changed.notify_all()
 
+    async def finish(self, limit_ms: int) -> None:
+        """As `close`, then wait so long at most for the work that has begun: what changes a store
+        would leave half of it behind. What hangs is not waited for.
+        """
+        self.close()
+        with self._changed:
+            begun = [job.future for job in self._running if not job.is_hung]
+        if begun:
+            await asyncio.wait(begun, timeout=limit_ms / 1000)
+
     def _check(self, job: Job[T]) -> None:
         with self._changed:
             self._mark_hung(job.now())

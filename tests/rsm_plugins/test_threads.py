@@ -154,3 +154,38 @@ asyncio.run(main())
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
     )
     assert "has not ended" in done.stdout
+
+
+async def test_h17_the_end_waits_for_work_that_has_begun(pool: Threads) -> None:
+    """Or what it was writing would stay behind half done: the threads die with the process."""
+    began, ended = threading.Event(), threading.Event()
+    go_on = threading.Event()
+
+    def work() -> None:
+        began.set()
+        go_on.wait()
+        ended.set()
+
+    waiting = asyncio.create_task(pool.run(work))
+    while not began.is_set():  # noqa: ASYNC110 - a thread's event
+        await asyncio.sleep(0.001)
+    finishing = asyncio.create_task(pool.finish(10_000))
+    await asyncio.sleep(0)
+    assert not finishing.done()
+    go_on.set()
+    await finishing
+    assert ended.is_set()
+    await waiting
+
+
+async def test_h17_the_end_waits_for_nothing_that_hangs_and_not_for_ever(
+    pool: Threads, gate: threading.Event
+) -> None:
+    await hung(pool, gate, 1)
+    async with asyncio.timeout(5):
+        await pool.finish(60_000)
+    slow = Threads("slow", 1, hang_ms=60_000)
+    job = slow.begin(gate.wait)
+    async with asyncio.timeout(5):
+        await slow.finish(20)
+    assert not job.future.done()
