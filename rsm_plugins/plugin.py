@@ -14,7 +14,7 @@ import structlog
 from kip405.errors import RemoteStorageError
 from rsm_plugins.addresses import Address
 from rsm_plugins.config import PluginSettings
-from rsm_plugins.file_threads import FileThreads
+from rsm_plugins.file_threads import FINISH_MS, FileThreads
 from rsm_plugins.handshake import handshake
 from rsm_plugins.keys import IDENTITY_NAME
 from rsm_plugins.owned_folder import OwnedFolder
@@ -33,7 +33,7 @@ async def running_server(settings: PluginSettings) -> AsyncIterator[tuple[Addres
     """A plugin that serves while the block runs; answers where it listens, and its store."""
     async with AsyncExitStack() as stack:
         threads = FileThreads(settings.file_threads)
-        stack.callback(threads.close)
+        stack.push_async_callback(threads.finish, FINISH_MS)
         store = await store_kind(settings.kind).open(settings.store, threads)
         stack.push_async_callback(store.manager.close)
         parts = await _parts(settings, store, threads, stack)

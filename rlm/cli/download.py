@@ -19,7 +19,7 @@ from rlm.clock import Clock, SystemClock
 from rlm.download.plan import PartitionPlan
 from rlm.download.ports import Source
 from rlm.download.run import Download, Progress
-from rsm_plugins.file_threads import FileThreads
+from rsm_plugins.file_threads import FINISH_MS, FileThreads
 
 _PRINCIPAL = "rlm-download"
 _FILE_THREADS = 8
@@ -113,7 +113,7 @@ async def _run(
             )
             return await work.run(topic, partition)
     finally:
-        threads.close()
+        await threads.finish(FINISH_MS)
 
 
 @asynccontextmanager

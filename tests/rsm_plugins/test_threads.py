@@ -184,8 +184,15 @@ async def test_h17_the_end_waits_for_nothing_that_hangs_and_not_for_ever(
     await hung(pool, gate, 1)
     async with asyncio.timeout(5):
         await pool.finish(60_000)
-    slow = Threads("slow", 1, hang_ms=60_000)
-    job = slow.begin(gate.wait)
+    slow, began = Threads("slow", 1, hang_ms=60_000), threading.Event()
+
+    def work() -> None:
+        began.set()
+        gate.wait()
+
+    job = slow.begin(work)
+    while not began.is_set():  # noqa: ASYNC110 - a thread's event
+        await asyncio.sleep(0.001)
     async with asyncio.timeout(5):
         await slow.finish(20)
     assert not job.future.done()

@@ -117,7 +117,8 @@ def _is_list_of_nothing(pair: Pair, one: Difference, _: TwinTopics) -> bool:
 def _is_behind_what_was_taken_out(pair: Pair, one: Difference, twins: TwinTopics) -> bool:
     """Nothing, behind a partition of the broker's whose first batch is larger than what was left:
     it was the first that the broker had records for, so the broker gave it that batch and had no
-    room for others; and a remote one before it has records, so it has to go without.
+    room for others. It has to go without them where a remote one before it has records, or where
+    its client's last fetched epoch diverges, which a broker does not see at its log start.
     """
     if pair.asked.api != FETCH or one.field not in ("records", "aborted_transactions"):
         return False
@@ -129,8 +130,33 @@ def _is_behind_what_was_taken_out(pair: Pair, one: Difference, twins: TwinTopics
         ours, theirs = pair.through[place]["records"], pair.beside[place]["records"]
         is_remote = role == TWIN and _is_remote(row, twins)
         has_remote |= bool(ours) and is_remote
-        has_taken_out |= has_remote and not is_remote and not ours and not theirs
+        is_without = not is_remote and not ours and not theirs
+        has_taken_out |= is_without and (has_remote or _diverges(pair.through[place]))
     return False
+
+
+def _is_behind_unused_room(pair: Pair, one: Difference, twins: TwinTopics) -> bool:
+    """Fewer of the very records, of a partition of the broker's behind a remote one that has less
+    than its room: that was not known yet when the broker was asked for what it left. None at all
+    only where the remote one has none either, as its first batch did not fit.
+    """
+    if pair.asked.api != FETCH or one.field not in ("records", "aborted_transactions"):
+        return False
+    left_some, left_all = False, False
+    for role, row in pair.asked.fetched():
+        place = role, row["Partition"], 0
+        ours, theirs = pair.through[place]["records"] or b"", pair.beside[place]["records"] or b""
+        if place == one.place:
+            return theirs.startswith(ours) and (left_all or (left_some and bool(ours)))
+        if role == TWIN and _is_remote(row, twins):
+            left_some |= len(ours) < row["PartitionMaxBytes"]
+            left_all |= not ours and not theirs
+    return False
+
+
+def _diverges(answered: Json) -> bool:
+    verdict = answered.get("diverging_epoch")
+    return verdict is not None and verdict["epoch"] >= 0
 
 
 def _is_remote(row: Json, twins: TwinTopics) -> bool:
@@ -184,6 +210,10 @@ ALLOWED = (
     Allowed(
         reason="what the broker gave had to be taken out again, the next fetch gives it",
         holds=_is_behind_what_was_taken_out,
+    ),
+    Allowed(
+        reason="a remote one before it was left more room than it has records that fit",
+        holds=_is_behind_unused_room,
     ),
     Allowed(
         reason="-4, -5 and -6 ask which tier has what",
