@@ -25,25 +25,22 @@ _ANY_EPOCH = -1
 """As current leader epoch: whoever takes himself for the leader answers; see `divergence`."""
 
 
+def _topics(*partition_fields: tuple[str, Any]) -> tuple[str, Any]:
+    """The field `topics` of a message: partitions by topic, each with these fields."""
+    partitions = ("partitions", Array(*partition_fields))
+    return "topics", Array(("topic", String("utf-8")), partitions)
+
+
 class EpochEndsResponse(Response):  # type: ignore[misc]  # aiokafka has no types
     API_KEY = 23
     API_VERSION = 3
     SCHEMA = Schema(
         ("throttle_time_ms", Int32),
-        (
-            "topics",
-            Array(
-                ("topic", String("utf-8")),
-                (
-                    "partitions",
-                    Array(
-                        ("error_code", Int16),
-                        ("partition", Int32),
-                        ("leader_epoch", Int32),
-                        ("end_offset", Int64),
-                    ),
-                ),
-            ),
+        _topics(
+            ("error_code", Int16),
+            ("partition", Int32),
+            ("leader_epoch", Int32),
+            ("end_offset", Int64),
         ),
     )
 
@@ -54,19 +51,10 @@ class EpochEndsStruct(RequestStruct):  # type: ignore[misc]
     RESPONSE_TYPE = EpochEndsResponse
     SCHEMA = Schema(
         ("replica_id", Int32),
-        (
-            "topics",
-            Array(
-                ("topic", String("utf-8")),
-                (
-                    "partitions",
-                    Array(
-                        ("partition", Int32),
-                        ("current_leader_epoch", Int32),
-                        ("leader_epoch", Int32),
-                    ),
-                ),
-            ),
+        _topics(
+            ("partition", Int32),
+            ("current_leader_epoch", Int32),
+            ("leader_epoch", Int32),
         ),
     )
 
@@ -105,21 +93,12 @@ class LogEndResponse(Response):  # type: ignore[misc]
     API_VERSION = 5
     SCHEMA = Schema(
         ("throttle_time_ms", Int32),
-        (
-            "topics",
-            Array(
-                ("topic", String("utf-8")),
-                (
-                    "partitions",
-                    Array(
-                        ("partition", Int32),
-                        ("error_code", Int16),
-                        ("timestamp", Int64),
-                        ("offset", Int64),
-                        ("leader_epoch", Int32),
-                    ),
-                ),
-            ),
+        _topics(
+            ("partition", Int32),
+            ("error_code", Int16),
+            ("timestamp", Int64),
+            ("offset", Int64),
+            ("leader_epoch", Int32),
         ),
     )
 
@@ -131,19 +110,10 @@ class LogEndStruct(RequestStruct):  # type: ignore[misc]
     SCHEMA = Schema(
         ("replica_id", Int32),
         ("isolation_level", Int8),
-        (
-            "topics",
-            Array(
-                ("topic", String("utf-8")),
-                (
-                    "partitions",
-                    Array(
-                        ("partition", Int32),
-                        ("current_leader_epoch", Int32),
-                        ("timestamp", Int64),
-                    ),
-                ),
-            ),
+        _topics(
+            ("partition", Int32),
+            ("current_leader_epoch", Int32),
+            ("timestamp", Int64),
         ),
     )
 

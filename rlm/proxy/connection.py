@@ -437,10 +437,8 @@ class Connection:
         if self.is_over or self._broker is None:
             return
         self._account()
-        verdict, to_broker_bytes = (
-            self.shared.memory.verdict(self),
-            self._broker.writer.queued_bytes,
-        )
+        verdict = self.shared.memory.verdict(self)
+        to_broker_bytes = self._broker.writer.queued_bytes
         # What waits for the broker's socket goes there by itself, as of a producer with acks=0.
         if verdict is Verdict.END and self._held_bytes - to_broker_bytes > SMALL_BYTES:
             self._fail(SessionError("memory", "too much is held for clients unknown to the broker"))
