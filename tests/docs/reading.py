@@ -7,7 +7,7 @@ _FOLDER = re.compile(r"^### (\S+/)$")
 _MODULE = re.compile(r"^- `([\w.]+\.py)`: \S")
 _HAZARD = re.compile(r"^- \*\*H(\d+)\*\* ")
 _PATH = re.compile(
-    r"`((?:tests|kip405|rlm|rlmm|rsm_plugins|bench|build_tools|docs|proto)/[\w./-]*)`"
+    r"`((?:tests|kip405|rlm|rlm_spark|rlmm|rsm_plugins|bench|build_tools|docs|proto)/[\w./-]*)`"
 )
 _COMMAND = re.compile(r"(?<![\w/.-])(rlm|rsm-plugin)((?: [a-z][a-z-]*)+)")
 

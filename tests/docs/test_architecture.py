@@ -14,6 +14,7 @@ HAZARDS = reading.hazards(ARCHITECTURE)
 BUILT = {1, 2, 3, 4, 5, 6, 9, 10, 11, 13, 14, 17, 19, 20, 21, 22, 26, 29, 30}
 DOCUMENTS = (
     "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
     "README.md",
     "docs/formats.md",
     "docs/stores.md",
