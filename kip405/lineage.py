@@ -3,8 +3,8 @@ history.
 
 A trim re-bases the first entry of the broker's own file (H8), so only the merge of what the remote
 segments tell with what the leader still holds is the whole history; every decision is taken on that
-merge (H4). Must not know where lineages are kept. Sources: LeaderEpochFileCache, RemoteLogManager,
-DESIGN G3.
+merge (H4). Must not know where lineages are kept. Sources: LeaderEpochFileCache, RemoteLogManager;
+G3 and H8 of docs/design.
 """
 
 from bisect import bisect_left, bisect_right

@@ -2,8 +2,8 @@
 it lies.
 
 Offsets in RemoteLogSegmentMetadata are Kafka's: end_offset is inclusive; `next_offset` is the
-half-open end. Source: org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata; DESIGN
-"Formats that outlive us".
+half-open end. Sources: org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
+docs/formats.md.
 """
 
 import struct

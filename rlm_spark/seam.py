@@ -1,5 +1,5 @@
 """Which tier a range is read from, offset by offset, so that each offset comes once and none is
-skipped: the read modes of seed 000 as one loop over tiers in their order of preference.
+skipped: every read mode is one loop over tiers in the mode's order of preference.
 
 A tier is read until the range is covered or it says that it does not have the next offset; then the
 next one in order is asked from that very offset, up to where the first one has data again. Only

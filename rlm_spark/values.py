@@ -36,7 +36,7 @@ class OffsetRange:
 
 
 class ReadMode(enum.Enum):
-    """Which tier is read (Pinterest's Tiered Storage Consumer, seed 000)."""
+    """Which tiers are read, in which order: the modes of Pinterest's Tiered Storage Consumer."""
 
     KAFKA_PREFERRED = "kafka_preferred"
     REMOTE_PREFERRED = "remote_preferred"

@@ -1,5 +1,4 @@
-"""Facts of the settings topic: one key each, JSON values, final format (DESIGN, "Formats that
-outlive us").
+"""Facts of the settings topic: one key each, JSON values, final format (docs/formats.md).
 
 Keys: cluster, store/<uuid>, topic/<topic id>, start|trim|holes|divergence|history/<topic
 id>/<partition>, service/<node id>, reader/<gRPC address>, freeze, freeze/<topic id>. Every value

@@ -1,7 +1,7 @@
 """The manifest of a segment, written last: enough to adopt it, rebuild the ledger and serve it
 without either.
 
-JSON as DESIGN, "Manifest", says. `segment_metadata` is the exact value that COPY_SEGMENT_FINISHED
+JSON, specified in docs/formats.md. `segment_metadata` is the exact value that COPY_SEGMENT_FINISHED
 publishes and is opaque here (its framing is rlmm's). Pure: bytes in, value out.
 """
 
@@ -87,7 +87,7 @@ class Manifest:
 
 
 def build_manifest(manifest: Manifest) -> bytes:
-    """JSON, UTF-8, one line, fields in the order of DESIGN; Invalid where it is over 1 MiB."""
+    """JSON, UTF-8, one line, fields in the order of the format; Invalid where it is over 1 MiB."""
     fields = {
         "v": MANIFEST_VERSION,
         "kind": "segment",

@@ -3,7 +3,7 @@
 A segment is closed when a later .log exists. The producer snapshot at that later base belongs to
 its copy: Kafka writes it a moment after the new .log, but one may be missing for good, of a log
 older than snapshots at every roll, or after files were lost. Must not know about brokers or the
-ledger. Source: kafka-tiered-storage.md 6.1-6.2 (LocalLog.roll, LogFileUtils).
+ledger. Sources: LocalLog.roll and LogFileUtils of Kafka.
 """
 
 import enum

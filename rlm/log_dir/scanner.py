@@ -4,7 +4,7 @@ The broker works in these directories meanwhile: files vanish (retention, topic 
 (roll) and are renamed. A scan that was overtaken is done again; what vanished is simply not there.
 Never caches what a segment holds, only its newest timestamp by inode and size. Must not know
 whether anybody leads the partition. Blocking: call it off the event loop.
-Source: kafka-tiered-storage.md 6.1 (LogFileUtils, LogManager).
+Sources: LogFileUtils and LogManager of Kafka.
 """
 
 import os

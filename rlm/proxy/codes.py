@@ -1,7 +1,7 @@
 """The Kafka error codes the proxy gives or looks for (org.apache.kafka.common.protocol.Errors).
 
-Why these: clients know what to do with each of them (kafka-proxy.md 3.10, kafka-tiered-storage.md
-7.2); anything else makes a Java consumer throw.
+Why these: clients know what to do with each of them (FetchCollector and OffsetFetcherUtils of
+Kafka's Java consumer); anything else makes a Java consumer throw.
 """
 
 # Said in the logs of Java and librdkafka, and retried, where 56 is retried in silence (H25).

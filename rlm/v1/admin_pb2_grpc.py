@@ -28,7 +28,7 @@ if _version_not_supported:
 
 class AdminServiceStub:
     """Topics, freeze and status. One service answers for the whole cluster by asking its peers (settings topic).
-    Whatever alters a topic runs on the service of the partition-0 leader: others forward (H14).
+    Whatever alters a topic runs on the service of the partition-0 leader: other services forward the call.
 
     condition                              | status              | what the caller must do
     unknown topic, not enabled             | NOT_FOUND           | check the name
@@ -112,7 +112,7 @@ class AdminServiceStub:
 
 class AdminServiceServicer:
     """Topics, freeze and status. One service answers for the whole cluster by asking its peers (settings topic).
-    Whatever alters a topic runs on the service of the partition-0 leader: others forward (H14).
+    Whatever alters a topic runs on the service of the partition-0 leader: other services forward the call.
 
     condition                              | status              | what the caller must do
     unknown topic, not enabled             | NOT_FOUND           | check the name
@@ -179,14 +179,14 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AdoptPartition(self, request, context):
-        """Ends the freeze of one partition (H4): accept the leader's log as it is.
+        """Ends the freeze of one partition: accept the leader's log as it is.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AdoptLogStart(self, request, context):
-        """Apply a foreign move of the broker's log start to the remote log start (H1).
+        """Apply a foreign move of the broker's log start to the remote log start.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -194,7 +194,7 @@ class AdminServiceServicer:
 
     def AcceptLoss(self, request, context):
         """Offsets that no store has any more and the leader's log has not: told, and with `apply` put on record as a hole, which
-        readers pass like a compaction gap (H15). FAILED_PRECONDITION or INVALID_ARGUMENT where nothing is proven lost.
+        readers pass like a compaction gap. FAILED_PRECONDITION or INVALID_ARGUMENT where nothing is proven lost.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -202,7 +202,7 @@ class AdminServiceServicer:
 
     def ProveAccess(self, request, context):
         """Which ACLs the service asked lacks for a topic. It uses every right once, in ways that change nothing. The service
-        that enables a topic asks the services of the other partitions' leaders (H40).
+        that enables a topic asks the services of the other partitions' leaders.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -286,7 +286,7 @@ def add_AdminServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class AdminService:
     """Topics, freeze and status. One service answers for the whole cluster by asking its peers (settings topic).
-    Whatever alters a topic runs on the service of the partition-0 leader: others forward (H14).
+    Whatever alters a topic runs on the service of the partition-0 leader: other services forward the call.
 
     condition                              | status              | what the caller must do
     unknown topic, not enabled             | NOT_FOUND           | check the name

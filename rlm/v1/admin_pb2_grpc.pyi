@@ -29,7 +29,7 @@ GRPC_VERSION: str
 
 class AdminServiceStub:
     """Topics, freeze and status. One service answers for the whole cluster by asking its peers (settings topic).
-    Whatever alters a topic runs on the service of the partition-0 leader: others forward (H14).
+    Whatever alters a topic runs on the service of the partition-0 leader: other services forward the call.
 
     condition                              | status              | what the caller must do
     unknown topic, not enabled             | NOT_FOUND           | check the name
@@ -56,22 +56,22 @@ class AdminServiceStub:
     A store that does not answer says so in its report; the call succeeds.
     """
     AdoptPartition: _grpc.UnaryUnaryMultiCallable[_admin_pb2.PartitionRequest, _fetch_pb2.PartitionDescription]
-    """Ends the freeze of one partition (H4): accept the leader's log as it is."""
+    """Ends the freeze of one partition: accept the leader's log as it is."""
     AdoptLogStart: _grpc.UnaryUnaryMultiCallable[_admin_pb2.PartitionRequest, _fetch_pb2.PartitionDescription]
-    """Apply a foreign move of the broker's log start to the remote log start (H1)."""
+    """Apply a foreign move of the broker's log start to the remote log start."""
     AcceptLoss: _grpc.UnaryUnaryMultiCallable[_admin_pb2.AcceptLossRequest, _admin_pb2.AcceptLossResponse]
     """Offsets that no store has any more and the leader's log has not: told, and with `apply` put on record as a hole, which
-    readers pass like a compaction gap (H15). FAILED_PRECONDITION or INVALID_ARGUMENT where nothing is proven lost.
+    readers pass like a compaction gap. FAILED_PRECONDITION or INVALID_ARGUMENT where nothing is proven lost.
     """
     ProveAccess: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ProveAccessRequest, _admin_pb2.ProveAccessResponse]
     """Which ACLs the service asked lacks for a topic. It uses every right once, in ways that change nothing. The service
-    that enables a topic asks the services of the other partitions' leaders (H40).
+    that enables a topic asks the services of the other partitions' leaders.
     """
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
     """Topics, freeze and status. One service answers for the whole cluster by asking its peers (settings topic).
-    Whatever alters a topic runs on the service of the partition-0 leader: others forward (H14).
+    Whatever alters a topic runs on the service of the partition-0 leader: other services forward the call.
 
     condition                              | status              | what the caller must do
     unknown topic, not enabled             | NOT_FOUND           | check the name
@@ -95,21 +95,21 @@ class AdminServiceAsyncStub(AdminServiceStub):
     A store that does not answer says so in its report; the call succeeds.
     """
     AdoptPartition: _aio.UnaryUnaryMultiCallable[_admin_pb2.PartitionRequest, _fetch_pb2.PartitionDescription]  # type: ignore[assignment]
-    """Ends the freeze of one partition (H4): accept the leader's log as it is."""
+    """Ends the freeze of one partition: accept the leader's log as it is."""
     AdoptLogStart: _aio.UnaryUnaryMultiCallable[_admin_pb2.PartitionRequest, _fetch_pb2.PartitionDescription]  # type: ignore[assignment]
-    """Apply a foreign move of the broker's log start to the remote log start (H1)."""
+    """Apply a foreign move of the broker's log start to the remote log start."""
     AcceptLoss: _aio.UnaryUnaryMultiCallable[_admin_pb2.AcceptLossRequest, _admin_pb2.AcceptLossResponse]  # type: ignore[assignment]
     """Offsets that no store has any more and the leader's log has not: told, and with `apply` put on record as a hole, which
-    readers pass like a compaction gap (H15). FAILED_PRECONDITION or INVALID_ARGUMENT where nothing is proven lost.
+    readers pass like a compaction gap. FAILED_PRECONDITION or INVALID_ARGUMENT where nothing is proven lost.
     """
     ProveAccess: _aio.UnaryUnaryMultiCallable[_admin_pb2.ProveAccessRequest, _admin_pb2.ProveAccessResponse]  # type: ignore[assignment]
     """Which ACLs the service asked lacks for a topic. It uses every right once, in ways that change nothing. The service
-    that enables a topic asks the services of the other partitions' leaders (H40).
+    that enables a topic asks the services of the other partitions' leaders.
     """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     """Topics, freeze and status. One service answers for the whole cluster by asking its peers (settings topic).
-    Whatever alters a topic runs on the service of the partition-0 leader: others forward (H14).
+    Whatever alters a topic runs on the service of the partition-0 leader: other services forward the call.
 
     condition                              | status              | what the caller must do
     unknown topic, not enabled             | NOT_FOUND           | check the name
@@ -191,7 +191,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.PartitionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_fetch_pb2.PartitionDescription, _abc.Awaitable[_fetch_pb2.PartitionDescription]]:
-        """Ends the freeze of one partition (H4): accept the leader's log as it is."""
+        """Ends the freeze of one partition: accept the leader's log as it is."""
 
     @_abc_1.abstractmethod
     def AdoptLogStart(
@@ -199,7 +199,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.PartitionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_fetch_pb2.PartitionDescription, _abc.Awaitable[_fetch_pb2.PartitionDescription]]:
-        """Apply a foreign move of the broker's log start to the remote log start (H1)."""
+        """Apply a foreign move of the broker's log start to the remote log start."""
 
     @_abc_1.abstractmethod
     def AcceptLoss(
@@ -208,7 +208,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.AcceptLossResponse, _abc.Awaitable[_admin_pb2.AcceptLossResponse]]:
         """Offsets that no store has any more and the leader's log has not: told, and with `apply` put on record as a hole, which
-        readers pass like a compaction gap (H15). FAILED_PRECONDITION or INVALID_ARGUMENT where nothing is proven lost.
+        readers pass like a compaction gap. FAILED_PRECONDITION or INVALID_ARGUMENT where nothing is proven lost.
         """
 
     @_abc_1.abstractmethod
@@ -218,7 +218,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.ProveAccessResponse, _abc.Awaitable[_admin_pb2.ProveAccessResponse]]:
         """Which ACLs the service asked lacks for a topic. It uses every right once, in ways that change nothing. The service
-        that enables a topic asks the services of the other partitions' leaders (H40).
+        that enables a topic asks the services of the other partitions' leaders.
         """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

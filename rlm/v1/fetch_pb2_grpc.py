@@ -94,7 +94,7 @@ class FetchServiceServicer:
         unknown topic or partition         | NOT_FOUND           | stop
         start_offset below the log start   | INVALID_ARGUMENT    | start at log_start_offset (in the message)
         this service's broker does not lead| FAILED_PRECONDITION | ask detail.leader_address
-        frozen (H4), and only remote there | FAILED_PRECONDITION | stop; no leader_address, see the message
+        frozen, and only remote there      | FAILED_PRECONDITION | stop; no leader_address, see the message
         store or broker not reachable      | UNAVAILABLE         | try again from the last next_offset
         lanes are full                     | RESOURCE_EXHAUSTED  | try again later
         stored bytes are damaged           | DATA_LOSS           | stop; see the message

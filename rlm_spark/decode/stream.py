@@ -12,7 +12,7 @@ from rlm_spark.decode.engine import RowBuilder, Rows, Section, choose
 from rlm_spark.decode.scan import Scan
 from rlm_spark.values import Fetched, OffsetRange
 
-# Measured (reference/spark.md): smaller ones are slower, larger ones win nothing.
+# Measured: smaller batches are slower, larger ones win nothing.
 TARGET_BYTES = 2 << 20
 
 

@@ -87,7 +87,7 @@ def test_the_first_rule_that_matches_the_whole_name_decides(
         ("my-cluster", "my-topic", 0, "111"),
     ],
 )
-def test_the_vectors_of_the_issue_stand_between_prefix_and_cluster(
+def test_the_known_vectors_stand_between_prefix_and_cluster(
     cluster_id: str, topic: str, partition: int, digits: str
 ) -> None:
     rule = TopicRule(topics=".*", store="hot", entropy_bits=len(digits))

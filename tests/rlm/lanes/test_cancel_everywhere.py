@@ -21,7 +21,7 @@ MOST_STEPS = 200
 
 
 async def cancelled_at(checkpoints: Checkpoints, step: int, work: Awaitable[None]) -> bool:
-    """Run the work, cancelled at this step from now; whether it got that far."""
+    """Run the work, cancelled that many steps from now; whether it got that far."""
     checkpoints.count = 0
     checkpoints.cancel_at = step
     try:
