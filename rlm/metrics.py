@@ -1,6 +1,6 @@
 """Every metric of the service in one typed table -> prometheus_client; the docs follow from it.
 
-`python -m rlm.metrics` prints docs/metrics.md. Counters and histograms are told by events, gauges
+`python -m rlm.metrics` prints docs/reference/metrics.md. Counters and histograms follow events, gauges
 are read when somebody asks (`gauges`). Must not know who counts: `ServiceMetrics` is the proxy's
 `ProxyMetrics` and a few more calls.
 """
@@ -303,7 +303,7 @@ TABLE: tuple[MetricRow, ...] = (
     MetricRow(
         name="rlm_problems",
         kind=MetricKind.GAUGE,
-        doc="Problems of now by kind (docs/problems.md), 0 for kinds without any; alert on "
+        doc="Present problems by kind (docs/reference/problems.md), 0 for kinds without any; alert on "
         '`severity="alarm"`. /healthz and `rlm status` have the words.',
         labels=("kind", "severity"),
     ),
@@ -471,7 +471,7 @@ def problem_gauges(problems: Iterable[Problem]) -> dict[str, Labelled]:
 
 
 def generate_docs() -> str:
-    """docs/metrics.md, whole."""
+    """docs/reference/metrics.md, whole."""
     head = (
         "# Metrics of `rlm serve`\n\nServed as `/metrics` at `http.listen`. "
         "Made from `rlm/metrics.py`; edit there.\n\n"

@@ -18,7 +18,7 @@ import click
     "path",
     required=True,
     type=click.Path(path_type=Path),
-    help="YAML file; docs/settings.md lists all settings.",
+    help="YAML file; docs/reference/settings.md lists all settings.",
 )
 def serve(*, role: str, path: Path) -> None:
     """Run the service until SIGTERM or Ctrl-C.

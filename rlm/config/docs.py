@@ -1,4 +1,4 @@
-"""The table as markdown: `python -m rlm.config.docs` prints docs/settings.md."""
+"""The table as markdown: `python -m rlm.config.docs` prints docs/reference/settings.md."""
 
 import sys
 from typing import Any
@@ -74,7 +74,7 @@ Refused by name; `(secret)` is never shown or logged:
 
 
 def generate_docs() -> str:
-    """docs/settings.md, whole."""
+    """docs/reference/settings.md, whole."""
     in_every_role = settings(ReaderConfig)
     rows = "".join(_row(row) for row in in_every_role.values())
     beside = (row for name, row in settings().items() if name not in in_every_role)

@@ -160,7 +160,8 @@ def _refuse_unknown(given: Mapping[str, Any], rows: Mapping[str, Setting]) -> No
                 f"{key}: not yet supported; kafka.security.protocol allows PLAINTEXT only"
             )
         close = difflib.get_close_matches(key, known, n=1)
-        hint = f"did you mean {close[0]}?" if close else "docs/settings.md lists all settings"
+        listed = "docs/reference/settings.md lists all settings"
+        hint = f"did you mean {close[0]}?" if close else listed
         raise ConfigError(f"{key}: unknown setting; {hint}")
 
 

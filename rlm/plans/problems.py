@@ -9,7 +9,7 @@ To add a problem:
 
 1. Give it a member of `ProblemKind` and a row in `KINDS`. The word is an interface (label `kind` of
    `rlm_problems`, field `kind` in JSON): it never changes. One kind has one severity. Run
-   `python -m tests.docs.generated`, which writes docs/problems.md.
+   `python -m tests.docs.generated`, which writes docs/reference/problems.md.
 2. Write the rule as a pure function of values in `rlm/plans/problem_rules.py` that answers
    findings; judge by what should have happened and did not. What is not known is None, and is a
    finding of its own. Times that a rule compares are monotonic; only `since_ms` is wall time.
@@ -78,7 +78,7 @@ class ProblemKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindRow:
-    """One row of docs/problems.md; `meaning` says what should be and is not, or the reverse."""
+    """One row of docs/reference/problems.md; `meaning` says what is wrong."""
 
     severity: Severity
     meaning: str
@@ -260,7 +260,7 @@ def about(problems: Iterable[Problem], topic: str) -> tuple[Problem, ...]:
 
 
 def generate_docs() -> str:
-    """docs/problems.md, whole."""
+    """docs/reference/problems.md, whole."""
     head = (
         "# Problems that `rlm serve` reports\n\n"
         "`rlm status` shows them (status 1 where there is an alarm), `/healthz` has them in its "

@@ -15,7 +15,7 @@ from rsm_plugins.endpoints import EndpointProvider, StorageEndpoint
 
 NO_STORE = (
     "no store is configured: nothing is tiered; give the service `plugin` and rsm.config.*, "
-    "`plugin.address` or `stores` (docs/settings.md) and start it again"
+    "`plugin.address` or `stores` (docs/reference/settings.md) and start it again"
 )
 
 

@@ -27,7 +27,7 @@ _TABLE_HEAD = "| key | value | default | meaning |\n|---|---|---|---|\n"
 
 
 def plugin_settings() -> str:
-    """docs/plugin-settings.md, whole."""
+    """docs/reference/plugin-settings.md, whole."""
     parts = [_plugin_table("## Every plugin", SETTINGS)]
     parts += [
         _plugin_table(f"## `plugin: {name}`", store_kind(name).settings) for name in KIND_NAMES
@@ -54,10 +54,10 @@ def _default(row: Setting) -> str:
 
 
 GENERATED: Mapping[str, Callable[[], str]] = {
-    "docs/settings.md": docs.generate_docs,
-    "docs/plugin-settings.md": plugin_settings,
-    "docs/metrics.md": metrics.generate_docs,
-    "docs/problems.md": problems.generate_docs,
+    "docs/reference/settings.md": docs.generate_docs,
+    "docs/reference/plugin-settings.md": plugin_settings,
+    "docs/reference/metrics.md": metrics.generate_docs,
+    "docs/reference/problems.md": problems.generate_docs,
 }
 
 

@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md, docs/formats.md against the tree: what is named exists, what exists is named."""
+"""ARCHITECTURE.md and the pages against the tree: what is named exists, what exists is named."""
 
 import re
 
@@ -16,7 +16,7 @@ DOCUMENTS = (
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "README.md",
-    "docs/formats.md",
+    "docs/reference/formats.md",
     "docs/stores.md",
     "docs/writing-a-plugin.md",
     "docs/read-it-without-us.md",

@@ -20,7 +20,7 @@ HAND_WRITTEN = (
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
-    "docs/formats.md",
+    "docs/reference/formats.md",
     *PAGES,
 )
 NAMED = sorted(

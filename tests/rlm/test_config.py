@@ -210,7 +210,7 @@ def test_a_missing_setting_is_named(tmp_path: Path, given: dict[str, Any], key: 
 
 def test_an_unknown_setting_gets_the_nearest_name(tmp_path: Path, given: dict[str, Any]) -> None:
     assert "did you mean proxy.listen?" in refusal(tmp_path, given | {"proxy.listn": "a:1"})
-    assert "docs/settings.md" in refusal(tmp_path, given | {"qqqqqq": 1})
+    assert "docs/reference/settings.md" in refusal(tmp_path, given | {"qqqqqq": 1})
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
