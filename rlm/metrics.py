@@ -1,12 +1,10 @@
 """Every metric of the service in one typed table -> prometheus_client; the docs follow from it.
 
-`python -m rlm.metrics` prints docs/reference/metrics.md. Counters and histograms follow events, gauges
-are read when somebody asks (`gauges`). Must not know who counts: `ServiceMetrics` is the proxy's
-`ProxyMetrics` and a few more calls.
+Counters and histograms follow events, gauges are read when somebody asks (`gauges`). Must not know
+who counts: `ServiceMetrics` is the proxy's `ProxyMetrics` and a few more calls.
 """
 
 import enum
-import sys
 from collections import Counter as Counts
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -303,8 +301,8 @@ TABLE: tuple[MetricRow, ...] = (
     MetricRow(
         name="rlm_problems",
         kind=MetricKind.GAUGE,
-        doc="Present problems by kind (docs/reference/problems.md), 0 for kinds without any; alert on "
-        '`severity="alarm"`. /healthz and `rlm status` have the words.',
+        doc="Present problems by kind (docs/reference/problems.md), 0 for kinds without any; alert "
+        'on `severity="alarm"`. /healthz and `rlm status` have the words.',
         labels=("kind", "severity"),
     ),
 )
@@ -482,7 +480,3 @@ def generate_docs() -> str:
         for row in TABLE
     )
     return head + "".join(rows)
-
-
-if __name__ == "__main__":
-    sys.stdout.write(generate_docs())

@@ -1,6 +1,5 @@
-"""The table as markdown: `python -m rlm.config.docs` prints docs/reference/settings.md."""
+"""The settings tables -> docs/reference/settings.md."""
 
-import sys
 from typing import Any
 
 from rlm.config.service import ReaderConfig, settings
@@ -105,7 +104,3 @@ def _shown(value: Any) -> str:
     if value is None:
         return "none"
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-if __name__ == "__main__":
-    sys.stdout.write(generate_docs())

@@ -9,7 +9,7 @@ To add a problem:
 
 1. Give it a member of `ProblemKind` and a row in `KINDS`. The word is an interface (label `kind` of
    `rlm_problems`, field `kind` in JSON): it never changes. One kind has one severity. Run
-   `python -m tests.docs.generated`, which writes docs/reference/problems.md.
+   `make reference`, which writes docs/reference/problems.md.
 2. Write the rule as a pure function of values in `rlm/plans/problem_rules.py` that answers
    findings; judge by what should have happened and did not. What is not known is None, and is a
    finding of its own. Times that a rule compares are monotonic; only `since_ms` is wall time.

@@ -1,7 +1,7 @@
 """Brings the file map of ARCHITECTURE.md to the tree: new modules get a line, gone ones lose it.
 
-A new line is the module's docstring cut short: a draft to be put better by hand; lines that are
-there stay as they are. Must not know what the modules do.
+`python -m tests.docs.file_map` does it. A new line is the module's docstring cut short: a draft to
+be put better by hand; lines that are there stay as they are. Must not know what the modules do.
 """
 
 import ast
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.docs import reading
-from tests.project.tree import PACKAGES, parse, show, sources
+from tests.project.tree import PACKAGES, ROOT, parse, show, sources
 
 _AFTER = "### tests/"
 _MAX_LINE = 118
@@ -75,3 +75,9 @@ def _draft(name: str, path: Path) -> str:
     head = (ast.get_docstring(parse(path)) or "not described yet").split("\n\n")[0]
     line = f"- `{name.rpartition('/')[2]}`: {' '.join(head.split())}"
     return textwrap.shorten(line, _MAX_LINE, placeholder=" ...").rstrip(".")
+
+
+if __name__ == "__main__":
+    architecture = ROOT / "ARCHITECTURE.md"
+    text = architecture.read_text(encoding="utf-8")
+    architecture.write_text(brought_up_to_date(text, modules()), encoding="utf-8")

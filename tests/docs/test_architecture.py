@@ -25,7 +25,7 @@ DOCUMENTS = (
 
 def test_the_file_map_has_every_module_and_no_other() -> None:
     assert sorted(reading.file_map(ARCHITECTURE)) == sorted(modules()), (
-        "run: python -m tests.docs.generated, then put the new lines better"
+        "run: python -m tests.docs.file_map, then put the new lines better"
     )
 
 
