@@ -6,10 +6,12 @@
 #   make test             set-up, check, then every test that CI runs; TESTS= and ARGS= narrow it
 #   make long             the tests with the full numbers
 #   make mutants          takes one guard away at a time and sees which tests notice (ARGS=--help)
-#   make check            format, lint, types, import rules, fresh generated code, locks, house rules
+#   make check            format, lint, types, import rules, fresh generated code and pages, locks,
+#                         links and commands in the pages, house rules
 #   make bench            the benchmark of reads; make bench-stores: S3 and HDFS (ARGS=--help)
 #   make bench-spark      the connector beside Spark's own Kafka source
 #   make proto            generate code from proto/
+#   make reference        generate docs/reference/ from the code
 #   make lock             resolve the locks again (UPGRADE=1: newest versions), record their wheels
 #   make check-wheels     record again which wheels exist for the locks (needs the network)
 #   make clean            remove .venv and what tools left behind
@@ -30,7 +32,7 @@ RUN = $(BIN)/python -m
 ## Unit tests first, on WORKERS processes; then integration tests in groups, two side by side (tests/rings.py).
 PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
-.PHONY: help setup setup-demo demo demo-spark test long check check-wheels proto lock clean
+.PHONY: help setup setup-demo demo demo-spark test long check check-wheels proto reference lock clean
 .PHONY: bench bench-stores bench-spark mutants
 
 help:
@@ -65,7 +67,7 @@ check: setup
 	$(BIN)/lint-imports --no-logo
 	$(RUN) build_tools.proto --check
 	$(RUN) build_tools.wheels --check
-	$(BIN)/pytest -q --no-header tests/project
+	$(BIN)/pytest -q --no-header tests/project tests/docs/test_generated.py tests/docs/test_site.py
 
 check-wheels: setup
 	$(RUN) build_tools.wheels
@@ -81,6 +83,9 @@ bench-spark: setup
 
 proto: setup
 	$(RUN) build_tools.proto
+
+reference: setup
+	$(RUN) build_tools.reference
 
 lock: setup
 	$(RUN) build_tools.lock $(if $(UPGRADE),--upgrade)

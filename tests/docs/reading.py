@@ -10,6 +10,9 @@ _PATH = re.compile(
     r"`((?:tests|kip405|rlm|rlm_spark|rlmm|rsm_plugins|bench|build_tools|docs|proto)/[\w./-]*)`"
 )
 _COMMAND = re.compile(r"(?<![\w/.-])(rlm|rsm-plugin)((?: [a-z][a-z-]*)+)")
+_COMMAND_LINE = re.compile(r"^(?:    )?(?:\$ )?((?:rlm|rsm-plugin) .*)$", re.MULTILINE)
+_CODE = re.compile(r"^```.*?^```$|^    .+$", re.DOTALL | re.MULTILINE)
+_OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
 
 
 def file_map(text: str) -> Iterator[str]:
@@ -43,7 +46,26 @@ def paths(text: str) -> list[str]:
     return _PATH.findall(text)
 
 
+def command_lines(text: str) -> list[str]:
+    """Every line of code, in backquotes or in a block, that begins with a command of ours."""
+    blocks = "\n".join(_CODE.findall(text))
+    return [line.partition("#")[0] for line in _COMMAND_LINE.findall(blocks)] + spans(text)
+
+
+def spans(text: str) -> list[str]:
+    """What stands in backquotes, outside of blocks."""
+    return re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.M))
+
+
 def commands(text: str) -> set[tuple[str, ...]]:
-    """Every command named in backquotes or after a prompt: the program and the words after it."""
-    code = re.findall(r"`([^`\n]+)`", text) + re.findall(r"^    \$ (.+)$", text, re.MULTILINE)
-    return {(program, *words.split()) for part in code for program, words in _COMMAND.findall(part)}
+    """Every command named in code: the program and the words after it."""
+    return {
+        (program, *words.split())
+        for part in command_lines(text)
+        for program, words in _COMMAND.findall(part)
+    }
+
+
+def options(part: str) -> set[str]:
+    """The options in a piece of code."""
+    return set(_OPTION.findall(part))
