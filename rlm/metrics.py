@@ -56,7 +56,7 @@ TABLE: tuple[MetricRow, ...] = (
     MetricRow(
         name="rlm_proxy_connections_opened_total",
         kind=MetricKind.COUNTER,
-        doc="Kafka clients let in by the proxy.",
+        doc="Kafka clients that the proxy accepted.",
     ),
     MetricRow(
         name="rlm_proxy_connections_closed_total",
@@ -67,13 +67,14 @@ TABLE: tuple[MetricRow, ...] = (
     MetricRow(
         name="rlm_proxy_answers_total",
         kind=MetricKind.COUNTER,
-        doc="Answers of the APIs the proxy reads, per partition where they have any.",
+        doc="Answers of the APIs that the proxy decodes; by partition, where an answer has "
+        "partitions.",
         labels=("api", "outcome"),
     ),
     MetricRow(
         name="rlm_proxy_spliced_bytes_total",
         kind=MetricKind.COUNTER,
-        doc="Record bytes of the remote tier given to Kafka clients.",
+        doc="Record bytes of the remote tier sent to Kafka clients.",
     ),
     MetricRow(
         name="rlm_proxy_barrier_seconds",
@@ -121,15 +122,15 @@ TABLE: tuple[MetricRow, ...] = (
     MetricRow(
         name="rlm_remote_copy_lag_bytes",
         kind=MetricKind.GAUGE,
-        doc="Bytes of closed segments that are not remote (Kafka: RemoteCopyLagBytes); not there "
-        "for a partition whose lag is not known.",
+        doc="Bytes of closed segments that are not remote (Kafka: RemoteCopyLagBytes); no sample "
+        "for a partition whose lag is unknown.",
         labels=_PARTITION,
     ),
     MetricRow(
         name="rlm_remote_copy_lag_segments",
         kind=MetricKind.GAUGE,
-        doc="Closed segments that are not remote (Kafka: RemoteCopyLagSegments); not there for a "
-        "partition whose lag is not known.",
+        doc="Closed segments that are not remote (Kafka: RemoteCopyLagSegments); no sample for a "
+        "partition whose lag is unknown.",
         labels=_PARTITION,
     ),
     MetricRow(
@@ -159,13 +160,13 @@ TABLE: tuple[MetricRow, ...] = (
     MetricRow(
         name="rlm_partition_frozen",
         kind=MetricKind.GAUGE,
-        doc="1 while the partition is frozen (H4): an operator must look.",
+        doc="1 while the partition is frozen (H4) and an operator must decide.",
         labels=_PARTITION,
     ),
     MetricRow(
         name="rlm_partition_alarms",
         kind=MetricKind.GAUGE,
-        doc="Alarms of the partition; `rlm status` has the words.",
+        doc="Alarms of the partition; `rlm status` has the details.",
         labels=_PARTITION,
     ),
     MetricRow(
@@ -176,7 +177,8 @@ TABLE: tuple[MetricRow, ...] = (
     MetricRow(
         name="rlm_store_available",
         kind=MetricKind.GAUGE,
-        doc="1 while the store is the one meant and answers; it is looked at every few seconds.",
+        doc="1 while the store answers and is the one that its name stands for; checked every few "
+        "seconds.",
         labels=_STORE,
     ),
     MetricRow(
@@ -194,13 +196,15 @@ TABLE: tuple[MetricRow, ...] = (
     MetricRow(
         name="rlm_store_alarms",
         kind=MetricKind.GAUGE,
-        doc="Findings of its set-up that endanger data; `rlm doctor --store` has the words.",
+        doc="Findings about the store's set-up that endanger data; `rlm doctor --store` has the "
+        "details.",
         labels=_STORE,
     ),
     MetricRow(
         name="rlm_read_chunks_total",
         kind=MetricKind.COUNTER,
-        doc="Chunks wanted by reads, by where they were: memory, coming (read ahead), disk, store.",
+        doc="Chunks that reads needed, by where they were: memory, coming (being read ahead), "
+        "disk, store.",
         labels=("found",),
         is_read=True,
     ),
@@ -214,25 +218,25 @@ TABLE: tuple[MetricRow, ...] = (
     MetricRow(
         name="rlm_read_store_bytes_total",
         kind=MetricKind.COUNTER,
-        doc="Log bytes the read path asked of the store.",
+        doc="Log bytes that the read path requested from the store.",
         is_read=True,
     ),
     MetricRow(
         name="rlm_read_refetches_total",
         kind=MetricKind.COUNTER,
-        doc="Answers of the store that were missing or damaged and asked for again (H25).",
+        doc="Answers of the store that were missing or damaged and were requested again (H25).",
         is_read=True,
     ),
     MetricRow(
         name="rlm_read_ahead_bytes_total",
         kind=MetricKind.COUNTER,
-        doc="Bytes asked for before a reader wanted them.",
+        doc="Bytes requested before a reader needed them.",
         is_read=True,
     ),
     MetricRow(
         name="rlm_read_ahead_wasted_bytes_total",
         kind=MetricKind.COUNTER,
-        doc="Bytes read ahead whose reader never came.",
+        doc="Bytes read ahead that no reader used.",
         is_read=True,
     ),
     MetricRow(
@@ -250,29 +254,30 @@ TABLE: tuple[MetricRow, ...] = (
     MetricRow(
         name="rlm_read_waiting",
         kind=MetricKind.GAUGE,
-        doc="Ranges that reads wait for and that wait for their turn at the store.",
+        doc="Ranges that reads need and that wait to be requested from the store.",
     ),
     MetricRow(
         name="rlm_read_running",
         kind=MetricKind.GAUGE,
-        doc="Ranges the store is asked for now.",
+        doc="Ranges that are being requested from the store.",
     ),
     MetricRow(
         name="rlm_read_readers",
         kind=MetricKind.GAUGE,
-        doc="Readers of remote data that are told apart now.",
+        doc="Readers of remote data that are distinguished now.",
     ),
     MetricRow(
         name="rlm_read_given_bytes_total",
         kind=MetricKind.COUNTER,
-        doc="Record bytes given to readers, by way (proxy, api) and tier (remote, local).",
+        doc="Record bytes sent to readers, by way (proxy, api) and tier (remote, local).",
         labels=("way", "tier"),
         is_read=True,
     ),
     MetricRow(
         name="rlm_read_throttled_seconds_total",
         kind=MetricKind.COUNTER,
-        doc="Time historical reads were held, by quota: service, client (bytes), processor.",
+        doc="Time that historical reads were delayed, by quota: service, client (bytes), "
+        "processor.",
         labels=("quota",),
         is_read=True,
     ),
@@ -284,25 +289,25 @@ TABLE: tuple[MetricRow, ...] = (
     MetricRow(
         name="rlm_read_disk_cache_on",
         kind=MetricKind.GAUGE,
-        doc="1 while the disk cache works; 0 where it was asked for and is off.",
+        doc="1 while the disk cache works; 0 where it is configured and switched off.",
     ),
     MetricRow(
         name="rlm_read_disk_cache_damaged_total",
         kind=MetricKind.COUNTER,
-        doc="Chunks on disk that were damaged or gone: read from the store instead.",
+        doc="Chunks on disk that were damaged or missing, and were read from the store instead.",
         is_read=True,
     ),
     MetricRow(
         name="rlm_read_disk_cache_dropped_writes_total",
         kind=MetricKind.COUNTER,
-        doc="Chunks not written to disk because it lagged.",
+        doc="Chunks not written to disk because the disk was too slow.",
         is_read=True,
     ),
     MetricRow(
         name="rlm_problems",
         kind=MetricKind.GAUGE,
-        doc="Present problems by kind (docs/reference/problems.md), 0 for kinds without any; alert "
-        'on `severity="alarm"`. /healthz and `rlm status` have the words.',
+        doc="Present problems by kind (docs/reference/problems.md), 0 for kinds without any; "
+        'alert on `severity="alarm"`. /healthz and `rlm status` have the details.',
         labels=("kind", "severity"),
     ),
 )
@@ -471,7 +476,7 @@ def problem_gauges(problems: Iterable[Problem]) -> dict[str, Labelled]:
 def generate_docs() -> str:
     """docs/reference/metrics.md, whole."""
     head = (
-        "# Metrics of `rlm serve`\n\nServed as `/metrics` at `http.listen`. "
+        "# Metrics of `rlm serve`\n\nThe service serves them as `/metrics` at `http.listen`. "
         "Made from `rlm/metrics.py`; edit there.\n\n"
         "| name | kind | labels | meaning |\n|---|---|---|---|\n"
     )

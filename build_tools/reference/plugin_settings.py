@@ -8,8 +8,8 @@ from rsm_plugins.store_kind import KIND_NAMES, store_kind
 
 _HEAD = (
     "# Settings of `rsm-plugin serve`\n\n"
-    "One YAML file, one line a setting. Made from `rsm_plugins/config.py` and the settings of each "
-    "kind of store; edit there.\n"
+    "The plugin reads one YAML file with one setting a line. Made from `rsm_plugins/config.py` and "
+    "the settings of each kind of store; edit there.\n"
 )
 _TABLE_HEAD = "| key | value | default | meaning |\n|---|---|---|---|\n"
 

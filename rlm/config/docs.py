@@ -9,13 +9,13 @@ from rlm.config.table import NOT_YET, REQUIRED, Setting
 _HEAD = """\
 # Settings of `rlm serve`
 
-One YAML file, one line a setting. Made from `rlm/config/service.py` and
-`rlm/config/stores.py`; edit there.
+The service reads one YAML file with one setting a line. Made from
+`rlm/config/service.py` and `rlm/config/stores.py`; edit there.
 
 ## In every role
 
-What a reader (`rlm serve --role reader`) has: these alone. Nothing fills
-`cluster.id` and `kafka.bootstrap.servers` for it, and it must have a store.
+A reader (`rlm serve --role reader`) has these settings and no others. It
+must set `cluster.id`, `kafka.bootstrap.servers` and a store.
 
 | key | value | default | meaning |
 |---|---|---|---|
@@ -24,7 +24,7 @@ _BROKERS = """\
 
 ## Beside a broker
 
-A reader is refused with any of these.
+A reader with any of these settings does not start.
 
 | key | value | default | meaning |
 |---|---|---|---|
@@ -33,10 +33,10 @@ _STORES = """\
 
 ## A store
 
-At the top level for the one store `default`, or below `stores.NAME` for each of several; exactly
-one of `plugin`, `plugin.command` and `plugin.address`. A name stands for one and the same store for
-ever, in the whole cluster: a store elsewhere gets a new name, and the old one stays as long as
-segments lie there.
+These settings are at the top level for a single store, `default`, or below `stores.NAME` for each
+of several. Set exactly one of `plugin`, `plugin.command` and `plugin.address`. A name permanently
+stands for one store in the whole cluster: another store needs a new name, and the old one must stay
+as long as segments lie there.
 
 ```yaml
 stores:
@@ -50,9 +50,9 @@ storage.endpoint.rules:
 |---|---|---|---|
 """
 _KIND = """\
-| `rsm.config.*` | plain values | none | As in the plugin's own file: \
-[plugin-settings.md](plugin-settings.md). \
-Of a plugin that others start they are only recorded: `rsm.config.prefix`. |
+| `rsm.config.*` | plain values | none | As in the plugin's own file \
+([plugin settings](plugin-settings.md)). \
+For a plugin that runs by itself only `rsm.config.prefix` is recorded. |
 """
 _RULES = """\
 
@@ -65,7 +65,7 @@ _TAIL = """\
 
 ## Not yet supported
 
-Refused by name; `(secret)` is never shown or logged:
+The service refuses these settings by name. Those marked `(secret)` are never shown or logged:
 
 | key | meaning |
 |---|---|

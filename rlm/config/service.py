@@ -73,7 +73,7 @@ class CommonConfig:
         "cluster.id", TEXT, "Id of the Kafka cluster.", default_doc="from meta.properties"
     )
     state_dir: Path = _setting(
-        "state.dir", PATH, "Directory of this service's own state and lock; not shared."
+        "state.dir", PATH, "Directory for the state and the lock of this service alone."
     )
     grpc_listen: Address = _setting("grpc.listen", ADDRESS, "Where the gRPC API is served.")
     grpc_advertised: Address = _setting(
@@ -92,9 +92,9 @@ class CommonConfig:
     grpc_tls_cert_file: Path | None = _setting(
         "grpc.tls.cert.file",
         PATH,
-        "PEM file with the certificate of the gRPC API, which then speaks TLS; shown to peers too, "
-        "which are called with TLS from then on: all services of a cluster alike. A renewed file "
-        "is taken without a restart.",
+        "PEM file with the certificate of the gRPC API, which then speaks TLS. The service "
+        "also shows it to its peers, and calls them with TLS, so set it on all services of a "
+        "cluster alike. A renewed file is used without a restart.",
         default=None,
     )
     grpc_tls_key_file: Path | None = _setting(
@@ -103,7 +103,7 @@ class CommonConfig:
     grpc_tls_client_ca_file: Path | None = _setting(
         "grpc.tls.client.ca.file",
         PATH,
-        "PEM file with authorities: only callers with a certificate of theirs are let in.",
+        "PEM file with authorities. Only callers with a certificate from one of them are accepted.",
         default=None,
     )
     grpc_tls_ca_file: Path | None = _setting(
@@ -123,8 +123,8 @@ class CommonConfig:
     api_token_file: Path | None = _setting(
         "api.token.file",
         PATH,
-        "File with the token that callers of the API show; a second line is accepted too, the "
-        "first is shown to peers. A changed file is taken without a restart.",
+        "File with the token that callers of the API must send, and that peers are sent. A second "
+        "line is accepted too. A changed file is used without a restart.",
         default=None,
     )
     principal: str = _setting(
@@ -143,7 +143,7 @@ class CommonConfig:
     kafka_security_protocol: str = _setting(
         "kafka.security.protocol",
         choice("PLAINTEXT"),
-        "Protocol of the service's own Kafka clients; SSL and SASL are not there yet.",
+        "Protocol of the service's own Kafka clients. SSL and SASL are not supported yet.",
         default="PLAINTEXT",
     )
     stores: tuple[StoreConfig, ...] = _setting(
@@ -154,85 +154,85 @@ class CommonConfig:
         default_doc="one store `default` of the settings below, or none: nothing is tiered",
     )
     plugin_call_timeout_ms: int = _ms(
-        "plugin.call.timeout.ms", 30_000, "Deadline of one call of the plugin without progress."
+        "plugin.call.timeout.ms", 30_000, "How long a call of the plugin may go without progress."
     )
     remote_log_reader_threads: int = _count(
-        "remote.log.reader.threads", 10, "Threads that check what was fetched."
+        "remote.log.reader.threads", 10, "Threads that verify fetched bytes."
     )
     threads_hang_ms: int = _ms(
         "threads.hang.ms",
         60_000,
-        "How long work on a file may take before its thread counts as hung and another has its "
-        "place; reading a segment to copy it: copy.deadline.ms.",
+        "How long work on a file may take before its thread counts as hung and is replaced. "
+        "For reading a segment that is copied, copy.deadline.ms applies instead.",
     )
     remote_log_reader_max_pending_tasks: int = _count(
         "remote.log.reader.max.pending.tasks",
         100,
-        "Remote reads that may wait for their turn at the store; more are answered Busy.",
+        "Remote reads that may wait for the store at a time. Further ones are answered Busy.",
         most=1_000_000,
     )
     remote_log_manager_fetch_max_bytes_per_second: int = _size(
         "remote.log.manager.fetch.max.bytes.per.second",
         1 << 30,
-        "Bytes a second of all historical reads of this service, over proxy and API; the default "
-        "is most of a 10 Gbit/s link. Local reads and produce are never held.",
+        "Bytes a second of all historical reads of this service, over proxy and API. The default "
+        "is most of a 10 Gbit/s link. Local reads and producing are never delayed.",
         _LEAST_QUOTA,
     )
     remote_fetch_client_max_bytes_per_second: int = _size(
         "remote.fetch.client.max.bytes.per.second",
         512 << 20,
-        "The same for one client: a client.id and a connection at the proxy, a principal at the "
-        "API. The default is about twice what one client was measured to take.",
+        "The same for one client: a client.id on one connection at the proxy, a principal at "
+        "the API. The default is about twice what one client took in measurements.",
         _LEAST_QUOTA,
     )
     remote_fetch_cpu_max_cores: float = _setting(
         "remote.fetch.cpu.max.cores",
         number(0.1),
-        "Cores that historical reads through the API may take of this process on average: its "
-        "measured processor time, split by bytes that came or went (rlm/reading/processor.py).",
+        "Cores of this process that historical reads through the API may use on average: its "
+        "measured processor time, divided by the bytes that it receives and sends.",
         default=2.0,
     )
     fetch_chunk_cache_bytes: int = _size(
         "fetch.chunk.cache.bytes",
         256 << 20,
-        "Memory for remote segments: kept, in flight and in answers being sent, indexes included.",
+        "Memory for data of remote segments: cached, being fetched or being sent, with indexes.",
         1 << 20,
     )
     fetch_chunk_cache_path: Path | None = _setting(
         "fetch.chunk.cache.path",
         PATH,
-        "Folder of the disk cache, this service's alone; not given: no disk cache.",
+        "Folder of the disk cache, for this service alone. Without it there is no disk cache.",
         default=None,
     )
     fetch_chunk_cache_disk_bytes: int = _size(
         "fetch.chunk.cache.disk.bytes", 16 << 30, "Disk space for the disk cache.", 1 << 20
     )
     fetch_range_max_bytes: int = _size(
-        "fetch.range.max.bytes", 16 << 20, "The most that one request asks of the store.", 1 << 20
+        "fetch.range.max.bytes", 16 << 20, "The largest range of one request to the store.", 1 << 20
     )
     fetch_read_ahead_max_bytes: int = _size(
         "fetch.read.ahead.max.bytes",
         64 << 20,
-        "The most that is read ahead for one reader of one partition.",
+        "The most bytes that are read ahead for one reader of one partition.",
         0,
     )
     fetch_ranges_max_in_flight: int = _count(
-        "fetch.ranges.max.in.flight", 64, "Requests for ranges that the store answers at a time."
+        "fetch.ranges.max.in.flight", 64, "Requests for ranges that the store is sent at a time."
     )
     heartbeat_interval_ms: int = _ms(
-        "heartbeat.interval.ms", 10_000, "How often this service says that it lives."
+        "heartbeat.interval.ms", 10_000, "How often this service publishes its heartbeat."
     )
     problem_certificate_days: int = _count(
-        "problem.certificate.days", 14, "Days before its end when a certificate is a warning."
+        "problem.certificate.days", 14, "Days before its end at which a certificate is a warning."
     )
     log_level: str = _setting(
         "log.level",
         choice("debug", "info", "warning", "error"),
-        "Least level that is logged.",
+        "The lowest level that is logged.",
         default="info",
     )
     log_format: str = _setting(
-        "log.format", choice("json", "console"), "Shape of a log line.", default="json"
+        "log.format", choice("json", "console"), "Format of a log line.", default="json"
     )
 
     @property
@@ -278,13 +278,14 @@ class ServiceConfig(CommonConfig):
     log_dirs: tuple[Path, ...] = _setting(
         "log.dirs",
         PATHS,
-        "Log directories of the broker; they are only read.",
+        "Log directories of the broker. The service only reads them.",
         default_doc="from broker.server.properties",
     )
     broker_server_properties: Path | None = _setting(
         "broker.server.properties",
         PATH,
-        "The broker's server.properties: fills node.id, log.dirs and addresses, and must agree.",
+        "The broker's server.properties. It provides node.id, log.dirs and addresses, and "
+        "must agree with those that are set here.",
         default=None,
     )
     broker_direct_address: Address = _setting(
@@ -296,7 +297,7 @@ class ServiceConfig(CommonConfig):
     broker_tiered_address: Address = _setting(
         "broker.tiered.address",
         TCP,
-        "Where the broker binds the listener that is advertised at the proxy.",
+        "Address to which the broker binds the listener that it advertises at the proxy.",
         default_doc="that listener of broker.server.properties",
     )
     broker_tiered_listener_name: str = _setting(
@@ -309,26 +310,26 @@ class ServiceConfig(CommonConfig):
     proxy_advertised: Address = _setting(
         "proxy.advertised",
         TCP,
-        "The proxy's address for clients; equals the broker's advertised one.",
+        "The proxy's address for clients. It must equal the address that the broker advertises.",
         default_doc="proxy.listen",
     )
     allow_other_advertised: bool = _setting(
         "allow_other_advertised",
         FLAG,
         "Start although the broker advertises another address for its tiered listener than "
-        "proxy.advertised, e.g. that of a load balancer before the proxy.",
+        "proxy.advertised, for example that of a load balancer in front of the proxy.",
         default=False,
     )
     allow_shared_identity: bool = _setting(
         "allow_shared_identity",
         FLAG,
-        "Start although the broker cannot tell the proxy's clients apart and has an authorizer.",
+        "Start although the broker has an authorizer and cannot distinguish the proxy's clients.",
         default=False,
     )
     storage_endpoint_rules: tuple[TopicRule, ...] = _setting(
         "storage.endpoint.rules",
         not_alone(RULES_ALLOWED),
-        "Which topics' new segments go to which store: the first rule that matches decides.",
+        "Rules that choose the store of new segments by topic. The first that matches decides.",
         default=(),
         default_doc="everything goes to the first store",
     )
@@ -342,7 +343,7 @@ class ServiceConfig(CommonConfig):
     store_inspect_interval_ms: int = _ms(
         "store.inspect.interval.ms",
         300_000,
-        "How often stores are asked for lifecycle rules, versioning and locks (`rlm doctor`).",
+        "How often lifecycle rules, versioning and locks of stores are checked (`rlm doctor`).",
     )
     rlmm_config_remote_log_metadata_topic_replication_factor: int = _setting(
         "rlmm.config.remote.log.metadata.topic.replication.factor",
@@ -353,83 +354,82 @@ class ServiceConfig(CommonConfig):
     rlmm_config_remote_log_metadata_topic_num_partitions: int = _setting(
         "rlmm.config.remote.log.metadata.topic.num.partitions",
         choice(50),
-        "Partitions of the ledger topic; a format, hence fixed.",
+        "Partitions of the ledger topic. The number is part of the format and therefore fixed.",
         default=50,
     )
     remote_log_manager_task_interval_ms: int = _ms(
-        "remote.log.manager.task.interval.ms", 30_000, "How often closed segments are looked for."
+        "remote.log.manager.task.interval.ms", 30_000, "How often copy tasks run."
     )
     remote_log_manager_copier_thread_pool_size: int = _count(
-        "remote.log.manager.copier.thread.pool.size", 10, "Copy lanes."
+        "remote.log.manager.copier.thread.pool.size", 10, "Copy tasks at a time."
     )
     remote_log_manager_expiration_thread_pool_size: int = _count(
-        "remote.log.manager.expiration.thread.pool.size", 10, "Cleanup lanes."
+        "remote.log.manager.expiration.thread.pool.size", 10, "Cleanup tasks at a time."
     )
     log_dir_scan_threads: int = _count(
-        "log.dir.scan.threads", 8, "Threads that look at the broker's log directories."
+        "log.dir.scan.threads", 8, "Threads that scan the broker's log directories."
     )
     leadership_poll_interval_ms: int = _ms(
-        "leadership.poll.interval.ms", 1_000, "How often the broker is asked what it leads."
+        "leadership.poll.interval.ms", 1_000, "How often the broker is asked for leadership."
     )
     retention_check_interval_ms: int = _ms(
-        "retention.check.interval.ms", 30_000, "How often effective retention is looked at."
+        "retention.check.interval.ms", 30_000, "How often effective retention is checked."
     )
     access_check_interval_ms: int = _ms(
         "access.check.interval.ms",
         30_000,
-        "How often the broker is asked whether this service has the ACLs it needs.",
+        "How often the service asks the broker whether it has the ACLs that it needs.",
     )
     retention_takeover: str = _setting(
         "retention.takeover",
         choice("enforce", "warn"),
-        "What follows when retention taken over is found bounded again: set it back, or warn.",
+        "What to do when a retention that was taken over is bounded: set it back to -1, or warn.",
         default="enforce",
     )
     topics_reenable: str = _setting(
         "topics.reenable",
         choice("ask", "same-name"),
-        "What follows when an enabled topic is deleted and made anew under its name: a problem "
-        "until somebody decides, or the new one is enabled with the settings of the old one, whose "
-        "remote data never becomes the new one's.",
+        "What to do when an enabled topic is deleted and created again under its name: report "
+        "a problem until somebody decides, or enable the new topic with the settings of the "
+        "old one. Remote data of the old topic never becomes that of the new one.",
         default="ask",
     )
-    trim_interval_ms: int = _ms("trim.interval.ms", 30_000, "How often trimming is planned.")
+    trim_interval_ms: int = _ms("trim.interval.ms", 30_000, "How often trims are planned.")
     trim_plan_deadline_ms: int = _ms(
-        "trim.plan.deadline.ms", 10_000, "Age by which a trim is carried out, or dropped."
+        "trim.plan.deadline.ms", 10_000, "Age at which a planned trim is dropped."
     )
     trim_check_max_age_ms: int = _ms(
-        "trim.check.max.age.ms", 3_000, "How long the last check before a trim may take."
+        "trim.check.max.age.ms", 3_000, "How long the final check before a trim may take."
     )
     trim_drain_ms: int = _ms(
         "trim.drain.ms",
         5_000,
-        "How long the broker must go on answering before a trim without answer counts as dropped.",
+        "After a trim without an answer: how long the broker must answer other requests "
+        "before the trim counts as not executed.",
     )
-    trim_hold_max_ms: int = _ms(
-        "trim.hold.max.ms", 3_600_000, "How long readers may hold a trim back."
-    )
+    trim_hold_max_ms: int = _ms("trim.hold.max.ms", 3_600_000, "How long readers may delay a trim.")
     copy_deadline_ms: int = _ms(
-        "copy.deadline.ms", 1_800_000, "Age at which an attempt to copy a segment is given up."
+        "copy.deadline.ms", 1_800_000, "Age at which an attempt to copy a segment is abandoned."
     )
     copy_snapshot_wait_ms: int = _ms(
         "copy.snapshot.wait.ms",
         300_000,
-        "How long a closed segment waits for its producer snapshot before it is copied without.",
+        "How long a closed segment waits for its producer snapshot; then it is copied without.",
     )
     copy_presence_check_interval_ms: int = _ms(
         "copy.presence.check.interval.ms",
         3_600_000,
-        "How often stores are asked whether they still have the segments that the local log holds "
-        "too: what is gone from there is copied again.",
+        "How often the service checks that stores still have the segments that the local log "
+        "has too. A segment that is missing in its store is copied again.",
     )
     sweep_grace_ms: int = _ms(
-        "sweep.grace.ms", 3_600_000, "Age before which the rest of a broken attempt is kept."
+        "sweep.grace.ms", 3_600_000, "Age at which the rest of a failed attempt may be deleted."
     )
     problem_copy_intervals: int = _count(
-        "problem.copy.intervals", 3, "Copy intervals without a copy or a look before an alarm."
+        "problem.copy.intervals", 3, "Copy intervals without a copy or a check before an alarm."
     )
     problem_trim_blocked_ms: int = _ms(
-        "problem.trim.blocked.ms", 900_000, "How long the disk may grow without a trim: an alarm."
+        "problem.trim.blocked.ms", 900_000, "How long the disk may grow untrimmed before an alarm."
     )
     max_frame_bytes: int = _size(
         "max.frame.bytes", 100 << 20, "Largest Kafka request or answer through the proxy.", 1024
@@ -440,17 +440,17 @@ class ServiceConfig(CommonConfig):
     proxy_memory_max_bytes: int = _size(
         "proxy.memory.max.bytes",
         512 << 20,
-        "What all client connections may hold together, beside data of the remote tier: requests "
-        "and answers being put together, bytes that wait for a socket. Beyond it large ones wait "
-        "and go one at a time; small requests and produce pass.",
+        "Memory that all client connections may hold together, apart from data of the remote "
+        "tier: requests and answers being assembled, and bytes that wait for a socket. Beyond it "
+        "large ones wait and pass one at a time; small requests and producing go on.",
         16 << 20,
     )
     proxy_unauthenticated_frame_max_bytes: int = _size(
         "proxy.unauthenticated.frame.max.bytes",
         512 << 10,
-        "Largest Fetch, ListOffsets, OffsetForLeaderEpoch or DeleteRecords request before the "
-        "broker has answered the connection anything that needs authentication; as large as "
-        "Kafka's own sasl.server.max.receive.size.",
+        "The largest Fetch, ListOffsets, OffsetForLeaderEpoch or DeleteRecords request that a "
+        "connection may send before the broker has answered it anything that needs "
+        "authentication. The default is that of Kafka's sasl.server.max.receive.size.",
         1024,
     )
     proxy_first_request_timeout_ms: int = _ms(
@@ -469,7 +469,7 @@ class ServiceConfig(CommonConfig):
         "A client without a request for this time is disconnected, as at a broker.",
     )
     shutdown_timeout_ms: int = _ms(
-        "shutdown.timeout.ms", 5_000, "How long work in progress may take to end.", least=0
+        "shutdown.timeout.ms", 5_000, "How long running work may take to end at shutdown.", least=0
     )
 
     def shown(self) -> dict[str, str]:

@@ -43,27 +43,39 @@ def _row(key: str, kind: Any, doc: str, *, default: Any = None) -> Setting:
 
 
 STORE_ROWS: tuple[Setting, ...] = (
-    _row("plugin", choice(*KIND_NAMES), "Kind of the store; the service starts its plugin."),
+    _row("plugin", choice(*KIND_NAMES), "Kind of the store. The service starts its plugin."),
     _row(
         "plugin.command",
         WORDS,
-        "Instead: command line of a plugin of your own that the service starts; "
-        "`--config FILE` is added.",
+        "Instead of `plugin`: command line of a plugin of your own. The service starts it and "
+        "adds `--config FILE`.",
     ),
-    _row("plugin.address", ADDRESS, "Instead: where a plugin runs that others start."),
+    _row(
+        "plugin.address", ADDRESS, "Instead of `plugin`: address of a plugin that runs by itself."
+    ),
     _row(
         "plugin.tls.ca.file",
         PATH,
-        "PEM file with the authorities of that plugin's certificate; speaks TLS.",
+        "PEM file with the authorities of that plugin's certificate. With it the service "
+        "speaks TLS.",
     ),
-    _row("plugin.tls.cert.file", PATH, "PEM file with the certificate shown to that plugin."),
+    _row(
+        "plugin.tls.cert.file",
+        PATH,
+        "PEM file with the certificate that the service shows to that plugin.",
+    ),
     _row("plugin.tls.key.file", PATH, "PEM file with the key of that certificate."),
-    _row("plugin.tls.server.name", TEXT, "Name in that plugin's certificate, if not its host."),
+    _row(
+        "plugin.tls.server.name",
+        TEXT,
+        "Name in that plugin's certificate, if it is not the plugin's host.",
+    ),
     _row(
         ENTROPY_BITS_KEY,
         integer(0, ENTROPY_BITS_MAX),
-        "Binary digits of MD5 over cluster, topic and partition that lead object names of new "
-        "segments; alias `ts.segment.uploader.s3.prefix.entropy.bits`. Beside `stores`: of all.",
+        "How many binary digits of MD5 over cluster, topic and partition precede the object "
+        "names of new segments; alias `ts.segment.uploader.s3.prefix.entropy.bits`. Beside "
+        "`stores` it applies to all of them.",
     ),
 )
 """Rows of one store; `rsm.config.*` of its kind come on top."""
@@ -72,11 +84,16 @@ RULE_ROWS: tuple[Setting, ...] = (
     _row(
         "topics",
         TEXT,
-        "Regular expression that the whole name of the topic matches.",
+        "Regular expression that must match the whole name of the topic.",
         default=REQUIRED,
     ),
-    _row("store", TEXT, "Name of the store its new segments go to.", default=REQUIRED),
-    _row("prefix.entropy.bits", integer(0, ENTROPY_BITS_MAX), "Instead of the store's own."),
+    _row(
+        "store",
+        TEXT,
+        "Name of the store to which new segments of such topics go.",
+        default=REQUIRED,
+    ),
+    _row("prefix.entropy.bits", integer(0, ENTROPY_BITS_MAX), "Overrides that of the store."),
 )
 """Rows of one rule of `storage.endpoint.rules`."""
 

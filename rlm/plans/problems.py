@@ -95,63 +95,67 @@ def _warning(meaning: str) -> KindRow:
 KINDS: Mapping[ProblemKind, KindRow] = {
     ProblemKind.STARTING: KindRow(
         severity=Severity.NOTE,
-        meaning="The service began just now: ledger, settings or stores are not known yet.",
+        meaning="The service has just started: ledger, settings or stores are not known yet.",
     ),
     ProblemKind.FACTS: _alarm(
-        "Ledger or settings are not read to their end, or cannot be relied on: nothing is trimmed "
-        "or deleted."
+        "Ledger or settings have not been read to their end, or cannot be trusted: nothing is "
+        "trimmed or deleted."
     ),
     ProblemKind.FACTS_LOST: _alarm(
         "Ledger or settings lost records that had been read: nothing is trimmed or deleted."
     ),
     ProblemKind.CLOCK_SKEW: _alarm("A service's clock differs from the brokers' by too much."),
     ProblemKind.HEARTBEAT: _alarm(
-        "This service cannot publish that it lives: its peers do not trim what they share with it."
+        "This service cannot publish its heartbeat: its peers do not trim partitions that "
+        "they share with it."
     ),
     ProblemKind.RIVAL_SERVICE: _alarm("A second service works for the same broker."),
     ProblemKind.BROKER_UNKNOWN: _alarm(
         "The broker does not say what it leads: nothing is known of its partitions."
     ),
     ProblemKind.ACL_MISSING: _alarm("The broker refuses the service an operation that it needs."),
-    ProblemKind.HUNG_THREADS: _alarm("Work on a disk or a library does not come back."),
+    ProblemKind.HUNG_THREADS: _alarm("Work on a disk or in a library does not return."),
     ProblemKind.CERTIFICATE_ENDED: _alarm(
         "A certificate that the service uses has ended or cannot be read."
     ),
     ProblemKind.CERTIFICATE_ENDS_SOON: _warning("A certificate that the service uses ends soon."),
     ProblemKind.PEER_ABSENT: _alarm(
-        "A broker with a replica of an enabled topic has no live service: what it shares with "
-        "others is not trimmed, what it leads is not copied."
+        "A broker with a replica of an enabled topic has no live service: partitions that it "
+        "shares with others are not trimmed, and those that it leads are not copied."
     ),
     ProblemKind.PEER_UNREACHABLE: _alarm(
-        "A service that says it lives does not answer the API: the status of its partitions is "
-        "not known."
+        "A service that publishes its heartbeat does not answer the API: the status of its "
+        "partitions is unknown."
     ),
     ProblemKind.NO_STORE: _warning("No store is configured: nothing is tiered."),
     ProblemKind.STORE_UNAVAILABLE: _alarm(
-        "A store does not answer, is another than its name stands for, or is not configured while "
-        "segments lie there."
+        "A store does not answer, is not the one that its name stands for, or is not "
+        "configured while segments lie there."
     ),
     ProblemKind.STORE_REFUSES_WRITES: _alarm(
-        "A store takes no new segments (full, read-only, no permission)."
+        "A store accepts no new segments (full, read-only, no permission)."
     ),
     ProblemKind.STORE_SETUP: _alarm("A store is set up so that it endangers what lies there."),
     ProblemKind.TOPIC_MADE_ANEW: _alarm(
-        "A topic was deleted and made again under its name: the new one is not tiered."
+        "A topic was deleted and created again under its name: the new one is not tiered."
     ),
     ProblemKind.TOPIC_NOT_SEEN: _alarm(
         "The broker does not describe an enabled topic: nothing of it is copied or trimmed."
     ),
     ProblemKind.RETENTION_REVERTED: _alarm(
-        "Somebody bounded a broker retention that had been taken over: uncopied records may go."
+        "Somebody bounded a retention that the service had taken over: the broker may delete "
+        "uncopied records."
     ),
     ProblemKind.LAG_UNKNOWN: _alarm(
-        "What is left to copy cannot be measured: the partition may not be copied at all."
+        "The copy lag cannot be measured: the partition may not be copied at all."
     ),
-    ProblemKind.NOTHING_COPIED: _alarm("Closed segments are there and none of them is copied."),
+    ProblemKind.NOTHING_COPIED: _alarm("There are closed segments, and none of them is copied."),
     ProblemKind.COPY_REFUSED: _alarm(
         "An enabled topic's configuration forbids copying, e.g. its cleanup.policy."
     ),
-    ProblemKind.CANNOT_COPY: _alarm("A segment cannot be copied as it is; what follows it waits."),
+    ProblemKind.CANNOT_COPY: _alarm(
+        "A segment cannot be copied as it is; the segments after it wait."
+    ),
     ProblemKind.SNAPSHOT_MISSING: _warning("A segment was copied without its producer snapshot."),
     ProblemKind.PARTITION_FROZEN: _alarm(
         "The leader's log and the remote copies contradict each other (H4)."
@@ -165,16 +169,16 @@ KINDS: Mapping[ProblemKind, KindRow] = {
     ProblemKind.TRIM_STOPPED: _warning(
         "Trim is off or frozen by command while the disk fills beyond local retention."
     ),
-    ProblemKind.TRIM_UNKNOWN: _warning(
-        "It is not known whether a trim that was given up was carried out."
-    ),
+    ProblemKind.TRIM_UNKNOWN: _warning("It is unknown whether an abandoned trim was executed."),
     ProblemKind.FOREIGN_LOG_START: _alarm("Somebody else moved the broker's log start (H1)."),
     ProblemKind.CLEANUP_REFUSED: _alarm(
-        "The rest of a broken copy is neither adopted nor deleted: what the store shows of it "
-        "cannot be explained."
+        "The rest of a failed copy is neither adopted nor deleted, because its objects in the "
+        "store cannot be explained."
     ),
-    ProblemKind.SEGMENT_LOST: _alarm("Readers cannot have a segment that the ledger vouches for."),
-    ProblemKind.OTHER: _alarm("A service of another version told it in words only."),
+    ProblemKind.SEGMENT_LOST: _alarm("A segment that the ledger lists as finished cannot be read."),
+    ProblemKind.OTHER: _alarm(
+        "A service of another version reported a problem whose kind is unknown here."
+    ),
 }
 
 
@@ -263,9 +267,10 @@ def generate_docs() -> str:
     """docs/reference/problems.md, whole."""
     head = (
         "# Problems that `rlm serve` reports\n\n"
-        "`rlm status` shows them (status 1 where there is an alarm), `/healthz` has them in its "
-        "body, the metric `rlm_problems` counts them by kind, the log has a line when one appears "
-        "and one when it ends. Made from `rlm/plans/problems.py`; edit there.\n\n"
+        "`rlm status` shows problems and ends with status 1 where there is an alarm. `/healthz` "
+        "has them in its body, the metric `rlm_problems` counts them by kind, and the log has a "
+        "line when one appears and one when it ends. Made from `rlm/plans/problems.py`; edit "
+        "there.\n\n"
         "| kind | severity | meaning |\n|---|---|---|\n"
     )
     rows = (
