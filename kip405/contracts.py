@@ -15,7 +15,7 @@ from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
 
 
 class IndexType(enum.Enum):
-    """Sections of the indexes object; the numbers are the format's (docs/formats.md)."""
+    """Sections of the indexes object; the numbers are the format's (docs/reference/formats.md)."""
 
     OFFSET = 0
     TIMESTAMP = 1

@@ -1,5 +1,5 @@
 """Index formats: Kafka's offset, time and transaction index, our aborted list and chunk checksums,
-and the object that carries them all (docs/formats.md, "Store").
+and the object that carries them all (docs/reference/formats.md, "Store").
 
 Entries are looked up by bisection in the bytes as they are; nothing is decoded up front. Integers
 are big-endian. Must not know where the objects are stored. Sources: OffsetIndex, TimeIndex,

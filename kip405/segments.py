@@ -3,7 +3,7 @@ it lies.
 
 Offsets in RemoteLogSegmentMetadata are Kafka's: end_offset is inclusive; `next_offset` is the
 half-open end. Sources: org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
-docs/formats.md.
+docs/reference/formats.md.
 """
 
 import struct

@@ -1,5 +1,5 @@
-"""Facts as bytes: key text and JSON value, with the fields of docs/formats.md; unknown fields
-survive a round trip.
+"""Facts as bytes: key text and JSON value, with the fields of docs/reference/formats.md; unknown
+fields survive a round trip.
 
 Pure. Unknown kinds are no error (None: a later version's fact); an unknown v, broken JSON or a
 missing field is Corrupt, which stops everything that deletes or trims.

@@ -1,4 +1,4 @@
-"""Facts of the settings topic: one key each, JSON values, final format (docs/formats.md).
+"""Facts of the settings topic: one key each, JSON values, final format (docs/reference/formats.md).
 
 Keys: cluster, store/<uuid>, topic/<topic id>, start|trim|holes|divergence|history/<topic
 id>/<partition>, service/<node id>, reader/<gRPC address>, freeze, freeze/<topic id>. Every value

@@ -1,4 +1,4 @@
-"""A ledger record: key, headers, value, and where it was read (docs/formats.md, "Ledger").
+"""A ledger record: key, headers, value, where it was read (docs/reference/formats.md, "Ledger").
 
 Key = 16 bytes topic id, int32 partition, 16 bytes segment id (partition-delete records have no
 segment id). Headers of every record, tombstones too: rlm.v, rlm.epoch, rlm.prev, rlm.writer.

@@ -1,4 +1,4 @@
-"""Which fact counts: fold of the settings topic with the rules of docs/formats.md, "Settings".
+"""Which fact counts: fold of the settings topic by docs/reference/formats.md, "Settings".
 
 The newest record of a key is adopted, but never a remote log start lower than one seen (H2), and
 never a fact written under an older leader epoch than the newest seen for its key. What was not

@@ -40,7 +40,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSpec:
-    """One of our topics as it must be configured (docs/formats.md)."""
+    """One of our topics as it must be configured (docs/reference/formats.md)."""
 
     name: str
     partition_count: int

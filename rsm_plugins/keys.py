@@ -5,9 +5,9 @@ digits.
     FILE = 20-digit start offset-segment id.{log,indexes,rsm-manifest}
 
 A *name* is what lies below the prefix; a *key* has the prefix too. Names are part of the formats
-that outlive us (docs/formats.md). Nothing that comes from a topic name, cluster id or prefix can
-leave its place: the characters allowed exclude the slash, and "." and ".." are refused. Must not
-know what kind of store keeps the objects.
+that outlive us (docs/reference/formats.md). Nothing that comes from a topic name, cluster id or
+prefix can leave its place: the characters allowed exclude the slash, and "." and ".." are refused.
+Must not know what kind of store keeps the objects.
 """
 
 import enum

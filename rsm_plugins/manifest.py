@@ -1,8 +1,9 @@
 """The manifest of a segment, written last: enough to adopt it, rebuild the ledger and serve it
 without either.
 
-JSON, specified in docs/formats.md. `segment_metadata` is the exact value that COPY_SEGMENT_FINISHED
-publishes and is opaque here (its framing is rlmm's). Pure: bytes in, value out.
+JSON, specified in docs/reference/formats.md. `segment_metadata` is the exact value that
+COPY_SEGMENT_FINISHED publishes and is opaque here (its framing is rlmm's). Pure: bytes in, value
+out.
 """
 
 import base64

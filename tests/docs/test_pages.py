@@ -29,7 +29,8 @@ EXAMPLES = [
 KIND_ROWS = tuple(row for name in KIND_NAMES for row in kind_settings(name))
 OTHER_KEYS = {row.key for row in (*settings().values(), *STORE_ROWS, *RULE_ROWS)}
 OTHER_KEYS |= {row.key for row in SETTINGS}
-OTHERS_SETTINGS = {  # of Kafka's consumer and of gRPC
+OTHERS_SETTINGS = {  # of Kafka's brokers and consumers, and of gRPC
+    "broker.session.timeout.ms",
     "fetch.max.wait.ms",
     "grpc.http2.min_ping_interval_without_data_ms",
     "grpc.keepalive_permit_without_calls",
