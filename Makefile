@@ -67,7 +67,7 @@ check: setup
 	$(BIN)/lint-imports --no-logo
 	$(RUN) build_tools.proto --check
 	$(RUN) build_tools.wheels --check
-	$(BIN)/pytest -q --no-header tests/project tests/docs/test_generated.py tests/docs/test_site.py
+	$(BIN)/pytest -q --no-header tests/project tests/docs/test_architecture.py tests/docs/test_generated.py tests/docs/test_site.py
 
 check-wheels: setup
 	$(RUN) build_tools.wheels

@@ -1,9 +1,8 @@
-"""One pass over a segment file in big chunks: are these the bytes we think they are, and what do
-they hold?
+"""Verifies a segment file in one pass and reports what it holds.
 
 Proves what is copied (H13): magic, length and checksum of every batch, ascending offsets inside the
-segment's range, and the leader epochs from the batches themselves. Sans-IO: the caller feeds bytes;
-memory is bounded by one batch.
+segment's range, and the leader epochs from the batches themselves. Sans-IO: the caller feeds bytes
+in big chunks; memory is bounded by one batch.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""One segment, every byte of it: are its objects what the ledger says, and can they be read?
+"""Audits every byte of one segment: its objects agree with the ledger, and they can be read.
 
-Everything is looked at that can be, after a finding too. Memory is bounded by one range, one batch
-and the indexes. Must not know where the bytes come from.
+The audit goes on after a finding and checks whatever it still can. Memory is bounded by one range,
+one batch and the indexes. Must not know where the bytes come from.
 """
 
 import itertools

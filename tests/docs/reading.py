@@ -1,11 +1,7 @@
 """What the documents name, found in their text. Must not know what is right."""
 
 import re
-from collections.abc import Iterator
 
-_FOLDER = re.compile(r"^### (\S+/)$")
-_MODULE = re.compile(r"^- `([\w.]+\.py)`: \S")
-_HAZARD = re.compile(r"^- \*\*H(\d+)\*\* ")
 _PATH = re.compile(
     r"`((?:tests|kip405|rlm|rlm_spark|rlmm|rsm_plugins|bench|build_tools|docs|proto)/[\w./-]*)`"
 )
@@ -13,32 +9,6 @@ _COMMAND = re.compile(r"(?<![\w/.-])(rlm|rsm-plugin)((?: [a-z][a-z-]*)+)")
 _COMMAND_LINE = re.compile(r"^(?:    )?(?:\$ )?((?:rlm|rsm-plugin) .*)$", re.MULTILINE)
 _CODE = re.compile(r"^```.*?^```$|^    .+$", re.DOTALL | re.MULTILINE)
 _OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
-
-
-def file_map(text: str) -> Iterator[str]:
-    """Paths of the modules that the file map has."""
-    folder = None
-    for line in text.splitlines():
-        if line.startswith("#"):
-            found = _FOLDER.match(line)
-            folder = found[1] if found else None
-        elif folder is not None and (module := _MODULE.match(line)):
-            yield folder + module[1]
-
-
-def hazards(text: str) -> dict[int, str]:
-    """The entry of each hazard, by number."""
-    entries: dict[int, str] = {}
-    number = None
-    for line in text.splitlines():
-        if found := _HAZARD.match(line):
-            number = int(found[1])
-            entries[number] = line
-        elif number is not None and line.startswith("  "):
-            entries[number] += " " + line.strip()
-        else:
-            number = None
-    return entries
 
 
 def paths(text: str) -> list[str]:

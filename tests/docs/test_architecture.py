@@ -1,65 +1,87 @@
-"""ARCHITECTURE.md and the pages against the tree: what is named exists, what exists is named."""
+"""The map of the project: every folder has its line in ARCHITECTURE.md, every module its docstring.
 
+A module's docstring is its entry in the map, so its first sentence must say what the module is.
+"""
+
+import ast
 import re
+from collections.abc import Iterator
 
 import pytest
 
-from tests.docs import reading
-from tests.docs.file_map import brought_up_to_date, modules
-from tests.docs.site import hand_written
-from tests.project.tree import ROOT
+from tests.docs.site import text_of
+from tests.project.tree import PACKAGES, ROOT, parse, show, sources
 
-ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-HAZARDS = reading.hazards(ARCHITECTURE)
-# Hazards whose rules are built; each has a test that carries its number.
-BUILT = {1, 2, 3, 4, 5, 6, 9, 10, 11, 13, 14, 17, 19, 20, 21, 22, 26, 29, 30}
-DOCUMENTS = tuple(name for name in hand_written() if name != "CHANGELOG.md")
-
-
-def test_the_file_map_has_every_module_and_no_other() -> None:
-    assert sorted(reading.file_map(ARCHITECTURE)) == sorted(modules()), (
-        "run: python -m tests.docs.file_map, then put the new lines better"
-    )
+_LINE = re.compile(r"^\| `([\w/.]+/)` \| \S", re.MULTILINE)
+_MAPPED = {*PACKAGES, "bench", "build_tools"}
+OTHER_FOLDERS = {"docs/", "proto/", "requirements/", "tests/"}
+MAX_LINES = {"ARCHITECTURE.md": 350}
+_MAX_SENTENCE_LINES = 3
+_MIN_WORDS = 4
 
 
-def test_the_file_map_can_be_brought_up_to_date() -> None:
-    path = ROOT / "tests" / "docs" / "file_map.py"
-    wanted = {"rlm/a.py": path, "rlm/clock.py": path, "rlm/new/b.py": path, "rlmm/c.py": path}
-    before = (
-        "### rlm/\n\n- `clock.py`: the clock\n- `gone.py`: x\n\n"
-        "### rlmm/\n\n- `c.py`: c\n\n### tests/\n"
-    )
-    after = brought_up_to_date(before, wanted)
-    assert list(reading.file_map(after)) == list(wanted)
-    assert "- `clock.py`: the clock\n" in after
+def folder_lines(text: str) -> list[str]:
+    """The folders that have a line in a table of the document."""
+    return _LINE.findall(text)
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_every_path_named_exists(name: str) -> None:
-    text = (ROOT / name).read_text(encoding="utf-8")
-    present = text.partition("- **Not there yet**")[0]
-    assert [path for path in reading.paths(present) if not (ROOT / path).exists()] == []
+def folders() -> set[str]:
+    """Every folder with Python modules of ours, generated ones too, outside of the tests."""
+    modules = (path for name in _MAPPED for path in (ROOT / name).rglob("*.py"))
+    return {f"{show(path.parent)}/" for path in modules}
 
 
-def test_every_hazard_built_has_an_entry() -> None:
-    assert BUILT - HAZARDS.keys() == set()
+def poor_heads(module: ast.Module) -> Iterator[str]:
+    """What keeps the head of a module's docstring from being a sentence that says what it is."""
+    docstring = ast.get_docstring(module)
+    if docstring is None:
+        if module.body:
+            yield "has no docstring"
+        return
+    head = docstring.split("\n\n")[0]
+    if not head.endswith("."):
+        yield f"does not begin with a sentence: {head!r}"
+    if len(head.split()) < _MIN_WORDS:
+        yield f"does not say what the module is: {head!r}"
+    if len(head.splitlines()) > _MAX_SENTENCE_LINES:
+        yield f"begins with more than {_MAX_SENTENCE_LINES} lines: {head!r}"
 
 
-def test_every_hazard_with_a_test_has_an_entry() -> None:
-    found = {
-        int(number)
-        for path in (ROOT / "tests").rglob("test_*.py")
-        for number in re.findall(r"def test_h(\d\d)_", path.read_text(encoding="utf-8"))
-    }
-    assert found - HAZARDS.keys() == set()
+def test_every_folder_has_its_line_in_the_map_once() -> None:
+    named = folder_lines(text_of("ARCHITECTURE.md"))
+    assert sorted(named) == sorted(folders() | OTHER_FOLDERS)
 
 
-@pytest.mark.parametrize("number", sorted(HAZARDS))
-def test_every_test_file_of_a_hazard_has_its_test(number: int) -> None:
-    tests = [path for path in reading.paths(HAZARDS[number]) if path.startswith("tests/")]
-    without = [
-        path
-        for path in tests
-        if f"def test_h{number:02}_" not in (ROOT / path).read_text(encoding="utf-8")
+def test_every_module_says_what_it_is() -> None:
+    found = [
+        f"{show(path)} {what}"
+        for path in sources(with_tests=False)
+        for what in poor_heads(parse(path))
     ]
-    assert tests and without == []
+    assert found == []
+
+
+@pytest.mark.parametrize("name", MAX_LINES)
+def test_the_first_papers_are_short(name: str) -> None:
+    assert len(text_of(name).splitlines()) <= MAX_LINES[name]
+
+
+def test_lines_of_folders_are_found() -> None:
+    text = "| folder | what |\n|---|---|\n| `rlm/plans/` | decisions |\n| `rlm/api/` |  |\n"
+    assert folder_lines(text) == ["rlm/plans/"]
+
+
+@pytest.mark.parametrize(
+    ("source", "poor"),
+    [
+        ('"""Decides which segments are copied next."""', False),
+        ('"""Decides what is next.\n\nWhy: nobody else can."""', False),
+        ('"""Which segments are copied next?"""', True),
+        ('"""The module."""', True),
+        ('"""One\ntwo\nthree\nfour."""', True),
+        ("x = 1", True),
+        ("", False),
+    ],
+)
+def test_the_rule_of_docstrings_can_fail(source: str, poor: bool) -> None:
+    assert bool(list(poor_heads(ast.parse(source)))) == poor
