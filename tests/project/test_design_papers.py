@@ -44,8 +44,10 @@ RETIRED = re.compile(
         )
     )
 )
-_STEMS = ("DES" + "IGN", "CONVEN" + "TIONS", "se" + "ed", "this st", "er st", "dra" + "ft")
-_STEMS += ("iss" + "ue", "aud" + "it of", "the des" + "ign")
+_STEMS = (
+    *("DES" + "IGN", "CONVEN" + "TIONS", "se" + "ed", "this st", "er st", "dra" + "ft"),
+    *("iss" + "ue", "aud" + "it of", "the des" + "ign"),
+)
 _ITS_OWN_WORDS = {"LICENSE"}
 
 
