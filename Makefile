@@ -7,11 +7,12 @@
 #   make long             the tests with the full numbers
 #   make mutants          takes one guard away at a time and sees which tests notice (ARGS=--help)
 #   make check            format, lint, types, import rules, fresh generated code and pages, locks,
-#                         links and commands in the pages, house rules
+#                         the site, links and commands in its pages, house rules
 #   make bench            the benchmark of reads; make bench-stores: S3 and HDFS (ARGS=--help)
 #   make bench-spark      the connector beside Spark's own Kafka source
 #   make proto            generate code from proto/
 #   make reference        generate docs/reference/ from the code
+#   make docs             docs/ as a site in build/docs; a warning is an error
 #   make lock             resolve the locks again (UPGRADE=1: newest versions), record their wheels
 #   make check-wheels     record again which wheels exist for the locks (needs the network)
 #   make clean            remove .venv and what tools left behind
@@ -31,8 +32,10 @@ BIN = .venv/bin
 RUN = $(BIN)/python -m
 ## Unit tests first, on WORKERS processes; then integration tests in groups, two side by side (tests/rings.py).
 PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+## From nothing each time: pages that are read from Sphinx's cache do not repeat their warnings.
+SITE = rm -rf build/docs && $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs build/docs
 
-.PHONY: help setup setup-demo demo demo-spark test long check check-wheels proto reference lock clean
+.PHONY: help setup setup-demo demo demo-spark test long check check-wheels proto reference docs lock clean
 .PHONY: bench bench-stores bench-spark mutants
 
 help:
@@ -67,6 +70,7 @@ check: setup
 	$(BIN)/lint-imports --no-logo
 	$(RUN) build_tools.proto --check
 	$(RUN) build_tools.wheels --check
+	$(SITE)
 	$(BIN)/pytest -q --no-header tests/project tests/docs/test_architecture.py tests/docs/test_generated.py tests/docs/test_site.py
 
 check-wheels: setup
@@ -86,6 +90,10 @@ proto: setup
 
 reference: setup
 	$(RUN) build_tools.reference
+
+docs: setup
+	@$(SITE)
+	@echo build/docs/index.html
 
 lock: setup
 	$(RUN) build_tools.lock $(if $(UPGRADE),--upgrade)

@@ -1,9 +1,9 @@
 """`python -m build_tools.wheels [--check]`: every locked package has a wheel for every platform.
 
 Recording asks the package index (through uv) which wheels exist for the locked versions and, by
-downloading the demo's, how large they are; it writes requirements/wheels.json, which carries each
-lock's sha256. Checking needs no network: it holds the record against the locks, and the tags in
-the wheels' names against every supported platform and Python.
+downloading those of locks that changed, how large they are; it writes requirements/wheels.json,
+which carries each lock's sha256. Checking needs no network: it holds the record against the locks,
+and the tags in the wheels' names against every supported platform and Python.
 """
 
 import json
@@ -158,13 +158,18 @@ def measure_mb(profile: str, platform: str) -> int:
     return -(-total // 1_000_000) + sum(sources)
 
 
-def record() -> dict[str, Any]:
-    """Ask the index and measure; the record to be committed."""
+def sizes_mb(profile: str, before: Mapping[str, Any]) -> dict[str, int]:
+    """What a profile weighs on each platform; measured only where its lock changed."""
+    known = before["download_mb"].get(profile, {})
+    if before["locks"].get(profile) == lock_digest(profile) and set(known) == set(PLATFORMS):
+        return dict(known)
+    return {platform: measure_mb(profile, platform) for platform in PLATFORMS}
+
+
+def record(before: Mapping[str, Any]) -> dict[str, Any]:
+    """Ask the index, measure what changed since the record before; the record to be committed."""
     pins = read_pins(lock_path("all").read_text(encoding="utf-8"))
-    sizes = {
-        profile: {platform: measure_mb(profile, platform) for platform in PLATFORMS}
-        for profile in (*DEMO_PROFILES, "all")
-    }
+    sizes = {profile: sizes_mb(profile, before) for profile in (*DEMO_PROFILES, "all")}
     return {
         "v": 1,
         "pythons": PYTHONS,
@@ -178,7 +183,8 @@ def record() -> dict[str, Any]:
 def main(arguments: list[str]) -> int:
     """Record and check, or with --check only check; the exit status of the process."""
     if arguments != ["--check"]:
-        RECORD.write_text(json.dumps(record(), indent=1) + "\n", encoding="utf-8")
+        before = json.loads(RECORD.read_text(encoding="utf-8"))
+        RECORD.write_text(json.dumps(record(before), indent=1) + "\n", encoding="utf-8")
     problems = check(json.loads(RECORD.read_text(encoding="utf-8")))
     for problem in problems:
         print(problem)
