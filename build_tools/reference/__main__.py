@@ -1,9 +1,9 @@
 """`python -m build_tools.reference`: write every generated page."""
 
 from build_tools.locks import ROOT
-from build_tools.reference.pages import GENERATED
+from build_tools.reference.pages import GENERATED, generate
 
 if __name__ == "__main__":
-    for name, generate in GENERATED.items():
-        (ROOT / name).write_text(generate(), encoding="utf-8")
+    for name in GENERATED:
+        (ROOT / name).write_text(generate(name), encoding="utf-8")
         print(name)
