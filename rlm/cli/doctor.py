@@ -13,7 +13,7 @@ from rlm.v1 import admin_pb2 as pb
 
 
 @click.command()
-@click.option("--store", "store", is_flag=True, help="Look at the stores.")
+@click.option("--store", "store", is_flag=True, help="Inspect the stores.")
 @click.option(
     "--config",
     "config",

@@ -53,7 +53,7 @@ class StoreOptions:
     "directory",
     required=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where to write TOPIC-PARTITION/; made if it is not there.",
+    help="Folder to write TOPIC-PARTITION/ to; it is created if needed.",
 )
 @click.option(
     "--plugin",
@@ -66,7 +66,7 @@ class StoreOptions:
     metavar="FILE",
     help="The same by a plugin's YAML file: the store is opened in this process.",
 )
-@click.option("--cluster-id", help="Whose data, where it is not the store's own cluster.")
+@click.option("--cluster-id", help="The cluster of the data, where it is not that of the store.")
 @click.option("--topic-id", help="Which topic, where the name was used more than once.")
 @service_options
 def download(

@@ -60,7 +60,7 @@ COMMANDS = {
     "partition": LazyCommand(
         module="rlm.cli.partitions",
         attribute="partition",
-        summary="End the freeze of a partition.",
+        summary="Decide about frozen partitions and lost records.",
     ),
     "sandbox": LazyCommand(
         module="rlm.cli.sandbox",
@@ -80,7 +80,7 @@ COMMANDS = {
     "status": LazyCommand(
         module="rlm.cli.status",
         attribute="status",
-        summary="Show where every partition stands, in the whole cluster.",
+        summary="Show the state of every partition of the cluster.",
     ),
     "topics": LazyCommand(
         module="rlm.cli.topics",
@@ -90,7 +90,7 @@ COMMANDS = {
     "unfreeze": LazyCommand(
         module="rlm.cli.freezes",
         attribute="unfreeze",
-        summary="Take a freeze away.",
+        summary="End a freeze.",
     ),
 }
 

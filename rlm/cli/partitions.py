@@ -89,7 +89,12 @@ def _warnings(topic: str, target: Target) -> Sequence[str]:
 @click.command()
 @click.argument("topic")
 @partition_option
-@click.option("--up-to", type=click.IntRange(min=0), metavar="OFFSET", help="Exclusive.")
+@click.option(
+    "--up-to",
+    type=click.IntRange(min=0),
+    metavar="OFFSET",
+    help="Copy up to this offset, exclusive.",
+)
 @service_options
 def copy(*, topic: str, partition: int, up_to: int | None, connect: Connect) -> None:
     """Copy closed segments of a partition of TOPIC now, and wait until that is done."""
@@ -109,7 +114,7 @@ def copy(*, topic: str, partition: int, up_to: int | None, connect: Connect) -> 
 
 @click.group()
 def partition() -> None:
-    """Decide what only an operator can: a frozen partition (H4), records that are lost (H15)."""
+    """Decide what only an operator can: frozen partitions (H4) and lost records (H15)."""
 
 
 @partition.command()
@@ -146,7 +151,7 @@ def discard(*, topic: str, partition: int) -> None:
 @partition.command("accept-loss")
 @click.argument("topic")
 @partition_option
-@click.option("--yes", is_flag=True, help="Accept it; without, it is only shown.")
+@click.option("--yes", is_flag=True, help="Accept the loss; without this option it is only shown.")
 @service_options
 def accept_loss(*, topic: str, partition: int, yes: bool, connect: Connect) -> None:
     """Let readers of TOPIC pass over records that no store and no broker has any more."""

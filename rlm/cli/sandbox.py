@@ -58,7 +58,9 @@ def sandbox() -> None:
 @click.option("--set", "overrides", multiple=True, metavar="SCOPE.KEY=V", help="broker|rlm|store.")
 @click.option("--jvm", default="full", show_default=True, help="full, or quick: less CPU, slower.")
 @click.option("--heap", type=int, default=512, show_default=True, help="Broker heap, MiB.")
-@click.option("--readers", type=int, default=0, show_default=True, help="Services without broker.")
+@click.option(
+    "--readers", type=int, default=0, show_default=True, help="Services without a broker."
+)
 @click.option("--brokers-only", is_flag=True, help="Start neither plugins nor services.")
 def up(
     *,

@@ -189,7 +189,7 @@ def _options(command: F) -> F:
         click.option(
             "--principal",
             envvar="RLM_PRINCIPAL",
-            help="In whose name to ask (or RLM_PRINCIPAL; default: the user).",
+            help="Principal of the calls (or RLM_PRINCIPAL; default: the user).",
         ),
         click.option(
             "--address",

@@ -54,7 +54,11 @@ _SIZE = _Parsed("size", parse_size_bytes)
 @click.option("--local-retention", type=_DURATION, help="On the brokers; -2 = as total.")
 @click.option("--local-retention-ms", type=_DURATION, help="The same by Kafka's name.")
 @click.option("--local-retention-bytes", type=_SIZE, help="On the brokers; -2 = as total.")
-@click.option("--force", is_flag=True, help="Although readers or uncopyable segments forbid it.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Go on despite readers below the bound and segments that cannot be copied.",
+)
 @service_options
 def enable(
     *,
@@ -69,7 +73,7 @@ def enable(
     force: bool,
     connect: Connect,
 ) -> None:
-    """Enable TOPIC, or change what was chosen for it.
+    """Enable TOPIC, or change its settings.
 
     Without --trim the mode is copy: nothing in the cluster is altered. Without options the topic's
     present retention is taken over.
@@ -92,7 +96,11 @@ def enable(
 
 @topics.command()
 @click.argument("topic")
-@click.option("--confirm", is_flag=True, help="Although some offsets are in no broker any more.")
+@click.option(
+    "--confirm",
+    is_flag=True,
+    help="Disable it although no broker has some of the offsets any more.",
+)
 @click.option("--delete", "delete_remote", is_flag=True, help="Delete remote data (not yet).")
 @service_options
 def disable(*, topic: str, confirm: bool, delete_remote: bool, connect: Connect) -> None:
@@ -109,7 +117,11 @@ def disable(*, topic: str, confirm: bool, delete_remote: bool, connect: Connect)
 @click.argument("topic")
 @click.argument("switch", type=click.Choice(["on", "off"]))
 @click.option("--giveback", is_flag=True, help="With off: the broker's own retention acts again.")
-@click.option("--force", is_flag=True, help="Although readers or uncopyable segments forbid it.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Go on despite readers below the bound and segments that cannot be copied.",
+)
 @service_options
 def trim(*, topic: str, switch: str, giveback: bool, force: bool, connect: Connect) -> None:
     """Trim TOPIC's local log (on), or let it grow (off)."""
@@ -159,7 +171,7 @@ def list_topics(*, connect: Connect) -> None:
 @click.argument("topic")
 @service_options
 def describe(*, topic: str, connect: Connect) -> None:
-    """Show what was chosen for TOPIC."""
+    """Show the settings of TOPIC."""
     with connect.open() as target:
         answer = target.admin.DescribeTopic(
             pb.DescribeTopicRequest(topic=topic),

@@ -28,11 +28,11 @@ if _version_not_supported:
 
 class AdminServiceStub:
     """Topics, freeze and status. One service answers for the whole cluster by asking its peers (settings topic).
-    Whatever alters a topic runs on the service of the partition-0 leader: other services forward the call.
+    Calls that alter a topic run on the service of the partition-0 leader: other services forward them.
 
     condition                              | status              | what the caller must do
     unknown topic, not enabled             | NOT_FOUND           | check the name
-    compacted or internal topic, bad value | INVALID_ARGUMENT    | mend what the message names
+    compacted or internal topic, bad value | INVALID_ARGUMENT    | correct what the message names
     needs confirmation or --force          | FAILED_PRECONDITION | read the message, repeat with confirm
     leader, peer or broker not reachable   | UNAVAILABLE         | try again
     """
@@ -112,11 +112,11 @@ class AdminServiceStub:
 
 class AdminServiceServicer:
     """Topics, freeze and status. One service answers for the whole cluster by asking its peers (settings topic).
-    Whatever alters a topic runs on the service of the partition-0 leader: other services forward the call.
+    Calls that alter a topic run on the service of the partition-0 leader: other services forward them.
 
     condition                              | status              | what the caller must do
     unknown topic, not enabled             | NOT_FOUND           | check the name
-    compacted or internal topic, bad value | INVALID_ARGUMENT    | mend what the message names
+    compacted or internal topic, bad value | INVALID_ARGUMENT    | correct what the message names
     needs confirmation or --force          | FAILED_PRECONDITION | read the message, repeat with confirm
     leader, peer or broker not reachable   | UNAVAILABLE         | try again
     """
@@ -152,7 +152,7 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Freeze(self, request, context):
-        """Stops trim, deletes and sweeps on every service; durable; needs no leader and no store.
+        """Stops trims, deletions and sweeps on every service. Durable; needs no leader and no store.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -171,8 +171,8 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def InspectStores(self, request, context):
-        """How the stores of the service asked are set up, asked of them now, and what that means for the topics they hold.
-        A store that does not answer says so in its report; the call succeeds.
+        """Inspects how the stores of the called service are set up now, and what that means for the topics in them. The call
+        succeeds although a store does not answer; its report says so.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -186,23 +186,23 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AdoptLogStart(self, request, context):
-        """Apply a foreign move of the broker's log start to the remote log start.
+        """Raises the remote log start to a log start of the broker that somebody else has moved.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AcceptLoss(self, request, context):
-        """Offsets that no store has any more and the leader's log has not: told, and with `apply` put on record as a hole, which
-        readers pass like a compaction gap. FAILED_PRECONDITION or INVALID_ARGUMENT where nothing is proven lost.
+        """Lists offsets that no store has any more and the leader's log does not have. With `apply` they are recorded as a
+        hole, which readers skip like a compaction gap. FAILED_PRECONDITION or INVALID_ARGUMENT where no loss is proven.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ProveAccess(self, request, context):
-        """Which ACLs the service asked lacks for a topic. It uses every right once, in ways that change nothing. The service
-        that enables a topic asks the services of the other partitions' leaders.
+        """Lists the ACLs that the called service lacks for a topic. It uses every right once, in ways that change nothing.
+        The service that enables a topic makes this call to the services of the other partitions' leaders.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -286,11 +286,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class AdminService:
     """Topics, freeze and status. One service answers for the whole cluster by asking its peers (settings topic).
-    Whatever alters a topic runs on the service of the partition-0 leader: other services forward the call.
+    Calls that alter a topic run on the service of the partition-0 leader: other services forward them.
 
     condition                              | status              | what the caller must do
     unknown topic, not enabled             | NOT_FOUND           | check the name
-    compacted or internal topic, bad value | INVALID_ARGUMENT    | mend what the message names
+    compacted or internal topic, bad value | INVALID_ARGUMENT    | correct what the message names
     needs confirmation or --force          | FAILED_PRECONDITION | read the message, repeat with confirm
     leader, peer or broker not reachable   | UNAVAILABLE         | try again
     """

@@ -29,11 +29,11 @@ GRPC_VERSION: str
 
 class AdminServiceStub:
     """Topics, freeze and status. One service answers for the whole cluster by asking its peers (settings topic).
-    Whatever alters a topic runs on the service of the partition-0 leader: other services forward the call.
+    Calls that alter a topic run on the service of the partition-0 leader: other services forward them.
 
     condition                              | status              | what the caller must do
     unknown topic, not enabled             | NOT_FOUND           | check the name
-    compacted or internal topic, bad value | INVALID_ARGUMENT    | mend what the message names
+    compacted or internal topic, bad value | INVALID_ARGUMENT    | correct what the message names
     needs confirmation or --force          | FAILED_PRECONDITION | read the message, repeat with confirm
     leader, peer or broker not reachable   | UNAVAILABLE         | try again
     """
@@ -48,34 +48,34 @@ class AdminServiceStub:
     ListTopics: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListTopicsRequest, _admin_pb2.ListTopicsResponse]
     DescribeTopic: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeTopicRequest, _admin_pb2.TopicDescription]
     Freeze: _grpc.UnaryUnaryMultiCallable[_admin_pb2.FreezeRequest, _admin_pb2.FreezeResponse]
-    """Stops trim, deletes and sweeps on every service; durable; needs no leader and no store."""
+    """Stops trims, deletions and sweeps on every service. Durable; needs no leader and no store."""
     Unfreeze: _grpc.UnaryUnaryMultiCallable[_admin_pb2.FreezeRequest, _admin_pb2.FreezeResponse]
     Status: _grpc.UnaryUnaryMultiCallable[_admin_pb2.StatusRequest, _admin_pb2.StatusResponse]
     InspectStores: _grpc.UnaryUnaryMultiCallable[_admin_pb2.InspectStoresRequest, _admin_pb2.InspectStoresResponse]
-    """How the stores of the service asked are set up, asked of them now, and what that means for the topics they hold.
-    A store that does not answer says so in its report; the call succeeds.
+    """Inspects how the stores of the called service are set up now, and what that means for the topics in them. The call
+    succeeds although a store does not answer; its report says so.
     """
     AdoptPartition: _grpc.UnaryUnaryMultiCallable[_admin_pb2.PartitionRequest, _fetch_pb2.PartitionDescription]
     """Ends the freeze of one partition: accept the leader's log as it is."""
     AdoptLogStart: _grpc.UnaryUnaryMultiCallable[_admin_pb2.PartitionRequest, _fetch_pb2.PartitionDescription]
-    """Apply a foreign move of the broker's log start to the remote log start."""
+    """Raises the remote log start to a log start of the broker that somebody else has moved."""
     AcceptLoss: _grpc.UnaryUnaryMultiCallable[_admin_pb2.AcceptLossRequest, _admin_pb2.AcceptLossResponse]
-    """Offsets that no store has any more and the leader's log has not: told, and with `apply` put on record as a hole, which
-    readers pass like a compaction gap. FAILED_PRECONDITION or INVALID_ARGUMENT where nothing is proven lost.
+    """Lists offsets that no store has any more and the leader's log does not have. With `apply` they are recorded as a
+    hole, which readers skip like a compaction gap. FAILED_PRECONDITION or INVALID_ARGUMENT where no loss is proven.
     """
     ProveAccess: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ProveAccessRequest, _admin_pb2.ProveAccessResponse]
-    """Which ACLs the service asked lacks for a topic. It uses every right once, in ways that change nothing. The service
-    that enables a topic asks the services of the other partitions' leaders.
+    """Lists the ACLs that the called service lacks for a topic. It uses every right once, in ways that change nothing.
+    The service that enables a topic makes this call to the services of the other partitions' leaders.
     """
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
     """Topics, freeze and status. One service answers for the whole cluster by asking its peers (settings topic).
-    Whatever alters a topic runs on the service of the partition-0 leader: other services forward the call.
+    Calls that alter a topic run on the service of the partition-0 leader: other services forward them.
 
     condition                              | status              | what the caller must do
     unknown topic, not enabled             | NOT_FOUND           | check the name
-    compacted or internal topic, bad value | INVALID_ARGUMENT    | mend what the message names
+    compacted or internal topic, bad value | INVALID_ARGUMENT    | correct what the message names
     needs confirmation or --force          | FAILED_PRECONDITION | read the message, repeat with confirm
     leader, peer or broker not reachable   | UNAVAILABLE         | try again
     """
@@ -87,33 +87,33 @@ class AdminServiceAsyncStub(AdminServiceStub):
     ListTopics: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListTopicsRequest, _admin_pb2.ListTopicsResponse]  # type: ignore[assignment]
     DescribeTopic: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeTopicRequest, _admin_pb2.TopicDescription]  # type: ignore[assignment]
     Freeze: _aio.UnaryUnaryMultiCallable[_admin_pb2.FreezeRequest, _admin_pb2.FreezeResponse]  # type: ignore[assignment]
-    """Stops trim, deletes and sweeps on every service; durable; needs no leader and no store."""
+    """Stops trims, deletions and sweeps on every service. Durable; needs no leader and no store."""
     Unfreeze: _aio.UnaryUnaryMultiCallable[_admin_pb2.FreezeRequest, _admin_pb2.FreezeResponse]  # type: ignore[assignment]
     Status: _aio.UnaryUnaryMultiCallable[_admin_pb2.StatusRequest, _admin_pb2.StatusResponse]  # type: ignore[assignment]
     InspectStores: _aio.UnaryUnaryMultiCallable[_admin_pb2.InspectStoresRequest, _admin_pb2.InspectStoresResponse]  # type: ignore[assignment]
-    """How the stores of the service asked are set up, asked of them now, and what that means for the topics they hold.
-    A store that does not answer says so in its report; the call succeeds.
+    """Inspects how the stores of the called service are set up now, and what that means for the topics in them. The call
+    succeeds although a store does not answer; its report says so.
     """
     AdoptPartition: _aio.UnaryUnaryMultiCallable[_admin_pb2.PartitionRequest, _fetch_pb2.PartitionDescription]  # type: ignore[assignment]
     """Ends the freeze of one partition: accept the leader's log as it is."""
     AdoptLogStart: _aio.UnaryUnaryMultiCallable[_admin_pb2.PartitionRequest, _fetch_pb2.PartitionDescription]  # type: ignore[assignment]
-    """Apply a foreign move of the broker's log start to the remote log start."""
+    """Raises the remote log start to a log start of the broker that somebody else has moved."""
     AcceptLoss: _aio.UnaryUnaryMultiCallable[_admin_pb2.AcceptLossRequest, _admin_pb2.AcceptLossResponse]  # type: ignore[assignment]
-    """Offsets that no store has any more and the leader's log has not: told, and with `apply` put on record as a hole, which
-    readers pass like a compaction gap. FAILED_PRECONDITION or INVALID_ARGUMENT where nothing is proven lost.
+    """Lists offsets that no store has any more and the leader's log does not have. With `apply` they are recorded as a
+    hole, which readers skip like a compaction gap. FAILED_PRECONDITION or INVALID_ARGUMENT where no loss is proven.
     """
     ProveAccess: _aio.UnaryUnaryMultiCallable[_admin_pb2.ProveAccessRequest, _admin_pb2.ProveAccessResponse]  # type: ignore[assignment]
-    """Which ACLs the service asked lacks for a topic. It uses every right once, in ways that change nothing. The service
-    that enables a topic asks the services of the other partitions' leaders.
+    """Lists the ACLs that the called service lacks for a topic. It uses every right once, in ways that change nothing.
+    The service that enables a topic makes this call to the services of the other partitions' leaders.
     """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     """Topics, freeze and status. One service answers for the whole cluster by asking its peers (settings topic).
-    Whatever alters a topic runs on the service of the partition-0 leader: other services forward the call.
+    Calls that alter a topic run on the service of the partition-0 leader: other services forward them.
 
     condition                              | status              | what the caller must do
     unknown topic, not enabled             | NOT_FOUND           | check the name
-    compacted or internal topic, bad value | INVALID_ARGUMENT    | mend what the message names
+    compacted or internal topic, bad value | INVALID_ARGUMENT    | correct what the message names
     needs confirmation or --force          | FAILED_PRECONDITION | read the message, repeat with confirm
     leader, peer or broker not reachable   | UNAVAILABLE         | try again
     """
@@ -159,7 +159,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.FreezeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.FreezeResponse, _abc.Awaitable[_admin_pb2.FreezeResponse]]:
-        """Stops trim, deletes and sweeps on every service; durable; needs no leader and no store."""
+        """Stops trims, deletions and sweeps on every service. Durable; needs no leader and no store."""
 
     @_abc_1.abstractmethod
     def Unfreeze(
@@ -181,8 +181,8 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.InspectStoresRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.InspectStoresResponse, _abc.Awaitable[_admin_pb2.InspectStoresResponse]]:
-        """How the stores of the service asked are set up, asked of them now, and what that means for the topics they hold.
-        A store that does not answer says so in its report; the call succeeds.
+        """Inspects how the stores of the called service are set up now, and what that means for the topics in them. The call
+        succeeds although a store does not answer; its report says so.
         """
 
     @_abc_1.abstractmethod
@@ -199,7 +199,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.PartitionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_fetch_pb2.PartitionDescription, _abc.Awaitable[_fetch_pb2.PartitionDescription]]:
-        """Apply a foreign move of the broker's log start to the remote log start."""
+        """Raises the remote log start to a log start of the broker that somebody else has moved."""
 
     @_abc_1.abstractmethod
     def AcceptLoss(
@@ -207,8 +207,8 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.AcceptLossRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.AcceptLossResponse, _abc.Awaitable[_admin_pb2.AcceptLossResponse]]:
-        """Offsets that no store has any more and the leader's log has not: told, and with `apply` put on record as a hole, which
-        readers pass like a compaction gap. FAILED_PRECONDITION or INVALID_ARGUMENT where nothing is proven lost.
+        """Lists offsets that no store has any more and the leader's log does not have. With `apply` they are recorded as a
+        hole, which readers skip like a compaction gap. FAILED_PRECONDITION or INVALID_ARGUMENT where no loss is proven.
         """
 
     @_abc_1.abstractmethod
@@ -217,8 +217,8 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.ProveAccessRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.ProveAccessResponse, _abc.Awaitable[_admin_pb2.ProveAccessResponse]]:
-        """Which ACLs the service asked lacks for a topic. It uses every right once, in ways that change nothing. The service
-        that enables a topic asks the services of the other partitions' leaders.
+        """Lists the ACLs that the called service lacks for a topic. It uses every right once, in ways that change nothing.
+        The service that enables a topic makes this call to the services of the other partitions' leaders.
         """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -87,8 +87,8 @@ class FetchServiceServicer:
     """
 
     def Fetch(self, request, context):
-        """Whole stored batches from start_offset on, up to end_offset, LSO (read_committed) or high watermark.
-        The first batch may begin below start_offset, the last may reach beyond end_offset: the caller trims records.
+        """Returns whole stored batches from start_offset on, up to end_offset, LSO (read_committed) or high watermark. The
+        first batch may begin below start_offset and the last may reach beyond end_offset: the caller drops those records.
 
         condition                          | status              | what the caller must do
         unknown topic or partition         | NOT_FOUND           | stop
@@ -96,7 +96,7 @@ class FetchServiceServicer:
         this service's broker does not lead| FAILED_PRECONDITION | ask detail.leader_address
         frozen, and only remote there      | FAILED_PRECONDITION | stop; no leader_address, see the message
         store or broker not reachable      | UNAVAILABLE         | try again from the last next_offset
-        lanes are full                     | RESOURCE_EXHAUSTED  | try again later
+        too many reads wait                | RESOURCE_EXHAUSTED  | try again later
         stored bytes are damaged           | DATA_LOSS           | stop; see the message
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -104,7 +104,7 @@ class FetchServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListOffsets(self, request, context):
-        """Offset of a timestamp or of a special one (-1 latest, -2 earliest, -3 max timestamp, -4 earliest local,
+        """Returns the offset of a timestamp or of a special one (-1 latest, -2 earliest, -3 max timestamp, -4 earliest local,
         -5 latest tiered, -6 earliest pending upload) over both tiers.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -112,52 +112,52 @@ class FetchServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DescribeTopics(self, request, context):
-        """Enabled topics as readers plan by them: partitions, and where the remote tier of each begins and ends. Answered from
-        ledger and settings, without the broker: also by a reader service, also while every broker is away.
+        """Lists enabled topics with their partitions, and where the remote tier of each begins and ends. The answer comes
+        from ledger and settings alone, so readers give it too, and also while every broker is away.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DescribeEndpoints(self, request, context):
-        """The services of the cluster that answer this API, as their heartbeats tell: from one endpoint all are found.
+        """Lists the services of the cluster that serve this API, by their heartbeats. One endpoint is enough to find all.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DescribePartition(self, request, context):
-        """Where each tier of a partition begins and ends.
+        """Says where each tier of a partition begins and ends.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListSegments(self, request, context):
-        """Remote segments of a partition, or of all partitions of a topic, ascending.
+        """Lists the remote segments of a partition, or of all partitions of a topic, ascending.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DescribeRemoteLog(self, request, context):
-        """What the remote tier holds of a partition for its readers, as the leader's service knows it: segments inside the
-        leader's history, and how far each counts. `rlm download` copies a partition by this. Errors as of Fetch.
+        """Lists what readers may read of a partition's remote tier, as the leader's service knows it: the segments inside the
+        leader's history, and up to which offset each counts. `rlm download` uses it. Errors are those of Fetch.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReadObject(self, request, context):
-        """A range of one object of a segment, byte for byte as stored and unchecked: the caller has the checksums from
-        DescribeRemoteLog. Any service answers. NOT_FOUND: no such finished segment, or the store lost its object.
+        """Returns a range of one object of a segment, byte for byte as stored and not verified: the caller has the checksums
+        from DescribeRemoteLog. Any service answers. NOT_FOUND: no such finished segment, or the store lost its object.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Copy(self, request, context):
-        """Copy closed segments now, up to an offset; answers when done or when nothing more is eligible.
+        """Copies closed segments now, up to an offset. Answers when done, or when no further segment is eligible.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -34,8 +34,8 @@ class FetchServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> FetchServiceAsyncStub: ...
     Fetch: _grpc.UnaryStreamMultiCallable[_fetch_pb2.FetchRequest, _fetch_pb2.FetchResponse]
-    """Whole stored batches from start_offset on, up to end_offset, LSO (read_committed) or high watermark.
-    The first batch may begin below start_offset, the last may reach beyond end_offset: the caller trims records.
+    """Returns whole stored batches from start_offset on, up to end_offset, LSO (read_committed) or high watermark. The
+    first batch may begin below start_offset and the last may reach beyond end_offset: the caller drops those records.
 
     condition                          | status              | what the caller must do
     unknown topic or partition         | NOT_FOUND           | stop
@@ -43,33 +43,33 @@ class FetchServiceStub:
     this service's broker does not lead| FAILED_PRECONDITION | ask detail.leader_address
     frozen, and only remote there      | FAILED_PRECONDITION | stop; no leader_address, see the message
     store or broker not reachable      | UNAVAILABLE         | try again from the last next_offset
-    lanes are full                     | RESOURCE_EXHAUSTED  | try again later
+    too many reads wait                | RESOURCE_EXHAUSTED  | try again later
     stored bytes are damaged           | DATA_LOSS           | stop; see the message
     """
     ListOffsets: _grpc.UnaryUnaryMultiCallable[_fetch_pb2.ListOffsetsRequest, _fetch_pb2.ListOffsetsResponse]
-    """Offset of a timestamp or of a special one (-1 latest, -2 earliest, -3 max timestamp, -4 earliest local,
+    """Returns the offset of a timestamp or of a special one (-1 latest, -2 earliest, -3 max timestamp, -4 earliest local,
     -5 latest tiered, -6 earliest pending upload) over both tiers.
     """
     DescribeTopics: _grpc.UnaryUnaryMultiCallable[_fetch_pb2.DescribeTopicsRequest, _fetch_pb2.DescribeTopicsResponse]
-    """Enabled topics as readers plan by them: partitions, and where the remote tier of each begins and ends. Answered from
-    ledger and settings, without the broker: also by a reader service, also while every broker is away.
+    """Lists enabled topics with their partitions, and where the remote tier of each begins and ends. The answer comes
+    from ledger and settings alone, so readers give it too, and also while every broker is away.
     """
     DescribeEndpoints: _grpc.UnaryUnaryMultiCallable[_fetch_pb2.DescribeEndpointsRequest, _fetch_pb2.DescribeEndpointsResponse]
-    """The services of the cluster that answer this API, as their heartbeats tell: from one endpoint all are found."""
+    """Lists the services of the cluster that serve this API, by their heartbeats. One endpoint is enough to find all."""
     DescribePartition: _grpc.UnaryUnaryMultiCallable[_fetch_pb2.DescribePartitionRequest, _fetch_pb2.PartitionDescription]
-    """Where each tier of a partition begins and ends."""
+    """Says where each tier of a partition begins and ends."""
     ListSegments: _grpc.UnaryStreamMultiCallable[_fetch_pb2.ListSegmentsRequest, _fetch_pb2.Segment]
-    """Remote segments of a partition, or of all partitions of a topic, ascending."""
+    """Lists the remote segments of a partition, or of all partitions of a topic, ascending."""
     DescribeRemoteLog: _grpc.UnaryUnaryMultiCallable[_fetch_pb2.DescribeRemoteLogRequest, _fetch_pb2.RemoteLog]
-    """What the remote tier holds of a partition for its readers, as the leader's service knows it: segments inside the
-    leader's history, and how far each counts. `rlm download` copies a partition by this. Errors as of Fetch.
+    """Lists what readers may read of a partition's remote tier, as the leader's service knows it: the segments inside the
+    leader's history, and up to which offset each counts. `rlm download` uses it. Errors are those of Fetch.
     """
     ReadObject: _grpc.UnaryStreamMultiCallable[_fetch_pb2.ReadObjectRequest, _fetch_pb2.ReadObjectResponse]
-    """A range of one object of a segment, byte for byte as stored and unchecked: the caller has the checksums from
-    DescribeRemoteLog. Any service answers. NOT_FOUND: no such finished segment, or the store lost its object.
+    """Returns a range of one object of a segment, byte for byte as stored and not verified: the caller has the checksums
+    from DescribeRemoteLog. Any service answers. NOT_FOUND: no such finished segment, or the store lost its object.
     """
     Copy: _grpc.UnaryUnaryMultiCallable[_fetch_pb2.CopyRequest, _fetch_pb2.CopyResponse]
-    """Copy closed segments now, up to an offset; answers when done or when nothing more is eligible."""
+    """Copies closed segments now, up to an offset. Answers when done, or when no further segment is eligible."""
 
 @_typing.type_check_only
 class FetchServiceAsyncStub(FetchServiceStub):
@@ -77,8 +77,8 @@ class FetchServiceAsyncStub(FetchServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Fetch: _aio.UnaryStreamMultiCallable[_fetch_pb2.FetchRequest, _fetch_pb2.FetchResponse]  # type: ignore[assignment]
-    """Whole stored batches from start_offset on, up to end_offset, LSO (read_committed) or high watermark.
-    The first batch may begin below start_offset, the last may reach beyond end_offset: the caller trims records.
+    """Returns whole stored batches from start_offset on, up to end_offset, LSO (read_committed) or high watermark. The
+    first batch may begin below start_offset and the last may reach beyond end_offset: the caller drops those records.
 
     condition                          | status              | what the caller must do
     unknown topic or partition         | NOT_FOUND           | stop
@@ -86,33 +86,33 @@ class FetchServiceAsyncStub(FetchServiceStub):
     this service's broker does not lead| FAILED_PRECONDITION | ask detail.leader_address
     frozen, and only remote there      | FAILED_PRECONDITION | stop; no leader_address, see the message
     store or broker not reachable      | UNAVAILABLE         | try again from the last next_offset
-    lanes are full                     | RESOURCE_EXHAUSTED  | try again later
+    too many reads wait                | RESOURCE_EXHAUSTED  | try again later
     stored bytes are damaged           | DATA_LOSS           | stop; see the message
     """
     ListOffsets: _aio.UnaryUnaryMultiCallable[_fetch_pb2.ListOffsetsRequest, _fetch_pb2.ListOffsetsResponse]  # type: ignore[assignment]
-    """Offset of a timestamp or of a special one (-1 latest, -2 earliest, -3 max timestamp, -4 earliest local,
+    """Returns the offset of a timestamp or of a special one (-1 latest, -2 earliest, -3 max timestamp, -4 earliest local,
     -5 latest tiered, -6 earliest pending upload) over both tiers.
     """
     DescribeTopics: _aio.UnaryUnaryMultiCallable[_fetch_pb2.DescribeTopicsRequest, _fetch_pb2.DescribeTopicsResponse]  # type: ignore[assignment]
-    """Enabled topics as readers plan by them: partitions, and where the remote tier of each begins and ends. Answered from
-    ledger and settings, without the broker: also by a reader service, also while every broker is away.
+    """Lists enabled topics with their partitions, and where the remote tier of each begins and ends. The answer comes
+    from ledger and settings alone, so readers give it too, and also while every broker is away.
     """
     DescribeEndpoints: _aio.UnaryUnaryMultiCallable[_fetch_pb2.DescribeEndpointsRequest, _fetch_pb2.DescribeEndpointsResponse]  # type: ignore[assignment]
-    """The services of the cluster that answer this API, as their heartbeats tell: from one endpoint all are found."""
+    """Lists the services of the cluster that serve this API, by their heartbeats. One endpoint is enough to find all."""
     DescribePartition: _aio.UnaryUnaryMultiCallable[_fetch_pb2.DescribePartitionRequest, _fetch_pb2.PartitionDescription]  # type: ignore[assignment]
-    """Where each tier of a partition begins and ends."""
+    """Says where each tier of a partition begins and ends."""
     ListSegments: _aio.UnaryStreamMultiCallable[_fetch_pb2.ListSegmentsRequest, _fetch_pb2.Segment]  # type: ignore[assignment]
-    """Remote segments of a partition, or of all partitions of a topic, ascending."""
+    """Lists the remote segments of a partition, or of all partitions of a topic, ascending."""
     DescribeRemoteLog: _aio.UnaryUnaryMultiCallable[_fetch_pb2.DescribeRemoteLogRequest, _fetch_pb2.RemoteLog]  # type: ignore[assignment]
-    """What the remote tier holds of a partition for its readers, as the leader's service knows it: segments inside the
-    leader's history, and how far each counts. `rlm download` copies a partition by this. Errors as of Fetch.
+    """Lists what readers may read of a partition's remote tier, as the leader's service knows it: the segments inside the
+    leader's history, and up to which offset each counts. `rlm download` uses it. Errors are those of Fetch.
     """
     ReadObject: _aio.UnaryStreamMultiCallable[_fetch_pb2.ReadObjectRequest, _fetch_pb2.ReadObjectResponse]  # type: ignore[assignment]
-    """A range of one object of a segment, byte for byte as stored and unchecked: the caller has the checksums from
-    DescribeRemoteLog. Any service answers. NOT_FOUND: no such finished segment, or the store lost its object.
+    """Returns a range of one object of a segment, byte for byte as stored and not verified: the caller has the checksums
+    from DescribeRemoteLog. Any service answers. NOT_FOUND: no such finished segment, or the store lost its object.
     """
     Copy: _aio.UnaryUnaryMultiCallable[_fetch_pb2.CopyRequest, _fetch_pb2.CopyResponse]  # type: ignore[assignment]
-    """Copy closed segments now, up to an offset; answers when done or when nothing more is eligible."""
+    """Copies closed segments now, up to an offset. Answers when done, or when no further segment is eligible."""
 
 class FetchServiceServicer(metaclass=_abc_1.ABCMeta):
     """Reads of a partition over both tiers, as Spark and the commands use them. Offsets are half-open."""
@@ -123,8 +123,8 @@ class FetchServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _fetch_pb2.FetchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_fetch_pb2.FetchResponse], _abc.AsyncIterator[_fetch_pb2.FetchResponse]]:
-        """Whole stored batches from start_offset on, up to end_offset, LSO (read_committed) or high watermark.
-        The first batch may begin below start_offset, the last may reach beyond end_offset: the caller trims records.
+        """Returns whole stored batches from start_offset on, up to end_offset, LSO (read_committed) or high watermark. The
+        first batch may begin below start_offset and the last may reach beyond end_offset: the caller drops those records.
 
         condition                          | status              | what the caller must do
         unknown topic or partition         | NOT_FOUND           | stop
@@ -132,7 +132,7 @@ class FetchServiceServicer(metaclass=_abc_1.ABCMeta):
         this service's broker does not lead| FAILED_PRECONDITION | ask detail.leader_address
         frozen, and only remote there      | FAILED_PRECONDITION | stop; no leader_address, see the message
         store or broker not reachable      | UNAVAILABLE         | try again from the last next_offset
-        lanes are full                     | RESOURCE_EXHAUSTED  | try again later
+        too many reads wait                | RESOURCE_EXHAUSTED  | try again later
         stored bytes are damaged           | DATA_LOSS           | stop; see the message
         """
 
@@ -142,7 +142,7 @@ class FetchServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _fetch_pb2.ListOffsetsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_fetch_pb2.ListOffsetsResponse, _abc.Awaitable[_fetch_pb2.ListOffsetsResponse]]:
-        """Offset of a timestamp or of a special one (-1 latest, -2 earliest, -3 max timestamp, -4 earliest local,
+        """Returns the offset of a timestamp or of a special one (-1 latest, -2 earliest, -3 max timestamp, -4 earliest local,
         -5 latest tiered, -6 earliest pending upload) over both tiers.
         """
 
@@ -152,8 +152,8 @@ class FetchServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _fetch_pb2.DescribeTopicsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_fetch_pb2.DescribeTopicsResponse, _abc.Awaitable[_fetch_pb2.DescribeTopicsResponse]]:
-        """Enabled topics as readers plan by them: partitions, and where the remote tier of each begins and ends. Answered from
-        ledger and settings, without the broker: also by a reader service, also while every broker is away.
+        """Lists enabled topics with their partitions, and where the remote tier of each begins and ends. The answer comes
+        from ledger and settings alone, so readers give it too, and also while every broker is away.
         """
 
     @_abc_1.abstractmethod
@@ -162,7 +162,7 @@ class FetchServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _fetch_pb2.DescribeEndpointsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_fetch_pb2.DescribeEndpointsResponse, _abc.Awaitable[_fetch_pb2.DescribeEndpointsResponse]]:
-        """The services of the cluster that answer this API, as their heartbeats tell: from one endpoint all are found."""
+        """Lists the services of the cluster that serve this API, by their heartbeats. One endpoint is enough to find all."""
 
     @_abc_1.abstractmethod
     def DescribePartition(
@@ -170,7 +170,7 @@ class FetchServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _fetch_pb2.DescribePartitionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_fetch_pb2.PartitionDescription, _abc.Awaitable[_fetch_pb2.PartitionDescription]]:
-        """Where each tier of a partition begins and ends."""
+        """Says where each tier of a partition begins and ends."""
 
     @_abc_1.abstractmethod
     def ListSegments(
@@ -178,7 +178,7 @@ class FetchServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _fetch_pb2.ListSegmentsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_fetch_pb2.Segment], _abc.AsyncIterator[_fetch_pb2.Segment]]:
-        """Remote segments of a partition, or of all partitions of a topic, ascending."""
+        """Lists the remote segments of a partition, or of all partitions of a topic, ascending."""
 
     @_abc_1.abstractmethod
     def DescribeRemoteLog(
@@ -186,8 +186,8 @@ class FetchServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _fetch_pb2.DescribeRemoteLogRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_fetch_pb2.RemoteLog, _abc.Awaitable[_fetch_pb2.RemoteLog]]:
-        """What the remote tier holds of a partition for its readers, as the leader's service knows it: segments inside the
-        leader's history, and how far each counts. `rlm download` copies a partition by this. Errors as of Fetch.
+        """Lists what readers may read of a partition's remote tier, as the leader's service knows it: the segments inside the
+        leader's history, and up to which offset each counts. `rlm download` uses it. Errors are those of Fetch.
         """
 
     @_abc_1.abstractmethod
@@ -196,8 +196,8 @@ class FetchServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _fetch_pb2.ReadObjectRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_fetch_pb2.ReadObjectResponse], _abc.AsyncIterator[_fetch_pb2.ReadObjectResponse]]:
-        """A range of one object of a segment, byte for byte as stored and unchecked: the caller has the checksums from
-        DescribeRemoteLog. Any service answers. NOT_FOUND: no such finished segment, or the store lost its object.
+        """Returns a range of one object of a segment, byte for byte as stored and not verified: the caller has the checksums
+        from DescribeRemoteLog. Any service answers. NOT_FOUND: no such finished segment, or the store lost its object.
         """
 
     @_abc_1.abstractmethod
@@ -206,6 +206,6 @@ class FetchServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _fetch_pb2.CopyRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_fetch_pb2.CopyResponse, _abc.Awaitable[_fetch_pb2.CopyResponse]]:
-        """Copy closed segments now, up to an offset; answers when done or when nothing more is eligible."""
+        """Copies closed segments now, up to an offset. Answers when done, or when no further segment is eligible."""
 
 def add_FetchServiceServicer_to_server(servicer: FetchServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

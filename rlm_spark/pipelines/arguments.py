@@ -46,7 +46,11 @@ _MASTER = (
         help="Spark to run on; default: this machine's cores, or what spark-submit says.",
     ),
     Argument(
-        flag="--cores", metavar="N", is_whole=True, default=2, help="Of a Spark on this machine."
+        flag="--cores",
+        metavar="N",
+        is_whole=True,
+        default=2,
+        help="Cores of a Spark on this machine.",
     ),
 )
 EXPORT = (
@@ -70,9 +74,9 @@ EXPORT = (
         flag="--by",
         choices=PARTITIONINGS,
         default="day",
-        help="Of the record's timestamp, UTC: one folder each.",
+        help="One folder for each day or hour of the record's timestamp, in UTC.",
     ),
-    Argument(flag="--headers", is_flag=True, help="With the column headers."),
+    Argument(flag="--headers", is_flag=True, help="Add the column `headers`."),
     Argument(
         flag="--isolation",
         choices=("read_committed", "read_uncommitted"),
@@ -82,10 +86,13 @@ EXPORT = (
     Argument(
         flag="--allow-data-loss",
         is_flag=True,
-        help="Go on where wanted offsets are gone, and tell which.",
+        help="Go on where requested offsets are gone, and list them.",
     ),
     Argument(
-        flag="--compression", choices=COMPRESSIONS, default="zstd", help="Of the Parquet files."
+        flag="--compression",
+        choices=COMPRESSIONS,
+        default="zstd",
+        help="Compression of the Parquet files.",
     ),
     Argument(
         flag="--chunk-bytes",

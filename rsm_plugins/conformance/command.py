@@ -65,14 +65,29 @@ class Dialled:
 @click.command("conformance")
 @click.argument("address", required=False)
 @click.option("--list", "only_list", is_flag=True, help="Show the cases and what each is about.")
-@click.option("--case", "cases", multiple=True, help="Only this case; may be given again.")
-@click.option("--many", default=MANY_OBJECTS, show_default=True, help="How many objects are many.")
+@click.option("--case", "cases", multiple=True, help="Only this case; may be repeated.")
+@click.option(
+    "--many",
+    default=MANY_OBJECTS,
+    show_default=True,
+    help="How many objects the cases about many objects use.",
+)
 @click.option("--case-seconds", default=CASE_SECONDS, show_default=True, help="Limit of one case.")
 @click.option("--allow-insecure", is_flag=True, help="Dial an address that is not of this machine.")
 @click.option("--principal", default="rsm-plugin-conformance", show_default=True)
-@click.option("--tls-ca", type=click.Path(path_type=Path), help="PEM of who signed the plugin's.")
-@click.option("--tls-cert", type=click.Path(path_type=Path), help="PEM shown to the plugin.")
-@click.option("--tls-key", type=click.Path(path_type=Path), help="PEM of its key.")
+@click.option(
+    "--tls-ca",
+    type=click.Path(path_type=Path),
+    help="PEM file with the authorities of the plugin's certificate.",
+)
+@click.option(
+    "--tls-cert",
+    type=click.Path(path_type=Path),
+    help="PEM file with the certificate to show to the plugin.",
+)
+@click.option(
+    "--tls-key", type=click.Path(path_type=Path), help="PEM file with the key of that certificate."
+)
 @click.option("--tls-name", default="", help="Name in the plugin's certificate.")
 def conformance_command(
     address: str | None,

@@ -50,7 +50,7 @@ class IdentityServicer:
     """Missing associated documentation comment in .proto file."""
 
     def GetInfo(self, request, context):
-        """Name, version and capabilities of the plugin, and the probe of the shared volume. Cheap; needs no store.
+        """Returns name, version and capabilities of the plugin, and the probe of the shared volume. Cheap; needs no store.
 
         condition                            | status code     | what the caller must do
         -------------------------------------|-----------------|-------------------------------------------------------
@@ -62,7 +62,7 @@ class IdentityServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Probe(self, request, context):
-        """Whether the store can be used now, and what is known about how it is set up.
+        """Says whether the store can be used now, and what is known about its set-up.
 
         condition                            | status code     | what the caller must do
         -------------------------------------|-----------------|-------------------------------------------------------
@@ -73,7 +73,7 @@ class IdentityServicer:
         slow, or its identity is damaged   |                 |   retriable, else stop
         a fact cannot be read (`inspect`)    | OK, its state   | show it; the other facts hold
         |   says why      |
-        plugin cannot inspect                | OK, no findings | nothing is known: say so
+        plugin cannot inspect                | OK, no findings | show that nothing is known
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

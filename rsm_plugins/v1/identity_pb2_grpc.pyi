@@ -3,7 +3,7 @@
 isort:skip_file
 Who the plugin is and whether it can work. Errors of every call: see errors.proto.
 
-Every call carries the metadata `rlm-principal` (who asks); without it: UNAUTHENTICATED.
+Every call carries the metadata `rlm-principal` (the caller); without it the answer is UNAUTHENTICATED.
 A plugin also serves grpc.health.v1.Health and server reflection; these two need no principal.
 """
 
@@ -36,7 +36,7 @@ class IdentityStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> IdentityAsyncStub: ...
     GetInfo: _grpc.UnaryUnaryMultiCallable[_identity_pb2.GetInfoRequest, _identity_pb2.GetInfoResponse]
-    """Name, version and capabilities of the plugin, and the probe of the shared volume. Cheap; needs no store.
+    """Returns name, version and capabilities of the plugin, and the probe of the shared volume. Cheap; needs no store.
 
     condition                            | status code     | what the caller must do
     -------------------------------------|-----------------|-------------------------------------------------------
@@ -44,7 +44,7 @@ class IdentityStub:
     no principal                         | UNAUTHENTICATED | send `rlm-principal`
     """
     Probe: _grpc.UnaryUnaryMultiCallable[_identity_pb2.ProbeRequest, _identity_pb2.ProbeResponse]
-    """Whether the store can be used now, and what is known about how it is set up.
+    """Says whether the store can be used now, and what is known about its set-up.
 
     condition                            | status code     | what the caller must do
     -------------------------------------|-----------------|-------------------------------------------------------
@@ -55,14 +55,14 @@ class IdentityStub:
       slow, or its identity is damaged   |                 |   retriable, else stop
     a fact cannot be read (`inspect`)    | OK, its state   | show it; the other facts hold
                                          |   says why      |
-    plugin cannot inspect                | OK, no findings | nothing is known: say so
+    plugin cannot inspect                | OK, no findings | show that nothing is known
     """
 
 @_typing.type_check_only
 class IdentityAsyncStub(IdentityStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetInfo: _aio.UnaryUnaryMultiCallable[_identity_pb2.GetInfoRequest, _identity_pb2.GetInfoResponse]  # type: ignore[assignment]
-    """Name, version and capabilities of the plugin, and the probe of the shared volume. Cheap; needs no store.
+    """Returns name, version and capabilities of the plugin, and the probe of the shared volume. Cheap; needs no store.
 
     condition                            | status code     | what the caller must do
     -------------------------------------|-----------------|-------------------------------------------------------
@@ -70,7 +70,7 @@ class IdentityAsyncStub(IdentityStub):
     no principal                         | UNAUTHENTICATED | send `rlm-principal`
     """
     Probe: _aio.UnaryUnaryMultiCallable[_identity_pb2.ProbeRequest, _identity_pb2.ProbeResponse]  # type: ignore[assignment]
-    """Whether the store can be used now, and what is known about how it is set up.
+    """Says whether the store can be used now, and what is known about its set-up.
 
     condition                            | status code     | what the caller must do
     -------------------------------------|-----------------|-------------------------------------------------------
@@ -81,7 +81,7 @@ class IdentityAsyncStub(IdentityStub):
       slow, or its identity is damaged   |                 |   retriable, else stop
     a fact cannot be read (`inspect`)    | OK, its state   | show it; the other facts hold
                                          |   says why      |
-    plugin cannot inspect                | OK, no findings | nothing is known: say so
+    plugin cannot inspect                | OK, no findings | show that nothing is known
     """
 
 class IdentityServicer(metaclass=_abc_1.ABCMeta):
@@ -91,7 +91,7 @@ class IdentityServicer(metaclass=_abc_1.ABCMeta):
         request: _identity_pb2.GetInfoRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_identity_pb2.GetInfoResponse, _abc.Awaitable[_identity_pb2.GetInfoResponse]]:
-        """Name, version and capabilities of the plugin, and the probe of the shared volume. Cheap; needs no store.
+        """Returns name, version and capabilities of the plugin, and the probe of the shared volume. Cheap; needs no store.
 
         condition                            | status code     | what the caller must do
         -------------------------------------|-----------------|-------------------------------------------------------
@@ -105,7 +105,7 @@ class IdentityServicer(metaclass=_abc_1.ABCMeta):
         request: _identity_pb2.ProbeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_identity_pb2.ProbeResponse, _abc.Awaitable[_identity_pb2.ProbeResponse]]:
-        """Whether the store can be used now, and what is known about how it is set up.
+        """Says whether the store can be used now, and what is known about its set-up.
 
         condition                            | status code     | what the caller must do
         -------------------------------------|-----------------|-------------------------------------------------------
@@ -116,7 +116,7 @@ class IdentityServicer(metaclass=_abc_1.ABCMeta):
           slow, or its identity is damaged   |                 |   retriable, else stop
         a fact cannot be read (`inspect`)    | OK, its state   | show it; the other facts hold
                                              |   says why      |
-        plugin cannot inspect                | OK, no findings | nothing is known: say so
+        plugin cannot inspect                | OK, no findings | show that nothing is known
         """
 
 def add_IdentityServicer_to_server(servicer: IdentityServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

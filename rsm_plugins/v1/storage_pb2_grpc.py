@@ -105,12 +105,12 @@ class StorageServicer:
     """Missing associated documentation comment in .proto file."""
 
     def ReadIdentity(self, request, context):
-        """The identity object of the store.
+        """Reads the identity object of the store.
 
         condition                          | status code         | what the caller must do
         -----------------------------------|---------------------|-----------------------------------------------------
         never created                      | OK, identity absent | create it, if this cluster is to own the store
-        damaged, or of an unknown version  | DATA_LOSS           | stop; an operator must look at the store
+        damaged, or of an unknown version  | DATA_LOSS           | stop; an operator must examine the store
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -123,36 +123,36 @@ class StorageServicer:
         -----------------------------------|---------------------|-----------------------------------------------------
         there was one already              | OK, the other one   | compare with what was asked; another cluster's store
         |                     |   must not be used
-        identity is malformed              | INVALID_ARGUMENT    | mend the request
+        identity is malformed              | INVALID_ARGUMENT    | correct the request
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CopyLogSegmentData(self, request_iterator, context):
-        """Stores the log and the indexes object of one copy attempt; durable when answered, whole or not at all visible.
+        """Stores the log and the indexes object of one copy attempt: durable when answered, visible as a whole or not at all.
         Stream: header; then indexes_chunk until indexes_size_bytes; then, without a log_file in the header, log_chunk
         until log_size_bytes.
 
         condition                          | status code         | what the caller must do
         -----------------------------------|---------------------|-----------------------------------------------------
         bytes stored lack the CRC-32C given| DATA_LOSS           | read the segment again, alarm if it repeats
-        fewer or more bytes than declared  | INVALID_ARGUMENT    | mend the request
+        fewer or more bytes than declared  | INVALID_ARGUMENT    | correct the request
         log_file gone or cut short         | FAILED_PRECONDITION | drop the plan
         log_file not readable, or outside  | INVALID_ARGUMENT    | send bytes
         of what the plugin may read      |                     |
-        too many copies by bytes at once   | RESOURCE_EXHAUSTED  | come back later
+        too many copies by bytes at once   | RESOURCE_EXHAUSTED  | try again later
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WriteManifest(self, request, context):
-        """Stores the manifest, durably; called last, only then is the segment complete.
+        """Stores the manifest durably. It is called last: only then is the segment complete.
 
         condition                          | status code         | what the caller must do
         -----------------------------------|---------------------|-----------------------------------------------------
-        manifest empty or over 1 MiB       | INVALID_ARGUMENT    | mend the request
+        manifest empty or over 1 MiB       | INVALID_ARGUMENT    | correct the request
         another manifest is there, in a    | FAILED_PRECONDITION | drop the plan: a locator is of one attempt
         store that never overwrites one  |                     |
         """
@@ -170,7 +170,7 @@ class StorageServicer:
         raise NotImplementedError('Method not implemented!')
 
     def FetchLogSegment(self, request, context):
-        """A range of the log object, clipped to its size. Stream: header, then chunks that add up to size_bytes, or no
+        """Reads a range of the log object, clipped to its size. Stream: header, then chunks that add up to size_bytes, or no
         chunk where the header has a file_slice or says in_scratch.
 
         condition                          | status code         | what the caller must do
@@ -182,14 +182,15 @@ class StorageServicer:
         call failed or was given up after  | any                 | never use that scratch file again: it may still be
         a scratch file was named         |                     |   written to
         log object not there               | NOT_FOUND           | alarm if the segment is FINISHED
-        end < start                        | INVALID_ARGUMENT    | mend the request
+        end < start                        | INVALID_ARGUMENT    | correct the request
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FetchIndexes(self, request, context):
-        """The whole indexes object, unchecked: the caller knows its CRC-32C. Stream as FetchLogSegment, never a file_slice.
+        """Reads the whole indexes object, not verified: the caller knows its CRC-32C. The stream is that of FetchLogSegment,
+        never with a file_slice.
 
         condition                          | status code         | what the caller must do
         -----------------------------------|---------------------|-----------------------------------------------------
@@ -200,7 +201,7 @@ class StorageServicer:
         raise NotImplementedError('Method not implemented!')
 
     def FetchIndex(self, request, context):
-        """One section of the indexes object, checked against the object's own checksums.
+        """Reads one section of the indexes object, verified with the object's own checksums.
 
         condition                          | status code         | what the caller must do
         -----------------------------------|---------------------|-----------------------------------------------------
@@ -212,7 +213,7 @@ class StorageServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Stat(self, request, context):
-        """Presence and sizes of log, indexes and manifest of many segments, seen in the store now, in the order asked.
+        """Looks up presence and sizes of log, indexes and manifest of many segments in the store now, in the order asked.
         At most 1000 segments a call.
 
         condition                          | status code         | what the caller must do
@@ -220,25 +221,25 @@ class StorageServicer:
         all three there, sizes as expected | OK, COMPLETE        | -
         one of the three not there         | OK, MISSING         | no trim on it
         log or indexes of another size     | OK, DIFFERENT       | no trim on it, alarm
-        more than 1000 segments            | INVALID_ARGUMENT    | ask in parts
+        more than 1000 segments            | INVALID_ARGUMENT    | split the request
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListObjects(self, request, context):
-        """Every object below one cluster id, or of one partition, ordered by name (bytewise).
+        """Lists every object below one cluster id, or of one partition, ordered by name (bytewise).
 
         condition                          | status code         | what the caller must do
         -----------------------------------|---------------------|-----------------------------------------------------
-        store went away in between         | UNAVAILABLE         | forget the part already received
+        store went away in between         | UNAVAILABLE         | discard the part already received
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteLogSegmentData(self, request, context):
-        """Removes the manifest first, then log and indexes, and what broken copies of the attempt left.
+        """Removes the manifest first, then log and indexes, and what failed copies of the attempt left.
 
         condition                          | status code         | what the caller must do
         -----------------------------------|---------------------|-----------------------------------------------------
@@ -255,8 +256,8 @@ class StorageServicer:
         condition                          | status code         | what the caller must do
         -----------------------------------|---------------------|-----------------------------------------------------
         nothing there (any more)           | OK                  | -
-        some could not be removed          | that of the first   | repeat the call: what went is no error
-        more than 1000 segments            | INVALID_ARGUMENT    | ask in parts
+        some could not be removed          | that of the first   | repeat the call: a removed object is no error
+        more than 1000 segments            | INVALID_ARGUMENT    | split the request
         plugin without the capability      | UNIMPLEMENTED       | DeleteLogSegmentData for each
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -264,7 +265,7 @@ class StorageServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CheckPath(self, request, context):
-        """What the plugin sees under a path of the caller's, so that the caller knows whether both see the same file.
+        """Says what the plugin sees under a path of the caller, so that the caller knows whether both see the same file.
 
         condition                          | status code         | what the caller must do
         -----------------------------------|---------------------|-----------------------------------------------------
