@@ -20,13 +20,13 @@ def rows(section: str) -> list[str]:
     return re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)
 
 
-def test_every_option_is_told_and_none_else() -> None:
+def test_every_option_is_on_the_page_and_no_other() -> None:
     # A section of its own says what they do; the consumer's own are Kafka's to document.
     consumers = ["kafka.bootstrap.servers", "kafka.isolation.level"]
     assert sorted(rows("Options")) == sorted([*KNOWN_OPTIONS, *consumers])
 
 
-def test_every_read_mode_is_told() -> None:
+def test_every_read_mode_is_on_the_page() -> None:
     assert rows("Read modes") == [
         mode.value
         for mode in (
@@ -38,7 +38,7 @@ def test_every_read_mode_is_told() -> None:
     ]
 
 
-def test_every_finding_is_told() -> None:
+def test_every_finding_is_on_the_page() -> None:
     assert sorted(rows("Audit")) == sorted(kind.value for kind in FindingKind)
 
 
