@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -111,13 +111,21 @@ def run(command: list[str]) -> str:
     return done.stdout
 
 
-def start_hdfs(folder: Path, *, ha: bool = False, datanodes: int = 1) -> HdfsServer:
-    """A formatted, running HDFS that takes writes; every block is on every DataNode."""
+def start_hdfs(
+    folder: Path,
+    *,
+    ha: bool = False,
+    datanodes: int = 1,
+    overrides: Mapping[str, str] | None = None,
+) -> HdfsServer:
+    """A formatted, running HDFS that takes writes; every block is on every DataNode. `overrides`
+    are further lines of hdfs-site.xml.
+    """
     dist = hdfs.resolve()
     with PortReservation() as reservation:
         ports = hdfs.HdfsPorts.take(reservation, ha=ha, datanodes=datanodes)
         server = HdfsServer(folder=folder, ports=ports, dist=dist)
-        hdfs.write_config(folder, ports)
+        hdfs.write_config(folder, ports, overrides)
         run(hdfs.format_command(dist, folder, ports))
     try:
         if ha:

@@ -83,6 +83,11 @@ class Connection:
         """How many clients there are."""
         return len(self._clients)
 
+    @property
+    def call_seconds(self) -> float:
+        """How long a call may take."""
+        return self._seconds
+
     def session(self) -> Session:
         """A session with the client whose turn it is; Invalid where the settings make none."""
         if self._closed:
@@ -142,7 +147,7 @@ class Connection:
                     self._take_turns(client, "a panic of the library")
                 if not _may_repeat(error, repeat) or loop.time() >= give_up_at:
                     raise error_of_hdfs(error, operation, place) from error
-            await _pause(_AGAIN_SECONDS)
+            await pause(_AGAIN_SECONDS)
 
     def _take_turns(self, client: AsyncClient, why: str) -> None:
         """The next client's turn, if it is still this one's."""
@@ -197,5 +202,6 @@ def _act_as(user: str) -> None:
     os.environ["HADOOP_USER_NAME"] = user
 
 
-async def _pause(seconds: float) -> None:
+async def pause(seconds: float) -> None:
+    """Real time passes before a server is asked again."""
     await asyncio.sleep(seconds)  # noqa: TID251 - the one wait of this package

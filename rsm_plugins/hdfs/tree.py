@@ -16,7 +16,7 @@ from hdfs_native import AsyncFileWriter, FileStatus, WriteOptions
 
 from kip405.contracts import StoreIdentity
 from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError, Unavailable
-from rsm_plugins.hdfs.connection import Call, Connection, Repeat, Session
+from rsm_plugins.hdfs.connection import Call, Connection, Repeat, Session, pause
 from rsm_plugins.hdfs.errors import NOT_EMPTY, cause_of
 from rsm_plugins.identity import IDENTITY_MAX_BYTES, decode_identity, encode_identity
 from rsm_plugins.keys import IDENTITY_NAME, check_prefix
@@ -28,6 +28,7 @@ PAGE_ENTRIES = 1000
 DEFAULT_BLOCK_BYTES = 128 << 20
 _FOLDER_MODE = 0o755
 _PUBLISH_TRIES = 20
+_BLOCK_REPORT_SECONDS = 0.05
 T = TypeVar("T")
 
 
@@ -85,7 +86,7 @@ class HdfsTree:
         except FileNotFoundError:
             return None
 
-    async def size_of(self, session: Session, path: str, operation: str) -> int | None:
+    async def _size_of(self, session: Session, path: str, operation: str) -> int | None:
         """Bytes of a closed file, None where there is no such."""
         found = await self._status(session, path, operation)
         return None if found is None else found.length
@@ -127,8 +128,12 @@ class HdfsTree:
         if present is not None:
             return present
         async with self.writing("identity") as writing:
-            temporary = await writing.write(encode_identity(identity), operation)
-            source, target = temporary, self.path_of(IDENTITY_NAME)
+            encoded = encode_identity(identity)
+            source = await writing.write(encoded, operation)
+            await self.require_whole(
+                writing.session, source, IDENTITY_NAME, len(encoded), operation
+            )
+            target = self.path_of(IDENTITY_NAME)
             try:
                 await writing.session.call(
                     operation, target, lambda: writing.session.client.rename(source, target)
@@ -209,6 +214,43 @@ class HdfsTree:
             await self.remove(session, folder, "clean up")
         except RemoteStorageError:
             return  # the error of the writing itself counts; the sweep does the rest
+
+    async def require_whole(
+        self, session: Session, path: str, name: str, size_bytes: int, operation: str
+    ) -> None:
+        """Wait until readers are given every byte of a closed file; Corrupt unless it has as many
+        as were given, Unavailable where it takes longer than a call may.
+
+        A NameNode may close a file before a DataNode has reported its last block
+        (dfs.namenode.file.close.num-committed-allowed). Until then the file's status has the length
+        that the writer claims, and readers are given a file without that block: an empty one, if it
+        is the only block. What a pipeline of DataNodes took twice or not at all shows in the length
+        too. A file that is gone is left to the rename, which says so.
+        """
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + self._connection.call_seconds
+        while await self._readable(session, path, operation) not in (None, size_bytes):
+            found = await self._size_of(session, path, operation)
+            if found not in (None, size_bytes):
+                raise Corrupt(
+                    f"cannot {operation} {self}: {name} came to {found} bytes instead of "
+                    f"{size_bytes}"
+                )
+            if loop.time() >= give_up_at:
+                raise Unavailable(
+                    f"cannot {operation} {self}: no DataNode has reported the last block of {name}"
+                )
+            await pause(_BLOCK_REPORT_SECONDS)
+
+    async def _readable(self, session: Session, path: str, operation: str) -> int | None:
+        """Bytes of a file that a reader is given now, None where there is no such."""
+        try:
+            reader = await session.call(
+                operation, path, lambda: session.client.read(path), repeat=Repeat.ALWAYS
+            )
+        except FileNotFoundError:
+            return None
+        return len(reader)
 
     async def publish(self, session: Session, temporary: str, name: str, operation: str) -> None:
         """Give a written file its own name, over what has that name; Unavailable where somebody
@@ -324,16 +366,8 @@ class Writing:
         return await file.close(durable=bool(data))
 
     async def publish(self, path: str, name: str, size_bytes: int, operation: str) -> None:
-        """See HdfsTree.publish; Corrupt unless the file has as many bytes as were given.
-
-        What a pipeline of DataNodes took twice or not at all shows in the length.
-        """
-        found = await self._tree.size_of(self.session, path, operation)
-        if found not in (None, size_bytes):
-            raise Corrupt(
-                f"cannot {operation} {self._tree}: {name} came to {found} bytes instead of "
-                f"{size_bytes}"
-            )
+        """See HdfsTree.require_whole and HdfsTree.publish."""
+        await self._tree.require_whole(self.session, path, name, size_bytes, operation)
         await self._tree.publish(self.session, path, name, operation)
         self.unpublished.remove(path)
 

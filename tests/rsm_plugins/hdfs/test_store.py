@@ -21,7 +21,7 @@ from tests.rsm_plugins.hdfs.stores import (
     rows,
     temporary_files,
 )
-from tests.store_servers_hdfs import HdfsServer
+from tests.store_servers_hdfs import HdfsServer, end_hdfs, start_hdfs
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 MIB = 1 << 20
@@ -170,6 +170,27 @@ async def test_h11_a_wrong_file_system_is_no_empty_store(
             ):
                 with pytest.raises(Unavailable, match=r"it has no rlm-store\.json"):
                     await call
+
+
+@pytest.mark.long
+async def test_a_copy_can_be_read_though_its_datanodes_report_late(
+    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> None:
+    """A NameNode that closes files before their last block is reported gives readers an empty file
+    until then. Here DataNodes report every two seconds; on a busy machine they are as late.
+    """
+    late = {"dfs.blockreport.incremental.intervalMsec": "2000"}
+    server = start_hdfs(tmp_path_factory.mktemp("hdfs-late"), datanodes=2, overrides=late)
+    try:
+        async with hdfs_subject(server, tmp_path) as subject:
+            for _ in range(3):
+                segment = subject.segment(log_size_bytes=MIB)
+                await subject.copy(segment)
+                assert await subject.fetch(segment.locator, 0, 1 << 40) == segment.log
+                await subject.manager.write_manifest(segment.locator, b'{"v":1}')
+                assert await subject.manager.read_manifest(segment.locator) == b'{"v":1}'
+    finally:
+        await asyncio.to_thread(end_hdfs, server)
 
 
 async def test_a_copy_given_up_frees_its_connection(

@@ -1,11 +1,15 @@
-"""What becomes of files whose DataNodes failed while they were written, without any server."""
+"""What becomes of files whose DataNodes failed or were late while they were written, without any
+server.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from kip405.errors import Corrupt
+from kip405.contracts import StoreIdentity
+from kip405.errors import Corrupt, Unavailable
+from kip405.ids import Uuid
 from rsm_plugins.hdfs.connection import Connection
 from rsm_plugins.hdfs.settings import HdfsSettings
 from rsm_plugins.hdfs.tree import HdfsTree
@@ -47,11 +51,34 @@ class Writer:
 
 
 @dataclass
+class Reader:
+    """As much of a file as the NameNode gives readers."""
+
+    data: bytes
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    async def read_range(self, start: int, size_bytes: int) -> bytes:
+        return self.data[start : start + size_bytes]
+
+
+@dataclass
 class Client:
     """As much of the library's client as a write needs."""
 
     taken: list[bytes] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
+    short_reads: int = 0
+    """So many readers are given no last block: no DataNode has reported it yet."""
+
+    async def read(self, path: str) -> "Reader":
+        if path not in self.files:
+            raise FileNotFoundError(path)
+        if self.short_reads:
+            self.short_reads -= 1
+            return Reader(b"")
+        return Reader(self.files[path])
 
     async def create(self, path: str, options: Any) -> Writer:
         self.files[path] = b""
@@ -66,14 +93,15 @@ class Client:
         """Folders are there."""
 
     async def rename(self, source: str, target: str, overwrite: bool = False) -> None:
+        assert not self.short_reads, f"{target} is published before it can be read"
         self.files[target] = self.files.pop(source)
 
     async def delete(self, path: str, recursive: bool) -> bool:
         return self.files.pop(path, None) is not None
 
 
-def tree_of(client: Client) -> HdfsTree:
-    settings = HdfsSettings(url="hdfs://ns", root="/", conf=HA, call_timeout_ms=60_000)
+def tree_of(client: Client, call_timeout_ms: int = 60_000) -> HdfsTree:
+    settings = HdfsSettings(url="hdfs://ns", root="/", conf=HA, call_timeout_ms=call_timeout_ms)
     connection = Connection(settings)
     connection._clients.append(client)  # type: ignore[arg-type] # a fake
     return HdfsTree(connection, "hdfs://ns", "/")
@@ -96,3 +124,29 @@ async def test_a_write_that_was_refused_before_it_took_anything_is_made_again() 
         path = await writing.write(b"abc", "copy to")
         await writing.publish(path, "the.log", 3, "copy to")
     assert client.files == {"/the.log": b"abc"}
+
+
+async def test_a_file_is_published_once_readers_are_given_all_of_it() -> None:
+    """A NameNode that closes a file before its last block is reported gives readers none of it."""
+    client = Client(short_reads=3)
+    async with tree_of(client).writing("one") as writing:
+        path = await writing.write(b"abc", "copy to")
+        await writing.publish(path, "the.log", 3, "copy to")
+    assert client.files == {"/the.log": b"abc"}
+
+
+async def test_a_file_whose_last_block_nobody_reports_is_not_published() -> None:
+    client = Client(short_reads=1_000_000, files={"/the.log": b"old"})
+    async with tree_of(client, call_timeout_ms=100).writing("one") as writing:
+        path = await writing.write(b"abc", "copy to")
+        with pytest.raises(
+            Unavailable, match=r"no DataNode has reported the last block of the\.log"
+        ):
+            await writing.publish(path, "the.log", 3, "copy to")
+    assert client.files == {"/the.log": b"old"}
+
+
+async def test_the_identity_is_created_once_readers_are_given_all_of_it() -> None:
+    client = Client(short_reads=2, files={"/": b""})
+    identity = StoreIdentity(store_id=Uuid(bytes(range(16))), cluster_id="c", created_ms=1)
+    assert await tree_of(client).create_identity(identity) == identity
