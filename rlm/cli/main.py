@@ -2,7 +2,13 @@
 
 import importlib
 import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any, NoReturn
 
 import click
@@ -10,6 +16,7 @@ import click
 EXIT_FAILED = 1
 EXIT_WRONG_USE = 2
 EXIT_INTERRUPTED = 130
+_AGAIN_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +112,9 @@ class LazyGroup(click.Group):
         place = COMMANDS.get(cmd_name)
         if place is None:
             return None
-        command: click.Command = getattr(importlib.import_module(place.module), place.attribute)
+        with interrupted_afterwards():
+            module = importlib.import_module(place.module)
+        command: click.Command = getattr(module, place.attribute)
         return command
 
     def resolve_command(
@@ -137,15 +146,68 @@ class LazyGroup(click.Group):
         """
         os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
         try:
-            status = super().main(*args, **{**extra, "standalone_mode": False})
+            with never_ignored():
+                status = super().main(*args, **{**extra, "standalone_mode": False})
         except click.exceptions.NoArgsIsHelpError as error:
             error.show()
             raise SystemExit(error.exit_code) from error
         except click.ClickException as error:
             fail(error.format_message(), error.exit_code)
-        except click.Abort as error:
+        except (click.Abort, KeyboardInterrupt) as error:
             raise SystemExit(EXIT_INTERRUPTED) from error
         raise SystemExit(status if isinstance(status, int) else 0)
+
+
+@contextmanager
+def interrupted_afterwards() -> Iterator[None]:
+    """Raises KeyboardInterrupt at the end of an import instead of within it; the second Ctrl-C is
+    not waited with. An import passes places where Python drops what is raised, the callbacks of
+    weak references, and the command would go on.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    came: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        if len(came) > 1:
+            signal.default_int_handler(number, frame)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if came:
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def never_ignored() -> Iterator[None]:
+    """A KeyboardInterrupt that Python would drop, with "Exception ignored in", is raised again
+    shortly afterwards, where it may be somebody's to catch.
+    """
+    before = sys.unraisablehook
+    timers: list[threading.Timer] = []
+
+    def again(dropped: "sys.UnraisableHookArgs") -> None:
+        if not isinstance(dropped.exc_value, KeyboardInterrupt):
+            before(dropped)
+            return
+        timer = threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), signal.SIGINT))
+        timer.daemon = True
+        timers.append(timer)
+        timer.start()
+
+    sys.unraisablehook = again
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+        for timer in timers:
+            timer.cancel()
 
 
 def fail(message: str, status: int) -> NoReturn:
