@@ -72,6 +72,7 @@ def tiered(sandbox: Sandbox) -> Iterator[Tiered]:
         remote_end=end,
     )
     cluster.delete_topics()
+    cluster.close()
 
 
 def transaction(cluster: Cluster, topic: str, *, commits: bool) -> list[Row]:
@@ -189,8 +190,14 @@ def test_a_fresh_broker_serves_the_download(
 ) -> None:
     root = downloaded(tiered, tmp_path, kafka_bin)
     made = sandbox_factory(services=False)
-    fresh_cluster = Cluster(made)
-    fresh_cluster.create_topic(tiered.topic, configs={"retention.ms": "-1"})
+    with Cluster(made) as cluster:
+        _served_from(cluster, root, tiered)
+
+
+def _served_from(cluster: Cluster, root: Path, tiered: Tiered) -> None:
+    """The broker takes the downloaded log for its own."""
+    made = cluster.sandbox
+    cluster.create_topic(tiered.topic, configs={"retention.ms": "-1"})
     made.stop("broker:1")
     (log_dir,) = [one for one in made.log_dirs() if (one / f"{tiered.topic}-0").exists()]
     empty = log_dir / f"{tiered.topic}-0"
@@ -201,6 +208,6 @@ def test_a_fresh_broker_serves_the_download(
         (empty / path.name).write_bytes(path.read_bytes())
     (empty / "partition.metadata").write_bytes(new_id)
     made.start("broker:1")
-    assert fresh_cluster.log_end(tiered.topic) == tiered.remote_end
-    read = fresh_cluster.read_all(tiered.topic, bootstrap=made.direct_bootstrap, **COMMITTED)
+    assert cluster.log_end(tiered.topic) == tiered.remote_end
+    read = cluster.read_all(tiered.topic, bootstrap=made.direct_bootstrap, **COMMITTED)
     assert_same(read, tiered.rows)

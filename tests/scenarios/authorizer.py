@@ -73,11 +73,7 @@ def of_tier(topic: str) -> tuple[Acl, ...]:
 class SecuredCluster(Cluster):
     """Its clients are the super user, through the proxies."""
 
-    def __init__(self, *arguments: object) -> None:
-        super().__init__(*arguments)  # type: ignore[arg-type]
-        self.admin = self._super_user()
-
-    def _super_user(self) -> AdminClient:
+    def _new_admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.bootstrap, **SUPER_USER})
 
     def close_cluster(self) -> None:

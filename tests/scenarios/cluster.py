@@ -11,7 +11,8 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import pytest
 from confluent_kafka import (
@@ -71,15 +72,50 @@ def text_value(size_bytes: int = 1024) -> bytes:
     return os.urandom(size_bytes // 2).hex().encode()
 
 
+def open_clients() -> int:
+    """How many clients of librdkafka this process has open: each has one thread of this name, and
+    an admin client is one too. None are seen where there is no /proc.
+    """
+    found = 0
+    for path in Path("/proc/self/task").glob("*/comm"):
+        with contextlib.suppress(OSError):
+            found += path.read_text().strip() == "rdk:main"
+    return found
+
+
+def clients_come_to(count: int, timeout_s: float = 5) -> bool:
+    """Whether so many are open soon: a thread is named, and goes, a moment after its client."""
+    deadline = time.monotonic() + timeout_s
+    while open_clients() != count and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return open_clients() == count
+
+
 class Cluster:
-    """A running sandbox; `direct` past the proxies, `bootstrap` through them."""
+    """A running sandbox; `direct` past the proxies, `bootstrap` through them. Close it: its admin
+    client goes on asking for brokers that are gone.
+    """
 
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox = sandbox
         self.bootstrap = sandbox.bootstrap
         self.direct = sandbox.direct_bootstrap
-        self.admin = AdminClient({"bootstrap.servers": self.direct})
+        self._open = contextlib.ExitStack()
+        self.admin = self._open.enter_context(self._new_admin())
         self._made: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the admin client; the sandbox runs on."""
+        self._open.close()
+
+    def _new_admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.direct})
 
     @property
     def store_kind(self) -> str:
@@ -131,10 +167,10 @@ class Cluster:
         cluster that other tests share a look every half second.
         """
         made, self._made = self._made, []
-        admin = AdminClient({"bootstrap.servers": self.direct})
-        for asked in admin.delete_topics(made).values() if made else ():
-            with contextlib.suppress(KafkaException, TimeoutError):
-                asked.result(30)
+        with self._new_admin() as admin:
+            for asked in admin.delete_topics(made).values() if made else ():
+                with contextlib.suppress(KafkaException, TimeoutError):
+                    asked.result(30)
 
     def enable(self, topic: str, *options: str) -> None:
         """`rlm topics enable T --trim` with small local retention unless options say otherwise."""
@@ -166,7 +202,8 @@ class Cluster:
             try:
                 found.append(self.admin.list_offsets({place: spec})[place].result(30).offset)
             except KafkaException:
-                self.admin = AdminClient({"bootstrap.servers": self.direct})
+                self.close()
+                self.admin = self._open.enter_context(self._new_admin())
                 raise
             return True
 

@@ -1,5 +1,6 @@
 """Clusters that scenarios share; a scenario that stops parts leaves the cluster whole again."""
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,11 +10,23 @@ import pytest
 from rlm.sandbox.sandbox import Sandbox
 from rlm.sandbox.spec import Override, SandboxSpec
 from tests.endings import ended_early
-from tests.scenarios.cluster import STORES, Cluster
+from tests.scenarios.cluster import STORES, Cluster, clients_come_to, open_clients
 from tests.scenarios.faults import whole
 from tests.scenarios.replicas import heal
 
 _RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
+
+@pytest.fixture(autouse=True)
+def _no_client_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a test opens of librdkafka it closes too, or drops: it would complain of brokers that
+    are gone to the end of the run. A failed test's frames are kept, and its clients with them.
+    """
+    before, failed = open_clients(), request.session.testsfailed
+    yield
+    if request.session.testsfailed == failed and open_clients() > before:
+        gc.collect()
+        assert clients_come_to(before), "the test left a client of librdkafka open"
 
 
 @pytest.fixture(scope="session")
@@ -38,12 +51,12 @@ def three_brokers(
 @pytest.fixture
 def three(three_brokers: Sandbox) -> Iterator[Cluster]:
     """The shared three-broker cluster, whole again after the test: use topics of your own."""
-    cluster = Cluster(three_brokers)
-    try:
-        yield cluster
-    finally:
-        heal(cluster)
-        cluster.delete_topics()
+    with Cluster(three_brokers) as cluster:
+        try:
+            yield cluster
+        finally:
+            heal(cluster)
+            cluster.delete_topics()
 
 
 @pytest.fixture(scope="session")
@@ -86,9 +99,9 @@ def _store_of(item: pytest.Item) -> str:
 @pytest.fixture
 def one(one_broker: Sandbox) -> Iterator[Cluster]:
     """The shared one-broker cluster, whole again after the test: use topics of your own."""
-    cluster = Cluster(one_broker)
-    try:
-        yield cluster
-    finally:
-        whole(cluster)
-        cluster.delete_topics()
+    with Cluster(one_broker) as cluster:
+        try:
+            yield cluster
+        finally:
+            whole(cluster)
+            cluster.delete_topics()

@@ -73,6 +73,7 @@ def histories(three_brokers: Sandbox) -> Iterator[dict[str, Led]]:
         }
     finally:
         cluster.delete_topics()
+        cluster.close()
 
 
 @pytest.fixture

@@ -76,6 +76,7 @@ def archive(one_broker: Sandbox) -> Iterator[Archive]:
         segments_before=before,
     )
     cluster.delete_topics()
+    cluster.close()
 
 
 def _settle(cluster: Cluster, topic: str) -> dict[int, dict[str, Any]]:
@@ -337,9 +338,9 @@ def _lows(statistics: Any, topic: str) -> Iterator[int]:
 def _delete_by_confluent(cluster: Cluster, topic: str, offset: int) -> int:
     from confluent_kafka.admin import AdminClient
 
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     place = TopicPartition(topic, 0, offset)
-    return int(admin.delete_records([place])[place].result(30).low_watermark)
+    with AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+        return int(admin.delete_records([place])[place].result(30).low_watermark)
 
 
 def _delete_by_java(cluster: Cluster, topic: str, offset: int, where: Path) -> str:
@@ -374,7 +375,7 @@ def test_h26_delete_records_is_refused_on_an_enabled_topic_only(
 def _start_through_proxy(cluster: Cluster, topic: str) -> int:
     from confluent_kafka.admin import AdminClient
 
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     place = TopicPartition(topic, 0)
-    answer = admin.list_offsets({place: OffsetSpec.earliest()})[place].result(30)
+    with AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+        answer = admin.list_offsets({place: OffsetSpec.earliest()})[place].result(30)
     return int(answer.offset)

@@ -31,9 +31,9 @@ def secured(
     spec = SandboxSpec(brokers=request.param, jvm="quick", heap_mib=256, overrides=OVERRIDES)
     made = Sandbox.up(tmp_path_factory.mktemp("secured"), spec)
     try:
-        cluster = SecuredCluster(made)
-        cluster.close_cluster()
-        yield cluster
+        with SecuredCluster(made) as cluster:
+            cluster.close_cluster()
+            yield cluster
     finally:
         made.down(delete=True)
 

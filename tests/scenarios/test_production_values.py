@@ -4,6 +4,8 @@ The sandbox is quick everywhere else; here trims become visible on disk only aft
 service looks at a partition every half minute, so that reads meet views that are old.
 """
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.sandbox_fixtures import SandboxFactory
@@ -32,8 +34,13 @@ def segments_on_disk(cluster: Cluster, topic: str) -> int:
     return len(list((log_dir / f"{topic}-0").glob("*.log")))
 
 
-def test_h30_the_journey_with_production_intervals(sandbox_factory: SandboxFactory) -> None:
-    cluster = Cluster(sandbox_factory(overrides=PRODUCTION))
+@pytest.fixture
+def cluster(sandbox_factory: SandboxFactory) -> Iterator[Cluster]:
+    with Cluster(sandbox_factory(overrides=PRODUCTION)) as made:
+        yield made
+
+
+def test_h30_the_journey_with_production_intervals(cluster: Cluster) -> None:
     cluster.create_topic("slow")
     cluster.enable("slow")
     acked = cluster.fill("slow", mib=8)

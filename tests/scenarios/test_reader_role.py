@@ -87,8 +87,14 @@ def _health(address: str) -> dict[str, Any]:
         return found
 
 
-def test_the_remote_tier_alone_from_service_and_reader(sandbox_factory: SandboxFactory) -> None:
-    cluster = Cluster(sandbox_factory(readers=1))
+@pytest.fixture
+def cluster(sandbox_factory: SandboxFactory) -> Iterator[Cluster]:
+    """With a reader beside the broker."""
+    with Cluster(sandbox_factory(readers=1)) as made:
+        yield made
+
+
+def test_the_remote_tier_alone_from_service_and_reader(cluster: Cluster) -> None:
     topic = fresh("reads")
     cluster.create_topic(topic)
     cluster.enable(topic)

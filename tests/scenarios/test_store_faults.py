@@ -123,6 +123,7 @@ def archive(one_broker: Sandbox) -> Iterator[Archive]:
     cluster.enable(topic)
     yield Archive(cluster=cluster, topic=topic, names=names)
     cluster.delete_topics()
+    cluster.close()
 
 
 class _SlowReader:

@@ -3,12 +3,14 @@
 Old clients in any language speak old versions; all must see the same records and positions.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
 
 from kip405.batches import walk
 from rlm.proxy.codes import OFFSET_OUT_OF_RANGE
+from rlm.sandbox.sandbox import Sandbox
 from rlm.wire.apis import API_VERSIONS
 from tests.rlm.proxy.fakes import RawClient
 from tests.scenarios.cluster import Cluster, Row, fresh
@@ -36,19 +38,15 @@ class Trimmed:
     rows: list[Row]
 
 
-_made: dict[str, Trimmed] = {}
-
-
-@pytest.fixture
-def trimmed(three: Cluster) -> Trimmed:
+@pytest.fixture(scope="module")
+def trimmed(three_brokers: Sandbox) -> Iterator[Trimmed]:
     """One topic for all tests here: nothing changes it."""
-    known = _made.get(three.direct)
-    if known is None:
-        topic, own = fresh("versions"), Cluster(three.sandbox)  # whose topics outlive the test
-        known = Trimmed(own, topic, trimmed_topic(own, topic, [1, 2, 3]))
-        own.wait_settled(topic)
-        _made[three.direct] = known
-    return known
+    with Cluster(three_brokers) as cluster:
+        topic = fresh("versions")
+        rows = trimmed_topic(cluster, topic, [1, 2, 3])
+        cluster.wait_settled(topic)
+        yield Trimmed(cluster, topic, rows)
+        cluster.delete_topics()
 
 
 async def _read(client: RawClient, version: int, topic: str, end: int) -> bytes:

@@ -6,7 +6,7 @@ store is a directory in the short ring and HDFS in the long one.
 
 import json
 import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +95,7 @@ def site(
     sandbox_factory: SandboxFactory,
     s3_server: S3Server,
     tmp_path: Path,
-) -> Site:
+) -> Iterator[Site]:
     if request.param == "hdfs":
         third = _hdfs(request.getfixturevalue("hdfs_server"))
     else:
@@ -110,7 +110,8 @@ def site(
         },
         "cold": third,
     }
-    return Site(Cluster(sandbox_factory()), stores)
+    with Cluster(sandbox_factory()) as cluster:
+        yield Site(cluster, stores)
 
 
 def _rules(topics: dict[str, str], stores: tuple[str, str, str]) -> tuple[dict[str, Any], ...]:

@@ -62,11 +62,11 @@ def one_sandbox(request: pytest.FixtureRequest) -> Sandbox:
 @pytest.fixture
 def cluster(one_sandbox: Sandbox) -> Iterator[Cluster]:
     """The session's one broker, whole again after the test: use topics of your own."""
-    made = Cluster(one_sandbox)
-    try:
-        yield made
-    finally:
-        whole(made)
+    with Cluster(one_sandbox) as made:
+        try:
+            yield made
+        finally:
+            whole(made)
 
 
 @pytest.fixture
@@ -109,13 +109,15 @@ class Twins:
 @pytest.fixture(scope="session")
 def twins(one_sandbox: Sandbox) -> Twins:
     """Some hundred records a partition, in a handful of segments."""
-    return made_twins(Cluster(one_sandbox))
+    with Cluster(one_sandbox) as cluster:
+        return made_twins(cluster)
 
 
 @pytest.fixture(scope="session")
 def large_twins(one_sandbox: Sandbox) -> Twins:
     """Ten times as much: about 45 MiB a partition."""
-    return made_twins(Cluster(one_sandbox), rounds=10 * history.ROUNDS)
+    with Cluster(one_sandbox) as cluster:
+        return made_twins(cluster, rounds=10 * history.ROUNDS)
 
 
 def made_twins(cluster: Cluster, *, rounds: int = history.ROUNDS) -> Twins:

@@ -44,13 +44,13 @@ def _nothing_stays() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def history(one_sandbox: Any) -> tuple[TopicPartition, Mixed, int]:
     """A topic, what was written to it, and where Kafka's own log of it begins."""
-    cluster = Cluster(one_sandbox)
     topic = fresh("range")
-    cluster.create_topic(topic)
-    mixed = Load(cluster, topic, 1).run(3)
-    cluster.enable(topic, "--trim", "--local-retention-bytes", "1048576")
-    cluster.wait_trimmed(topic, beyond=100)
-    start = cluster.wait_settled(topic)
+    with Cluster(one_sandbox) as cluster:
+        cluster.create_topic(topic)
+        mixed = Load(cluster, topic, 1).run(3)
+        cluster.enable(topic, "--trim", "--local-retention-bytes", "1048576")
+        cluster.wait_trimmed(topic, beyond=100)
+        start = cluster.wait_settled(topic)
     assert 0 < start < mixed.all_rows[-1].offset
     return TopicPartition(topic, 0), mixed, start
 

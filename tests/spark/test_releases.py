@@ -51,8 +51,10 @@ def ran(
     """Fetched, run once for all tests of the release, and removed."""
     release: Release = request.param
     folder = tmp_path_factory.mktemp(f"spark-{release}")
+    with Cluster(one_sandbox) as cluster:
+        chosen = connection(cluster)
     question = Question(
-        connection=connection(Cluster(one_sandbox)),
+        connection=chosen,
         topic=twins.tiered,
         modes=MODES,
         from_ms=_FROM_MS,

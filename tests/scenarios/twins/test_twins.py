@@ -40,6 +40,7 @@ def twins(one_broker: Sandbox) -> Iterator[TwinTopics]:
         yield made_twins(cluster)
     finally:
         cluster.delete_topics()
+        cluster.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
