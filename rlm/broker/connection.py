@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kafka_protocol.frames import FrameAssembler, encode_request, parse_response_header
+from kafka_protocol.primitives import WireError
+from kafka_protocol.schema import Api, Value, decode
 from kip405.errors import Corrupt, Unavailable
-from rlm.wire.frames import FrameAssembler, encode_request, parse_response_header
-from rlm.wire.primitives import WireError
-from rlm.wire.schema import Api, Value, decode
 
 _READ_SIZE_BYTES = 256 * 1024
 _Frame = asyncio.Future[bytes | bytearray]

@@ -7,6 +7,7 @@ is raised.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from kafka_protocol.apis import DESCRIBE_CONFIGS, LIST_OFFSETS, METADATA
 from kip405.acls import topic_acl
 from kip405.errors import NotFound, RemoteStorageError
 from kip405.ids import Uuid
@@ -18,7 +19,6 @@ from rlm.broker.answers import (
     error_of_code,
 )
 from rlm.broker.connection import BrokerConnection
-from rlm.wire.apis import DESCRIBE_CONFIGS, LIST_OFFSETS, METADATA
 
 TOPIC_RESOURCE = 2
 _TOPIC_LEVEL_SOURCE = 1

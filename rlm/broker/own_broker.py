@@ -10,6 +10,16 @@ import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, TypeGuard
 
+from kafka_protocol.apis import (
+    API_VERSIONS,
+    DELETE_RECORDS,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_CONFIGS,
+    FETCH,
+    INCREMENTAL_ALTER_CONFIGS,
+    OFFSET_FOR_LEADER_EPOCH,
+)
+from kafka_protocol.schema import Value
 from kip405.acls import Acl, MissingAcls, cluster_acl, topic_acl
 from kip405.errors import Internal, NotFound, RemoteStorageError
 from rlm.broker.answers import (
@@ -26,16 +36,6 @@ from rlm.broker.connection import Address, BrokerConnection
 from rlm.broker.deletions import DeletionConnection, Place
 from rlm.broker.gathered import Gathered
 from rlm.broker.many import TOPIC_RESOURCE, ConfigValues, Many, OffsetQuestion
-from rlm.wire.apis import (
-    API_VERSIONS,
-    DELETE_RECORDS,
-    DESCRIBE_CLUSTER,
-    DESCRIBE_CONFIGS,
-    FETCH,
-    INCREMENTAL_ALTER_CONFIGS,
-    OFFSET_FOR_LEADER_EPOCH,
-)
-from rlm.wire.schema import Value
 from rlmm.outcome import OutcomeUnknown
 
 _BROKER_RESOURCE = 4

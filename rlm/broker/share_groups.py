@@ -11,13 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from kip405.acls import Acl, MissingAcls, cluster_acl, group_acl, missing_acls, topic_acl
-from kip405.errors import Internal, RemoteStorageError, Unavailable
-from rlm.broker.allowed import operations_of
-from rlm.broker.answers import BrokerNode, error_of_code
-from rlm.broker.connection import Address, BrokerConnection
-from rlm.clock import Clock
-from rlm.wire.apis import (
+from kafka_protocol.apis import (
     API_VERSIONS,
     DESCRIBE_CLUSTER,
     DESCRIBE_CONFIGS,
@@ -25,7 +19,13 @@ from rlm.wire.apis import (
     LIST_GROUPS,
     METADATA,
 )
-from rlm.wire.schema import Api, Value
+from kafka_protocol.schema import Api, Value
+from kip405.acls import Acl, MissingAcls, cluster_acl, group_acl, missing_acls, topic_acl
+from kip405.errors import Internal, RemoteStorageError, Unavailable
+from rlm.broker.allowed import operations_of
+from rlm.broker.answers import BrokerNode, error_of_code
+from rlm.broker.connection import Address, BrokerConnection
+from rlm.clock import Clock
 
 _GROUPS_TOPIC = "__consumer_offsets"
 _FRESH_MS = 5_000

@@ -13,13 +13,13 @@ from typing import Any
 
 import grpc
 
+from kafka_protocol.apis import FETCH
 from kip405.batches import read_header
 from rlm.api.calls import call_metadata
 from rlm.broker.connection import Address, BrokerConnection
 from rlm.clock import Clock
 from rlm.demo.errors import DemoError
 from rlm.v1 import admin_pb2, admin_pb2_grpc, fetch_pb2
-from rlm.wire.apis import FETCH
 
 OFFSET_OUT_OF_RANGE = 1
 _COMMAND_LIMIT_S = 90.0

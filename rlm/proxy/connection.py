@@ -13,6 +13,10 @@ from dataclasses import dataclass
 
 import structlog
 
+from kafka_protocol.api_versions import cap_api_versions
+from kafka_protocol.frames import frame_length
+from kafka_protocol.primitives import Buffer, WireError
+from kafka_protocol.produce import LogStartLookup, patch_produce_log_start
 from rlm.proxy.memory import SMALL_BYTES, ConnectionMemory, Verdict
 from rlm.proxy.session import (
     Assembled,
@@ -28,10 +32,6 @@ from rlm.proxy.session import (
 )
 from rlm.proxy.settings import ProxyMetrics, ProxySettings
 from rlm.proxy.writer import PacedWriter
-from rlm.wire.api_versions import cap_api_versions
-from rlm.wire.frames import frame_length
-from rlm.wire.primitives import Buffer, WireError
-from rlm.wire.produce import LogStartLookup, patch_produce_log_start
 
 log = structlog.get_logger(__name__)
 

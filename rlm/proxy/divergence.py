@@ -9,9 +9,9 @@ lineages come from.
 import enum
 from collections.abc import Callable
 
+from kafka_protocol.fetch import FetchPartition
 from kip405.ids import Uuid
 from rlm.proxy.tier import EpochEnd
-from rlm.wire.fetch import FetchPartition
 
 EpochEnds = Callable[[Uuid, int, int], EpochEnd | None]
 """Where a leader epoch of a partition ended, None where only the broker can tell; see Tier."""

@@ -7,6 +7,16 @@ the decisions themselves are in `splice`. It must not know sockets.
 import asyncio
 from dataclasses import dataclass
 
+from kafka_protocol.apis import FETCH
+from kafka_protocol.fetch import (
+    FetchedPartition,
+    FetchResponse,
+    patch_fetch_request,
+    scan_fetch_request,
+    scan_fetch_response,
+)
+from kafka_protocol.frames import encode_response, frame_length, parse_request_header
+from kafka_protocol.primitives import Buffer
 from kip405.errors import RemoteStorageError
 from rlm.clock import Clock
 from rlm.proxy.codes import (
@@ -37,16 +47,6 @@ from rlm.proxy.splice import (
 )
 from rlm.proxy.tier import EpochEnd, Tier, TierPartition
 from rlm.proxy.upstream import STREAMED, WHOLE, Upstream
-from rlm.wire.apis import FETCH
-from rlm.wire.fetch import (
-    FetchedPartition,
-    FetchResponse,
-    patch_fetch_request,
-    scan_fetch_request,
-    scan_fetch_response,
-)
-from rlm.wire.frames import encode_response, frame_length, parse_request_header
-from rlm.wire.primitives import Buffer
 
 _READ_FIRST_MS = 30  # most reads are through by then: only after that the broker is asked again
 _SLICE_MS = 100  # of the client's max_wait per question: new tail records end the wait at once

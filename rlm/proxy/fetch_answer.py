@@ -8,6 +8,8 @@ import asyncio
 
 import structlog
 
+from kafka_protocol.fetch import FetchedPartition, FetchResponse, splice_fetch_response
+from kafka_protocol.primitives import Buffer
 from rlm.clock import Clock
 from rlm.proxy.codes import (
     KAFKA_STORAGE_ERROR,
@@ -30,8 +32,6 @@ from rlm.proxy.splice import (
     upper_offset,
 )
 from rlm.proxy.tier import RemoteRecords
-from rlm.wire.fetch import FetchedPartition, FetchResponse, splice_fetch_response
-from rlm.wire.primitives import Buffer
 
 log = structlog.get_logger(__name__)
 

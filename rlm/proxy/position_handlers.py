@@ -11,6 +11,15 @@ from functools import partial
 
 import structlog
 
+from kafka_protocol.apis import DELETE_RECORDS, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
+from kafka_protocol.frames import (
+    encode_response,
+    frame_length,
+    parse_request_header,
+    parse_response_header,
+)
+from kafka_protocol.primitives import Buffer
+from kafka_protocol.schema import Api, decode, encode
 from kip405.errors import Fenced, RemoteStorageError, Unavailable
 from rlm.clock import Clock
 from rlm.proxy.codes import KAFKA_STORAGE_ERROR, NONE, POLICY_VIOLATION
@@ -39,15 +48,6 @@ from rlm.proxy.session import Taken
 from rlm.proxy.settings import ProxyMetrics, ProxySettings
 from rlm.proxy.tier import Tier, TierPartition, TimestampedOffset, TopicRef
 from rlm.proxy.upstream import STREAMED, WHOLE, Upstream
-from rlm.wire.apis import DELETE_RECORDS, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
-from rlm.wire.frames import (
-    encode_response,
-    frame_length,
-    parse_request_header,
-    parse_response_header,
-)
-from rlm.wire.primitives import Buffer
-from rlm.wire.schema import Api, decode, encode
 
 log = structlog.get_logger(__name__)
 

@@ -4,10 +4,10 @@ Why: watermarks, log start (H22), aborted transactions and tagged fields must be
 with the whole log would give. It must not know where records come from, nor who waits.
 """
 
+from kafka_protocol.fetch import FetchedPartition, PatchedPartition, SplicedPartition
 from rlm.proxy.codes import NONE
 from rlm.proxy.splice import Place, Source, has_remote
 from rlm.proxy.tier import RemoteRecords, TierPartition, Watermarks
-from rlm.wire.fetch import FetchedPartition, PatchedPartition, SplicedPartition
 
 Replacement = SplicedPartition | PatchedPartition
 

@@ -9,6 +9,9 @@ import contextlib
 
 import structlog
 
+from kafka_protocol.api_versions import refuse_api_versions
+from kafka_protocol.apis import DELETE_RECORDS, FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
+from kafka_protocol.primitives import Buffer
 from kip405.errors import Invalid
 from rlm.clock import Clock
 from rlm.proxy.connection import READ_BUFFER_BYTES, Connection, Shared
@@ -21,9 +24,6 @@ from rlm.proxy.session import Taken
 from rlm.proxy.settings import NoMetrics, ProxyMetrics, ProxySettings
 from rlm.proxy.splice import has_remote, topic_ref
 from rlm.proxy.tier import Tier
-from rlm.wire.api_versions import refuse_api_versions
-from rlm.wire.apis import DELETE_RECORDS, FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
-from rlm.wire.primitives import Buffer
 
 log = structlog.get_logger(__name__)
 _NO_QUOTA = NoQuota()

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rlm.wire.api_versions import is_offered
-from rlm.wire.apis import (
+from kafka_protocol.api_versions import is_offered
+from kafka_protocol.apis import (
     API_VERSIONS,
     DELETE_RECORDS,
     FETCH,
@@ -19,9 +19,9 @@ from rlm.wire.apis import (
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
 )
-from rlm.wire.frames import FrameAssembler, parse_request_header
-from rlm.wire.primitives import Buffer, WireError
-from rlm.wire.produce import read_acks
+from kafka_protocol.frames import FrameAssembler, parse_request_header
+from kafka_protocol.primitives import Buffer, WireError
+from kafka_protocol.produce import read_acks
 
 LENGTH_BYTES = 4
 _REQUEST_HEAD_BYTES = 12  # length, API key, version, correlation id

@@ -8,7 +8,7 @@ and must go on where one batch is larger than both (KIP-74). The rule is the bro
 import struct
 from dataclasses import dataclass
 
-from rlm.wire.primitives import Buffer
+from kafka_protocol.primitives import Buffer
 
 _LENGTH = struct.Struct(">8xi")
 _LOG_OVERHEAD_BYTES = 12

@@ -10,6 +10,13 @@ import enum
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from kafka_protocol.fetch import (
+    CONSUMER_REPLICA_ID,
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+)
 from kip405.ids import Uuid
 from rlm.proxy.codes import (
     FENCED_LEADER_EPOCH,
@@ -22,13 +29,6 @@ from rlm.proxy.codes import (
 from rlm.proxy.divergence import EpochEnds, EpochVerdict, judge_epoch
 from rlm.proxy.sizes import AnswerRoom
 from rlm.proxy.tier import EpochEnd, TierPartition, TopicRef, Watermarks
-from rlm.wire.fetch import (
-    CONSUMER_REPLICA_ID,
-    FetchedPartition,
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-)
 
 READ_COMMITTED = 1
 _FULL_SESSION_EPOCHS = (0, -1)

@@ -5,7 +5,7 @@ Why: handlers settle one request; they must not know sockets, and tests give the
 
 from typing import Protocol
 
-from rlm.wire.primitives import Buffer
+from kafka_protocol.primitives import Buffer
 
 WHOLE = None
 STREAMED = 0

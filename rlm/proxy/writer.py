@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from rlm.wire.primitives import Buffer
+from kafka_protocol.primitives import Buffer
 
 PART_BYTES = 1_048_576
 _SMALL_BYTES = 16_384

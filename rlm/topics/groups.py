@@ -7,13 +7,13 @@ groups keep their offsets elsewhere: rlm.broker.share_groups.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kafka_protocol.apis import API_VERSIONS, LIST_GROUPS, OFFSET_FETCH
 from kip405.acls import Acl, cluster_acl, group_acl, topic_acl
 from kip405.errors import Unavailable
 from rlm.broker.answers import TopicDescription, error_of_code
 from rlm.broker.connection import BrokerConnection
 from rlm.topics.cluster import OtherBrokers
 from rlm.topics.ports import GroupOffset
-from rlm.wire.apis import API_VERSIONS, LIST_GROUPS, OFFSET_FETCH
 
 _TIMEOUT_MS = 10_000
 _GROUPS_A_CALL = 50

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+from kafka_protocol.apis import API_VERSIONS, APIS
+from kafka_protocol.frames import FrameAssembler, encode_response, parse_request_header
+from kafka_protocol.schema import Api, Value, decode
 from rlm.broker.connection import Address
-from rlm.wire.apis import API_VERSIONS, APIS
-from rlm.wire.frames import FrameAssembler, encode_response, parse_request_header
-from rlm.wire.schema import Api, Value, decode
 
 Answer = Mapping[str, Any] | None
 Handler = Callable[[Value], Answer | Awaitable[Answer]]

@@ -32,7 +32,7 @@ PURE = (
     "rlm/stores/judgement.py",
     "rlm/topics/made_anew.py",
     "rlm/topics/needed_acls.py",
-    "rlm/wire/**/*.py",
+    "kafka_protocol/**/*.py",
     "rlm_spark/offset_specs.py",
     "rlm_spark/pipelines/buckets.py",
     "rlm_spark/pipelines/chunks.py",

@@ -12,6 +12,7 @@ import pytest
 import structlog
 from grpc import aio
 
+from kafka_protocol.apis import DESCRIBE_CLUSTER
 from kip405.errors import Invalid, NotFound
 from rlm.api.calls import call_metadata
 from rlm.broker.connection import Address
@@ -22,7 +23,6 @@ from rlm.reader_service import ReaderService
 from rlm.sandbox.ports import PortReservation
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
-from rlm.wire.apis import DESCRIBE_CLUSTER
 from tests.builders.fake_broker import FakeBroker
 from tests.builders.ledger import PLACE, MemoryLedger, metadata
 from tests.builders.threads import all_of, some_threads

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from kafka_protocol.apis import DESCRIBE_CLUSTER, DESCRIBE_CONFIGS
 from kip405.errors import Invalid, Unavailable
 from rlm.broker.own_broker import OwnBroker
 from rlm.config import ServiceConfig, load
 from rlm.log_dir.identity import BrokerIdentity
 from rlm.startup import check_broker, check_disks, check_listeners
-from rlm.wire.apis import DESCRIBE_CLUSTER, DESCRIBE_CONFIGS
 from tests.builders.fake_broker import FakeBroker
 
 GIVEN = """\

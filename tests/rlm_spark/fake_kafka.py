@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from kafka_protocol.apis import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA
+from kafka_protocol.schema import Value
 from kip405.batches import walk
-from rlm.wire.apis import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA
-from rlm.wire.schema import Value
 from rlm_spark.kafka_loop import LoopThread
 from rlm_spark.stopping import Stop
 from tests.builders.fake_broker import FakeBroker

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rlm.wire.apis import FETCH, METADATA
+from kafka_protocol.apis import FETCH, METADATA
 from rlm_spark.errors import KafkaClientError, TopicChangedError
 from rlm_spark.kafka_client import KafkaClient, TopicGone
 from rlm_spark.kafka_connection import BrokerConnections, connect

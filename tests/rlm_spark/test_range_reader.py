@@ -13,10 +13,10 @@ from dataclasses import replace
 import grpc
 import pytest
 
+from kafka_protocol.apis import FETCH
 from kip405.batches import walk
 from kip405.errors import Unavailable
 from rlm.v1 import fetch_pb2 as pb
-from rlm.wire.apis import FETCH
 from rlm_spark import fetch_client, kafka_client
 from rlm_spark.decode import arrow_schema, record_batches
 from rlm_spark.errors import (

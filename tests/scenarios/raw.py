@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
-from rlm.wire.apis import FETCH, LIST_OFFSETS, METADATA
+from kafka_protocol.apis import FETCH, LIST_OFFSETS, METADATA
 from tests.rlm.proxy.fakes import RawClient
 from tests.scenarios.cluster import Cluster
 

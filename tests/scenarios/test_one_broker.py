@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
-from rlm.wire.apis import FETCH
+from kafka_protocol.apis import FETCH
 from tests.rlm.proxy.fakes import asked
 from tests.scenarios.cluster import Cluster, fresh
 from tests.scenarios.raw import connection, proxy_of

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from kafka_protocol.apis import API_VERSIONS, DESCRIBE_CLUSTER, LIST_GROUPS, METADATA
+from kafka_protocol.schema import Value
 from kip405.errors import Corrupt, Unavailable
 from rlm.broker.connection import Address, BrokerConnection
-from rlm.wire.apis import API_VERSIONS, DESCRIBE_CLUSTER, LIST_GROUPS, METADATA
-from rlm.wire.schema import Value
 from tests.builders.fake_broker import FakeBroker
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from kafka_protocol.apis import API_VERSIONS, DELETE_RECORDS
+from kafka_protocol.schema import Value
 from kip405.errors import Fenced, Unavailable
 from rlm.broker.deletions import Place, RecordDeletions
 from rlm.broker.own_broker import OwnBroker
-from rlm.wire.apis import API_VERSIONS, DELETE_RECORDS
-from rlm.wire.schema import Value
 from rlmm.outcome import OutcomeUnknown
 from tests.builders.clock import ManualClock
 from tests.builders.fake_broker import FakeBroker

@@ -6,6 +6,17 @@ from typing import Any
 
 import pytest
 
+from kafka_protocol.apis import (
+    DELETE_RECORDS,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_CONFIGS,
+    FETCH,
+    INCREMENTAL_ALTER_CONFIGS,
+    LIST_OFFSETS,
+    METADATA,
+    OFFSET_FOR_LEADER_EPOCH,
+)
+from kafka_protocol.schema import Api
 from kip405.acls import Acl, MissingAcls, cluster_acl, topic_acl
 from kip405.errors import (
     Fenced,
@@ -18,17 +29,6 @@ from kip405.errors import (
 from kip405.ids import Uuid
 from rlm.broker.answers import LATEST_TIMESTAMP, OffsetAnswer, TopicConfigValue, error_of_code
 from rlm.broker.own_broker import OwnBroker
-from rlm.wire.apis import (
-    DELETE_RECORDS,
-    DESCRIBE_CLUSTER,
-    DESCRIBE_CONFIGS,
-    FETCH,
-    INCREMENTAL_ALTER_CONFIGS,
-    LIST_OFFSETS,
-    METADATA,
-    OFFSET_FOR_LEADER_EPOCH,
-)
-from rlm.wire.schema import Api
 from tests.builders.fake_broker import FakeBroker
 
 TOPIC_ID = bytes(range(16))

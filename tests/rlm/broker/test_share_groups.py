@@ -6,10 +6,7 @@ from typing import Any
 
 import pytest
 
-from kip405.acls import MissingAcls, cluster_acl
-from kip405.errors import RemoteStorageError, Unavailable
-from rlm.broker.share_groups import BrokerShareGroups
-from rlm.wire.apis import (
+from kafka_protocol.apis import (
     API_VERSIONS,
     DESCRIBE_CLUSTER,
     DESCRIBE_CONFIGS,
@@ -18,7 +15,10 @@ from rlm.wire.apis import (
     LIST_GROUPS,
     METADATA,
 )
-from rlm.wire.schema import Api, Value
+from kafka_protocol.schema import Api, Value
+from kip405.acls import MissingAcls, cluster_acl
+from kip405.errors import RemoteStorageError, Unavailable
+from rlm.broker.share_groups import BrokerShareGroups
 from tests.builders.clock import ManualClock
 from tests.builders.fake_broker import FakeBroker
 

@@ -6,6 +6,22 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kafka_protocol.apis import (
+    APIS,
+    DELETE_RECORDS,
+    FETCH,
+    LIST_OFFSETS,
+    OFFSET_FOR_LEADER_EPOCH,
+    PRODUCE,
+)
+from kafka_protocol.frames import (
+    RequestHeader,
+    encode_request,
+    encode_response,
+    parse_request_header,
+    parse_response_header,
+)
+from kafka_protocol.schema import Api, decode
 from kip405.errors import RemoteStorageError, Unavailable
 from kip405.ids import Uuid
 from rlm.clock import SystemClock
@@ -21,22 +37,6 @@ from rlm.proxy.tier import (
     TopicRef,
     Watermarks,
 )
-from rlm.wire.apis import (
-    APIS,
-    DELETE_RECORDS,
-    FETCH,
-    LIST_OFFSETS,
-    OFFSET_FOR_LEADER_EPOCH,
-    PRODUCE,
-)
-from rlm.wire.frames import (
-    RequestHeader,
-    encode_request,
-    encode_response,
-    parse_request_header,
-    parse_response_header,
-)
-from rlm.wire.schema import Api, decode
 
 Value = dict[str, Any]
 TOPIC = "archive"

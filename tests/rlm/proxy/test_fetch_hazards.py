@@ -5,10 +5,10 @@ import time
 
 import pytest
 
+from kafka_protocol.apis import FETCH
 from kip405.errors import Busy, Corrupt, Fenced, NotFound, RemoteStorageError, Unavailable
 from rlm.proxy.codes import UNKNOWN_SERVER_ERROR
 from rlm.proxy.tier import Watermarks
-from rlm.wire.apis import FETCH
 from tests.rlm.proxy.fakes import (
     PLAIN,
     TOPIC,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rlm.wire.apis import FETCH
+from kafka_protocol.apis import FETCH
 from tests.rlm.proxy.fakes import (
     PLAIN,
     Log,

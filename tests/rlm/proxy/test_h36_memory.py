@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import psutil
 import pytest
 
+from kafka_protocol.apis import FETCH
 from rlm.proxy.memory import SMALL_BYTES, ConnectionMemory, Verdict
 from rlm.proxy.session import RequestCutter, SessionError
-from rlm.wire.apis import FETCH
 from tests.rlm.proxy.fakes import (
     TOPIC,
     FakeBroker,

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from kafka_protocol.apis import FETCH, OFFSET_FOR_LEADER_EPOCH
+from kafka_protocol.fetch import FetchPartition
 from kip405.errors import Unavailable
 from kip405.lineage import Lineage
 from kip405.segments import EpochEntry
 from rlm.proxy.divergence import EpochVerdict, judge_epoch
 from rlm.proxy.tier import EpochEnd
-from rlm.wire.apis import FETCH, OFFSET_FOR_LEADER_EPOCH
-from rlm.wire.fetch import FetchPartition
 from tests.rlm.proxy.fakes import (
     TOPIC,
     FakeBroker,

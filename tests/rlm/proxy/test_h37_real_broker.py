@@ -15,13 +15,13 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
 from kafka import KafkaConsumer
 from kafka import TopicPartition as PythonPartition
 
+from kafka_protocol.apis import FETCH, LIST_OFFSETS
 from kip405.lineage import Lineage
 from kip405.segments import EpochEntry
 from rlm.clock import SystemClock, new_uuid
 from rlm.proxy.server import ProxyServer
 from rlm.proxy.settings import ProxySettings
 from rlm.proxy.tier import EpochEnd, Watermarks
-from rlm.wire.apis import FETCH, LIST_OFFSETS
 from tests.rlm.proxy.fakes import Counting, RawClient, Value, asked, tier_partition
 from tests.rlm.proxy.test_real_broker import CapturedTier, capture
 from tests.sandbox_fixtures import KafkaCluster

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from kafka_protocol.apis import FETCH
 from rlm.proxy.stalled import StalledClients
 from rlm.proxy.tier import RemoteRead, RemoteRecords
-from rlm.wire.apis import FETCH
 from tests.builders.clock import ManualClock
 from tests.rlm.proxy.fakes import (
     FakeBroker,

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from structlog.testing import capture_logs
 
+from kafka_protocol.apis import API_VERSIONS, FETCH, LIST_OFFSETS, PRODUCE
 from kip405.errors import Unavailable
-from rlm.wire.apis import API_VERSIONS, FETCH, LIST_OFFSETS, PRODUCE
 from tests.rlm.proxy.fakes import (
     IDS,
     PLAIN,

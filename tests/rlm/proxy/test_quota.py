@@ -2,9 +2,9 @@
 
 import pytest
 
+from kafka_protocol.apis import FETCH, PRODUCE
 from rlm.clock import SystemClock
 from rlm.reading.throttle import ReadThrottle, ThrottleLimits
-from rlm.wire.apis import FETCH, PRODUCE
 from tests.builders.clock import ManualClock
 from tests.rlm.proxy.fakes import (
     PLAIN,

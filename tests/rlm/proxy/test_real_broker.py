@@ -16,6 +16,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
+from kafka_protocol.apis import FETCH, LIST_OFFSETS, METADATA
 from kip405.batches import cut_batches
 from kip405.ids import Uuid
 from rlm.clock import SystemClock, new_uuid
@@ -29,7 +30,6 @@ from rlm.proxy.tier import (
     TopicRef,
     Watermarks,
 )
-from rlm.wire.apis import FETCH, LIST_OFFSETS, METADATA
 from tests.rlm.proxy.fakes import Counting, FakeTier, RawClient, Value, asked, tier_partition
 from tests.sandbox_fixtures import KafkaCluster
 

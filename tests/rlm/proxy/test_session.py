@@ -4,6 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_protocol.apis import API_VERSIONS, FETCH, PRODUCE
+from kafka_protocol.frames import encode_request
 from rlm.proxy.session import (
     Assembled,
     Cut,
@@ -15,8 +17,6 @@ from rlm.proxy.session import (
     Streamed,
     Taken,
 )
-from rlm.wire.apis import API_VERSIONS, FETCH, PRODUCE
-from rlm.wire.frames import encode_request
 
 LIMIT = 10_000
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from kafka_protocol.apis import FETCH
 from rlm.proxy.sizes import AnswerRoom, first_batch_bytes
 from rlm.proxy.tier import RemoteRead, RemoteRecords
-from rlm.wire.apis import FETCH
 from tests.kip405.batch_builder import batch
 from tests.rlm.proxy.fakes import (
     TOPIC,

@@ -4,6 +4,10 @@ from typing import Any
 
 import pytest
 
+from kafka_protocol.apis import FETCH
+from kafka_protocol.fetch import FetchedPartition, FetchPartition, FetchResponse, scan_fetch_request
+from kafka_protocol.fetch.response import FetchedTopic
+from kafka_protocol.frames import encode_request, parse_request_header
 from kip405.ids import Uuid
 from rlm.proxy.replacements import shown_log_start, splice_records
 from rlm.proxy.splice import (
@@ -17,10 +21,6 @@ from rlm.proxy.splice import (
     upper_offset,
 )
 from rlm.proxy.tier import RemoteRecords, TierPartition, TopicRef, Watermarks
-from rlm.wire.apis import FETCH
-from rlm.wire.fetch import FetchedPartition, FetchPartition, FetchResponse, scan_fetch_request
-from rlm.wire.fetch.response import FetchedTopic
-from rlm.wire.frames import encode_request, parse_request_header
 from tests.rlm.proxy.fakes import TOPIC, TOPIC_ID, asked, fetch_request, tier_partition
 
 OPEN_GAP = tier_partition(remote_next_offset=60, unsettled_next_offset=80)

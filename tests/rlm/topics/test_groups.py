@@ -5,20 +5,20 @@ from typing import Any
 
 import pytest
 
-from kip405.errors import Unavailable
-from rlm.broker.answers import PartitionDescription, TopicDescription
-from rlm.broker.own_broker import OwnBroker
-from rlm.topics.cluster import OtherBrokers
-from rlm.topics.groups import ClusterGroups
-from rlm.topics.ports import GroupOffset
-from rlm.wire.apis import (
+from kafka_protocol.apis import (
     API_VERSIONS,
     DESCRIBE_CLUSTER,
     LIST_GROUPS,
     LIST_OFFSETS,
     OFFSET_FETCH,
 )
-from rlm.wire.schema import Value
+from kafka_protocol.schema import Value
+from kip405.errors import Unavailable
+from rlm.broker.answers import PartitionDescription, TopicDescription
+from rlm.broker.own_broker import OwnBroker
+from rlm.topics.cluster import OtherBrokers
+from rlm.topics.groups import ClusterGroups
+from rlm.topics.ports import GroupOffset
 from tests.builders.fake_broker import FakeBroker
 from tests.builders.log_dir import TOPIC, TOPIC_ID
 

@@ -15,7 +15,7 @@ from itertools import chain, islice
 import pytest
 
 from rlm.sandbox.sandbox import Sandbox
-from tests.rlm.wire.oracle import Oracle, load_messages
+from tests.kafka_protocol.oracle import Oracle, load_messages
 from tests.scenarios.cluster import Cluster
 from tests.scenarios.raw import proxy_of
 from tests.scenarios.twins.comparing import Difference, Json, Pair, Place, Roles, flat

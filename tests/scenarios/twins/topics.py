@@ -8,7 +8,7 @@ from typing import Any
 
 from confluent_kafka import TopicPartition
 
-from rlm.wire.apis import PRODUCE
+from kafka_protocol.apis import PRODUCE
 from tests.kip405.batch_builder import batch
 from tests.scenarios.cluster import Cluster, fresh
 from tests.scenarios.raw import connection, topic_id

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from kio.serial import entity_reader
 
-from tests.rlm.wire.oracle import Oracle
+from tests.kafka_protocol.oracle import Oracle
 
 Json = dict[str, Any]
 FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH = "Fetch", "ListOffsets", "OffsetForLeaderEpoch"

@@ -5,10 +5,10 @@ import random
 
 import pytest
 
-from rlm.wire.frames import parse_request_header
-from rlm.wire.primitives import Buffer, WireError
-from rlm.wire.produce import LogStartLookup, patch_produce_log_start, read_acks
-from tests.rlm.wire.oracle import Oracle
+from kafka_protocol.frames import parse_request_header
+from kafka_protocol.primitives import Buffer, WireError
+from kafka_protocol.produce import LogStartLookup, patch_produce_log_start, read_acks
+from tests.kafka_protocol.oracle import Oracle
 
 LogStarts = dict[tuple[str | None, bytes | None, int], int]
 VERSIONS = range(14)  # v0 to v2 are offered by brokers though not spoken (KAFKA-18659)

@@ -8,16 +8,16 @@ from kio.schema.fetch.v17.response import FetchResponse as KioFetchResponse
 from kio.schema.metadata.v12.response import MetadataResponse as KioMetadataResponse
 from kio.serial import entity_reader, entity_writer
 
-from rlm.wire.apis import FETCH, LIST_OFFSETS, METADATA
-from rlm.wire.fetch import (
+from kafka_protocol.apis import FETCH, LIST_OFFSETS, METADATA
+from kafka_protocol.fetch import (
     SplicedPartition,
     patch_fetch_request,
     scan_fetch_request,
     scan_fetch_response,
     splice_fetch_response,
 )
-from rlm.wire.frames import encode_request, encode_response, parse_request_header
-from rlm.wire.schema import encode
+from kafka_protocol.frames import encode_request, encode_response, parse_request_header
+from kafka_protocol.schema import encode
 
 with warnings.catch_warnings():  # kafka-python reads its schemas by a deprecated function
     warnings.simplefilter("ignore", DeprecationWarning)

@@ -3,7 +3,7 @@
 import pytest
 
 from rlm.sandbox.kafka_dist import resolve_kafka
-from tests.rlm.wire.oracle import Oracle, load_messages
+from tests.kafka_protocol.oracle import Oracle, load_messages
 
 
 @pytest.fixture(scope="session")

@@ -4,19 +4,14 @@ import random
 
 import pytest
 
-from rlm.wire.api_versions import (
-    READ_APIS,
-    cap_api_versions,
-    is_offered,
-    refuse_api_versions,
-)
-from rlm.wire.apis import API_VERSIONS, APIS
-from rlm.wire.fetch import scan_fetch_request, scan_fetch_response
-from rlm.wire.frames import encode_response, parse_request_header
-from rlm.wire.primitives import WireError
-from rlm.wire.produce import patch_produce_log_start, read_acks
-from rlm.wire.schema import decode, encode
-from tests.rlm.wire.oracle import UNKNOWN_TAGS, Json, Oracle, version_range
+from kafka_protocol.api_versions import READ_APIS, cap_api_versions, is_offered, refuse_api_versions
+from kafka_protocol.apis import API_VERSIONS, APIS
+from kafka_protocol.fetch import scan_fetch_request, scan_fetch_response
+from kafka_protocol.frames import encode_response, parse_request_header
+from kafka_protocol.primitives import WireError
+from kafka_protocol.produce import patch_produce_log_start, read_acks
+from kafka_protocol.schema import decode, encode
+from tests.kafka_protocol.oracle import UNKNOWN_TAGS, Json, Oracle, version_range
 
 VERSIONS = range(5)
 

@@ -12,7 +12,7 @@ from enum import Enum
 from functools import cache
 from typing import Any, NamedTuple
 
-from rlm.wire.primitives import ZERO_UUID, Buffer, Reader, WireError, Writer
+from kafka_protocol.primitives import ZERO_UUID, Buffer, Reader, WireError, Writer
 
 UNKNOWN_TAGS = "_unknown_tags"
 _NEVER = 0x7FFF

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlm.wire.apis import API_VERSIONS, APIS, FETCH, METADATA
-from rlm.wire.frames import (
+from kafka_protocol.apis import API_VERSIONS, APIS, FETCH, METADATA
+from kafka_protocol.frames import (
     FrameAssembler,
     encode_request,
     encode_response,
@@ -16,9 +16,9 @@ from rlm.wire.frames import (
     parse_response_header,
     with_length,
 )
-from rlm.wire.primitives import WireError
-from rlm.wire.schema import Api
-from tests.rlm.wire.oracle import Oracle
+from kafka_protocol.primitives import WireError
+from kafka_protocol.schema import Api
+from tests.kafka_protocol.oracle import Oracle
 
 
 @given(

@@ -7,9 +7,9 @@ show the remote log start (H22). It must not know topics of ours.
 import struct
 from collections.abc import Callable
 
-from rlm.wire.apis import PRODUCE
-from rlm.wire.frames import RequestHeader, parse_response_header
-from rlm.wire.primitives import Buffer, Reader, WireError
+from kafka_protocol.apis import PRODUCE
+from kafka_protocol.frames import RequestHeader, parse_response_header
+from kafka_protocol.primitives import Buffer, Reader, WireError
 
 LogStartLookup = Callable[[str | None, bytes | None, int], int | None]
 

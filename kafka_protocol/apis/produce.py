@@ -3,7 +3,7 @@
 Rows follow Kafka's message JSON; a test compares them with the JSON in the kafka-clients jar.
 """
 
-from rlm.wire.schema import Scalar, api, array, field, struct
+from kafka_protocol.schema import Scalar, api, array, field, struct
 
 BYTES = Scalar.BYTES
 INT16 = Scalar.INT16

@@ -9,10 +9,10 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rlm.wire.apis import FETCH
-from rlm.wire.fetch.response import NO_POSITION, FetchedPartition, FetchResponse
-from rlm.wire.frames import frame_length
-from rlm.wire.primitives import MAX_INT32, Buffer, WireError, encode_uvarint
+from kafka_protocol.apis import FETCH
+from kafka_protocol.fetch.response import NO_POSITION, FetchedPartition, FetchResponse
+from kafka_protocol.frames import frame_length
+from kafka_protocol.primitives import MAX_INT32, Buffer, WireError, encode_uvarint
 
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")

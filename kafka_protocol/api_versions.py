@@ -8,7 +8,7 @@ broker's own range. It must not know what the proxy does with an API.
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from rlm.wire.apis import (
+from kafka_protocol.apis import (
     API_VERSIONS,
     DELETE_RECORDS,
     DESCRIBE_CLUSTER,
@@ -19,9 +19,9 @@ from rlm.wire.apis import (
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
 )
-from rlm.wire.frames import encode_response, parse_response_header
-from rlm.wire.primitives import Buffer, WireError
-from rlm.wire.schema import Value, VersionRange, decode, encode
+from kafka_protocol.frames import encode_response, parse_response_header
+from kafka_protocol.primitives import Buffer, WireError
+from kafka_protocol.schema import Value, VersionRange, decode, encode
 
 UNSUPPORTED_VERSION = 35
 SHARE_FETCH_KEY = 78

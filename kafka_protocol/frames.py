@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rlm.wire.apis import API_VERSIONS, APIS
-from rlm.wire.primitives import MAX_INT32, Buffer, Reader, WireError, Writer
-from rlm.wire.schema import Api, encode
+from kafka_protocol.apis import API_VERSIONS, APIS
+from kafka_protocol.primitives import MAX_INT32, Buffer, Reader, WireError, Writer
+from kafka_protocol.schema import Api, encode
 
 LENGTH_SIZE_BYTES = 4
 DEFAULT_MAX_FRAME_BYTES = 104_857_600  # Kafka's socket.request.max.bytes

@@ -1,9 +1,9 @@
-"""Fetch and its answer; the hot path does not use it (see `rlm.wire.fetch`).
+"""Fetch and its answer; the hot path does not use it (see `kafka_protocol.fetch`).
 
 Rows follow Kafka's message JSON; a test compares them with the JSON in the kafka-clients jar.
 """
 
-from rlm.wire.schema import Array, Scalar, api, array, field, struct
+from kafka_protocol.schema import Array, Scalar, api, array, field, struct
 
 BYTES = Scalar.BYTES
 INT16 = Scalar.INT16

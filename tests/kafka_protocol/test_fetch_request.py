@@ -5,11 +5,11 @@ import random
 
 import pytest
 
-from rlm.wire.apis import FETCH
-from rlm.wire.fetch import FetchRequest, patch_fetch_request, scan_fetch_request
-from rlm.wire.frames import parse_request_header
-from rlm.wire.primitives import WireError
-from tests.rlm.wire.oracle import Json, Oracle
+from kafka_protocol.apis import FETCH
+from kafka_protocol.fetch import FetchRequest, patch_fetch_request, scan_fetch_request
+from kafka_protocol.frames import parse_request_header
+from kafka_protocol.primitives import WireError
+from tests.kafka_protocol.oracle import Json, Oracle
 
 VERSIONS = range(4, 19)
 SEEDS = range(15)

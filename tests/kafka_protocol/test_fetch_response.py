@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from rlm.wire.fetch import (
+from kafka_protocol.fetch import (
     PatchedPartition,
     SplicedPartition,
     scan_fetch_response,
     splice_fetch_response,
 )
-from rlm.wire.primitives import Buffer, WireError
-from tests.rlm.wire.oracle import UNKNOWN_TAGS, Json, Oracle
+from kafka_protocol.primitives import Buffer, WireError
+from tests.kafka_protocol.oracle import UNKNOWN_TAGS, Json, Oracle
 
 VERSIONS = range(4, 19)
 FLEXIBLE = range(12, 19)

@@ -4,7 +4,7 @@ Why: a Fetch answer is mostly record bytes that must not be copied or decoded. I
 why a partition is replaced, or by what.
 """
 
-from rlm.wire.fetch.request import (
+from kafka_protocol.fetch.request import (
     CONSUMER_REPLICA_ID,
     FetchPartition,
     FetchRequest,
@@ -12,13 +12,13 @@ from rlm.wire.fetch.request import (
     patch_fetch_request,
     scan_fetch_request,
 )
-from rlm.wire.fetch.response import (
+from kafka_protocol.fetch.response import (
     FetchedPartition,
     FetchedTopic,
     FetchResponse,
     scan_fetch_response,
 )
-from rlm.wire.fetch.splice import PatchedPartition, SplicedPartition, splice_fetch_response
+from kafka_protocol.fetch.splice import PatchedPartition, SplicedPartition, splice_fetch_response
 
 __all__ = [
     "CONSUMER_REPLICA_ID",

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from rlm.wire.apis import API_VERSIONS, APIS, FETCH, METADATA
-from rlm.wire.primitives import WireError
-from rlm.wire.schema import (
+from kafka_protocol.apis import API_VERSIONS, APIS, FETCH, METADATA
+from kafka_protocol.primitives import WireError
+from kafka_protocol.schema import (
     UNKNOWN_TAGS,
     Api,
     Array,
@@ -20,7 +20,15 @@ from rlm.wire.schema import (
     decode,
     encode,
 )
-from tests.rlm.wire.oracle import Json, Message, Oracle, snake, snake_name, version_range, within
+from tests.kafka_protocol.oracle import (
+    Json,
+    Message,
+    Oracle,
+    snake,
+    snake_name,
+    version_range,
+    within,
+)
 
 CASES = [
     pytest.param(api, kind, version, id=f"{api.name}{kind}-v{version}")

@@ -8,8 +8,8 @@ import struct
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rlm.wire.apis import FETCH
-from rlm.wire.primitives import Buffer, Reader, WireError, read_uvarint
+from kafka_protocol.apis import FETCH
+from kafka_protocol.primitives import Buffer, Reader, WireError, read_uvarint
 
 NO_POSITION = -1
 NULL_SIZE = -1

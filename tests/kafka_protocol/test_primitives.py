@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlm.wire.apis import API_VERSIONS, METADATA
-from rlm.wire.fetch import scan_fetch_response
-from rlm.wire.primitives import Reader, WireError, Writer, encode_uvarint, read_uvarint
-from rlm.wire.schema import decode
+from kafka_protocol.apis import API_VERSIONS, METADATA
+from kafka_protocol.fetch import scan_fetch_response
+from kafka_protocol.primitives import Reader, WireError, Writer, encode_uvarint, read_uvarint
+from kafka_protocol.schema import decode
 
 
 @given(st.integers(min_value=0, max_value=2**32 - 1))

@@ -3,7 +3,7 @@
 Rows follow Kafka's message JSON; a test compares them with the JSON in the kafka-clients jar.
 """
 
-from rlm.wire.schema import Array, Scalar, api, array, field
+from kafka_protocol.schema import Array, Scalar, api, array, field
 
 BOOL = Scalar.BOOL
 INT16 = Scalar.INT16

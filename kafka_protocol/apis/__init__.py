@@ -4,19 +4,19 @@ Why: a version that a table lacks is capped out of ApiVersions, so this is the l
 proxy and the direct broker connection understand. It must not know who uses an API for what.
 """
 
-from rlm.wire.apis.cluster import API_VERSIONS, DESCRIBE_CLUSTER, DESCRIBE_PRODUCERS
-from rlm.wire.apis.configs import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
-from rlm.wire.apis.fetch import FETCH
-from rlm.wire.apis.groups import (
+from kafka_protocol.apis.cluster import API_VERSIONS, DESCRIBE_CLUSTER, DESCRIBE_PRODUCERS
+from kafka_protocol.apis.configs import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+from kafka_protocol.apis.fetch import FETCH
+from kafka_protocol.apis.groups import (
     DESCRIBE_SHARE_GROUP_OFFSETS,
     FIND_COORDINATOR,
     LIST_GROUPS,
     OFFSET_FETCH,
 )
-from rlm.wire.apis.metadata import METADATA
-from rlm.wire.apis.offsets import DELETE_RECORDS, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
-from rlm.wire.apis.produce import PRODUCE
-from rlm.wire.schema import Api
+from kafka_protocol.apis.metadata import METADATA
+from kafka_protocol.apis.offsets import DELETE_RECORDS, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
+from kafka_protocol.apis.produce import PRODUCE
+from kafka_protocol.schema import Api
 
 APIS: dict[int, Api] = {
     one.key: one

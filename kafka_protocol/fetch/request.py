@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rlm.wire.apis import FETCH
-from rlm.wire.frames import RequestHeader
-from rlm.wire.primitives import UUID_SIZE_BYTES, Buffer, Reader
+from kafka_protocol.apis import FETCH
+from kafka_protocol.frames import RequestHeader
+from kafka_protocol.primitives import UUID_SIZE_BYTES, Buffer, Reader
 
 NO_POSITION = -1
 CONSUMER_REPLICA_ID = -1
