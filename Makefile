@@ -48,11 +48,11 @@ setup-demo:
 	@$(WITH_PYTHON) -m build_tools.install demo $(STORE)
 
 demo: setup-demo
-	@$(RUN) rlm.demo $(ARGS)
+	@$(RUN) rlm_sandbox.demo $(ARGS)
 
 demo-spark:
 	@$(WITH_PYTHON) -m build_tools.install demo spark
-	@STORE= $(RUN) rlm.demo --spark $(ARGS)
+	@STORE= $(RUN) rlm_sandbox.demo --spark $(ARGS)
 
 test: check
 	@$(PYTEST) $(ARGS) $(TESTS)

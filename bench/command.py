@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bench.processes import BenchError
-from rlm.sandbox.errors import SandboxError
+from rlm_sandbox.errors import SandboxError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

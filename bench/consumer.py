@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from bench.processes import BenchError, Finished, run_measured
-from rlm.sandbox.kafka_dist import KafkaDist
+from rlm_sandbox.kafka_dist import KafkaDist
 
 _JVM = (
     "-Xmx512m",

@@ -10,7 +10,7 @@ from typing import Self
 
 import psutil
 
-from rlm.sandbox.kafka_dist import java_environment
+from rlm_sandbox.kafka_dist import java_environment
 
 
 class BenchError(Exception):

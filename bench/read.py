@@ -21,8 +21,8 @@ from bench.plan import topic_name as name_of
 from bench.processes import CpuMark, wait_idle
 from bench.report import Run, raw_line, summary
 from bench.topics import prepare
-from rlm.sandbox.sandbox import Sandbox
-from rlm.sandbox.spec import Override, SandboxSpec
+from rlm_sandbox.sandbox import Sandbox
+from rlm_sandbox.spec import Override, SandboxSpec
 
 _HEAP_MIB = 1024
 _SHORTENED_BY_SANDBOX = (

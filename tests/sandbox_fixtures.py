@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from rlm.sandbox.sandbox import Sandbox
-from rlm.sandbox.spec import Override, SandboxSpec
+from rlm_sandbox.sandbox import Sandbox
+from rlm_sandbox.spec import Override, SandboxSpec
 from tests.endings import ended_early
 
 SandboxFactory = Callable[..., Sandbox]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from rlm.sandbox.ports import PortReservation
-from rlm.sandbox.store_servers import versitygw as gateway
+from rlm_sandbox.ports import PortReservation
+from rlm_sandbox.store_servers import versitygw as gateway
 
 _READY_SECONDS = 60
 _ACCESS_KEY = "rlm-test-access"

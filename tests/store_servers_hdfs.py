@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from rlm.clock import SystemClock
-from rlm.sandbox.ports import PortReservation
-from rlm.sandbox.processes import ProcessIdentity, kill_group, pause_group, spawn, stop_all
-from rlm.sandbox.store_servers import hdfs
+from rlm_sandbox.ports import PortReservation
+from rlm_sandbox.processes import ProcessIdentity, kill_group, pause_group, spawn, stop_all
+from rlm_sandbox.store_servers import hdfs
 from tests.endings import ended_early
 
 START_TIMEOUT_S = 120.0

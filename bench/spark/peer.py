@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pyspark
 
-from rlm.sandbox.errors import SandboxError
-from rlm.sandbox.jar_stamps import cached_jars
-from rlm.sandbox.kafka_dist import cache_dir, java_binary, java_environment
+from rlm_sandbox.errors import SandboxError
+from rlm_sandbox.jar_stamps import cached_jars
+from rlm_sandbox.kafka_dist import cache_dir, java_binary, java_environment
 
 SOURCE_VERSION = "4.2.0"
 _JARS = (

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bench.processes import BenchError
 from bench.spark.options import EXPORT, OURS, TUNED, TUNED_OPTIONS, VALUE, Cell
-from rlm.sandbox.sandbox import Sandbox
+from rlm_sandbox.sandbox import Sandbox
 from rlm_spark.pipelines import export
 
 _SUMS = ("count(*) as records", "sum(length(value)) as size")

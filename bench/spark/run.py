@@ -21,8 +21,8 @@ from bench.spark.queries import Queries
 from bench.spark.report import Run, run_line, summary
 from bench.spark.topics import SEED, disk_bytes, prepare
 from bench.topics import Progress
-from rlm.sandbox.sandbox import Sandbox
-from rlm.sandbox.spec import SandboxSpec
+from rlm_sandbox.sandbox import Sandbox
+from rlm_sandbox.spec import SandboxSpec
 from rlm_spark import local_spark
 from rlm_spark.decode import is_compiled
 

@@ -17,8 +17,8 @@ from bench.processes import BenchError
 from bench.read import restart_service, use_production_intervals
 from bench.stores.options import S3, StoreOptions
 from bench.topics import Progress
-from rlm.sandbox.sandbox import Sandbox
-from rlm.sandbox.spec import SandboxSpec
+from rlm_sandbox.sandbox import Sandbox
+from rlm_sandbox.spec import SandboxSpec
 
 _ENDPOINT = "rsm.config.s3.endpoint.url"
 _HEAP_MIB = 1024

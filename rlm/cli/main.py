@@ -70,7 +70,7 @@ COMMANDS = {
         summary="Decide about frozen partitions and lost records.",
     ),
     "sandbox": LazyCommand(
-        module="rlm.cli.sandbox",
+        module="rlm_sandbox.command",
         attribute="sandbox",
         summary="A real Kafka with the service beside it, on this machine.",
     ),

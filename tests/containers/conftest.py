@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from testcontainers.core.container import DockerContainer
 
-from rlm.sandbox.ports import PortReservation
-from rlm.sandbox.store_servers import hdfs
-from rlm.sandbox.store_servers import versitygw as gateway
+from rlm_sandbox.ports import PortReservation
+from rlm_sandbox.store_servers import hdfs
+from rlm_sandbox.store_servers import versitygw as gateway
 
 S3_IMAGE = "versity/versitygw:v1.8.0"
 S3_PORT = 7070

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from rlm.demo.comparison import Comparison, Kind
-from rlm.demo.content import DemoRecord
-from rlm.demo.reading import RecordCheck, Yardstick
+from rlm_sandbox.demo.comparison import Comparison, Kind
+from rlm_sandbox.demo.content import DemoRecord
+from rlm_sandbox.demo.reading import RecordCheck, Yardstick
 from tests.demo.builders import ABORTED_OFFSETS, GAP_OFFSET, PARTITION, manifest, right_read
 from tests.demo.builders import yardstick as made_yardstick
 

@@ -2,8 +2,8 @@
 
 import itertools
 
-from rlm.demo.content import PARTITIONS, Content, content_digest
-from rlm.demo.script import CODECS, Outcome, rounds
+from rlm_sandbox.demo.content import PARTITIONS, Content, content_digest
+from rlm_sandbox.demo.script import CODECS, Outcome, rounds
 
 START_MS = 1_700_000_000_000
 CONTENT = Content(seed=405, start_ms=START_MS)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from rlm.demo.comparison import Kind
-from rlm.demo.content import DemoRecord
-from rlm.demo.errors import DemoError
-from rlm.demo.printed import parsed_place, printed_content, printed_place
-from rlm.demo.read_java import PrintedCheck
+from rlm_sandbox.demo.comparison import Kind
+from rlm_sandbox.demo.content import DemoRecord
+from rlm_sandbox.demo.errors import DemoError
+from rlm_sandbox.demo.printed import parsed_place, printed_content, printed_place
+from rlm_sandbox.demo.read_java import PrintedCheck
 from tests.demo.builders import PARTITION, right_read, yardstick
 
 

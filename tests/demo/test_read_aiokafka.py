@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import pytest
 from aiokafka import TopicPartition
 
-from rlm.demo.comparison import Comparison
-from rlm.demo.content import DemoRecord, Headers
-from rlm.demo.errors import DemoError
-from rlm.demo.read_aiokafka import read_to_ends
+from rlm_sandbox.demo.comparison import Comparison
+from rlm_sandbox.demo.content import DemoRecord, Headers
+from rlm_sandbox.demo.errors import DemoError
+from rlm_sandbox.demo.read_aiokafka import read_to_ends
 from tests.builders.clock import ManualClock
 from tests.demo.builders import PARTITION, right_read, yardstick
 

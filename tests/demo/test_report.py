@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from rlm.demo.report import Report
+from rlm_sandbox.demo.report import Report
 from tests.builders.clock import ManualClock
 
 

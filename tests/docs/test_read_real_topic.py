@@ -13,8 +13,8 @@ import pytest
 import yaml
 from confluent_kafka import Producer
 
-from rlm.sandbox.kafka_dist import KafkaDist
-from rlm.sandbox.sandbox import Sandbox
+from rlm_sandbox.kafka_dist import KafkaDist
+from rlm_sandbox.sandbox import Sandbox
 from tests.docs.page import block, decode, run_shell
 from tests.sandbox_fixtures import SandboxFactory
 from tests.scenarios.cluster import Cluster, Row, assert_same, fresh, row_of, text_value

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rlm.sandbox.kafka_dist import resolve_kafka
+from rlm_sandbox.kafka_dist import resolve_kafka
 from tests.kafka_protocol.oracle import Oracle, load_messages
 
 

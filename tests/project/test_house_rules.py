@@ -216,7 +216,7 @@ def test_products_do_not_print() -> None:
 def test_h17_threads_are_made_in_one_place() -> None:
     """Where all share some threads, copies and hanging disks hold up what a barrier waits for."""
     services = ("rlm/", "rlmm/", "kip405/", "rsm_plugins/")
-    others = ("rlm/sandbox/", "rlm/demo/")
+    others = ("rlm_sandbox/", "rlm_sandbox/demo/")
     found = [
         line
         for line in in_sources(threads_made, with_tests=False)

@@ -20,9 +20,9 @@ from rlm.clock import SystemClock
 from rlm.config.loader import reader_from_mapping
 from rlm.log_dir.identity import ReaderLock
 from rlm.reader_service import ReaderService
-from rlm.sandbox.ports import PortReservation
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
+from rlm_sandbox.ports import PortReservation
 from tests.builders.fake_broker import FakeBroker
 from tests.builders.ledger import PLACE, MemoryLedger, metadata
 from tests.builders.threads import all_of, some_threads

@@ -6,8 +6,8 @@ from urllib.parse import unquote, urlsplit
 import psutil
 import pytest
 
-from rlm.sandbox.readiness import cluster_view, http_status, plugin_answers
-from rlm.sandbox.sandbox import Sandbox
+from rlm_sandbox.readiness import cluster_view, http_status, plugin_answers
+from rlm_sandbox.sandbox import Sandbox
 
 pytestmark = pytest.mark.integration
 

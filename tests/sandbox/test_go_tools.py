@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rlm.sandbox.errors import SandboxError
-from rlm.sandbox.store_servers.go_tools import go_binary
+from rlm_sandbox.errors import SandboxError
+from rlm_sandbox.store_servers.go_tools import go_binary
 
 MODULE = "example.test/tool/cmd/server"
 BUILDS = """#!/bin/sh

@@ -3,8 +3,8 @@
 from pathlib import Path
 from xml.etree import ElementTree
 
-from rlm.sandbox.ports import PortReservation
-from rlm.sandbox.store_servers import hdfs
+from rlm_sandbox.ports import PortReservation
+from rlm_sandbox.store_servers import hdfs
 
 DIST = hdfs.HdfsDist(version="3", jars=(Path("/a.jar"), Path("/b.jar")), java=Path("/java"))
 

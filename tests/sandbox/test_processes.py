@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from rlm.clock import SystemClock
-from rlm.sandbox.processes import (
+from rlm_sandbox.processes import (
     ProcessIdentity,
     group_members,
     kill_group,

@@ -9,10 +9,10 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
-from rlm.cli.sandbox import sandbox as sandbox_command
-from rlm.sandbox.errors import SandboxError
-from rlm.sandbox.sandbox import Sandbox
-from rlm.sandbox.spec import SandboxSpec
+from rlm_sandbox.command import sandbox as sandbox_command
+from rlm_sandbox.errors import SandboxError
+from rlm_sandbox.sandbox import Sandbox
+from rlm_sandbox.spec import SandboxSpec
 from tests.sandbox_fixtures import SandboxFactory
 
 pytestmark = pytest.mark.integration

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rlm.sandbox import state as states
-from rlm.sandbox.document import sandbox_document
-from rlm.sandbox.errors import SandboxError
-from rlm.sandbox.launcher import stages
-from rlm.sandbox.ports import PortReservation
-from rlm.sandbox.preparation import prepared, stopped_state
-from rlm.sandbox.services import plugin_config
-from rlm.sandbox.spec import STORE_PROCESSES, Layout, Override, SandboxSpec
-from rlm.sandbox.state import SandboxState
-from rlm.sandbox.stores.choice import sandbox_store
-from rlm.sandbox.stores.s3 import S3Store
+from rlm_sandbox import state as states
+from rlm_sandbox.document import sandbox_document
+from rlm_sandbox.errors import SandboxError
+from rlm_sandbox.launcher import stages
+from rlm_sandbox.ports import PortReservation
+from rlm_sandbox.preparation import prepared, stopped_state
+from rlm_sandbox.services import plugin_config
+from rlm_sandbox.spec import STORE_PROCESSES, Layout, Override, SandboxSpec
+from rlm_sandbox.state import SandboxState
+from rlm_sandbox.stores.choice import sandbox_store
+from rlm_sandbox.stores.s3 import S3Store
 from rsm_plugins.config import settings_of
 
 KINDS = list(STORE_PROCESSES)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from rlm.sandbox.errors import SandboxError
-from rlm.sandbox.store_servers import versitygw
+from rlm_sandbox.errors import SandboxError
+from rlm_sandbox.store_servers import versitygw
 from tests.store_servers import S3Server
 
 

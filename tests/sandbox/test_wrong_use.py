@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from rlm.cli.sandbox import sandbox
+from rlm_sandbox.command import sandbox
 
 
 def refusal(*arguments: str) -> str:
@@ -50,7 +50,7 @@ def test_a_store_whose_library_is_missing_names_the_extra_and_leaves_nothing(
 ) -> None:
     root = tmp_path / "s"
     without = "import sys; sys.modules['aiobotocore'] = None\n"
-    code = f"{without}from rlm.cli.sandbox import sandbox; sandbox()"
+    code = f"{without}from rlm_sandbox.command import sandbox; sandbox()"
     done = subprocess.run(
         [sys.executable, "-c", code, "up", "--dir", str(root), "--store", "s3"],
         capture_output=True,

@@ -25,8 +25,8 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
-from rlm.sandbox.sandbox import Sandbox
-from rlm.sandbox.spec import STORE_PROCESSES
+from rlm_sandbox.sandbox import Sandbox
+from rlm_sandbox.spec import STORE_PROCESSES
 
 STORES = tuple(STORE_PROCESSES)
 LONG_ON_SERVERS = tuple(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rlm.sandbox.sandbox import Sandbox
-from rlm.sandbox.spec import Override, SandboxSpec
+from rlm_sandbox.sandbox import Sandbox
+from rlm_sandbox.spec import Override, SandboxSpec
 from tests.endings import ended_early
 from tests.scenarios.cluster import STORES, Cluster, clients_come_to, open_clients
 from tests.scenarios.faults import whole

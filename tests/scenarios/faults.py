@@ -8,9 +8,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from rlm.sandbox.ports import port_is_free
-from rlm.sandbox.readiness import plugin_answers, service_is_ready
-from rlm.sandbox.services import rlm_command
+from rlm_sandbox.ports import port_is_free
+from rlm_sandbox.readiness import plugin_answers, service_is_ready
+from rlm_sandbox.services import rlm_command
 from tests.scenarios.cluster import Cluster
 from tests.scenarios.replicas import heal
 

@@ -5,8 +5,8 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from rlm.demo.printed import FORMATTER_PROPERTIES, NULL, parsed_place
-from rlm.sandbox.kafka_dist import java_environment
+from rlm_sandbox.demo.printed import FORMATTER_PROPERTIES, NULL, parsed_place
+from rlm_sandbox.kafka_dist import java_environment
 from tests.scenarios.cluster import Cluster, Row
 
 _SILENCE_MS = 20_000

@@ -12,8 +12,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError, Producer
 
-from rlm.demo.content import DemoRecord, Headers
-from rlm.demo.printed import printed_content
+from rlm_sandbox.demo.content import DemoRecord, Headers
+from rlm_sandbox.demo.printed import printed_content
 from tests.scenarios.cluster import Cluster, Row, row_of, text_value
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

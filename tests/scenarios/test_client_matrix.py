@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kip405.batches import walk
-from rlm.sandbox.sandbox import Sandbox
+from rlm_sandbox.sandbox import Sandbox
 from tests.rlm.proxy.fakes import RawClient
 from tests.scenarios.cluster import Cluster, Row, assert_same, fresh
 from tests.scenarios.java import java_read, printable

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import OffsetSpec
 
 from kafka_protocol.apis import API_VERSIONS, FETCH, LIST_OFFSETS, PRODUCE
-from rlm.sandbox.sandbox import Sandbox
+from rlm_sandbox.sandbox import Sandbox
 from tests.kip405.batch_builder import batch
 from tests.rlm.proxy.fakes import RawClient
 from tests.scenarios.cluster import LONG_ON_SERVERS, Cluster, Row, assert_same, fresh, row_of

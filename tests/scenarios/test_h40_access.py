@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from kip405.acls import Acl, cluster_acl, grants, topic_acl
-from rlm.sandbox.sandbox import Sandbox
-from rlm.sandbox.spec import SandboxSpec
+from rlm_sandbox.sandbox import Sandbox
+from rlm_sandbox.spec import SandboxSpec
 from tests.scenarios.authorizer import (
     OF_OUR_TOPICS,
     OVERRIDES,

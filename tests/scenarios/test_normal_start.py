@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rlm.sandbox.readiness import service_is_ready
+from rlm_sandbox.readiness import service_is_ready
 from tests.scenarios.cluster import Cluster, fresh
 
 pytestmark = pytest.mark.integration

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from rlm.sandbox.sandbox import Sandbox
+from rlm_sandbox.sandbox import Sandbox
 from tests.scenarios.cluster import Cluster, Row, assert_same, fresh
 from tests.scenarios.faults import plugin_that_obeys_modes, read_only_store, whole
 from tests.scenarios.traffic import SteadyProducer, TailConsumer

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from rlm.sandbox.ports import PortReservation
-from rlm.sandbox.readiness import service_is_ready
+from rlm_sandbox.ports import PortReservation
+from rlm_sandbox.readiness import service_is_ready
 from tests.scenarios.cluster import Cluster, assert_same, fresh
 
 pytestmark = pytest.mark.integration

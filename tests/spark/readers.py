@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml
 
-from rlm.sandbox.ports import PortReservation
-from rlm.sandbox.readiness import service_is_ready
-from rlm.sandbox.spec import loopback
+from rlm_sandbox.ports import PortReservation
+from rlm_sandbox.readiness import service_is_ready
+from rlm_sandbox.spec import loopback
 from tests.scenarios.cluster import Cluster
 
 _STOP_LIMIT_S = 30

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rlm.sandbox.sandbox import Sandbox
+from rlm_sandbox.sandbox import Sandbox
 from tests.project.tree import ROOT
 from tests.scenarios.cluster import Cluster
 from tests.spark.conftest import Twins

@@ -8,7 +8,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from rlm.broker.connection import Address
 from rlm.broker.share_groups import BrokerShareGroups
-from rlm.sandbox.kafka_dist import resolve_kafka
+from rlm_sandbox.kafka_dist import resolve_kafka
 from tests.builders.clock import ManualClock
 from tests.sandbox_fixtures import KafkaCluster
 

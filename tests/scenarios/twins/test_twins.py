@@ -14,7 +14,7 @@ from itertools import chain, islice
 
 import pytest
 
-from rlm.sandbox.sandbox import Sandbox
+from rlm_sandbox.sandbox import Sandbox
 from tests.kafka_protocol.oracle import Oracle, load_messages
 from tests.scenarios.cluster import Cluster
 from tests.scenarios.raw import proxy_of

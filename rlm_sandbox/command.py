@@ -1,0 +1,158 @@
+"""`rlm sandbox`: a real Kafka with the service beside it, for tests, the demo and first steps.
+
+A thin layer over `rlm_sandbox`: options in, one JSON document or table out.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from rlm_sandbox.errors import SandboxError
+from rlm_sandbox.sandbox import Sandbox, take_down
+from rlm_sandbox.spec import Override, SandboxSpec
+from rlm_sandbox.versions import KAFKA_VERSION
+
+_DIR = click.option(
+    "--dir",
+    "root",
+    required=True,
+    envvar="RLM_SANDBOX",
+    type=click.Path(path_type=Path),
+    help="The sandbox's directory (or RLM_SANDBOX).",
+)
+_TARGET_HELP = (
+    "TARGET is broker:N, rlm:N, plugin:N, reader:N, controller (with three brokers), store (all of "
+    "it), or one of its servers: store:s3, store:namenode, store:datanode."
+)
+
+
+class _Group(click.Group):
+    """Turns SandboxError into one line and status 1."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except SandboxError as error:
+            _fail(str(error))
+
+
+@click.group(cls=_Group)
+def sandbox() -> None:
+    """A real Kafka with the service beside it, on this machine."""
+
+
+@sandbox.command()
+@_DIR
+@click.option("--brokers", type=int, default=1, show_default=True, help="1 or 3.")
+@click.option("--log-dirs", type=int, default=1, show_default=True, help="Log dirs per broker.")
+@click.option("--kafka-version", default=KAFKA_VERSION, show_default=True)
+@click.option("--kafka-home", type=click.Path(path_type=Path), help="Use this Kafka (libs/*.jar).")
+@click.option("--native-tiering", is_flag=True, help="Brokers with LocalTieredStorage, as a peer.")
+@click.option("--store", default="local", show_default=True, help="local, s3 or hdfs.")
+@click.option("--set", "overrides", multiple=True, metavar="SCOPE.KEY=V", help="broker|rlm|store.")
+@click.option("--jvm", default="full", show_default=True, help="full, or quick: less CPU, slower.")
+@click.option("--heap", type=int, default=512, show_default=True, help="Broker heap, MiB.")
+@click.option(
+    "--readers", type=int, default=0, show_default=True, help="Services without a broker."
+)
+@click.option("--brokers-only", is_flag=True, help="Start neither plugins nor services.")
+def up(
+    *,
+    root: Path,
+    brokers: int,
+    log_dirs: int,
+    kafka_version: str,
+    kafka_home: Path | None,
+    native_tiering: bool,
+    store: str,
+    overrides: tuple[str, ...],
+    jvm: str,
+    heap: int,
+    readers: int,
+    brokers_only: bool,
+) -> None:
+    """Start everything, wait until it is healthy, print the sandbox's JSON document."""
+    spec = SandboxSpec(
+        brokers=brokers,
+        log_dirs=log_dirs,
+        kafka_version=kafka_version,
+        kafka_home=str(kafka_home.resolve()) if kafka_home else None,
+        native_tiering=native_tiering,
+        store=store,
+        services=not brokers_only,
+        readers=readers,
+        jvm=jvm,
+        heap_mib=heap,
+        overrides=tuple(Override.parse(text) for text in overrides),
+    )
+    console = Console(stderr=True)
+    with console.status("starting the sandbox") as status:
+
+        def show(line: str) -> None:
+            if console.is_terminal:
+                status.update(line)
+            else:
+                click.echo(line, err=True)
+
+        made = Sandbox.up(root, spec, progress=show)
+    click.echo(json.dumps(made.json, indent=2))
+
+
+@sandbox.command()
+@_DIR
+@click.option("--delete", is_flag=True, help="Remove the directory too.")
+def down(*, root: Path, delete: bool) -> None:
+    """Stop every process of the sandbox."""
+    take_down(root, delete=delete)
+
+
+@sandbox.command()
+@_DIR
+@click.option("--json", "as_json", is_flag=True)
+def status(*, root: Path, as_json: bool) -> None:
+    """Show the processes; the status is 1 when one is not running."""
+    rows = Sandbox.open(root).status()
+    if as_json:
+        content = [{**asdict(row), "log": str(row.log)} for row in rows]
+        click.echo(json.dumps(content, indent=2))
+    else:
+        table = Table("process", "state", "pid", "ports", "log")
+        for row in rows:
+            ports = " ".join(map(str, row.ports))
+            table.add_row(row.name, row.state, str(row.pid or "-"), ports, str(row.log))
+        Console().print(table)
+    if any(row.state != "running" for row in rows):
+        raise SystemExit(1)
+
+
+def _verb(name: str, text: str, act: Callable[[Sandbox, str], None]) -> None:
+    @sandbox.command(name, help=f"{text} {_TARGET_HELP}")
+    @_DIR
+    @click.argument("target")
+    def command(*, root: Path, target: str) -> None:
+        act(Sandbox.open(root), target)
+
+
+_verb("kill", "SIGKILL a part and its children.", Sandbox.kill)
+_verb("stop", "End a part in order.", Sandbox.stop)
+_verb("pause", "SIGSTOP a part and its children.", Sandbox.pause)
+_verb("resume", "SIGCONT a paused part.", Sandbox.resume)
+
+
+@sandbox.command(help=f"Start a stopped part and wait until it answers. {_TARGET_HELP}")
+@_DIR
+@click.argument("target")
+@click.option("--no-wait", is_flag=True, help="Return at once.")
+def start(*, root: Path, target: str, no_wait: bool) -> None:
+    Sandbox.open(root).start(target, wait=not no_wait)
+
+
+def _fail(message: str) -> NoReturn:
+    click.echo(f"rlm sandbox: {message}", err=True)
+    raise SystemExit(1)

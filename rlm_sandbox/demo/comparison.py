@@ -1,0 +1,163 @@
+"""Compares what a client gives with what was acknowledged, record by record, in order. Pure.
+
+`Comparison.place` finds the expected record of an (offset, timestamp) and notes what is missing,
+twice, out of order or foreign; the reader compares contents and reports `altered`.
+"""
+
+import enum
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from rlm_sandbox.demo.content import DemoRecord, Headers
+from rlm_sandbox.demo.manifest import Expected
+
+MAX_SHOWN = 12
+
+
+class Kind(enum.Enum):
+    """How a read can differ."""
+
+    MISSING = "missing"
+    TWICE = "twice"
+    OUT_OF_ORDER = "out of order"
+    NOT_EXPECTED = "not expected"
+    TIMESTAMP = "other timestamp"
+    ALTERED = "altered"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One thing that differs, at one place."""
+
+    kind: Kind
+    partition: int
+    offset: int
+    detail: str = ""
+
+    def __str__(self) -> str:
+        detail = f": {self.detail}" if self.detail else ""
+        return f"partition {self.partition} offset {self.offset} {self.kind.value}{detail}"
+
+
+@dataclass(slots=True)
+class _Cursor:
+    expected: Expected
+    next_index: int = 0
+
+
+class Comparison:
+    """One full read by one client; `finish` once, then ask `counts` and `shown`."""
+
+    def __init__(self, expected: Mapping[int, Expected]) -> None:
+        self._cursors = {partition: _Cursor(one) for partition, one in expected.items()}
+        self._skipped: dict[int, set[int]] = {partition: set() for partition in expected}
+        self.expected_records = sum(len(one) for one in expected.values())
+        self.read_records = 0
+        self.counts: Counter[Kind] = Counter()
+        self.shown: list[Difference] = []
+
+    @property
+    def is_equal(self) -> bool:
+        """Nothing differs so far."""
+        return not self.counts
+
+    def place(self, partition: int, offset: int, timestamp_ms: int) -> int | None:
+        """Index of the expected record of the next one read; None when it is none or was read."""
+        self.read_records += 1
+        cursor = self._cursors.get(partition)
+        if cursor is None:
+            self._note(Kind.NOT_EXPECTED, partition, offset, "no record was put in this partition")
+            return None
+        index = cursor.next_index
+        offsets = cursor.expected.offsets
+        if index >= len(offsets) or offsets[index] != offset:
+            found = self._misplaced(cursor, partition, offset)
+            if found is None:
+                return None
+            index = found
+        else:
+            cursor.next_index = index + 1
+        wanted_ms = cursor.expected.timestamps_ms[index]
+        if wanted_ms != timestamp_ms:
+            self._note(Kind.TIMESTAMP, partition, offset, f"{timestamp_ms}, not {wanted_ms}")
+        return index
+
+    def altered(self, partition: int, offset: int, detail: str) -> None:
+        """Report that the content of a record that was placed differs."""
+        self._note(Kind.ALTERED, partition, offset, detail)
+
+    def finish(self) -> None:
+        """The read is over: what was never seen is missing."""
+        for partition, cursor in self._cursors.items():
+            missing = self._skipped[partition]
+            missing.update(cursor.expected.offsets[cursor.next_index :])
+            self.counts[Kind.MISSING] += len(missing)
+            for first, last in _runs(sorted(missing), cursor.expected):
+                self._show(Kind.MISSING, partition, first, f"up to {last}")
+        self.counts = +self.counts
+
+    def _misplaced(self, cursor: _Cursor, partition: int, offset: int) -> int | None:
+        offsets = cursor.expected.offsets
+        index = bisect_left(offsets, offset)
+        if index >= len(offsets) or offsets[index] != offset:
+            self._note(Kind.NOT_EXPECTED, partition, offset, "nobody may read a record here")
+            return None
+        if index > cursor.next_index:
+            self._skipped[partition].update(offsets[cursor.next_index : index])
+            cursor.next_index = index + 1
+            return index
+        if offset not in self._skipped[partition]:
+            self._note(Kind.TWICE, partition, offset)
+            return None
+        self._skipped[partition].remove(offset)
+        self._note(Kind.OUT_OF_ORDER, partition, offset, "after a later offset")
+        return index
+
+    def _note(self, kind: Kind, partition: int, offset: int, detail: str = "") -> None:
+        self.counts[kind] += 1
+        self._show(kind, partition, offset, detail)
+
+    def _show(self, kind: Kind, partition: int, offset: int, detail: str) -> None:
+        if len(self.shown) < MAX_SHOWN:
+            self.shown.append(
+                Difference(kind=kind, partition=partition, offset=offset, detail=detail)
+            )
+
+
+def _runs(missing: list[int], expected: Expected) -> Iterator[tuple[int, int]]:
+    """First and last of each run of missing offsets that are neighbours in what was expected."""
+    at = 0
+    while at < len(missing):
+        first = missing[at]
+        index = bisect_left(expected.offsets, first)
+        while at < len(missing) and expected.offsets[index] == missing[at]:
+            at += 1
+            index += 1
+            if index == len(expected):
+                break
+        yield first, missing[at - 1]
+
+
+def content_differences(
+    wanted: DemoRecord, key: bytes | None, value: bytes | None, headers: Headers
+) -> str:
+    """Which of key, value and headers differ, and how, in words."""
+    fields: Iterable[tuple[str, object, object]] = (
+        ("key", wanted.key, key),
+        ("value", wanted.value, value),
+        ("headers", wanted.headers, headers),
+    )
+    return "; ".join(
+        f"{name} is {_brief(got)}, not {_brief(want)}" for name, want, got in fields if want != got
+    )
+
+
+def _brief(field: object) -> str:
+    if field is None:
+        return "null"
+    if not field:
+        return "empty"
+    text = repr(field)
+    return text if len(text) <= 60 else f"{text[:40]}... ({len(text)} characters)"

@@ -1,0 +1,199 @@
+"""Starts the processes of a sandbox and waits until they answer.
+
+Process names are the targets of the verbs: `controller`, `broker:N`, `plugin:N`, `rlm:N`,
+`reader:N`, and those of the store's servers (`store:s3`; `store:namenode`, `store:datanode`).
+"""
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+import rlm
+from rlm.clock import Clock
+from rlm_sandbox import readiness
+from rlm_sandbox.broker import node_command
+from rlm_sandbox.errors import SandboxError
+from rlm_sandbox.kafka_dist import KafkaDist, java_environment
+from rlm_sandbox.processes import ProcessIdentity, spawn
+from rlm_sandbox.services import plugin_command, reader_command, rlm_command
+from rlm_sandbox.spec import CONTROLLER_NODE_ID, Layout, SandboxSpec
+from rlm_sandbox.state import SandboxState
+from rlm_sandbox.stores.choice import sandbox_store
+from rlm_sandbox.stores.contract import SandboxStore
+
+CONTROLLER = "controller"
+_STORE_SERVER = "store:"
+_POLL_MS = 100
+_LAST_LOG_LINES = 15
+_LAST_LOG_BYTES = 8192
+
+
+def stages(spec: SandboxSpec) -> tuple[tuple[str, ...], ...]:
+    """Process names in the order of starting; those of one stage start together.
+
+    The servers of a store come first: plugins find bucket or root made.
+    """
+    brokers = tuple(f"broker:{node}" for node in spec.broker_ids)
+    plugins = tuple(f"plugin:{node}" for node in spec.broker_ids) if spec.services else ()
+    services = tuple(f"rlm:{node}" for node in spec.broker_ids) if spec.services else ()
+    servers = spec.store_processes
+    in_order: tuple[tuple[str, ...], ...]
+    if spec.dedicated_controller:
+        in_order = ((*servers, CONTROLLER), (*plugins, *brokers), services)
+    elif servers:
+        in_order = ((*servers, *brokers), plugins, services)
+    else:
+        in_order = ((*plugins, *brokers), services)
+    readers = tuple(f"reader:{number}" for number in spec.reader_ids)
+    return tuple(stage for stage in (*in_order, readers) if stage)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launcher:
+    """Knows for each process name its command, its ports and how to ask whether it is ready."""
+
+    layout: Layout
+    state: SandboxState
+    dist: KafkaDist
+    clock: Clock
+
+    @property
+    def store(self) -> SandboxStore:
+        return sandbox_store(self.layout, self.state)
+
+    def command(self, name: str) -> list[str]:
+        if name.startswith(_STORE_SERVER):
+            return self.store.command(name)
+        kind, node = split_name(name)
+        if kind == "plugin":
+            return plugin_command(self.layout, node)
+        if kind == "rlm":
+            return rlm_command(self.layout, node)
+        if kind == "reader":
+            return reader_command(self.layout, node)
+        return node_command(self.dist, self.state.spec, self.layout, node)
+
+    def ports_of(self, name: str) -> tuple[int, ...]:
+        """Ports that the process listens on."""
+        if name.startswith(_STORE_SERVER):
+            return self.store.ports_of(name)
+        kind, node = split_name(name)
+        if kind == CONTROLLER:
+            return (self.state.quorum_port,)
+        if kind == "reader":
+            own = self.state.reader_ports[node]
+            return (own.grpc, own.http)
+        ports = self.state.ports[node]
+        if kind == "plugin":
+            return (ports.plugin,)
+        if kind == "rlm":
+            return (ports.proxy, ports.grpc, ports.http)
+        combined = () if self.state.spec.dedicated_controller else (self.state.quorum_port,)
+        return (ports.direct, ports.tiered, *combined)
+
+    def start(self, name: str) -> ProcessIdentity:
+        log = self.layout.log(name)
+        own = self.store.environ(name) if name.startswith(_STORE_SERVER) else {}
+        environ = {**_environment(), **own}
+        return spawn(self.command(name), log=log, environ=environ, cwd=self.layout.root)
+
+    def is_ready(self, name: str) -> bool:
+        if name.startswith(_STORE_SERVER):
+            return self.store.is_ready(name)
+        kind, node = split_name(name)
+        if kind == CONTROLLER:
+            return True
+        if kind == "reader":
+            return readiness.service_is_ready(self.state.reader_ports[node].http)
+        ports = self.state.ports[node]
+        if kind == "plugin":
+            return readiness.plugin_answers(ports.plugin)
+        if kind == "rlm":
+            return readiness.service_is_ready(ports.http)
+        view = readiness.cluster_view(ports.direct)
+        return view is not None and node in view.broker_ids
+
+    def wait_ready(
+        self,
+        name: str,
+        identity: ProcessIdentity,
+        *,
+        timeout_ms: int,
+        needed: Mapping[str, ProcessIdentity] = MappingProxyType({}),
+    ) -> None:
+        """Return when the process answers; raises SandboxError with its last log lines if not, and
+        with those of a needed process that ended meanwhile.
+        """
+        deadline_ms = self.clock.monotonic_ms() + timeout_ms
+        while not self.is_ready(name):
+            if identity.wait_gone(_POLL_MS):
+                raise SandboxError(f"{name} ended while starting{self._last_log(name)}")
+            for other, known in needed.items():
+                if known.find() is None:
+                    raise SandboxError(f"{other} ended{self._last_log(other)}")
+            if self.clock.monotonic_ms() > deadline_ms:
+                raise SandboxError(
+                    f"{name} is not ready after {timeout_ms // 1000} s{self._last_log(name)}"
+                )
+
+    def wait_cluster(self, *, timeout_ms: int) -> None:
+        """Return when every broker sees all brokers (each is registered and unfenced)."""
+        everyone = frozenset(self.state.spec.broker_ids)
+        identity = self.state.processes["broker:1"]
+        deadline_ms = self.clock.monotonic_ms() + timeout_ms
+        while not all(self._sees(node, everyone) for node in everyone):
+            if identity.wait_gone(_POLL_MS) or self.clock.monotonic_ms() > deadline_ms:
+                raise SandboxError(
+                    "the brokers do not find each other" + self._last_log("broker:1")
+                )
+
+    def _sees(self, node: int, everyone: frozenset[int]) -> bool:
+        view = readiness.cluster_view(self.state.ports[node].direct)
+        return view is not None and view.broker_ids == everyone and view.controller_id >= 0
+
+    def _last_log(self, name: str) -> str:
+        path = self.layout.log(name)
+        lines = last_lines(path)
+        shown = "".join(f"\n  {line}" for line in lines)
+        return f"; the end of {path}:{shown}" if lines else f"; {path} is empty"
+
+
+def split_name(name: str) -> tuple[str, int]:
+    """`broker:2` -> (`broker`, 2); the controller has a node id of its own."""
+    if name == CONTROLLER:
+        return name, CONTROLLER_NODE_ID
+    kind, _, node = name.partition(":")
+    return kind, int(node)
+
+
+def last_lines(path: Path, count: int = _LAST_LOG_LINES) -> tuple[str, ...]:
+    """The last lines of a log, read from its end."""
+    try:
+        with path.open("rb") as log:
+            log.seek(0, os.SEEK_END)
+            log.seek(max(0, log.tell() - _LAST_LOG_BYTES))
+            text = log.read().decode("utf-8", "replace")
+    except OSError:
+        return ()
+    return tuple(text.splitlines()[-count:])
+
+
+def run_stage(
+    names: Iterable[str],
+    start: Callable[[str], ProcessIdentity],
+    wait: Callable[[str, ProcessIdentity], None],
+) -> None:
+    """Start all, then wait for all."""
+    started = [(name, start(name)) for name in names]
+    for name, identity in started:
+        wait(name, identity)
+
+
+def _environment() -> dict[str, str]:
+    """This process's environment, with our packages importable from anywhere."""
+    home = str(Path(rlm.__file__).resolve().parent.parent)
+    known = os.environ.get("PYTHONPATH")
+    path = os.pathsep.join([home, known]) if known else home
+    return {**java_environment(), "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}

@@ -1,0 +1,88 @@
+"""Free loopback ports that stay ours from the choice until the process that uses them starts.
+
+Ports are taken below the ephemeral range: a port out of it may become the local end of somebody's
+outgoing connection while our process is down, and these ports must survive restarts.
+"""
+
+import contextlib
+import socket
+from pathlib import Path
+from typing import Self
+
+from rlm_sandbox.errors import SandboxError
+
+_LOWEST = 11_000
+_HIGHEST = 32_000
+_TRIES = 200
+_EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_LOOPBACK = "127.0.0.1"
+
+
+class PortReservation:
+    """Ports held by bound sockets; `release` just before the process that listens is started."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, socket.socket] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.release_all()
+
+    def take(self) -> int:
+        """A port that was free and is now held."""
+        top = _below_ephemeral()
+        for _ in range(_TRIES):
+            port = _LOWEST + _kernels_choice() % (top - _LOWEST)
+            if self.hold(port):
+                return port
+        raise SandboxError("no free loopback port found")
+
+    def hold(self, port: int) -> bool:
+        """Hold a port known from an earlier run; False when somebody else has it."""
+        held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        # As servers do: without it, connections of the last run in TIME_WAIT block the port. With
+        # it, two bound sockets may share a port on Linux until one listens; hence the listen.
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            held.bind((_LOOPBACK, port))
+            held.listen(1)
+        except OSError:
+            held.close()
+            return False
+        self._held[port] = held
+        return True
+
+    def release(self, *ports: int) -> None:
+        for port in ports:
+            with contextlib.suppress(KeyError):
+                self._held.pop(port).close()
+
+    def release_all(self) -> None:
+        self.release(*tuple(self._held))
+
+
+def port_is_free(port: int) -> bool:
+    """Whether a server could bind the loopback port now."""
+    reservation = PortReservation()
+    free = reservation.hold(port)
+    reservation.release_all()
+    return free
+
+
+def _kernels_choice() -> int:
+    """A free ephemeral port: the kernel's random pick spreads sandboxes over our own range."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind((_LOOPBACK, 0))
+        port = probe.getsockname()[1]
+    # Linux prefers one parity for bind(0); the factor, prime to the range, spreads that again.
+    return int(port) * 7919
+
+
+def _below_ephemeral() -> int:
+    try:
+        lowest_ephemeral = int(_EPHEMERAL_RANGE.read_text(encoding="ascii").split()[0])
+    except (OSError, ValueError, IndexError):
+        return _HIGHEST
+    return lowest_ephemeral if _LOWEST + 1000 < lowest_ephemeral < _HIGHEST else _HIGHEST

@@ -1,0 +1,260 @@
+"""The sandbox: brings all up, takes all down, and does the verbs in between.
+
+The command line (`rlm_sandbox/command.py`), tests, demo and bench all use this class. Processes are
+detached and known through `state.json`, so any later command or process can act on them.
+"""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+
+from rlm.clock import Clock, SystemClock
+from rlm_sandbox import state as states
+from rlm_sandbox.document import sandbox_document
+from rlm_sandbox.files import write_atomically
+from rlm_sandbox.kafka_dist import KafkaDist, resolve_kafka
+from rlm_sandbox.launcher import Launcher, run_stage, stages
+from rlm_sandbox.nodes import format_storage, write_node_files
+from rlm_sandbox.ports import PortReservation
+from rlm_sandbox.preparation import checked_root, prepared, stopped_state
+from rlm_sandbox.processes import ProcessIdentity, stop_all
+from rlm_sandbox.services import plugin_config, reader_config, rlm_config
+from rlm_sandbox.spec import Layout, SandboxSpec
+from rlm_sandbox.state import SandboxState, locked
+from rlm_sandbox.stores.choice import sandbox_store
+from rlm_sandbox.verbs import STORE, Verbs
+
+Progress = Callable[[str], None]
+
+_READY_TIMEOUT_MS = 90_000
+_STOP_GRACE_MS = 20_000
+
+
+def _silent(_line: str) -> None:
+    """Progress for callers that show none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessStatus:
+    """One line of `rlm sandbox status`."""
+
+    name: str
+    state: str
+    pid: int | None
+    ports: tuple[int, ...]
+    log: Path
+
+
+class Sandbox:
+    """A sandbox in a directory; made by `up` or, for one that runs already, by `open`."""
+
+    def __init__(self, root: Path, *, clock: Clock, dist: KafkaDist) -> None:
+        self.layout = Layout(root=root)
+        self.dist = dist
+        self._clock = clock
+
+    @classmethod
+    def up(
+        cls,
+        root: Path,
+        spec: SandboxSpec,
+        *,
+        progress: Progress = _silent,
+        clock: Clock | None = None,
+        timeout_ms: int = _READY_TIMEOUT_MS,
+    ) -> Self:
+        """Start everything and return when it is healthy; takes down what it started otherwise.
+
+        A directory that was `down` before comes up again with its data and ports.
+        """
+        root = checked_root(root)
+        layout = Layout(root=root)
+        with locked(layout):
+            before = stopped_state(layout, spec)
+            dist = _resolve(spec, progress)
+            sandbox = cls(root, clock=clock or SystemClock(), dist=dist)
+            with PortReservation() as ports:
+                state = prepared(layout, spec, before, ports)
+                if spec.services:
+                    sandbox_store(layout, state).resolve(progress)
+                states.save(layout, state)
+                try:
+                    progress("formatting the storage")
+                    sandbox._write_files(state)
+                    format_storage(dist, layout, state)
+                    sandbox._start_all(state, ports, progress, timeout_ms)
+                except BaseException:
+                    progress("taking down what was started")
+                    sandbox._stop_all()
+                    raise
+        return sandbox
+
+    @classmethod
+    def open(cls, root: Path, *, clock: Clock | None = None) -> Self:
+        """An existing sandbox, running or not; raises SandboxError when there is none."""
+        root = root.expanduser().resolve()
+        spec = states.load_existing(root).spec
+        return cls(root, clock=clock or SystemClock(), dist=_resolve(spec, _silent))
+
+    @property
+    def state(self) -> SandboxState:
+        return states.load_existing(self.layout.root)
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The document of sandbox.json."""
+        content: dict[str, Any] = json.loads(self.layout.document.read_text(encoding="utf-8"))
+        return content
+
+    @property
+    def bootstrap(self) -> str:
+        """Proxy addresses."""
+        return str(self.json["bootstrap"])
+
+    @property
+    def direct_bootstrap(self) -> str:
+        """Broker addresses without proxy."""
+        return str(self.json["direct_bootstrap"])
+
+    def log_dirs(self, node_id: int = 1) -> tuple[Path, ...]:
+        return self.layout.log_dirs(node_id, self.state.spec.log_dirs)
+
+    def start(self, target: str, *, wait: bool = True) -> None:
+        """Start a stopped `broker:N`, `rlm:N`, `plugin:N`, `reader:N`, `controller`, `store:NAME`
+        (`store:s3`) or the whole `store`.
+        """
+        self._verbs().start(target, wait=wait)
+
+    def stop(self, target: str) -> None:
+        """Ask it to end (SIGTERM), and make it end after a while."""
+        self._verbs().stop(target)
+
+    def kill(self, target: str) -> None:
+        """SIGKILL it and all its children."""
+        self._verbs().kill(target)
+
+    def pause(self, target: str) -> None:
+        """SIGSTOP it and all its children."""
+        self._verbs().pause(target)
+
+    def resume(self, target: str) -> None:
+        self._verbs().resume(target)
+
+    def status(self) -> tuple[ProcessStatus, ...]:
+        """State of every process that belongs to the sandbox."""
+        state = self.state
+        launcher = self._launcher(state)
+        rows = []
+        for name in (name for stage in stages(state.spec) for name in stage):
+            identity = state.processes.get(name)
+            now = identity.state() if identity else "stopped"
+            rows.append(
+                ProcessStatus(
+                    name=name,
+                    state=now,
+                    pid=identity.pid if identity and now != "stopped" else None,
+                    ports=launcher.ports_of(name),
+                    log=self.layout.log(name),
+                )
+            )
+        if state.spec.services and not state.spec.store_processes:
+            rows.append(self._store_status())
+        return tuple(rows)
+
+    def _store_status(self) -> ProcessStatus:
+        """The local store has no process and no log; its directory stands for both."""
+        store = self.layout.store
+        now = "running" if store.exists() else "stopped"
+        return ProcessStatus(name=STORE, state=now, pid=None, ports=(), log=store)
+
+    def down(self, *, delete: bool = False) -> None:
+        """Stop all processes; with `delete` remove the directory too."""
+        take_down(self.layout.root, delete=delete, clock=self._clock)
+
+    def _verbs(self) -> Verbs:
+        return Verbs(layout=self.layout, dist=self.dist, clock=self._clock)
+
+    def _launcher(self, state: SandboxState) -> Launcher:
+        return Launcher(layout=self.layout, state=state, dist=self.dist, clock=self._clock)
+
+    def _write_files(self, state: SandboxState) -> None:
+        write_node_files(self.layout, state)
+        if not state.spec.services:
+            return
+        store = sandbox_store(self.layout, state)
+        store.prepare()
+        for node_id, ports in state.ports.items():
+            plugin = plugin_config(state.spec, ports, store.plugin_settings())
+            service = rlm_config(state.spec, self.layout, node_id, state.ports, state.cluster_id)
+            write_atomically(self.layout.plugin_config(node_id), _yaml(plugin))
+            write_atomically(self.layout.rlm_config(node_id), _yaml(service))
+        for number in state.spec.reader_ids:
+            reader = reader_config(self.layout, state, number)
+            write_atomically(self.layout.reader_config(number), _yaml(reader))
+
+    def _start_all(
+        self, state: SandboxState, ports: PortReservation, progress: Progress, timeout_ms: int
+    ) -> None:
+        def start(name: str) -> ProcessIdentity:
+            nonlocal state
+            progress(f"starting {name}")
+            launcher = self._launcher(state)
+            ports.release(*launcher.ports_of(name))
+            identity = launcher.start(name)
+            state = state.with_process(name, identity)
+            states.save(self.layout, state)
+            return identity
+
+        def wait(name: str, identity: ProcessIdentity) -> None:
+            progress(f"waiting for {name}")
+            self._launcher(state).wait_ready(
+                name, identity, timeout_ms=timeout_ms, needed=state.processes
+            )
+
+        for stage in stages(state.spec):
+            run_stage(stage, start, wait)
+            if any(name in state.spec.store_processes for name in stage):
+                sandbox_store(self.layout, state).create()
+            if "broker:1" in stage:
+                self._launcher(state).wait_cluster(timeout_ms=timeout_ms)
+        document = sandbox_document(self.layout, state)
+        write_atomically(self.layout.document, json.dumps(document, indent=2) + "\n")
+
+    def _stop_all(self) -> None:
+        _stop_in_order(self.state, self._clock)
+
+
+def take_down(root: Path, *, delete: bool = False, clock: Clock | None = None) -> None:
+    """`rlm sandbox down`: needs neither Kafka's jars nor Java."""
+    root = root.expanduser().resolve()
+    states.load_existing(root)
+    layout = Layout(root=root)
+    with locked(layout):
+        _stop_in_order(states.load_existing(root), clock or SystemClock())
+    if delete:
+        shutil.rmtree(root)
+
+
+def _stop_in_order(state: SandboxState, clock: Clock) -> None:
+    """Services first, the controller last, so that brokers can leave the cluster in order."""
+    for stage in reversed(stages(state.spec)):
+        living = [state.processes[name] for name in stage if name in state.processes]
+        stop_all(living, grace_ms=_STOP_GRACE_MS, clock=clock)
+
+
+def _resolve(spec: SandboxSpec, progress: Progress) -> KafkaDist:
+    return resolve_kafka(
+        version=spec.kafka_version,
+        native_tiering=spec.native_tiering,
+        kafka_home=Path(spec.kafka_home) if spec.kafka_home else None,
+        progress=progress,
+    )
+
+
+def _yaml(content: dict[str, Any]) -> str:
+    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=1000)

@@ -1,0 +1,223 @@
+"""What a sandbox is made of, as values: options, ports and paths. Pure; must not start anything."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from rlm_sandbox.errors import SandboxError
+from rlm_sandbox.versions import KAFKA_VERSION
+
+CONTROLLER_NODE_ID = 100
+PORT_NAMES = ("direct", "tiered", "controller", "proxy", "grpc", "http", "plugin")
+STORE_PROCESSES = {
+    "local": (),
+    "s3": ("store:s3",),
+    "hdfs": ("store:namenode", "store:datanode"),
+}
+"""Kinds of store and the processes of each, in the order of starting."""
+
+STORE_PORT_NAMES = {
+    "local": (),
+    "s3": ("s3",),
+    "hdfs": ("namenode", "namenode_http", "datanode", "datanode_http", "datanode_ipc"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Override:
+    """One `--set SCOPE.KEY=VALUE`; scope is broker, rlm or store."""
+
+    scope: str
+    key: str
+    value: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        name, equals, value = text.partition("=")
+        scope, dot, key = name.strip().partition(".")
+        if not (equals and dot and key.strip()) or scope not in ("broker", "rlm", "store"):
+            raise SandboxError(f"--set {text}: expected broker.KEY=V, rlm.KEY=V or store.KEY=V")
+        return cls(scope=scope, key=key.strip(), value=value.strip())
+
+    def __str__(self) -> str:
+        return f"{self.scope}.{self.key}={self.value}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxSpec:
+    """The options of `rlm sandbox up`.
+
+    `services` False starts brokers only. `readers`: services without a broker. `jvm` is `full` (as
+    in production; the bench needs it) or `quick` (C1 compiler and serial collector: starts faster,
+    half the CPU on small machines).
+    """
+
+    brokers: int = 1
+    log_dirs: int = 1
+    kafka_version: str = KAFKA_VERSION
+    kafka_home: str | None = None
+    native_tiering: bool = False
+    store: str = "local"
+    services: bool = True
+    readers: int = 0
+    jvm: str = "full"
+    heap_mib: int = 512
+    overrides: tuple[Override, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        if self.brokers not in (1, 3):
+            raise SandboxError(f"--brokers {self.brokers}: allowed are 1 and 3")
+        if not 1 <= self.log_dirs <= 16:
+            raise SandboxError(f"--log-dirs {self.log_dirs}: allowed are 1 to 16")
+        if self.store not in STORE_PROCESSES:
+            raise SandboxError(f"--store {self.store}: allowed are {', '.join(STORE_PROCESSES)}")
+        if not 0 <= self.readers <= 16:
+            raise SandboxError(f"--readers {self.readers}: allowed are 0 to 16")
+        if self.readers and not self.services:
+            raise SandboxError("--readers: they read what services copied; not with --brokers-only")
+        if self.jvm not in ("full", "quick"):
+            raise SandboxError(f"--jvm {self.jvm}: allowed are full and quick")
+        if self.heap_mib < 256:
+            raise SandboxError(f"--heap {self.heap_mib}: at least 256 (MiB)")
+
+    @property
+    def broker_ids(self) -> range:
+        return range(1, self.brokers + 1)
+
+    @property
+    def reader_ids(self) -> range:
+        return range(1, self.readers + 1)
+
+    @property
+    def dedicated_controller(self) -> bool:
+        """With three brokers the quorum is a process of its own: any broker, and any number of
+        them, may be killed or lose its disks while the cluster goes on."""
+        return self.brokers > 1
+
+    @property
+    def store_processes(self) -> tuple[str, ...]:
+        """Process names of the store's servers; none for a local one, and without services."""
+        return STORE_PROCESSES[self.store] if self.services else ()
+
+    def overrides_of(self, scope: str) -> dict[str, str]:
+        return {one.key: one.value for one in self.overrides if one.scope == scope}
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "brokers": self.brokers,
+            "log_dirs": self.log_dirs,
+            "kafka_version": self.kafka_version,
+            "kafka_home": self.kafka_home,
+            "native_tiering": self.native_tiering,
+            "store": self.store,
+            "services": self.services,
+            "readers": self.readers,
+            "jvm": self.jvm,
+            "heap_mib": self.heap_mib,
+            "overrides": [str(one) for one in self.overrides],
+        }
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Self:
+        given = dict(content)
+        given["overrides"] = tuple(Override.parse(text) for text in given["overrides"])
+        return cls(**given)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Where a sandbox keeps what, all under its directory."""
+
+    root: Path
+
+    def node_dir(self, node_id: int) -> Path:
+        return self.root / ("controller" if node_id == CONTROLLER_NODE_ID else f"broker-{node_id}")
+
+    def server_properties(self, node_id: int) -> Path:
+        return self.node_dir(node_id) / "server.properties"
+
+    def metadata_dir(self, node_id: int) -> Path:
+        """Apart from the log dirs, so that a broker's disks can be emptied (H4) and come back."""
+        return self.node_dir(node_id) / "metadata"
+
+    def log_dirs(self, node_id: int, count: int) -> tuple[Path, ...]:
+        return tuple(self.node_dir(node_id) / f"logs-{at}" for at in range(1, count + 1))
+
+    def log(self, name: str) -> Path:
+        return self.root / "logs" / f"{name.replace(':', '-')}.log"
+
+    def plugin_config(self, node_id: int) -> Path:
+        return self.root / f"plugin-{node_id}.yaml"
+
+    def rlm_config(self, node_id: int) -> Path:
+        return self.root / f"rlm-{node_id}.yaml"
+
+    def rlm_state(self, node_id: int) -> Path:
+        return self.root / f"rlm-{node_id}-state"
+
+    def reader_config(self, number: int) -> Path:
+        return self.root / f"reader-{number}.yaml"
+
+    def reader_state(self, number: int) -> Path:
+        return self.root / f"reader-{number}-state"
+
+    @property
+    def store(self) -> Path:
+        """What the store keeps: a local one's root, a server's own files."""
+        return self.root / "store"
+
+    @property
+    def store_credentials(self) -> Path:
+        """Access key and secret in the format of AWS tools, for the owner's eyes only."""
+        return self.root / "store-credentials"
+
+    @property
+    def store_away(self) -> Path:
+        return self.root / "store.away"
+
+    @property
+    def native_store(self) -> Path:
+        return self.root / "native-store"
+
+    @property
+    def log4j(self) -> Path:
+        return self.root / "log4j2.properties"
+
+    @property
+    def document(self) -> Path:
+        """The public contract, see `document.py`."""
+        return self.root / "sandbox.json"
+
+    @property
+    def state(self) -> Path:
+        """Private: options, ports and processes."""
+        return self.root / "state.json"
+
+    @property
+    def lock(self) -> Path:
+        return self.root / ".lock"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePorts:
+    """Loopback ports of one broker and what runs beside it."""
+
+    direct: int
+    tiered: int
+    controller: int
+    proxy: int
+    grpc: int
+    http: int
+    plugin: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderPorts:
+    """Loopback ports of one reader."""
+
+    grpc: int
+    http: int
+
+
+def loopback(port: int) -> str:
+    return f"127.0.0.1:{port}"
