@@ -25,14 +25,14 @@ from kip405.contracts import StoreIdentity
 from kip405.crc import crc32c
 from kip405.ids import RemoteLogSegmentId, TopicIdPartition, Uuid
 from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
-from rsm_plugins.client import Deadlines, GrpcRemoteStorageManager
-from rsm_plugins.client_scratch import ScratchSettings
-from rsm_plugins.file_threads import FileThreads
-from rsm_plugins.local import LocalRemoteStorageManager
-from rsm_plugins.server import PluginServer
-from rsm_plugins.services import Parts, PluginInfo
-from rsm_plugins.shared_volume import CallersFolders
-from rsm_plugins.spool import Spool
+from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager
+from rsm_plugins.contract.client_files import ScratchSettings
+from rsm_plugins.contract.server import PluginServer
+from rsm_plugins.contract.services import Parts, PluginInfo
+from rsm_plugins.files.shared_volume import CallersFolders
+from rsm_plugins.files.spool import Spool
+from rsm_plugins.local.manager import LocalRemoteStorageManager
+from rsm_plugins.threads import FileThreads
 
 _RESULTS = Path(__file__).resolve().parent / "results"
 _MEMORY = Path("/dev/shm")

@@ -44,7 +44,7 @@ from rlm.stores.plugins import PluginTerms
 from rlm.threads import ServiceThreads, service_threads
 from rlm.version import software_version
 from rlmm.facts import ReaderFact
-from rsm_plugins.client import Deadlines
+from rsm_plugins.contract.client import Deadlines
 
 log = structlog.get_logger()
 _CLIENT_ID = "rlm-reader"

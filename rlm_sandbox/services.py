@@ -85,7 +85,7 @@ def reader_config(layout: Layout, state: SandboxState, number: int) -> dict[str,
 
 
 def plugin_command(layout: Layout, node_id: int) -> list[str]:
-    return _serve("rsm_plugins.main", str(layout.plugin_config(node_id)))
+    return _serve("rsm_plugins.process.main", str(layout.plugin_config(node_id)))
 
 
 def rlm_command(layout: Layout, node_id: int) -> list[str]:

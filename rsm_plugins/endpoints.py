@@ -14,7 +14,7 @@ from typing import Protocol
 
 from kip405.errors import Invalid
 from kip405.ids import TopicIdPartition
-from rsm_plugins.keys import ENTROPY_BITS_MAX, partition_folder, with_prefix
+from rsm_plugins.layout.keys import ENTROPY_BITS_MAX, partition_folder, with_prefix
 
 ENTROPY_BITS_KEY = "rsm.config.prefix.entropy.bits"
 PROVIDER_CLASS_KEY = "storage.endpoint.provider.class"

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from rsm_plugins.config import PluginSettings, load_settings
+from rsm_plugins.process.config import PluginSettings, load_settings
 
 PREFIX = "bench-plain"
 Put = Callable[[str, bytes], Awaitable[None]]

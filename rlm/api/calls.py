@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from rlm.api.status import status_of_error
 from rlm.api.tokens import Tokens, TokenSource, no_tokens
-from rsm_plugins.answering import PRINCIPAL_KEY, Answered, Context, principal_of
-from rsm_plugins.error_details import Unauthenticated
+from rsm_plugins.contract.answering import PRINCIPAL_KEY, Answered, Context, principal_of
+from rsm_plugins.contract.status import Unauthenticated
 
 FORWARDED_KEY = "rlm-forwarded-by"
 TOKEN_KEY = "authorization"  # noqa: S105 - the name of a header

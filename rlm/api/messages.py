@@ -22,7 +22,7 @@ from rlm.v1 import admin_pb2, fetch_pb2
 from rlmm.facts import FreezeFact, TopicFact
 from rlmm.framing import encode_value
 from rlmm.ledger import SegmentEntry
-from rsm_plugins.keys import segment_stem
+from rsm_plugins.layout.keys import segment_stem
 
 _BATCHES = fetch_pb2.FetchResponse.BATCHES_FIELD_NUMBER
 

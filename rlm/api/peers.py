@@ -18,8 +18,8 @@ from rlm.clock import Clock
 from rlm.v1.admin_pb2_grpc import AdminServiceStub
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
 from rlmm.settings_view import SettingsView
-from rsm_plugins.client_channel import RenewedChannel
-from rsm_plugins.tls import Tls
+from rsm_plugins.contract.client_channel import RenewedChannel
+from rsm_plugins.contract.tls import Tls
 
 if TYPE_CHECKING:  # the async shapes of the stubs exist for the type checker only
     from rlm.v1.admin_pb2_grpc import AdminServiceAsyncStub

@@ -11,7 +11,7 @@ from grpc_reflection.v1alpha import reflection
 from kip405.errors import Invalid
 from rlm.v1 import admin_pb2, admin_pb2_grpc, fetch_pb2, fetch_pb2_grpc
 from rsm_plugins.addresses import Address
-from rsm_plugins.tls import ServerTls
+from rsm_plugins.contract.tls import ServerTls
 
 CONCURRENT_CALLS_MAX = 1024
 CALLS_OF_A_CONNECTION_MAX = 256

@@ -16,7 +16,7 @@ from kip405.errors import (
 )
 from kip405.tls_reasons import tls_reason
 from rlm.v1 import errors_pb2
-from rsm_plugins.error_details import ErrorDetails, Status
+from rsm_plugins.contract.status import ErrorDetails, Status
 
 _DETAILS = ErrorDetails(errors_pb2.ErrorDetail, errors_pb2.ErrorKind)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kip405.errors import Invalid
 from rlm.clock import Clock
-from rsm_plugins.renewed import Renewed
+from rsm_plugins.contract.tls import Renewed
 
 TOKENS_MAX = 2
 _LOOK_MS = 1_000

@@ -19,7 +19,7 @@ from rlm.clock import Clock, SystemClock
 from rlm.download.plan import PartitionPlan
 from rlm.download.ports import Source
 from rlm.download.run import Download, Progress
-from rsm_plugins.file_threads import FINISH_MS, FileThreads
+from rsm_plugins.threads import FINISH_MS, FileThreads
 
 _PRINCIPAL = "rlm-download"
 _FILE_THREADS = 8
@@ -146,7 +146,7 @@ async def _store(
     """The store behind an address, or opened by its settings in this process."""
     store: RemoteStorageManager
     if options.plugin is not None:
-        from rsm_plugins.client import Deadlines, GrpcRemoteStorageManager
+        from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager
 
         store = GrpcRemoteStorageManager.connect(
             options.plugin,
@@ -154,8 +154,8 @@ async def _store(
             deadlines=Deadlines(call_ms=round(connect.timeout_s * 1000)),
         )
     else:
-        from rsm_plugins.config import load_settings
-        from rsm_plugins.store_kind import store_kind
+        from rsm_plugins.process.config import load_settings
+        from rsm_plugins.settings.kinds import store_kind
 
         settings = await threads.run(load_settings, options.plugin_config or Path())
         store = (await store_kind(settings.kind).open(settings.store, threads)).manager

@@ -21,7 +21,7 @@ from rlm.api.status import error_of_call
 from rlm.api.tokens import read_tokens
 from rlm.v1.admin_pb2_grpc import AdminServiceStub
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
-from rsm_plugins.tls import Tls, require_both
+from rsm_plugins.contract.tls import Tls, require_both
 
 F = TypeVar("F", bound=Callable[..., Any])
 _OPTIONS = (("grpc.max_receive_message_length", 128 << 20),)

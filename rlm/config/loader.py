@@ -19,9 +19,9 @@ from rlm.config.service import CommonConfig, ReaderConfig, ServiceConfig, settin
 from rlm.config.stores import STORE_ROWS, is_store_key, read_rules, read_stores
 from rlm.config.table import NOT_YET, REQUIRED, Setting
 from rlm.config.values import Address, ValueRefused
-from rsm_plugins.config import yaml_fault
+from rsm_plugins.contract.tls import require_both
 from rsm_plugins.endpoints import ALIASES
-from rsm_plugins.tls import require_both
+from rsm_plugins.process.config import yaml_fault
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):

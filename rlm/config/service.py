@@ -32,8 +32,8 @@ from rlm.config.values import (
     not_alone,
     number,
 )
+from rsm_plugins.contract.tls import ServerTls, Tls
 from rsm_plugins.endpoints import EndpointProvider, TopicRule
-from rsm_plugins.tls import ServerTls, Tls
 
 _LEAST_QUOTA = 1 << 20  # below it a stream that is held looks dead to who waits for it
 

@@ -15,6 +15,7 @@ from kip405.errors import Invalid
 from rlm.config.errors import ConfigError
 from rlm.config.table import REQUIRED, Scalar, Setting
 from rlm.config.values import ADDRESS, PATH, TEXT, WORDS, Address, ValueRefused, choice, integer
+from rsm_plugins.contract.tls import Tls
 from rsm_plugins.endpoints import (
     ENTROPY_BITS_KEY,
     EndpointProvider,
@@ -24,10 +25,9 @@ from rsm_plugins.endpoints import (
     load_provider,
     location_of,
 )
-from rsm_plugins.keys import ENTROPY_BITS_MAX, check_prefix
-from rsm_plugins.settings_reader import checked_values, refuse_unknown, row_of
-from rsm_plugins.store_kind import KIND_NAMES, kind_settings
-from rsm_plugins.tls import Tls
+from rsm_plugins.layout.keys import ENTROPY_BITS_MAX, check_prefix
+from rsm_plugins.settings.kinds import KIND_NAMES, kind_settings
+from rsm_plugins.settings.table import checked_values, refuse_unknown, row_of
 
 DEFAULT_STORE = "default"
 RSM_PREFIX = "rsm.config."

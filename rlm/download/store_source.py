@@ -11,8 +11,8 @@ from kip405.segments import ByteRange, RemoteLogSegmentMetadata
 from rlm.download.files import slice_bytes
 from rlm.download.plan import PartitionPlan, Piece, pieces_of, usable_by_itself
 from rlmm.framing import decode_value
-from rsm_plugins.keys import TOPIC_CUT, ObjectKind, ParsedName, locator_of, parse_name
-from rsm_plugins.manifest import Manifest
+from rsm_plugins.layout.keys import TOPIC_CUT, ObjectKind, ParsedName, locator_of, parse_name
+from rsm_plugins.layout.manifest import Manifest
 from rsm_plugins.threads import Threads
 
 _READS_AT_ONCE = 16

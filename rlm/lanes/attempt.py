@@ -27,8 +27,8 @@ from rlm.log_dir.scanner import sample
 from rlm.stores.writes import StoreWrites
 from rlmm.framing import encode_value
 from rlmm.records import NO_PREVIOUS
-from rsm_plugins.keys import ObjectKind, object_name
-from rsm_plugins.manifest import Manifest, ManifestObject, build_manifest
+from rsm_plugins.layout.keys import ObjectKind, object_name
+from rsm_plugins.layout.manifest import Manifest, ManifestObject, build_manifest
 from rsm_plugins.threads import Threads
 
 _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED

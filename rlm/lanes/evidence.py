@@ -15,7 +15,7 @@ from kip405.indexes import IndexesObject, OffsetIndex
 from kip405.segments import ByteRange, FileSlice, RemoteLogSegmentMetadata, SegmentLocator
 from rlm.lanes.ports import Broker, Stores
 from rlmm.framing import decode_value
-from rsm_plugins.manifest import Manifest
+from rsm_plugins.layout.manifest import Manifest
 from rsm_plugins.threads import Threads
 
 _COMPARED_BYTES = 256 * 1024

@@ -13,7 +13,7 @@ from rlm.stores.judgement import UNLIMITED, StoredTopic, judge, prefix_of
 from rlm.stores.opened import known_prefix
 from rlm.stores.plugins import OpenPlugin, PluginTerms, open_plugins
 from rlm.stores.status import StoreReport
-from rsm_plugins.client import Deadlines
+from rsm_plugins.contract.client import Deadlines
 
 _ANY = StoredTopic(name="every topic", retention_ms=UNLIMITED)
 _START_MS = 30_000

@@ -18,7 +18,7 @@ from rlm.stores.stores import Stores, Targets
 from rlm.stores.usage import StoresInUse
 from rlmm.facts import TopicFact
 from rlmm.settings_view import SettingsView
-from rsm_plugins.keys import TOPIC_CUT
+from rsm_plugins.layout.keys import TOPIC_CUT
 
 _ANSWER_MS = 15_000
 _FIRST_MS = 5_000

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from kip405.contracts import FindingKind, StoreFinding
-from rsm_plugins.keys import IDENTITY_NAME, is_entropy_folder, with_prefix
+from rsm_plugins.layout.keys import IDENTITY_NAME, is_entropy_folder, with_prefix
 
 DAY_MS = 86_400_000
 UNLIMITED = -1

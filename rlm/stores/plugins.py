@@ -6,8 +6,8 @@ from pathlib import Path
 
 from rlm.clock import Clock
 from rlm.config.stores import StoreConfig
-from rsm_plugins.client import Deadlines, GrpcRemoteStorageManager
-from rsm_plugins.spawned import OWN_COMMAND, SpawnedPlugin
+from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager
+from rsm_plugins.process.spawned import OWN_COMMAND, SpawnedPlugin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

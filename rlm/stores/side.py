@@ -13,7 +13,7 @@ from rlm.stores.opened import OpenStores, known_prefix, open_stores
 from rlm.stores.plugins import PluginTerms
 from rlm.stores.status import StoreReport
 from rlm.stores.stores import Targets
-from rsm_plugins.client import Deadlines
+from rsm_plugins.contract.client import Deadlines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,6 @@ import grpc
 from kip405.errors import Invalid, RemoteStorageError
 from kip405.ids import Uuid
 from rsm_plugins.addresses import Address
-from rsm_plugins.client import Deadlines, GrpcRemoteStorageManager
 from rsm_plugins.conformance.runner import (
     CASE_SECONDS,
     CASES,
@@ -35,7 +34,8 @@ from rsm_plugins.conformance.runner import (
 )
 from rsm_plugins.conformance.subject import MANY_OBJECTS, Subject
 from rsm_plugins.conformance.wire_calls import Wire
-from rsm_plugins.tls import Tls
+from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager
+from rsm_plugins.contract.tls import Tls
 from rsm_plugins.v1 import identity_pb2 as idpb
 from rsm_plugins.v1.identity_pb2_grpc import IdentityStub
 from rsm_plugins.v1.storage_pb2_grpc import StorageStub

@@ -14,7 +14,7 @@ from rsm_plugins.conformance.subject import (
     fails,
     pause,
 )
-from rsm_plugins.keys import ObjectKind, object_name
+from rsm_plugins.layout.keys import ObjectKind, object_name
 
 SETTLE_TRIES = 600
 SETTLE_PAUSE_SECONDS = 0.05

@@ -17,7 +17,7 @@ from rsm_plugins.conformance.subject import (
     check_equal,
     fails,
 )
-from rsm_plugins.manifest import MANIFEST_MAX_BYTES
+from rsm_plugins.layout.manifest import MANIFEST_MAX_BYTES
 
 
 async def new_segment_is_stored_whole(subject: Subject) -> None:

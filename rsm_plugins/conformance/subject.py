@@ -21,7 +21,7 @@ from kip405.errors import RemoteStorageError
 from kip405.ids import RemoteLogSegmentId, TopicIdPartition, Uuid
 from kip405.indexes import build_indexes_object
 from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
-from rsm_plugins.durable_files import read_at
+from rsm_plugins.files.durable import read_at
 
 if TYPE_CHECKING:
     from rsm_plugins.conformance.wire_calls import Wire

@@ -26,7 +26,7 @@ from rsm_plugins.conformance.wire_calls import (
     header_of,
     other_attempt,
 )
-from rsm_plugins.messages import (
+from rsm_plugins.contract.messages import (
     CHUNK_BYTES,
     CONTRACT_VERSION,
     INDEXES_MAX_BYTES,

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 
 from kip405.contracts import FindingKind, StoreFinding
 from kip405.errors import RemoteStorageError, Unavailable
-from rsm_plugins.file_threads import FileThreads
 from rsm_plugins.hdfs.settings import HdfsSettings
 from rsm_plugins.hdfs.tree import HdfsTree
+from rsm_plugins.threads import FileThreads
 
 _METRICS = "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState"
 _ADDRESS = "dfs.namenode.http-address"

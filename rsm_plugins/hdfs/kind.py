@@ -9,10 +9,10 @@ anew for every connection, so that a ticket need not outlive the process.
 from collections.abc import Mapping
 from typing import Any
 
-from rsm_plugins.file_threads import FileThreads
 from rsm_plugins.hdfs.manager import HdfsRemoteStorageManager
 from rsm_plugins.hdfs.settings import SETTINGS, settings_of
-from rsm_plugins.store_kind import OpenStore, StoreKind
+from rsm_plugins.settings.kinds import OpenStore, StoreKind
+from rsm_plugins.threads import FileThreads
 
 
 async def open_hdfs(settings: Mapping[str, Any], threads: FileThreads) -> OpenStore:

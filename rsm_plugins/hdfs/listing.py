@@ -9,7 +9,7 @@ from kip405.errors import Invalid
 from kip405.ids import TopicIdPartition
 from rsm_plugins.hdfs.connection import Session
 from rsm_plugins.hdfs.tree import HdfsTree, file_of
-from rsm_plugins.keys import (
+from rsm_plugins.layout.keys import (
     entropy_digits,
     is_entropy_folder,
     parse_name,

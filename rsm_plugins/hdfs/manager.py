@@ -23,16 +23,16 @@ from kip405.crc import crc32c
 from kip405.errors import Corrupt, RemoteStorageError
 from kip405.ids import TopicIdPartition
 from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
-from rsm_plugins.file_threads import FileThreads
+from rsm_plugins.files.segment_files import source_chunk
 from rsm_plugins.hdfs.connection import Connection, Session
 from rsm_plugins.hdfs.findings import inspect_store
 from rsm_plugins.hdfs.listing import list_objects
 from rsm_plugins.hdfs.settings import HdfsSettings
 from rsm_plugins.hdfs.tree import TEMPORARY_FOLDER, HdfsTree, NewFile, Writing, file_of, together
-from rsm_plugins.keys import ObjectKind, check_cluster_id, object_name, segment_stem
-from rsm_plugins.local import presence_of, section_of
-from rsm_plugins.manifest import check_manifest_size
-from rsm_plugins.source_files import source_chunk
+from rsm_plugins.layout.keys import ObjectKind, check_cluster_id, object_name, segment_stem
+from rsm_plugins.layout.manifest import check_manifest_size
+from rsm_plugins.local.manager import presence_of, section_of
+from rsm_plugins.threads import FileThreads
 
 PIECE_BYTES = 4 << 20
 AT_ONCE = 32

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
 from kip405.errors import Invalid
-from rsm_plugins.settings_table import PREFIX_SETTING, Setting, folder, number, text
+from rsm_plugins.settings.table import PREFIX_SETTING, Setting, folder, number, text
 
 CALL_TIMEOUT_MS_DEFAULT = 30_000
 _REPLICAS_TRIED = 3

@@ -2,19 +2,56 @@
 
 Retries are ours: the client library is told to try once, so that nobody waits twice. Every try has
 a deadline of its own with the body included, and needs one of a bounded number of connections.
+
+The one place of the S3 store that lets time pass: waiting, jitter, and work that must end though
+its caller is gone.
+
+Several calls at once: all answers, or the first error as itself and the others cancelled.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 import structlog
 
 from rsm_plugins.s3.connection import Connection
 from rsm_plugins.s3.errors import FOREIGN_ERRORS, error_of_s3, verdict_of
-from rsm_plugins.s3.pauses import Pause, backoff_seconds
 
 T = TypeVar("T")
+Pause = Callable[[float], Awaitable[None]]
+"""Waits for so many seconds."""
+
+BACKOFF_FIRST_SECONDS = 0.1
+BACKOFF_MOST_SECONDS = 5.0
+
+
+async def pause(seconds: float) -> None:
+    """Real time passes."""
+    await asyncio.sleep(seconds)  # noqa: TID251 - this module wraps it for the package
+
+
+def backoff_seconds(attempt: int) -> float:
+    """Wait before try `attempt` + 1, doubling from try to try, with jitter (half to whole)."""
+    whole = min(BACKOFF_MOST_SECONDS, BACKOFF_FIRST_SECONDS * 2.0 ** min(attempt - 1, 16))
+    return whole * (0.5 + int.from_bytes(os.urandom(4)) / 2**33)
+
+
+async def to_its_end(work: Coroutine[Any, Any, T], seconds: float) -> T:
+    """The result of work that goes on when the caller is cancelled, at most so many seconds."""
+    task = asyncio.get_running_loop().create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait((task,), timeout=seconds)
+        if not task.done():
+            task.cancel()
+        elif not task.cancelled():
+            task.exception()  # nobody is left to hear of it
+        raise
+
+
 Request = Callable[[Any], Awaitable[T]]
 """Gets botocore's client, makes one try."""
 
@@ -74,3 +111,21 @@ class Calls:
         async with asyncio.timeout_at(ends_at), self._slots:
             async with asyncio.timeout(seconds):
                 return await request(client)
+
+
+async def together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """The answers in the order of the calls."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(call) for call in calls]
+    except BaseExceptionGroup as errors:
+        raise first_of(errors) from errors
+    return [task.result() for task in tasks]
+
+
+def first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The error that a group of tasks failed with."""
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

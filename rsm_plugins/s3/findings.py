@@ -15,10 +15,10 @@ from botocore.exceptions import ClientError
 
 from kip405.contracts import FindingKind, StoreFinding
 from kip405.errors import RemoteStorageError
+from rsm_plugins.s3.calls import together
 from rsm_plugins.s3.errors import code_of
 from rsm_plugins.s3.objects import Objects
 from rsm_plugins.s3.settings import STORAGE_CLASSES
-from rsm_plugins.s3.together import together
 
 ABSENT = "absent"
 EXPIRATION = "Expiration"

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from rsm_plugins.file_threads import FileThreads
+from rsm_plugins.s3.calls import pause
 from rsm_plugins.s3.connection import quiet_library
 from rsm_plugins.s3.manager import S3RemoteStorageManager
-from rsm_plugins.s3.pauses import pause
 from rsm_plugins.s3.settings import SETTINGS, s3_settings
-from rsm_plugins.store_kind import OpenStore, StoreKind
+from rsm_plugins.settings.kinds import OpenStore, StoreKind
+from rsm_plugins.threads import FileThreads
 
 
 async def open_s3(values: Mapping[str, Any], threads: FileThreads) -> OpenStore:

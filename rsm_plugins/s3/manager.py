@@ -23,28 +23,30 @@ from kip405.crc import crc32c
 from kip405.errors import Corrupt, Fenced, Internal, Invalid, NotFound
 from kip405.ids import TopicIdPartition
 from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
-from rsm_plugins.file_threads import FileThreads
-from rsm_plugins.identity import decode_identity, encode_identity
-from rsm_plugins.keys import (
+from rsm_plugins.layout.identity import decode_identity, encode_identity
+from rsm_plugins.layout.keys import (
     IDENTITY_NAME,
     ObjectKind,
     check_cluster_id,
     object_name,
     segment_stem,
 )
-from rsm_plugins.local import section_of
-from rsm_plugins.manifest import check_manifest_size
-from rsm_plugins.s3.calls import Calls
+from rsm_plugins.layout.manifest import check_manifest_size
+from rsm_plugins.local.manager import section_of
+from rsm_plugins.s3.calls import Calls, Pause, together
 from rsm_plugins.s3.connection import Connection
 from rsm_plugins.s3.findings import findings_of
-from rsm_plugins.s3.listing import is_segment_object, listed
-from rsm_plugins.s3.metadata import UserMetadata, end_offset_of, segment_metadata
-from rsm_plugins.s3.objects import AlreadyThere, Objects
-from rsm_plugins.s3.pauses import Pause
-from rsm_plugins.s3.presence import presence_in
+from rsm_plugins.s3.objects import (
+    AlreadyThere,
+    Objects,
+    UserMetadata,
+    end_offset_of,
+    segment_metadata,
+)
+from rsm_plugins.s3.presence import is_segment_object, listed, presence_in
 from rsm_plugins.s3.settings import S3Settings
-from rsm_plugins.s3.together import together
 from rsm_plugins.s3.uploads import Uploads
+from rsm_plugins.threads import FileThreads
 
 _DATA = (ObjectKind.LOG, ObjectKind.INDEXES)
 

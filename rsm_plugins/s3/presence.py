@@ -1,4 +1,9 @@
-"""Whether segments are in the store, in as few and as cheap requests as there are.
+"""Listing of a cluster's or a partition's objects, in the order of names.
+
+Objects of one cluster may lie below several entropy folders; those that exist are asked for once,
+and the rest follows from the names. What is no object of a segment is left out.
+
+Whether segments are in the store, in as few and as cheap requests as there are.
 
 A few segments are asked for by HEAD of their objects, many of one partition by listing its folder
 from the first to the last of them: a listed page costs as much as a dozen HEADs and tells of 333
@@ -7,13 +12,67 @@ away must never be taken for missing (H11): it counts only when the bucket answe
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 
-from kip405.contracts import ExpectedSegment, SegmentPresence
-from rsm_plugins.keys import ObjectKind, object_name, segment_stem
-from rsm_plugins.local import presence_of
+from kip405.contracts import ExpectedSegment, SegmentPresence, StoredObject
+from kip405.errors import Invalid
+from kip405.ids import TopicIdPartition
+from rsm_plugins.layout.keys import (
+    ObjectKind,
+    check_cluster_id,
+    entropy_digits,
+    is_entropy_folder,
+    object_name,
+    parse_name,
+    partition_folder,
+    segment_stem,
+)
+from rsm_plugins.local.manager import presence_of
+from rsm_plugins.s3.calls import together
 from rsm_plugins.s3.objects import Objects
-from rsm_plugins.s3.together import together
+
+
+async def listed(
+    objects: Objects, cluster_id: str, partition: TopicIdPartition | None
+) -> AsyncIterator[StoredObject]:
+    """Every object of a segment below the cluster, or of one partition."""
+    check_cluster_id(cluster_id)
+    digits = [name async for name in _entropies(objects)]
+    folders = sorted(_folder(bits, cluster_id, partition) for bits in ("", *digits))
+    for folder in folders:
+        if not folder:
+            continue
+        async for page in objects.pages(folder):
+            for found in page.objects:
+                if is_segment_object(found.name):
+                    yield found
+
+
+def is_segment_object(name: str) -> bool:
+    """Whether a name below the prefix is that of an object of ours."""
+    try:
+        parse_name(name)
+    except Invalid:
+        return False
+    return True
+
+
+async def _entropies(objects: Objects) -> AsyncIterator[str]:
+    async for page in objects.pages("", delimiter="/"):
+        for folder in page.folders:
+            if is_entropy_folder(folder.rstrip("/")):
+                yield folder.rstrip("/")
+
+
+def _folder(digits: str, cluster_id: str, partition: TopicIdPartition | None) -> str:
+    """The folder to list below entropy digits, with its slash; "" where there is nothing of it."""
+    if partition is None:
+        return f"{digits}/{cluster_id}/" if digits else f"{cluster_id}/"
+    wanted = entropy_digits(cluster_id, partition.topic, partition.partition, len(digits))
+    if digits != wanted:
+        return ""
+    return partition_folder(cluster_id, partition, len(digits)) + "/"
+
 
 HEADS_PER_PAGE = 12
 SEGMENTS_BY_HEAD = 4

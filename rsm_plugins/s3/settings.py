@@ -11,15 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from kip405.errors import Invalid
-from rsm_plugins.settings_table import (
-    PREFIX_SETTING,
-    Setting,
-    flag,
-    folder,
-    number,
-    one_of,
-    text,
-)
+from rsm_plugins.settings.table import PREFIX_SETTING, Setting, flag, folder, number, one_of, text
 
 MIB = 1024 * 1024
 PART_MIN_BYTES = 5 * MIB

@@ -20,14 +20,19 @@ from botocore.exceptions import ClientError
 from kip405.crc import crc32c
 from kip405.errors import Corrupt, Fenced, Invalid, NotFound, RemoteStorageError, Unavailable
 from kip405.segments import LogSegmentData
-from rsm_plugins.durable_files import read_at
-from rsm_plugins.file_threads import FileThreads
+from rsm_plugins.files.durable import read_at
+from rsm_plugins.files.segment_files import open_source, source_errors
+from rsm_plugins.s3.calls import backoff_seconds, first_of, to_its_end
 from rsm_plugins.s3.errors import code_of
-from rsm_plugins.s3.metadata import UserMetadata, checksum_text
-from rsm_plugins.s3.objects import BODY_PATIENCE, CHECKSUM_ALGORITHM, Objects, broken_off
-from rsm_plugins.s3.pauses import backoff_seconds, to_its_end
-from rsm_plugins.s3.together import first_of
-from rsm_plugins.source_files import open_source, source_errors
+from rsm_plugins.s3.objects import (
+    BODY_PATIENCE,
+    CHECKSUM_ALGORITHM,
+    Objects,
+    UserMetadata,
+    broken_off,
+    checksum_text,
+)
+from rsm_plugins.threads import FileThreads
 
 PARTS_MAX = 10_000
 ABORTS_MAX = 5

@@ -20,7 +20,7 @@ from kip405.ids import TopicIdPartition, Uuid
 from kip405.indexes import IndexesObject
 from kip405.segments import ByteRange, LogSegmentData, SegmentLocator
 from rlm.lanes.ports import CopyTarget
-from rsm_plugins.keys import ObjectKind, object_name
+from rsm_plugins.layout.keys import ObjectKind, object_name
 
 STORE_ID = Uuid(b"\x51" * 16)
 

@@ -10,11 +10,11 @@ import yaml
 
 from rlm.config.service import settings
 from rlm.config.stores import RULE_ROWS, STORE_ROWS, is_store_key, read_rules, read_stores
-from rsm_plugins.config import SETTINGS, settings_of
-from rsm_plugins.keys import IDENTITY_NAME
+from rsm_plugins.layout.keys import IDENTITY_NAME
+from rsm_plugins.process.config import SETTINGS, settings_of
 from rsm_plugins.s3.errors import PERMISSIONS
-from rsm_plugins.settings_reader import row_of
-from rsm_plugins.store_kind import KIND_NAMES, kind_settings
+from rsm_plugins.settings.kinds import KIND_NAMES, kind_settings
+from rsm_plugins.settings.table import row_of
 from rsm_plugins.v1 import identity_pb2, storage_pb2
 from tests.docs.site import hand_written
 from tests.project.tree import ROOT, parse, show, sources

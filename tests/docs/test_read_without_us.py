@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hdfs_native import Client
 
-from rsm_plugins.keys import entropy_digits
+from rsm_plugins.layout.keys import entropy_digits
 from tests.builders.rig import Rig
 from tests.docs.page import PAGE, SCRIPT, block, decode, offsets_printed, run_shell
 from tests.kip405.batch_builder import batch

@@ -52,8 +52,8 @@ PURE = (
     "rlmm/replay.py",
     "rlmm/replica_votes.py",
     "rsm_plugins/endpoints.py",
-    "rsm_plugins/keys.py",
-    "rsm_plugins/manifest.py",
+    "rsm_plugins/layout/keys.py",
+    "rsm_plugins/layout/manifest.py",
 )
 IMPURE_IMPORTS = {
     "aiohttp",
@@ -81,7 +81,7 @@ IMPURE_IMPORTS = {
 THREAD_MAKERS = {"to_thread", "run_in_executor", "ThreadPoolExecutor", "Thread"}
 # The one module that makes threads, and where another kind of process needs its own: the child that
 # kills a plugin when its parent ends.
-MAY_MAKE_THREADS = {"rsm_plugins/threads.py", "rsm_plugins/spawn_child.py"}
+MAY_MAKE_THREADS = {"rsm_plugins/threads.py", "rsm_plugins/process/spawn_child.py"}
 IMPURE_CALLS = {"open", "input", "print"}
 
 # Written in pieces, so that this file keeps its own rule.

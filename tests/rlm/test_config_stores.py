@@ -11,7 +11,7 @@ import yaml
 
 from rlm.config import ConfigError, ServiceConfig, load
 from rsm_plugins.endpoints import StorageEndpoint, StorePlace, endpoint_in
-from rsm_plugins.store_kind import KIND_NAMES, kind_settings, store_kind
+from rsm_plugins.settings.kinds import KIND_NAMES, kind_settings, store_kind
 
 SECRET = "s3cr3t-hidden"
 LOCAL = {"plugin": "local", "rsm.config.root": "/srv/store"}

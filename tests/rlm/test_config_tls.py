@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rsm_plugins.tls import ServerTls, Tls
+from rsm_plugins.contract.tls import ServerTls, Tls
 from tests.rlm.test_config import given, read, refusal
 
 __all__ = ["given"]

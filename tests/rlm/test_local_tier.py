@@ -16,7 +16,7 @@ from rlm.lanes.look import Look
 from rlm.partitions import SharedLooks
 from rlm.proxy.tier import EpochEnd, TopicRef
 from rlmm.replay import LedgerState
-from rsm_plugins.keys import ObjectKind, object_name
+from rsm_plugins.layout.keys import ObjectKind, object_name
 from tests.builders.ledger import OTHER_WRITER, PLACE, metadata
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import NODE_ID

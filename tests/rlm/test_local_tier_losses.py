@@ -5,7 +5,7 @@ from kip405.segments import ByteRange, SegmentLocator
 from rlm.plans.holes import NO_RECORDS
 from rlmm.facts import HolesFact
 from rlmm.ledger import Hole
-from rsm_plugins.keys import ObjectKind, object_name
+from rsm_plugins.layout.keys import ObjectKind, object_name
 from tests.builders.ledger import PLACE
 from tests.builders.log_dir import CLUSTER_ID
 from tests.rlm.tier_site import BY_NAME, FINISHED, Site, second_copy, site

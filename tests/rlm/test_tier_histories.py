@@ -14,7 +14,7 @@ from kip405.states import RemoteLogSegmentState
 from rlm.partitions import SharedLooks
 from rlm.proxy.tier import EpochEnd, RemoteRead, RemoteRecords, TopicRef
 from rlmm.facts import DivergenceFact
-from rsm_plugins.keys import ObjectKind, object_name
+from rsm_plugins.layout.keys import ObjectKind, object_name
 from tests.builders.ledger import PLACE, metadata
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import NODE_ID

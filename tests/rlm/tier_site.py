@@ -21,7 +21,7 @@ from rlm.reading.limits import ReadLimits
 from rlm.reading.reader import RemoteReader
 from rlmm.manager import RemoteLogMetadataManager
 from rlmm.settings import Settings
-from rsm_plugins.keys import ObjectKind, object_name
+from rsm_plugins.layout.keys import ObjectKind, object_name
 from rsm_plugins.threads import Threads
 from tests.builders.ledger import PLACE
 from tests.builders.log_dir import CLUSTER_ID

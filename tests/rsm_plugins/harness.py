@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from kip405.ids import Uuid
-from rsm_plugins.client import Deadlines, GrpcRemoteStorageManager
-from rsm_plugins.config import PluginSettings, settings_of
 from rsm_plugins.conformance.subject import Subject
-from rsm_plugins.local import LocalRemoteStorageManager
-from rsm_plugins.plugin import running_server
+from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager
+from rsm_plugins.local.manager import LocalRemoteStorageManager
+from rsm_plugins.process.config import PluginSettings, settings_of
+from rsm_plugins.process.plugin import running_server
 
 PREFIX = "some/prefix"
 DEADLINES = Deadlines(call_ms=20_000, copy_ms=30_000)

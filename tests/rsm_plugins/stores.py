@@ -14,14 +14,14 @@ import grpc
 import yaml
 from hdfs_native import Client, WriteOptions
 
-from rsm_plugins.client import Deadlines, GrpcRemoteStorageManager
-from rsm_plugins.config import settings_of
 from rsm_plugins.conformance.command import lacking
 from rsm_plugins.conformance.subject import MANY_OBJECTS, PART_BYTES, StoreFaults, Subject
 from rsm_plugins.conformance.wire_calls import Wire
-from rsm_plugins.file_threads import FileThreads
-from rsm_plugins.plugin import running_server
-from rsm_plugins.store_kind import OpenStore, store_kind
+from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager
+from rsm_plugins.process.config import settings_of
+from rsm_plugins.process.plugin import running_server
+from rsm_plugins.settings.kinds import OpenStore, store_kind
+from rsm_plugins.threads import FileThreads
 from rsm_plugins.v1.identity_pb2_grpc import IdentityStub
 from rsm_plugins.v1.storage_pb2_grpc import StorageStub
 from tests.rsm_plugins.harness import PREFIX, DirectoryFaults, new_uuid
@@ -234,7 +234,7 @@ def start_plugin(rig: StoreRig, folder: Path, **others: object) -> "subprocess.P
     config.chmod(0o600)
     with (folder / "plugin.log").open("a") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "rsm_plugins.main", "serve", "--config", str(config)],
+            [sys.executable, "-m", "rsm_plugins.process.main", "serve", "--config", str(config)],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=log,

@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from kip405.errors import Invalid
-from rsm_plugins.config import SETTINGS, load_settings, settings_of
-from rsm_plugins.local_kind import KIND
-from rsm_plugins.settings_reader import checked_values, refuse_unknown, secret_values
-from rsm_plugins.settings_table import Setting, text
-from rsm_plugins.tls import ServerTls
+from rsm_plugins.contract.tls import ServerTls
+from rsm_plugins.local.kind import KIND
+from rsm_plugins.process.config import SETTINGS, load_settings, settings_of
+from rsm_plugins.settings.table import Setting, checked_values, refuse_unknown, secret_values, text
 
 LEAST = {"listen": "127.0.0.1:7001", "rsm.config.root": "/store"}
 

@@ -20,7 +20,7 @@ from rsm_plugins.conformance.subject import (
     check_equal,
     fails,
 )
-from rsm_plugins.keys import IDENTITY_NAME
+from rsm_plugins.layout.keys import IDENTITY_NAME
 from tests.rsm_plugins.conftest import KINDS
 from tests.rsm_plugins.stores import (
     BYTES,

@@ -20,7 +20,7 @@ from kip405.ids import TopicIdPartition
 from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
 from rsm_plugins.conformance.runner import CASES, Status, chosen, run_suite
 from rsm_plugins.conformance.subject import Subject, read_answer
-from rsm_plugins.local import LocalRemoteStorageManager
+from rsm_plugins.local.manager import LocalRemoteStorageManager
 from tests.rsm_plugins.harness import new_uuid
 
 

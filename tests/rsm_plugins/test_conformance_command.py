@@ -33,7 +33,7 @@ LARGE_BYTES = 64 << 20
 
 
 async def conformance(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "rsm_plugins.main", "conformance", *arguments]
+    command = [sys.executable, "-m", "rsm_plugins.process.main", "conformance", *arguments]
     return await asyncio.to_thread(
         subprocess.run,
         command,

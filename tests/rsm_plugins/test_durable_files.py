@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kip405.crc import crc32c
-from rsm_plugins import durable_files
-from rsm_plugins.durable_files import PIECE_BYTES, CopyPiece, SourceCut, copy_bytes, plain_copy
+from rsm_plugins.files import durable as durable_files
+from rsm_plugins.files.durable import PIECE_BYTES, CopyPiece, SourceCut, copy_bytes, plain_copy
 
 
 def refuses(*_: int) -> tuple[int, bytes]:

@@ -28,17 +28,17 @@ from kip405.errors import (
 )
 from kip405.segments import ByteRange, FileSlice
 from rsm_plugins.addresses import Address
-from rsm_plugins.answering import Context
-from rsm_plugins.client import Deadlines, GrpcRemoteStorageManager
-from rsm_plugins.client_volume import ClientVolume, VolumeCalls
 from rsm_plugins.conformance.subject import Subject, read_answer
-from rsm_plugins.fetch_stream import Received
-from rsm_plugins.file_threads import FileThreads
-from rsm_plugins.messages import locator_message, slice_message
-from rsm_plugins.plugin import running_server
-from rsm_plugins.shared_volume import read_nonce
-from rsm_plugins.spool import Spool
-from rsm_plugins.status import status_of_error
+from rsm_plugins.contract.answering import Context
+from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager
+from rsm_plugins.contract.client_files import ClientVolume, VolumeCalls
+from rsm_plugins.contract.fetch_stream import Received
+from rsm_plugins.contract.messages import locator_message, slice_message
+from rsm_plugins.contract.status import status_of_error
+from rsm_plugins.files.shared_volume import read_nonce
+from rsm_plugins.files.spool import Spool
+from rsm_plugins.process.plugin import running_server
+from rsm_plugins.threads import FileThreads
 from rsm_plugins.v1 import errors_pb2, identity_pb2, identity_pb2_grpc, storage_pb2_grpc
 from rsm_plugins.v1 import storage_pb2 as pb
 from tests.rsm_plugins.harness import DEADLINES, DirectoryFaults, new_uuid, plugin_settings

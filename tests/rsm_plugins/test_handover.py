@@ -17,20 +17,27 @@ import pytest
 
 from kip405.errors import Corrupt, Invalid, Unavailable
 from kip405.segments import ByteRange, FileSlice, SegmentLocator
-from rsm_plugins.answering import Context
-from rsm_plugins.client import GrpcRemoteStorageManager
-from rsm_plugins.client_scratch import ScratchSettings, ScratchSlots
 from rsm_plugins.conformance.subject import Subject
-from rsm_plugins.file_threads import FileThreads
-from rsm_plugins.local import LocalRemoteStorageManager
-from rsm_plugins.owned_folder import OwnedFolder, private_base
-from rsm_plugins.plugin import _scratch_folders, _spool, running_server
-from rsm_plugins.scratch_files import DATA_POSITION, NONCE_BYTES, SUFFIX, ScratchFile, Slot, put
-from rsm_plugins.server import PluginServer
-from rsm_plugins.services import Parts, PluginInfo
-from rsm_plugins.shared_volume import CallersFolders
-from rsm_plugins.spool import Spool
-from rsm_plugins.store_kind import OpenStore
+from rsm_plugins.contract.answering import Context
+from rsm_plugins.contract.client import GrpcRemoteStorageManager
+from rsm_plugins.contract.client_files import ScratchSettings, ScratchSlots
+from rsm_plugins.contract.server import PluginServer
+from rsm_plugins.contract.services import Parts, PluginInfo
+from rsm_plugins.files.owned_folder import OwnedFolder, private_base
+from rsm_plugins.files.segment_files import (
+    DATA_POSITION,
+    NONCE_BYTES,
+    SUFFIX,
+    ScratchFile,
+    Slot,
+    put,
+)
+from rsm_plugins.files.shared_volume import CallersFolders
+from rsm_plugins.files.spool import Spool
+from rsm_plugins.local.manager import LocalRemoteStorageManager
+from rsm_plugins.process.plugin import _scratch_folders, _spool, running_server
+from rsm_plugins.settings.kinds import OpenStore
+from rsm_plugins.threads import FileThreads
 from rsm_plugins.v1 import identity_pb2, identity_pb2_grpc, storage_pb2_grpc
 from rsm_plugins.v1 import storage_pb2 as pb
 from tests.rsm_plugins.harness import DEADLINES, new_uuid, plugin_settings
@@ -383,7 +390,7 @@ async def test_a_store_without_a_folder_spools_below_that_for_temporary_files(
 def test_what_a_dead_process_left_is_swept_and_what_lives_stays(tmp_path: Path) -> None:
     code = (
         "import os, sys; from pathlib import Path; "
-        "from rsm_plugins.owned_folder import OwnedFolder; "
+        "from rsm_plugins.files.owned_folder import OwnedFolder; "
         "made = OwnedFolder.create(Path(sys.argv[1])); "
         "(made.path / 'x').write_text('x'); os._exit(1)"
     )

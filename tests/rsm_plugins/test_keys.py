@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kip405.errors import Invalid
 from kip405.ids import RemoteLogSegmentId, TopicIdPartition, Uuid
 from kip405.segments import CustomMetadata, SegmentLocator
-from rsm_plugins.keys import (
+from rsm_plugins.layout.keys import (
     ObjectKind,
     check_prefix,
     entropy_digits,

@@ -13,11 +13,11 @@ from kip405.contracts import Presence
 from kip405.errors import Busy, Internal, Invalid, NotFound, Unavailable
 from kip405.segments import ByteRange, FileSlice
 from rsm_plugins.conformance.subject import Subject
-from rsm_plugins.file_threads import FileThreads, StopFlag
-from rsm_plugins.keys import ObjectKind, object_name
-from rsm_plugins.local import LocalRemoteStorageManager
-from rsm_plugins.os_errors import error_of_os
-from rsm_plugins.store_tree import StoreTree
+from rsm_plugins.files.durable import error_of_os
+from rsm_plugins.files.store_tree import StoreTree
+from rsm_plugins.layout.keys import ObjectKind, object_name
+from rsm_plugins.local.manager import LocalRemoteStorageManager
+from rsm_plugins.threads import FileThreads, StopFlag
 from tests.rsm_plugins.harness import PREFIX, DirectoryFaults, local_subject, new_uuid
 
 NOBODY = 65534

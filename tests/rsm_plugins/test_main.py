@@ -20,12 +20,12 @@ import yaml
 from kip405.contracts import Presence
 from kip405.errors import Unavailable
 from kip405.segments import ByteRange, FileSlice
-from rsm_plugins.client import Deadlines, GrpcRemoteStorageManager
 from rsm_plugins.conformance.subject import StoredSegment, Subject, read_answer
+from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager
 from tests.rsm_plugins.harness import new_uuid
 
 ROOT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-m", "rsm_plugins.main"]
+COMMAND = [sys.executable, "-m", "rsm_plugins.process.main"]
 WHOLE = ByteRange(start=0, end=1 << 30)
 
 

@@ -15,18 +15,17 @@ import structlog
 from kip405.contracts import FindingKind
 from kip405.errors import Corrupt, Invalid, Unavailable
 from kip405.segments import SegmentLocator
-from rsm_plugins import main
-from rsm_plugins.answering import Context
-from rsm_plugins.capabilities import Capability
-from rsm_plugins.client import GrpcRemoteStorageManager
-from rsm_plugins.config import settings_of
 from rsm_plugins.conformance.subject import Subject
-from rsm_plugins.local import LocalRemoteStorageManager
-from rsm_plugins.masking import masked, secrets_of
-from rsm_plugins.messages import locator_message
-from rsm_plugins.plugin import _sweep, running_server
-from rsm_plugins.probe import ProbeState, probe_value
-from rsm_plugins.store_kind import OpenStore
+from rsm_plugins.contract.answering import Context
+from rsm_plugins.contract.capabilities import Capability
+from rsm_plugins.contract.client import GrpcRemoteStorageManager
+from rsm_plugins.contract.messages import locator_message
+from rsm_plugins.contract.probe import ProbeState, probe_value
+from rsm_plugins.local.manager import LocalRemoteStorageManager
+from rsm_plugins.process import main
+from rsm_plugins.process.config import settings_of
+from rsm_plugins.process.plugin import _sweep, running_server
+from rsm_plugins.settings.kinds import OpenStore, masked, secrets_of
 from rsm_plugins.v1 import errors_pb2, identity_pb2_grpc, storage_pb2_grpc
 from rsm_plugins.v1 import identity_pb2 as idpb
 from rsm_plugins.v1 import storage_pb2 as pb

@@ -21,9 +21,9 @@ import yaml
 
 from kip405.errors import Invalid, RemoteStorageError, Unavailable
 from rsm_plugins.addresses import Address
-from rsm_plugins.client import GrpcRemoteStorageManager
-from rsm_plugins.handshake import handshake, parse_handshake
-from rsm_plugins.spawned import OWN_COMMAND, SpawnedPlugin, SpawnTimes
+from rsm_plugins.contract.client import GrpcRemoteStorageManager
+from rsm_plugins.process.handshake import handshake, parse_handshake
+from rsm_plugins.process.spawned import OWN_COMMAND, SpawnedPlugin, SpawnTimes
 from tests.rsm_plugins.harness import DEADLINES
 
 ROOT = Path(__file__).parents[2]
@@ -306,7 +306,7 @@ async def test_a_long_folder_is_not_used_for_the_socket(tmp_path: Path) -> None:
 PARENT = """
 import asyncio, sys
 from pathlib import Path
-from rsm_plugins.spawned import SpawnedPlugin
+from rsm_plugins.process.spawned import SpawnedPlugin
 async def main():
     plugin = SpawnedPlugin(name="one", config={"plugin": "local", "rsm.config.root": sys.argv[1]},
         sleep=asyncio.sleep, runtime_dir=Path(sys.argv[2]), way=sys.argv[3])

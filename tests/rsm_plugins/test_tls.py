@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from kip405.errors import Invalid, Unavailable
-from rsm_plugins.client import Deadlines, GrpcRemoteStorageManager
-from rsm_plugins.plugin import running_server
-from rsm_plugins.tls import ServerTls, Tls
+from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager
+from rsm_plugins.contract.tls import ServerTls, Tls
+from rsm_plugins.process.plugin import running_server
 from tests.builders.certificates import Authority
 from tests.rsm_plugins.harness import plugin_settings
 

@@ -21,7 +21,7 @@ from rlm_sandbox.services import plugin_config, reader_config, rlm_config
 from rlm_sandbox.spec import Layout, NodePorts, Override, ReaderPorts, SandboxSpec
 from rlm_sandbox.state import SandboxState
 from rlm_sandbox.stores.choice import sandbox_store
-from rsm_plugins.config import settings_of
+from rsm_plugins.process.config import settings_of
 
 LAYOUT = Layout(root=Path("/d"))
 PORTS = {

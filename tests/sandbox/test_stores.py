@@ -18,7 +18,7 @@ from rlm_sandbox.spec import STORE_PROCESSES, Layout, Override, SandboxSpec
 from rlm_sandbox.state import SandboxState
 from rlm_sandbox.stores.choice import sandbox_store
 from rlm_sandbox.stores.s3 import S3Store
-from rsm_plugins.config import settings_of
+from rsm_plugins.process.config import settings_of
 
 KINDS = list(STORE_PROCESSES)
 

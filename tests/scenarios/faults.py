@@ -46,7 +46,7 @@ def plugin_that_obeys_modes(cluster: Cluster) -> Iterator[None]:
     port = int(cluster.sandbox.json["plugin"].rpartition(":")[2])
     cluster.sandbox.kill("plugin:1")
     cluster.wait_for(lambda: port_is_free(port), "port of the plugin free")
-    serve = ["-P", "-m", "rsm_plugins.main", "serve", "--config", str(config)]
+    serve = ["-P", "-m", "rsm_plugins.process.main", "serve", "--config", str(config)]
     with subprocess.Popen([sys.executable, "-c", _WITHOUT_OVERRIDE, *serve]) as process:
         try:
             cluster.wait_for(lambda: plugin_answers(port), "the plugin answers")

@@ -16,6 +16,7 @@ from tests.scenarios.cluster import Cluster, assert_same, fresh
 pytestmark = pytest.mark.integration
 
 _LIMIT_S = 60
+_PLUGIN = "rsm_plugins.process.main"
 _ELSEWHERE = "QRSTUVWXYZabcdefghijkA"
 
 
@@ -135,7 +136,7 @@ def test_a_port_of_the_service_is_taken(
 
 def test_the_port_of_the_plugin_is_taken(one: Cluster, tmp_path: Path) -> None:
     config = yaml.safe_load(one.sandbox.layout.plugin_config(1).read_text())
-    said = line_of(_serve("rsm_plugins.main", config, tmp_path), "rsm-plugin")
+    said = line_of(_serve(_PLUGIN, config, tmp_path), "rsm-plugin")
     assert config["listen"] in said
 
 
@@ -213,9 +214,9 @@ def test_a_bad_configuration_names_the_key_and_what_is_allowed(
 
 def test_a_bad_configuration_of_the_plugin(one: Cluster, tmp_path: Path) -> None:
     config = yaml.safe_load(one.sandbox.layout.plugin_config(1).read_text())
-    said = line_of(_serve("rsm_plugins.main", {**config, "plugin": "tape"}, tmp_path), "rsm-plugin")
+    said = line_of(_serve(_PLUGIN, {**config, "plugin": "tape"}, tmp_path), "rsm-plugin")
     assert "local" in said
-    said = line_of(_serve("rsm_plugins.main", {**config, "lisen": "x"}, tmp_path), "rsm-plugin")
+    said = line_of(_serve(_PLUGIN, {**config, "lisen": "x"}, tmp_path), "rsm-plugin")
     assert "lisen" in said
 
 

@@ -46,7 +46,7 @@ from rlm.topics.adopt import Adoption
 from rlm.topics.freezes import Freezes
 from rlm.v1.fetch_pb2 import TopicRef as TopicName
 from rlmm.facts import ServiceFact
-from rsm_plugins.tls import ServerTls, Tls
+from rsm_plugins.contract.tls import ServerTls, Tls
 from tests.builders.ledger import MemoryLedger
 from tests.builders.log_dir import CLUSTER_ID, TOPIC, TOPIC_ID
 from tests.builders.store import MemoryStore

@@ -8,7 +8,7 @@ import pytest
 from kip405.errors import Corrupt, Invalid, Unavailable
 from rlm.reading.throttle import ReadThrottle, ThrottleLimits
 from rlm.v1 import fetch_pb2 as pb
-from rsm_plugins.keys import ObjectKind, object_name
+from rsm_plugins.layout.keys import ObjectKind, object_name
 from tests.builders.ledger import PLACE
 from tests.builders.log_dir import CLUSTER_ID
 from tests.rlm.api.remote_site import REF, WHO, Site, offsets, positions

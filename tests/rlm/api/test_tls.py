@@ -18,7 +18,7 @@ from rlm.api.status import error_of_call
 from rlm.api.tokens import TokenFile
 from rlm.v1 import admin_pb2 as pb
 from rlm.v1.admin_pb2_grpc import AdminServiceStub
-from rsm_plugins.tls import ServerTls, Tls
+from rsm_plugins.contract.tls import ServerTls, Tls
 from tests.builders.certificates import Authority, Certificate
 from tests.builders.clock import ManualClock
 from tests.rlm.api.harness import Node, api_node, channel_to

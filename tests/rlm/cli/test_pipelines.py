@@ -13,7 +13,7 @@ from rlm.cli.main import main
 from rlm.cli.pipelines import connection_options, needing_spark
 from rlm.cli.target import Connect
 from rlm_spark.pipelines.arguments import AUDIT, EXPORT, Argument
-from rsm_plugins.tls import Tls
+from rsm_plugins.contract.tls import Tls
 
 
 @pytest.mark.parametrize(("command", "rows"), [(export, EXPORT), (audit, AUDIT)])

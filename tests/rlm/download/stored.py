@@ -16,8 +16,8 @@ from rlm.download.plan import PartitionPlan, Piece
 from rlm.download.run import Download, Progress
 from rlm.download.store_source import StoreSource
 from rlmm.framing import encode_value
-from rsm_plugins.keys import ObjectKind, object_name
-from rsm_plugins.manifest import Manifest, ManifestObject, build_manifest
+from rsm_plugins.layout.keys import ObjectKind, object_name
+from rsm_plugins.layout.manifest import Manifest, ManifestObject, build_manifest
 from tests.builders.clock import ManualClock
 from tests.builders.ledger import PLACE
 from tests.builders.log_dir import CLUSTER_ID, TOPIC

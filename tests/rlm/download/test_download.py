@@ -19,7 +19,7 @@ from kip405.indexes import AbortedTransaction
 from kip405.segments import EpochEntry, SegmentLocator
 from rlm.download.folder import PartitionFolder
 from rlm.download.store_source import StoreSource
-from rsm_plugins.keys import ObjectKind
+from rsm_plugins.layout.keys import ObjectKind
 from tests.builders.ledger import PLACE
 from tests.builders.log_dir import CLUSTER_ID, TOPIC, TOPIC_ID
 from tests.builders.rig import Rig

@@ -14,7 +14,7 @@ from rlm.lanes.look import Look
 from rlm.plans.unsettled import SETTLED, unsettled_end
 from rlmm.facts import HolesFact
 from rlmm.ledger import Hole
-from rsm_plugins.keys import ObjectKind, object_name
+from rsm_plugins.layout.keys import ObjectKind, object_name
 from tests.builders.ledger import PLACE
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import Rig

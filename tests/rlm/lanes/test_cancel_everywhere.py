@@ -10,7 +10,7 @@ import pytest
 
 from kip405.errors import Unavailable
 from kip405.states import RemoteLogSegmentState
-from rsm_plugins.keys import parse_name
+from rsm_plugins.layout.keys import parse_name
 from tests.builders.checkpoints import Checkpoints
 from tests.builders.ledger import PLACE
 from tests.builders.rig import DRAIN_MS, Rig

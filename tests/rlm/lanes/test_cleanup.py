@@ -11,7 +11,7 @@ from kip405.segments import RemoteLogSegmentMetadata, SegmentLocator
 from kip405.states import RemoteLogSegmentState
 from rlmm.facts import FreezeFact, StartFact
 from rlmm.replay import LedgerState
-from rsm_plugins.keys import ObjectKind, object_name
+from rsm_plugins.layout.keys import ObjectKind, object_name
 from tests.builders.ledger import OTHER_WRITER, PLACE, metadata
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import GRACE_MS, Rig

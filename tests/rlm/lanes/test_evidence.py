@@ -15,8 +15,8 @@ from kip405.segments import RemoteLogSegmentMetadata
 from kip405.states import RemoteLogSegmentState
 from rlm.lanes.round import CleanupRound
 from rlmm.framing import decode_value
-from rsm_plugins.keys import ObjectKind, object_name
-from rsm_plugins.manifest import Manifest
+from rsm_plugins.layout.keys import ObjectKind, object_name
+from rsm_plugins.layout.manifest import Manifest
 from tests.builders.ledger import OTHER_WRITER, PLACE
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.manifests import manifest_of

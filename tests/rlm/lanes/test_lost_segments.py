@@ -12,7 +12,7 @@ from kip405.states import RemoteLogSegmentState
 from rlm.lanes.ports import CopyTarget
 from rlm.plans.problems import ProblemKind
 from rlmm.facts import FreezeFact
-from rsm_plugins.keys import ObjectKind, object_name
+from rsm_plugins.layout.keys import ObjectKind, object_name
 from tests.builders.ledger import OTHER_WRITER, PLACE, metadata
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import PRESENCE_CHECK_MS, Rig

@@ -9,7 +9,7 @@ import pytest
 
 from kip405.errors import Corrupt, Unavailable
 from rlmm.facts import ServiceFact, TrimFact
-from rsm_plugins.keys import ObjectKind, object_name
+from rsm_plugins.layout.keys import ObjectKind, object_name
 from tests.builders.ledger import OTHER_WRITER, PLACE
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import Rig

@@ -20,7 +20,7 @@ from rlm.plans.fetch import ReadBounds
 from rlm.reading.cursors import Following
 from rlm.reading.limits import ReadLimits
 from rlm.reading.reader import RemoteReader
-from rsm_plugins.local import LocalRemoteStorageManager
+from rsm_plugins.local.manager import LocalRemoteStorageManager
 from rsm_plugins.threads import Threads
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.remote_segment import store_segment

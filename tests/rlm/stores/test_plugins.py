@@ -13,8 +13,8 @@ from kip405.errors import RemoteStorageError
 from rlm.clock import SystemClock
 from rlm.config.stores import read_stores
 from rlm.stores.plugins import OpenPlugin, PluginTerms, open_plugins
-from rsm_plugins.client import Deadlines
-from rsm_plugins.plugin import running_server
+from rsm_plugins.contract.client import Deadlines
+from rsm_plugins.process.plugin import running_server
 from tests.builders.certificates import Authority
 from tests.rsm_plugins.harness import plugin_settings
 

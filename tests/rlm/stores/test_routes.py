@@ -14,7 +14,7 @@ from rlm.stores.link import StoreLink
 from rlm.stores.routed import RoutedStores
 from rlm.stores.stores import Stores, Targets
 from rsm_plugins.endpoints import RuleProvider, StorePlace, TopicRule
-from rsm_plugins.keys import ObjectKind, object_name
+from rsm_plugins.layout.keys import ObjectKind, object_name
 from tests.builders.ledger import PLACE
 from tests.builders.store import MemoryStore
 

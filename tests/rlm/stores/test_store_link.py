@@ -14,7 +14,7 @@ from rlmm.fact_log import FactLog
 from rlmm.facts import ClusterFact, Fact, StoreFact
 from rlmm.settings import Settings
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
-from rsm_plugins.local import LocalRemoteStorageManager
+from rsm_plugins.local.manager import LocalRemoteStorageManager
 from tests.builders.clock import ManualClock
 from tests.builders.ledger import MemorySettings, uuids
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rsm_plugins.config import settings_of
 from rsm_plugins.conformance.subject import StoredSegment, Subject
-from rsm_plugins.file_threads import FileThreads
-from rsm_plugins.keys import IDENTITY_NAME
+from rsm_plugins.layout.keys import IDENTITY_NAME
+from rsm_plugins.process.config import settings_of
 from rsm_plugins.s3.manager import S3RemoteStorageManager
 from rsm_plugins.s3.settings import s3_settings
+from rsm_plugins.threads import FileThreads
 from tests.builders.cutting_proxy import CuttingProxy
 from tests.rsm_plugins.faults.operations import MANIFEST, Operation
 from tests.rsm_plugins.harness import new_uuid

@@ -13,11 +13,11 @@ import pytest
 from kip405.contracts import Presence
 from kip405.errors import Unavailable
 from rsm_plugins.addresses import Address
-from rsm_plugins.client import Deadlines, GrpcRemoteStorageManager
-from rsm_plugins.config import settings_of
 from rsm_plugins.conformance.subject import MIB, StoredSegment, Subject
-from rsm_plugins.keys import IDENTITY_NAME
-from rsm_plugins.plugin import running_server
+from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager
+from rsm_plugins.layout.keys import IDENTITY_NAME
+from rsm_plugins.process.config import settings_of
+from rsm_plugins.process.plugin import running_server
 from tests.builders.cutting_tcp import CuttingTcp
 from tests.rsm_plugins.faults.cut_store import settle
 from tests.rsm_plugins.harness import new_uuid

@@ -16,7 +16,7 @@ from rlm.clock import SystemClock
 from rlm.plans.fetch import ReadBounds
 from rlm.reading.limits import ReadLimits
 from rlm.reading.reader import RemoteReader
-from rsm_plugins.keys import ObjectKind, object_name
+from rsm_plugins.layout.keys import ObjectKind, object_name
 from tests.builders.cutting_actions import (
     Action,
     Answer,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kip405.errors import Invalid, NotFound, RemoteStorageError, Unavailable
-from rsm_plugins.keys import ObjectKind
+from rsm_plugins.layout.keys import ObjectKind
 from tests.builders.cutting_actions import (
     Action,
     Answer,

@@ -9,10 +9,10 @@ from hdfs_native import Client
 
 from kip405.ids import Uuid
 from rsm_plugins.conformance.subject import Subject
-from rsm_plugins.file_threads import FileThreads
 from rsm_plugins.hdfs.kind import KIND
 from rsm_plugins.hdfs.manager import HdfsRemoteStorageManager
-from rsm_plugins.settings_reader import checked_values
+from rsm_plugins.settings.table import checked_values
+from rsm_plugins.threads import FileThreads
 from tests.store_servers_hdfs import HdfsServer
 
 

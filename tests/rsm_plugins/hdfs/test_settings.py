@@ -8,7 +8,7 @@ from kip405.errors import Invalid
 from rsm_plugins.hdfs.connection import client_arguments, make_client
 from rsm_plugins.hdfs.kind import KIND
 from rsm_plugins.hdfs.settings import HdfsSettings, read_site, settings_of
-from rsm_plugins.settings_reader import checked_values, refuse_unknown
+from rsm_plugins.settings.table import checked_values, refuse_unknown
 
 NS = "rsm.config.hdfs."
 HA_SITE = """<?xml version="1.0"?><configuration>

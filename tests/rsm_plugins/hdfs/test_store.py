@@ -13,7 +13,7 @@ from kip405.errors import Unavailable
 from rsm_plugins.conformance.subject import Subject
 from rsm_plugins.hdfs.connection import CALLS_AT_ONCE, CLIENTS_MAX, Connection, Session
 from rsm_plugins.hdfs.settings import HdfsSettings
-from rsm_plugins.keys import ObjectKind, object_name
+from rsm_plugins.layout.keys import ObjectKind, object_name
 from tests.rsm_plugins.hdfs.stores import (
     hdfs_subject,
     manager_of,

@@ -9,9 +9,9 @@ import pytest
 
 from kip405.errors import Invalid, NotFound, Unavailable
 from kip405.segments import ByteRange
-from rsm_plugins.file_threads import FileThreads
 from rsm_plugins.s3.manager import S3RemoteStorageManager
 from rsm_plugins.s3.settings import CredentialSettings, S3Settings
+from rsm_plugins.threads import FileThreads
 from tests.rsm_plugins.s3.recording import (
     Answer,
     Asked,

@@ -6,8 +6,8 @@ import pytest
 
 from kip405.errors import Invalid
 from rsm_plugins.s3.settings import SETTINGS, S3Settings, s3_settings
-from rsm_plugins.settings_reader import checked_values
-from rsm_plugins.store_kind import store_kind
+from rsm_plugins.settings.kinds import store_kind
+from rsm_plugins.settings.table import checked_values
 
 SECRET = "a-secret-that-nobody-sees"
 BUCKET = {"rsm.config.s3.bucket.name": "bucket"}

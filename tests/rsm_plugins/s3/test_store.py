@@ -11,13 +11,13 @@ from kip405.contracts import Presence
 from kip405.errors import Fenced, Unavailable
 from kip405.segments import ByteRange, CustomMetadata, SegmentLocator
 from rsm_plugins.conformance.subject import StoredSegment, Subject
-from rsm_plugins.keys import ObjectKind, object_name
-from rsm_plugins.manifest import Manifest, build_manifest
+from rsm_plugins.layout.keys import ObjectKind, object_name
+from rsm_plugins.layout.manifest import Manifest, build_manifest
 from rsm_plugins.s3.connection import Connection
 from rsm_plugins.s3.manager import S3RemoteStorageManager
 from rsm_plugins.s3.objects import DELETE_KEYS_MAX
 from rsm_plugins.s3.settings import SETTINGS, s3_settings
-from rsm_plugins.settings_reader import checked_values
+from rsm_plugins.settings.table import checked_values
 from tests.rsm_plugins.s3.stores import new_uuid, open_store, s3_store, subject_of
 from tests.store_servers import S3Server
 

@@ -10,8 +10,8 @@ from botocore.exceptions import ClientError
 from kip405.crc import crc32c
 from kip405.errors import Corrupt, Fenced
 from kip405.segments import FileSlice, LogSegmentData
-from rsm_plugins.file_threads import FileThreads
 from rsm_plugins.s3.uploads import SourceReader, Upload, Uploads
+from rsm_plugins.threads import FileThreads
 
 LOG = bytes(range(100))
 

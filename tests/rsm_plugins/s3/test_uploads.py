@@ -12,14 +12,14 @@ import pytest
 from kip405.crc import crc32c
 from kip405.errors import Corrupt, NotFound, Unavailable
 from kip405.segments import ByteRange
-from rsm_plugins.file_threads import FileThreads
-from rsm_plugins.keys import ObjectKind, object_name
+from rsm_plugins.layout.keys import ObjectKind, object_name
+from rsm_plugins.s3.calls import pause
 from rsm_plugins.s3.connection import Connection
 from rsm_plugins.s3.manager import S3RemoteStorageManager
-from rsm_plugins.s3.pauses import pause
 from rsm_plugins.s3.settings import SETTINGS, s3_settings
 from rsm_plugins.s3.uploads import PARTS_MAX, part_size
-from rsm_plugins.settings_reader import checked_values
+from rsm_plugins.settings.table import checked_values
+from rsm_plugins.threads import FileThreads
 from tests.rsm_plugins.s3.recording import Answer, Asked, failed, recording_server, xml
 from tests.rsm_plugins.s3.stores import open_store, subject_of
 from tests.store_servers import S3Server

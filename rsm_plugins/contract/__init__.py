@@ -1,0 +1,1 @@
+"""The gRPC contract of a plugin: client, server, messages, streams and errors."""

@@ -1,0 +1,96 @@
+"""What every gRPC call of ours has in common, whoever serves: who asks is found out first, errors
+become statuses, bugs are logged.
+
+Calls of a plugin: a principal is named, and no secret gets into what a caller is told.
+"""
+
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import grpc
+import structlog
+
+from kip405.errors import Internal, RemoteStorageError, error_of_kind
+from rsm_plugins.contract.status import Status, Unauthenticated, status_of_error
+from rsm_plugins.settings.kinds import masked
+
+PRINCIPAL_KEY = "rlm-principal"
+PRINCIPAL_MAX = 256
+
+C = TypeVar("C")
+Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+log = structlog.get_logger(__name__)
+
+
+def principal_of(context: Context) -> str:
+    """Who asks; Unauthenticated where the call does not say."""
+    for key, value in context.invocation_metadata() or ():
+        if key == PRINCIPAL_KEY and isinstance(value, str) and 0 < len(value) <= PRINCIPAL_MAX:
+            return value
+    raise Unauthenticated(
+        f"the call names no principal: send the metadata {PRINCIPAL_KEY!r} with every call"
+    )
+
+
+class Answered(Generic[C]):
+    """`async with` it around the body of a call; gives what `admit` says of the caller.
+
+    `admit` raises Unauthenticated for a call that is not let in; `status_of` turns any other error
+    of ours into what the caller is told.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        operation: str,
+        *,
+        admit: Callable[[Context], C],
+        status_of: Callable[[RemoteStorageError], Status],
+    ) -> None:
+        self._context = context
+        self._operation = operation
+        self._admit = admit
+        self._status_of = status_of
+
+    async def __aenter__(self) -> C:
+        try:
+            return self._admit(self._context)
+        except Unauthenticated as error:
+            await self._abort(error)
+            raise  # not reached: abort raises
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if isinstance(error, RemoteStorageError):
+            log.info(
+                "call_failed", operation=self._operation, kind=error.kind.name, what=str(error)
+            )
+            await self._abort(error)
+        elif isinstance(error, Exception) and not isinstance(error, grpc.aio.AbortError):
+            log.error("call_crashed", operation=self._operation, exc_info=error)
+            await self._abort(Internal(f"{self._operation}: {type(error).__name__}: {error}"))
+
+    async def _abort(self, error: RemoteStorageError) -> None:
+        code, what, trailing = self._status_of(error)
+        await self._context.abort(code, what, trailing)
+
+
+def without_secrets(error: RemoteStorageError, secrets: Sequence[str]) -> RemoteStorageError:
+    """The error itself where it tells none, else one of its kind with the secrets masked."""
+    what = str(error)
+    safe = masked(what, secrets)
+    return error if safe == what else error_of_kind(error.kind, safe)
+
+
+class Answering(Answered[str]):
+    """`async with Answering(context, "stat"):` around the body of a call."""
+
+    def __init__(self, context: Context, operation: str, secrets: Sequence[str] = ()) -> None:
+        super().__init__(
+            context,
+            operation,
+            admit=principal_of,
+            status_of=lambda error: status_of_error(without_secrets(error, secrets)),
+        )

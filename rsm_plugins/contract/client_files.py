@@ -1,0 +1,192 @@
+"""The scratch files of one client: bounded in number and size, made when first needed, removed at
+the end; those of a crashed process are removed by the next one.
+
+Without a free slot, or where none can be made now, bytes travel instead.
+
+What a client has proven about the volume it may share with a plugin; forgotten when the plugin
+restarts.
+
+Must not know what is copied or fetched.
+"""
+
+import os
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from kip405.errors import RemoteStorageError
+from kip405.segments import FileSlice
+from rsm_plugins.contract.messages import slice_message
+from rsm_plugins.files.owned_folder import OwnedFolder
+from rsm_plugins.files.segment_files import Slot, source_head
+from rsm_plugins.files.shared_volume import FileHead, read_nonce
+from rsm_plugins.threads import FileThreads
+from rsm_plugins.v1 import identity_pb2 as idpb
+from rsm_plugins.v1 import storage_pb2 as pb
+
+_MEMORY = Path("/dev/shm")  # noqa: S108 # a private folder is made below it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScratchSettings:
+    """Where scratch files are and how much they may take: `slots` files of `slot_bytes` each, of
+    which `kept` stay for the next fetches.
+
+    `folder` None is one of this user's in memory where there is such a file system, else below the
+    folder for temporary files.
+    """
+
+    folder: Path | None = None
+    slots: int = 16
+    kept: int = 8
+    slot_bytes: int = 16 * 1024 * 1024
+    min_range_bytes: int = 256 * 1024
+
+
+class ScratchSlots:
+    """Slots for one plugin; `close` by the one who made them."""
+
+    def __init__(self, settings: ScratchSettings, threads: FileThreads) -> None:
+        self._settings = settings
+        self._threads = threads
+        self._owned: OwnedFolder | None = None
+        self._free: list[Slot] = []
+        self._taken = 0
+        self._lock = threading.Lock()
+
+    @asynccontextmanager
+    async def slot(self, range_bytes: int) -> AsyncIterator[Slot | None]:
+        """A slot of one's own for one fetch, None where bytes are to travel.
+
+        A slot whose fetch failed or was given up is never used again: a plugin may still write to
+        it. Nor is one that was not filled: it may be gone from its folder.
+        """
+        if range_bytes < self._settings.min_range_bytes or self._taken >= self._settings.slots:
+            yield None
+            return
+        self._taken += 1
+        slot: Slot | None = None
+        try:
+            if not self._free:
+                await self._threads.run(self._make)
+            slot = self._free.pop() if self._free else None
+            if slot is not None:
+                slot.was_read = False
+            yield slot
+            if slot is not None and slot.was_read and len(self._free) < self._settings.kept:
+                self._free.append(slot)
+                slot = None
+        finally:
+            if slot is not None:
+                slot.remove()
+            self._taken -= 1
+
+    def _make(self) -> None:
+        # Straight into the list: who asked for it may have gone meanwhile.
+        with suppress(OSError, RemoteStorageError), self._lock:
+            self._free.append(Slot(self._folder(), self._settings.slot_bytes))
+
+    def _folder(self) -> Path:
+        if self._owned is None or not self._owned.path.is_dir():
+            owned = _owned_folder(self._settings.folder)
+            if self._owned is not None:
+                self._owned.close()
+            self._owned = owned
+        return self._owned.path
+
+    def close(self) -> None:
+        for slot in self._free:
+            slot.remove()
+        self._free.clear()
+        if self._owned is not None:
+            self._owned.close()
+            self._owned = None
+
+
+def _owned_folder(folder: Path | None) -> OwnedFolder:
+    if folder is not None:
+        return OwnedFolder.create(folder)
+    return OwnedFolder.create_private(_MEMORY if os.access(_MEMORY, os.W_OK) else None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeCalls:
+    """The two calls the proofs need."""
+
+    get_info: Callable[[], Awaitable[idpb.GetInfoResponse]]
+    check_path: Callable[[pb.CheckPathRequest], Awaitable[pb.CheckPathResponse]]
+
+
+class ClientVolume:
+    """Proofs for one plugin; with `wanted` false nothing is ever shared."""
+
+    def __init__(self, calls: VolumeCalls, threads: FileThreads, *, wanted: bool) -> None:
+        self._calls = calls
+        self._threads = threads
+        self._wanted = wanted
+        self._instance = ""
+        self._nonce: str | None = None
+        self._fills_scratch = False
+        self._seen_folders: dict[str, bool] = {}
+
+    def saw_instance(self, instance: str) -> None:
+        """Note which instance answered; another one than before knows nothing of our proofs."""
+        if instance != self._instance:
+            self._instance = instance
+            self._nonce = None
+            self._fills_scratch = False
+            self._seen_folders.clear()
+
+    async def nonce(self) -> str:
+        """The nonce this side has read in the plugin's store, "" where it cannot: then bytes only.
+
+        Callers that come at once each ask: a plugin that hangs must not make them queue up.
+        """
+        if not self._wanted:
+            return ""
+        if self._nonce is None:
+            self._nonce = await self._read_nonce()
+        return self._nonce or ""
+
+    async def offers_scratch(self) -> bool:
+        """Whether to name a scratch file: the plugin can fill one, and does not hand over its own
+        files.
+        """
+        return not await self.nonce() and self._fills_scratch
+
+    async def _read_nonce(self) -> str | None:
+        info = await self._calls.get_info()
+        self.saw_instance(info.instance)
+        self._fills_scratch = idpb.CAPABILITY_SCRATCH in info.capabilities
+        shared = info.shared_volume
+        if not shared.nonce:
+            # It could share but not write its probe file now: ask again next time.
+            return None if idpb.CAPABILITY_SHARED_VOLUME in info.capabilities else ""
+        seen = await self._threads.run(read_nonce, shared.path)
+        return shared.nonce if seen == shared.nonce else ""
+
+    async def plugin_sees(self, file_slice: FileSlice) -> bool:
+        """Whether the plugin sees the same file; asked once per folder. Fenced where it is gone."""
+        if not self._wanted:
+            return False
+        folder = os.path.dirname(file_slice.path)
+        seen = self._seen_folders.get(folder)
+        if seen is None:
+            seen = await self._ask(file_slice)
+            self._seen_folders[folder] = seen
+        return seen
+
+    async def _ask(self, file_slice: FileSlice) -> bool:
+        ours = await self._threads.run(source_head, file_slice)
+        request = pb.CheckPathRequest(file=slice_message(file_slice))
+        answer = await self._calls.check_path(request)
+        self.saw_instance(answer.instance)
+        if not answer.readable:
+            # A file that is gone meanwhile says nothing about its folder.
+            await self._threads.run(source_head, file_slice)
+            return False
+        return ours == FileHead(
+            file_size_bytes=answer.file_size_bytes, head_crc32c=answer.head_crc32c
+        )

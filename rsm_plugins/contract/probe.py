@@ -1,0 +1,73 @@
+"""What a plugin answers about its store's health: values, and the messages they travel as."""
+
+import enum
+from dataclasses import dataclass
+
+from kip405.contracts import FindingKind, StoreFinding
+from kip405.errors import RemoteStorageError
+from rsm_plugins.contract.status import error_of_detail
+from rsm_plugins.v1 import identity_pb2 as pb
+
+
+class ProbeState(enum.Enum):
+    STARTING = "starting"
+    READY = "ready"
+    UNHEALTHY = "unhealthy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeAnswer:
+    """`problem` is set where unhealthy; `findings` where they were asked for."""
+
+    state: ProbeState
+    detail: str
+    problem: RemoteStorageError | None = None
+    findings: tuple[StoreFinding, ...] = ()
+
+
+_STATES: dict[pb.ProbeResponse.State, ProbeState] = {
+    pb.ProbeResponse.STATE_STARTING: ProbeState.STARTING,
+    pb.ProbeResponse.STATE_READY: ProbeState.READY,
+    pb.ProbeResponse.STATE_UNHEALTHY: ProbeState.UNHEALTHY,
+}
+_KINDS: dict[FindingKind, pb.FindingKind] = {
+    FindingKind.VERSIONING: pb.FINDING_KIND_VERSIONING,
+    FindingKind.OBJECT_LOCK: pb.FINDING_KIND_OBJECT_LOCK,
+    FindingKind.LIFECYCLE_EXPIRY: pb.FINDING_KIND_LIFECYCLE_EXPIRY,
+    FindingKind.MULTIPART_ABORT: pb.FINDING_KIND_MULTIPART_ABORT,
+    FindingKind.FREE_SPACE: pb.FINDING_KIND_FREE_SPACE,
+    FindingKind.REPLICATION: pb.FINDING_KIND_REPLICATION,
+}
+_BY_NUMBER: dict[int, FindingKind] = {number: kind for kind, number in _KINDS.items()}
+
+
+def finding_message(finding: StoreFinding) -> pb.Finding:
+    return pb.Finding(
+        kind=_KINDS[finding.kind],
+        state=finding.state,
+        days=finding.days,
+        applies_to=finding.applies_to,
+        value=finding.value,
+    )
+
+
+def probe_value(message: pb.ProbeResponse) -> ProbeAnswer:
+    """A state this side does not know is not healthy; findings of unknown kinds are left out."""
+    return ProbeAnswer(
+        state=_STATES.get(message.state, ProbeState.UNHEALTHY),
+        detail=message.detail,
+        problem=error_of_detail(message.problem) if message.HasField("problem") else None,
+        findings=tuple(
+            _finding_value(finding) for finding in message.findings if finding.kind in _BY_NUMBER
+        ),
+    )
+
+
+def _finding_value(message: pb.Finding) -> StoreFinding:
+    return StoreFinding(
+        kind=_BY_NUMBER[message.kind],
+        state=message.state,
+        days=message.days if message.HasField("days") else None,
+        applies_to=message.applies_to,
+        value=message.value if message.HasField("value") else None,
+    )

@@ -1,0 +1,167 @@
+"""The one seam to what platforms do differently with files: kernel-side copies and making writes
+durable.
+
+Linux copies inside the kernel (and on file systems with shared extents without copying at all);
+elsewhere, and where a file system refuses, bytes pass through us. Synchronous: the callers run in
+threads. Must not know of stores.
+
+OSError of file work -> our kinds of error, with what the operator can do about it.
+
+Almost everything a file system answers is Unavailable: wait, mend the disk, and the same call
+succeeds.
+"""
+
+import errno
+import os
+from collections.abc import Callable
+
+from kip405.crc import crc32c
+from kip405.errors import Busy, Internal, Invalid, RemoteStorageError, Unavailable
+
+PIECE_BYTES = 1024 * 1024
+_COPY_REFUSED = frozenset(
+    {errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF}
+)
+
+CopyPiece = Callable[[int, int, int, int, int], tuple[int, bytes]]
+
+
+class SourceCut(Exception):
+    """The source ended before the bytes asked for; `copied_bytes` is what was there."""
+
+    def __init__(self, copied_bytes: int) -> None:
+        super().__init__(f"the source ended after {copied_bytes} bytes")
+        self.copied_bytes = copied_bytes
+
+
+def copy_bytes(
+    source: int,
+    position: int,
+    size_bytes: int,
+    destination: int,
+    go_on: Callable[[], None] | None = None,
+    *,
+    way: CopyPiece | None = None,
+) -> int:
+    """Copy a range of one descriptor to the start of another; the CRC-32C of the bytes stored.
+
+    Kernel-side copies are read back piece by piece while they are hot. `go_on` is called between
+    pieces and may raise. SourceCut where the source is too short, OSError as the system gives it.
+    """
+    copy_piece = platform_copy() if way is None else way
+    crc = 0
+    copied = 0
+    while copied < size_bytes:
+        if go_on is not None:
+            go_on()
+        piece = min(PIECE_BYTES, size_bytes - copied)
+        try:
+            count, stored = copy_piece(source, position + copied, destination, copied, piece)
+        except OSError as error:
+            if copy_piece is plain_copy or error.errno not in _COPY_REFUSED:
+                raise
+            count, stored = 0, b""
+        if count == 0:
+            if copy_piece is plain_copy:
+                raise SourceCut(copied)
+            copy_piece = plain_copy  # refused, or at an end that must be seen to be one
+            continue
+        crc = crc32c(stored, crc)
+        copied += count
+    return crc
+
+
+def platform_copy() -> CopyPiece:
+    """The cheapest way this platform has."""
+    return kernel_copy if hasattr(os, "copy_file_range") else plain_copy
+
+
+def kernel_copy(
+    source: int, source_position: int, destination: int, position: int, size_bytes: int
+) -> tuple[int, bytes]:
+    """One piece by copy_file_range, then read back from the destination."""
+    count = os.copy_file_range(source, destination, size_bytes, source_position, position)
+    return count, os.pread(destination, count, position) if count else b""
+
+
+def plain_copy(
+    source: int, source_position: int, destination: int, position: int, size_bytes: int
+) -> tuple[int, bytes]:
+    """One piece through our own memory."""
+    data = os.pread(source, size_bytes, source_position)
+    write_at(destination, data, position)
+    return len(data), data
+
+
+def write_at(descriptor: int, data: bytes, position: int) -> None:
+    """Write all of the bytes at a position, however many calls it takes."""
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(descriptor, view, position)
+        view = view[written:]
+        position += written
+
+
+def read_at(descriptor: int, position: int, size_bytes: int) -> bytes:
+    """The bytes of a range, fewer only where the file ends."""
+    pieces: list[bytes] = []
+    while size_bytes > 0:
+        data = os.pread(descriptor, size_bytes, position)
+        if not data:
+            break
+        pieces.append(data)
+        position += len(data)
+        size_bytes -= len(data)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def make_durable(descriptor: int) -> None:
+    """fsync of a file or a directory, all the way to the medium (macOS needs its own call for
+    that).
+    """
+    try:
+        import fcntl
+
+        full_sync = getattr(fcntl, "F_FULLFSYNC", None)
+        if full_sync is not None:
+            fcntl.fcntl(descriptor, full_sync)
+            return
+    except OSError:
+        pass  # not every file system of macOS has it
+    os.fsync(descriptor)
+
+
+_GONE = "it is away: bring it back or mount it again; nothing is created in its stead"
+_DENIED = "give the plugin's user the right to read and write there"
+
+_HINTS: dict[int, str] = {
+    errno.ENOENT: _GONE,
+    errno.ENOTDIR: _GONE,
+    errno.ENODEV: _GONE,
+    errno.ENXIO: _GONE,
+    errno.ENOTCONN: _GONE,
+    errno.ESTALE: _GONE,
+    errno.ENOSPC: "free space or enlarge the volume",
+    errno.EDQUOT: "free space or raise the quota",
+    errno.EROFS: "the volume is mounted read-only: mount it for writing",
+    errno.EACCES: _DENIED,
+    errno.EPERM: _DENIED,
+    errno.EIO: "the medium fails: look at the system's log",
+}
+_BUSY = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+_INVALID = frozenset({errno.ENAMETOOLONG, errno.EOPNOTSUPP, errno.EFBIG, errno.ELOOP})
+_OURS = frozenset({errno.EBADF, errno.EINVAL, errno.EISDIR, errno.EFAULT})
+
+
+def error_of_os(error: OSError, operation: str, place: str) -> RemoteStorageError:
+    """The error to raise from `error`; `operation` is a verb phrase, `place` its object."""
+    reason = error.strerror or str(error)
+    message = f"cannot {operation} {place}: {reason}"
+    if error.errno in _BUSY:
+        return Busy(message)
+    if error.errno in _INVALID:
+        return Invalid(message)
+    if error.errno in _OURS:
+        return Internal(message)
+    hint = _HINTS.get(error.errno or 0)
+    return Unavailable(f"{message}; {hint}" if hint else message)

@@ -1,0 +1,147 @@
+"""The file a copy reads from: a closed segment in the broker's log directory, which may vanish at
+any time.
+
+Its errors mean something else than those of the store: gone is Fenced, because the evidence behind
+the plan changed. Synchronous: the callers run in threads.
+
+Scratch files: how fetched ranges of stores whose objects are no files get to a client on the
+same machine.
+
+The client makes the file, begins it with a nonce and names both; a plugin that finds the nonce
+there sees the client's file and puts the range behind it. So every hand-over proves itself, and a
+plugin writes only into files made for that. Synchronous: the callers run in threads.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kip405.errors import Corrupt, Fenced, Invalid
+from kip405.segments import FileSlice
+from rsm_plugins.files.durable import error_of_os, read_at, write_at
+from rsm_plugins.files.shared_volume import FileHead, read_head
+
+_READ = os.O_RDONLY | os.O_CLOEXEC
+
+
+@contextmanager
+def source_errors(path: str) -> Iterator[None]:
+    """OSError of a source -> Fenced where it is gone, Invalid where we may not read it."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise Fenced(f"the file to copy, {path}, is gone") from error
+    except PermissionError as error:
+        raise Invalid(f"the file to copy, {path}, is not readable by this process") from error
+    except OSError as error:
+        raise error_of_os(error, "read the file to copy,", path) from error
+
+
+def open_source(path: str) -> int:
+    """A descriptor for reading."""
+    with source_errors(path):
+        return os.open(path, _READ)
+
+
+def source_head(log: FileSlice) -> FileHead:
+    """What this side sees of the file."""
+    with source_errors(log.path):
+        return read_head(log)
+
+
+def source_chunk(log: FileSlice, position: int, size_bytes: int) -> bytes:
+    """The bytes at a position of the slice; Fenced where the file was cut short."""
+    descriptor = open_source(log.path)
+    try:
+        with source_errors(log.path):
+            data = read_at(descriptor, log.position + position, size_bytes)
+    finally:
+        os.close(descriptor)
+    if len(data) != size_bytes:
+        raise Fenced(f"the file to copy, {log.path}, was cut short")
+    return data
+
+
+SUFFIX = ".rlm-scratch"
+NONCE_BYTES = 16
+DATA_POSITION = 4096
+_OPEN = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScratchFile:
+    """Where a range may be put, as the client names it."""
+
+    path: str
+    nonce: bytes = field(repr=False)
+    position: int
+    size_bytes: int
+
+
+def put(scratch: ScratchFile, data: bytes) -> bool:
+    """Write the bytes; False where they do not fit, or the file is not what it is said to be, or
+    cannot be written now: then they travel as bytes.
+    """
+    if (
+        len(data) > scratch.size_bytes
+        or len(scratch.nonce) != NONCE_BYTES
+        or scratch.position < NONCE_BYTES
+        or not scratch.path.endswith(SUFFIX)
+        or not scratch.path.startswith("/")
+    ):
+        return False
+    try:
+        descriptor = os.open(scratch.path, _OPEN)
+        try:
+            if not _is_the_callers(descriptor, scratch.nonce):
+                return False
+            write_at(descriptor, data, scratch.position)
+        finally:
+            os.close(descriptor)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _is_the_callers(descriptor: int, nonce: bytes) -> bool:
+    found = os.fstat(descriptor)
+    return (
+        stat.S_ISREG(found.st_mode)
+        and found.st_nlink == 1
+        and os.pread(descriptor, NONCE_BYTES, 0) == nonce
+    )
+
+
+class Slot:
+    """One scratch file of a client's, used for one fetch after the other."""
+
+    def __init__(self, folder: Path, size_bytes: int) -> None:
+        """OSError where the file cannot be made."""
+        nonce = os.urandom(NONCE_BYTES)
+        path = folder / f"{nonce.hex()}{SUFFIX}"
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self.was_read = False
+        self.file = ScratchFile(
+            path=str(path), nonce=nonce, position=DATA_POSITION, size_bytes=size_bytes
+        )
+        try:
+            write_at(self._descriptor, nonce, 0)
+        except OSError:
+            self.remove()
+            raise
+
+    def read(self, size_bytes: int) -> bytes:
+        """What a plugin has put there; Corrupt where it is less than it says."""
+        data = read_at(self._descriptor, self.file.position, size_bytes)
+        if len(data) != size_bytes:
+            raise Corrupt(f"{self.file.path} holds {len(data)} of {size_bytes} bytes")
+        self.was_read = True
+        return data
+
+    def remove(self) -> None:
+        """Whoever still has it open writes to nothing that anybody reads."""
+        os.close(self._descriptor)
+        Path(self.file.path).unlink(missing_ok=True)

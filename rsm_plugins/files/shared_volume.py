@@ -1,0 +1,115 @@
+"""Proof that plugin and service see the same files, before a range is handed over as (path, range).
+
+For fetches the plugin writes a nonce beside its objects and the client reads it. For copies, whose
+files the client may not write (log.dirs are read-only for us), the client asks the plugin what it
+sees under a path and compares. Synchronous: the callers run in threads.
+"""
+
+import os
+import stat
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from kip405.crc import crc32c
+from kip405.segments import FileSlice
+from rsm_plugins.files.durable import error_of_os, read_at
+from rsm_plugins.files.store_tree import TEMPORARY_SUFFIX
+from rsm_plugins.layout.keys import IDENTITY_NAME
+
+HEAD_BYTES = 64 * 1024
+NONCE_MAX_BYTES = 256
+_READ = os.O_RDONLY | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileHead:
+    """What one side sees of a file: its whole size, and the CRC-32C of the slice's first 64 KiB."""
+
+    file_size_bytes: int
+    head_crc32c: int
+
+
+class ProbeFile:
+    """The plugin's file with the nonce; written when first asked for and again when it has gone."""
+
+    def __init__(self, folder: Path, nonce: str) -> None:
+        self._path = folder / f".probe-{nonce}{TEMPORARY_SUFFIX}"
+        self._identity = folder / IDENTITY_NAME
+        self.nonce = nonce
+
+    def ensure(self) -> str | None:
+        """The file's path, None where it cannot be written now: then ranges travel as bytes."""
+        try:
+            self._identity.stat()  # nothing is written into a mount point without its volume
+            if read_nonce(str(self._path)) != self.nonce:
+                self._path.write_text(self.nonce, encoding="ascii")
+            else:
+                os.utime(self._path)
+        except OSError:
+            return None
+        return str(self._path)
+
+    def remove(self) -> None:
+        with suppress(OSError):
+            self._path.unlink()
+
+
+def read_nonce(path: str) -> str | None:
+    """What the probe file says, None where this side cannot read it."""
+    try:
+        descriptor = os.open(path, _READ)
+    except OSError:
+        return None
+    try:
+        return read_at(descriptor, 0, NONCE_MAX_BYTES).decode("ascii", "replace")
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def read_head(file_slice: FileSlice) -> FileHead:
+    """What this side sees; OSError as the system gives it, also for what is not a regular file."""
+    descriptor = os.open(file_slice.path, _READ | os.O_NONBLOCK)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise PermissionError(f"{file_slice.path} is not a regular file")
+        head = read_at(descriptor, file_slice.position, min(HEAD_BYTES, file_slice.size_bytes))
+    finally:
+        os.close(descriptor)
+    return FileHead(file_size_bytes=status.st_size, head_crc32c=crc32c(head))
+
+
+class CallersFolders:
+    """The folders whose files a plugin may read or fill on a caller's word; None = every folder."""
+
+    def __init__(self, folders: tuple[Path, ...] | None) -> None:
+        self._folders = (
+            None if folders is None else tuple(os.path.realpath(folder) for folder in folders)
+        )
+
+    def allows(self, path: str) -> bool:
+        """Whether the file lies below one of the folders, links resolved."""
+        if self._folders is None:
+            return True
+        real = os.path.realpath(path)
+        return any(real.startswith(folder.rstrip("/") + "/") for folder in self._folders)
+
+
+def read_chunk(path: str, position: int, size_bytes: int) -> bytes:
+    """The bytes of a range, fewer where the file ends.
+
+    FileNotFoundError as it is, because only the store knows what that means; other errors as ours.
+    """
+    try:
+        descriptor = os.open(path, _READ)
+        try:
+            return read_at(descriptor, position, size_bytes)
+        finally:
+            os.close(descriptor)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise error_of_os(error, "read", path) from error

@@ -1,0 +1,419 @@
+"""A store in a directory, synchronously: every step relative to one open descriptor of the store's
+base.
+
+Opening the base and seeing the identity object in it comes first; what is then found missing is
+missing in that very tree and not in an empty mount point (H11). Files are written under a temporary
+name in their own directory, made durable, renamed, and the directory made durable. Runs in threads;
+must not know of gRPC or asyncio.
+"""
+
+import errno
+import itertools
+import os
+import stat as stat_modes
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from kip405.contracts import StoredObject, StoreIdentity
+from kip405.errors import Corrupt, NotFound, Unavailable
+from rsm_plugins.files.durable import error_of_os, make_durable, read_at, write_at
+from rsm_plugins.layout.identity import IDENTITY_MAX_BYTES, decode_identity, encode_identity
+from rsm_plugins.layout.keys import IDENTITY_NAME, check_prefix
+
+TEMPORARY_SUFFIX = ".rlm-tmp"
+_FOLDER_ATTEMPTS = 20
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+_LOOK = _READ | os.O_NONBLOCK  # of a pipe in an object's place, too
+_NO_FILE = {errno.ELOOP, errno.ENXIO}
+"""A link or a socket is there, no object."""
+_CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_tokens = itertools.count()
+
+
+def temporary_name(file: str) -> str:
+    """A fresh name for what will become `file`; a list or a sweep knows it by its suffix."""
+    return f"{file}.{os.getpid():x}-{os.urandom(6).hex()}-{next(_tokens):x}{TEMPORARY_SUFFIX}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One entry of a folder."""
+
+    name: str
+    is_folder: bool
+    size_bytes: int
+    modified_ms: int
+
+
+class StoreTree:
+    """The directory `root/prefix` and what is done to it; errors are kip405's."""
+
+    def __init__(self, root: Path, prefix: str = "") -> None:
+        self.root = Path(os.path.abspath(root))
+        self.base = self.root / check_prefix(prefix) if prefix else self.root
+        self._prefix = prefix
+
+    def __str__(self) -> str:
+        return f"store {self.base}"
+
+    def path_of(self, name: str) -> str:
+        return f"{self.base}/{name}"
+
+    @contextmanager
+    def opened(self, operation: str) -> Iterator[int]:
+        """Descriptor of the base, its identity object just seen; OSError inside becomes ours."""
+        with self._translated(operation), self._base() as base:
+            try:
+                os.stat(IDENTITY_NAME, dir_fd=base)
+            except FileNotFoundError as error:
+                raise Unavailable(
+                    f"cannot {operation} {self}: it has no {IDENTITY_NAME}; "
+                    "it is not mounted, not yet created, or not the store it was"
+                ) from error
+            yield base
+
+    @contextmanager
+    def _base(self) -> Iterator[int]:
+        descriptor = os.open(self.base, _DIRECTORY)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def _translated(self, operation: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise error_of_os(error, operation, str(self)) from error
+
+    # -- identity
+
+    def read_identity(self) -> StoreIdentity | None:
+        """The identity, None where the root is there and has none; Unavailable where the root is
+        away.
+        """
+        with self._translated("read the identity of"):
+            os.stat(self.root)
+            with suppress(FileNotFoundError), self._base() as base:
+                return self._identity(base)
+        return None
+
+    def _identity(self, base: int) -> StoreIdentity | None:
+        try:
+            descriptor = os.open(IDENTITY_NAME, _READ, dir_fd=base)
+        except FileNotFoundError:
+            return None
+        try:
+            data = read_at(descriptor, 0, IDENTITY_MAX_BYTES)
+        finally:
+            os.close(descriptor)
+        return decode_identity(data, self.path_of(IDENTITY_NAME))
+
+    def create_identity(self, identity: StoreIdentity) -> StoreIdentity:
+        """Create it whole under its name if the name is free; answers the one that is there
+        afterwards.
+        """
+        with self._translated("create the identity of"):
+            root = os.open(self.root, _DIRECTORY)
+            try:
+                base = self._ensure_folder(root, self._prefix)
+            finally:
+                os.close(root)
+            try:
+                self._link_identity(base, encode_identity(identity))
+                present = self._identity(base)
+            finally:
+                os.close(base)
+        if present is None:
+            raise Unavailable(f"the identity of {self} was created and is gone again")
+        return present
+
+    def _link_identity(self, base: int, data: bytes) -> None:
+        with TemporaryFiles(base) as temporary:
+            name, descriptor = temporary.create(IDENTITY_NAME)
+            write_at(descriptor, data, 0)
+            make_durable(descriptor)
+            with suppress(FileExistsError):
+                os.link(name, IDENTITY_NAME, src_dir_fd=base, dst_dir_fd=base)
+        make_durable(base)
+
+    # -- writing
+
+    @contextmanager
+    def new_file(self, base: int, folder: str, file: str) -> Iterator["NewFile"]:
+        """A temporary file that will become `folder/file`; folders are created however often others
+        remove them.
+        """
+        with ExitStack() as stack:
+            for attempt in itertools.count(1):
+                descriptor = self._ensure_folder(base, folder)
+                temporary = TemporaryFiles(descriptor)
+                try:
+                    # With this file in it the folder is not empty: nobody can remove it any more.
+                    name, file_descriptor = temporary.create(file)
+                except OSError as error:
+                    os.close(descriptor)
+                    if not isinstance(error, FileNotFoundError) or attempt == _FOLDER_ATTEMPTS:
+                        raise
+                    continue
+                stack.callback(os.close, descriptor)
+                stack.enter_context(temporary)
+                yield NewFile(temporary=temporary, name=name, descriptor=file_descriptor)
+                return
+
+    def _ensure_folder(self, base: int, folder: str) -> int:
+        """Descriptor of a folder below a descriptor; each level is created where missing, and
+        durable.
+        """
+        current = os.dup(base)
+        for part in folder.split("/") if folder else ():
+            try:
+                following = self._step(current, part)
+            finally:
+                os.close(current)
+            current = following
+        return current
+
+    @staticmethod
+    def _step(parent: int, part: str) -> int:
+        for attempt in itertools.count(1):
+            with suppress(FileExistsError):
+                os.mkdir(part, dir_fd=parent)
+            make_durable(parent)
+            try:
+                return os.open(part, _DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+            except FileNotFoundError:
+                if attempt == _FOLDER_ATTEMPTS:
+                    raise
+        raise AssertionError("unreachable")
+
+    def write(self, name: str, data: bytes, operation: str) -> None:
+        """One small object, whole or not at all."""
+        folder, _, file = name.rpartition("/")
+        with self.opened(operation) as base, self.new_file(base, folder, file) as new:
+            write_at(new.descriptor, data, 0)
+            make_durable(new.descriptor)
+            new.temporary.publish(new.name, file)
+            new.temporary.make_durable()
+
+    # -- reading
+
+    def size_of(self, base: int, name: str) -> int | None:
+        """Size of an object in bytes, None where it is missing in this tree.
+
+        By opening it: a network file system answers a stat from its cache of attributes, for a
+        minute after another machine removed the file, but asks its server at every open.
+        """
+        try:
+            descriptor = os.open(name, _LOOK, dir_fd=base)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            if error.errno in _NO_FILE:
+                return None
+            raise
+        try:
+            found = os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
+        return found.st_size if stat_modes.S_ISREG(found.st_mode) else None
+
+    def required_size(self, name: str, operation: str) -> int:
+        """Size of an object; NotFound names it, but only in a store that is there."""
+        with self.opened(operation) as base:
+            size_bytes = self.size_of(base, name)
+        if size_bytes is None:
+            raise NotFound(f"cannot {operation}: {self.path_of(name)} is not there")
+        return size_bytes
+
+    def read(self, name: str, operation: str, start: int = 0, end: int | None = None) -> bytes:
+        """A range of an object clipped to its size; NotFound as `required_size`."""
+        with self.opened(operation) as base:
+            try:
+                descriptor = os.open(name, _READ, dir_fd=base)
+            except (FileNotFoundError, NotADirectoryError) as error:
+                raise NotFound(f"cannot {operation}: {self.path_of(name)} is not there") from error
+            try:
+                size_bytes = os.fstat(descriptor).st_size
+                wanted = max(0, min(size_bytes, size_bytes if end is None else end) - start)
+                data = read_at(descriptor, start, wanted)
+            finally:
+                os.close(descriptor)
+        if len(data) != wanted:
+            raise Corrupt(f"{self.path_of(name)} became shorter while it was read")
+        return data
+
+    # -- listing and removing
+
+    def entries(self, folder: str, operation: str) -> list[Entry]:
+        """What a folder holds, temporary files left out; empty where it is missing in a store that
+        is there.
+        """
+        with self.opened(operation) as base:
+            try:
+                descriptor = os.open(folder or ".", _DIRECTORY, dir_fd=base)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+            try:
+                return [
+                    entry
+                    for entry in _scan(descriptor)
+                    if not entry.name.endswith(TEMPORARY_SUFFIX)
+                ]
+            finally:
+                os.close(descriptor)
+
+    def remove_segments(
+        self, folder: str, stems: Collection[str], suffixes: tuple[str, ...], operation: str
+    ) -> None:
+        """Remove what unfinished copies of the segments left, then their files in the order of the
+        suffixes, then the folder if it is empty. What cannot go does not keep the others.
+
+        Leftovers first: a copy that is still running cannot rename what is gone, so it cannot
+        finish behind our back.
+        """
+        with self.opened(operation) as base:
+            try:
+                descriptor = os.open(folder, _DIRECTORY, dir_fd=base)
+            except (FileNotFoundError, NotADirectoryError):
+                return
+            try:
+                leftovers = [
+                    name
+                    for name in os.listdir(descriptor)
+                    if name.endswith(TEMPORARY_SUFFIX) and name.partition(".")[0] in stems
+                ]
+                files = [f"{stem}.{suffix}" for suffix in suffixes for stem in stems]
+                _unlink_all((*leftovers, *files), descriptor)
+                make_durable(descriptor)
+            finally:
+                os.close(descriptor)
+            with suppress(OSError):  # not empty, or gone already
+                os.rmdir(folder, dir_fd=base)
+
+    def space(self) -> tuple[int, int]:
+        """Bytes free for us and in all on the volume of a store that is there."""
+        with self.opened("look into") as base:
+            found = os.fstatvfs(base)
+        return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+
+    def sweep(self, grace_ms: int) -> int:
+        """Remove temporary files last written more than the grace ago by the store's own clock; how
+        many.
+        """
+        removed = 0
+        with self._translated("sweep"), self._base() as base:
+            now_ms = self._clock_of_store(base)
+            for _, _, names, descriptor in os.fwalk(".", dir_fd=base, follow_symlinks=False):
+                for name in names:
+                    if name.endswith(TEMPORARY_SUFFIX) and self._is_older(
+                        descriptor, name, now_ms - grace_ms
+                    ):
+                        with suppress(FileNotFoundError):
+                            os.unlink(name, dir_fd=descriptor)
+                            removed += 1
+        return removed
+
+    @staticmethod
+    def _clock_of_store(base: int) -> int:
+        with TemporaryFiles(base) as temporary:
+            _, descriptor = temporary.create("clock")
+            return os.fstat(descriptor).st_mtime_ns // 1_000_000
+
+    @staticmethod
+    def _is_older(descriptor: int, name: str, limit_ms: int) -> bool:
+        try:
+            return os.stat(name, dir_fd=descriptor).st_mtime_ns // 1_000_000 < limit_ms
+        except FileNotFoundError:
+            return False
+
+
+class TemporaryFiles:
+    """Files being written in one folder: published by rename, or removed at the end."""
+
+    def __init__(self, folder: int) -> None:
+        self._folder = folder
+        self._open: dict[str, int] = {}
+
+    def __enter__(self) -> "TemporaryFiles":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name, descriptor in self._open.items():
+            os.close(descriptor)
+            with suppress(OSError):
+                os.unlink(name, dir_fd=self._folder)
+        self._open.clear()
+
+    def create(self, file: str) -> tuple[str, int]:
+        """A new empty file that will become `file`: its name now, and its descriptor."""
+        name = temporary_name(file)
+        descriptor = os.open(name, _CREATE, 0o666, dir_fd=self._folder)
+        self._open[name] = descriptor
+        return name, descriptor
+
+    def publish(self, name: str, file: str) -> None:
+        """Give it its own name, over what has that name; Unavailable where somebody removed it
+        meanwhile.
+        """
+        try:
+            os.rename(name, file, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        except FileNotFoundError as error:
+            raise Unavailable(f"{file} was deleted while it was being copied") from error
+        os.close(self._open.pop(name))
+
+    def make_durable(self) -> None:
+        make_durable(self._folder)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewFile:
+    """A file being written, and the temporary files of its folder, which may become more."""
+
+    temporary: TemporaryFiles
+    name: str
+    descriptor: int
+
+
+def _unlink_all(names: Iterable[str], descriptor: int) -> None:
+    """Remove each; the first failure is raised once all were tried."""
+    failures: list[OSError] = []
+    for name in names:
+        try:
+            os.unlink(name, dir_fd=descriptor)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            failures.append(error)
+    for failure in failures:
+        raise failure
+
+
+def _scan(descriptor: int) -> list[Entry]:
+    found: list[Entry] = []
+    with os.scandir(descriptor) as entries:
+        for entry in entries:
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            found.append(
+                Entry(
+                    name=entry.name,
+                    is_folder=stat_modes.S_ISDIR(status.st_mode),
+                    size_bytes=status.st_size,
+                    modified_ms=status.st_mtime_ns // 1_000_000,
+                )
+            )
+    return found
+
+
+def stored(entry: Entry, folder: str) -> StoredObject:
+    """The contract's view of an entry."""
+    return StoredObject(
+        name=f"{folder}/{entry.name}", size_bytes=entry.size_bytes, modified_ms=entry.modified_ms
+    )

@@ -1,0 +1,320 @@
+"""RemoteStorageManager in a directory: the simplest store, and the model for the others.
+
+Objects appear whole or not at all (temporary file, fsync, rename, fsync of the directory);
+checksums are computed of the bytes stored; the store is only believed where its identity object is
+seen (H11). The root must exist: it is never created, because a root that is away must not be
+mistaken for an empty one.
+"""
+
+import os
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from pathlib import Path
+
+from kip405.contracts import (
+    ExpectedSegment,
+    FindingKind,
+    IndexType,
+    Presence,
+    SegmentPresence,
+    StoredObject,
+    StoreFinding,
+    StoreIdentity,
+)
+from kip405.crc import crc32c
+from kip405.errors import Corrupt, Fenced, Invalid, NotFound, RemoteStorageError
+from kip405.ids import TopicIdPartition
+from kip405.indexes import IndexesObject
+from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
+from rsm_plugins.files.durable import SourceCut, copy_bytes, make_durable, write_at
+from rsm_plugins.files.segment_files import open_source
+from rsm_plugins.files.store_tree import Entry, StoreTree, stored
+from rsm_plugins.layout.keys import (
+    ObjectKind,
+    check_cluster_id,
+    entropy_digits,
+    is_entropy_folder,
+    object_name,
+    parse_name,
+    parse_topic_folder,
+    partition_folder,
+    segment_stem,
+)
+from rsm_plugins.layout.manifest import check_manifest_size
+from rsm_plugins.threads import FINISH_MS, FileThreads, StopFlag
+
+
+class LocalRemoteStorageManager:
+    """The contract over `root/prefix`; with `shared` fetches answer slices of the store's own
+    files.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        prefix: str = "",
+        *,
+        shared: bool = True,
+        threads: FileThreads | None = None,
+    ) -> None:
+        self._tree = StoreTree(root, prefix)
+        self._shared = shared
+        self._threads = FileThreads() if threads is None else threads
+        self._owns_threads = threads is None
+
+    @property
+    def folder(self) -> Path:
+        """The directory that holds the objects; it may be away."""
+        return self._tree.base
+
+    @property
+    def uri(self) -> str:
+        return self._tree.base.as_uri()
+
+    async def read_identity(self) -> StoreIdentity | None:
+        """See RemoteStorageManager; Unavailable where the root is away."""
+        return await self._threads.run(self._tree.read_identity)
+
+    async def create_identity(self, identity: StoreIdentity) -> StoreIdentity:
+        """See RemoteStorageManager; of concurrent creators one wins (link to a free name)."""
+        check_cluster_id(identity.cluster_id)
+        return await self._threads.run(self._tree.create_identity, identity)
+
+    async def copy_log_segment_data(self, locator: SegmentLocator, data: LogSegmentData) -> bytes:
+        """See RemoteStorageManager; Fenced where the file to copy is gone or cut short."""
+        stem = segment_stem(locator)
+        await self._threads.run_stoppable(lambda flag: self._copy(stem, data, flag))
+        return b""
+
+    def _copy(self, stem: str, data: LogSegmentData, flag: StopFlag) -> None:
+        if crc32c(data.indexes) != data.indexes_crc32c:
+            raise Corrupt(f"the indexes object given for {stem} does not have its CRC-32C")
+        folder, _, file = stem.rpartition("/")
+        log, indexes = f"{file}.{ObjectKind.LOG.value}", f"{file}.{ObjectKind.INDEXES.value}"
+        source = open_source(data.log.path)
+        try:
+            with (
+                self._tree.opened("copy to") as base,
+                self._tree.new_file(base, folder, log) as new,
+            ):
+                indexes_name, indexes_descriptor = new.temporary.create(indexes)
+                _copy_log(source, data, new.descriptor, flag)
+                write_at(indexes_descriptor, data.indexes, 0)
+                make_durable(new.descriptor)
+                make_durable(indexes_descriptor)
+                flag.check()
+                new.temporary.publish(indexes_name, indexes)
+                new.temporary.publish(new.name, log)
+                new.temporary.make_durable()
+        finally:
+            os.close(source)
+
+    async def write_manifest(self, locator: SegmentLocator, manifest: bytes) -> None:
+        """See RemoteStorageManager; Invalid for an empty one or one over 1 MiB."""
+        check_manifest_size(manifest)
+        name = object_name(locator, ObjectKind.MANIFEST)
+        await self._threads.run(self._tree.write, name, manifest, "write a manifest to")
+
+    async def read_manifest(self, locator: SegmentLocator) -> bytes:
+        """See RemoteStorageManager."""
+        name = object_name(locator, ObjectKind.MANIFEST)
+        return await self._threads.run(self._tree.read, name, "read a manifest of")
+
+    async def fetch_log_segment(
+        self, locator: SegmentLocator, byte_range: ByteRange
+    ) -> bytes | FileSlice:
+        """See RemoteStorageManager; a slice of the store's file where the volume is shared."""
+        name = object_name(locator, ObjectKind.LOG)
+        start, end = byte_range.start, byte_range.end
+        if not self._shared:
+            return await self._threads.run(self._tree.read, name, "fetch from", start, end)
+        size_bytes = await self._threads.run(self._tree.required_size, name, "fetch from")
+        start, end = min(start, size_bytes), min(end, size_bytes)
+        return FileSlice(path=self._tree.path_of(name), position=start, size_bytes=end - start)
+
+    async def fetch_indexes(self, locator: SegmentLocator) -> bytes:
+        """See RemoteStorageManager."""
+        name = object_name(locator, ObjectKind.INDEXES)
+        return await self._threads.run(self._tree.read, name, "fetch indexes from")
+
+    async def fetch_index(self, locator: SegmentLocator, index_type: IndexType) -> bytes:
+        """See RemoteStorageManager; Corrupt names the object."""
+        return section_of(
+            await self.fetch_indexes(locator), index_type, object_name(locator, ObjectKind.INDEXES)
+        )
+
+    async def stat(self, segments: Sequence[ExpectedSegment]) -> tuple[SegmentPresence, ...]:
+        """See RemoteStorageManager; one answer for all from one tree."""
+        return await self._threads.run(self._stat, tuple(segments))
+
+    def _stat(self, segments: tuple[ExpectedSegment, ...]) -> tuple[SegmentPresence, ...]:
+        with self._tree.opened("look into") as base:
+            return tuple(self._presence(base, segment) for segment in segments)
+
+    def _presence(self, base: int, expected: ExpectedSegment) -> SegmentPresence:
+        sizes = {
+            kind: self._tree.size_of(base, object_name(expected.locator, kind))
+            for kind in ObjectKind
+        }
+        return presence_of(expected, sizes)
+
+    async def list_objects(
+        self, cluster_id: str, partition: TopicIdPartition | None = None
+    ) -> AsyncIterator[StoredObject]:
+        """See RemoteStorageManager; folders are read one by one, what is no object of a segment is
+        left out.
+        """
+        check_cluster_id(cluster_id)
+        async for folder in self._partition_folders(cluster_id, partition):
+            for found in await self._threads.run(self._objects, folder):
+                yield found
+
+    async def _partition_folders(
+        self, cluster_id: str, partition: TopicIdPartition | None
+    ) -> AsyncIterator[str]:
+        entropies = await self._folders("", is_entropy_folder)
+        bases = sorted(
+            ("", *entropies),
+            key=lambda digits: f"{digits}/{cluster_id}/" if digits else f"{cluster_id}/",
+        )
+        for digits in bases:
+            if partition is None:
+                cluster = f"{digits}/{cluster_id}" if digits else cluster_id
+                for topic in await self._folders(cluster, _is_topic_folder):
+                    for number in await self._folders(f"{cluster}/{topic}", str.isdecimal):
+                        yield f"{cluster}/{topic}/{number}"
+            elif digits == entropy_digits(
+                cluster_id, partition.topic, partition.partition, len(digits)
+            ):
+                yield partition_folder(cluster_id, partition, len(digits))
+
+    async def _folders(self, folder: str, is_wanted: Callable[[str], bool]) -> list[str]:
+        entries = await self._threads.run(self._tree.entries, folder, "list")
+        names = [entry.name for entry in entries if entry.is_folder and is_wanted(entry.name)]
+        return sorted(names, key=lambda name: f"{name}/")
+
+    def _objects(self, folder: str) -> list[StoredObject]:
+        return sorted(
+            _objects_in(self._tree.entries(folder, "list"), folder), key=lambda found: found.name
+        )
+
+    async def delete_log_segment_data(self, locator: SegmentLocator) -> None:
+        """See RemoteStorageManager; a copy of the same attempt that is still running cannot finish
+        after it.
+        """
+        await self.delete_log_segments((locator,))
+
+    async def delete_log_segments(self, locators: Sequence[SegmentLocator]) -> None:
+        """See RemoteStorageManager; a folder whose manifests cannot go keeps its logs too."""
+        folders: defaultdict[str, set[str]] = defaultdict(set)
+        for locator in locators:
+            folder, _, stem = segment_stem(locator).rpartition("/")
+            folders[folder].add(stem)
+        await self._threads.run(self._delete, dict(folders))
+
+    def _delete(self, folders: dict[str, set[str]]) -> None:
+        failures: dict[str, RemoteStorageError] = {}
+        for kinds in ((ObjectKind.MANIFEST,), (ObjectKind.LOG, ObjectKind.INDEXES)):
+            suffixes = tuple(kind.value for kind in kinds)
+            for folder in folders.keys() - failures.keys():
+                try:
+                    self._tree.remove_segments(folder, folders[folder], suffixes, "delete from")
+                except RemoteStorageError as error:
+                    failures[folder] = error
+        for failure in failures.values():
+            raise failure
+
+    async def inspect(self) -> tuple[StoreFinding, ...]:
+        """See RemoteStorageManager; the bytes that an ordinary user can still write."""
+        return (await self._threads.run(self._free_space),)
+
+    def _free_space(self) -> StoreFinding:
+        try:
+            free, total = self._tree.space()
+        except RemoteStorageError as error:
+            return StoreFinding(kind=FindingKind.FREE_SPACE, state=f"unknown: {error}")
+        return StoreFinding(
+            kind=FindingKind.FREE_SPACE, state=f"{free} of {total} bytes free", value=free
+        )
+
+    async def sweep(self, grace_ms: int) -> int:
+        """Remove temporary files of crashed processes, unwritten for longer than the grace; how
+        many.
+        """
+        return await self._threads.run(self._tree.sweep, grace_ms)
+
+    async def close(self) -> None:
+        """See RemoteStorageManager."""
+        if self._owns_threads:
+            await self._threads.finish(FINISH_MS)
+
+
+def section_of(indexes: bytes, index_type: IndexType, place: str) -> bytes:
+    """One checked section of an indexes object; NotFound where it has none, Corrupt names the
+    object.
+    """
+    try:
+        section = IndexesObject.parse(indexes).section(index_type)
+    except Corrupt as error:
+        raise Corrupt(f"indexes object {place}: {error}") from error
+    if section is None:
+        raise NotFound(f"indexes object {place} has no section {index_type.name}")
+    return bytes(section)
+
+
+def presence_of(expected: ExpectedSegment, sizes: dict[ObjectKind, int | None]) -> SegmentPresence:
+    """What the sizes found (None = not there) say about a segment; the detail names the first
+    object amiss.
+    """
+    wanted = {
+        ObjectKind.LOG: expected.log_size_bytes,
+        ObjectKind.INDEXES: expected.indexes_size_bytes,
+    }
+    manifest_present = sizes[ObjectKind.MANIFEST] is not None
+    for kind in ObjectKind:
+        if sizes[kind] is None:
+            detail = f"{object_name(expected.locator, kind)} is not there"
+            return SegmentPresence(
+                presence=Presence.MISSING, manifest_present=manifest_present, detail=detail
+            )
+    for kind, size_bytes in wanted.items():
+        if sizes[kind] != size_bytes:
+            name = object_name(expected.locator, kind)
+            detail = f"{name} has {sizes[kind]} bytes instead of {size_bytes}"
+            return SegmentPresence(
+                presence=Presence.DIFFERENT, manifest_present=manifest_present, detail=detail
+            )
+    return SegmentPresence(presence=Presence.COMPLETE, manifest_present=manifest_present)
+
+
+def _copy_log(source: int, data: LogSegmentData, destination: int, flag: StopFlag) -> None:
+    log = data.log
+    try:
+        crc = copy_bytes(source, log.position, log.size_bytes, destination, flag.check)
+    except SourceCut as error:
+        raise Fenced(
+            f"{log.path} has only {error.copied_bytes} of {log.size_bytes} bytes left to copy"
+        ) from error
+    if crc != data.log_crc32c:
+        raise Corrupt(
+            f"the bytes copied from {log.path} have CRC-32C {crc:08x}, not {data.log_crc32c:08x}"
+        )
+
+
+def _is_topic_folder(name: str) -> bool:
+    try:
+        parse_topic_folder(name)
+    except Invalid:
+        return False
+    return True
+
+
+def _objects_in(entries: list[Entry], folder: str) -> Iterator[StoredObject]:
+    for entry in entries:
+        found = stored(entry, folder)
+        try:
+            parse_name(found.name)
+        except Invalid:
+            continue
+        if not entry.is_folder:
+            yield found

@@ -1,0 +1,121 @@
+"""`rsm-plugin`: serve a store as a plugin, or try the conformance suite on somebody's plugin."""
+
+import asyncio
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+import structlog
+
+from kip405.errors import Invalid, RemoteStorageError
+from rsm_plugins.conformance.command import conformance_command
+from rsm_plugins.process.config import SETTINGS, PluginSettings, load_settings
+from rsm_plugins.process.plugin import serve
+from rsm_plugins.settings.kinds import KIND_NAMES, masked, store_kind
+from rsm_plugins.settings.table import Setting
+from rsm_plugins.version import software_version
+
+EXIT_FAILED = 1
+EXIT_CONFIGURATION = 2
+
+
+class _ServeCommand(click.Command):
+    """Its help ends with the settings, looked up only when it is asked for."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """See click.Command."""
+        _write_rows(formatter, "Settings of the YAML file", SETTINGS)
+        for name in KIND_NAMES:
+            title = f"With plugin: {name}"
+            try:
+                _write_rows(formatter, title, store_kind(name).settings)
+            except Invalid as error:
+                _write_lines(formatter, title, [str(error)])
+
+
+def _write_rows(formatter: click.HelpFormatter, title: str, rows: tuple[Setting, ...]) -> None:
+    _write_lines(formatter, title, [f"{row.key}: {row.allowed} ({_need(row)})" for row in rows])
+
+
+def _write_lines(formatter: click.HelpFormatter, title: str, lines: list[str]) -> None:
+    with formatter.section(title):
+        formatter.write("".join(f"    {line}\n" for line in lines))
+
+
+def _need(row: Setting) -> str:
+    return "needed" if row.required else f"default {row.default!r}"
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.version_option(software_version(), prog_name="rsm-plugin")
+def main() -> None:
+    """Stores of remote log segments as gRPC plugins (contract: proto/rsm_plugins/v1)."""
+
+
+@main.command("serve", cls=_ServeCommand)
+@click.option(
+    "--config", "config", required=True, type=click.Path(path_type=Path), help="YAML file."
+)
+def serve_command(config: Path) -> None:
+    """Serve a store until SIGTERM or SIGINT.
+
+    Prints one line on standard output once it takes calls: 1|1|tcp|HOST:PORT|grpc or
+    1|1|unix|PATH|grpc. Logs are JSON lines on standard error. Exit status 2 for a configuration
+    that cannot be used.
+    """
+    secrets: tuple[str, ...] = ()
+    try:
+        settings = load_settings(config)
+        secrets = settings.secrets
+        _configure_logs(settings.log_level, secrets)
+        asyncio.run(_serve_until_signal(settings))
+    except Invalid as error:
+        _fail(masked(str(error), secrets), EXIT_CONFIGURATION)
+    except RemoteStorageError as error:
+        _fail(masked(str(error), secrets), EXIT_FAILED)
+
+
+async def _serve_until_signal(settings: PluginSettings) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    await serve(settings, stopped, _announce)
+
+
+def _announce(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _configure_logs(level: str, secrets: tuple[str, ...]) -> None:
+    def mask(logger: object, name: str, line: Any) -> str:
+        return masked(line, secrets)
+
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+            mask,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
+        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+    )
+
+
+main.add_command(conformance_command)
+
+
+def _fail(message: str, status: int) -> NoReturn:
+    click.echo(f"rsm-plugin: {message}", err=True)
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

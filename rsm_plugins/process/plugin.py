@@ -1,0 +1,126 @@
+"""The plugin process put together from its settings: store, services, server, sweep of leftovers.
+
+The composition root of `rsm-plugin serve`; it ends when told to by the event it is given. It knows
+no kind of store by name.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import structlog
+
+from kip405.errors import RemoteStorageError
+from rsm_plugins.addresses import Address
+from rsm_plugins.contract.server import PluginServer, new_instance
+from rsm_plugins.contract.services import Parts, PluginInfo
+from rsm_plugins.files.owned_folder import OwnedFolder
+from rsm_plugins.files.shared_volume import CallersFolders, ProbeFile
+from rsm_plugins.files.spool import Spool
+from rsm_plugins.layout.keys import IDENTITY_NAME
+from rsm_plugins.process.config import PluginSettings
+from rsm_plugins.process.handshake import handshake
+from rsm_plugins.settings.kinds import OpenStore, store_kind
+from rsm_plugins.threads import FINISH_MS, FileThreads
+from rsm_plugins.version import software_version
+
+log = structlog.get_logger(__name__)
+
+
+@asynccontextmanager
+async def running_server(settings: PluginSettings) -> AsyncIterator[tuple[Address, OpenStore]]:
+    """A plugin that serves while the block runs; answers where it listens, and its store."""
+    async with AsyncExitStack() as stack:
+        threads = FileThreads(settings.file_threads)
+        stack.push_async_callback(threads.finish, FINISH_MS)
+        store = await store_kind(settings.kind).open(settings.store, threads)
+        stack.push_async_callback(store.manager.close)
+        parts = await _parts(settings, store, threads, stack)
+        server = PluginServer(
+            parts, settings.listen, allow_insecure=settings.allow_insecure, tls=settings.tls
+        )
+        address = await server.start()
+        stack.push_async_callback(server.stop)
+        yield address, store
+
+
+async def _parts(
+    settings: PluginSettings, store: OpenStore, threads: FileThreads, stack: AsyncExitStack
+) -> Parts:
+    instance = new_instance()
+    probe_file = None
+    if settings.shared_volume and store.objects_folder is not None:
+        probe_file = ProbeFile(store.objects_folder, instance)
+        stack.callback(probe_file.remove)
+    return Parts(
+        manager=store.manager,
+        info=PluginInfo(
+            name=settings.kind, version=software_version(), store_uri=store.uri, instance=instance
+        ),
+        threads=threads,
+        spool=await _spool(settings, store, threads, stack),
+        probe_file=probe_file,
+        source_folders=_callers_folders(settings.source_folders, settings),
+        scratch_folders=_scratch_folders(settings),
+        secrets=settings.secrets,
+    )
+
+
+async def _spool(
+    settings: PluginSettings, store: OpenStore, threads: FileThreads, stack: AsyncExitStack
+) -> Spool:
+    """In the store's own folder, where its sweep knows the files, unless that is none or another is
+    named.
+    """
+    most = settings.copies_by_bytes_max
+    if settings.spool_folder is None and store.objects_folder is not None:
+        needed = store.objects_folder / IDENTITY_NAME
+        return Spool(store.objects_folder, threads, most, needed=needed)
+    owned = await threads.run(_owned_spool, settings.spool_folder)
+    stack.callback(owned.close)
+    return Spool(owned.path, threads, most)
+
+
+def _owned_spool(folder: Path | None) -> OwnedFolder:
+    return OwnedFolder.create(folder) if folder else OwnedFolder.create_private()
+
+
+def _callers_folders(folders: tuple[Path, ...] | None, settings: PluginSettings) -> CallersFolders:
+    """Where callers may name files: anywhere while they are all of this machine."""
+    return CallersFolders(() if folders is None and not settings.is_private else folders)
+
+
+def _scratch_folders(settings: PluginSettings) -> CallersFolders | None:
+    """None where no caller's file could be filled: then none makes files in vain."""
+    is_possible = settings.is_private or settings.scratch_folders
+    if not (settings.shared_volume and is_possible):
+        return None
+    return _callers_folders(settings.scratch_folders, settings)
+
+
+async def serve(
+    settings: PluginSettings, stopped: asyncio.Event, announce: Callable[[str], None]
+) -> None:
+    """Serve until `stopped` is set; `announce` gets the handshake line once calls are taken."""
+    async with running_server(settings) as (address, store):
+        announce(handshake(address))
+        log.info("plugin_serving", address=str(address), plugin=settings.kind, store=store.uri)
+        async with asyncio.TaskGroup() as tasks:
+            sweeping = tasks.create_task(_sweep(store, settings.sweep_grace_ms))
+            await stopped.wait()
+            sweeping.cancel()
+        log.info("plugin_stopping", address=str(address))
+
+
+async def _sweep(store: OpenStore, grace_ms: int) -> None:
+    if store.sweep is None:
+        return
+    try:
+        removed = await store.sweep(grace_ms)
+    except RemoteStorageError as error:
+        log.warning("sweep_failed", what=str(error))
+    except Exception:  # a runner: what housekeeping trips over must not end the plugin
+        log.exception("sweep_broken")
+    else:
+        log.info("sweep_done", removed=removed)
