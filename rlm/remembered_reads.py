@@ -15,14 +15,14 @@ from kip405.errors import Invalid
 from rlmm.barrier import Place
 from rlmm.divergence import NOTHING_READ, ReadMark, RememberedReads
 
-_FILE = "facts-read.json"
+_READS_FILE = "facts-read.json"
 
 
 class ReadsFile:
     """One small file of one cluster, replaced whole."""
 
     def __init__(self, state_dir: Path, cluster_id: str) -> None:
-        self.path = state_dir / _FILE
+        self.path = state_dir / _READS_FILE
         self._cluster_id = cluster_id
 
     @property

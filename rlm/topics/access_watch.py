@@ -21,7 +21,7 @@ from rlm.topics.ports import Settings
 log = structlog.get_logger(__name__)
 
 
-class Allowed(Protocol):
+class ClusterRights(Protocol):
     """What the broker allows us now (rlm.broker.allowed.AllowedOperations)."""
 
     async def on_cluster(self) -> frozenset[str] | None: ...
@@ -33,7 +33,7 @@ class AccessWatch:
     """`run` for ever; `missing` is what the last look found, None = nobody could tell."""
 
     def __init__(
-        self, *, allowed: Allowed, settings: Settings, clock: Clock, interval_ms: int
+        self, *, allowed: ClusterRights, settings: Settings, clock: Clock, interval_ms: int
     ) -> None:
         self._allowed = allowed
         self._settings = settings
