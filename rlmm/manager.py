@@ -6,6 +6,8 @@ ours objects to it; anything else is an error, so that nobody acts on a record t
 mend. Must not know Kafka (fact_log does) nor the store.
 """
 
+from dataclasses import dataclass
+
 import structlog
 
 from kip405.errors import Corrupt, Fenced, Invalid
@@ -21,6 +23,7 @@ from rlmm.partitioner import LEDGER_PARTITIONS, ledger_partition
 from rlmm.publisher import Record
 from rlmm.records import NO_PREVIOUS, LedgerKey, RecordHeaders, decode_record, encode_record_value
 from rlmm.replay import LedgerState, PartitionState, Repair, repairs
+from rlmm.settings import Settings
 from rlmm.tail import TailRecord
 from rlmm.topic import LEDGER_TOPIC
 
@@ -213,3 +216,12 @@ class RemoteLogMetadataManager:
 def _newest_state(view: PartitionLedger, key: LedgerKey) -> int:
     entry = view.entries.get(key.segment_id) if key.segment_id else None
     return NO_PREVIOUS if entry is None else int(entry.state)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactsSide:
+    """The log of facts and the two views of it."""
+
+    log: FactLog
+    settings: Settings
+    manager: RemoteLogMetadataManager

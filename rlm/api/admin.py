@@ -13,14 +13,13 @@ from rlm.api import messages
 from rlm.api.calls import Answering, Caller, Context, Gate
 from rlm.api.cluster_status import ClusterStatus
 from rlm.api.peers import Peers, Sent, Stubs
-from rlm.api.places import Places, checked_name
 from rlm.api.ports import PartitionStatuses, StoreDoctor
 from rlm.api.topic_summaries import TopicSummaries
-from rlm.plans.lost_ranges import LostRange
+from rlm.plans.holes import LostRange
+from rlm.remote_log.topic_refs import Places, checked_name
 from rlm.topics.access import Access
-from rlm.topics.adopt import Adoption
-from rlm.topics.errors import NotLeader
-from rlm.topics.freezes import Freezes
+from rlm.topics.freezes import Adoption, Freezes
+from rlm.topics.ports import NotLeader
 from rlm.topics.rules import RetentionOptions
 from rlm.topics.verbs import EnableOptions, TopicVerbs
 from rlm.v1 import admin_pb2 as pb
@@ -30,7 +29,7 @@ T = TypeVar("T")
 
 
 class Losses(Protocol):
-    """What is lost for good, and may be accepted (rlm.lanes.accept_loss)."""
+    """What is lost for good, and may be accepted (rlm.tasks.accept_loss)."""
 
     async def accept(self, key: PartitionKey, *, by: str, apply: bool) -> tuple[LostRange, ...]: ...
 

@@ -6,17 +6,16 @@ from dataclasses import dataclass
 from kip405.errors import Corrupt, Fenced, NotFound
 from kip405.ids import PartitionKey
 from rlm.api import messages
-from rlm.api.calls import Answering, Caller, Context
+from rlm.api.calls import Answering, Caller, Context, Elsewhere
 from rlm.api.peers import Peers
-from rlm.api.places import Place, Places
 from rlm.api.ports import Broker, CopyNow, PartitionStatuses
-from rlm.api.reading import PartitionReading, Piece, ReadRequest, lost
 from rlm.api.remote_fetch import RemoteFetchService, RemoteParts
-from rlm.api.remote_log import RemoteLogs
-from rlm.api.status import Elsewhere
 from rlm.broker.answers import EARLIEST_TIMESTAMP
-from rlm.proxy import positions
-from rlm.proxy.tier import Tier, TopicRef
+from rlm.remote_log import positions
+from rlm.remote_log.objects import RemoteLogs
+from rlm.remote_log.reads import PartitionReading, Piece, ReadRequest, lost
+from rlm.remote_log.tier import Tier, TopicRef
+from rlm.remote_log.topic_refs import Place, Places
 from rlm.topics.ports import Settings
 from rlm.v1 import fetch_pb2 as pb
 

@@ -9,15 +9,15 @@ from kip405.ids import PartitionKey, Uuid
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.api.endpoints import Endpoint
 from rlm.api.ports import PartitionStatus
-from rlm.api.reading import Piece
-from rlm.api.remote_log import RemoteLogDescription
-from rlm.api.remote_view import RemoteStanding
-from rlm.plans.lost_ranges import LostRange
+from rlm.plans.holes import LostRange
 from rlm.plans.problems import Problem
-from rlm.proxy.positions import Position
-from rlm.stores.status import StoreReport, StoreStatus
+from rlm.remote_log.objects import RemoteLogDescription
+from rlm.remote_log.positions import Position
+from rlm.remote_log.reads import Piece
+from rlm.remote_log.remote_only_view import RemoteStanding
+from rlm.stores.reports import StoreReport, StoreStatus
 from rlm.topics.made_anew import GoneTopic
-from rlm.topics.notes import notes_of
+from rlm.topics.verbs import notes_of
 from rlm.v1 import admin_pb2, fetch_pb2
 from rlmm.facts import FreezeFact, TopicFact
 from rlmm.framing import encode_value

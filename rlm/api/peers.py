@@ -2,6 +2,8 @@
 
 A peer that does not answer is shown, never fatal. A call that was forwarded once is not forwarded
 again: then the caller hears whom to ask.
+
+Asks the services of other brokers which ACLs they lack (H40): rlm.topics.access over gRPC.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -10,11 +12,13 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import grpc
 
+from kip405.acls import Acl
 from kip405.errors import Unavailable
-from rlm.api.calls import Caller, call_metadata
-from rlm.api.status import Elsewhere, error_of_call
+from rlm.api.calls import Caller, Elsewhere, call_metadata, error_of_call
+from rlm.api.messages import acl_of
 from rlm.api.tokens import TokenSource
 from rlm.clock import Clock
+from rlm.v1 import admin_pb2 as pb
 from rlm.v1.admin_pb2_grpc import AdminServiceStub
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
 from rlmm.settings_view import SettingsView
@@ -157,3 +161,24 @@ def _stubs(channel: grpc.aio.Channel) -> Stubs:
 
 def _address(advertised: Mapping[str, str], listen: Mapping[str, str], name: str) -> str:
     return advertised.get(name) or listen.get(name) or ""
+
+
+class PeerServicesAccess:
+    """Implements rlm.topics.access.PeerAccess. `peers`: None until the API listens."""
+
+    def __init__(self, peers: Callable[[], Peers | None]) -> None:
+        self._peers = peers
+
+    async def missing(self, node_id: int, topic: str, *, tier: bool) -> tuple[Acl, ...]:
+        peers = self._peers()
+        address = peers.address_of(node_id) if peers is not None else ""
+        if peers is None or not address:
+            raise Unavailable("it has never said that it lives")
+        request = pb.ProveAccessRequest(topic=topic, tier=tier)
+        answer = await peers.ask(
+            address,
+            lambda stubs, sent, timeout: stubs.admin.ProveAccess(
+                request, metadata=sent, timeout=timeout
+            ),
+        )
+        return tuple(acl_of(one) for one in answer.missing)

@@ -11,7 +11,7 @@ from typing import Protocol
 from kip405.ids import PartitionKey, Uuid
 from rlm.broker.answers import LocalRecords, OwnOffsets
 from rlm.plans.problems import Problem
-from rlm.stores.status import StoreReport
+from rlm.stores.reports import StoreReport
 from rlm.topics.ports import Broker as TopicBroker
 from rlmm.ledger import PartitionLedger
 
@@ -115,7 +115,7 @@ class Ledger(Protocol):
 
 
 class StoreDoctor(Protocol):
-    """The stores, asked how they are set up (rlm.stores.side.StoreSide)."""
+    """The stores, asked how they are set up (rlm.service.stores.StoreSide)."""
 
     async def inspect(self) -> Sequence[StoreReport]:
         """Asked now; one that does not answer says so in its report."""

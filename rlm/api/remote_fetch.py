@@ -12,16 +12,15 @@ from kip405.ids import PartitionKey, Uuid
 from kip405.segments import ByteRange
 from kip405.states import RemoteLogSegmentState
 from rlm.api import messages
-from rlm.api.calls import Answering, Caller, Context, Gate
+from rlm.api.calls import Answering, Caller, Context, Elsewhere, Gate
 from rlm.api.endpoints import Endpoints
 from rlm.api.ports import Ledger
-from rlm.api.reading import Piece, ReadRequest
-from rlm.api.remote_log import RemoteObjects
-from rlm.api.remote_reading import RemoteReading
-from rlm.api.remote_view import RemoteView
-from rlm.api.status import Elsewhere
-from rlm.proxy import positions
 from rlm.reading.throttle import ReadThrottle
+from rlm.remote_log import positions
+from rlm.remote_log.objects import RemoteObjects
+from rlm.remote_log.reads import Piece, ReadRequest
+from rlm.remote_log.remote_only_reads import RemoteReading
+from rlm.remote_log.remote_only_view import RemoteView
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1 import fetch_pb2_grpc
 

@@ -8,14 +8,8 @@ from kip405.states import RemoteLogSegmentState
 from rlm.api import messages
 from rlm.api.ports import Broker, Ledger
 from rlm.broker.answers import TopicDescription
-from rlm.topics.made_anew import (
-    GoneTopic,
-    gone_text,
-    gone_topics,
-    made_anew,
-    made_anew_text,
-    topic_facts,
-)
+from rlm.remote_log.topic_refs import topic_facts
+from rlm.topics.made_anew import GoneTopic, gone_text, gone_topics, made_anew, made_anew_text
 from rlm.topics.ports import Settings
 from rlm.v1 import admin_pb2 as pb
 from rlmm.facts import TopicFact

@@ -63,7 +63,7 @@ class _Answer:
 
 
 class BrokerShareGroups:
-    """Implements rlm.lanes.ports.ShareGroups over the direct listeners of all brokers.
+    """Implements rlm.remote_log.ports.ShareGroups over the direct listeners of all brokers.
 
     One round of questions serves all partitions that are planned within 5 s; a failure is not asked
     again for 1 s. What cannot be undone asks anew.

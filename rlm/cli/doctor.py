@@ -49,7 +49,7 @@ def _of_config(path: Path) -> pb.InspectStoresResponse:
     from rlm.api.messages import report_message
     from rlm.clock import SystemClock
     from rlm.config import ConfigError, load
-    from rlm.stores.checkup import inspect_configured
+    from rlm.stores.inspection import inspect_configured
 
     try:
         config = load(path)

@@ -16,8 +16,7 @@ from kip405.ids import Uuid
 from rlm.cli.output import human_size, show_json
 from rlm.cli.target import Connect, service_options
 from rlm.clock import Clock, SystemClock
-from rlm.download.plan import PartitionPlan
-from rlm.download.ports import Source
+from rlm.download.plan import PartitionPlan, Source
 from rlm.download.run import Download, Progress
 from rsm_plugins.threads import FINISH_MS, FileThreads
 

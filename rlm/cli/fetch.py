@@ -8,10 +8,9 @@ import click
 
 from kip405.errors import Invalid
 from kip405.records import Record
-from rlm.api.status import Elsewhere
-from rlm.cli.output import human_time
+from rlm.api.calls import Elsewhere
+from rlm.cli.output import Wanted, human_time, user_records
 from rlm.cli.partitions import partition_option
-from rlm.cli.records import Wanted, user_records
 from rlm.cli.target import Connect, Target, service_options
 from rlm.v1 import fetch_pb2 as pb
 

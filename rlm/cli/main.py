@@ -30,7 +30,7 @@ class LazyCommand:
 
 COMMANDS = {
     "audit": LazyCommand(
-        module="rlm.cli.audit",
+        module="rlm.cli.pipelines",
         attribute="audit",
         summary="Read and check every byte of the remote segments of topics.",
     ),
@@ -50,7 +50,7 @@ COMMANDS = {
         summary="Find what endangers the data: how stores are set up.",
     ),
     "export": LazyCommand(
-        module="rlm.cli.export",
+        module="rlm.cli.pipelines",
         attribute="export",
         summary="Append what is new of topics to Parquet files, each record once.",
     ),
@@ -60,7 +60,7 @@ COMMANDS = {
         summary="Print records of a partition, from both tiers.",
     ),
     "freeze": LazyCommand(
-        module="rlm.cli.freezes",
+        module="rlm.cli.partitions",
         attribute="freeze",
         summary="Stop trim, deletes and sweeps on every service.",
     ),
@@ -95,7 +95,7 @@ COMMANDS = {
         summary="Enable, trim, disable, list and describe topics.",
     ),
     "unfreeze": LazyCommand(
-        module="rlm.cli.freezes",
+        module="rlm.cli.partitions",
         attribute="unfreeze",
         summary="End a freeze.",
     ),

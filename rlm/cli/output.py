@@ -1,15 +1,24 @@
-"""How answers are shown: JSON as it is, tables with rich on a terminal, plain columns elsewhere."""
+"""How answers are shown: JSON as it is, tables with rich on a terminal, plain columns elsewhere.
+
+Records of fetched batches, as a consumer would get them. Pure.
+
+Control records are left out, and so is what an aborted transaction wrote where the answer lists
+those (read_committed). Source: Kafka's FetchCollector.
+"""
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import click
 from google.protobuf.message import Message
 
+from kip405.batches import BatchHeader, check_crc, walk
 from kip405.ids import Uuid
+from kip405.records import ControlType, Record, records
 from rlm.v1.fetch_pb2 import PartitionDescription
 
 _UUID_BYTES = 16
@@ -98,7 +107,7 @@ def human_ms(value: int) -> str:
 
 def human_size(value: int) -> str:
     """`1.5 GiB`; -1 and -2 in words."""
-    from rlm.plans.words import human_bytes
+    from rlm.plans.problems import human_bytes
 
     return human_ms(value) if value < 0 else human_bytes(value)
 
@@ -120,3 +129,37 @@ def lag(row: PartitionDescription) -> str:
 def offset(value: int) -> str:
     """-1 = not known."""
     return "-" if value < 0 else str(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Offsets from `start_offset` on; `aborted` = (producer id, first offset) of the answer."""
+
+    start_offset: int
+    aborted: Sequence[tuple[int, int]] = ()
+
+
+def user_records(batches: bytes, wanted: Wanted) -> Iterator[Record]:
+    """Records for a user, in order; Corrupt for damaged batches."""
+    waiting = sorted(wanted.aborted, key=lambda pair: pair[1])
+    open_producers: set[int] = set()
+    for position, header in walk(batches, 0, len(batches)):
+        check_crc(batches, position, header)
+        while waiting and waiting[0][1] <= header.last_offset:
+            open_producers.add(waiting.pop(0)[0])
+        if header.is_control:
+            _end_transaction(batches, position, header, open_producers)
+            continue
+        if header.is_transactional and header.producer_id in open_producers:
+            continue
+        for record in records(batches, position):
+            if record.offset >= wanted.start_offset:
+                yield record
+
+
+def _end_transaction(
+    batches: bytes, position: int, header: BatchHeader, open_producers: set[int]
+) -> None:
+    marker = next(records(batches, position), None)
+    if marker is not None and marker.control_type == ControlType.ABORT:
+        open_producers.discard(header.producer_id)

@@ -1,4 +1,7 @@
-"""`rlm segments`, `rlm copy` and `rlm partition`: one topic's partitions."""
+"""`rlm segments`, `rlm copy` and `rlm partition`: one topic's partitions.
+
+`rlm freeze` and `rlm unfreeze`.
+"""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -20,6 +23,7 @@ from rlm.cli.output import (
 )
 from rlm.cli.target import Connect, Target, service_options
 from rlm.v1 import admin_pb2, fetch_pb2
+from rlm.v1 import admin_pb2 as pb
 
 F = TypeVar("F", bound=Callable[..., Any])
 _COPY_TIMEOUT_S = 1_800.0
@@ -204,4 +208,48 @@ def show_partition(row: fetch_pb2.PartitionDescription, connect: Connect) -> Non
             ("frozen", row.frozen or "no"),
             *(("alarm", text) for text in row.alarms),
         ]
+    )
+
+
+@click.command()
+@click.argument("topic", required=False, default="")
+@click.option("--why", default="", help="Shown by `rlm status`.")
+@service_options
+def freeze(*, topic: str, why: str, connect: Connect) -> None:
+    """Stop trim, deletes and sweeps of TOPIC, or of everything, on every service.
+
+    Durable; works without a leader and while the store is down.
+    """
+    with connect.open() as target:
+        answer = target.admin.Freeze(
+            pb.FreezeRequest(topic=topic, why=why),
+            metadata=target.metadata,
+            timeout=target.timeout_s,
+        )
+    _show(answer, connect)
+
+
+@click.command()
+@click.argument("topic", required=False, default="")
+@service_options
+def unfreeze(*, topic: str, connect: Connect) -> None:
+    """Take the freeze of TOPIC, or of everything, away."""
+    with connect.open() as target:
+        answer = target.admin.Unfreeze(
+            pb.FreezeRequest(topic=topic), metadata=target.metadata, timeout=target.timeout_s
+        )
+    _show(answer, connect)
+
+
+def _show(answer: pb.FreezeResponse, connect: Connect) -> None:
+    if connect.as_json:
+        show_json(plain(answer))
+        return
+    show_table(
+        ("frozen", "stopped", "by", "since (UTC)", "why"),
+        [
+            (row.topic or "everything", row.stopped, row.by, human_time(row.since_ms), row.why)
+            for row in answer.freezes
+        ],
+        "nothing is frozen",
     )

@@ -1,4 +1,9 @@
-"""Commands that run on Spark, made from a table of their arguments; by itself imports no Spark."""
+"""Commands that run on Spark, made from a table of their arguments; by itself imports no Spark.
+
+`rlm audit`: every byte of the remote segments of topics read and checked, by Spark.
+
+`rlm export`: topics to Parquet files, each record once over any number of runs, by Spark.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -8,7 +13,11 @@ from typing import Any, Protocol, TypeVar
 import click
 
 from kip405.errors import Invalid
-from rlm.cli.target import Connect
+from rlm.cli.main import EXIT_FAILED, EXIT_WRONG_USE, fail
+from rlm.cli.target import Connect, service_options
+from rlm_spark.errors import ConnectorError
+from rlm_spark.offset_specs import OptionError
+from rlm_spark.pipelines.arguments import AUDIT, EXPORT
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -97,3 +106,47 @@ def connection_options(connect: Connect, *, needs_service: bool = True) -> dict[
             "rlm.tls.server.name": tls.server_name,
         }
     return {name: str(value) for name, value in given.items() if value}
+
+
+@click.command()
+@click.argument("topics", nargs=-1, metavar="[TOPIC...]")
+@arguments(AUDIT)
+@service_options
+def audit(*, topics: tuple[str, ...], connect: Connect, **values: Any) -> int:
+    """Read and check all remote segments of each TOPIC, of every enabled topic without any.
+
+    Sizes, checksums, batches, offsets, epochs, records, indexes, and holes between segments. The
+    exit status is 1 where something is wrong.
+    """
+    with needing_spark():
+        from rlm_spark.pipelines.commands import run_audit
+
+    try:
+        return run_audit(topics, values, connection_options(connect), connect.as_json)
+    except OptionError as error:
+        fail(str(error), EXIT_WRONG_USE)
+    except ConnectorError as error:
+        fail(str(error), EXIT_FAILED)
+
+
+@click.command()
+@click.argument("topics", nargs=-1, metavar="TOPIC...")
+@arguments(EXPORT)
+@service_options
+def export(*, topics: tuple[str, ...], connect: Connect, **values: Any) -> int:
+    """Append what is new of each TOPIC to Parquet files, each record once.
+
+    Files are in DIR/topic=T/date=D, by the record's timestamp in UTC. Broken off in whatever way,
+    the same command goes on; called again it appends what has come since.
+    """
+    with needing_spark():
+        from rlm_spark.pipelines.commands import run_export
+
+    needs_service = values["read_mode"] != "kafka_only"
+    try:
+        connection = connection_options(connect, needs_service=needs_service)
+        return run_export(topics, values, connection, connect.as_json)
+    except OptionError as error:
+        fail(str(error), EXIT_WRONG_USE)
+    except ConnectorError as error:
+        fail(str(error), EXIT_FAILED)

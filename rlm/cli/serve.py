@@ -38,7 +38,7 @@ def _serve_broker(path: Path) -> None:
     from rlm.config import load
 
     config = load(path)
-    from rlm.service import run
+    from rlm.service.broker_service import run
 
     run(config)
 
@@ -47,6 +47,6 @@ def _serve_reader(path: Path) -> None:
     from rlm.config import load_reader
 
     config = load_reader(path)
-    from rlm.reader_service import run
+    from rlm.service.reader_service import run
 
     run(config)

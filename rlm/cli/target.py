@@ -16,8 +16,7 @@ import click
 import grpc
 
 from kip405.errors import Invalid, Unavailable
-from rlm.api.calls import call_metadata
-from rlm.api.status import error_of_call
+from rlm.api.calls import call_metadata, error_of_call
 from rlm.api.tokens import read_tokens
 from rlm.v1.admin_pb2_grpc import AdminServiceStub
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub

@@ -1,9 +1,8 @@
 """Settings of `rlm serve`: one typed table, from which checks and docs follow."""
 
-from rlm.config.errors import ConfigError
 from rlm.config.loader import load, load_reader
 from rlm.config.service import CommonConfig, ReaderConfig, ServiceConfig
-from rlm.config.values import Address
+from rlm.config.values import Address, ConfigError
 
 __all__ = [
     "Address",

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from kip405.checkpoints import MetaProperties, parse_meta_properties, parse_properties
 from kip405.errors import Corrupt
-from rlm.config.errors import ConfigError
-from rlm.config.values import Address
+from rlm.config.values import Address, ConfigError
 
 _DEFAULT_LISTENERS = "PLAINTEXT://:9092"
 PLAINTEXT = "PLAINTEXT"

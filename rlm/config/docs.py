@@ -4,7 +4,7 @@ from typing import Any
 
 from rlm.config.service import ReaderConfig, settings
 from rlm.config.stores import RULE_ROWS, STORE_ROWS
-from rlm.config.table import NOT_YET, REQUIRED, Setting
+from rlm.config.values import NOT_YET, REQUIRED, Setting
 
 _HEAD = """\
 # Settings of `rlm serve`

@@ -14,11 +14,9 @@ from rlm.config.broker_files import (
     read_meta_properties,
     read_server_properties,
 )
-from rlm.config.errors import ConfigError
 from rlm.config.service import CommonConfig, ReaderConfig, ServiceConfig, settings
 from rlm.config.stores import STORE_ROWS, is_store_key, read_rules, read_stores
-from rlm.config.table import NOT_YET, REQUIRED, Setting
-from rlm.config.values import Address, ValueRefused
+from rlm.config.values import NOT_YET, REQUIRED, Address, ConfigError, Setting, ValueRefused
 from rsm_plugins.contract.tls import require_both
 from rsm_plugins.endpoints import ALIASES
 from rsm_plugins.process.config import yaml_fault

@@ -16,17 +16,18 @@ from rlm.config.stores import (
     StoreConfig,
     build_provider,
 )
-from rlm.config.table import REQUIRED, Setting
 from rlm.config.values import (
     ADDRESS,
     ADDRESSES,
     FLAG,
     PATH,
     PATHS,
+    REQUIRED,
     TCP,
     TEXT,
     Address,
     Kind,
+    Setting,
     choice,
     integer,
     not_alone,

@@ -12,9 +12,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kip405.errors import Invalid
-from rlm.config.errors import ConfigError
-from rlm.config.table import REQUIRED, Scalar, Setting
-from rlm.config.values import ADDRESS, PATH, TEXT, WORDS, Address, ValueRefused, choice, integer
+from rlm.config.values import (
+    ADDRESS,
+    PATH,
+    REQUIRED,
+    TEXT,
+    WORDS,
+    Address,
+    ConfigError,
+    Scalar,
+    Setting,
+    ValueRefused,
+    choice,
+    integer,
+)
 from rsm_plugins.contract.tls import Tls
 from rsm_plugins.endpoints import (
     ENTROPY_BITS_KEY,

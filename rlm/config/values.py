@@ -1,4 +1,9 @@
-"""Kinds of values a setting may have: each reads a YAML value or says what is allowed. Pure."""
+"""Kinds of values a setting may have: each reads a YAML value or says what is allowed. Pure.
+
+One row of a table of settings: key, kind, default, doc. Pure.
+
+The one error of a configuration.
+"""
 
 import ipaddress
 import math
@@ -198,3 +203,41 @@ PATHS = Kind(allowed="a list of different absolute paths", read=_read_paths)
 TCP = Kind(allowed="host:port", read=_read_tcp)
 ADDRESS = Kind(allowed="host:port or unix:/path", read=_read_any_address)
 ADDRESSES = Kind(allowed="a list of host:port", read=_read_addresses)
+
+
+REQUIRED = object()
+"""Default of a setting that must be given (or found in the broker's files)."""
+
+Scalar = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One row of the table. `default_doc` says what stands in when the default is computed."""
+
+    key: str
+    kind: Kind
+    default: Any
+    doc: str
+    unit: str = ""
+    secret: bool = False
+    default_doc: str = ""
+
+
+def _not_yet(key: str, doc: str, *, secret: bool = False) -> Setting:
+    return Setting(key=key, kind=TEXT, default=None, doc=doc, secret=secret)
+
+
+NOT_YET = (
+    _not_yet("kafka.sasl.mechanism", "SASL mechanism."),
+    _not_yet("kafka.sasl.username", "User name for SASL."),
+    _not_yet("kafka.sasl.password", "Password for SASL.", secret=True),
+    _not_yet("kafka.ssl.truststore.location", "PEM file of trusted certificates."),
+    _not_yet("kafka.ssl.keystore.location", "PEM file of the client's certificate and key."),
+    _not_yet("kafka.ssl.key.password", "Password of that key.", secret=True),
+)
+"""Settings of secured Kafka clients: named, and refused until they work."""
+
+
+class ConfigError(Exception):
+    """One line that names the setting and what is allowed."""

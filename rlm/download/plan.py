@@ -3,14 +3,17 @@
 Copies may overlap (two leaders, two segment boundaries) and may leave the leader's history before
 their end (H4); a log directory may do neither. So of several segments that hold an offset the one
 that reaches furthest is taken, and what it does not add is cut off at a batch.
+
+What a download needs of where the segments are: a narrow Protocol of plain values.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from kip405.ids import TopicIdPartition
 from kip405.lineage import Lineage, remote_lineage, usable_end
-from kip405.segments import RemoteLogSegmentMetadata
+from kip405.segments import ByteRange, RemoteLogSegmentMetadata
 
 Usable = tuple[RemoteLogSegmentMetadata, int]
 """A segment and the half-open end up to which it belongs to the leader's history."""
@@ -96,3 +99,22 @@ def usable_by_itself(segments: Iterable[RemoteLogSegmentMetadata]) -> tuple[Line
     known = tuple(segments)
     lineage = remote_lineage(known)
     return lineage, [(one, usable_end(one, lineage)) for one in known]
+
+
+RANGE_BYTES = 8 << 20
+
+
+class Source(Protocol):
+    """A running service, or a store by itself. Errors are kip405's; retriable ones are retried."""
+
+    async def plans(self, topic: str, partition: int | None) -> Sequence[PartitionPlan]:
+        """One plan a partition, ascending; NotFound for a topic that is not there."""
+        ...
+
+    async def read_indexes(self, plan: PartitionPlan, piece: Piece) -> bytes:
+        """The whole indexes object, unchecked."""
+        ...
+
+    async def read_log(self, plan: PartitionPlan, piece: Piece, wanted: ByteRange) -> bytes:
+        """A range of the log object, unchecked; at most RANGE_BYTES."""
+        ...

@@ -19,8 +19,7 @@ from kip405.indexes import ChunkChecksums, IndexesObject
 from kip405.segments import ByteRange
 from rlm.clock import Clock, backoff_ms
 from rlm.download.folder import PartitionFolder
-from rlm.download.plan import PartitionPlan, Piece
-from rlm.download.ports import RANGE_BYTES, Source
+from rlm.download.plan import RANGE_BYTES, PartitionPlan, Piece, Source
 from rsm_plugins.threads import Threads
 
 P = ParamSpec("P")

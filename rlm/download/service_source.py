@@ -10,7 +10,7 @@ from kip405.errors import Fenced, Invalid
 from kip405.ids import TopicIdPartition, Uuid
 from kip405.lineage import Lineage
 from kip405.segments import ByteRange, EpochEntry
-from rlm.api.status import Elsewhere, error_of_call
+from rlm.api.calls import Elsewhere, error_of_call
 from rlm.download.plan import PartitionPlan, Piece, pieces_of
 from rlm.v1 import admin_pb2, fetch_pb2
 from rlm.v1.admin_pb2_grpc import AdminServiceStub

@@ -8,8 +8,8 @@ from kip405.contracts import RemoteStorageManager
 from kip405.errors import Corrupt, Invalid, NotFound
 from kip405.ids import TopicIdPartition, Uuid
 from kip405.segments import ByteRange, RemoteLogSegmentMetadata
-from rlm.download.files import slice_bytes
 from rlm.download.plan import PartitionPlan, Piece, pieces_of, usable_by_itself
+from rlm.remote_log.objects import slice_bytes
 from rlmm.framing import decode_value
 from rsm_plugins.layout.keys import TOPIC_CUT, ObjectKind, ParsedName, locator_of, parse_name
 from rsm_plugins.layout.manifest import Manifest

@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from rlm.log_dir.partition_log import Closed, LocalSegment
-from rlm.plans.cover import Cover
+from rlm.plans.coverage import Cover
 from rlm.plans.freeze import Frozen
 
 

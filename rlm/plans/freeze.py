@@ -21,7 +21,7 @@ from kip405.ids import MAX_OFFSET
 from kip405.lineage import Lineage, divergence
 from kip405.segments import RemoteLogSegmentMetadata
 from kip405.states import RemoteLogSegmentState
-from rlm.plans.cover import cover
+from rlm.plans.coverage import cover
 from rlmm.ledger import PartitionLedger
 
 DEFAULT_MAX_ORPHANS = 3

@@ -1,9 +1,28 @@
-"""The list of holes on record of a partition: ascending, joined where they touch, bounded. Pure."""
+"""The list of holes on record of a partition: ascending, joined where they touch, bounded. Pure.
 
-from collections.abc import Iterable
+Closed segments of 0 bytes: there is nothing to copy, and when that is proven.
+
+The log cleaner leaves them where later records of the same keys superseded all of a segment; a
+topic that becomes `delete` afterwards keeps them. A file whose bytes were lost in a crash or by a
+failing disk looks the same, and the broker does not notice it: other replicas may still have those
+records, so nothing may be trimmed beyond it, nor may readers be told that nothing was there. Proof
+is that the range was on the disk for good (recovery point), that the log cleaner has worked on it
+(its own checkpoint), and that its indexes are as empty. Pure.
+
+Which offsets of a partition are lost for good: in no store, and not in the leader's log.
+
+What the leader still has is copied again by itself, so it is not lost. A segment of 0 bytes in the
+leader's log that is not proven empty is: neither it nor a store has its records. Pure.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 
 from kip405.errors import Invalid
-from rlmm.ledger import Hole
+from kip405.ids import Uuid
+from rlm.log_dir.partition_log import LocalSegment, PartitionLog
+from rlm.plans.coverage import Cover, OffsetRange
+from rlmm.ledger import Hole, UsableSegment
 
 NO_RECORDS = "no records: emptied by the log cleaner"
 """Cause of a recorded hole in which nothing is missed."""
@@ -56,3 +75,141 @@ def missed(ranges: Iterable[tuple[int, int]], empty: Ranges) -> Ranges:
         if cursor < end:
             left.append((cursor, end))
     return tuple(left)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoubtfulSegment:
+    """A closed segment of 0 bytes whose records may be lost: [base_offset, next_offset)."""
+
+    base_offset: int
+    next_offset: int
+    path: str
+    why: str
+
+
+def empty_ranges(log: PartitionLog, holes: Iterable[Hole] = ()) -> tuple[OffsetRange, ...]:
+    """Offsets of closed segments that are proven to hold no records, ascending.
+
+    `holes` on record, as where an operator accepted a loss, stand for the proof.
+    """
+    accepted = _cover(holes)
+    return tuple(
+        OffsetRange(start=one.base_offset, next_offset=end)
+        for one, end in _empty(log)
+        if why_doubtful(one, log) is None or accepted.holds(one.base_offset, end)
+    )
+
+
+def doubtful_segments(
+    log: PartitionLog, start: int, holes: Iterable[Hole] = ()
+) -> tuple[DoubtfulSegment, ...]:
+    """Closed segments of 0 bytes that hold offsets from `start` on and are not proven empty."""
+    accepted = _cover(holes)
+    return tuple(
+        DoubtfulSegment(base_offset=one.base_offset, next_offset=end, path=one.path, why=why)
+        for one, end in _empty(log)
+        if end > start
+        and not accepted.holds(one.base_offset, end)
+        and (why := why_doubtful(one, log)) is not None
+    )
+
+
+def why_doubtful(segment: LocalSegment, log: PartitionLog) -> str | None:
+    """Why a closed segment of 0 bytes may have lost its records; None = it never had any left."""
+    end = segment.next_offset
+    if end is None or segment.size_bytes:
+        raise ValueError(f"{segment.path} is active or not empty")
+    if segment.indexes_size_bytes != 0:
+        return "its indexes are not empty"
+    if log.recovery_point is None or end > log.recovery_point:
+        return f"the broker has flushed only up to {log.recovery_point}"
+    if log.cleaned_up_to is None or end > log.cleaned_up_to:
+        return "the log cleaner has not worked on it"
+    return None
+
+
+def _empty(log: PartitionLog) -> Iterable[tuple[LocalSegment, int]]:
+    for segment in log.segments:
+        if segment.size_bytes == 0 and segment.next_offset is not None:
+            yield segment, segment.next_offset
+
+
+def _cover(holes: Iterable[Hole]) -> Cover:
+    return Cover.of(OffsetRange(start=hole.start, next_offset=hole.end) for hole in holes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostRange:
+    """Offsets [start, next_offset) that nobody has. `size_bytes`: of the segments' log objects,
+    which may reach beyond the range; 0 for a file of 0 bytes.
+    """
+
+    start: int
+    next_offset: int
+    segments: int
+    size_bytes: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossView:
+    """What is known of one partition. `gone`: segments whose objects are proven gone now.
+
+    `local`: offsets [start, next_offset) of the leader's log, `doubtful` its segments of 0 bytes.
+    """
+
+    usable: Collection[UsableSegment]
+    gone: Collection[Uuid]
+    doubtful: Collection[DoubtfulSegment]
+    local: OffsetRange
+    remote_log_start_offset: int
+    holes: Collection[Hole]
+
+
+def lost_ranges(view: LossView) -> tuple[LostRange, ...]:
+    """Ascending; what is on record as a hole already is left out."""
+    doubtful = tuple((one.base_offset, one.next_offset) for one in view.doubtful)
+    local = missed([(view.local.start, view.local.next_offset)], doubtful)
+    remote = Cover.of(
+        OffsetRange(start=one.metadata.start_offset, next_offset=one.next_offset)
+        for one in view.usable
+        if one.metadata.segment_id.id not in view.gone
+    )
+    elsewhere = (
+        *local,
+        *((one.start, one.next_offset) for one in remote.ranges),
+        *((hole.start, hole.end) for hole in view.holes),
+    )
+    lost = [one for one in view.usable if one.metadata.segment_id.id in view.gone]
+    begun = [
+        (max(one.metadata.start_offset, view.remote_log_start_offset), one.next_offset)
+        for one in lost
+    ]
+    wanted = Cover.of(
+        OffsetRange(start=start, next_offset=end)
+        for start, end in (*begun, *doubtful)
+        if start < end
+    )
+    ranges = ((one.start, one.next_offset) for one in wanted.ranges)
+    return tuple(
+        _range(start, end, lost, view.doubtful)
+        for start, end in missed(ranges, tuple(sorted(elsewhere)))
+    )
+
+
+def _range(
+    start: int, end: int, lost: Iterable[UsableSegment], doubtful: Iterable[DoubtfulSegment]
+) -> LostRange:
+    inside = [
+        one.metadata for one in lost if one.metadata.start_offset < end and start < one.next_offset
+    ]
+    files = [one for one in doubtful if one.base_offset < end and start < one.next_offset]
+    reasons = [f"the objects of {len(inside)} segments are gone from the store"] if inside else []
+    reasons += [f"{one.path} has 0 bytes: {one.why}" for one in files]
+    return LostRange(
+        start=start,
+        next_offset=end,
+        segments=len(inside),
+        size_bytes=sum(one.segment_size_bytes for one in inside),
+        why="; ".join(reasons),
+    )

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from kip405.acls import Acl, MissingAcls, grants
 from kip405.errors import Corrupt, Internal, RemoteStorageError
 from rlm.plans.copy import CopyLag, WhyNot
-from rlm.plans.problems import Finding, ProblemKind
+from rlm.plans.problems import Finding, ProblemKind, human_bytes, human_duration
 from rlm.plans.trim import NoTrim
-from rlm.plans.words import human_bytes, human_duration
 
 _STOPPED_BY_OPERATOR = (NoTrim.TRIM_OFF, NoTrim.FREEZE_FACT)
 _TOPIC_REFUSED = (WhyNot.CLEANUP_POLICY, WhyNot.NATIVE_TIERING)

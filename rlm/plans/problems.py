@@ -2,8 +2,8 @@
 
 Status, health, metrics, exit codes and log lines all come from here. A rule says what it finds now
 as a `Finding`; `ProblemRegister` makes `Problem`s of findings: since when they last, what appeared,
-what ended. `rlm/problem_watch.py` asks the rules again and again and is the one place from which
-everything that operators see is read. Pure.
+what ended. `rlm/service/problem_watch.py` asks the rules again and again and is the one place from
+which everything that operators see is read. Pure.
 
 To add a problem:
 
@@ -13,13 +13,16 @@ To add a problem:
 2. Write the rule as a pure function of values in `rlm/plans/problem_rules.py` that answers
    findings; judge by what should have happened and did not. What is not known is None, and is a
    finding of its own. Times that a rule compares are monotonic; only `since_ms` is wall time.
-3. Give the values to `rlm/problem_sources.py`, which gathers them from the parts of the service. A
-   part that already knows its problems may instead have a method that answers findings; name it
-   among `others` where `ServiceSources` is made. A source never waits and never raises.
+3. Give the values to `rlm/service/problem_sources.py`, which gathers them from the parts of the
+   service. A part that already knows its problems may instead have a method that answers
+   findings; name it among `others` where `ServiceSources` is made. A source never waits and never
+   raises.
 4. The subject names what the problem is about and is the same as long as the problem lasts, since a
    problem is known by its kind and subject: "orders-0", "topic orders", "store hot", "node 2". What
    changes from one time to the next (ages, counts) belongs in the text, which is one sentence and
    says what to do. `topic` is set where the problem is about one topic or one of its partitions.
+
+Sizes and durations in words, for people. Pure.
 """
 
 import enum
@@ -314,3 +317,30 @@ def _problem(finding: Finding, before: Problem | None, now_ms: int) -> Problem:
 
 def _order(problem: Problem) -> tuple[int, str, str]:
     return _GRAVITY.index(problem.severity), problem.kind.value, problem.subject
+
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_DAY_MS = 86_400_000
+_DURATIONS = (
+    (1_000, "s", 120_000),
+    (60_000, "min", 7_200_000),
+    (3_600_000, "h", 2 * _DAY_MS),
+)
+
+
+def human_bytes(size_bytes: int) -> str:
+    """`1.5 GiB`."""
+    value = float(size_bytes)
+    for unit in _UNITS[:-1]:
+        if abs(value) < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} {_UNITS[-1]}"
+
+
+def human_duration(duration_ms: int) -> str:
+    """`90 s`, `15 min`, `3 h`, `12 days`: whole units, rounded down."""
+    for size_ms, unit, most_ms in _DURATIONS:
+        if duration_ms < most_ms:
+            return f"{duration_ms // size_ms} {unit}"
+    return f"{duration_ms // _DAY_MS} days"

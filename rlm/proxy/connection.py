@@ -323,7 +323,7 @@ class Connection:
     async def ask(
         self, frame: Buffer, api_version: int, correlation_id: int, stream_above: int | None
     ) -> bytearray | None:
-        """See `rlm.proxy.upstream.Upstream`."""
+        """See `rlm.proxy.reads.Upstream`."""
         broker = self._broker
         if broker is None or self.is_over:
             raise ConnectionResetError("the connection to the broker is gone")
@@ -343,7 +343,7 @@ class Connection:
             self._answer = None  # an answer may be large, and the next question far
 
     async def settled(self) -> None:
-        """See `rlm.proxy.upstream.Upstream`."""
+        """See `rlm.proxy.reads.Upstream`."""
         if not self.responses.is_idle:
             self._settled = asyncio.get_running_loop().create_future()
             await self._settled

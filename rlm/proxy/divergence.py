@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from kafka_protocol.fetch import FetchPartition
 from kip405.ids import Uuid
-from rlm.proxy.tier import EpochEnd
+from rlm.remote_log.tier import EpochEnd
 
 EpochEnds = Callable[[Uuid, int, int], EpochEnd | None]
 """Where a leader epoch of a partition ended, None where only the broker can tell; see Tier."""

@@ -8,6 +8,7 @@ import asyncio
 from dataclasses import dataclass
 
 from kafka_protocol.apis import FETCH
+from kafka_protocol.error_codes import FETCH_SESSION_ID_NOT_FOUND, NONE, OFFSET_OUT_OF_RANGE
 from kafka_protocol.fetch import (
     FetchedPartition,
     FetchResponse,
@@ -19,14 +20,17 @@ from kafka_protocol.frames import encode_response, frame_length, parse_request_h
 from kafka_protocol.primitives import Buffer
 from kip405.errors import RemoteStorageError
 from rlm.clock import Clock
-from rlm.proxy.codes import (
-    FETCH_SESSION_ID_NOT_FOUND,
-    NONE,
-    OFFSET_OUT_OF_RANGE,
-)
 from rlm.proxy.fetch_answer import FetchAnswer, StorageErrors
 from rlm.proxy.quota import FetchQuota, Permit
-from rlm.proxy.reads import RemoteReads, frozen, guarded, watermarks_or_none
+from rlm.proxy.reads import (
+    STREAMED,
+    WHOLE,
+    RemoteReads,
+    Upstream,
+    frozen,
+    guarded,
+    watermarks_or_none,
+)
 from rlm.proxy.session import Taken
 from rlm.proxy.settings import ProxyMetrics, ProxySettings
 from rlm.proxy.splice import (
@@ -45,8 +49,7 @@ from rlm.proxy.splice import (
     refuse_follower,
     refuse_storage,
 )
-from rlm.proxy.tier import EpochEnd, Tier, TierPartition
-from rlm.proxy.upstream import STREAMED, WHOLE, Upstream
+from rlm.remote_log.tier import EpochEnd, Tier, TierPartition
 
 _READ_FIRST_MS = 30  # most reads are through by then: only after that the broker is asked again
 _SLICE_MS = 100  # of the client's max_wait per question: new tail records end the wait at once

@@ -12,6 +12,7 @@ from functools import partial
 import structlog
 
 from kafka_protocol.apis import DELETE_RECORDS, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
+from kafka_protocol.error_codes import KAFKA_STORAGE_ERROR, NONE, POLICY_VIOLATION
 from kafka_protocol.frames import (
     encode_response,
     frame_length,
@@ -22,8 +23,11 @@ from kafka_protocol.primitives import Buffer
 from kafka_protocol.schema import Api, decode, encode
 from kip405.errors import Fenced, RemoteStorageError, Unavailable
 from rlm.clock import Clock
-from rlm.proxy.codes import KAFKA_STORAGE_ERROR, NONE, POLICY_VIOLATION
-from rlm.proxy.positions import (
+from rlm.proxy.reads import STREAMED, WHOLE, Upstream, frozen, guarded
+from rlm.proxy.session import Taken
+from rlm.proxy.settings import ProxyMetrics, ProxySettings
+from rlm.reading.requests import TimestampedOffset
+from rlm.remote_log.positions import (
     CONSUMER_REPLICA_ID,
     EARLIEST_PENDING_UPLOAD,
     NOT_NOW,
@@ -43,11 +47,7 @@ from rlm.proxy.positions import (
     questions,
     without_refused,
 )
-from rlm.proxy.reads import frozen, guarded
-from rlm.proxy.session import Taken
-from rlm.proxy.settings import ProxyMetrics, ProxySettings
-from rlm.proxy.tier import Tier, TierPartition, TimestampedOffset, TopicRef
-from rlm.proxy.upstream import STREAMED, WHOLE, Upstream
+from rlm.remote_log.tier import Tier, TierPartition, TopicRef
 
 log = structlog.get_logger(__name__)
 

@@ -2,18 +2,24 @@
 
 Why: a read may be slow, may fail and may be given up; none of that may end the connection. It must
 not know the broker or frames.
+
+What a handler may do with the client's own connection to the broker.
+
+Why: handlers settle one request; they must not know sockets, and tests give them a script.
 """
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import structlog
 
+from kafka_protocol.primitives import Buffer
 from kip405.errors import Fenced, Internal, RemoteStorageError, Unavailable
 from rlm.proxy.quota import Permit
 from rlm.proxy.splice import Key, Place, upper_offset
-from rlm.proxy.tier import RemoteRead, RemoteRecords, Tier, TopicRef, Watermarks
+from rlm.reading.requests import RemoteRead, RemoteRecords
+from rlm.remote_log.tier import Tier, TopicRef, Watermarks
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
@@ -155,3 +161,25 @@ async def watermarks_or_none(
     """Watermarks, or None where even our own broker does not answer."""
     outcome = await guarded(tier.watermarks(ref, partition, bound_ms))
     return None if isinstance(outcome, RemoteStorageError) else outcome
+
+
+WHOLE = None
+STREAMED = 0
+
+
+class Upstream(Protocol):
+    """The connection to the broker, in the client's name."""
+
+    async def ask(
+        self, frame: Buffer, api_version: int, correlation_id: int, stream_above: int | None
+    ) -> bytearray | None:
+        """Send a request (no length before it) and wait for its answer.
+
+        An answer of more than `stream_above` bytes (None = no limit but max_frame_bytes) goes
+        straight to the client: None is answered once it is through. Raises ConnectionError.
+        """
+        ...
+
+    async def settled(self) -> None:
+        """Wait until every earlier request was answered, before an answer of our own is given."""
+        ...

@@ -22,8 +22,8 @@ from rlm.proxy.position_handlers import PositionHandler
 from rlm.proxy.quota import FetchQuota, NoQuota
 from rlm.proxy.session import Taken
 from rlm.proxy.settings import NoMetrics, ProxyMetrics, ProxySettings
-from rlm.proxy.splice import has_remote, topic_ref
-from rlm.proxy.tier import Tier
+from rlm.proxy.splice import topic_ref
+from rlm.remote_log.tier import Tier, has_remote
 
 log = structlog.get_logger(__name__)
 _NO_QUOTA = NoQuota()

@@ -10,6 +10,14 @@ import enum
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from kafka_protocol.error_codes import (
+    FENCED_LEADER_EPOCH,
+    KAFKA_STORAGE_ERROR,
+    NONE,
+    NOT_LEADER_OR_FOLLOWER,
+    OFFSET_OUT_OF_RANGE,
+    UNKNOWN_LEADER_EPOCH,
+)
 from kafka_protocol.fetch import (
     CONSUMER_REPLICA_ID,
     FetchedPartition,
@@ -18,17 +26,16 @@ from kafka_protocol.fetch import (
     FetchResponse,
 )
 from kip405.ids import Uuid
-from rlm.proxy.codes import (
-    FENCED_LEADER_EPOCH,
-    KAFKA_STORAGE_ERROR,
-    NONE,
-    NOT_LEADER_OR_FOLLOWER,
-    OFFSET_OUT_OF_RANGE,
-    UNKNOWN_LEADER_EPOCH,
-)
 from rlm.proxy.divergence import EpochEnds, EpochVerdict, judge_epoch
 from rlm.proxy.sizes import AnswerRoom
-from rlm.proxy.tier import EpochEnd, TierPartition, TopicRef, Watermarks
+from rlm.remote_log.tier import (
+    EpochEnd,
+    TierPartition,
+    TopicRef,
+    Watermarks,
+    has_remote,
+    is_remote_offset,
+)
 
 READ_COMMITTED = 1
 _FULL_SESSION_EPOCHS = (0, -1)
@@ -192,16 +199,6 @@ def is_consumer(request: FetchRequest) -> bool:
 def is_incremental(request: FetchRequest) -> bool:
     """A fetch of a session that we never gave out: we keep every client in full mode (KIP-227)."""
     return request.session_position >= 0 and request.session_epoch not in _FULL_SESSION_EPOCHS
-
-
-def has_remote(view: TierPartition) -> bool:
-    """Whether there is anything in the remote tier."""
-    return 0 <= view.remote_log_start_offset < view.remote_next_offset
-
-
-def is_remote_offset(view: TierPartition, offset: int) -> bool:
-    """Whether an offset lies in the remote tier."""
-    return has_remote(view) and (view.remote_log_start_offset <= offset < view.remote_next_offset)
 
 
 def upper_offset(view: TierPartition, marks: Watermarks, *, read_committed: bool) -> int:

@@ -1,8 +1,8 @@
-"""What the read path shows to a scraper, by the names of rlm/metrics.py."""
+"""What the read path shows to a scraper, by the names of rlm/service/metrics.py."""
 
 from collections.abc import Mapping
 
-from rlm.cache.disk import DiskCache
+from rlm.reading.disk_cache import DiskCache
 from rlm.reading.reader import RemoteReader
 from rlm.reading.throttle import ThrottleCounts
 

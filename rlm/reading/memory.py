@@ -6,7 +6,7 @@ what is loaded or for whom.
 
 from collections.abc import Callable
 
-from rlm.cache.chunks import ChunkCache
+from rlm.reading.chunk_cache import ChunkCache
 from rlm.reading.limits import ReadLimits
 
 _SHARE_OF_ONE_ANSWER = 4

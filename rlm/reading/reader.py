@@ -17,17 +17,15 @@ from kip405.indexes import AbortedTransaction, aborted_for_fetch
 from kip405.records import find_timestamp
 from kip405.scan import DEFAULT_CHUNK_BYTES
 from kip405.segments import RemoteLogSegmentMetadata
-from rlm.cache.chunks import ChunkCache
-from rlm.cache.single_flight import SingleFlightCache
 from rlm.clock import Clock
 from rlm.plans.fetch import ChunkWindow, Cut, ReadBounds, cut
-from rlm.proxy.tier import RemoteRecords, TimestampedOffset
-from rlm.reading.counts import ReadCounts
+from rlm.reading.chunk_cache import ChunkCache, SingleFlightCache
+from rlm.reading.chunk_loader import ChunkFlights, Wanted
 from rlm.reading.cursors import Cursor, Cursors, Following
-from rlm.reading.flights import ChunkFlights, Wanted
-from rlm.reading.limits import ReadLimits
-from rlm.reading.loads import Loads
+from rlm.reading.limits import ReadCounts, ReadLimits
+from rlm.reading.load_scheduler import Loads
 from rlm.reading.memory import ReadMemory
+from rlm.reading.requests import RemoteRecords, TimestampedOffset
 from rlm.reading.segment_indexes import SegmentIndexes, guessed_numbers
 from rlm.reading.source import ChunkDisk, SegmentSource
 from rsm_plugins.threads import Threads

@@ -13,8 +13,8 @@ from kip405.crc import ByteBuffer
 from kip405.errors import Corrupt, NotFound, RemoteStorageError
 from kip405.ids import Uuid
 from kip405.segments import FileSlice, RemoteLogSegmentMetadata
-from rlm.cache.chunks import ChunkKey
-from rlm.reading.counts import ReadCounts
+from rlm.reading.chunk_cache import ChunkKey
+from rlm.reading.limits import ReadCounts
 from rlm.reading.segment_indexes import SegmentIndexes, checked_indexes
 from rlm.reading.verify import Landed, byte_range, checked, verified
 from rsm_plugins.threads import Threads

@@ -2,15 +2,31 @@
 
 Which store a new segment goes to is the provider's word; where an old one lies is the segment's
 own. A store that is away, or another than its name stands for, stops only what needs it.
+
+All stores as one RemoteStorageManager, routed by the store that each segment records.
+
+What the rules of the configuration say today does not matter here. A store that nobody serves is
+Unavailable, never NotFound: its objects may well be there (H11).
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
 
-from kip405.contracts import RemoteStorageManager
-from kip405.errors import Invalid, Unavailable
+from kip405.contracts import (
+    ExpectedSegment,
+    IndexType,
+    RemoteStorageManager,
+    SegmentPresence,
+    StoredObject,
+    StoreFinding,
+    StoreIdentity,
+)
+from kip405.errors import Invalid, RemoteStorageError, Unavailable
 from kip405.ids import TopicIdPartition, Uuid
-from rlm.lanes.ports import CopyTarget
-from rlm.stores.link import StoreLink
+from kip405.segments import ByteRange, CustomMetadata, FileSlice, LogSegmentData, SegmentLocator
+from rlm.stores.connection import StoreLink
 from rsm_plugins.endpoints import EndpointProvider, StorageEndpoint
 
 NO_STORE = (
@@ -19,8 +35,16 @@ NO_STORE = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyTarget:
+    """Where the next segment of a partition goes, as its custom metadata records it."""
+
+    store_id: Uuid
+    entropy_bits: int = 0
+
+
 class Stores:
-    """Implements rlm.lanes.ports.Stores; the managers are closed by who made them."""
+    """Implements rlm.remote_log.ports.Stores; the managers are closed by who made them."""
 
     def __init__(self, links: Sequence[StoreLink]) -> None:
         self.links = tuple(links)
@@ -45,7 +69,7 @@ class Stores:
         raise Unavailable(f"store {store_id} is not in this service's configuration{hint}")
 
     def manager(self, store_id: Uuid) -> RemoteStorageManager:
-        """See rlm.lanes.ports.Stores."""
+        """See rlm.remote_log.ports.Stores."""
         return self.by_id(store_id).store
 
     def trusted(self, store_id: Uuid) -> RemoteStorageManager:
@@ -79,7 +103,7 @@ class Stores:
 
 
 class Targets:
-    """Implements rlm.lanes.ports.Targets: the provider's word, as a store that is known."""
+    """Implements rlm.remote_log.ports.Targets: the provider's word, as a store that is known."""
 
     def __init__(self, provider: EndpointProvider, stores: Stores, cluster_id: str) -> None:
         self._provider = provider
@@ -95,7 +119,7 @@ class Targets:
         return found
 
     def target(self, place: TopicIdPartition) -> CopyTarget:
-        """See rlm.lanes.ports.Targets."""
+        """See rlm.remote_log.ports.Targets."""
         endpoint = self.endpoint(place.topic, place.partition)
         link = self._stores.by_name(endpoint.store)
         if link.store_id is None:
@@ -105,3 +129,113 @@ class Targets:
     def refuse_untiered(self, topic: str) -> None:
         """Invalid where a topic could not be tiered as the service is configured."""
         self.endpoint(topic, 0)
+
+
+class RoutedStores:
+    """Implements RemoteStorageManager; what has one answer per store is refused or joined."""
+
+    def __init__(self, stores: Stores) -> None:
+        self._stores = stores
+
+    async def read_identity(self) -> StoreIdentity | None:
+        """Invalid: each store has its own; ask that one."""
+        _one_each()
+
+    async def create_identity(self, identity: StoreIdentity) -> StoreIdentity:
+        """Invalid: each store has its own; ask that one."""
+        _one_each()
+
+    async def copy_log_segment_data(self, locator: SegmentLocator, data: LogSegmentData) -> bytes:
+        """See RemoteStorageManager."""
+        return await self._of(locator).copy_log_segment_data(locator, data)
+
+    async def write_manifest(self, locator: SegmentLocator, manifest: bytes) -> None:
+        """See RemoteStorageManager."""
+        await self._of(locator).write_manifest(locator, manifest)
+
+    async def read_manifest(self, locator: SegmentLocator) -> bytes:
+        """See RemoteStorageManager."""
+        return await self._of(locator).read_manifest(locator)
+
+    async def fetch_log_segment(
+        self, locator: SegmentLocator, byte_range: ByteRange
+    ) -> bytes | FileSlice:
+        """See RemoteStorageManager."""
+        return await self._of(locator).fetch_log_segment(locator, byte_range)
+
+    async def fetch_indexes(self, locator: SegmentLocator) -> bytes:
+        """See RemoteStorageManager."""
+        return await self._of(locator).fetch_indexes(locator)
+
+    async def fetch_index(self, locator: SegmentLocator, index_type: IndexType) -> bytes:
+        """See RemoteStorageManager."""
+        return await self._of(locator).fetch_index(locator, index_type)
+
+    async def stat(self, segments: Sequence[ExpectedSegment]) -> tuple[SegmentPresence, ...]:
+        """See RemoteStorageManager; all stores side by side, the first failure counts."""
+        numbers: dict[Uuid, list[int]] = {}
+        for number, expected in enumerate(segments):
+            numbers.setdefault(store_id_of(expected.locator), []).append(number)
+        answers = await asyncio.gather(
+            *(
+                self._stores.trusted(store_id).stat([segments[one] for one in own])
+                for store_id, own in numbers.items()
+            )
+        )
+        found = {
+            number: seen
+            for own, answer in zip(numbers.values(), answers, strict=True)
+            for number, seen in zip(own, answer, strict=True)
+        }
+        return tuple(found[number] for number in range(len(segments)))
+
+    async def list_objects(
+        self, cluster_id: str, partition: TopicIdPartition | None = None
+    ) -> AsyncIterator[StoredObject]:
+        """See RemoteStorageManager; store by store, so names are in order within each only."""
+        for link in self._stores.links:
+            async for found in link.store.list_objects(cluster_id, partition):
+                yield found
+
+    async def delete_log_segment_data(self, locator: SegmentLocator) -> None:
+        """See RemoteStorageManager."""
+        await self._of(locator).delete_log_segment_data(locator)
+
+    async def delete_log_segments(self, locators: Sequence[SegmentLocator]) -> None:
+        """See RemoteStorageManager."""
+        by_store: dict[Uuid, list[SegmentLocator]] = {}
+        for locator in locators:
+            by_store.setdefault(store_id_of(locator), []).append(locator)
+        failures: list[RemoteStorageError] = []
+        for store_id, own in by_store.items():
+            try:
+                await self._stores.trusted(store_id).delete_log_segments(own)
+            except RemoteStorageError as error:
+                failures.append(error)
+        for first in failures:
+            raise first
+
+    async def inspect(self) -> tuple[StoreFinding, ...]:
+        """See RemoteStorageManager; of all stores together."""
+        answers = await asyncio.gather(*(link.store.inspect() for link in self._stores.links))
+        return tuple(finding for answer in answers for finding in answer)
+
+    async def close(self) -> None:
+        """Nothing: the stores are closed by who made them."""
+
+    def _of(self, locator: SegmentLocator) -> RemoteStorageManager:
+        return self._stores.trusted(store_id_of(locator))
+
+
+def store_id_of(locator: SegmentLocator) -> Uuid:
+    """The store a locator leads to; Invalid where it does not say."""
+    if locator.custom_metadata is None:
+        raise Invalid(f"segment {locator.segment_id} does not say in which store it lies")
+    try:
+        return CustomMetadata.decode(locator.custom_metadata).store_id
+    except ValueError as error:
+        raise Invalid(f"segment {locator.segment_id}: {error}") from error
+
+
+def _one_each() -> NoReturn:
+    raise Invalid("every store has an identity of its own: ask the store")

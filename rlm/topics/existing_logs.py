@@ -15,7 +15,7 @@ from kip405.lineage import Lineage
 from rlm.broker.answers import TopicDescription
 from rlm.clock import Clock
 from rlm.log_dir.partition_log import LocalSegment, PartitionLog
-from rlm.plans.empty_segments import doubtful_segments
+from rlm.plans.holes import doubtful_segments
 from rsm_plugins.threads import Threads
 
 _FIRST_BYTES = 64

@@ -13,7 +13,7 @@ from pathlib import Path
 from kip405.errors import Unavailable
 from kip405.segments import RemoteLogSegmentMetadata
 from kip405.states import RemoteLogSegmentState
-from rlm.plans.words import human_bytes
+from rlm.plans.problems import human_bytes
 from rsm_plugins.threads import Threads
 
 DAY_MS = 86_400_000

@@ -14,11 +14,9 @@ import structlog
 from kip405.errors import NotFound, RemoteStorageError
 from kip405.ids import Uuid
 from rlm.clock import Clock
-from rlm.topics.errors import NotLeader
-from rlm.topics.ports import Broker, Settings
+from rlm.topics.ports import Broker, NotLeader, Settings
 from rlm.topics.rules import Config
-from rlm.topics.settle import Settler
-from rlm.topics.takeover import bounds_of, is_taken_over, is_unfinished, needed_change
+from rlm.topics.takeover import Settler, bounds_of, is_taken_over, is_unfinished, needed_change
 from rlm.topics.verbs import TopicVerbs
 from rlmm.facts import TopicFact
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from kip405.ids import Uuid
 from rlm.plans.problems import Finding, ProblemKind
 from rlmm.facts import TopicFact
-from rlmm.settings_view import AdoptedFact
 
 PresentTopics = Mapping[str, Uuid]
 """Ids of the topics that exist now, by name; a name without an entry is no topic's now."""
@@ -25,12 +24,6 @@ class GoneTopic:
 
     fact: TopicFact
     present_id: Uuid | None
-
-
-def topic_facts(facts: Iterable[AdoptedFact]) -> tuple[TopicFact, ...]:
-    """What was decided for topics, the newest decision last."""
-    found = sorted(facts, key=lambda one: one.offset)
-    return tuple(one.fact for one in found if isinstance(one.fact, TopicFact))
 
 
 def gone_topics(facts: Iterable[TopicFact], present: PresentTopics) -> tuple[GoneTopic, ...]:

@@ -2,12 +2,15 @@
 
 The real ones are rlmm's Settings and manager, rlm.broker.OwnBroker, and `cluster`, `groups`,
 `growth` here; tests bring fakes.
+
+Errors of the topic verbs that carry more than a message.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from kip405.errors import Fenced
 from kip405.ids import PartitionKey
 from rlm.broker.answers import TopicConfigValue, TopicDescription
 from rlmm.facts import Fact
@@ -101,3 +104,11 @@ class Disk(Protocol):
     """Space of this broker's log.dirs."""
 
     async def free_bytes(self) -> int: ...
+
+
+class NotLeader(Fenced):
+    """Another service must do this: the one of the broker that leads the partition."""
+
+    def __init__(self, message: str, *, leader: int) -> None:
+        super().__init__(message)
+        self.leader = leader

@@ -15,15 +15,9 @@ from kip405.ids import Uuid
 from rlm.broker.answers import TopicDescription
 from rlm.clock import Clock
 from rlm.plans.problems import Finding
-from rlm.topics.errors import NotLeader
-from rlm.topics.made_anew import (
-    GoneTopic,
-    PresentTopics,
-    made_anew,
-    made_anew_findings,
-    topic_facts,
-)
-from rlm.topics.ports import Broker, Settings
+from rlm.remote_log.topic_refs import topic_facts
+from rlm.topics.made_anew import GoneTopic, PresentTopics, made_anew, made_anew_findings
+from rlm.topics.ports import Broker, NotLeader, Settings
 from rlm.topics.verbs import TopicVerbs
 
 log = structlog.get_logger(__name__)

@@ -3,7 +3,7 @@
 The partition-0 leader's service writes all of them at enabling: it asks each partition's leader for
 its log start (a read, so routing it is harmless), publishes under that partition's leader epoch and
 reads back. Whoever leads a partition added later writes its start when it first looks at it
-(rlm.lanes.copy). A start that exists is never touched, but by `raise_start`: upwards, with a cause.
+(rlm.tasks.copy). A start that exists is never touched, but by `raise_start`: upwards, with a cause.
 """
 
 from kip405.errors import Fenced, Invalid

@@ -1,4 +1,10 @@
-"""Whose retention acts on a topic, and what must change in its configuration for that (H14). Pure.
+"""Makes a topic's configuration agree with its fact, whoever crashed half-way (H14).
+
+Altering is idempotent and follows the fact, never the other way round. After each change the
+settings are read to a barrier: if the fact changed meanwhile, the newer one is followed, and a
+change made after somebody else's giving back is taken back by the one who made it.
+
+Whose retention acts on a topic, and what must change in its configuration for that (H14). Pure.
 
     fact                     originals   the topic's own retention.ms and .bytes
     enabled, mode tier       kept        -1, set on the topic: ours act
@@ -12,8 +18,15 @@ that what an administrator chose last is what is given back.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import structlog
+
+from kip405.errors import Unavailable
+from kip405.ids import Uuid
+from rlm.broker.answers import TopicDescription
+from rlm.clock import Clock
+from rlm.topics.ports import Broker, NotLeader, Settings
 from rlm.topics.rules import RETENTION_BYTES, RETENTION_MS, Config, value_of
 from rlmm.facts import TopicFact
 
@@ -92,3 +105,133 @@ def bounds_of(config: Config) -> str:
 def _own(config: Config, name: str) -> str | None:
     found = config.get(name)
     return found.value if found is not None and found.is_topic_level else None
+
+
+log = structlog.get_logger(__name__)
+
+_MAX_ROUNDS = 8
+_POLL_MS = 50
+_SHOWN_WITHIN_MS = 5_000
+
+
+class Settler:
+    """Alters topic configurations, as the service of the partition-0 leader alone."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        broker: Broker,
+        settings: Settings,
+        clock: Clock,
+        barrier_deadline_ms: int,
+    ) -> None:
+        self._node_id = node_id
+        self._broker = broker
+        self._settings = settings
+        self._clock = clock
+        self._barrier_deadline_ms = barrier_deadline_ms
+
+    async def led_topic(self, name: str) -> TopicDescription:
+        """The topic, led here in partition 0; NotFound, Unavailable without leader, NotLeader."""
+        topic = await self._broker.topic(name)
+        first = topic.partitions.get(0)
+        if first is None or first.leader < 0:
+            raise Unavailable(f"partition {name}-0 has no leader now")
+        if first.leader != self._node_id:
+            raise NotLeader(
+                f"{name}-0 is led by broker {first.leader}: its service alters the topic",
+                leader=first.leader,
+            )
+        return topic
+
+    async def settle(self, name: str, topic_id: Uuid) -> TopicFact:
+        """Bring the configuration to what the newest fact says; answers that fact.
+
+        Invalid: the cluster refuses the change (alter.config.policy). Unavailable: try again.
+        """
+        remembered: Mapping[str, str | None] = {}
+        for _ in range(_MAX_ROUNDS):
+            await self._settings.barrier(self._barrier_deadline_ms)
+            fact = self._fact(name, topic_id)
+            if is_taken_over(fact):
+                remembered = fact.originals
+            owed = fact.originals or remembered
+            config = await self._broker.topic_config(name)
+            change = (
+                needed_change(fact, config) if is_taken_over(fact) else giving_back(owed, config)
+            )
+            if change is not None and await self._remember_choice(name, fact):
+                continue
+            if change is not None:
+                # Taking back our own late change needs no leadership: nobody else knows of it.
+                if fact.originals or is_taken_over(fact):
+                    await self._refuse_unless_led(name, topic_id)
+                await self._alter(name, change)
+            elif is_taken_over(fact) or not fact.originals:
+                return fact
+            else:
+                await self._forget_originals(name, topic_id, fact)
+        raise Unavailable(f"topic {name}: its settings keep changing; try again")
+
+    async def _remember_choice(self, name: str, fact: TopicFact) -> bool:
+        """Write what somebody set on a topic taken over into its originals; whether there was any.
+
+        The configuration is read after leadership: a broker that knows itself the leader knows what
+        was altered before it was elected, and of our own changes each was waited for.
+        """
+        if not is_taken_over(fact):
+            return False
+        topic = await self._refuse_unless_led(name, fact.topic_id)
+        originals = chosen_since(fact, await self._broker.topic_config(name))
+        if originals == fact.originals:
+            return False
+        await self._settings.publish(
+            replace(fact, originals=originals), topic.partitions[0].leader_epoch
+        )
+        log.info("topic_retention_remembered", topic=name, originals=originals)
+        return True
+
+    def _fact(self, name: str, topic_id: Uuid) -> TopicFact:
+        fact = self._settings.view.topic(topic_id)
+        if fact is None:
+            raise Unavailable(f"topic {name}: its settings vanished while they were applied")
+        return fact
+
+    async def _refuse_unless_led(self, name: str, topic_id: Uuid) -> TopicDescription:
+        topic = await self.led_topic(name)
+        if topic.topic_id != topic_id:
+            raise Unavailable(f"topic {name} was recreated meanwhile")
+        return topic
+
+    async def _alter(self, name: str, change: ConfigChange) -> None:
+        await self._broker.alter_topic_config(
+            name, set_values=change.set_values, unset=change.unset
+        )
+        log.info(
+            "topic_config_altered",
+            topic=name,
+            set=dict(change.set_values),
+            unset=list(change.unset),
+        )
+        await self._until_shown(name, change)
+
+    async def _until_shown(self, name: str, change: ConfigChange) -> None:
+        """The controller took the change; our broker shows it a moment later."""
+        deadline_ms = self._clock.monotonic_ms() + _SHOWN_WITHIN_MS
+        while not _is_shown(change, await self._broker.topic_config(name)):
+            if self._clock.monotonic_ms() >= deadline_ms:
+                raise Unavailable(f"topic {name}: the altered configuration does not show yet")
+            await self._clock.sleep_ms(_POLL_MS)
+
+    async def _forget_originals(self, name: str, topic_id: Uuid, fact: TopicFact) -> None:
+        topic = await self.led_topic(name)
+        await self._settings.publish(replace(fact, originals={}), topic.partitions[0].leader_epoch)
+
+
+def _is_shown(change: ConfigChange, config: Config) -> bool:
+    for name, value in change.set_values.items():
+        found = config.get(name)
+        if found is None or not found.is_topic_level or found.value != value:
+            return False
+    return not any(name in config and config[name].is_topic_level for name in change.unset)

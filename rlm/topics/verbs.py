@@ -7,6 +7,8 @@ interleave here, and with leader epochs and a barrier so that two services canno
 
 Whoever altered the configuration published the originals before; so a configuration read before
 the barrier is either untouched or its originals are seen after it. Must not know gRPC.
+
+What an operator should know about a topic's settings, in words. Pure.
 """
 
 import asyncio
@@ -20,20 +22,56 @@ from kip405.ids import PartitionKey, Uuid
 from kip405.states import RemoteLogSegmentState
 from rlm.broker.answers import EARLIEST_TIMESTAMP, TopicDescription
 from rlm.clock import Clock
-from rlm.plans.retention import Retention
+from rlm.plans.retention import Retention, effective_local_retention
+from rlm.remote_log.topic_refs import topic_facts
 from rlm.topics import rules
 from rlm.topics.access import ClusterAccess
 from rlm.topics.existing_logs import ExistingLogs
 from rlm.topics.growth import Growth, bytes_a_day
-from rlm.topics.made_anew import former_texts, topic_facts
-from rlm.topics.notes import change_warnings
+from rlm.topics.made_anew import former_texts
 from rlm.topics.ports import Broker, Disk, LeaderOffsets, Ledger, Settings
 from rlm.topics.readers import ReaderCheck
-from rlm.topics.rules import Config, RetentionOptions
-from rlm.topics.settle import Settler
+from rlm.topics.rules import (
+    RETENTION_BYTES,
+    RETENTION_MS,
+    Config,
+    RetentionOptions,
+    retention_of,
+    value_of,
+)
 from rlm.topics.starts import Starts
-from rlm.topics.takeover import is_taken_over, originals_of
+from rlm.topics.takeover import Settler, is_taken_over, originals_of
 from rlmm.facts import NO_LEADER_EPOCH, TopicFact
+
+
+def notes_of(fact: TopicFact) -> tuple[str, ...]:
+    """Lasting remarks, for list and describe."""
+    notes = ["total retention is stored and not yet enforced"]
+    if fact.state == "kept":
+        return ("disabled: nothing is copied or trimmed, remote data is kept", *notes)
+    if fact.mode == "copy":
+        notes.append("mode copy: the broker's own retention acts, local retention does not")
+    elif not fact.trim:
+        notes.append("trim is off: the local log grows")
+    elif effective_local_retention(retention_of(fact)).is_unlimited:
+        notes.append("local retention has no limit: nothing is trimmed")
+    return tuple(notes)
+
+
+def change_warnings(
+    before: TopicFact | None, after: TopicFact, asked: RetentionOptions, config: Config
+) -> tuple[str, ...]:
+    """Remarks on one change: a stored retention that differs from the topic's at take-over."""
+    if before is None or not is_taken_over(after) or is_taken_over(before):
+        return ()
+    return tuple(
+        f"total {name} stays {stored} as stored at enabling, while the topic now has {present}"
+        for name, stored, given in (
+            (RETENTION_MS, after.retention_ms, asked.retention_ms),
+            (RETENTION_BYTES, after.retention_bytes, asked.retention_bytes),
+        )
+        if given is None and (present := value_of(config, name)) != str(stored)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

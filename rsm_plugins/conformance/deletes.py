@@ -7,16 +7,8 @@ from functools import partial
 from kip405.contracts import Presence
 from kip405.errors import Invalid, NotFound
 from kip405.segments import ByteRange, CustomMetadata
-from rsm_plugins.conformance.subject import (
-    MIB,
-    StoredSegment,
-    Subject,
-    check,
-    check_equal,
-    fails,
-    in_parts,
-    read_answer,
-)
+from rsm_plugins.conformance.checks import StoredSegment, check, check_equal
+from rsm_plugins.conformance.subject import MIB, Subject, fails, in_parts, read_answer
 
 
 async def upload_fetch_delete(subject: Subject) -> None:

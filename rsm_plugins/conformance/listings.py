@@ -8,14 +8,8 @@ from kip405.contracts import ExpectedSegment, Presence, StoreIdentity
 from kip405.errors import Invalid
 from kip405.ids import RemoteLogSegmentId, TopicIdPartition
 from kip405.segments import ByteRange, SegmentLocator
-from rsm_plugins.conformance.subject import (
-    StoredSegment,
-    Subject,
-    check,
-    check_equal,
-    fails,
-    in_parts,
-)
+from rsm_plugins.conformance.checks import StoredSegment, check, check_equal
+from rsm_plugins.conformance.subject import Subject, fails, in_parts
 
 ODD_TOPICS = ("a", "a.b", "a_b", "-", "--", "...", "a-1", "a-10", "CON", "t" * 249, "x" * 200 + "y")
 

@@ -22,7 +22,8 @@ from rsm_plugins.conformance import (
     settings_told,
     wire,
 )
-from rsm_plugins.conformance.subject import CaseSkipped, ConformanceFailure, Subject
+from rsm_plugins.conformance.checks import CaseSkipped, ConformanceFailure
+from rsm_plugins.conformance.subject import Subject
 
 Case = Callable[[Subject], Awaitable[None]]
 CASES: tuple[Case, ...] = (

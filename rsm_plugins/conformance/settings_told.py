@@ -1,7 +1,8 @@
 """Cases about what a store says of itself."""
 
 from kip405.contracts import FindingKind
-from rsm_plugins.conformance.subject import Subject, check, check_equal
+from rsm_plugins.conformance.checks import check, check_equal
+from rsm_plugins.conformance.subject import Subject
 
 
 async def inspect_tells_how_the_store_is_set_up(subject: Subject) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kip405.contracts import (
-    ExpectedSegment,
     IndexType,
     RemoteStorageManager,
     SegmentPresence,
@@ -21,6 +20,12 @@ from kip405.errors import RemoteStorageError
 from kip405.ids import RemoteLogSegmentId, TopicIdPartition, Uuid
 from kip405.indexes import build_indexes_object
 from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
+from rsm_plugins.conformance.checks import (
+    CaseSkipped,
+    ConformanceFailure,
+    StoredSegment,
+    check_equal,
+)
 from rsm_plugins.files.durable import read_at
 
 if TYPE_CHECKING:
@@ -40,25 +45,6 @@ SECTIONS: dict[IndexType, bytes] = {
     IndexType.LEADER_EPOCH: b"0\n1\n0 0\n",
     IndexType.ABORTED_TRANSACTIONS: bytes(24),
 }
-
-
-class ConformanceFailure(Exception):
-    """A guarantee of the contract that did not hold."""
-
-
-class CaseSkipped(Exception):
-    """A case that says nothing here; the message is why."""
-
-
-def check(condition: bool, message: str) -> None:
-    """ConformanceFailure with the message unless the condition holds."""
-    if not condition:
-        raise ConformanceFailure(message)
-
-
-def check_equal(found: object, expected: object, what: str) -> None:
-    """The same for equality; long values are cut."""
-    check(found == expected, f"{what}: {found!r:.200} instead of {expected!r:.200}")
 
 
 async def fails(kind: type[_E], call: Awaitable[object], what: str) -> _E:
@@ -92,23 +78,6 @@ class StoreFaults(Protocol):
     def names(self) -> list[str]:
         """Every object of the store, and what unfinished copies left: temporary files, uploads."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredSegment:
-    """A segment to copy, with the bytes it must come back as."""
-
-    locator: SegmentLocator
-    data: LogSegmentData
-    log: bytes
-
-    @property
-    def expected(self) -> ExpectedSegment:
-        return ExpectedSegment(
-            locator=self.locator,
-            log_size_bytes=len(self.log),
-            indexes_size_bytes=len(self.data.indexes),
-        )
 
 
 @dataclass(slots=True, kw_only=True)

@@ -5,15 +5,9 @@ that cannot be. They need a plugin at an address; a store called directly has no
 import grpc
 
 from kip405.contracts import Presence
+from rsm_plugins.conformance.checks import CaseSkipped, check, check_equal
 from rsm_plugins.conformance.deletes import nothing_visible
-from rsm_plugins.conformance.subject import (
-    MIB,
-    CaseSkipped,
-    Subject,
-    check,
-    check_equal,
-    pause,
-)
+from rsm_plugins.conformance.subject import MIB, Subject, pause
 from rsm_plugins.conformance.wire_calls import (
     CALL_SECONDS,
     PIECE_BYTES,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from rsm_plugins.conformance.subject import ConformanceFailure, StoredSegment
+from rsm_plugins.conformance.checks import ConformanceFailure, StoredSegment
 from rsm_plugins.contract.messages import locator_message
 from rsm_plugins.v1 import storage_pb2 as pb
 

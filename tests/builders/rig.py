@@ -10,21 +10,19 @@ from kip405.segments import RemoteLogSegmentMetadata
 from rlm.broker.deletions import RecordDeletions
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
-from rlm.lanes.attempt import Copier, CopySettings, LiveAttempts
-from rlm.lanes.cleanup import CleanupLane, CleanupSettings
-from rlm.lanes.copy import CopyLane
-from rlm.lanes.evidence import StoreEvidence
-from rlm.lanes.herald import Herald
-from rlm.lanes.hole_records import HoleRecords
-from rlm.lanes.look import Eyes
-from rlm.lanes.lost_segments import LostSegments
-from rlm.lanes.trim import TrimLane, TrimSettings
 from rlm.log_dir.partition_log import PartitionLog
 from rlm.log_dir.scanner import LogDirs
-from rlm.losses import Losses
-from rlm.partitions import RememberedLooks
-from rlm.stores.writes import StoreWrites
-from rlm.threads import ServiceThreads
+from rlm.remote_log.lineage_publisher import Herald
+from rlm.remote_log.losses import Losses
+from rlm.remote_log.snapshot_cache import RememberedLooks
+from rlm.remote_log.snapshots import Eyes
+from rlm.service.threads import ServiceThreads
+from rlm.tasks.cleanup import CleanupLane, CleanupSettings
+from rlm.tasks.copy import CopyLane
+from rlm.tasks.copy_attempt import Copier, CopySettings, LiveAttempts, StoreWrites
+from rlm.tasks.evidence import StoreEvidence
+from rlm.tasks.lost_segments import HoleRecords, LostSegments
+from rlm.tasks.trim import TrimLane, TrimSettings
 from rlmm.facts import ServiceFact, StartFact, TopicFact
 from tests.builders.broker import MemoryBroker
 from tests.builders.checkpoints import Checkpoints

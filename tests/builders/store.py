@@ -19,7 +19,7 @@ from kip405.errors import Corrupt, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import TopicIdPartition, Uuid
 from kip405.indexes import IndexesObject
 from kip405.segments import ByteRange, LogSegmentData, SegmentLocator
-from rlm.lanes.ports import CopyTarget
+from rlm.stores.stores import CopyTarget
 from rsm_plugins.layout.keys import ObjectKind, object_name
 
 STORE_ID = Uuid(b"\x51" * 16)

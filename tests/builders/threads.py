@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rlm.threads import ServiceThreads
+from rlm.service.threads import ServiceThreads
 from rsm_plugins.threads import Threads
 
 THREADS = Threads("tests", 4)

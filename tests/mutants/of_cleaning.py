@@ -3,28 +3,28 @@
 from tests.mutants.edits import Edit, Target
 
 CLEANUP = Target(
-    "rlm/lanes/cleanup.py",
+    "rlm/tasks/cleanup.py",
     (
-        "tests/rlm/lanes/test_evidence.py",
-        "tests/rlm/lanes/test_cleanup.py",
-        "tests/rlm/lanes/test_cancel_everywhere.py",
+        "tests/rlm/tasks/test_evidence.py",
+        "tests/rlm/tasks/test_cleanup.py",
+        "tests/rlm/tasks/test_cancel_everywhere.py",
         "tests/rlm/stores/test_lanes_over_stores.py",
     ),
 )
 EVIDENCE = Target(
-    "rlm/lanes/evidence.py",
+    "rlm/tasks/evidence.py",
     (
-        "tests/rlm/lanes/test_evidence.py",
-        "tests/rlm/lanes/test_trim.py",
-        "tests/rlm/lanes/test_cleanup.py",
+        "tests/rlm/tasks/test_evidence.py",
+        "tests/rlm/tasks/test_trim.py",
+        "tests/rlm/tasks/test_cleanup.py",
         "tests/rlm/stores/test_lanes_over_stores.py",
     ),
 )
 ROUND = Target(
-    "rlm/lanes/round.py", ("tests/rlm/lanes/test_round.py", "tests/rlm/lanes/test_evidence.py")
+    "rlm/tasks/expiration.py", ("tests/rlm/tasks/test_round.py", "tests/rlm/tasks/test_evidence.py")
 )
-WATCH = Target("rlm/lanes/watch.py", ("tests/rlm/lanes/test_watch.py",))
-HERALD = Target("rlm/lanes/herald.py", ("tests/rlm/lanes/test_herald.py",))
+WATCH = Target("rlm/tasks/copy_watch.py", ("tests/rlm/tasks/test_watch.py",))
+HERALD = Target("rlm/remote_log/lineage_publisher.py", ("tests/rlm/tasks/test_herald.py",))
 
 EDITS: tuple[Edit, ...] = (
     *CLEANUP.edits(

@@ -3,26 +3,26 @@
 from tests.mutants.edits import Edit, Target
 
 LOOK = Target(
-    "rlm/lanes/look.py",
+    "rlm/remote_log/snapshots.py",
     (
-        "tests/rlm/lanes/test_look.py",
-        "tests/rlm/lanes/test_copy.py",
-        "tests/rlm/lanes/test_trim.py",
+        "tests/rlm/tasks/test_look.py",
+        "tests/rlm/tasks/test_copy.py",
+        "tests/rlm/tasks/test_trim.py",
     ),
 )
 ATTEMPT = Target(
-    "rlm/lanes/attempt.py", ("tests/rlm/lanes/test_attempt.py", "tests/rlm/lanes/test_copy.py")
+    "rlm/tasks/copy_attempt.py", ("tests/rlm/tasks/test_attempt.py", "tests/rlm/tasks/test_copy.py")
 )
 PREPARE = Target(
-    "rlm/lanes/segment_data.py",
-    ("tests/rlm/lanes/test_segment_data.py", "tests/rlm/lanes/test_copy.py"),
+    "rlm/tasks/segment_data.py",
+    ("tests/rlm/tasks/test_segment_data.py", "tests/rlm/tasks/test_copy.py"),
 )
 COPY = Target(
-    "rlm/lanes/copy.py",
+    "rlm/tasks/copy.py",
     (
-        "tests/rlm/lanes/test_attempt.py",
-        "tests/rlm/lanes/test_copy.py",
-        "tests/rlm/lanes/test_watch.py",
+        "tests/rlm/tasks/test_attempt.py",
+        "tests/rlm/tasks/test_copy.py",
+        "tests/rlm/tasks/test_watch.py",
     ),
 )
 

@@ -16,12 +16,12 @@ VIEW = Target(
     (
         "tests/rlmm/test_settings_view.py",
         "tests/rlmm/test_settings.py",
-        "tests/rlm/lanes/test_trim.py",
+        "tests/rlm/tasks/test_trim.py",
     ),
 )
 SETTINGS = Target(
     "rlmm/settings.py",
-    ("tests/rlmm/test_settings.py", "tests/rlm/lanes/test_h18_live_services.py"),
+    ("tests/rlmm/test_settings.py", "tests/rlm/tasks/test_h18_live_services.py"),
 )
 
 EDITS: tuple[Edit, ...] = (

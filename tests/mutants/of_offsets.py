@@ -3,10 +3,10 @@
 from tests.mutants.edits import Edit, Target
 
 FETCH = Target("rlm/plans/fetch.py", ("tests/rlm/plans/test_fetch.py",))
-COVER = Target("rlm/plans/cover.py", ("tests/rlm/plans/test_copy.py", "tests/rlm/plans"))
+COVER = Target("rlm/plans/coverage.py", ("tests/rlm/plans/test_copy.py", "tests/rlm/plans"))
 RETENTION = Target("rlm/plans/retention.py", ("tests/rlm/plans/test_retention.py",))
-UNSETTLED = Target("rlm/plans/unsettled.py", ("tests/rlm/plans/test_unsettled.py",))
-COPY = Target("rlm/plans/copy.py", ("tests/rlm/plans/test_copy.py", "tests/rlm/lanes/test_copy.py"))
+UNSETTLED = Target("rlm/plans/coverage.py", ("tests/rlm/plans/test_unsettled.py",))
+COPY = Target("rlm/plans/copy.py", ("tests/rlm/plans/test_copy.py", "tests/rlm/tasks/test_copy.py"))
 
 EDITS: tuple[Edit, ...] = (
     *FETCH.edits(

@@ -7,14 +7,14 @@ HISTORY = Target(
     ("tests/rlm/plans/test_h08_history.py", "tests/rlm/plans/test_h04_history.py"),
 )
 SWEEP = Target(
-    "rlm/plans/sweep.py", ("tests/rlm/plans/test_h06_sweep.py", "tests/rlm/lanes/test_cleanup.py")
+    "rlm/plans/sweep.py", ("tests/rlm/plans/test_h06_sweep.py", "tests/rlm/tasks/test_cleanup.py")
 )
 FREEZE = Target(
-    "rlm/plans/freeze.py", ("tests/rlm/plans/test_h04_freeze.py", "tests/rlm/lanes/test_trim.py")
+    "rlm/plans/freeze.py", ("tests/rlm/plans/test_h04_freeze.py", "tests/rlm/tasks/test_trim.py")
 )
 SUPERSEDED = Target(
-    "rlm/plans/superseded.py",
-    ("tests/rlm/plans/test_superseded.py", "tests/rlm/lanes/test_lost_segments.py"),
+    "rlm/plans/coverage.py",
+    ("tests/rlm/plans/test_superseded.py", "tests/rlm/tasks/test_lost_segments.py"),
 )
 
 EDITS: tuple[Edit, ...] = (

@@ -3,7 +3,7 @@
 from tests.mutants.edits import Edit, Target
 
 HISTORY = Target(
-    "rlm/remote_history.py",
+    "rlm/remote_log/history.py",
     (
         "tests/rlm/test_local_tier.py",
         "tests/rlm/test_tier_histories.py",
@@ -14,10 +14,12 @@ HISTORY = Target(
     ),
 )
 TIER = Target(
-    "rlm/local_tier.py", ("tests/rlm/test_local_tier.py", "tests/rlm/test_tier_histories.py")
+    "rlm/remote_log/leader_view.py",
+    ("tests/rlm/test_local_tier.py", "tests/rlm/test_tier_histories.py"),
 )
 PARTITIONS = Target(
-    "rlm/partitions.py", ("tests/rlm/test_partitions.py", "tests/rlm/lanes/test_herald.py")
+    "rlm/remote_log/snapshots.py",
+    ("tests/rlm/test_partitions.py", "tests/rlm/tasks/test_herald.py"),
 )
 _READS = (
     "tests/rlm/reading/test_remote_reader.py",
@@ -33,7 +35,7 @@ INDEXES = Target(
 )
 SOURCE = Target("rlm/reading/source.py", _READS)
 FLIGHTS = Target(
-    "rlm/reading/flights.py", (*_READS, "tests/rlm/reading/test_loads.py", "tests/rlm/reading")
+    "rlm/reading/chunk_loader.py", (*_READS, "tests/rlm/reading/test_loads.py", "tests/rlm/reading")
 )
 MEMORY = Target(
     "rlm/reading/memory.py", ("tests/rlm/reading/test_memory.py", "tests/rlm/reading/test_loads.py")

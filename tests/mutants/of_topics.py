@@ -8,7 +8,7 @@ _VERBS = (
     "tests/rlm/topics/test_h14_takeover.py",
 )
 VERBS = Target("rlm/topics/verbs.py", (*_VERBS, "tests/rlm/topics/test_h40_access.py"))
-SETTLE = Target("rlm/topics/settle.py", _VERBS)
+SETTLE = Target("rlm/topics/takeover.py", _VERBS)
 TAKEOVER = Target("rlm/topics/takeover.py", _VERBS)
 STARTS = Target("rlm/topics/starts.py", _VERBS)
 KEEPER = Target("rlm/topics/keeper.py", _VERBS)

@@ -2,21 +2,21 @@
 
 from tests.mutants.edits import Edit, Target
 
-PLAN = Target("rlm/plans/trim.py", ("tests/rlm/plans/test_trim.py", "tests/rlm/lanes/test_trim.py"))
+PLAN = Target("rlm/plans/trim.py", ("tests/rlm/plans/test_trim.py", "tests/rlm/tasks/test_trim.py"))
 TRIM = Target(
-    "rlm/lanes/trim.py",
+    "rlm/tasks/trim.py",
     (
-        "tests/rlm/lanes/test_trim_guards.py",
-        "tests/rlm/lanes/test_trim.py",
-        "tests/rlm/lanes/test_h41_trim.py",
-        "tests/rlm/lanes/test_h18_live_services.py",
+        "tests/rlm/tasks/test_trim_guards.py",
+        "tests/rlm/tasks/test_trim.py",
+        "tests/rlm/tasks/test_h41_trim.py",
+        "tests/rlm/tasks/test_h18_live_services.py",
         "tests/rlm/stores/test_lanes_over_stores.py",
     ),
 )
 SERVICES = Target("rlm/plans/services.py", ("tests/rlm/plans/test_services.py",))
 DELETIONS = Target(
     "rlm/broker/deletions.py",
-    ("tests/rlm/broker/test_deletions.py", "tests/rlm/lanes/test_h41_trim.py"),
+    ("tests/rlm/broker/test_deletions.py", "tests/rlm/tasks/test_h41_trim.py"),
 )
 
 EDITS: tuple[Edit, ...] = (

@@ -4,7 +4,7 @@ import platform
 
 import pytest
 
-from rlm.allocator import keep_large_blocks
+from rlm.service.lifetime import keep_large_blocks
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is glibc's")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kip405.errors import Invalid
-from rlm.certificates import CertificatePath, Certificates, ends_of, read_file
+from rlm.service.certificates import CertificatePath, Certificates, ends_of, read_file
 from tests.builders.certificates import Authority
 from tests.builders.clock import ManualClock
 from tests.builders.threads import THREADS

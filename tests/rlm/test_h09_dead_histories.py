@@ -15,9 +15,9 @@ from kip405.indexes import AbortedTransaction, aborted_for_fetch
 from kip405.lineage import Lineage
 from kip405.segments import EpochEntry, RemoteLogSegmentMetadata
 from rlm.plans.fetch import ReadBounds
-from rlm.proxy.tier import RemoteRead, RemoteRecords
 from rlm.reading.cursors import Following
-from rlm.remote_history import RemoteHistory, SegmentWalk
+from rlm.reading.requests import RemoteRead, RemoteRecords
+from rlm.remote_log.history import RemoteHistory, SegmentWalk
 from tests.builders.ledger import MemoryLedger, metadata
 from tests.kip405.batch_builder import batch
 

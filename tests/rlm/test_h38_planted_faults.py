@@ -13,8 +13,8 @@ import structlog
 from kip405.acls import missing_acls, topic_acl
 from kip405.errors import RemoteStorageError, Unavailable
 from kip405.ids import Uuid
-from rlm.certificates import CertificatePath
 from rlm.plans.problems import ProblemKind
+from rlm.service.certificates import CertificatePath
 from tests.builders.certificates import Authority
 from tests.builders.ledger import PLACE
 from tests.builders.store import STORE_ID

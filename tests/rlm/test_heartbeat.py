@@ -7,8 +7,8 @@ import pytest
 
 from kip405.errors import Unavailable
 from kip405.ids import Uuid
-from rlm.heartbeat import ReaderHeartbeat
 from rlm.plans.services import Rivals, heartbeats
+from rlm.service.heartbeat import ReaderHeartbeat
 from rlmm.facts import Fact, ReaderFact
 from rlmm.settings import Settings
 from tests.builders.clock import ManualClock

@@ -12,9 +12,9 @@ from kip405.ids import Uuid
 from kip405.segments import RemoteLogSegmentMetadata
 from kip405.states import RemoteLogSegmentState
 from rlm.broker.leadership import LedPartition
-from rlm.lanes.look import Look
-from rlm.partitions import SharedLooks
-from rlm.proxy.tier import EpochEnd, TopicRef
+from rlm.remote_log.snapshot_cache import SharedLooks
+from rlm.remote_log.snapshots import Look
+from rlm.remote_log.tier import EpochEnd, TopicRef
 from rlmm.replay import LedgerState
 from rsm_plugins.layout.keys import ObjectKind, object_name
 from tests.builders.ledger import OTHER_WRITER, PLACE, metadata

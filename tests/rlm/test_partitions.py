@@ -11,8 +11,8 @@ import pytest
 from kip405.errors import Fenced, Unavailable
 from kip405.ids import TopicIdPartition
 from rlm.broker.leadership import LedPartition
-from rlm.lanes.look import Look
-from rlm.partitions import RememberedLooks, SharedLooks
+from rlm.remote_log.snapshot_cache import RememberedLooks, SharedLooks
+from rlm.remote_log.snapshots import Look
 from tests.builders.ledger import PLACE
 from tests.builders.rig import Rig
 

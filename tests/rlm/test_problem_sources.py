@@ -4,11 +4,11 @@ from typing import Any, cast
 
 import pytest
 
-from rlm.certificates import Certificates
-from rlm.facts_side import FactsSide
 from rlm.plans.problems import Finding, ProblemKind
-from rlm.problem_sources import CommonSources
+from rlm.service.certificates import Certificates
+from rlm.service.problem_sources import CommonSources
 from rlmm.facts import StoreFact
+from rlmm.manager import FactsSide
 from tests.builders.clock import ManualClock
 from tests.rlm.stores.test_routes import GONE
 from tests.rlm.stores.test_side import World

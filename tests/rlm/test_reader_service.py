@@ -19,7 +19,7 @@ from rlm.broker.connection import Address
 from rlm.clock import SystemClock
 from rlm.config.loader import reader_from_mapping
 from rlm.log_dir.identity import ReaderLock
-from rlm.reader_service import ReaderService
+from rlm.service.reader_service import ReaderService
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
 from rlm_sandbox.ports import PortReservation

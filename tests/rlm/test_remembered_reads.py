@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kip405.errors import Invalid
-from rlm.remembered_reads import ReadsFile
+from rlm.service.metadata import ReadsFile
 from rlmm.barrier import Place
 from rlmm.divergence import NOTHING_READ, ReadMark, RememberedReads
 

@@ -11,8 +11,9 @@ from kip405.errors import Fenced, NotFound, Unavailable
 from kip405.ids import Uuid
 from kip405.segments import RemoteLogSegmentMetadata
 from kip405.states import RemoteLogSegmentState
-from rlm.partitions import SharedLooks
-from rlm.proxy.tier import EpochEnd, RemoteRead, RemoteRecords, TopicRef
+from rlm.reading.requests import RemoteRead, RemoteRecords
+from rlm.remote_log.snapshot_cache import SharedLooks
+from rlm.remote_log.tier import EpochEnd, TopicRef
 from rlmm.facts import DivergenceFact
 from rsm_plugins.layout.keys import ObjectKind, object_name
 from tests.builders.ledger import PLACE, metadata

@@ -14,11 +14,12 @@ from kip405.segments import RemoteLogSegmentMetadata
 from kip405.states import RemoteLogSegmentState
 from rlm.broker.answers import ClusterDescription, TopicDescription
 from rlm.broker.leadership import Leadership
-from rlm.local_tier import LocalTier
-from rlm.partitions import SharedLooks
-from rlm.proxy.tier import RemoteRead, TierPartition, TopicRef
 from rlm.reading.limits import ReadLimits
 from rlm.reading.reader import RemoteReader
+from rlm.reading.requests import RemoteRead
+from rlm.remote_log.leader_view import LocalTier
+from rlm.remote_log.snapshot_cache import SharedLooks
+from rlm.remote_log.tier import TierPartition, TopicRef
 from rlmm.manager import RemoteLogMetadataManager
 from rlmm.settings import Settings
 from rsm_plugins.layout.keys import ObjectKind, object_name

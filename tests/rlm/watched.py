@@ -17,28 +17,26 @@ from kip405.ids import Uuid
 from rlm.api.ports import PartitionStatus
 from rlm.broker.answers import ClusterDescription, TopicDescription
 from rlm.broker.leadership import Leadership
-from rlm.certificates import CertificatePath, Certificates
 from rlm.cli.main import main
 from rlm.clock import Clock, next_turn
-from rlm.facts_side import FactsSide
-from rlm.heartbeat import HeartbeatSender
-from rlm.http.server import HealthState, HttpServer
-from rlm.lanes.lane import LanePool
-from rlm.losses import Losses
-from rlm.metrics import ServiceMetrics, partition_gauges, problem_gauges
-from rlm.partition_problems import PartitionProblems
 from rlm.plans.problem_rules import Limits
 from rlm.plans.problems import Problem
-from rlm.problem_sources import CommonSources, ServiceSources
-from rlm.problem_watch import ProblemWatch
-from rlm.statuses import Statuses
+from rlm.remote_log.losses import Losses
+from rlm.service.certificates import CertificatePath, Certificates
+from rlm.service.heartbeat import HeartbeatSender
+from rlm.service.http_server import HealthState, HttpServer
+from rlm.service.metrics import ServiceMetrics, partition_gauges, problem_gauges
+from rlm.service.partition_problems import PartitionProblems
+from rlm.service.problem_sources import CommonSources, ServiceSources
+from rlm.service.problem_watch import ProblemWatch
+from rlm.service.statuses import Statuses
+from rlm.service.tasks import Lanes, WorkSide
 from rlm.stores.opened import OpenStores
-from rlm.stores.routed import RoutedStores
-from rlm.stores.stores import Stores
+from rlm.stores.stores import RoutedStores, Stores
 from rlm.stores.usage import StoresInUse
+from rlm.tasks.pool import LanePool
 from rlm.topics.keeper import RetentionKeeper
-from rlm.work_side import Lanes, WorkSide
-from rlmm.manager import RemoteLogMetadataManager
+from rlmm.manager import FactsSide, RemoteLogMetadataManager
 from rlmm.settings import Settings
 from tests.builders.ledger import OUR_WRITER, PLACE
 from tests.builders.rig import NODE_ID, Rig

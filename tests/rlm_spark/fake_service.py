@@ -11,7 +11,7 @@ from typing import Any, cast
 import grpc
 
 from kip405.errors import Invalid, NotFound, RemoteStorageError
-from rlm.api.status import status_of_error
+from rlm.api.calls import status_of_error
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1 import fetch_pb2_grpc
 from rlm_spark.values import ServiceConnection

@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from kip405.errors import Busy, Corrupt, ErrorKind, Invalid, NotFound, RemoteStorageError
-from rlm.api.status import Elsewhere, status_of_error
+from rlm.api.calls import Elsewhere, status_of_error
 from rlm_spark.call_errors import failure_of
 
 

@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from kip405.errors import Busy, Corrupt, Fenced, Internal, NotFound, RemoteStorageError, Unavailable
-from rlm.api.status import Elsewhere
+from rlm.api.calls import Elsewhere
 from rlm.v1 import fetch_pb2 as pb
 from rlm_spark.errors import ServiceError
 from rlm_spark.fetch_client import (

@@ -10,7 +10,7 @@ from kip405.ids import Uuid
 from rlm.broker.connection import Address
 from rlm.broker.own_broker import OwnBroker
 from rlm.clock import SystemClock, new_uuid
-from rlm.remembered_reads import ReadsFile
+from rlm.service.metadata import ReadsFile
 from rlmm.clients import ConnectionSettings
 from rlmm.divergence import NOTHING_READ
 from rlmm.fact_log import FactLog

@@ -8,7 +8,7 @@ from aiokafka import AIOKafkaProducer
 
 from kip405.errors import Unavailable
 from rlm.clock import new_uuid
-from rlm.remembered_reads import ReadsFile
+from rlm.service.metadata import ReadsFile
 from rlmm.barrier import Place
 from rlmm.clients import ConnectionSettings, make_producer
 from rlmm.partitioner import ledger_partition

@@ -7,10 +7,9 @@ import grpc
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from kafka_protocol.error_codes import KAFKA_STORAGE_ERROR, LEADER_NOT_AVAILABLE
 from kip405.errors import Fenced
-from rlm.api.calls import call_metadata
-from rlm.api.status import error_of_call
-from rlm.proxy.codes import KAFKA_STORAGE_ERROR, LEADER_NOT_AVAILABLE
+from rlm.api.calls import call_metadata, error_of_call
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
 from tests.rlm.proxy.fakes import RawClient

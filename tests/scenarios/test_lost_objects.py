@@ -8,8 +8,8 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as AioPartition
 
+from kafka_protocol.error_codes import NONE, UNKNOWN_SERVER_ERROR
 from kip405.ids import Uuid
-from rlm.proxy.codes import NONE, UNKNOWN_SERVER_ERROR
 from tests.rlm.proxy.fakes import RawClient
 from tests.scenarios.cluster import Cluster, assert_same, fresh
 from tests.scenarios.objects import finished_segments, names_of, objects_of

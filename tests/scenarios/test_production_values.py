@@ -24,7 +24,7 @@ PRODUCTION = (
     "rlm.remote.log.manager.task.interval.ms=30000",
     "rlm.trim.interval.ms=30000",
     "rlm.leadership.poll.interval.ms=1000",
-    "rlm.heartbeat.interval.ms=10000",
+    "rlm.service.heartbeat.interval.ms=10000",
     "rlm.sweep.grace.ms=3600000",
 )
 

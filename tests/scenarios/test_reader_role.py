@@ -11,8 +11,7 @@ import pytest
 
 from kip405.batches import walk
 from kip405.records import records
-from rlm.api.calls import call_metadata
-from rlm.api.status import error_of_call
+from rlm.api.calls import call_metadata, error_of_call
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
 from tests.builders.log_starts import raise_log_start

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from kafka_protocol.apis import API_VERSIONS
+from kafka_protocol.error_codes import OFFSET_OUT_OF_RANGE
 from kip405.batches import walk
 from rlm.proxy.codes import OFFSET_OUT_OF_RANGE
 from rlm.sandbox.sandbox import Sandbox

@@ -14,36 +14,27 @@ from rlm.api.calls import Gate
 from rlm.api.cluster_status import ClusterStatus
 from rlm.api.endpoints import BROKER, Endpoint, Endpoints
 from rlm.api.fetch import FetchParts, FetchService
-from rlm.api.peer_access import PeerServicesAccess
-from rlm.api.peers import Peers
-from rlm.api.places import Place, Places
+from rlm.api.peers import Peers, PeerServicesAccess
 from rlm.api.ports import CopyOutcome, PartitionStatus
-from rlm.api.reading import PartitionReading
 from rlm.api.remote_fetch import RemoteParts
-from rlm.api.remote_log import RemoteLogs
-from rlm.api.remote_reading import RemoteReading
-from rlm.api.remote_view import RemoteView
 from rlm.api.server import ApiServer
 from rlm.api.tokens import TokenSource, no_tokens
 from rlm.api.topic_summaries import TopicSummaries
 from rlm.broker.answers import EARLIEST_TIMESTAMP, LocalRecords, OffsetAnswer
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
-from rlm.lanes.look import Look
 from rlm.plans.problems import Problem
-from rlm.proxy.tier import (
-    EpochEnd,
-    RemoteRead,
-    RemoteRecords,
-    TierPartition,
-    TimestampedOffset,
-    TopicRef,
-    Watermarks,
-)
+from rlm.reading.requests import RemoteRead, RemoteRecords, TimestampedOffset
 from rlm.reading.throttle import ReadThrottle, ThrottleLimits
-from rlm.remote_history import RemoteHistory
-from rlm.topics.adopt import Adoption
-from rlm.topics.freezes import Freezes
+from rlm.remote_log.history import RemoteHistory
+from rlm.remote_log.objects import RemoteLogs
+from rlm.remote_log.reads import PartitionReading
+from rlm.remote_log.remote_only_reads import RemoteReading
+from rlm.remote_log.remote_only_view import RemoteView
+from rlm.remote_log.snapshots import Look
+from rlm.remote_log.tier import EpochEnd, TierPartition, TopicRef, Watermarks
+from rlm.remote_log.topic_refs import Place, Places
+from rlm.topics.freezes import Adoption, Freezes
 from rlm.v1.fetch_pb2 import TopicRef as TopicName
 from rlmm.facts import ServiceFact
 from rsm_plugins.contract.tls import ServerTls, Tls

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from kip405.ids import PartitionKey
-from rlm.plans.lost_ranges import LostRange
-from rlm.stores.status import StoreReport, StoreStatus
+from rlm.plans.holes import LostRange
+from rlm.stores.reports import StoreReport, StoreStatus
 
 
 class ApiLosses:

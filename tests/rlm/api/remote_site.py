@@ -12,16 +12,15 @@ from grpc import aio
 from kip405.batches import walk
 from kip405.segments import RemoteLogSegmentMetadata
 from kip405.states import RemoteLogSegmentState
-from rlm.api.calls import Gate, call_metadata
+from rlm.api.calls import Gate, call_metadata, error_of_call
 from rlm.api.endpoints import READER, Endpoint, Endpoints
 from rlm.api.remote_fetch import RemoteFetchService, RemoteParts
-from rlm.api.remote_log import RemoteObjects
-from rlm.api.remote_reading import RemoteReading
-from rlm.api.remote_view import RemoteView
-from rlm.api.status import error_of_call
 from rlm.reading.limits import ReadLimits
 from rlm.reading.reader import RemoteReader
-from rlm.remote_history import SegmentWalk
+from rlm.remote_log.history import SegmentWalk
+from rlm.remote_log.objects import RemoteObjects
+from rlm.remote_log.remote_only_reads import RemoteReading
+from rlm.remote_log.remote_only_view import RemoteView
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
 from rsm_plugins.threads import Threads

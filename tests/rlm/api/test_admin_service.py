@@ -10,9 +10,8 @@ from grpc_health.v1 import health_pb2
 from kip405.acls import topic_acl
 from kip405.errors import Fenced, Invalid, NotFound, Unavailable
 from kip405.ids import PartitionKey
-from rlm.api.calls import FORWARDED_KEY, call_metadata
+from rlm.api.calls import FORWARDED_KEY, Elsewhere, call_metadata, error_of_call
 from rlm.api.server import ApiServer
-from rlm.api.status import Elsewhere, error_of_call
 from rlm.plans.problems import Problem, ProblemKind
 from rlm.v1 import admin_pb2 as pb
 from rlm.v1.admin_pb2_grpc import AdminServiceStub

@@ -9,9 +9,8 @@ from grpc import aio
 from kip405.batches import walk
 from kip405.errors import Corrupt, Fenced, Invalid, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import Uuid
-from rlm.api.calls import call_metadata
-from rlm.api.reading import ReadRequest
-from rlm.api.status import Elsewhere, error_of_call
+from rlm.api.calls import Elsewhere, call_metadata, error_of_call
+from rlm.remote_log.reads import ReadRequest
 from rlm.topics.verbs import EnableOptions
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub

@@ -6,7 +6,7 @@ import pytest
 
 from kip405.errors import Fenced, NotFound, Unavailable
 from kip405.ids import PartitionKey, Uuid
-from rlm.api.reading import ReadRequest
+from rlm.remote_log.reads import ReadRequest
 from rlm.v1 import fetch_pb2 as pb
 from rlmm.facts import HistoryFact
 from tests.builders.ledger import PLACE

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kip405.ids import Uuid
-from rlm.cache.chunks import ChunkCache, ChunkKey
+from rlm.reading.chunk_cache import ChunkCache, ChunkKey
 
 SEGMENT = Uuid(b"\x05" * 16)
 SIZE = 100

@@ -13,10 +13,16 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from kip405.ids import Uuid
-from rlm.cache.chunk_file import HEADER_BYTES, chunk_of, file_name, header_of, key_of
-from rlm.cache.chunk_folder import ChunkFolder
-from rlm.cache.chunks import ChunkKey
-from rlm.cache.disk import DiskCache
+from rlm.reading.chunk_cache import ChunkKey
+from rlm.reading.disk_cache import (
+    HEADER_BYTES,
+    ChunkFolder,
+    DiskCache,
+    chunk_of,
+    file_name,
+    header_of,
+    key_of,
+)
 from tests.builders.threads import THREADS
 
 SEGMENT = Uuid(bytes(range(16)))

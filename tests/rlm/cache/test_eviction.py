@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlm.cache.eviction import ScanResistant
+from rlm.reading.eviction import ScanResistant
 
 CAPACITY = 100
 

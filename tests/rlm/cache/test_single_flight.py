@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kip405.errors import Busy, NotFound
-from rlm.cache.single_flight import SingleFlightCache
+from rlm.reading.chunk_cache import SingleFlightCache
 
 Cache = SingleFlightCache[str, bytes]
 

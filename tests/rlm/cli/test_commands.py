@@ -14,8 +14,7 @@ from click.testing import CliRunner, Result
 from kip405.ids import Uuid
 from rlm.cli.main import COMMANDS, main
 from rlm.plans.problems import Problem, ProblemKind
-from rlm.stores.judgement import Level, Verdict
-from rlm.stores.status import StoreReport, StoreStatus
+from rlm.stores.reports import Level, StoreReport, StoreStatus, Verdict
 from rlmm.facts import ReaderFact
 from tests.builders.ledger import metadata
 from tests.builders.log_dir import TOPIC

@@ -7,10 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from kip405.errors import Invalid
-from rlm.cli.audit import audit
-from rlm.cli.export import export
 from rlm.cli.main import main
-from rlm.cli.pipelines import connection_options, needing_spark
+from rlm.cli.pipelines import audit, connection_options, export, needing_spark
 from rlm.cli.target import Connect
 from rlm_spark.pipelines.arguments import AUDIT, EXPORT, Argument
 from rsm_plugins.contract.tls import Tls

@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from kip405.errors import Corrupt
-from rlm.cli.records import Wanted, user_records
+from rlm.cli.output import Wanted, user_records
 from tests.kip405.batch_builder import batch, with_attributes, with_body
 
 CONTROL = 0x20

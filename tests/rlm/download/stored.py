@@ -11,10 +11,10 @@ from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, Uuid
 from kip405.indexes import ChunkChecksums, build_indexes_object
 from kip405.segments import ByteRange, CustomMetadata, EpochEntry, RemoteLogSegmentMetadata
 from kip405.states import RemoteLogSegmentState
-from rlm.api.remote_log import RemoteLogs
 from rlm.download.plan import PartitionPlan, Piece
 from rlm.download.run import Download, Progress
 from rlm.download.store_source import StoreSource
+from rlm.remote_log.objects import RemoteLogs
 from rlmm.framing import encode_value
 from rsm_plugins.layout.keys import ObjectKind, object_name
 from rsm_plugins.layout.manifest import Manifest, ManifestObject, build_manifest

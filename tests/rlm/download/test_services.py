@@ -10,9 +10,9 @@ import pytest
 from kip405.errors import Busy, Fenced, Invalid, NotFound
 from kip405.ids import Uuid
 from kip405.segments import ByteRange
-from rlm.api.remote_log import RANGE_MAX_BYTES
 from rlm.download.run import Download
 from rlm.download.service_source import ServiceSource
+from rlm.remote_log.objects import RANGE_MAX_BYTES
 from tests.builders.clock import ManualClock
 from tests.builders.ledger import PLACE
 from tests.builders.log_dir import CLUSTER_ID, TOPIC

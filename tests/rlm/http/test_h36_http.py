@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import psutil
 
-from rlm.http.limits import HttpLimits
-from rlm.http.server import HealthState, HttpServer
+from rlm.service.http_server import HealthState, HttpLimits, HttpServer
 
 MIB = 1 << 20
 BEGUN = b"GET /metrics HTTP/1.1\r\nHost: a\r\nContent-Length: 104857600\r\n"

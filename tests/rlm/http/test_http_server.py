@@ -9,9 +9,9 @@ import pytest
 from kip405.errors import Invalid
 from kip405.ids import Uuid
 from rlm.api.ports import PartitionStatus
-from rlm.http.server import HealthState, HttpServer
-from rlm.lanes.lane import LanePool
-from rlm.metrics import (
+from rlm.plans.problems import Problem, ProblemKind
+from rlm.service.http_server import HealthState, HttpServer
+from rlm.service.metrics import (
     TABLE,
     ServiceMetrics,
     generate_docs,
@@ -19,7 +19,7 @@ from rlm.metrics import (
     partition_gauges,
     problem_gauges,
 )
-from rlm.plans.problems import Problem, ProblemKind
+from rlm.tasks.pool import LanePool
 from tests.builders.clock import ManualClock
 
 STATUS = PartitionStatus(

@@ -7,7 +7,7 @@ import pytest
 
 from rlm.log_dir.partition_log import Closed
 from rlm.plans.copy import WhyNot, plan_copy
-from rlm.plans.cover import Cover, cover
+from rlm.plans.coverage import Cover, cover
 from rlm.plans.freeze import Frozen
 from rlmm.ledger import UsableSegment
 from tests.builders.ledger import metadata

@@ -2,7 +2,7 @@
 
 from kip405.ids import MAX_OFFSET
 from kip405.lineage import merge
-from rlm.plans.cover import cover
+from rlm.plans.coverage import cover
 from rlm.plans.freeze import Frozen, freeze
 from rlmm.ledger import PartitionLedger
 from tests.builders.ledger import MemoryLedger, metadata

@@ -11,7 +11,7 @@ from kip405.ids import MAX_OFFSET, Uuid
 from kip405.lineage import Lineage
 from kip405.segments import EpochEntry, RemoteLogSegmentMetadata
 from kip405.states import RemoteLogSegmentState
-from rlm.plans.cover import cover
+from rlm.plans.coverage import cover
 from rlm.plans.freeze import Frozen, freeze
 from rlm.plans.history import (
     LEAST_OTHERS,

@@ -3,9 +3,8 @@
 from typing import Any
 
 from kip405.ids import Uuid
-from rlm.plans.cover import OffsetRange
-from rlm.plans.empty_segments import DoubtfulSegment
-from rlm.plans.lost_ranges import LossView, lost_ranges
+from rlm.plans.coverage import OffsetRange
+from rlm.plans.holes import DoubtfulSegment, LossView, lost_ranges
 from rlmm.ledger import Hole, UsableSegment
 from tests.builders.ledger import metadata
 

@@ -6,7 +6,7 @@ import pytest
 
 from kip405.ids import Uuid
 from kip405.lineage import Lineage
-from rlm.plans.superseded import is_superseded, overlapping
+from rlm.plans.coverage import is_superseded, overlapping
 from rlmm.ledger import Hole, UsableSegment
 from tests.builders.ledger import metadata
 from tests.rlm.plans.views import lineage

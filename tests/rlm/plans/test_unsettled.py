@@ -3,7 +3,7 @@
 import pytest
 
 from kip405.states import RemoteLogSegmentState
-from rlm.plans.unsettled import SETTLED, unsettled_end
+from rlm.plans.coverage import SETTLED, unsettled_end
 from rlmm.ledger import PartitionLedger
 from tests.builders.ledger import OTHER_WRITER, MemoryLedger, metadata
 from tests.rlm.plans.views import lineage

@@ -7,7 +7,7 @@ from kip405.lineage import Lineage
 from kip405.segments import EpochEntry
 from rlm.log_dir.partition_log import Closed, LocalSegment
 from rlm.plans.copy import CopyView, TopicState
-from rlm.plans.cover import Cover, OffsetRange
+from rlm.plans.coverage import Cover, OffsetRange
 from rlm.plans.retention import LocalRetention
 from rlm.plans.trim import TrimGuards, TrimOffsets
 from rlmm.facts import HistoryFact

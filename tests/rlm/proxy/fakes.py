@@ -28,15 +28,8 @@ from rlm.clock import SystemClock
 from rlm.proxy.quota import FetchQuota, NoQuota
 from rlm.proxy.server import ProxyServer
 from rlm.proxy.settings import NoMetrics, ProxySettings
-from rlm.proxy.tier import (
-    EpochEnd,
-    RemoteRead,
-    RemoteRecords,
-    TierPartition,
-    TimestampedOffset,
-    TopicRef,
-    Watermarks,
-)
+from rlm.reading.requests import RemoteRead, RemoteRecords, TimestampedOffset
+from rlm.remote_log.tier import EpochEnd, TierPartition, TopicRef, Watermarks
 
 Value = dict[str, Any]
 TOPIC = "archive"

@@ -6,9 +6,9 @@ import time
 import pytest
 
 from kafka_protocol.apis import FETCH
+from kafka_protocol.error_codes import UNKNOWN_SERVER_ERROR
 from kip405.errors import Busy, Corrupt, Fenced, NotFound, RemoteStorageError, Unavailable
-from rlm.proxy.codes import UNKNOWN_SERVER_ERROR
-from rlm.proxy.tier import Watermarks
+from rlm.remote_log.tier import Watermarks
 from tests.rlm.proxy.fakes import (
     PLAIN,
     TOPIC,

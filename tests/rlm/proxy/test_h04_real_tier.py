@@ -13,9 +13,9 @@ from typing import Any, cast
 import pytest
 
 from kafka_protocol.apis import FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
+from kafka_protocol.error_codes import KAFKA_STORAGE_ERROR, LEADER_NOT_AVAILABLE
 from kip405.batches import walk
 from kip405.errors import Fenced
-from rlm.proxy.codes import KAFKA_STORAGE_ERROR, LEADER_NOT_AVAILABLE
 from tests.builders.ledger import PLACE
 from tests.builders.rig import NODE_ID
 from tests.builders.threads import some_threads

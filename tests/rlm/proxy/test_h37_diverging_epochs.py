@@ -14,7 +14,7 @@ from kip405.errors import Unavailable
 from kip405.lineage import Lineage
 from kip405.segments import EpochEntry
 from rlm.proxy.divergence import EpochVerdict, judge_epoch
-from rlm.proxy.tier import EpochEnd
+from rlm.remote_log.tier import EpochEnd
 from tests.rlm.proxy.fakes import (
     TOPIC,
     FakeBroker,

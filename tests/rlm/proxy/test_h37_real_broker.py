@@ -21,7 +21,7 @@ from kip405.segments import EpochEntry
 from rlm.clock import SystemClock, new_uuid
 from rlm.proxy.server import ProxyServer
 from rlm.proxy.settings import ProxySettings
-from rlm.proxy.tier import EpochEnd, Watermarks
+from rlm.remote_log.tier import EpochEnd, Watermarks
 from tests.rlm.proxy.fakes import Counting, RawClient, Value, asked, tier_partition
 from tests.rlm.proxy.test_real_broker import CapturedTier, capture
 from tests.sandbox_fixtures import KafkaCluster

@@ -13,7 +13,7 @@ import pytest
 
 from kafka_protocol.apis import FETCH
 from rlm.proxy.stalled import StalledClients
-from rlm.proxy.tier import RemoteRead, RemoteRecords
+from rlm.reading.requests import RemoteRead, RemoteRecords
 from tests.builders.clock import ManualClock
 from tests.rlm.proxy.fakes import (
     FakeBroker,

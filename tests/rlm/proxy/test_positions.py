@@ -4,8 +4,9 @@ import pytest
 
 from kafka_protocol.apis import DELETE_RECORDS, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from kip405.errors import Corrupt, Unavailable
-from rlm.proxy.positions import list_offsets_position
-from rlm.proxy.tier import EpochEnd, TimestampedOffset, Watermarks
+from rlm.reading.requests import TimestampedOffset
+from rlm.remote_log.positions import list_offsets_position
+from rlm.remote_log.tier import EpochEnd, Watermarks
 from tests.rlm.proxy.fakes import PLAIN, TOPIC, FakeTier, Log, Value, World, tier_partition, world
 
 LIST_VERSIONS = range(LIST_OFFSETS.versions.low, LIST_OFFSETS.versions.high + 1)

@@ -22,14 +22,8 @@ from kip405.ids import Uuid
 from rlm.clock import SystemClock, new_uuid
 from rlm.proxy.server import ProxyServer
 from rlm.proxy.settings import ProxySettings
-from rlm.proxy.tier import (
-    RemoteRead,
-    RemoteRecords,
-    TierPartition,
-    TimestampedOffset,
-    TopicRef,
-    Watermarks,
-)
+from rlm.reading.requests import RemoteRead, RemoteRecords, TimestampedOffset
+from rlm.remote_log.tier import TierPartition, TopicRef, Watermarks
 from tests.rlm.proxy.fakes import Counting, FakeTier, RawClient, Value, asked, tier_partition
 from tests.sandbox_fixtures import KafkaCluster
 

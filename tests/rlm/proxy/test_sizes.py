@@ -6,7 +6,7 @@ import pytest
 
 from kafka_protocol.apis import FETCH
 from rlm.proxy.sizes import AnswerRoom, first_batch_bytes
-from rlm.proxy.tier import RemoteRead, RemoteRecords
+from rlm.reading.requests import RemoteRead, RemoteRecords
 from tests.kip405.batch_builder import batch
 from tests.rlm.proxy.fakes import (
     TOPIC,

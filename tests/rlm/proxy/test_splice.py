@@ -9,18 +9,18 @@ from kafka_protocol.fetch import FetchedPartition, FetchPartition, FetchResponse
 from kafka_protocol.fetch.response import FetchedTopic
 from kafka_protocol.frames import encode_request, parse_request_header
 from kip405.ids import Uuid
-from rlm.proxy.replacements import shown_log_start, splice_records
+from rlm.proxy.fetch_answer import shown_log_start, splice_records
 from rlm.proxy.splice import (
     Place,
     Source,
-    has_remote,
     judge_answer,
     judge_out_of_range,
     plan_fetch,
     topic_ref,
     upper_offset,
 )
-from rlm.proxy.tier import RemoteRecords, TierPartition, TopicRef, Watermarks
+from rlm.reading.requests import RemoteRecords
+from rlm.remote_log.tier import TierPartition, TopicRef, Watermarks, has_remote
 from tests.rlm.proxy.fakes import TOPIC, TOPIC_ID, asked, fetch_request, tier_partition
 
 OPEN_GAP = tier_partition(remote_next_offset=60, unsettled_next_offset=80)

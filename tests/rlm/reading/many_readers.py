@@ -8,10 +8,10 @@ import json
 import sys
 from pathlib import Path
 
-from rlm.allocator import keep_large_blocks
 from rlm.clock import SystemClock
 from rlm.reading.limits import ReadLimits
 from rlm.reading.reader import RemoteReader
+from rlm.service.lifetime import keep_large_blocks
 from tests.builders.threads import some_threads
 from tests.rlm.reading.world import MadePartition, MadeStore
 

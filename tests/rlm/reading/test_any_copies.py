@@ -20,10 +20,10 @@ from kip405.lineage import Lineage
 from kip405.segments import CustomMetadata, EpochEntry, RemoteLogSegmentMetadata
 from kip405.states import RemoteLogSegmentState
 from rlm.clock import SystemClock
-from rlm.local_tier import LocalTier
-from rlm.proxy.tier import RemoteRead
 from rlm.reading.limits import ReadLimits
 from rlm.reading.reader import RemoteReader
+from rlm.reading.requests import RemoteRead
+from rlm.remote_log.leader_view import LocalTier
 from rlmm.ledger import PartitionLedger, SegmentEntry
 from tests.builders.ledger import MemorySettings
 from tests.builders.threads import some_threads

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rlm.cache.disk import DiskCache
 from rlm.clock import SystemClock
+from rlm.reading.disk_cache import DiskCache
 from rlm.reading.gauges import read_gauges
 from rlm.reading.limits import ReadLimits
 from rlm.reading.reader import RemoteReader

@@ -9,10 +9,10 @@ import pytest
 
 from kip405.errors import Busy, Corrupt, Unavailable
 from kip405.ids import Uuid
-from rlm.cache.chunks import ChunkCache
 from rlm.clock import SystemClock
+from rlm.reading.chunk_cache import ChunkCache
 from rlm.reading.limits import ReadLimits
-from rlm.reading.loads import Load, Loads
+from rlm.reading.load_scheduler import Load, Loads
 from rlm.reading.memory import ReadMemory
 
 MEMORY = 8_000  # 1,000 of it for indexes

@@ -2,9 +2,16 @@
 
 import pytest
 
-from rlm.reading.processor import MOST_PER_BYTE_MS, BytePrice, ProcessorQuota
-from rlm.reading.quota import Bucket, ByteQuota, Wait
-from rlm.reading.throttle import ReadThrottle, ThrottleLimits
+from rlm.reading.throttle import (
+    MOST_PER_BYTE_MS,
+    Bucket,
+    BytePrice,
+    ByteQuota,
+    ProcessorQuota,
+    ReadThrottle,
+    ThrottleLimits,
+    Wait,
+)
 from tests.builders.clock import ManualClock
 
 MIB = 1 << 20

@@ -13,10 +13,10 @@ from kip405.segments import (
     CustomMetadata,
     RemoteLogSegmentMetadata,
 )
-from rlm.lanes.segment_data import prepare
 from rlm.log_dir.scanner import LogDirs
-from rlm.proxy.tier import TimestampedOffset
 from rlm.reading.limits import ReadLimits
+from rlm.reading.requests import TimestampedOffset
+from rlm.tasks.segment_data import prepare
 from tests.builders.ledger import metadata
 from tests.builders.log_dir import CLUSTER_ID, TOPIC, LogDir
 from tests.builders.store import STORE_ID

@@ -3,7 +3,7 @@
 import pytest
 
 from kip405.contracts import FindingKind, StoreFinding
-from rlm.stores.judgement import (
+from rlm.stores.reports import (
     DAY_MS,
     UNLIMITED,
     Level,

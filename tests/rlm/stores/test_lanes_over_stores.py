@@ -7,7 +7,7 @@ import pytest
 
 from kip405.errors import Invalid, NotFound, Unavailable
 from kip405.ids import Uuid
-from rlm.lanes.ports import CopyTarget
+from rlm.stores.stores import CopyTarget
 from rlmm.facts import ServiceFact
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import Rig

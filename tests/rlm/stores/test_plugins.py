@@ -12,7 +12,7 @@ import pytest
 from kip405.errors import RemoteStorageError
 from rlm.clock import SystemClock
 from rlm.config.stores import read_stores
-from rlm.stores.plugins import OpenPlugin, PluginTerms, open_plugins
+from rlm.stores.opened import OpenPlugin, PluginTerms, open_plugins
 from rsm_plugins.contract.client import Deadlines
 from rsm_plugins.process.plugin import running_server
 from tests.builders.certificates import Authority

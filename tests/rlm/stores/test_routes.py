@@ -9,10 +9,8 @@ from kip405.contracts import ExpectedSegment, StoredObject
 from kip405.errors import Invalid, NotFound, Unavailable
 from kip405.ids import RemoteLogSegmentId, Uuid
 from kip405.segments import ByteRange, CustomMetadata, SegmentLocator
-from rlm.lanes.ports import CopyTarget
-from rlm.stores.link import StoreLink
-from rlm.stores.routed import RoutedStores
-from rlm.stores.stores import Stores, Targets
+from rlm.stores.connection import StoreLink
+from rlm.stores.stores import CopyTarget, RoutedStores, Stores, Targets
 from rsm_plugins.endpoints import RuleProvider, StorePlace, TopicRule
 from rsm_plugins.layout.keys import ObjectKind, object_name
 from tests.builders.ledger import PLACE

@@ -13,13 +13,12 @@ from kip405.ids import Uuid
 from kip405.segments import CustomMetadata, RemoteLogSegmentMetadata
 from kip405.states import RemoteLogSegmentState
 from rlm.api.messages import report_message, store_message
-from rlm.metrics import store_gauges
+from rlm.service.metrics import store_gauges
+from rlm.service.stores import StoreSide
+from rlm.stores.connection import StoreLink
 from rlm.stores.inspection import Inspection
-from rlm.stores.judgement import DAY_MS, Level
-from rlm.stores.link import StoreLink
-from rlm.stores.routed import RoutedStores
-from rlm.stores.side import StoreSide
-from rlm.stores.stores import Stores, Targets
+from rlm.stores.reports import DAY_MS, Level
+from rlm.stores.stores import RoutedStores, Stores, Targets
 from rlm.stores.usage import StoresInUse, StoreUsage
 from rlmm.facts import StoreFact, TopicFact
 from rlmm.settings import Settings

@@ -9,7 +9,7 @@ import pytest
 from kip405.contracts import RemoteStorageManager, StoreIdentity
 from kip405.errors import Unavailable
 from kip405.ids import Uuid
-from rlm.stores.link import Memory, StoreLink, StoreOrigin
+from rlm.stores.connection import Memory, StoreLink, StoreOrigin
 from rlmm.fact_log import FactLog
 from rlmm.facts import ClusterFact, Fact, StoreFact
 from rlmm.settings import Settings

@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from kip405.errors import RemoteStorageError, Unavailable
-from rlm.stores.writes import StoreWrites
+from rlm.tasks.copy_attempt import StoreWrites
 from tests.rlm.stores.test_routes import COLD, HOT
 
 

@@ -3,12 +3,10 @@
 import pytest
 
 from kip405.errors import Fenced, Invalid, NotFound, Unavailable
-from rlm.topics.errors import NotLeader
 from rlm.topics.growth import DAY_MS, Growth, bytes_a_day
-from rlm.topics.notes import notes_of
-from rlm.topics.ports import GroupOffset
+from rlm.topics.ports import GroupOffset, NotLeader
 from rlm.topics.rules import RetentionOptions
-from rlm.topics.verbs import EnableOptions
+from rlm.topics.verbs import EnableOptions, notes_of
 from tests.builders.ledger import metadata
 from tests.builders.log_dir import TOPIC
 from tests.rlm.topics.world import Cluster, ServiceUnderTest

@@ -21,8 +21,8 @@ from rlm.topics.access import ClusterAccess, PeerAccess, ServiceAccess
 from rlm.topics.keeper import RetentionKeeper
 from rlm.topics.ports import GroupOffset
 from rlm.topics.readers import ReaderCheck
-from rlm.topics.settle import Settler
 from rlm.topics.starts import Starts
+from rlm.topics.takeover import Settler
 from rlm.topics.verbs import Parts, TopicVerbs
 from rlmm.fact_codec import encode_fact
 from rlmm.fact_headers import Headers, WriterKnowledge

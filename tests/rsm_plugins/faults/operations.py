@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from kip405.contracts import IndexType, Presence
-from rsm_plugins.conformance.subject import PART_BYTES, SECTIONS, StoredSegment, Subject
+from rsm_plugins.conformance.checks import StoredSegment
+from rsm_plugins.conformance.subject import PART_BYTES, SECTIONS, Subject
 
 MANIFEST = b'{"v":1}'
 WHOLE = 1 << 40

@@ -1,1 +1,0 @@
-"""Verified chunks and indexes of remote segments, kept in bounded memory."""

@@ -1,1 +1,0 @@
-"""/healthz, /readyz and /metrics over HTTP."""

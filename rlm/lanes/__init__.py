@@ -1,1 +1,0 @@
-"""Runners of the plans: bounded pools, one running job per partition (G6)."""

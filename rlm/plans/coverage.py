@@ -1,0 +1,154 @@
+"""Which offsets remote segments hold: disjoint ranges inside the leader's lineage.
+
+The ledger says how far each segment counts (H4); this says what that leaves uncovered. Must not
+know of holes' causes or of states.
+
+Where a gap in the remote data is no proof of a hole yet (H15): something may still come back.
+
+An attempt that was begun may have its manifest and be adopted (H6); a deletion that was begun, or a
+record that is disputed, may turn out to be somebody's late word (H3). Until the leader has settled
+such a segment, nobody may be told that its records are gone. Pure.
+
+When a finished segment whose objects are gone may leave the ledger: nothing of it is missed.
+
+Its records are in other copies that were just seen, or an operator accepted that they are lost
+(H15). Until then its entry stays: objects that were lost can come back, from a backup or when a
+store is mended, and only the entry says what they were (H6). Pure.
+"""
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from kip405.ids import Uuid
+from kip405.lineage import Lineage, usable_end
+from kip405.segments import RemoteLogSegmentMetadata
+from kip405.states import RemoteLogSegmentState
+from rlmm.ledger import Hole, PartitionLedger, UsableSegment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetRange:
+    """Half-open range of record offsets."""
+
+    start: int
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """Ascending disjoint ranges with at least one offset between neighbours."""
+
+    ranges: tuple[OffsetRange, ...] = ()
+
+    @classmethod
+    def of(cls, ranges: Iterable[OffsetRange]) -> "Cover":
+        """The union of any ranges; empty ones are dropped."""
+        kept: list[OffsetRange] = []
+        for item in sorted(ranges, key=lambda one: one.start):
+            if item.next_offset <= item.start:
+                continue
+            if kept and item.start <= kept[-1].next_offset:
+                last = kept.pop()
+                item = OffsetRange(
+                    start=last.start, next_offset=max(last.next_offset, item.next_offset)
+                )
+            kept.append(item)
+        return cls(tuple(kept))
+
+    def end_from(self, offset: int) -> int:
+        """First offset at or after `offset` that is not covered."""
+        at = bisect_right(self.ranges, offset, key=lambda one: one.start) - 1
+        return max(offset, self.ranges[at].next_offset) if at >= 0 else offset
+
+    def holds(self, start: int, next_offset: int) -> bool:
+        """Whether every offset of [start, next_offset) is covered."""
+        return self.end_from(start) >= next_offset
+
+
+def cover(usable: Iterable[UsableSegment]) -> Cover:
+    """What the undisputed ones among a ledger's usable segments hold."""
+    return Cover.of(
+        OffsetRange(start=one.metadata.start_offset, next_offset=one.next_offset)
+        for one in usable
+        if not one.disputed
+    )
+
+
+SETTLED = -1
+_OPEN = (
+    RemoteLogSegmentState.COPY_SEGMENT_STARTED,
+    RemoteLogSegmentState.DELETE_SEGMENT_STARTED,
+)
+
+
+def unsettled_end(
+    ledger: PartitionLedger,
+    lineage: Lineage,
+    log_end_offset: int,
+    *,
+    start: int,
+    next_offset: int,
+    trusted: bool,
+) -> int:
+    """Where the last unsettled segment ends that may hold offsets of [start, next_offset) which no
+    readable one holds; SETTLED for none: then what is missing there is missing for good.
+
+    `trusted` False = the ledger has a problem and proves no hole at all.
+    """
+    covered = Cover.of(
+        OffsetRange(start=one.metadata.start_offset, next_offset=one.next_offset)
+        for one in ledger.usable(lineage, log_end_offset)
+    )
+    if not trusted and start < next_offset and not covered.holds(start, next_offset):
+        return next_offset
+    ends = (
+        one.metadata.next_offset
+        for one in ledger.entries.values()
+        if (one.state in _OPEN or one.disputed)
+        and (first := max(one.metadata.start_offset, start))
+        < (after := min(one.metadata.next_offset, next_offset))
+        and not covered.holds(first, after)
+    )
+    return max(ends, default=SETTLED)
+
+
+def overlapping(
+    segment: RemoteLogSegmentMetadata, usable: Iterable[UsableSegment]
+) -> tuple[UsableSegment, ...]:
+    """The other undisputed copies that hold offsets of the segment."""
+    return tuple(
+        one
+        for one in usable
+        if one.metadata.segment_id != segment.segment_id
+        and not one.disputed
+        and one.metadata.start_offset < segment.next_offset
+        and segment.start_offset < one.next_offset
+    )
+
+
+def is_superseded(
+    segment: RemoteLogSegmentMetadata,
+    others: Iterable[UsableSegment],
+    *,
+    lineage: Lineage,
+    remote_log_start_offset: int,
+    holes: Iterable[Hole],
+    seen: Collection[Uuid],
+) -> bool:
+    """Whether each of the segment's offsets is in one of the others, or in a hole on record.
+
+    `seen`: those that were found whole now; the others count for nothing, also where their store
+    cannot be asked (H11). A segment that lies in a dead history in part never is: nobody else has
+    those records (H8).
+    """
+    if usable_end(segment, lineage) != segment.next_offset:
+        return False
+    ranges = [
+        OffsetRange(start=one.metadata.start_offset, next_offset=one.next_offset)
+        for one in others
+        if one.metadata.segment_id.id in seen
+    ]
+    ranges += [OffsetRange(start=hole.start, next_offset=hole.end) for hole in holes]
+    start = max(segment.start_offset, remote_log_start_offset)
+    return Cover.of(ranges).holds(start, segment.next_offset)

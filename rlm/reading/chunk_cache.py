@@ -1,0 +1,203 @@
+"""Verified chunks in memory: what is read again stays, what is read ahead waits for its reader,
+what an answer still refers to does not leave.
+
+A chunk that answers being sent refer to is skipped by eviction: to drop it would free nothing, and
+so what is kept is exactly what is in memory. Who refers to a chunk is asked of the interpreter (its
+reference count), which no sender of views has to tell. Must not know stores or segments.
+
+A bounded cache: a load happens once, outlives the asker, and a failure is never kept.
+
+The unit is bytes: every value has a weight, and a scan of values read once drives out none that are
+read again. Who begins a load decides where it runs; here it is only remembered while it is under
+way.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeAlias, TypeVar
+
+from kip405.ids import Uuid
+from rlm.reading.eviction import ScanResistant
+
+ChunkKey: TypeAlias = tuple[Uuid, int]
+"""Segment id and number of the chunk."""
+
+
+def _references_of_one_held_once() -> int:
+    held = {0: bytes(100)}
+    return sys.getrefcount(held[0])
+
+
+_HELD_ONCE = _references_of_one_held_once()
+
+
+class ChunkCache:
+    """Chunks by key; never evicts by itself: whoever needs room asks `evict`."""
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self._data: dict[ChunkKey, bytes] = {}
+        self._order: ScanResistant[ChunkKey] = ScanResistant(capacity_bytes)
+        self._ahead: dict[ChunkKey, int] = {}
+        self._ahead_of: dict[int, set[ChunkKey]] = {}
+        self._given: set[ChunkKey] = set()
+        self.kept_bytes = 0
+        self.ahead_bytes = 0
+        """Read ahead and waiting for its reader."""
+        self.wasted_bytes = 0
+        """Read ahead in vain so far."""
+        self.evicted_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __contains__(self, key: ChunkKey) -> bool:
+        return key in self._data
+
+    def get(self, key: ChunkKey, reader: int) -> bytes | None:
+        """The chunk if it is here; it counts as read by `reader`."""
+        data = self._data.get(key)
+        if data is None:
+            return None
+        if key in self._ahead:
+            self._unprotect(key)
+            self._order.add(key, len(data), reader)
+        else:
+            self._order.touch(key, reader)
+        self._given.add(key)
+        return data
+
+    def put(self, key: ChunkKey, data: bytes, reader: int, *, is_ahead: bool) -> None:
+        """Keep a chunk; one read ahead waits for `reader`, who is expected soon."""
+        if key in self._data:
+            return
+        self._data[key] = data
+        self.kept_bytes += len(data)
+        if is_ahead:
+            self._ahead[key] = reader
+            self._ahead_of.setdefault(reader, set()).add(key)
+            self.ahead_bytes += len(data)
+        else:
+            self._order.add(key, len(data), reader)
+
+    def release(self, reader: int) -> int:
+        """A reader will not come back: what waited for it may leave; answers those bytes."""
+        released = 0
+        for key in tuple(self._ahead_of.get(reader, ())):
+            self._unprotect(key)
+            size = len(self._data[key])
+            self._order.add(key, size, reader)
+            released += size
+        self.wasted_bytes += released
+        return released
+
+    def evict(self, wanted_bytes: int, *, spares_ahead: bool) -> int:
+        """Drop chunks until so many bytes are free; what waits for a reader goes last, or not at
+        all. Answers the bytes freed, fewer where the rest is referred to.
+        """
+        freed = 0
+        while freed < wanted_bytes and (key := self._order.pop(self.is_free)) is not None:
+            freed += self._drop(key)
+        if freed < wanted_bytes and not spares_ahead:
+            for key in tuple(self._ahead):
+                if freed >= wanted_bytes:
+                    break
+                if self.is_free(key):
+                    self._unprotect(key)
+                    self.wasted_bytes += len(self._data[key])
+                    freed += self._drop(key)
+        return freed
+
+    def is_free(self, key: ChunkKey) -> bool:
+        """Whether nobody but this cache refers to the chunk."""
+        return sys.getrefcount(self._data[key]) <= _HELD_ONCE
+
+    def pinned_bytes(self) -> int:
+        """Bytes of the chunks given out that somebody still refers to."""
+        given = [key for key in self._given if key in self._data and not self.is_free(key)]
+        self._given = set(given)
+        return sum(len(self._data[key]) for key in given)
+
+    def _unprotect(self, key: ChunkKey) -> None:
+        reader = self._ahead.pop(key)
+        waiting = self._ahead_of[reader]
+        waiting.discard(key)
+        if not waiting:
+            del self._ahead_of[reader]
+        self.ahead_bytes -= len(self._data[key])
+
+    def _drop(self, key: ChunkKey) -> int:
+        size = len(self._data.pop(key))
+        self.kept_bytes -= size
+        self.evicted_bytes += size
+        return size
+
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class SingleFlightCache(Generic[K, V]):
+    """`capacity_bytes` bounds what is kept; who begins loads bounds what is in flight."""
+
+    def __init__(self, *, capacity_bytes: int, weigh: Callable[[V], int]) -> None:
+        self._capacity_bytes = capacity_bytes
+        self._weigh = weigh
+        self._kept: dict[K, V] = {}
+        self._order: ScanResistant[K] = ScanResistant(capacity_bytes)
+        self._flights: dict[K, asyncio.Future[V]] = {}
+        self.hits = 0
+        self.misses = 0
+
+    @property
+    def kept_bytes(self) -> int:
+        """Weight of everything kept."""
+        return self._order.bytes
+
+    def peek(self, key: K, reader: int = 0) -> V | None:
+        """The value if it is here, marked as used by `reader`."""
+        value = self._kept.get(key)
+        if value is not None:
+            self._order.touch(key, reader)
+            self.hits += 1
+        return value
+
+    def flight(self, key: K) -> asyncio.Future[V] | None:
+        """The load of the value that is under way; shield it."""
+        return self._flights.get(key)
+
+    def start(
+        self, key: K, begin: Callable[[], asyncio.Future[V]], reader: int = 0
+    ) -> asyncio.Future[V]:
+        """Begin a load, or join the one under way; the future may be shielded and dropped."""
+        flight = self._flights.get(key)
+        if flight is None:
+            self.misses += 1
+            flight = begin()
+            self._flights[key] = flight
+            flight.add_done_callback(lambda done: self._landed(key, done, reader))
+        return flight
+
+    async def get(self, key: K, begin: Callable[[], asyncio.Future[V]], reader: int = 0) -> V:
+        """The value, loaded once for all who ask; cancelling the asker does not cancel the load."""
+        value = self.peek(key, reader)
+        if value is not None:
+            return value
+        return await asyncio.shield(self.start(key, begin, reader))
+
+    def _landed(self, key: K, flight: asyncio.Future[V], reader: int) -> None:
+        self._flights.pop(key, None)
+        if flight.cancelled() or flight.exception() is not None:
+            return
+        value = flight.result()
+        weight = self._weigh(value)
+        if weight > self._capacity_bytes:
+            return  # it would drive out all the others and then itself
+        # Room first: the newest is not to be the one that leaves.
+        while self.kept_bytes + weight > self._capacity_bytes:
+            leaving = self._order.pop(lambda _: True)
+            if leaving is None:
+                break
+            del self._kept[leaving]
+        self._order.add(key, weight, reader)
+        self._kept[key] = value

@@ -1,0 +1,231 @@
+"""Chunks and indexes on their way: asked for once, whoever wants them, in ranges as large as they
+are missing.
+
+What lands is kept; a failure goes to those who wait and is forgotten. Must not know readers' plans.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kip405.errors import Busy, RemoteStorageError
+from kip405.ids import Uuid
+from kip405.segments import RemoteLogSegmentMetadata
+from rlm.reading.chunk_cache import ChunkCache, ChunkKey, SingleFlightCache
+from rlm.reading.limits import ReadCounts, ReadLimits
+from rlm.reading.load_scheduler import Load, Loads
+from rlm.reading.segment_indexes import SegmentIndexes, checked_custom
+from rlm.reading.source import SegmentSource, runs
+from rlm.reading.verify import Landed, byte_range
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Consecutive chunks of a segment that a reader wants.
+
+    `holds_part`: it holds the beginning of a batch and can give nothing before it has the rest.
+    """
+
+    segment: RemoteLogSegmentMetadata
+    numbers: range
+    chunk_bytes: int
+    reader: int
+    is_ahead: bool = False
+    holds_part: bool = False
+
+    def key(self, number: int) -> ChunkKey:
+        return (self.segment.segment_id.id, number)
+
+
+class ChunkFlights:
+    """Single flight over chunks and indexes; Busy where too many wait for a turn."""
+
+    def __init__(
+        self,
+        *,
+        source: SegmentSource,
+        chunks: ChunkCache,
+        indexes: SingleFlightCache[Uuid, SegmentIndexes],
+        range_loads: Loads,
+        index_loads: Loads,
+        limits: ReadLimits,
+        counts: ReadCounts,
+    ) -> None:
+        self._source = source
+        self._chunks = chunks
+        self._indexes = indexes
+        self._range_loads = range_loads
+        self._index_loads = index_loads
+        self._limits = limits
+        self._counts = counts
+        self._flights: dict[ChunkKey, Load[Landed]] = {}
+        self._index_flights: dict[Uuid, Load[SegmentIndexes]] = {}
+
+    def knows(self, key: ChunkKey) -> bool:
+        """Whether a chunk is kept or on its way."""
+        return key in self._flights or key in self._chunks
+
+    def pump(self) -> None:
+        """Room may have been made."""
+        self._range_loads.pump()
+
+    def forget(self, reader: int) -> None:
+        """A reader is gone: end what is read ahead for it, and let go what waits for it."""
+        dropped = set(self._range_loads.forget(reader))
+        if dropped:
+            self._flights = {
+                key: load for key, load in self._flights.items() if load not in dropped
+            }
+        for load in self._flights.values():
+            if load.reader == reader:
+                load.is_reader_gone = True
+        self._chunks.release(reader)
+
+    # -- indexes
+
+    def kept_indexes(self, segment: RemoteLogSegmentMetadata, reader: int) -> SegmentIndexes | None:
+        return self._indexes.peek(segment.segment_id.id, reader)
+
+    def begin_indexes(
+        self, segment: RemoteLogSegmentMetadata, reader: int, *, is_ahead: bool
+    ) -> asyncio.Future[SegmentIndexes]:
+        """The load of the indexes, begun now or under way; shield it. Corrupt: bad metadata."""
+        key = segment.segment_id.id
+        size_bytes = checked_custom(segment).indexes_size_bytes
+        flying = self._index_flights.get(key)
+        if flying is not None and not is_ahead:
+            self._index_loads.want(flying)
+
+        def begin() -> asyncio.Future[SegmentIndexes]:
+            load = Load(
+                reader=reader,
+                size_bytes=size_bytes,
+                is_ahead=is_ahead,
+                run=lambda _: self._source.indexes(segment),
+                waits_for_room=False,  # ranges in flight wait for it
+            )
+            self._index_flights[key] = load
+            load.future.add_done_callback(lambda _: self._index_flights.pop(key, None))
+            try:
+                return self._index_loads.submit(load)
+            except Busy:
+                del self._index_flights[key]
+                raise
+
+        return self._indexes.start(key, begin, reader)
+
+    # -- chunks
+
+    def ask(self, wanted: Wanted) -> None:
+        """Begin to load what is neither kept nor on its way. Busy: not even the first of it."""
+        is_first = True
+        for numbers in self._missing(wanted):
+            try:
+                self._begin(wanted, numbers)
+            except Busy:
+                if is_first:
+                    raise
+                return
+            is_first = False
+
+    def _missing(self, wanted: Wanted) -> Iterable[range]:
+        most = max(self._limits.one_range_bytes // wanted.chunk_bytes, 1)
+        for run in runs(n for n in wanted.numbers if not self.knows(wanted.key(n))):
+            for start in range(run.start, run.stop, most):
+                yield range(start, min(start + most, run.stop))
+
+    def _begin(self, wanted: Wanted, numbers: range) -> None:
+        segment = wanted.segment
+        size_bytes = byte_range(numbers, wanted.chunk_bytes, segment.segment_size_bytes).size_bytes
+        indexes = self.kept_indexes(segment, wanted.reader)
+        if indexes is None:
+            self.begin_indexes(segment, wanted.reader, is_ahead=wanted.is_ahead)
+
+        async def run(load: Load[Landed]) -> Landed:
+            return await self._bring(load, wanted, numbers, indexes)
+
+        load = Load(
+            reader=wanted.reader,
+            size_bytes=size_bytes,
+            is_ahead=wanted.is_ahead,
+            run=run,
+            holds_part=wanted.holds_part or size_bytes > self._limits.chunk_bytes,
+        )
+        keys = [wanted.key(number) for number in numbers]
+        self._flights.update(dict.fromkeys(keys, load))
+        load.future.add_done_callback(lambda _: self._ended(keys, load))
+        try:
+            self._range_loads.submit(load)
+        except Busy:
+            self._ended(keys, load)
+            raise
+        if wanted.is_ahead:
+            self._counts.ahead_bytes += size_bytes
+        else:
+            self._counts.misses += len(numbers)
+
+    def _ended(self, keys: Iterable[ChunkKey], load: Load[Landed]) -> None:
+        for key in keys:
+            if self._flights.get(key) is load:
+                del self._flights[key]
+
+    async def _bring(
+        self,
+        load: Load[Landed],
+        wanted: Wanted,
+        numbers: range,
+        indexes: SegmentIndexes | None,
+    ) -> Landed:
+        landed = await self._fetch(load, wanted, numbers, indexes)
+        self._range_loads.landed(load)
+        # At once: who finds nothing in what landed must not find this flight again.
+        self._ended([wanted.key(number) for number in numbers], load)
+        waits_for_reader = wanted.is_ahead and not load.is_reader_gone
+        for number, outcome in landed.items():
+            if isinstance(outcome, bytes):
+                is_ahead = waits_for_reader and number not in load.waited_for
+                self._chunks.put(wanted.key(number), outcome, wanted.reader, is_ahead=is_ahead)
+        return landed
+
+    async def _fetch(
+        self,
+        load: Load[Landed],
+        wanted: Wanted,
+        numbers: range,
+        indexes: SegmentIndexes | None,
+    ) -> Landed:
+        segment = wanted.segment
+        indexes = indexes or self.kept_indexes(segment, wanted.reader)
+        if indexes is None:
+            coming = self.begin_indexes(segment, wanted.reader, is_ahead=load.is_ahead)
+            if not self._source.is_near(segment, numbers):
+                return await self._source.chunks_unseen(
+                    segment, numbers, wanted.chunk_bytes, coming
+                )
+            indexes = await asyncio.shield(coming)
+        if indexes.chunks.chunk_size_bytes != wanted.chunk_bytes:
+            return {}
+        return await self._source.chunks(segment, numbers, indexes)
+
+    def waits_for_turn(self, key: ChunkKey) -> bool:
+        """Whether the load of a chunk has not begun."""
+        load = self._flights.get(key)
+        return load is not None and load.task is None
+
+    async def land(self, key: ChunkKey, *, holds_part: bool = False) -> bytes | None:
+        """Wait for a chunk on its way; its error is raised. None: it never came, ask again.
+
+        `holds_part`: as in Wanted, whoever asked for it first.
+        """
+        load = self._flights.get(key)
+        if load is None:
+            return None
+        if load.is_ahead:
+            self._counts.joined += 1
+        load.holds_part = load.holds_part or holds_part
+        self._range_loads.want(load, key[1])
+        landed = await asyncio.shield(load.future)
+        outcome = landed.get(key[1])
+        if isinstance(outcome, RemoteStorageError):
+            raise outcome
+        return outcome

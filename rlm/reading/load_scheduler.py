@@ -1,0 +1,313 @@
+"""Runs loads: so many at once, within the memory bound, in fair turns; a load outlives its asker.
+
+The pool is wider than the processor: a load waits for the store most of its time. Apart from copy
+and cleanup, so that none can starve another (G6). Must not know what a load brings.
+
+Whose turn it is: who waits goes before who reads ahead, reader after reader within each.
+
+A reader of fifty partitions is fifty readers here, and still nobody waits for more than one turn of
+each. Pure.
+"""
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from kip405.errors import Busy, Unavailable
+from rlm.clock import Clock
+from rlm.reading.memory import ReadMemory
+
+J = TypeVar("J")
+
+
+class _Round(Generic[J]):
+    """Queues of readers; the one whose turn it is comes first."""
+
+    def __init__(self) -> None:
+        self._queues: OrderedDict[int, deque[J]] = OrderedDict()
+        self.count = 0
+
+    def add(self, job: J, reader: int) -> None:
+        self._queues.setdefault(reader, deque()).append(job)
+        self.count += 1
+
+    def first(self) -> J | None:
+        return next(iter(self._queues.values()))[0] if self._queues else None
+
+    def take(self) -> J:
+        reader, queue = self._queues.popitem(last=False)
+        job = queue.popleft()
+        if queue:
+            self._queues[reader] = queue
+        self.count -= 1
+        return job
+
+    def remove(self, job: J, reader: int) -> bool:
+        queue = self._queues.get(reader)
+        if queue is None or job not in queue:
+            return False
+        queue.remove(job)
+        self.count -= 1
+        if not queue:
+            del self._queues[reader]
+        return True
+
+    def drop(self, reader: int) -> tuple[J, ...]:
+        dropped = tuple(self._queues.pop(reader, ()))
+        self.count -= len(dropped)
+        return dropped
+
+    def __iter__(self) -> Iterator[J]:
+        return (job for queue in self._queues.values() for job in queue)
+
+
+class Turns(Generic[J]):
+    """Jobs of readers (numbers) in the order in which they are to begin."""
+
+    def __init__(self) -> None:
+        self._wanted: _Round[J] = _Round()
+        self._ahead: _Round[J] = _Round()
+
+    @property
+    def wanted_count(self) -> int:
+        """Jobs that somebody waits for."""
+        return self._wanted.count
+
+    @property
+    def ahead_count(self) -> int:
+        """Jobs that read ahead."""
+        return self._ahead.count
+
+    def add(self, job: J, reader: int, *, is_ahead: bool) -> None:
+        """Queue a job behind the others of its reader."""
+        (self._ahead if is_ahead else self._wanted).add(job, reader)
+
+    def first(self) -> J | None:
+        """The job whose turn it is. While one that is waited for has no room, none overtakes it."""
+        return self._wanted.first() if self._wanted.count else self._ahead.first()
+
+    def take(self) -> J:
+        """Take out `first`; its reader's next one waits until all others had a turn."""
+        return (self._wanted if self._wanted.count else self._ahead).take()
+
+    def promote(self, job: J, reader: int) -> bool:
+        """Somebody waits for a job that was to read ahead; False where it is not queued now."""
+        if not self._ahead.remove(job, reader):
+            return False
+        self._wanted.add(job, reader)
+        return True
+
+    def remove(self, job: J, reader: int) -> bool:
+        """Take out a job that somebody waits for, before its turn."""
+        return self._wanted.remove(job, reader)
+
+    def drop_ahead(self, reader: int) -> tuple[J, ...]:
+        """A reader is gone: take out what was to be read ahead for it."""
+        return self._ahead.drop(reader)
+
+    def __iter__(self) -> Iterator[J]:
+        yield from self._wanted
+        yield from self._ahead
+
+
+V = TypeVar("V")
+_ASK_FOR_ROOM_MS = 10
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Load(Generic[V]):
+    """One load of a reader: `run` brings the value, `size_bytes` is the memory it takes meanwhile.
+
+    `waits_for_room` False: other loads in flight wait for it, so it must not wait for theirs.
+    `holds_part`: whoever waits for it holds part of a batch already (see ReadMemory.overdraw).
+    """
+
+    reader: int
+    size_bytes: int
+    is_ahead: bool
+    run: Callable[["Load[V]"], Awaitable[V]]
+    holds_part: bool = False
+    waits_for_room: bool = True
+    future: asyncio.Future[V] = field(default_factory=lambda: _future())
+    waited_for: set[int] = field(default_factory=set)
+    """Parts of what it brings that somebody waits for; the rest of a read-ahead stays one."""
+    task: asyncio.Task[None] | None = None
+    is_overdraft: bool = False
+    is_reader_gone: bool = False
+    """What it brings waits for nobody, whatever it was begun for."""
+
+
+def _caused(error: Unavailable, cause: BaseException) -> Unavailable:
+    error.__cause__ = cause
+    return error
+
+
+def _future() -> asyncio.Future[Any]:
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    # A load outlives its asker: mark a failure nobody waits for as seen.
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return future
+
+
+class Loads:
+    """Loads live in the owner's TaskGroup; a failure goes to the load's future alone."""
+
+    def __init__(
+        self,
+        tasks: asyncio.TaskGroup,
+        memory: ReadMemory,
+        clock: Clock,
+        *,
+        at_once: int,
+        most_waiting: int,
+    ) -> None:
+        self._tasks = tasks
+        self._memory = memory
+        self._clock = clock
+        self._at_once = at_once
+        self._most_waiting = most_waiting
+        self._turns: Turns[Load[Any]] = Turns()
+        self._running: set[Load[Any]] = set()
+        self._asks_for_room = False
+        self.lacking_bytes = 0
+        """Room that the first of those who wait for a turn did not find; 0 = none is lacking."""
+
+    @property
+    def running_count(self) -> int:
+        return len(self._running)
+
+    @property
+    def waiting_count(self) -> int:
+        """Loads that somebody waits for and that wait for a turn."""
+        return self._turns.wanted_count
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._running and self._turns.first() is None
+
+    def submit(self, load: Load[V]) -> asyncio.Future[V]:
+        """Begin a load, now or in its turn; Busy where too many wait already."""
+        if not load.is_ahead and self._turns.wanted_count >= self._most_waiting:
+            raise Busy(f"{self._turns.wanted_count} remote reads wait already")
+        self._turns.add(load, load.reader, is_ahead=load.is_ahead)
+        self.pump()
+        return load.future
+
+    def want(self, load: Load[Any], part: int = 0) -> None:
+        """Somebody waits for a part of a load: if it reads ahead, it overtakes those that do."""
+        load.waited_for.add(part)
+        if not load.is_ahead:
+            return
+        load.is_ahead = False
+        if load in self._running:
+            self._memory.wanted(load.size_bytes)
+        elif self._turns.promote(load, load.reader):
+            self.pump()
+
+    def forget(self, reader: int) -> tuple[Load[Any], ...]:
+        """A reader is gone: what was read ahead for it is neither begun nor ended. Answers those
+        loads: nobody may join them any more.
+        """
+        running = [one for one in self._running if one.reader == reader and one.is_ahead]
+        for load in running:
+            if load.task is not None:
+                load.task.cancel()
+        dropped = (*self._turns.drop_ahead(reader), *running)
+        for load in dropped:
+            load.future.cancel()
+        return dropped
+
+    def landed(self, load: Load[Any]) -> None:
+        """What the load brought is counted where it is kept from now on."""
+        self._memory.release(load.size_bytes, is_ahead=load.is_ahead)
+        load.size_bytes = 0
+
+    def pump(self) -> None:
+        """Begin what has its turn and finds room; call it whenever room may have been made."""
+        self.lacking_bytes = 0
+        while len(self._running) < self._at_once and (load := self._turns.first()) is not None:
+            if not load.waits_for_room:
+                self._memory.take(load.size_bytes, is_ahead=load.is_ahead)
+                self._turns.take()
+            elif self._memory.reserve(load.size_bytes, is_ahead=load.is_ahead):
+                self._turns.take()
+            elif load.is_ahead:
+                return
+            else:
+                self.lacking_bytes = load.size_bytes
+                self._ask_for_room_soon()
+                stuck = self._overdrawn()
+                if stuck is None:
+                    return
+                load = stuck
+            self._running.add(load)
+            load.task = self._begin(self._run(load))
+            if load.task is None:
+                return
+            load.task.add_done_callback(partial(self._ended, load))
+
+    def _overdrawn(self) -> Load[Any] | None:
+        """Without room: the first whose asker holds memory, and frees it when it has the rest."""
+        if not self._memory.may_overdraw:
+            return None
+        for load in self._turns:
+            if load.holds_part and not load.is_ahead:
+                self._turns.remove(load, load.reader)
+                self._memory.overdraw(load.size_bytes)
+                load.is_overdraft = True
+                return load
+        return None
+
+    def _ask_for_room_soon(self) -> None:
+        """Answers that were sent make room, and nobody tells."""
+        if not self._asks_for_room:
+            self._asks_for_room = True
+            task = self._begin(self._clock.sleep_ms(_ASK_FOR_ROOM_MS))
+            if task is not None:
+                task.add_done_callback(self._ask_for_room)
+
+    def _ask_for_room(self, _: asyncio.Task[None]) -> None:
+        self._asks_for_room = False
+        self.pump()
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
+        """A task of the owner's group; once the group ends, nobody may wait on for a turn."""
+        try:
+            return self._tasks.create_task(work)
+        except RuntimeError:
+            work.close()
+            for load in (*self._turns, *self._running):
+                if load.task is None:
+                    load.future.cancel()
+            self._turns = Turns()
+            return None
+
+    async def _run(self, load: Load[Any]) -> None:
+        try:
+            result = await load.run(load)
+        except asyncio.CancelledError as error:
+            if load.task is not None and load.task.cancelling():
+                raise
+            # Nobody cancelled it: the asker must not be taken for cancelled either.
+            if not load.future.done():
+                load.future.set_exception(_caused(Unavailable("the load broke off"), error))
+        except Exception as error:  # noqa: BLE001 - a lane runner: the failure belongs to who asked
+            if not load.future.done():
+                load.future.set_exception(error)
+        else:
+            if not load.future.done():
+                load.future.set_result(result)
+
+    def _ended(self, load: Load[Any], _: asyncio.Task[None]) -> None:
+        """The task is over, perhaps cancelled before its first step: nobody may wait on."""
+        self._running.discard(load)
+        self._memory.release(load.size_bytes, is_ahead=load.is_ahead)
+        if load.is_overdraft:
+            self._memory.overdraft_ended()
+        load.task = None
+        if not load.future.done():
+            load.future.cancel()
+        self.pump()

@@ -1,0 +1,1 @@
+"""The remote log over both sources: snapshots, views, positions, reads, lineage, losses."""

@@ -1,0 +1,257 @@
+"""One partition's remote records as its readers walk them: segment by segment inside one history.
+
+Which history that is decides who asks: the leader's tier has the merged lineage of a look, who
+reads the remote tier alone has what segments and leaders tell (rlm.plans.history). Here are the
+rules that both need: a gap is not passed over before it is settled (H15), a copy that is lost is
+replaced by another one in the history (H25). Must not know looks, leaders or settings.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+
+from kip405.errors import Corrupt, NotFound, Unavailable
+from kip405.indexes import AbortedTransaction, aborted_for_fetch
+from kip405.lineage import Lineage
+from kip405.segments import RemoteLogSegmentMetadata
+from rlm.plans.coverage import SETTLED, unsettled_end
+from rlm.plans.fetch import ReadBounds, decided_below, has_transactions, open_at, shared_end
+from rlm.plans.holes import Ranges, missed
+from rlm.reading.reader import RemoteReader
+from rlm.reading.requests import RemoteRead, RemoteRecords, TimestampedOffset
+from rlm.remote_log.losses import Losses
+from rlmm.ledger import PartitionLedger, UsableSegment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteHistory:
+    """The segments of a partition, seen by one lineage; `place` names it in errors.
+
+    `trusted` False = the ledger has a problem and proves no hole. `empty`: ranges on record in
+    which there are no records that anybody could miss (H15).
+    """
+
+    place: str
+    ledger: PartitionLedger
+    lineage: Lineage
+    log_end_offset: int
+    trusted: bool
+    empty: Ranges = ()
+
+    def usable(self, start: int = 0) -> tuple[UsableSegment, ...]:
+        """Readable segments with records at or above `start`, by start offset."""
+        return self.ledger.usable(self.lineage, self.log_end_offset, start)
+
+    def segment_at(self, offset: int) -> UsableSegment | None:
+        """The segment that holds the offset, or the first one after it."""
+        return self.ledger.usable_segment_for(self.lineage, self.log_end_offset, offset)
+
+    def following(self, offset: int) -> RemoteLogSegmentMetadata | None:
+        """What is read after a segment that ends at the offset."""
+        found = self.segment_at(offset)
+        return found.metadata if found else None
+
+    @property
+    def next_offset(self) -> int | None:
+        """Where the remote data ends, disputed segments included (H3); None without any."""
+        return self.ledger.highest_end(self.lineage, self.log_end_offset, disputed=True)
+
+    def shared_end(self, usable: UsableSegment) -> int | None:
+        """See rlm.plans.fetch."""
+        entry = self.ledger.entries.get(usable.metadata.segment_id.id)
+        return shared_end(usable, entry, self.lineage, self.log_end_offset)
+
+    def unsettled_end(self, start: int, next_offset: int) -> int:
+        """See rlm.plans.coverage."""
+        return unsettled_end(
+            self.ledger,
+            self.lineage,
+            self.log_end_offset,
+            start=start,
+            next_offset=next_offset,
+            trusted=self.trusted,
+        )
+
+    def refuse_unsettled(self, start: int, next_offset: int) -> None:
+        """Unavailable where it is not known yet whether all of [start, next_offset) can be read."""
+        if start >= next_offset:
+            return  # nothing is left out
+        if self.unsettled_end(start, next_offset) != SETTLED:
+            raise Unavailable(
+                f"{self.place}: what is between {start} and {next_offset} in the "
+                f"remote store is not settled yet"
+            )
+
+
+class SegmentWalk:
+    """Reads histories through the reader; `losses` remembers what could not be read for good."""
+
+    def __init__(self, reader: RemoteReader) -> None:
+        self._reader = reader
+        self.losses = Losses()
+
+    async def read(self, history: RemoteHistory, request: RemoteRead) -> RemoteRecords:
+        """Batches from the first segment at or after the offset that has any below the upper one.
+
+        NotFound or Corrupt: every copy is lost. Unavailable: a gap is not settled yet.
+        """
+        offset = request.offset
+        missing: tuple[tuple[int, int], ...] = ()
+        while offset < request.upper_offset:
+            usable = history.segment_at(offset)
+            if usable is None or usable.metadata.start_offset >= request.upper_offset:
+                missing += missed([(offset, request.upper_offset)], history.empty)
+                break
+            start = usable.metadata.start_offset
+            history.refuse_unsettled(offset, start)
+            if start > offset:
+                missing += missed([(offset, start)], history.empty)
+            usable, read = await self._read_any(history, usable, replace(request, offset=offset))
+            if read.size_bytes or not read.exhausted:
+                return replace(read, missing=missing) if missing else read
+            offset = usable.next_offset
+        return RemoteRecords(
+            records=(), size_bytes=0, next_offset=request.offset, aborted=(), missing=missing
+        )
+
+    async def _read_any(
+        self, history: RemoteHistory, best: UsableSegment, request: RemoteRead
+    ) -> tuple[UsableSegment, RemoteRecords]:
+        """Read the best copy; where it is lost, another in-lineage one of the same offset (H25).
+
+        One that is known to be lost is asked for last.
+        """
+        if best.metadata.segment_id.id in self.losses.segments(history.ledger.key):
+            for other in self._others(history, best, request):
+                with suppress(NotFound, Corrupt):
+                    return other, await self._read_one(history, other, request)
+            return best, await self._read_one(history, best, request)
+        try:
+            return best, await self._read_one(history, best, request)
+        except (NotFound, Corrupt):
+            for other in self._others(history, best, request):
+                with suppress(NotFound, Corrupt):
+                    return other, await self._read_one(history, other, request)
+            raise
+
+    def _others(
+        self, history: RemoteHistory, best: UsableSegment, request: RemoteRead
+    ) -> tuple[UsableSegment, ...]:
+        at = max(request.offset, best.metadata.start_offset)
+        usable = history.usable(at)
+        return tuple(one for one in usable if one.metadata.start_offset <= at and one != best)
+
+    async def _read_one(
+        self, history: RemoteHistory, usable: UsableSegment, request: RemoteRead
+    ) -> RemoteRecords:
+        bounds = ReadBounds(
+            offset=max(request.offset, usable.metadata.start_offset),
+            upper_offset=min(request.upper_offset, usable.next_offset),
+            max_bytes=request.max_bytes,
+            at_least_one=request.at_least_one,
+        )
+        with self._noticing(history.ledger, usable.metadata):
+            read = await self._reader.read(
+                usable.metadata,
+                bounds,
+                read_committed=request.read_committed,
+                following=history.following,
+            )
+        end = history.shared_end(usable) if request.read_committed and read.size_bytes else None
+        if end is None:
+            return read
+        return await self._of_history(history, usable, end, bounds.offset, read)
+
+    async def _of_history(
+        self,
+        history: RemoteHistory,
+        usable: UsableSegment,
+        end: int,
+        offset: int,
+        read: RemoteRecords,
+    ) -> RemoteRecords:
+        """The records with the aborted transactions of this history (H9); `end`: see `shared_end`.
+
+        Unavailable where the segment that knows what became of open ones is not remote yet.
+        """
+        own = await self._aborted_list(history, usable)
+        if not _is_cut(usable) and not open_at(own, end):
+            return read
+        aborted = decided_below(own, end)
+        if has_transactions(read.records):
+            aborted += await self._aborted_behind(history, end)
+        return replace(read, aborted=aborted_for_fetch(aborted, offset, read.next_offset))
+
+    async def _aborted_behind(
+        self, history: RemoteHistory, end: int
+    ) -> tuple[AbortedTransaction, ...]:
+        """The transactions open at the offset that were aborted later on in this history."""
+        following = history.segment_at(end)
+        if following is None or following.metadata.start_offset > end:
+            raise Unavailable(
+                f"{history.place}: what became of the transactions open at {end} is known once "
+                f"the records from there on are copied"
+            )
+        found = open_at(await self._aborted_list(history, following), end)
+        next_end = history.shared_end(following)
+        if next_end is None or next_end <= end:
+            return found
+        if not _is_cut(following) and not open_at(found, next_end):
+            return found
+        behind = await self._aborted_behind(history, next_end)
+        return decided_below(found, next_end) + open_at(behind, end)
+
+    async def _aborted_list(
+        self, history: RemoteHistory, usable: UsableSegment
+    ) -> tuple[AbortedTransaction, ...]:
+        with self._noticing(history.ledger, usable.metadata):
+            return await self._reader.aborted_list(usable.metadata)
+
+    async def offset_for_timestamp(
+        self, history: RemoteHistory, timestamp_ms: int, *, start: int, next_offset: int
+    ) -> TimestampedOffset | None:
+        """First record at or after the timestamp and `start`; None where [start, next_offset) has
+        none for certain. Errors as `read`.
+        """
+        lost: list[UsableSegment] = []
+        known = history.usable(start)
+        for usable in known:
+            if usable.metadata.max_timestamp_ms < timestamp_ms:
+                continue
+            history.refuse_unsettled(start, usable.metadata.start_offset)
+            try:
+                with self._noticing(history.ledger, usable.metadata):
+                    found = await self._reader.find_timestamp(usable.metadata, timestamp_ms, start)
+            except (NotFound, Corrupt):
+                lost.append(usable)
+                if not any(_covers(other, usable) for other in known if other not in lost):
+                    raise
+                continue  # another copy has the same records (H25)
+            if found is not None and found.offset < usable.next_offset:
+                return found
+        history.refuse_unsettled(start, next_offset)
+        return None
+
+    @contextmanager
+    def _noticing(
+        self, ledger: PartitionLedger, segment: RemoteLogSegmentMetadata
+    ) -> Iterator[None]:
+        """Remembers a segment that is lost, and forgets it once it is read again."""
+        segment_id = segment.segment_id.id
+        try:
+            yield
+        except (NotFound, Corrupt) as error:
+            self.losses.note(ledger.key, segment_id, error, ledger.entries.keys())
+            raise
+        self.losses.forget(ledger.key, segment_id)
+
+
+def _is_cut(usable: UsableSegment) -> bool:
+    """Whether the segment leaves the history before its end."""
+    return usable.next_offset < usable.metadata.next_offset
+
+
+def _covers(other: UsableSegment, segment: UsableSegment) -> bool:
+    """Whether the other one has all records of the segment."""
+    begins = other.metadata.start_offset <= segment.metadata.start_offset
+    return begins and other.next_offset >= segment.next_offset

@@ -1,0 +1,270 @@
+"""The Tier of this process: the proxy's questions answered from ledger, settings, looks and lanes.
+
+See rlm/remote_log/tier.py for what each answer guarantees. A view is only as good as the leader
+epoch it was taken under: after a change of leadership it is not used until a barrier took a new
+look.
+"""
+
+import asyncio
+from typing import Protocol
+
+from kip405.errors import Fenced, NotFound, Unavailable
+from kip405.ids import PartitionKey, TopicIdPartition, Uuid
+from rlm.broker.answers import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    OffsetAnswer,
+    TopicDescription,
+)
+from rlm.broker.leadership import Leadership, LedPartition, partitions_of
+from rlm.plans.coverage import SETTLED
+from rlm.plans.holes import Ranges, ranges_without_records
+from rlm.reading.reader import RemoteReader
+from rlm.reading.requests import RemoteRead, RemoteRecords, TimestampedOffset
+from rlm.remote_log.history import RemoteHistory, SegmentWalk
+from rlm.remote_log.snapshot_cache import RememberedLooks, SharedLooks
+from rlm.remote_log.snapshots import Look
+from rlm.remote_log.tier import EpochEnd, TierPartition, TopicRef, Watermarks
+from rlmm.facts import TopicFact
+from rlmm.manager import RemoteLogMetadataManager
+from rlmm.settings import Settings
+
+_NOTHING_REMOTE = -1
+
+
+class _Broker(Protocol):
+    async def topic(self, name: str) -> TopicDescription: ...
+
+    async def list_offset(
+        self, topic: str, partition: int, timestamp: int, *, read_committed: bool = False
+    ) -> OffsetAnswer: ...
+
+
+_Seen = tuple[LedPartition, Look | None, int | None, int, str | None, Ranges]
+"""What a view is made of: leadership, look, remote start, ledger version and problem, and ranges
+without records.
+"""
+
+
+class LocalTier:
+    """Implements rlm.remote_log.tier.Tier."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        broker: _Broker,
+        leadership: Leadership,
+        settings: Settings,
+        manager: RemoteLogMetadataManager,
+        looks: RememberedLooks,
+        shared_looks: SharedLooks,
+        reader: RemoteReader,
+    ) -> None:
+        self._node_id = node_id
+        self._broker = broker
+        self._leadership = leadership
+        self._settings = settings
+        self._manager = manager
+        self._looks = looks
+        self._shared_looks = shared_looks
+        self.walk = SegmentWalk(reader)
+        self.losses = self.walk.losses
+        self._views: dict[PartitionKey, tuple[_Seen, TierPartition]] = {}
+
+    def ready(self) -> bool:
+        return (
+            self._settings.is_ready
+            and self._manager.is_ready
+            and self._leadership.snapshot.taken_at_ms >= 0
+        )
+
+    def partition(self, topic: TopicRef, partition: int) -> TierPartition | None:
+        fact = self._fact_in_view(topic)
+        if fact is None:
+            return None
+        key = PartitionKey(fact.topic_id, partition)
+        led = self._leadership.snapshot.partitions.get(key)
+        if led is None:
+            led = _unknown_leader(fact, partition)
+        return self._view(led, self._looks.of(led) if led.leader == self._node_id else None)
+
+    async def barrier(
+        self, topic: TopicRef, partition: int, deadline_ms: int
+    ) -> TierPartition | None:
+        try:
+            async with asyncio.timeout(deadline_ms / 1000):
+                return await self._barrier(topic, partition, deadline_ms)
+        except TimeoutError as error:
+            raise Unavailable(f"no barrier passed within {deadline_ms} ms") from error
+
+    async def _barrier(
+        self, topic: TopicRef, partition: int, deadline_ms: int
+    ) -> TierPartition | None:
+        await self._settings.barrier(deadline_ms)
+        described = await self._describe(topic)
+        if described is None:
+            return None
+        led = partitions_of([described]).get(PartitionKey(described.topic_id, partition))
+        if led is None:
+            return None
+        if led.leader != self._node_id:
+            return self._view(led, None)
+        try:
+            look = await self._shared_looks.look(led)
+        except Fenced as error:
+            raise Unavailable(f"{led.topic_id_partition}: {error}") from error
+        # A shared look may be of a newer leadership than the one that was described above.
+        return self._view(look.led, look)
+
+    async def _describe(self, topic: TopicRef) -> TopicDescription | None:
+        """The tiered topic that this reference means today, by the broker's word."""
+        name = topic.name
+        if topic.topic_id is not None:
+            fact = self._settings.view.topic(topic.topic_id)
+            name = fact.name if fact else None
+        elif not any(fact.name == name for fact in self._settings.view.topics()):
+            return None
+        if name is None:
+            return None
+        try:
+            described = await self._broker.topic(name)
+        except NotFound:
+            return None
+        if self._settings.view.topic(described.topic_id) is None:
+            return None
+        return described if topic.topic_id in (None, described.topic_id) else None
+
+    async def watermarks(self, topic: TopicRef, partition: int, deadline_ms: int) -> Watermarks:
+        name = topic.name or self._name_of(topic.topic_id)
+        if name is None:
+            raise Unavailable(f"topic {topic.topic_id} has no known name")
+        try:
+            async with asyncio.timeout(deadline_ms / 1000):
+                start, stable, high = await asyncio.gather(
+                    self._broker.list_offset(name, partition, EARLIEST_TIMESTAMP),
+                    self._broker.list_offset(
+                        name, partition, LATEST_TIMESTAMP, read_committed=True
+                    ),
+                    self._broker.list_offset(name, partition, LATEST_TIMESTAMP),
+                )
+        except TimeoutError as error:
+            raise Unavailable(f"{name}-{partition}: broker gave no offsets in time") from error
+        return Watermarks(
+            high_watermark=high.offset,
+            last_stable_offset=stable.offset,
+            log_start_offset=start.offset,
+        )
+
+    async def read(self, request: RemoteRead) -> RemoteRecords:
+        _, history = self._readable(PartitionKey(request.topic_id, request.partition))
+        return await self.walk.read(history, request)
+
+    async def offset_for_timestamp(
+        self, topic_id: Uuid, partition: int, timestamp_ms: int
+    ) -> TimestampedOffset | None:
+        key = PartitionKey(topic_id, partition)
+        look, history = self._readable(key)
+        return await self.walk.offset_for_timestamp(
+            history,
+            timestamp_ms,
+            start=self._settings.view.remote_log_start(key) or 0,
+            next_offset=look.positions.log_start_offset,
+        )
+
+    def epoch_for_offset(self, topic_id: Uuid, partition: int, offset: int) -> int:
+        look = self._looks.looks.get(PartitionKey(topic_id, partition))
+        epoch = look.lineage.epoch_for_offset(offset) if look else None
+        return -1 if epoch is None else epoch
+
+    def epoch_end(self, topic_id: Uuid, partition: int, leader_epoch: int) -> EpochEnd | None:
+        key = PartitionKey(topic_id, partition)
+        look = self._looks.looks.get(key)
+        latest = look.lineage.latest_epoch if look else None
+        if look is None or latest is None or leader_epoch >= latest:
+            return None
+        # A broker cuts its epochs where the log begins: here that is the remote log start.
+        lineage = look.lineage.from_start(self._settings.view.remote_log_start(key) or 0)
+        found = lineage.end_offset_for(leader_epoch, look.log_end_offset)
+        return EpochEnd(leader_epoch=found[0], end_offset=found[1]) if found else None
+
+    def _readable(self, key: PartitionKey) -> tuple[Look, RemoteHistory]:
+        """What to read by; Fenced where frozen, Unavailable before the first look."""
+        look = self._looks.looks.get(key)
+        if look is None:
+            raise Unavailable(f"partition {key} was not looked at yet")
+        if look.frozen is not None:
+            raise Fenced(f"{look.led.topic_id_partition} is frozen: {look.frozen.reason}")
+        return look, self._history(look)
+
+    def _history(self, look: Look) -> RemoteHistory:
+        """The remote records inside the lineage of the look, as the ledger tells of them now."""
+        return RemoteHistory(
+            place=str(look.led.topic_id_partition),
+            ledger=self._manager.ledger(look.key),
+            lineage=look.lineage,
+            log_end_offset=look.log_end_offset,
+            trusted=self._manager.problem is None,
+            empty=ranges_without_records(self._settings.view.holes(look.key)),
+        )
+
+    def _fact_in_view(self, topic: TopicRef) -> TopicFact | None:
+        if topic.topic_id is not None:
+            return self._settings.view.topic(topic.topic_id)
+        described = self._leadership.snapshot.topics.get(topic.name or "")
+        return self._settings.view.topic(described.topic_id) if described else None
+
+    def _name_of(self, topic_id: Uuid | None) -> str | None:
+        fact = self._settings.view.topic(topic_id) if topic_id else None
+        return fact.name if fact else None
+
+    def _view(self, led: LedPartition, look: Look | None) -> TierPartition:
+        """The partition as it stands; made anew only when something it is made of has changed."""
+        key = led.topic_id_partition.key
+        start = self._settings.view.remote_log_start(key)
+        version = self._manager.ledger(key).version if look else -1
+        empty = ranges_without_records(self._settings.view.holes(key))
+        seen: _Seen = (led, look, start, version, self._manager.problem, empty)
+        known = self._views.get(key)
+        if known is not None and _is_same(known[0], seen):
+            return known[1]
+        view = self._new_view(led, look, start, empty)
+        self._views[key] = (seen, view)
+        return view
+
+    def _new_view(
+        self, led: LedPartition, look: Look | None, start: int | None, empty: Ranges
+    ) -> TierPartition:
+        place = led.topic_id_partition
+        end, unsettled_end = self._remote_ends(look, start or 0) if look else (None, SETTLED)
+        return TierPartition(
+            topic_id=place.topic_id,
+            topic=place.topic,
+            partition=place.partition,
+            remote_log_start_offset=_NOTHING_REMOTE if start is None else start,
+            remote_next_offset=_NOTHING_REMOTE if end is None else end,
+            local_log_start_offset=look.positions.log_start_offset if look else -1,
+            high_watermark=look.positions.high_watermark if look else -1,
+            last_stable_offset=look.positions.last_stable_offset if look else -1,
+            led_here=led.leader == self._node_id,
+            leader_epoch=led.leader_epoch,
+            frozen=look is not None and look.frozen is not None,
+            unsettled_next_offset=unsettled_end,
+            empty=empty,
+        )
+
+    def _remote_ends(self, look: Look, start: int) -> tuple[int | None, int]:
+        """Where the in-lineage remote data ends, None for none; up to where it is unsettled."""
+        history = self._history(look)
+        unsettled_end = history.unsettled_end(start, look.positions.log_start_offset)
+        return history.next_offset, unsettled_end
+
+
+def _is_same(known: _Seen, seen: _Seen) -> bool:
+    """Looks are compared by identity: a new look is a new view even where nothing changed."""
+    return known[1] is seen[1] and known[0] == seen[0] and known[2:] == seen[2:]
+
+
+def _unknown_leader(fact: TopicFact, partition: int) -> LedPartition:
+    place = TopicIdPartition(topic_id=fact.topic_id, topic=fact.name, partition=partition)
+    return LedPartition(topic_id_partition=place, leader=-1, leader_epoch=-1, replicas=(), isr=())

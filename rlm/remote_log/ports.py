@@ -1,0 +1,123 @@
+"""What the lanes need of others, as narrow Protocols: ledger, settings, stores, our own broker.
+
+The real ones are rlmm's manager and settings, rlm.stores and rlm.broker.OwnBroker; tests bring
+fakes.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from kip405.contracts import RemoteStorageManager
+from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, Uuid
+from kip405.segments import RemoteLogSegmentMetadata
+from rlm.broker.answers import LocalRecords, OwnOffsets, TopicConfigValue, TopicDescription
+from rlm.stores.stores import CopyTarget
+from rlmm.facts import Fact
+from rlmm.ledger import PartitionLedger
+from rlmm.settings_view import SettingsView
+
+
+class Ledger(Protocol):
+    """The facts about segments (rlmm's manager)."""
+
+    @property
+    def is_ready(self) -> bool: ...
+
+    @property
+    def problem(self) -> str | None:
+        """Why nothing may be deleted or trimmed (H6); None = the ledger is sound."""
+        ...
+
+    def ledger(self, key: PartitionKey) -> PartitionLedger: ...
+
+    async def barrier(self, key: PartitionKey, deadline_ms: int) -> None:
+        """Returns once the view has passed an end offset taken after this call."""
+        ...
+
+    async def publish(
+        self, metadata: RemoteLogSegmentMetadata, leader_epoch: int, expected_previous: int
+    ) -> None:
+        """Returns once the own record was read back as the newest of its key.
+
+        Fenced: another is newer. OutcomeUnknown: it may or may not be in the log (H10).
+        """
+        ...
+
+    async def tombstone(self, segment_id: RemoteLogSegmentId, leader_epoch: int) -> None:
+        """Remove a segment after DELETE_SEGMENT_FINISHED; errors as `publish`."""
+        ...
+
+    async def repair(self, key: PartitionKey, leader_epoch: int) -> int:
+        """Republish what is lawful for every disputed segment (H3); how many records that took."""
+        ...
+
+
+class Settings(Protocol):
+    """The settings topic."""
+
+    @property
+    def is_ready(self) -> bool: ...
+
+    @property
+    def problem(self) -> str | None: ...
+
+    @property
+    def view(self) -> SettingsView: ...
+
+    async def barrier(self, deadline_ms: int) -> None: ...
+
+    async def publish(self, fact: Fact, leader_epoch: int) -> None:
+        """Returns once the fact was read back and counts; Fenced where it does not."""
+        ...
+
+    async def reassert(self, partition: PartitionKey, leader_epoch: int) -> int:
+        """Write again the partition's facts that newer, overruled records deny; how many."""
+        ...
+
+
+class Stores(Protocol):
+    """The stores of this service's configuration (rlm.stores.Stores)."""
+
+    def manager(self, store_id: Uuid) -> RemoteStorageManager:
+        """The plugin that is configured for a store; Unavailable names a store without one.
+
+        Whether it still serves that store is the caller's question (H11).
+        """
+        ...
+
+
+class Targets(Protocol):
+    """Where new segments go, by the rules of the configuration (rlm.stores.Targets)."""
+
+    def target(self, place: TopicIdPartition) -> CopyTarget:
+        """Unavailable while the store is not known (yet), Invalid where the rules name none."""
+        ...
+
+
+class Broker(OwnOffsets, Protocol):
+    """Our own broker's direct listener."""
+
+    async def topic(self, name: str) -> TopicDescription: ...
+
+    async def topic_config(
+        self, topic: str, names: tuple[str, ...] = ()
+    ) -> Mapping[str, TopicConfigValue]: ...
+
+    async def fetch(
+        self, topic: str, partition: int, offset: int, *, max_bytes: int, leader_epoch: int = -1
+    ) -> LocalRecords: ...
+
+
+class ShareGroups(Protocol):
+    """Where share groups stand: a trim must not pass them (H19)."""
+
+    async def start_offset(self, topic: str, partition: int) -> int | None:
+        """Lowest start offset of any share group that reads the partition; None for none.
+
+        What was found in the last seconds may be answered again.
+        """
+        ...
+
+    async def starts_now(self, topic: str) -> Mapping[int, int]:
+        """The same by partition, asked anew."""
+        ...

@@ -1,0 +1,315 @@
+"""Reads of one partition over both tiers, as a stream of whole stored batches.
+
+The broker's marks are taken before the view's barrier, so that a local start is never newer than
+the remote end it is compared with (H17). What lies below the broker's log start comes from the
+remote tier; a hole is passed over like a compaction gap, and told (H15). Must not know gRPC.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from kip405.batches import cut_batches
+from kip405.crc import ByteBuffer
+from kip405.errors import Corrupt, Fenced, Invalid, NotFound, Unavailable
+from kip405.ids import MAX_OFFSET
+from rlm.broker.answers import LocalRecords
+from rlm.plans.holes import missed
+from rlm.reading.requests import RemoteRead, RemoteRecords
+from rlm.remote_log.tier import Tier, TierPartition, TopicRef, Watermarks, has_remote
+from rlm.remote_log.topic_refs import Place
+
+_MAX_REFRESHES = 5
+Ranges = tuple[tuple[int, int], ...]
+
+
+class _Broker(Protocol):
+    async def fetch(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        max_bytes: int,
+        leader_epoch: int = -1,
+        read_committed: bool = False,
+    ) -> LocalRecords: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadRequest:
+    """`end_offset` exclusive, None = up to LSO or high watermark as they are now."""
+
+    start_offset: int
+    end_offset: int | None
+    max_bytes: int
+    read_committed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Whole batches of one tier, in parts that may end inside of one; where the partition stands.
+
+    The parts hold chunks of the read path's memory: who has made a message of them clears them.
+    `missing`: half-open ranges from where the piece begins to `next_offset` that no tier has (H15).
+    """
+
+    batches: list[ByteBuffer]
+    next_offset: int
+    aborted: tuple[tuple[int, int], ...]
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    is_remote: bool
+    missing: Ranges = ()
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the batches."""
+        return sum(len(part) for part in self.batches)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Standing:
+    """Marks of the broker, then the view after a barrier (None = not tiered)."""
+
+    marks: Watermarks
+    view: TierPartition | None
+
+    @property
+    def log_start_offset(self) -> int:
+        local = self.marks.log_start_offset
+        if self.view is None or self.view.frozen or self.view.remote_log_start_offset < 0:
+            return local
+        if has_remote(self.view):
+            return self.view.remote_log_start_offset
+        return max(local, self.view.remote_log_start_offset)
+
+    @property
+    def remote_next_offset(self) -> int:
+        return self.view.remote_next_offset if self.view is not None else -1
+
+    def is_remote(self, offset: int) -> bool:
+        """Whether only the remote tier can have the offset, and reaches it."""
+        view = self.view
+        return (
+            view is not None
+            and offset < self.marks.log_start_offset
+            and has_remote(view)
+            and offset < view.remote_next_offset
+        )
+
+    def is_unsettled(self, offset: int) -> bool:
+        """Whether an unfinished or disputed ledger entry may yet hold what the broker has not."""
+        return (
+            self.view is not None
+            and not self.view.frozen
+            and offset < self.marks.log_start_offset
+            and self.view.remote_log_start_offset <= offset < self.view.unsettled_next_offset
+        )
+
+
+class PartitionReading:
+    """Streams partitions that our broker leads."""
+
+    def __init__(self, *, tier: Tier, broker: _Broker, barrier_deadline_ms: int) -> None:
+        self._tier = tier
+        self._broker = broker
+        self._deadline_ms = barrier_deadline_ms
+
+    async def stream(self, place: Place, request: ReadRequest) -> AsyncIterator[Piece]:
+        """Pieces in order. Invalid: offsets outside the log. Fenced: leader or freeze changed.
+        Corrupt: remote objects are damaged or gone.
+        """
+        standing = await self._stand(place)
+        if request.start_offset > standing.marks.high_watermark:
+            raise Invalid(
+                f"{place}: offset {request.start_offset} is beyond "
+                f"high_watermark={standing.marks.high_watermark}"
+            )
+        _refuse_ended(place, request.start_offset, standing)
+        upper = _upper(request, standing)
+        offset, refreshes = request.start_offset, 0
+        while offset < upper:
+            if self._has_moved_up(place, offset, standing):
+                standing = await self._stand(place)
+                _refuse_ended(place, offset, standing)
+            try:
+                piece = await self._next(
+                    place, replace(request, start_offset=offset), standing, upper
+                )
+            except Fenced:
+                # The log start moved on below us, or we do not lead any more: the barrier tells.
+                refreshes += 1
+                if refreshes > _MAX_REFRESHES:
+                    raise
+                standing = await self._stand(place)
+                _refuse_ended(place, offset, standing)
+                continue
+            if piece.next_offset <= offset:
+                return
+            yield piece
+            offset, refreshes = piece.next_offset, 0
+
+    def _has_moved_up(self, place: Place, offset: int, standing: _Standing) -> bool:
+        """Whether the remote log start was moved above the offset since (retention)."""
+        if standing.view is None:
+            return False
+        now = self._tier.partition(TopicRef(name=place.topic.name), place.partition)
+        before = standing.view.remote_log_start_offset
+        return now is not None and before < now.remote_log_start_offset > offset
+
+    async def _stand(self, place: Place) -> _Standing:
+        ref = TopicRef(name=place.topic.name)
+        marks = await self._tier.watermarks(ref, place.partition, self._deadline_ms)
+        view = await self._tier.barrier(ref, place.partition, self._deadline_ms)
+        if view is not None and not view.led_here:
+            raise Fenced(f"{place} is not led here any more")
+        return _Standing(marks=marks, view=view)
+
+    async def _next(
+        self, place: Place, request: ReadRequest, standing: _Standing, upper: int
+    ) -> Piece:
+        offset = request.start_offset
+        missing: Ranges = ()
+        if standing.is_remote(offset):
+            piece, missing = await self._remote(place, request, standing, upper)
+            if piece is not None:
+                return piece
+        at = max(offset, standing.remote_next_offset)
+        if at < upper and standing.is_unsettled(at):
+            raise _unsettled(place, offset)
+        return await self._local(place, request, standing, missing, upper)
+
+    async def _remote(
+        self, place: Place, request: ReadRequest, standing: _Standing, upper: int
+    ) -> tuple[Piece | None, Ranges]:
+        """What the remote tier has from there on, None for nothing, and what it lacks."""
+        wanted = RemoteRead(
+            topic_id=place.topic.topic_id,
+            partition=place.partition,
+            offset=request.start_offset,
+            # Not the caller's end: the tier leaves out a batch that reaches beyond its bound.
+            upper_offset=min(_stable(request, standing), standing.remote_next_offset),
+            max_bytes=request.max_bytes,
+            at_least_one=True,
+            read_committed=request.read_committed,
+        )
+        try:
+            found = await self._tier.read(wanted)
+        except (NotFound, Corrupt) as error:
+            _refuse_ended(place, request.start_offset, await self._stand(place))
+            raise lost(place, error) from error
+        batches, next_offset = below(found, request.start_offset, request.max_bytes, upper)
+        if not batches:
+            return None, found.missing
+        piece = _piece(standing, batches, next_offset, found.aborted, True)
+        return replace(piece, missing=clipped(found.missing, request.start_offset, next_offset)), ()
+
+    async def _local(
+        self, place: Place, request: ReadRequest, standing: _Standing, missing: Ranges, upper: int
+    ) -> Piece:
+        """What the broker has from there on; `missing` is what the remote tier lacks below."""
+        offset = max(request.start_offset, standing.marks.log_start_offset)
+        hole = (max(request.start_offset, standing.remote_next_offset), offset)
+        empty = standing.view.empty if standing.view is not None else ()
+        missing = (*missing, *missed([hole], empty)) if hole[0] < hole[1] else missing
+        if offset >= upper:
+            nothing = _piece(standing, (), upper, (), False)
+            return replace(nothing, missing=clipped(missing, request.start_offset, upper))
+        found = await self._broker.fetch(
+            place.topic.name,
+            place.partition,
+            offset,
+            max_bytes=request.max_bytes,
+            leader_epoch=place.leader_epoch,
+            read_committed=request.read_committed,
+        )
+        start, end, next_offset = cut_batches(found.records, offset, request.max_bytes, True, upper)
+        moved = replace(
+            standing.marks,
+            high_watermark=found.high_watermark,
+            last_stable_offset=found.last_stable_offset,
+        )
+        piece = _piece(
+            replace(standing, marks=moved),
+            (found.records[start:end],),
+            offset if start == end else next_offset,
+            found.aborted if request.read_committed else (),
+            False,
+        )
+        return replace(piece, missing=clipped(missing, request.start_offset, piece.next_offset))
+
+
+def below(
+    found: RemoteRecords, offset: int, max_bytes: int, upper: int
+) -> tuple[tuple[ByteBuffer, ...], int]:
+    """The batches read from the offset on that begin below `upper`, and the first offset after
+    them; without any the offset itself.
+    """
+    if found.size_bytes and found.next_offset <= upper:
+        return found.records, found.next_offset
+    data = b"".join(found.records)
+    start, end, next_offset = cut_batches(data, offset, max_bytes, True, upper)
+    return ((data[start:end],) if start < end else ()), next_offset
+
+
+def lost(place: object, error: NotFound | Corrupt) -> Corrupt:
+    """What callers are told of objects that a finished segment should have: NotFound would tell
+    them that there is no such topic, and no such records to miss (H11, H25).
+    """
+    return Corrupt(f"{place}: objects of the remote tier are damaged or gone: {error}")
+
+
+def _unsettled(place: Place, offset: int) -> Unavailable:
+    return Unavailable(f"{place}: whether offset {offset} is in the remote tier is not settled yet")
+
+
+def _refuse_ended(place: Place, offset: int, standing: _Standing) -> None:
+    if offset < standing.log_start_offset:
+        view = standing.view
+        if view is not None and view.frozen and offset >= view.remote_log_start_offset:
+            raise Fenced(  # not "below the log start": nobody may skip what is only held back (H4)
+                f"{place} is frozen: only the broker's own log is read, "
+                f"from {standing.log_start_offset} on; `rlm status` tells why"
+            )
+        if standing.is_unsettled(offset):
+            raise _unsettled(place, offset)
+        raise Invalid(
+            f"{place}: offset {offset} is below log_start_offset={standing.log_start_offset}"
+        )
+
+
+def _stable(request: ReadRequest, standing: _Standing) -> int:
+    marks = standing.marks
+    return marks.last_stable_offset if request.read_committed else marks.high_watermark
+
+
+def _upper(request: ReadRequest, standing: _Standing) -> int:
+    """Where the stream ends: as things stand when it begins."""
+    end = MAX_OFFSET if request.end_offset is None else request.end_offset
+    return min(end, _stable(request, standing))
+
+
+def clipped(ranges: Ranges, start: int, end: int) -> Ranges:
+    """The parts of ascending ranges inside [start, end)."""
+    cut = ((max(first, start), min(after, end)) for first, after in ranges)
+    return tuple((first, after) for first, after in cut if first < after)
+
+
+def _piece(
+    standing: _Standing,
+    batches: Sequence[ByteBuffer],
+    next_offset: int,
+    aborted: tuple[tuple[int, int], ...],
+    is_remote: bool,
+) -> Piece:
+    return Piece(
+        batches=list(batches),
+        next_offset=next_offset,
+        aborted=aborted,
+        high_watermark=standing.marks.high_watermark,
+        last_stable_offset=standing.marks.last_stable_offset,
+        log_start_offset=standing.log_start_offset,
+        is_remote=is_remote,
+    )

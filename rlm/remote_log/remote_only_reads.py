@@ -1,0 +1,189 @@
+"""Reads and positions of the remote tier alone (REMOTE_ONLY), whether a broker has the records too.
+
+The same read path as the proxy's, without look, leader or broker; any service answers. Must not
+know gRPC.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
+
+from kip405.crc import ByteBuffer
+from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError, Unavailable
+from kip405.ids import MAX_OFFSET
+from rlm.reading.requests import RemoteRead, RemoteRecords, TimestampedOffset
+from rlm.remote_log import positions
+from rlm.remote_log.history import RemoteHistory
+from rlm.remote_log.positions import Position
+from rlm.remote_log.reads import Piece, Ranges, ReadRequest, below, clipped, lost
+from rlm.remote_log.remote_only_view import RemoteStanding, RemoteView
+from rlm.v1 import fetch_pb2
+
+_NOWHERE = Position(offset=-1, leader_epoch=-1)
+
+
+class _Walk(Protocol):
+    """rlm.remote_log.history.SegmentWalk."""
+
+    async def read(self, history: RemoteHistory, request: RemoteRead) -> RemoteRecords: ...
+
+    async def offset_for_timestamp(
+        self, history: RemoteHistory, timestamp_ms: int, *, start: int, next_offset: int
+    ) -> TimestampedOffset | None: ...
+
+
+class RemoteReading:
+    """Over the view and the walk; owns neither."""
+
+    def __init__(self, *, view: RemoteView, walk: _Walk) -> None:
+        self._view = view
+        self._walk = walk
+
+    async def stream(
+        self, ref: fetch_pb2.TopicRef, partition: int, request: ReadRequest
+    ) -> AsyncIterator[Piece]:
+        """Pieces in order up to the end asked for or the remote end as it is now; nothing from
+        there on. The last piece may have no batches: it tells that all was told.
+
+        Invalid: below the remote log start, also when that moves up meanwhile. Corrupt: objects are
+        damaged or gone. Errors as of RemoteView.partition, Unavailable as of SegmentWalk.read.
+        """
+        standing = await self._view.partition(ref, partition)
+        _refuse_ended(standing, request.start_offset)
+        remote_end = standing.next_offset
+        wanted_end = MAX_OFFSET if request.end_offset is None else request.end_offset
+        offset, upper = request.start_offset, min(wanted_end, remote_end)
+        if remote_end <= offset < wanted_end < MAX_OFFSET:
+            # Whoever asks for this very offset takes silence for its absence.
+            standing.history.refuse_unsettled(offset, offset + 1)
+        while offset < upper:
+            standing = self._view.again(standing)
+            _refuse_ended(standing, offset)
+            try:
+                piece = await self._piece(standing, request, offset, upper, remote_end)
+            except (NotFound, Corrupt) as error:
+                raise await self._lost(standing, error, offset) from error
+            yield piece
+            offset = piece.next_offset
+
+    async def _lost(
+        self, standing: RemoteStanding, error: NotFound | Corrupt, offset: int
+    ) -> RemoteStorageError:
+        """What to tell of objects that were not there, as fresh as Kafka allows: they may have been
+        deleted in order. Invalid: the offset is below the remote log start by now.
+        """
+        topic = fetch_pb2.TopicRef(topic_id=standing.place.topic_id.raw)
+        now = await self._view.partition(topic, standing.place.partition)
+        _refuse_ended(now, offset)
+        is_same = now.history.ledger.version == standing.history.ledger.version
+        if is_same and now.log_start_offset == standing.log_start_offset:
+            return lost(standing.place, error)
+        return Unavailable(f"{standing.place}: its segments have changed meanwhile")
+
+    async def _piece(
+        self,
+        standing: RemoteStanding,
+        request: ReadRequest,
+        offset: int,
+        upper: int,
+        remote_end: int,
+    ) -> Piece:
+        found = await self._walk.read(
+            standing.history,
+            RemoteRead(
+                topic_id=standing.place.topic_id,
+                partition=standing.place.partition,
+                offset=offset,
+                # Not the caller's end: a batch that reaches beyond the bound is left out.
+                upper_offset=remote_end,
+                max_bytes=request.max_bytes,
+                at_least_one=True,
+                read_committed=request.read_committed,
+            ),
+        )
+        batches, next_offset = below(found, offset, request.max_bytes, upper)
+        if not batches:
+            for hole in clipped(found.missing, offset, upper):
+                standing.history.refuse_unsettled(*hole)
+            return _piece(standing, (), upper, remote_end, missing=found.missing, begin=offset)
+        return _piece(
+            standing,
+            batches,
+            next_offset,
+            remote_end,
+            missing=found.missing,
+            begin=offset,
+            aborted=found.aborted,
+        )
+
+    async def position(self, ref: fetch_pb2.TopicRef, partition: int, timestamp: int) -> Position:
+        """Offset of a timestamp or a special one; -1 where no remote record matches.
+
+        Latest is the remote end and earliest the remote log start: both the same where there is no
+        remote record. Invalid: a special one that only a broker knows.
+        """
+        standing = await self._view.partition(ref, partition)
+        standing.refuse_unreadable()
+        if timestamp == positions.LATEST:
+            end = standing.next_offset
+            return Position(offset=end, leader_epoch=standing.epoch_for_offset(end))
+        if timestamp == positions.EARLIEST:
+            start = standing.log_start_offset
+            return Position(offset=start, leader_epoch=standing.epoch_for_offset(start))
+        if timestamp == positions.LATEST_TIERED:
+            if not standing.has_records:
+                return _NOWHERE
+            last = standing.next_offset - 1
+            return Position(offset=last, leader_epoch=standing.epoch_for_offset(last))
+        if timestamp == positions.MAX_TIMESTAMP:
+            usable = standing.history.usable(standing.log_start_offset)
+            timestamp = max((one.metadata.max_timestamp_ms for one in usable), default=-1)
+        elif timestamp < 0:
+            raise Invalid(f"timestamp {timestamp}: the remote tier alone does not tell it")
+        return await self._at_timestamp(standing, timestamp)
+
+    async def _at_timestamp(self, standing: RemoteStanding, timestamp_ms: int) -> Position:
+        try:
+            found = await self._walk.offset_for_timestamp(
+                standing.history,
+                timestamp_ms,
+                start=standing.log_start_offset,
+                next_offset=standing.next_offset,
+            )
+        except (NotFound, Corrupt) as error:
+            raise await self._lost(standing, error, MAX_OFFSET) from error
+        if found is None:
+            return _NOWHERE
+        return Position(
+            offset=found.offset, leader_epoch=found.leader_epoch, timestamp_ms=found.timestamp_ms
+        )
+
+
+def _refuse_ended(standing: RemoteStanding, offset: int) -> None:
+    standing.refuse_unreadable()
+    if offset < standing.log_start_offset:
+        raise Invalid(
+            f"{standing.place}: offset {offset} is below "
+            f"log_start_offset={standing.log_start_offset}"
+        )
+
+
+def _piece(
+    standing: RemoteStanding,
+    batches: Sequence[ByteBuffer],
+    next_offset: int,
+    remote_end: int,
+    *,
+    missing: Ranges,
+    begin: int,
+    aborted: tuple[tuple[int, int], ...] = (),
+) -> Piece:
+    return Piece(
+        batches=list(batches),
+        next_offset=next_offset,
+        aborted=aborted,
+        high_watermark=remote_end,
+        last_stable_offset=remote_end,
+        log_start_offset=standing.log_start_offset,
+        is_remote=True,
+        missing=clipped(missing, begin, next_offset),
+    )

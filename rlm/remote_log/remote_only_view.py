@@ -1,0 +1,299 @@
+"""The remote tier by ledger and settings alone: which topics there are, where each begins and ends.
+
+No leader, no look and no broker is asked. Kafka is tried for a moment, so that the answer is as
+fresh as anybody's; while it is away the views serve as they are, once they were ready. Must not
+know gRPC streams nor the store.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from kip405.errors import Corrupt, Fenced, Invalid, NotFound, RemoteStorageError, Unavailable
+from kip405.ids import MAX_OFFSET, PartitionKey, TopicIdPartition, Uuid
+from rlm.clock import Clock
+from rlm.plans.history import told_lineage
+from rlm.plans.holes import ranges_without_records
+from rlm.remote_log.history import RemoteHistory
+from rlm.remote_log.topic_refs import checked_name, topic_facts, topic_id_of
+from rlm.v1 import fetch_pb2
+from rlmm.facts import HistoryFact, StartFact, TopicFact
+from rlmm.ledger import PartitionLedger
+from rlmm.partitioner import ledger_partition
+from rlmm.settings_view import SettingsView
+
+BARRIER_DEADLINE_MS = 2_000
+QUIET_MS = 5_000
+"""How long Kafka is not asked again after it did not answer: calls must not wait in turn for it."""
+_NOTHING = -1
+log = structlog.get_logger()
+
+
+class _Settings(Protocol):
+    @property
+    def is_ready(self) -> bool: ...
+
+    @property
+    def view(self) -> SettingsView: ...
+
+    async def barrier(self, deadline_ms: int) -> None: ...
+
+
+class _Ledger(Protocol):
+    @property
+    def is_ready(self) -> bool: ...
+
+    @property
+    def damage(self) -> str | None: ...
+
+    def ledger(self, key: PartitionKey) -> PartitionLedger: ...
+
+    def partitions(self) -> tuple[PartitionKey, ...]: ...
+
+    async def barrier(self, key: PartitionKey, deadline_ms: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteStanding:
+    """Where the remote tier of one partition stands now. Offsets, half-open.
+
+    `written_start`: the remote log start, None = none was ever written. `history` is what the
+    segments tell and what a leader has told beyond that (H4). `frozen`: why the leader's tier
+    refuses the partition. `unread`: what a leader has told, in words of a later version.
+    `settings_version`: of the settings that were read for it.
+    """
+
+    place: TopicIdPartition
+    history: RemoteHistory
+    written_start: int | None
+    settings_version: int
+    frozen: str | None = None
+    unread: str | None = None
+
+    def refuse_unreadable(self) -> None:
+        """Fenced: the partition is frozen. Unavailable: whether it is cannot be read here."""
+        if self.frozen is not None:
+            raise Fenced(f"{self.place} is frozen: {self.frozen}")
+        if self.unread is not None:
+            raise Unavailable(f"{self.place}: what its leader told cannot be read: {self.unread}")
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.written_start or 0
+
+    @property
+    def has_records(self) -> bool:
+        return (self.history.next_offset or 0) > self.log_start_offset
+
+    @property
+    def next_offset(self) -> int:
+        """The remote end; the remote log start where there is nothing above it."""
+        return max(self.history.next_offset or 0, self.log_start_offset)
+
+    def epoch_for_offset(self, offset: int) -> int:
+        """Leader epoch of an offset, -1 where not known."""
+        epoch = self.history.lineage.epoch_for_offset(offset)
+        return _NOTHING if epoch is None else epoch
+
+
+class RemoteView:
+    """Answers from the views; `clock` measures how long Kafka is left in peace."""
+
+    def __init__(self, *, settings: _Settings, ledger: _Ledger, clock: Clock) -> None:
+        self._settings = settings
+        self._ledger = ledger
+        self._clock = clock
+        self._quiet_until_ms = -1
+        self._names: Mapping[str, TopicFact] = {}
+        self._names_version = -1
+
+    async def partition(self, ref: fetch_pb2.TopicRef, number: int) -> RemoteStanding:
+        """One partition, as fresh as Kafka allows.
+
+        NotFound: no such topic is tiered, or it has no such partition. Unavailable: that is not
+        certain while Kafka is away, or the views were never read to their end.
+        """
+        if number < 0:
+            raise NotFound(f"there is no partition {number}")
+        known = self._find(ref)
+        keys = [PartitionKey(known.topic_id, number)] if known else []
+        is_fresh = await self._catch_up(keys)
+        with _denying(is_fresh=is_fresh):
+            key = PartitionKey(self._required(ref).topic_id, number)
+        if key not in keys:
+            is_fresh = await self._catch_up([key])
+        with _denying(is_fresh=is_fresh):
+            return self.stand(self._required(ref), number)
+
+    def stand(self, fact: TopicFact, number: int) -> RemoteStanding:
+        """One partition as the views know it now. NotFound: the topic has no such partition."""
+        key = PartitionKey(fact.topic_id, number)
+        ledger = self._ledger.ledger(key)
+        start = self._settings.view.remote_log_start(key)
+        if start is None and not ledger.entries:
+            raise NotFound(f"topic {fact.name} has no partition {number} that is tiered")
+        place = TopicIdPartition(topic_id=fact.topic_id, topic=fact.name, partition=number)
+        told, unread = self._told(key)
+        frozen = told.frozen if told else None
+        return RemoteStanding(
+            place=place,
+            history=RemoteHistory(
+                place=str(place),
+                ledger=ledger,
+                # What is frozen is shown as long as it was: a plan without it would skip it.
+                lineage=told_lineage(ledger, told if frozen is None else None),
+                log_end_offset=MAX_OFFSET,
+                trusted=self._ledger.damage is None,
+                empty=ranges_without_records(self._settings.view.holes(key)),
+            ),
+            written_start=start,
+            settings_version=self._settings.view.version,
+            frozen=frozen,
+            unread=unread,
+        )
+
+    def again(self, standing: RemoteStanding) -> RemoteStanding:
+        """The same partition as it stands now. NotFound: it is being deleted. Fenced: it is frozen
+        now. Unavailable: the history that was read is not its history any more.
+        """
+        if self._is_unchanged(standing):
+            return standing
+        fact = self._settings.view.topic(standing.place.topic_id)
+        if fact is None or fact.state == "deleting":
+            raise NotFound(f"topic {standing.place.topic} is not enabled any more")
+        now = self.stand(fact, standing.place.partition)
+        now.refuse_unreadable()
+        last = standing.next_offset - 1
+        was, epoch = standing.epoch_for_offset(last), now.epoch_for_offset(last)
+        if last >= now.log_start_offset and epoch not in (was, _NOTHING):
+            raise Unavailable(
+                f"{now.place}: its history has changed, offset {last} is of leader epoch {epoch} "
+                f"and not of {was}"
+            )
+        return now
+
+    def _is_unchanged(self, standing: RemoteStanding) -> bool:
+        """Whether not one fact has come since; a stream asks before every message."""
+        history = standing.history
+        return (
+            self._settings.view.version == standing.settings_version
+            and self._ledger.ledger(standing.place.key) is history.ledger
+            and (self._ledger.damage is None) == history.trusted
+        )
+
+    def _told(self, key: PartitionKey) -> tuple[HistoryFact | None, str | None]:
+        """What a leader has told, or why that cannot be read."""
+        try:
+            return self._settings.view.history(key), None
+        except Corrupt as error:
+            return None, str(error)
+
+    async def partitions(self, ref: fetch_pb2.TopicRef) -> tuple[TopicFact, tuple[int, ...]]:
+        """The tiered topic that is meant and its partitions, fresh. Errors as of `partition`."""
+        with _denying(is_fresh=await self._catch_up([])):
+            fact = self._required(ref)
+        return (await self._with_partitions([fact]))[0]
+
+    async def topics(self, names: Iterable[str]) -> tuple[tuple[TopicFact, tuple[int, ...]], ...]:
+        """Topics by name, all where no name is given, with the partitions that are known of each.
+
+        NotFound: one of them is not tiered. Unavailable: likewise.
+        """
+        wanted = [fetch_pb2.TopicRef(name=name) for name in dict.fromkeys(names)]
+        with _denying(is_fresh=await self._catch_up([])):
+            facts = [self._required(ref) for ref in wanted] if wanted else self._all()
+        return await self._with_partitions(facts)
+
+    async def _with_partitions(
+        self, facts: list[TopicFact]
+    ) -> tuple[tuple[TopicFact, tuple[int, ...]], ...]:
+        chosen = {fact.topic_id for fact in facts}
+        await self._catch_up([key for key in self._known_keys() if key.topic_id in chosen])
+        found: dict[Uuid, list[int]] = {fact.topic_id: [] for fact in facts}
+        for key in self._known_keys():
+            if key.topic_id in found and self._is_there(key):
+                found[key.topic_id].append(key.partition)
+        return tuple((fact, tuple(sorted(found[fact.topic_id]))) for fact in facts)
+
+    def _is_there(self, key: PartitionKey) -> bool:
+        """Whether `stand` knows it; a partition may have left nothing but tombstones."""
+        has_start = self._settings.view.remote_log_start(key) is not None
+        return has_start or bool(self._ledger.ledger(key).entries)
+
+    def _known_keys(self) -> set[PartitionKey]:
+        """Every partition of which ledger or settings know."""
+        starts = (
+            found.fact.partition
+            for found in self._settings.view.facts()
+            if isinstance(found.fact, StartFact)
+        )
+        return {*self._ledger.partitions(), *starts}
+
+    async def _catch_up(self, keys: Iterable[PartitionKey]) -> bool:
+        """Pass barriers if Kafka answers soon, False where it does not; questions of many callers
+        are asked once.
+        """
+        is_ready = self._settings.is_ready and self._ledger.is_ready
+        if is_ready and self._clock.monotonic_ms() < self._quiet_until_ms:
+            return False
+        one_each = {ledger_partition(key): key for key in keys}
+        try:
+            await asyncio.gather(
+                self._settings.barrier(BARRIER_DEADLINE_MS),
+                *(self._ledger.barrier(key, BARRIER_DEADLINE_MS) for key in one_each.values()),
+            )
+        except RemoteStorageError as error:
+            if not (self._settings.is_ready and self._ledger.is_ready):
+                raise Unavailable(f"ledger and settings were not read yet: {error}") from error
+            self._quiet_until_ms = self._clock.monotonic_ms() + QUIET_MS
+            log.debug("remote_view_as_it_is", error=str(error))
+            return False
+        return True
+
+    def _required(self, ref: fetch_pb2.TopicRef) -> TopicFact:
+        fact = self._find(ref)
+        if fact is None:
+            named = ref.name if ref.WhichOneof("topic") == "name" else topic_id_of(ref)
+            raise NotFound(f"topic {named} is not enabled")
+        return fact
+
+    def _find(self, ref: fetch_pb2.TopicRef) -> TopicFact | None:
+        kind = ref.WhichOneof("topic")
+        if kind is None:
+            raise Invalid("the call names no topic: give a name or a topic id")
+        if kind == "name":
+            return self._by_name().get(checked_name(ref.name))
+        fact = self._settings.view.topic(topic_id_of(ref))
+        return None if fact is None or fact.state == "deleting" else fact
+
+    def _all(self) -> list[TopicFact]:
+        names = self._by_name()
+        return [names[name] for name in sorted(names)]
+
+    def _by_name(self) -> Mapping[str, TopicFact]:
+        """Tiered topics; of several of one name the one that was decided for last: it is that of
+        today, or the last that there was (H39).
+        """
+        view = self._settings.view
+        if self._names_version != view.version:
+            facts = topic_facts(view.facts())
+            self._names = {fact.name: fact for fact in facts if fact.state != "deleting"}
+            self._names_version = view.version
+        return self._names
+
+
+@contextmanager
+def _denying(*, is_fresh: bool) -> Iterator[None]:
+    """A topic may have been enabled, and trimmed, since Kafka was last heard of: only a fresh view
+    proves that there is nothing (H17).
+    """
+    try:
+        yield
+    except NotFound as error:
+        if is_fresh:
+            raise
+        raise Unavailable(f"{error}, as far as was read: Kafka does not answer now") from error

@@ -1,0 +1,151 @@
+"""The last look at every partition we lead, and what status says of it.
+
+Lanes take looks and the proxy's barrier takes looks; all go through here, so that the proxy's
+synchronous view is as fresh as anybody's. A look is good for one leader epoch: within it the
+lineage stands and the log only grows.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from kip405.errors import Fenced
+from kip405.ids import PartitionKey
+from rlm.broker.leadership import LedPartition
+from rlm.log_dir.scanner import LogDirs
+from rlm.remote_log.lineage_publisher import Herald
+from rlm.remote_log.ports import Broker, Ledger, Settings
+from rlm.remote_log.snapshots import Eyes, Look
+from rsm_plugins.threads import Threads
+
+
+class RememberedLooks(Eyes):
+    """Eyes that remember the last look at each partition; `herald` tells readers before that."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        broker: Broker,
+        log_dirs: LogDirs,
+        threads: Threads,
+        ledger: Ledger,
+        settings: Settings,
+        max_orphans: int,
+        barrier_deadline_ms: int,
+        herald: Herald,
+    ) -> None:
+        super().__init__(
+            node_id=node_id,
+            broker=broker,
+            log_dirs=log_dirs,
+            threads=threads,
+            ledger=ledger,
+            settings=settings,
+            max_orphans=max_orphans,
+            barrier_deadline_ms=barrier_deadline_ms,
+        )
+        self._herald = herald
+        self._looks: dict[PartitionKey, Look] = {}
+        self._begun = 0
+        self._newest: dict[PartitionKey, tuple[int, int]] = {}
+        """Leader epoch and number of the look that says what is remembered, or that nothing is."""
+
+    @property
+    def looks(self) -> Mapping[PartitionKey, Look]:
+        """The last look at each partition that was led when it was taken."""
+        return MappingProxyType(self._looks)
+
+    def of(self, led: LedPartition) -> Look | None:
+        """The last look under this very leadership, None if there was none yet."""
+        look = self._looks.get(led.topic_id_partition.key)
+        if look is None or look.led.leader_epoch != led.leader_epoch:
+            return None
+        return look
+
+    async def look(self, led: LedPartition) -> Look:
+        """Take a look and remember it; a partition that is led elsewhere is forgotten.
+
+        One that was overtaken, while readers were told, is not remembered any more.
+        """
+        key = led.topic_id_partition.key
+        self._begun += 1
+        mine = led.leader_epoch, self._begun
+        try:
+            look = await super().look(led)
+        except Fenced:
+            self._newest[key] = max(mine, self._newest.get(key, mine))
+            known = self._looks.get(key)
+            if known is not None and known.led.leader_epoch <= led.leader_epoch:
+                del self._looks[key]
+                self._herald.forget(key)
+            raise
+        await self._herald.tell(look)
+        if mine >= self._newest.get(key, mine):
+            self._newest[key] = mine
+            self._looks[key] = look
+        return look
+
+
+@dataclass(slots=True, kw_only=True)
+class _Waiting:
+    """The look that has not begun yet; `led` is the newest leadership that anybody asked under."""
+
+    led: LedPartition
+    future: asyncio.Future[Look]
+
+
+class SharedLooks:
+    """Joins callers who want a look at the same partition: each gets one that began after it asked.
+
+    A fetch per consumer and half a second would else take as many looks as there are consumers.
+    """
+
+    def __init__(self, looks: RememberedLooks, tasks: asyncio.TaskGroup) -> None:
+        self._looks = looks
+        self._tasks = tasks
+        self._running: dict[PartitionKey, asyncio.Task[None]] = {}
+        self._next: dict[PartitionKey, _Waiting] = {}
+
+    async def look(self, led: LedPartition) -> Look:
+        """A look that began after this call; errors as `RememberedLooks.look`."""
+        key = led.topic_id_partition.key
+        waiting = self._next.get(key)
+        if waiting is None:
+            future: asyncio.Future[Look] = asyncio.get_running_loop().create_future()
+            future.add_done_callback(lambda done: done.cancelled() or done.exception())
+            waiting = self._next[key] = _Waiting(led=led, future=future)
+            if key not in self._running:
+                self._begin(key)
+        elif waiting.led.leader_epoch < led.leader_epoch:
+            waiting.led = led
+        return await asyncio.shield(waiting.future)
+
+    def _begin(self, key: PartitionKey) -> None:
+        waiting = self._next.pop(key)
+        task = self._tasks.create_task(self._take(waiting))
+        self._running[key] = task
+        task.add_done_callback(lambda ended: self._ended(key, waiting, ended))
+
+    def _ended(self, key: PartitionKey, taken: _Waiting, task: asyncio.Task[None]) -> None:
+        self._running.pop(key, None)
+        if not task.cancelled():
+            if key in self._next:
+                self._begin(key)
+            return
+        # The TaskGroup ends: no look begins any more, and a task may be cancelled unstarted.
+        follower = self._next.pop(key, None)
+        for waiting in (taken, follower):
+            if waiting is not None:
+                waiting.future.cancel()
+
+    async def _take(self, waiting: _Waiting) -> None:
+        try:
+            look = await self._looks.look(waiting.led)
+        except Exception as error:  # noqa: BLE001 - goes to those who wait, not to the TaskGroup
+            if not waiting.future.done():
+                waiting.future.set_exception(error)
+        else:
+            if not waiting.future.done():
+                waiting.future.set_result(look)

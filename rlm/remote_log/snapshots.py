@@ -1,0 +1,252 @@
+"""One look at a partition we lead: broker, disk, ledger and settings, sampled in the order that
+makes each plan safe.
+
+Positions come first, then the disk, then settings and ledger behind barriers, the log's end last:
+the disk is then at least as new as the last stable offset, the ledger at least as new as both, and
+a copy that another lane finished meanwhile cannot seem to reach beyond the log's end.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from kip405.errors import Corrupt, Fenced, NotFound, Unavailable
+from kip405.ids import MAX_OFFSET, PartitionKey, TopicIdPartition
+from kip405.lineage import Lineage
+from rlm.broker.answers import (
+    DEBUGGING_REPLICA_ID,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    TopicConfigValue,
+    TopicDescription,
+)
+from rlm.broker.leadership import LedPartition
+from rlm.log_dir.identity import check_topic_id
+from rlm.log_dir.partition_log import PartitionLog
+from rlm.log_dir.scanner import LogDirs
+from rlm.plans.copy import TopicState
+from rlm.plans.freeze import NONE_ACCEPTED, Frozen, freeze
+from rlm.plans.history import leaders_lineage
+from rlm.remote_log.ports import Broker, Ledger, Settings
+from rlmm.facts import HistoryFact, TopicFact
+from rlmm.ledger import PartitionLedger
+from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
+from rsm_plugins.threads import Threads
+
+_UNLIMITED = "-1"
+_RETENTION = ("retention.ms", "retention.bytes")
+_CONFIG = ("cleanup.policy", "remote.storage.enable", *_RETENTION)
+_INTERNAL = frozenset(
+    {
+        "__cluster_metadata",
+        "__remote_log_metadata",
+        "__share_group_state",
+        LEDGER_TOPIC,
+        SETTINGS_TOPIC,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Positions:
+    """Offsets that the broker told."""
+
+    log_start_offset: int
+    last_stable_offset: int
+    high_watermark: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicLook:
+    """The topic's configuration now; `retention_bounded` tells which broker retention is on."""
+
+    fact: TopicFact | None
+    state: TopicState
+    retention_bounded: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """All that a plan needs of one partition. `remote_log_start_offset` None = never set."""
+
+    led: LedPartition
+    topic: TopicLook
+    positions: Positions
+    log_end_offset: int
+    log: PartitionLog
+    ledger: PartitionLedger
+    lineage: Lineage
+    remote_log_start_offset: int | None
+    frozen: Frozen | None
+
+    @property
+    def key(self) -> PartitionKey:
+        return self.led.topic_id_partition.key
+
+
+class Eyes:
+    """Takes looks. `max_orphans`: see plans/freeze; deadlines and intervals in ms."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        broker: Broker,
+        log_dirs: LogDirs,
+        threads: Threads,
+        ledger: Ledger,
+        settings: Settings,
+        max_orphans: int,
+        barrier_deadline_ms: int,
+    ) -> None:
+        self._node_id = node_id
+        self._broker = broker
+        self._log_dirs = log_dirs
+        self._threads = threads
+        self._ledger = ledger
+        self._settings = settings
+        self._max_orphans = max_orphans
+        self._barrier_deadline_ms = barrier_deadline_ms
+
+    async def look(self, led: LedPartition) -> Look:
+        """Fenced: led elsewhere by now. Unavailable: something is not up to date yet."""
+        place = led.topic_id_partition
+        description = await self.check_leadership(led)
+        now = description.partitions[place.partition]
+        led = replace(led, replicas=now.replicas, isr=now.isr)
+        config = await self._broker.topic_config(place.topic, _CONFIG)
+        positions = await self._positions(led)
+        log = await self.scan(led)
+        await self._settings.barrier(self._barrier_deadline_ms)
+        await self._ledger.barrier(place.key, self._barrier_deadline_ms)
+        ledger = self._ledger.ledger(place.key)
+        lineage = leaders_lineage(ledger, self._told(place, log.lineage), log.lineage)
+        log_end_offset = await self._offset(led, LATEST_TIMESTAMP, replica_id=DEBUGGING_REPLICA_ID)
+        view = self._settings.view
+        divergence = view.divergence(place.key)
+        return Look(
+            led=led,
+            topic=self._topic_look(description, config),
+            positions=positions,
+            log_end_offset=log_end_offset,
+            log=log,
+            ledger=ledger,
+            lineage=lineage,
+            remote_log_start_offset=view.remote_log_start(place.key),
+            frozen=freeze(
+                ledger,
+                lineage,
+                log_end_offset=log_end_offset,
+                accepted_epoch=divergence.epoch if divergence else NONE_ACCEPTED,
+                accepted_offset=divergence.offset if divergence else MAX_OFFSET,
+                max_orphans=self._max_orphans,
+            ),
+        )
+
+    def _told(self, place: TopicIdPartition, local: Lineage) -> HistoryFact | None:
+        """What leaders have told of the history, which since a trim the log may not know any more.
+
+        Unavailable: it cannot be read, and is needed lest dead records be taken for true ones (H8).
+        """
+        view = self._settings.view
+        try:
+            return view.history(place.key)
+        except Corrupt as error:
+            first, start = local.first, view.remote_log_start(place.key) or 0
+            if first is not None and first.start_offset <= start:
+                return None  # the log still knows all that counts
+            why = f"{place}: the history that was told cannot be read: {error}"
+            raise Unavailable(why) from error
+
+    async def topic(self, led: LedPartition) -> TopicLook:
+        """Leadership and configuration, asked now (H35); Fenced where we do not lead any more."""
+        description = await self.check_leadership(led)
+        config = await self._broker.topic_config(description.name, _CONFIG)
+        return self._topic_look(description, config)
+
+    def _topic_look(
+        self, description: TopicDescription, config: Mapping[str, TopicConfigValue]
+    ) -> TopicLook:
+        """With the settings as they are known now."""
+        fact = self._settings.view.topic(description.topic_id)
+        return TopicLook(
+            fact=fact,
+            state=TopicState(
+                enabled=fact is not None and fact.state == "enabled",
+                internal=description.internal or description.name in _INTERNAL,
+                cleanup_policy=_value(config, "cleanup.policy"),
+                native_tiering=_value(config, "remote.storage.enable") == "true",
+            ),
+            retention_bounded=_bounded(config),
+        )
+
+    async def check_leadership(self, led: LedPartition) -> TopicDescription:
+        """Fenced unless the broker still says: this topic id, led by us, under this epoch."""
+        place = led.topic_id_partition
+        try:
+            topic = await self._broker.topic(place.topic)
+        except NotFound as error:
+            raise Fenced(f"{place}: the topic is gone") from error
+        now = topic.partitions.get(place.partition)
+        if topic.topic_id != place.topic_id or now is None:
+            raise Fenced(f"{place}: the topic was recreated or lost the partition")
+        if now.leader != self._node_id or now.leader_epoch != led.leader_epoch:
+            raise Fenced(
+                f"{place}: led by {now.leader} under epoch {now.leader_epoch}, "
+                f"not by {self._node_id} under {led.leader_epoch}"
+            )
+        return topic
+
+    async def scan(self, led: LedPartition) -> PartitionLog:
+        """The disk, proven to be of this topic and as new as the leadership (H13)."""
+        place = led.topic_id_partition
+        log = await self._threads.run(self._log_dirs.scan, place.topic, place.partition)
+        if log.topic_id is None:
+            raise Unavailable(f"{place}: partition.metadata is not written yet")
+        check_topic_id(place.topic, place.partition, log.topic_id, place.topic_id)
+        latest = log.lineage.latest_epoch
+        if latest != led.leader_epoch:
+            raise Unavailable(
+                f"{place}: leader-epoch-checkpoint ends with epoch {latest}, "
+                f"leadership is of epoch {led.leader_epoch}"
+            )
+        return log
+
+    async def _positions(self, led: LedPartition) -> Positions:
+        """Last stable offset first: nothing decided later can have been below it undecided."""
+        stable = await self._offset(led, LATEST_TIMESTAMP, read_committed=True)
+        return Positions(
+            last_stable_offset=stable,
+            high_watermark=await self._offset(led, LATEST_TIMESTAMP),
+            log_start_offset=await self._offset(led, EARLIEST_TIMESTAMP),
+        )
+
+    async def _offset(
+        self,
+        led: LedPartition,
+        timestamp: int,
+        *,
+        read_committed: bool = False,
+        replica_id: int = -1,
+    ) -> int:
+        place = led.topic_id_partition
+        answer = await self._broker.list_offset(
+            place.topic,
+            place.partition,
+            timestamp,
+            leader_epoch=led.leader_epoch,
+            read_committed=read_committed,
+            replica_id=replica_id,
+        )
+        return answer.offset
+
+
+def _value(config: Mapping[str, TopicConfigValue], name: str) -> str:
+    found = config.get(name)
+    return (found.value or "") if found else ""
+
+
+def _bounded(config: Mapping[str, TopicConfigValue]) -> str | None:
+    bounds = [
+        f"{name}={value}" for name in _RETENTION if (value := _value(config, name)) != _UNLIMITED
+    ]
+    return ", ".join(bounds) or None

@@ -1,0 +1,129 @@
+"""What the proxy may ask of the rest of the service: one narrow Protocol of plain values.
+
+It can become a process border: arguments and answers are values, nothing is shared. The proxy
+passes bytes through before the other side is ready; while `ready()` is False every topic counts as
+possibly tiered (H17).
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from kip405.ids import Uuid
+from rlm.reading.requests import RemoteRead, RemoteRecords, TimestampedOffset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRef:
+    """A topic as the client named it: by name (Fetch <= v12) or by id (v13+), exactly one."""
+
+    name: str | None = None
+    topic_id: Uuid | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierPartition:
+    """What is known now of a partition of an enabled (or kept) topic. Offsets; -1 = not known yet.
+
+    `remote_next_offset` is the first offset after the in-lineage remote data; remote data exists
+    iff it is above `remote_log_start_offset`. `local_log_start_offset` is the broker's own log
+    start as last seen. Below `unsettled_next_offset` a gap in the remote data is no hole yet: an
+    unfinished or disputed entry of the ledger may bring records back (H3, H6); -1 = nothing may.
+    `empty`: half-open ranges, ascending, that are known to hold no records (H15).
+    """
+
+    topic_id: Uuid
+    topic: str
+    partition: int
+    remote_log_start_offset: int
+    remote_next_offset: int
+    local_log_start_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    led_here: bool
+    leader_epoch: int
+    frozen: bool
+    unsettled_next_offset: int = -1
+    empty: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watermarks:
+    """Asked of the broker just now, over the service's own connection."""
+
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochEnd:
+    """Answer to OffsetForLeaderEpoch: the epoch found and where it ended (exclusive)."""
+
+    leader_epoch: int
+    end_offset: int
+
+
+class Tier(Protocol):
+    """Views are sync and never wait; everything that waits is async and bounded by its deadline.
+
+    Errors: Unavailable and Busy = not ready, try again; NotFound and Corrupt = permanent (H25);
+    Fenced = the partition is frozen (H4).
+    """
+
+    def ready(self) -> bool:
+        """Whether settings and ledger were replayed once, so that None from `partition` means "not
+        tiered".
+        """
+        ...
+
+    def partition(self, topic: TopicRef, partition: int) -> TierPartition | None:
+        """The view as it stands, None for a topic that is not tiered (or not known yet, see
+        `ready`).
+        """
+        ...
+
+    async def barrier(
+        self, topic: TopicRef, partition: int, deadline_ms: int
+    ) -> TierPartition | None:
+        """The view after settings and ledger passed end offsets taken after this call began (H17).
+
+        None = the topic is not tiered, for certain. Unavailable when the deadline (a duration)
+        passes first.
+        """
+        ...
+
+    async def watermarks(self, topic: TopicRef, partition: int, deadline_ms: int) -> Watermarks:
+        """HW, LSO and log start from our own broker; works while ledger and store are down."""
+        ...
+
+    async def read(self, request: RemoteRead) -> RemoteRecords:
+        """Remote batches; the caller bounds the wait by cancelling, the read itself goes on in the
+        cache.
+        """
+        ...
+
+    async def offset_for_timestamp(
+        self, topic_id: Uuid, partition: int, timestamp_ms: int
+    ) -> TimestampedOffset | None:
+        """First remote record at or after the timestamp and the remote log start; None if there is
+        none.
+        """
+        ...
+
+    def epoch_for_offset(self, topic_id: Uuid, partition: int, offset: int) -> int:
+        """Leader epoch of an offset by the merged lineage, -1 if not known."""
+        ...
+
+    def epoch_end(self, topic_id: Uuid, partition: int, leader_epoch: int) -> EpochEnd | None:
+        """Where a leader epoch ended by the merged lineage; None where only the broker can tell."""
+        ...
+
+
+def has_remote(view: TierPartition) -> bool:
+    """Whether there is anything in the remote tier."""
+    return 0 <= view.remote_log_start_offset < view.remote_next_offset
+
+
+def is_remote_offset(view: TierPartition, offset: int) -> bool:
+    """Whether an offset lies in the remote tier."""
+    return has_remote(view) and (view.remote_log_start_offset <= offset < view.remote_next_offset)

@@ -1,0 +1,107 @@
+"""Which topic and partition a call means, and who leads it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from kip405.errors import Invalid, NotFound, Unavailable
+from kip405.ids import PartitionKey, Uuid
+from rlm.broker.answers import TopicDescription
+from rlm.v1 import fetch_pb2
+from rlmm.facts import TopicFact
+from rlmm.settings_view import AdoptedFact, SettingsView
+
+
+class _Broker(Protocol):
+    async def topic(self, name: str) -> TopicDescription: ...
+
+    async def topics(self, names: Sequence[str] | None = None) -> tuple[TopicDescription, ...]: ...
+
+
+class _Settings(Protocol):
+    @property
+    def view(self) -> SettingsView: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One partition as our broker's Metadata knows it now."""
+
+    topic: TopicDescription
+    partition: int
+
+    @property
+    def key(self) -> PartitionKey:
+        return PartitionKey(self.topic.topic_id, self.partition)
+
+    @property
+    def leader(self) -> int:
+        return self.topic.partitions[self.partition].leader
+
+    @property
+    def leader_epoch(self) -> int:
+        return self.topic.partitions[self.partition].leader_epoch
+
+    def __str__(self) -> str:
+        return f"{self.topic.name}-{self.partition}"
+
+
+class Places:
+    """Resolves topics by name or id; NotFound for what does not exist."""
+
+    def __init__(self, broker: _Broker, settings: _Settings) -> None:
+        self._broker = broker
+        self._settings = settings
+
+    async def topic(self, ref: fetch_pb2.TopicRef) -> TopicDescription:
+        """The topic that exists now; Invalid where neither name nor id is given."""
+        if ref.WhichOneof("topic") == "name":
+            return await self._broker.topic(checked_name(ref.name))
+        if ref.WhichOneof("topic") != "topic_id":
+            raise Invalid("the call names no topic: give a name or a topic id")
+        return await self._by_id(topic_id_of(ref))
+
+    async def partition(self, ref: fetch_pb2.TopicRef, partition: int) -> Place:
+        """NotFound for a partition the topic does not have; Unavailable without a leader."""
+        topic = await self.topic(ref)
+        if partition not in topic.partitions:
+            count = len(topic.partitions)
+            raise NotFound(
+                f"topic {topic.name} has no partition {partition}; it has 0 to {count - 1}"
+            )
+        place = Place(topic=topic, partition=partition)
+        if place.leader < 0:
+            raise Unavailable(f"partition {place} has no leader now")
+        return place
+
+    async def _by_id(self, topic_id: Uuid) -> TopicDescription:
+        fact = self._settings.view.topic(topic_id)
+        names = None if fact is None else [fact.name]
+        for topic in await self._broker.topics(names):
+            if topic.topic_id == topic_id:
+                return topic
+        raise NotFound(f"no topic has the id {topic_id}")
+
+
+def topic_id_of(ref: fetch_pb2.TopicRef) -> Uuid:
+    """Invalid for bytes that are no topic id."""
+    try:
+        return Uuid(ref.topic_id)
+    except ValueError as error:
+        raise Invalid(f"topic id: {error}") from error
+
+
+def checked_name(name: str) -> str:
+    """Invalid for a name that no topic can have (Kafka's Topic.validate)."""
+    legal = all(one.isascii() and (one.isalnum() or one in "._-") for one in name)
+    if not legal or not 0 < len(name) <= 249 or name in (".", ".."):
+        raise Invalid(
+            f"{name!r} is no topic name: 1 to 249 of letters, digits, dot, underscore, hyphen"
+        )
+    return name
+
+
+def topic_facts(facts: Iterable[AdoptedFact]) -> tuple[TopicFact, ...]:
+    """What was decided for topics, the newest decision last."""
+    found = sorted(facts, key=lambda one: one.offset)
+    return tuple(one.fact for one in found if isinstance(one.fact, TopicFact))

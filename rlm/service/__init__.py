@@ -1,0 +1,1 @@
+"""Compositions of broker and reader service: wiring, lifetime, heartbeat, status and problems."""

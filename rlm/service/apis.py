@@ -1,0 +1,410 @@
+"""The front of one service, wired together: gRPC API, topic verbs, HTTP, metrics.
+
+Everything here answers people and programs; nothing here is on the path of a Kafka client.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from kip405.errors import Fenced
+from kip405.ids import PartitionKey
+from rlm.api.admin import AdminParts, AdminService
+from rlm.api.calls import Gate
+from rlm.api.cluster_status import ClusterStatus
+from rlm.api.endpoints import BROKER, Endpoint, Endpoints
+from rlm.api.fetch import FetchParts, FetchService
+from rlm.api.peers import Peers, PeerServicesAccess
+from rlm.api.remote_fetch import RemoteParts
+from rlm.api.tokens import token_source
+from rlm.api.topic_summaries import TopicSummaries
+from rlm.log_dir.scanner import LogDirs
+from rlm.reading.gauges import read_gauges, throttle_gauges
+from rlm.remote_log.objects import RemoteLogs
+from rlm.remote_log.reads import PartitionReading
+from rlm.remote_log.remote_only_reads import RemoteReading
+from rlm.remote_log.remote_only_view import RemoteView
+from rlm.remote_log.snapshots import Look
+from rlm.remote_log.topic_refs import Places
+from rlm.service.certificates import Certificates, certificate_paths
+from rlm.service.dependencies import Parts
+from rlm.service.http_server import HealthState
+from rlm.service.listening import Listening
+from rlm.service.metrics import (
+    Labelled,
+    ServiceMetrics,
+    lane_gauges,
+    partition_gauges,
+    problem_gauges,
+    store_gauges,
+    thread_gauges,
+)
+from rlm.service.partition_problems import PartitionProblems
+from rlm.service.problem_sources import CommonSources, ServiceSources, service_limits
+from rlm.service.problem_watch import ProblemWatch
+from rlm.service.statuses import Statuses
+from rlm.service.tasks import BARRIER_DEADLINE_MS, WorkSide
+from rlm.tasks.accept_loss import LossAcceptance
+from rlm.tasks.pool import LanePool
+from rlm.topics.access import Access, AccessWatch, ClusterAccess, PeerAccess, ServiceAccess
+from rlm.topics.cluster import OtherBrokers
+from rlm.topics.existing_logs import DiskLogs
+from rlm.topics.freezes import Adoption, Freezes
+from rlm.topics.groups import ClusterGroups
+from rlm.topics.growth import LogDirSpace
+from rlm.topics.keeper import RetentionKeeper
+from rlm.topics.readers import ReaderCheck
+from rlm.topics.reenable import MadeAnewWatch
+from rlm.topics.starts import Starts
+from rlm.topics.takeover import Settler
+from rlm.topics.verbs import Parts as VerbParts
+from rlm.topics.verbs import TopicVerbs
+from rlm.version import software_version
+
+_PEER_TIMEOUT_MS = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSide:
+    """The verbs on topics and who keeps their effect."""
+
+    verbs: TopicVerbs
+    access: Access
+    access_watch: AccessWatch
+    keeper: RetentionKeeper
+    made_anew: MadeAnewWatch
+    freezes: Freezes
+    brokers: OtherBrokers
+
+
+class Front:
+    """Built before anything is contacted; `start` listens, `close` ends in order."""
+
+    def __init__(self, parts: Parts, pools: tuple[LanePool, LanePool], work: WorkSide) -> None:
+        self._parts = parts
+        self._pools = pools
+        self._work = work
+        self._peers: Peers | None = None
+        self._topics = _topic_side(parts, PeerServicesAccess(lambda: self._peers))
+        partitions = _partition_problems(parts, work)
+        self._certificates = Certificates(
+            certificate_paths(parts.config), parts.clock, parts.threads.other
+        )
+        self.problems = ProblemWatch(
+            _sources(parts, work, self._topics, self._certificates, partitions).sources,
+            parts.clock,
+        )
+        self._statuses = Statuses(
+            node_id=parts.config.node_id,
+            leadership=parts.leadership,
+            looks=parts.looks,
+            settings=parts.facts.settings,
+            manager=parts.facts.manager,
+            pools=pools,
+            work=work,
+            clock=parts.clock,
+            partition_problems=partitions,
+            problems=self.problems.current,
+        )
+        self.metrics = ServiceMetrics(self._gauges)
+        self._listening = Listening(parts.config, health=self._health, metrics=self.metrics.render)
+
+    async def start(self) -> None:
+        """Listen for HTTP and gRPC; Invalid where a port is taken or the token file is bad."""
+        config = self._parts.config
+        tokens = token_source(config.api_token_file, self._parts.clock)
+        self._peers = Peers(
+            node_id=config.node_id,
+            principal=config.principal,
+            tokens=tokens,
+            settings=self._parts.facts.settings,
+            clock=self._parts.clock,
+            timeout_ms=_PEER_TIMEOUT_MS,
+            tls=config.peer_tls,
+        )
+        gate = Gate(tokens)
+        await self._listening.start(
+            admin=self._admin(gate, self._peers), fetch=self._fetch(gate, self._peers)
+        )
+
+    async def keep_topics(self) -> None:
+        """Hold taken-over retention where it must be, for ever (H14)."""
+        await self._topics.keeper.run()
+
+    async def watch_names(self) -> None:
+        """Look for topics made anew under the name of an enabled one, for ever (H39)."""
+        await self._topics.made_anew.run()
+
+    async def watch_access(self) -> None:
+        """Look whether the ACLs that are needed are there, for ever (H40)."""
+        await self._parts.facts.log.wait_ready()
+        await self._topics.access_watch.run()
+
+    def lives(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        """What runs beside the answers, by component name."""
+        return {
+            "topics": self.keep_topics,
+            "access": self.watch_access,
+            "topic names": self.watch_names,
+            "certificates": self._certificates.run,
+            "problems": self.problems.run,
+        }
+
+    async def close(self) -> None:
+        await self._listening.close()
+        if self._peers is not None:
+            await self._peers.close()
+        await self._topics.brokers.close()
+
+    def _admin(self, gate: Gate, peers: Peers) -> AdminService:
+        parts = self._parts
+        settings, broker = parts.facts.settings, parts.broker
+        return AdminService(
+            AdminParts(
+                gate=gate,
+                verbs=self._topics.verbs,
+                access=self._topics.access,
+                freezes=self._topics.freezes,
+                adoption=Adoption(
+                    broker=broker, settings=settings, barrier_deadline_ms=BARRIER_DEADLINE_MS
+                ),
+                losses=self._loss_acceptance(),
+                summaries=TopicSummaries(
+                    settings=settings,
+                    ledger=parts.facts.manager,
+                    broker=broker,
+                    barrier_deadline_ms=BARRIER_DEADLINE_MS,
+                ),
+                status=ClusterStatus(
+                    peers=peers,
+                    statuses=self._statuses,
+                    settings=settings,
+                    broker=broker,
+                    freezes=self._topics.freezes,
+                    problems=self.problems.current,
+                    stores=parts.stores.statuses,
+                    endpoints=self._endpoints(),
+                    version=software_version(),
+                    now_ms=parts.clock.now_ms,
+                ),
+                statuses=self._statuses,
+                places=Places(broker, settings),
+                peers=peers,
+                stores=parts.stores,
+            )
+        )
+
+    def _loss_acceptance(self) -> LossAcceptance:
+        parts, work = self._parts, self._work
+
+        async def look(key: PartitionKey) -> Look:
+            row = parts.leadership.snapshot.partitions.get(key)
+            if row is None or row.leader != parts.config.node_id:
+                raise Fenced(f"partition {key} is not led by node {parts.config.node_id}")
+            return await parts.looks.look(row)
+
+        return LossAcceptance(
+            look=look,
+            ledger=parts.facts.manager,
+            settings=parts.facts.settings,
+            evidence=work.evidence,
+            lost=work.lost,
+            holes=work.holes,
+        )
+
+    def _fetch(self, gate: Gate, peers: Peers) -> FetchService:
+        parts = self._parts
+        remote_logs = RemoteLogs(
+            cluster_id=parts.config.cluster_id,
+            known=lambda key: parts.leadership.snapshot.partitions.get(key),
+            looks=parts.looks,
+            ledgers=parts.facts.manager,
+            store=parts.stores.routed,
+            threads=parts.threads.reads,
+        )
+        return FetchService(
+            FetchParts(
+                remote=self._remote(gate, remote_logs),
+                places=Places(parts.broker, parts.facts.settings),
+                peers=peers,
+                reading=PartitionReading(
+                    tier=parts.tier, broker=parts.broker, barrier_deadline_ms=BARRIER_DEADLINE_MS
+                ),
+                tier=parts.tier,
+                broker=parts.broker,
+                settings=parts.facts.settings,
+                statuses=self._statuses,
+                copy=self._statuses,
+                remote_logs=remote_logs,
+                barrier_deadline_ms=BARRIER_DEADLINE_MS,
+            )
+        )
+
+    def _remote(self, gate: Gate, remote_logs: RemoteLogs) -> RemoteParts:
+        """What is answered without the broker, as by a reader."""
+        parts = self._parts
+        facts = parts.facts
+        view = RemoteView(settings=facts.settings, ledger=facts.manager, clock=parts.clock)
+        return RemoteParts(
+            gate=gate,
+            view=view,
+            reading=RemoteReading(view=view, walk=parts.tier.walk),
+            ledger=facts.manager,
+            objects=remote_logs,
+            endpoints=self._endpoints(),
+            throttle=parts.throttle,
+        )
+
+    def _endpoints(self) -> Endpoints:
+        config = self._parts.config
+        return Endpoints(
+            own=Endpoint(
+                grpc_address=str(config.grpc_advertised),
+                role=BROKER,
+                node_id=config.node_id,
+                version=software_version(),
+            ),
+            settings=self._parts.facts.settings,
+            clock=self._parts.clock,
+            heartbeat_interval_ms=config.heartbeat_interval_ms,
+        )
+
+    def _gauges(self) -> dict[str, Labelled]:
+        return {
+            **partition_gauges(self._statuses.led()),
+            **lane_gauges(self._pools),
+            **thread_gauges(self._parts.threads.pools()),
+            **problem_gauges(self.problems.current()),
+            **store_gauges(self._parts.stores.statuses()),
+            **read_gauges(self._parts.reader, self._parts.disk_cache),
+            **throttle_gauges(self._parts.throttle.counts),
+        }
+
+    def _health(self) -> HealthState:
+        """Ready while clients can be served: what is a problem for operators is none for them."""
+        return HealthState(
+            alive=True, ready=self._parts.tier.ready(), problems=self.problems.current()
+        )
+
+
+def _sources(
+    parts: Parts,
+    work: WorkSide,
+    topics: TopicSide,
+    certificates: Certificates,
+    partitions: PartitionProblems,
+) -> ServiceSources:
+    limits = service_limits(parts.config)
+    return ServiceSources(
+        node_id=parts.config.node_id,
+        common=CommonSources(
+            facts=parts.facts,
+            stores=parts.stores,
+            certificates=certificates,
+            hung_threads=parts.threads.hung,
+            clock=parts.clock,
+            limits=limits,
+            writes=work.writes,
+        ),
+        settings=parts.facts.settings,
+        leadership=parts.leadership,
+        heartbeat=parts.heartbeat,
+        heartbeat_interval_ms=parts.config.heartbeat_interval_ms,
+        partitions=partitions,
+        pools=(work.lanes.copy_pool, work.lanes.cleanup_pool),
+        keeper=topics.keeper,
+        clock=parts.clock,
+        limits=limits,
+        others=(topics.access_watch.findings, topics.made_anew.findings),
+    )
+
+
+def _partition_problems(parts: Parts, work: WorkSide) -> PartitionProblems:
+    return PartitionProblems(
+        node_id=parts.config.node_id,
+        leadership=parts.leadership,
+        looks=parts.looks,
+        settings=parts.facts.settings,
+        manager=parts.facts.manager,
+        lanes=work.lanes,
+        deletions=work.deletions,
+        losses=parts.tier.losses,
+        clock=parts.clock,
+        limits=service_limits(parts.config),
+    )
+
+
+def _topic_side(parts: Parts, peers: PeerAccess) -> TopicSide:
+    config, settings, broker = parts.config, parts.facts.settings, parts.broker
+    brokers = OtherBrokers(broker, client_id=f"rlm-{config.node_id}-others")
+    groups = ClusterGroups(brokers)
+    access = ServiceAccess(
+        node_id=config.node_id, broker=broker, groups=groups, share_groups=parts.share_groups
+    )
+    settler = Settler(
+        node_id=config.node_id,
+        broker=broker,
+        settings=settings,
+        clock=parts.clock,
+        barrier_deadline_ms=BARRIER_DEADLINE_MS,
+    )
+    verbs = TopicVerbs(
+        VerbParts(
+            node_id=config.node_id,
+            broker=broker,
+            offsets=brokers,
+            settings=settings,
+            ledger=parts.facts.manager,
+            disk=LogDirSpace(config.log_dirs, parts.threads.other),
+            starts=Starts(settings=settings, offsets=brokers),
+            access=ClusterAccess(node_id=config.node_id, own=access, peers=peers),
+            logs=_disk_logs(parts),
+            readers=ReaderCheck(
+                offsets=brokers,
+                groups=groups,
+                share_groups=parts.share_groups,
+                clock=parts.clock,
+            ),
+            settler=settler,
+            refuse_untiered=parts.stores.targets.refuse_untiered,
+            clock=parts.clock,
+            barrier_deadline_ms=BARRIER_DEADLINE_MS,
+        )
+    )
+    keeper = RetentionKeeper(
+        verbs=verbs,
+        settler=settler,
+        broker=broker,
+        settings=settings,
+        clock=parts.clock,
+        interval_ms=config.retention_check_interval_ms,
+        takeover=config.retention_takeover,
+        barrier_deadline_ms=BARRIER_DEADLINE_MS,
+    )
+    freezes = Freezes(settings=settings, broker=broker, barrier_deadline_ms=BARRIER_DEADLINE_MS)
+    watch = AccessWatch(
+        allowed=parts.allowed,
+        settings=settings,
+        clock=parts.clock,
+        interval_ms=config.access_check_interval_ms,
+    )
+    return TopicSide(
+        verbs=verbs,
+        access=access,
+        access_watch=watch,
+        keeper=keeper,
+        made_anew=MadeAnewWatch(
+            verbs=verbs,
+            broker=broker,
+            settings=settings,
+            clock=parts.clock,
+            interval_ms=config.retention_check_interval_ms,
+            reenable=config.topics_reenable,
+        ),
+        freezes=freezes,
+        brokers=brokers,
+    )
+
+
+def _disk_logs(parts: Parts) -> DiskLogs:
+    log_dirs = LogDirs([str(path) for path in parts.config.log_dirs])
+    return DiskLogs(log_dirs.scan, parts.threads.looks, parts.clock)

@@ -1,0 +1,195 @@
+"""The composition root of `rlm serve`: builds every part, starts the proxy first, stops in order.
+
+The proxy passes bytes from the first second on (H24); facts, lanes and API come up behind it and
+are begun again when they fail. What can never be right (another broker's log.dir, TIERED used for
+replication) ends the process with one line.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from kip405.errors import RemoteStorageError, Unavailable
+from rlm.clock import Clock, SystemClock
+from rlm.config import ServiceConfig
+from rlm.log_dir.identity import ServiceLock, read_identity
+from rlm.proxy.server import ProxyServer
+from rlm.proxy.settings import ProxySettings
+from rlm.proxy.stalled import StalledClients
+from rlm.service.apis import Front
+from rlm.service.dependencies import Parts, build_parts
+from rlm.service.lifetime import (
+    configure_logs,
+    keep_all_running,
+    keep_large_blocks,
+    serving,
+    until_stopped,
+)
+from rlm.service.metadata import remember_reads, remember_topics
+from rlm.service.startup import check_broker, check_disks
+from rlm.service.tasks import LaneParts, WorkSide, build_pools
+from rlm.service.threads import ServiceThreads, service_threads
+from rlm.tasks.copy import Copied
+from rlm.version import software_version
+
+log = structlog.get_logger()
+_BROKER_RETRY_MS = 1_000
+_BROKER_TOLD_EVERY_MS = 60_000
+_NEEDS = "a broker with a PLAINTEXT listener at broker.direct.address"
+
+
+def run(config: ServiceConfig) -> None:
+    """Serve until SIGTERM or SIGINT. RemoteStorageError: refused to start, the message says why."""
+    configure_logs(level=config.log_level, log_format=config.log_format)
+    disks = read_identity([str(path) for path in config.log_dirs])
+    check_disks(config, disks)
+    keep_large_blocks()
+    with ServiceLock(str(config.state_dir), disks):
+        asyncio.run(until_stopped(_serve(config)))
+
+
+async def _serve(config: ServiceConfig) -> None:
+    log.info("starting", version=software_version(), **config.shown())
+    with service_threads(config) as threads:
+        await serving(lambda tasks: Service(config, SystemClock(), tasks, threads))
+
+
+class Service:
+    """All parts of one service; `close` in the end, by who made it."""
+
+    def __init__(
+        self,
+        config: ServiceConfig,
+        clock: Clock,
+        tasks: asyncio.TaskGroup,
+        threads: ServiceThreads,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self.parts = build_parts(config, clock, tasks, threads)
+        self.pools = build_pools(config, clock, lambda lane: self.front.metrics.lane_failed(lane))
+        self.work = WorkSide(_lane_parts(self.parts, self._copied), self.pools)
+        self.front = Front(self.parts, self.pools, self.work)
+        self.proxy = ProxyServer(
+            _proxy_settings(config),
+            self.parts.tier,
+            clock,
+            self.front.metrics,
+            self.parts.throttle,
+        )
+        self.stalled_clients = StalledClients(
+            clients=lambda: self.proxy.connections,
+            lacking_bytes=lambda: self.parts.reader.range_loads.lacking_bytes,
+            clock=clock,
+        )
+        self.stalled_answers = StalledClients(
+            clients=lambda: self.proxy.connections,
+            lacking_bytes=lambda: self.proxy.memory.lacking_bytes,
+            held_bytes=lambda client: client.unsent_bytes,
+            clock=clock,
+        )
+
+    async def run(self) -> None:
+        """Proxy first, then the checks that may refuse, then all the rest until cancelled."""
+        await self.proxy.start()
+        await self.front.start()
+        await self._check_broker()
+        await keep_all_running(self._lives(), self._clock)
+
+    def _lives(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        parts = self.parts
+        return {
+            "facts": parts.facts.log.run,
+            "topic ids": lambda: remember_topics(parts.facts, parts.config, parts.threads.other),
+            "facts read": lambda: remember_reads(parts.facts, parts.config, parts.threads.other),
+            "leadership": parts.leadership.run,
+            "wanted": self._want_enabled_topics,
+            "heartbeat": parts.heartbeat.run,
+            "copy lanes": self.pools[0].run,
+            "cleanup lanes": self.pools[1].run,
+            "copies": self._copies,
+            "cleanups": self._cleanups,
+            **self.front.lives(),
+            "stalled clients": self.stalled_clients.run,
+            "stalled answers": self.stalled_answers.run,
+            **parts.stores.lives(),
+        }
+
+    async def _check_broker(self) -> None:
+        told_at_ms: int | None = None
+        while True:
+            try:
+                return await check_broker(self._config, self.parts.broker)
+            except Unavailable as error:
+                now_ms = self._clock.monotonic_ms()
+                if told_at_ms is None or now_ms - told_at_ms >= _BROKER_TOLD_EVERY_MS:
+                    told_at_ms = now_ms
+                    log.warning("broker_not_reachable", error=str(error), needs=_NEEDS)
+            await self._clock.sleep_ms(_BROKER_RETRY_MS)
+
+    async def _want_enabled_topics(self) -> None:
+        settings, leadership = self.parts.facts.settings, self.parts.leadership
+        while True:
+            names = {fact.name for fact in settings.view.topics()}
+            new = names - leadership.snapshot.topics.keys()
+            leadership.want(names)
+            if new:
+                with contextlib.suppress(RemoteStorageError):
+                    await leadership.refresh()
+            await settings.wait_changed()
+
+    async def _copies(self) -> None:
+        await self.parts.facts.log.wait_ready()
+        await self.work.run_copies(self.parts.leadership)
+
+    async def _cleanups(self) -> None:
+        await self.parts.facts.log.wait_ready()
+        await self.work.run_cleanups(self.parts.leadership)
+
+    def _copied(self, topic: str, size_bytes: int) -> None:
+        self.front.metrics.segment_copied(topic, size_bytes)
+
+    async def close(self) -> None:
+        """Proxy and API first, connections last."""
+        await self.proxy.close()
+        await self.front.close()
+        await self.parts.stores.close()
+        await self.parts.share_groups.close()
+        await self.parts.allowed.close()
+        await self.parts.broker.close()
+
+
+def _lane_parts(parts: Parts, copied: Copied) -> LaneParts:
+    return LaneParts(
+        config=parts.config,
+        broker=parts.broker,
+        facts=parts.facts,
+        heartbeat=parts.heartbeat,
+        looks=parts.looks,
+        stores=parts.stores,
+        share_groups=parts.share_groups,
+        losses=parts.tier.losses,
+        clock=parts.clock,
+        writer=parts.writer,
+        copied=copied,
+        threads=parts.threads,
+    )
+
+
+def _proxy_settings(config: ServiceConfig) -> ProxySettings:
+    return ProxySettings(
+        listen_host=config.proxy_listen.host,
+        listen_port=config.proxy_listen.port,
+        upstream_host=config.broker_tiered_address.host,
+        upstream_port=config.broker_tiered_address.port,
+        max_frame_bytes=config.max_frame_bytes,
+        max_connections=config.proxy_max_connections,
+        memory_max_bytes=config.proxy_memory_max_bytes,
+        unauthenticated_frame_max_bytes=config.proxy_unauthenticated_frame_max_bytes,
+        first_request_timeout_ms=config.proxy_first_request_timeout_ms,
+        stalled_request_timeout_ms=config.proxy_stalled_request_timeout_ms,
+        max_idle_ms=config.proxy_connections_max_idle_ms,
+        shutdown_timeout_ms=config.shutdown_timeout_ms,
+    )

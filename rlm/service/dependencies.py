@@ -1,0 +1,128 @@
+"""The parts that other parts of a service are built on: built here, contacted later."""
+
+import asyncio
+from dataclasses import dataclass
+
+from kip405.ids import Uuid
+from rlm.broker.allowed import AllowedOperations
+from rlm.broker.connection import Address as BrokerAddress
+from rlm.broker.leadership import Leadership
+from rlm.broker.own_broker import OwnBroker
+from rlm.broker.share_groups import BrokerShareGroups
+from rlm.clock import Clock, new_uuid
+from rlm.config import ServiceConfig
+from rlm.log_dir.scanner import LogDirs
+from rlm.reading.disk_cache import DiskCache
+from rlm.reading.reader import RemoteReader
+from rlm.reading.throttle import ReadThrottle
+from rlm.remote_log.leader_view import LocalTier
+from rlm.remote_log.lineage_publisher import Herald
+from rlm.remote_log.snapshot_cache import RememberedLooks, SharedLooks
+from rlm.service.heartbeat import HeartbeatSender
+from rlm.service.metadata import build_facts
+from rlm.service.read_path import build_disk_cache, build_reader, build_throttle
+from rlm.service.stores import StoreSide, build_stores
+from rlm.service.tasks import BARRIER_DEADLINE_MS
+from rlm.service.threads import ServiceThreads
+from rlm.version import software_version
+from rlmm.manager import FactsSide
+
+_MAX_ORPHANS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Everything that other parts are built on."""
+
+    config: ServiceConfig
+    threads: ServiceThreads
+    clock: Clock
+    writer: Uuid
+    broker: OwnBroker
+    allowed: AllowedOperations
+    facts: FactsSide
+    leadership: Leadership
+    looks: RememberedLooks
+    stores: StoreSide
+    share_groups: BrokerShareGroups
+    tier: LocalTier
+    reader: RemoteReader
+    throttle: ReadThrottle
+    disk_cache: DiskCache | None
+    heartbeat: HeartbeatSender
+
+
+def build_parts(
+    config: ServiceConfig, clock: Clock, tasks: asyncio.TaskGroup, threads: ServiceThreads
+) -> Parts:
+    """Everything built, nothing contacted."""
+    writer = new_uuid()
+    direct = BrokerAddress.parse(str(config.broker_direct_address))
+    broker = OwnBroker(direct, client_id=f"rlm-{config.node_id}")
+    facts = build_facts(config, broker=broker, clock=clock, writer=writer)
+    leadership = Leadership(broker, clock, poll_interval_ms=config.leadership_poll_interval_ms)
+    looks = RememberedLooks(
+        node_id=config.node_id,
+        broker=broker,
+        log_dirs=LogDirs([str(path) for path in config.log_dirs]),
+        threads=threads.looks,
+        ledger=facts.manager,
+        settings=facts.settings,
+        max_orphans=_MAX_ORPHANS,
+        barrier_deadline_ms=BARRIER_DEADLINE_MS,
+        herald=Herald(settings=facts.settings, ledger=facts.manager, clock=clock),
+    )
+    stores = build_stores(config, facts, clock, new_uuid)
+    disk_cache = build_disk_cache(config, tasks, threads.disk_cache)
+    reader = build_reader(config, stores.routed, clock, tasks, threads.reads, disk_cache)
+    return Parts(
+        config=config,
+        threads=threads,
+        clock=clock,
+        writer=writer,
+        broker=broker,
+        allowed=AllowedOperations(direct, client_id=f"rlm-{config.node_id}"),
+        facts=facts,
+        leadership=leadership,
+        looks=looks,
+        stores=stores,
+        share_groups=BrokerShareGroups(direct, clock=clock, client_id=f"rlm-{config.node_id}"),
+        tier=LocalTier(
+            node_id=config.node_id,
+            broker=broker,
+            leadership=leadership,
+            settings=facts.settings,
+            manager=facts.manager,
+            looks=looks,
+            shared_looks=SharedLooks(looks, tasks),
+            reader=reader,
+        ),
+        reader=reader,
+        throttle=build_throttle(config, clock),
+        disk_cache=disk_cache,
+        heartbeat=_build_heartbeat(config, facts, stores, clock, writer),
+    )
+
+
+def _build_heartbeat(
+    config: ServiceConfig, facts: FactsSide, stores: StoreSide, clock: Clock, writer: Uuid
+) -> HeartbeatSender:
+    return HeartbeatSender(
+        settings=facts.settings,
+        clock=clock,
+        node_id=config.node_id,
+        writer=writer,
+        version=software_version(),
+        listen={
+            "proxy": str(config.proxy_listen),
+            "grpc": str(config.grpc_listen),
+            "http": str(config.http_listen),
+        },
+        advertised={
+            "proxy": str(config.proxy_advertised),
+            "grpc": str(config.grpc_advertised),
+            "http": str(config.http_listen),
+        },
+        stores=stores.stores.known,
+        interval_ms=config.heartbeat_interval_ms,
+    )

@@ -1,0 +1,237 @@
+"""The HTTP endpoint: /healthz and /readyz for supervisors, /metrics for Prometheus.
+
+/healthz answers 200 while the process does its work, 503 once it does not: a service that waits for
+ledger or store still passes bytes (G6) and must not be restarted for that. /readyz answers 200 once
+Kafka clients can be served from both tiers, 503 before. Neither status depends on problems: a pod
+that was taken out of service for a full store would take its broker's clients with it. The body of
+both has the problems, and `health` as the verdict on them. Must not know what the problems are.
+
+Bounds on connections to the HTTP endpoint: how many, and what a first request may cost (H36).
+
+Why: aiohttp waits for the end of a request's headers for ever, and keeps what came of them. Later
+requests of a connection are bounded by its own keep-alive timeout. Must not know what is asked.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+from aiohttp import web
+
+from kip405.errors import Invalid
+from rlm.plans.problems import Problem, health_of
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpLimits:
+    """`first_request_bytes` and `first_request_ms` are for a connection's first request, whole."""
+
+    connections: int = 256
+    first_request_bytes: int = 16_384
+    first_request_ms: int = 10_000
+
+
+class LimitedConnections:
+    """Makes the protocols of a listening socket, each in front of one of aiohttp's."""
+
+    def __init__(self, make: Callable[[], asyncio.Protocol], limits: HttpLimits) -> None:
+        self._make = make
+        self.limits: Final = limits
+        self._open: dict[asyncio.BaseTransport, _Limited] = {}
+
+    def __call__(self) -> asyncio.Protocol:
+        return _Limited(self, self._make())
+
+    def served(self, transport: asyncio.BaseTransport | None) -> None:
+        """A request of this connection was understood."""
+        limited = None if transport is None else self._open.get(transport)
+        if limited is not None:
+            limited.served()
+
+    def admit(self, transport: asyncio.BaseTransport, limited: "_Limited") -> bool:
+        """Whether there is room for one more."""
+        if len(self._open) >= self.limits.connections:
+            return False
+        self._open[transport] = limited
+        return True
+
+    def leave(self, transport: asyncio.BaseTransport) -> None:
+        """The connection is over."""
+        self._open.pop(transport, None)
+
+
+class _Limited(asyncio.Protocol):
+    """One connection: passes everything on to aiohttp's protocol, within the limits."""
+
+    def __init__(self, connections: LimitedConnections, inner: asyncio.Protocol) -> None:
+        self._connections = connections
+        self._inner = inner
+        self._transport: asyncio.Transport | None = None
+        self._left_bytes: int | None = connections.limits.first_request_bytes
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - a stream, as asked for
+        if not self._connections.admit(transport, self):
+            log.warning("http_connection_refused", limit=self._connections.limits.connections)
+            transport.abort()
+            return
+        self._transport = transport
+        wait_s = self._connections.limits.first_request_ms / 1_000
+        self._deadline = asyncio.get_running_loop().call_later(wait_s, transport.abort)
+        self._inner.connection_made(transport)
+
+    def served(self) -> None:
+        """Its first request was understood."""
+        self._left_bytes = None
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        if self._transport is None:
+            return
+        if self._left_bytes is not None:
+            self._left_bytes -= len(data)
+            if self._left_bytes < 0:
+                self._transport.abort()
+                return
+        self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return None if self._transport is None else self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._transport is None:
+            return
+        self._connections.leave(self._transport)
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._inner.connection_lost(exc)
+
+
+_SHUTDOWN_SECONDS = 1.0
+_KEEP_ALIVE_SECONDS = 75.0
+_LIMITS = HttpLimits()
+_MOST_PROBLEMS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthState:
+    """`alive` False = restart me; `ready` = settings, ledger and leadership are known, so that
+    clients can be served. `problems`: alarms first.
+    """
+
+    alive: bool
+    ready: bool
+    problems: Sequence[Problem]
+
+
+class HttpServer:
+    """Serves until stopped."""
+
+    def __init__(
+        self,
+        *,
+        host: str,
+        port: int,
+        health: Callable[[], HealthState],
+        metrics: Callable[[], bytes],
+        limits: HttpLimits = _LIMITS,
+    ) -> None:
+        self._host = host
+        self._port = port
+        self._health = health
+        self._metrics = metrics
+        self._limits = limits
+        self._runner: web.AppRunner | None = None
+        self._connections: LimitedConnections | None = None
+        self._listening: asyncio.Server | None = None
+
+    async def start(self) -> int:
+        """Listen; answers the port taken. Invalid where that fails."""
+        application = web.Application(client_max_size=1 << 16, middlewares=[self._count])
+        application.router.add_get("/healthz", self._healthz)
+        application.router.add_get("/readyz", self._readyz)
+        application.router.add_get("/metrics", self._scrape)
+        runner = web.AppRunner(
+            application,
+            access_log=None,
+            shutdown_timeout=_SHUTDOWN_SECONDS,
+            keepalive_timeout=_KEEP_ALIVE_SECONDS,
+        )
+        await runner.setup()
+        self._runner = runner
+        assert runner.server is not None  # noqa: S101 - made by `setup`
+        self._connections = LimitedConnections(runner.server, self._limits)
+        try:
+            self._listening = await asyncio.get_running_loop().create_server(
+                self._connections, self._host, self._port, reuse_address=True
+            )
+        except OSError as error:
+            await self.stop()
+            raise Invalid(
+                f"http.listen: cannot listen on {self._host}:{self._port}: {error.strerror}"
+            ) from error
+        port: int = self._listening.sockets[0].getsockname()[1]
+        return port
+
+    async def stop(self) -> None:
+        if self._listening is not None:
+            self._listening.close()
+            self._listening = None
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    @web.middleware
+    async def _count(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        if self._connections is not None:
+            self._connections.served(request.transport)
+        return await handler(request)
+
+    async def _healthz(self, _: web.Request) -> web.Response:
+        state = self._health()
+        return web.json_response(_body(state), status=200 if state.alive else 503)
+
+    async def _readyz(self, _: web.Request) -> web.Response:
+        state = self._health()
+        is_ready = state.alive and state.ready
+        return web.json_response(_body(state), status=200 if is_ready else 503)
+
+    async def _scrape(self, _: web.Request) -> web.Response:
+        content_type = "text/plain; version=0.0.4; charset=utf-8"
+        return web.Response(body=self._metrics(), headers={"Content-Type": content_type})
+
+
+def _body(state: HealthState) -> dict[str, Any]:
+    """`problem_count` is of all, `problems` are the gravest."""
+    return {
+        "status": "ok" if state.alive else "failed",
+        "ready": state.ready,
+        "health": health_of(state.problems),
+        "problem_count": len(state.problems),
+        "problems": [_shown(one) for one in state.problems[:_MOST_PROBLEMS]],
+    }
+
+
+def _shown(problem: Problem) -> dict[str, Any]:
+    return {
+        "kind": problem.kind.value,
+        "severity": problem.severity.value,
+        "subject": problem.subject,
+        "topic": problem.topic,
+        "text": problem.text,
+        "since_ms": problem.since_ms,
+    }

@@ -1,0 +1,157 @@
+"""The life of a service's process, in every role: signals end it, background tasks end with it.
+
+Keeps a component's life going: what ends or fails is logged and begun again, with back-off.
+
+A crash of lanes, ledger client or poller must not take the proxy down (H24).
+
+How log lines look: one structlog event a line, key=value, JSON for machines or console for
+people.
+
+Keeps glibc from giving large blocks back to the system after every read.
+
+Chunks of a megabyte come and go with each fetch; by default each is mapped, faulted in page by page
+and unmapped, which costs more than reading it. Only glibc has the means; elsewhere nothing is done.
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import logging
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol
+
+import structlog
+
+from kip405.errors import RemoteStorageError
+from rlm.clock import Clock, backoff_ms
+
+log = structlog.get_logger()
+_STEADY_MS = 30_000
+
+
+async def keep_running(name: str, life: Callable[[], Awaitable[None]], clock: Clock) -> None:
+    """Run `life` for ever; ends only by cancellation."""
+    failures = 0
+    while True:
+        began_ms = clock.monotonic_ms()
+        try:
+            await life()
+            log.warning("component_ended", component=name)
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            log.exception("component_failed", component=name)
+        failures = 0 if clock.monotonic_ms() - began_ms > _STEADY_MS else failures + 1
+        await clock.sleep_ms(backoff_ms(failures))
+
+
+async def until_stopped(serve: Coroutine[Any, Any, None]) -> None:
+    """Run until SIGTERM or SIGINT; a RemoteStorageError that ends it is raised alone."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.TaskGroup() as group:
+            serving = group.create_task(serve)
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, _stop, serving, number.name)
+    except* RemoteStorageError as group_of_errors:
+        raise _first(group_of_errors) from group_of_errors
+
+
+class _Service(Protocol):
+    async def run(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+async def serving(make: Callable[[asyncio.TaskGroup], _Service]) -> None:
+    """Run what `make` makes and close it; its background tasks, in the group, end after that."""
+    async with Background() as tasks:
+        service = make(tasks.group)
+        try:
+            await service.run()
+        finally:
+            await service.close()
+
+
+async def keep_all_running(lives: dict[str, Callable[[], Awaitable[None]]], clock: Clock) -> None:
+    """Every life for ever, each begun again without the others when it fails."""
+    async with asyncio.TaskGroup() as group:
+        for name, life in lives.items():
+            group.create_task(keep_running(name, life, clock))
+
+
+class Background:
+    """A TaskGroup whose tasks end with the block: nothing outlives the service."""
+
+    def __init__(self) -> None:
+        self.group = asyncio.TaskGroup()
+
+    async def __aenter__(self) -> "Background":
+        await self.group.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        stop = asyncio.CancelledError()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self.group.__aexit__(asyncio.CancelledError, stop, None)
+
+
+def _stop(serving: asyncio.Task[None], signal_name: str) -> None:
+    log.info("stopping", signal=signal_name)
+    serving.cancel()
+
+
+def _first(group: BaseExceptionGroup[RemoteStorageError]) -> RemoteStorageError:
+    found: BaseException = group
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    if not isinstance(found, RemoteStorageError):
+        raise found
+    return found
+
+
+_LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+
+
+def configure_logs(*, level: str, log_format: str) -> None:
+    """Set up structlog for this process, on stderr; foreign libraries speak from warnings on."""
+    renderer: Any = (
+        structlog.processors.JSONRenderer()
+        if log_format == "json"
+        else structlog.dev.ConsoleRenderer()
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
+        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    # aiokafka logs every failed connection as an error; what matters of it we log ourselves.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    logging.basicConfig(stream=sys.stderr, level=logging.ERROR, format="%(name)s %(message)s")
+
+
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+_KEPT_BLOCK_BYTES = 32 << 20  # the most that glibc accepts on 64 bits
+_KEPT_TOP_BYTES = 256 << 20
+
+
+def keep_large_blocks(library: str | None = None) -> bool:
+    """Tell malloc to reuse blocks up to 32 MiB; False without glibc (`library`: tests)."""
+    try:
+        mallopt = ctypes.CDLL(library).mallopt
+    except (OSError, AttributeError):
+        return False
+    mallopt.argtypes = (ctypes.c_int, ctypes.c_int)
+    mallopt.restype = ctypes.c_int
+    kept = mallopt(_M_MMAP_THRESHOLD, _KEPT_BLOCK_BYTES)
+    return bool(kept and mallopt(_M_TRIM_THRESHOLD, _KEPT_TOP_BYTES))

@@ -1,0 +1,56 @@
+"""What a service listens on besides Kafka, in every role: HTTP and the gRPC API, as configured.
+
+Must not know what is asked there.
+"""
+
+from collections.abc import Callable
+
+from rlm.api.server import ApiServer
+from rlm.config import CommonConfig
+from rlm.service.http_server import HealthState, HttpServer
+from rlm.v1 import admin_pb2_grpc, fetch_pb2_grpc
+
+
+class Listening:
+    """`start` listens, `close` hangs up; the services are closed by the one who made them."""
+
+    def __init__(
+        self,
+        config: CommonConfig,
+        *,
+        health: Callable[[], HealthState],
+        metrics: Callable[[], bytes],
+    ) -> None:
+        self._config = config
+        self._http = HttpServer(
+            host=config.http_listen.host,
+            port=config.http_listen.port,
+            health=health,
+            metrics=metrics,
+        )
+        self._api: ApiServer | None = None
+
+    async def start(
+        self,
+        *,
+        admin: admin_pb2_grpc.AdminServiceServicer | None,
+        fetch: fetch_pb2_grpc.FetchServiceServicer,
+    ) -> None:
+        """Invalid where a port is taken, an address may not be used, or a file of TLS is unfit."""
+        config = self._config
+        self._api = ApiServer(
+            admin=admin,
+            fetch=fetch,
+            listen=str(config.grpc_listen),
+            tls=config.grpc_tls,
+            asks_tokens=config.api_token_file is not None,
+            allow_insecure=config.allow_insecure,
+        )
+        await self._http.start()
+        await self._api.start()
+
+    async def close(self) -> None:
+        """API first."""
+        if self._api is not None:
+            await self._api.stop()
+        await self._http.stop()

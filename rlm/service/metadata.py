@@ -1,0 +1,267 @@
+"""Ledger and settings of one service, wired together (rlmm over our wire layer and clocks).
+
+How rlmm asks the cluster about its two topics: id, configuration and partition count now.
+
+aiokafka's Metadata knows no topic ids, so the question goes over our own wire layer (H6).
+
+How far ledger and settings were read, and whether they lost records: kept in the state dir, for
+the next process (H42).
+
+A service that starts reads what is there, and what is there looks whole: only what it had read
+before can tell that records are gone. The file ends a loss, too: an operator who has repaired the
+facts, or made sure that nothing is missing, removes it and starts the service again.
+
+The ids of the ledger and settings topics, kept in the state dir across restarts (H6).
+
+A ledger that was deleted and made anew while no service looked has another id: then nothing may be
+deleted or trimmed, and only this file and the cluster fact can tell.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from kip405.errors import Invalid, NotFound
+from kip405.ids import Uuid
+from rlm.broker.answers import TopicConfigValue
+from rlm.broker.answers import TopicDescription as DescribedTopic
+from rlm.broker.own_broker import AnyBroker, OwnBroker
+from rlm.clock import Clock
+from rlm.config import CommonConfig, ReaderConfig, ServiceConfig
+from rlmm.barrier import Place
+from rlmm.clients import ConnectionSettings
+from rlmm.divergence import NOTHING_READ, ReadMark, RememberedReads
+from rlmm.fact_log import FactLog
+from rlmm.manager import FactsSide, RemoteLogMetadataManager
+from rlmm.settings import Settings
+from rlmm.topic import DescribeTopic, TopicDescription
+from rsm_plugins.threads import Threads
+
+_FILE = "topics.json"
+
+
+class RememberedTopics:
+    """One small file of one cluster, replaced whole."""
+
+    def __init__(self, state_dir: Path, cluster_id: str) -> None:
+        self._path = state_dir / _FILE
+        self._cluster_id = cluster_id
+
+    def read(self) -> dict[str, Uuid]:
+        """Topic ids by name, empty before the first run; Invalid for a file that is not ours."""
+        try:
+            content = json.loads(self._path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            raise Invalid(f"{self._path} cannot be read: {error}") from error
+        try:
+            if content["cluster_id"] != self._cluster_id:
+                raise Invalid(f"{self._path} belongs to cluster {content['cluster_id']}")
+            return {name: Uuid.parse(text) for name, text in content["topics"].items()}
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise Invalid(f"{self._path} is not what this service wrote: {error!r}") from error
+
+    def write(self, topic_ids: dict[str, Uuid]) -> None:
+        """Durable when this returns."""
+        content = {
+            "cluster_id": self._cluster_id,
+            "topics": {name: str(topic_id) for name, topic_id in sorted(topic_ids.items())},
+        }
+        fresh = self._path.with_suffix(".tmp")
+        with fresh.open("w", encoding="utf-8") as file:
+            json.dump(content, file)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(self._path)
+
+
+_READS_FILE = "facts-read.json"
+
+
+class ReadsFile:
+    """One small file of one cluster, replaced whole."""
+
+    def __init__(self, state_dir: Path, cluster_id: str) -> None:
+        self.path = state_dir / _READS_FILE
+        self._cluster_id = cluster_id
+
+    @property
+    def remedy(self) -> str:
+        """How an operator ends a loss, as the end of a sentence that says what was lost."""
+        return (
+            "nothing is deleted or trimmed until the facts are repaired, "
+            f"{self.path} is removed and this service is started again"
+        )
+
+    def read(self) -> RememberedReads:
+        """What the process before wrote, nothing before the first run; Invalid for a file that is
+        not ours.
+        """
+        try:
+            content = json.loads(self.path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return NOTHING_READ
+        except (OSError, ValueError) as error:
+            raise Invalid(f"{self.path} cannot be read: {error}") from error
+        try:
+            if content["cluster_id"] != self._cluster_id:
+                raise Invalid(f"{self.path} belongs to cluster {content['cluster_id']}")
+            marks = dict(_mark(row) for row in content["read"])
+            lost = None if content["lost"] is None else str(content["lost"])
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise Invalid(f"{self.path} is not what this service wrote: {error!r}") from error
+        return RememberedReads(marks=marks, lost=lost)
+
+    def write(self, reads: RememberedReads) -> None:
+        """Durable when this returns."""
+        content = {
+            "cluster_id": self._cluster_id,
+            "lost": reads.lost,
+            "read": [
+                {
+                    "topic": place.topic,
+                    "partition": place.partition,
+                    "position": mark.position,
+                    "leader_epoch": mark.leader_epoch,
+                }
+                for place, mark in sorted(reads.marks.items())
+            ],
+        }
+        fresh = self.path.with_suffix(".tmp")
+        with fresh.open("w", encoding="utf-8") as file:
+            json.dump(content, file)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(self.path)
+
+
+def _mark(row: dict[str, Any]) -> tuple[Place, ReadMark]:
+    place = Place(row["topic"], int(row["partition"]))
+    return place, ReadMark(
+        position=int(row["position"]), leader_epoch=int(row["leader_epoch"]), remembered=True
+    )
+
+
+class _Broker(Protocol):
+    async def topic(self, name: str) -> DescribedTopic: ...
+
+    async def topic_config(self, topic: str) -> Mapping[str, TopicConfigValue]: ...
+
+
+def describe_through(broker: _Broker) -> DescribeTopic:
+    """A question to our own broker's direct listener (a reader: to any broker's); None =
+    positively unknown.
+    """
+
+    async def describe(name: str) -> TopicDescription | None:
+        try:
+            topic = await broker.topic(name)
+        except NotFound:
+            return None
+        configs = await broker.topic_config(name)
+        values = {key: row.value for key, row in configs.items() if row.value is not None}
+        return topic.topic_id, values, len(topic.partitions)
+
+    return describe
+
+
+PUBLISH_TIMEOUT_MS = 15_000
+_REMEMBER_READS_EVERY_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactsIdentity:
+    """As whom a service reads and writes facts. `node_id` of its records, -1 of a reader."""
+
+    node_id: int
+    writer: Uuid
+    client_id: str
+
+
+def build_facts(
+    config: ServiceConfig, *, broker: OwnBroker, clock: Clock, writer: Uuid
+) -> FactsSide:
+    """Of a broker's service. Nothing is contacted before `log.run()`; topic ids of an earlier run
+    are held to (H6).
+    """
+    return _build(
+        config,
+        FactsIdentity(node_id=config.node_id, writer=writer, client_id=f"rlm-{config.node_id}"),
+        describe_through(broker),
+        clock,
+        replication_factor=config.rlmm_config_remote_log_metadata_topic_replication_factor,
+    )
+
+
+def build_reader_facts(
+    config: ReaderConfig, *, brokers: AnyBroker, clock: Clock, identity: FactsIdentity
+) -> FactsSide:
+    """Of a reader: the topics are never created here."""
+    return _build(config, identity, describe_through(brokers), clock, replication_factor=None)
+
+
+async def remember_topics(facts: FactsSide, config: CommonConfig, threads: Threads) -> None:
+    """Hold on to the ids of our own topics across restarts, once they are known; never ends."""
+    await facts.log.wait_ready()
+    remembered = RememberedTopics(config.state_dir, config.cluster_id)
+    await threads.run(remembered.write, facts.log.topic_ids)
+    await asyncio.get_running_loop().create_future()
+
+
+async def remember_reads(facts: FactsSide, config: CommonConfig, threads: Threads) -> None:
+    """Hold on to how far was read, each minute, and to a loss at once (H42); never ends."""
+    file = ReadsFile(config.state_dir, config.cluster_id)
+    is_lost = False
+    while not is_lost:
+        if facts.log.loss is None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_REMEMBER_READS_EVERY_MS / 1000):
+                    await facts.log.wait_lost()
+        is_lost = facts.log.loss is not None
+        if is_lost or facts.log.is_ready:
+            await threads.run(file.write, facts.log.reads)
+    await asyncio.get_running_loop().create_future()
+
+
+def _build(
+    config: CommonConfig,
+    identity: FactsIdentity,
+    describe: DescribeTopic,
+    clock: Clock,
+    *,
+    replication_factor: int | None,
+) -> FactsSide:
+    """`replication_factor` None = topics that are not there are waited for."""
+    reads = ReadsFile(config.state_dir, config.cluster_id)
+    log = FactLog(
+        connection=ConnectionSettings(
+            bootstrap_servers=tuple(str(one) for one in config.kafka_bootstrap_servers),
+            client_id=identity.client_id,
+        ),
+        replication_factor=replication_factor or 1,
+        describe_topic=describe,
+        now_ms=clock.monotonic_ms,
+        sleep_ms=clock.sleep_ms,
+        remembered=RememberedTopics(config.state_dir, config.cluster_id).read(),
+        remembered_reads=reads.read(),
+        remedy=reads.remedy,
+        may_create=replication_factor is not None,
+    )
+    settings = Settings(
+        log=log,
+        node_id=identity.node_id,
+        writer=identity.writer,
+        now_ms=clock.now_ms,
+        monotonic_ms=clock.monotonic_ms,
+        publish_timeout_ms=PUBLISH_TIMEOUT_MS,
+    )
+    manager = RemoteLogMetadataManager(
+        log=log, writer=identity.writer, publish_timeout_ms=PUBLISH_TIMEOUT_MS
+    )
+    return FactsSide(log=log, settings=settings, manager=manager)

@@ -1,0 +1,284 @@
+"""Gathers what the rules of problems ask for from the parts of a service; `sources` has them all.
+
+Every source is a function without arguments that answers findings of now. It never waits and never
+raises; what must be read or asked first is read by a part that runs, and taken here as it was last.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from kip405.ids import Uuid
+from rlm.broker.leadership import Leadership, Snapshot
+from rlm.clock import Clock
+from rlm.config import CommonConfig, ServiceConfig
+from rlm.plans.problem_rules import (
+    FactsHealth,
+    Limits,
+    StoreFacts,
+    acl_findings,
+    broker_findings,
+    certificate_findings,
+    facts_findings,
+    heartbeat_findings,
+    hung_threads_finding,
+    peer_findings,
+    skew_finding,
+    store_findings,
+)
+from rlm.plans.problems import Finding, ProblemKind
+from rlm.plans.services import heartbeats, live_nodes
+from rlm.service.certificates import Certificates
+from rlm.service.heartbeat import HeartbeatSender
+from rlm.service.partition_problems import PartitionProblems
+from rlm.service.problem_watch import FindingSource
+from rlm.service.tasks import DEAD_AFTER_BEATS
+from rlm.stores.opened import OpenStores
+from rlm.stores.stores import NO_STORE
+from rlm.tasks.copy_attempt import StoreWrites
+from rlm.tasks.pool import LanePool
+from rlm.topics.keeper import RetentionKeeper
+from rlmm.facts import TopicFact
+from rlmm.log_time import ClockSkew
+from rlmm.manager import FactsSide
+from rlmm.settings import Settings
+from rsm_plugins.threads import HungWork
+
+_DAY_MS = 86_400_000
+_COPY_LEAST_MS = 15_000
+"""A look alone may wait 10 s for each of its barriers."""
+_LEADERSHIP_POLLS = 10
+_LEADERSHIP_LEAST_MS = 10_000
+_NEVER_MS = 1 << 53
+"""Of what the role does not do."""
+
+
+def service_limits(config: ServiceConfig) -> Limits:
+    """How long things may take in a service beside a broker."""
+    return Limits(
+        copy_ms=max(
+            _COPY_LEAST_MS,
+            config.problem_copy_intervals * config.remote_log_manager_task_interval_ms,
+        ),
+        copy_deadline_ms=config.copy_deadline_ms,
+        trim_ms=config.problem_trim_blocked_ms,
+        leadership_ms=max(
+            _LEADERSHIP_LEAST_MS, _LEADERSHIP_POLLS * config.leadership_poll_interval_ms
+        ),
+        certificate_ms=config.problem_certificate_days * _DAY_MS,
+    )
+
+
+def reader_limits(config: CommonConfig) -> Limits:
+    """How long things may take in a reader, which copies and trims nothing."""
+    return Limits(
+        copy_ms=_NEVER_MS,
+        copy_deadline_ms=_NEVER_MS,
+        trim_ms=_NEVER_MS,
+        leadership_ms=_NEVER_MS,
+        certificate_ms=config.problem_certificate_days * _DAY_MS,
+    )
+
+
+class CommonSources:
+    """What every role has: facts, stores, certificates."""
+
+    def __init__(
+        self,
+        *,
+        facts: FactsSide,
+        stores: OpenStores,
+        certificates: Certificates,
+        hung_threads: Callable[[], Sequence[HungWork]],
+        clock: Clock,
+        limits: Limits,
+        writes: StoreWrites | None = None,
+    ) -> None:
+        self._facts = facts
+        self._stores = stores
+        self._certificates = certificates
+        self._hung_threads = hung_threads
+        self._clock = clock
+        self._limits = limits
+        self._writes = writes or StoreWrites()
+        self._began_ms = clock.monotonic_ms()
+        self._were_well: set[str] = set()
+
+    def sources(self) -> tuple[FindingSource, ...]:
+        return (self._of_facts, self._of_stores, self._of_certificates, self._of_threads)
+
+    @property
+    def uptime_ms(self) -> int:
+        """Since the service was built."""
+        return self._clock.monotonic_ms() - self._began_ms
+
+    def _of_facts(self) -> Iterator[Finding]:
+        ledger, settings = self._facts.manager, self._facts.settings
+        rows = [
+            FactsHealth(name="ledger", is_ready=ledger.is_ready, problem=ledger.problem),
+            FactsHealth(name="settings", is_ready=settings.is_ready, problem=settings.problem),
+        ]
+        return facts_findings(rows, self._limits, self.uptime_ms, loss=self._facts.log.loss)
+
+    def _of_stores(self) -> Iterator[Finding]:
+        if not self._stores.stores.links:
+            yield Finding(kind=ProblemKind.NO_STORE, subject="stores", text=NO_STORE)
+        statuses = self._stores.statuses()
+        self._were_well |= {row.name for row in statuses if not row.problem}
+        knows_all = all(link.store_id is not None for link in self._stores.stores.links)
+        rows = [
+            StoreFacts(
+                name=row.name or str(row.store_id),
+                problem=row.problem,
+                was_well=row.name in self._were_well if row.name else knows_all,
+                setup_alarms=row.alarms,
+                write_error=self._writes.error(row.store_id),
+            )
+            for row in statuses
+        ]
+        yield from store_findings(rows, self._limits, self.uptime_ms)
+        for text in self._stores.stores.twins():
+            yield Finding(kind=ProblemKind.STORE_SETUP, subject="stores", text=text)
+
+    def _of_certificates(self) -> Iterator[Finding]:
+        return certificate_findings(self._certificates.files, self._limits, self._clock.now_ms())
+
+    def _of_threads(self) -> Iterator[Finding]:
+        for found in self._hung_threads():
+            yield hung_threads_finding(found.pool, found.count, found.longest_ms)
+
+
+class ServiceSources:
+    """What a service beside a broker has on top."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        common: CommonSources,
+        settings: Settings,
+        leadership: Leadership,
+        heartbeat: HeartbeatSender,
+        heartbeat_interval_ms: int,
+        partitions: PartitionProblems,
+        pools: Sequence[LanePool],
+        keeper: RetentionKeeper,
+        clock: Clock,
+        limits: Limits,
+        others: Sequence[FindingSource],
+    ) -> None:
+        """`others`: methods of parts that know their problems themselves."""
+        self._others = tuple(others)
+        self._node_id = node_id
+        self._common = common
+        self._settings = settings
+        self._leadership = leadership
+        self._heartbeat = heartbeat
+        self._dead_after_ms = DEAD_AFTER_BEATS * heartbeat_interval_ms
+        self._clock = clock
+        self._partitions = partitions
+        self._pools = tuple(pools)
+        self._keeper = keeper
+        self._limits = limits
+        self._followed_since_ms = clock.monotonic_ms() if settings.is_ready else None
+
+    def sources(self) -> tuple[FindingSource, ...]:
+        """All of them."""
+        return (
+            *self._common.sources(),
+            self._of_broker,
+            self._of_service,
+            self._of_peers,
+            self._of_acls,
+            self._of_topics,
+            self._partitions.findings,
+            *self._others,
+        )
+
+    def _of_broker(self) -> Iterator[Finding]:
+        taken_at_ms = self._leadership.snapshot.taken_at_ms
+        return broker_findings(
+            asked_at_ms=None if taken_at_ms < 0 else taken_at_ms,
+            error=self._leadership.error,
+            limits=self._limits,
+            now_ms=self._clock.monotonic_ms(),
+            uptime_ms=self._common.uptime_ms,
+        )
+
+    def _of_service(self) -> Iterator[Finding]:
+        heartbeat = self._heartbeat
+        if heartbeat.rival is not None:
+            yield Finding(
+                kind=ProblemKind.RIVAL_SERVICE,
+                subject="service",
+                text=f"a second service of this node is alive (writer {heartbeat.rival}): stop one",
+            )
+        yield from heartbeat_findings(
+            error=heartbeat.error,
+            failing_ms=self._clock.monotonic_ms() - heartbeat.failing_since_ms,
+            most_ms=self._dead_after_ms,
+        )
+
+    def _followed_ms(self) -> int:
+        """For how long heartbeats could be heard: those of a replay say nothing about now."""
+        now_ms = self._clock.monotonic_ms()
+        if not self._settings.is_ready:
+            self._followed_since_ms = None
+        elif self._followed_since_ms is None:
+            self._followed_since_ms = now_ms
+        return 0 if self._followed_since_ms is None else now_ms - self._followed_since_ms
+
+    def _of_peers(self) -> Iterator[Finding]:
+        beats = heartbeats(self._settings.view, self._clock.monotonic_ms())
+        live = live_nodes(beats, max_age_ms=self._dead_after_ms)
+        for skew in self._settings.view.clock_skews():
+            age_ms = self._settings.view.heard_age_ms(skew.who, self._clock.monotonic_ms())
+            if age_ms is not None and age_ms <= self._dead_after_ms:
+                yield skew_finding(_who(skew), skew.skew_ms)
+        snapshot = self._leadership.snapshot
+        replicas = _replicas(snapshot, self._enabled())
+        replicas.pop(self._node_id, None)
+        yield from peer_findings(replicas, live, self._limits, self._followed_ms())
+
+    def _of_acls(self) -> Iterator[Finding]:
+        failures = (one.error for pool in self._pools for one in pool.last_errors.values())
+        others = (self._leadership.error, self._heartbeat.error)
+        return acl_findings((*others, *failures))
+
+    def _of_topics(self) -> Iterator[Finding]:
+        for alarm in self._keeper.alarms.values():
+            yield Finding(
+                kind=ProblemKind.RETENTION_REVERTED,
+                subject=f"topic {alarm.topic}",
+                topic=alarm.topic,
+                text=alarm.text,
+            )
+        snapshot = self._leadership.snapshot
+        if snapshot.taken_at_ms < 0 or self._common.uptime_ms <= self._limits.start_ms:
+            return
+        for fact in self._enabled().values():
+            if snapshot.lacks(fact.name):
+                yield Finding(
+                    kind=ProblemKind.TOPIC_NOT_SEEN,
+                    subject=f"topic {fact.name}",
+                    topic=fact.name,
+                    text=f"the broker knows no topic of this name (enabled under id "
+                    f"{fact.topic_id}); if it was deleted, `rlm topics disable {fact.name}`",
+                )
+
+    def _enabled(self) -> dict[Uuid, TopicFact]:
+        topics = self._settings.view.topics()
+        return {fact.topic_id: fact for fact in topics if fact.state == "enabled"}
+
+
+def _who(skew: ClockSkew) -> str:
+    return skew.who if skew.node_id < 0 else f"node {skew.node_id}"
+
+
+def _replicas(snapshot: Snapshot, enabled: Iterable[Uuid]) -> dict[int, set[str]]:
+    """Topics of which each node has a replica, by node id."""
+    wanted = set(enabled)
+    found: dict[int, set[str]] = {}
+    for key, row in snapshot.partitions.items():
+        if key.topic_id in wanted:
+            for node_id in row.replicas:
+                found.setdefault(node_id, set()).add(row.topic_id_partition.topic)
+    return found

@@ -1,0 +1,247 @@
+"""The composition root of `rlm serve --role reader`: a service without a broker.
+
+It follows ledger and settings and answers reads of the remote tier from the stores, wherever it is
+placed and however many there are. It creates, copies, trims and sweeps nothing; all it publishes is
+its heartbeat. Cluster and topics that are not there yet are waited for; another cluster than the
+configuration names ends the process with one line.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+
+import structlog
+
+from kip405.errors import Invalid, Unavailable
+from rlm.api.calls import Gate
+from rlm.api.endpoints import NO_NODE, READER, Endpoint, Endpoints
+from rlm.api.remote_fetch import RemoteFetchService, RemoteParts
+from rlm.api.tokens import token_source
+from rlm.broker.connection import Address as BrokerAddress
+from rlm.broker.own_broker import AnyBroker
+from rlm.clock import Clock, SystemClock, new_uuid
+from rlm.config import ReaderConfig
+from rlm.log_dir.identity import ReaderLock
+from rlm.plans.problems import Finding, ProblemKind
+from rlm.reading.gauges import read_gauges, throttle_gauges
+from rlm.remote_log.history import SegmentWalk
+from rlm.remote_log.objects import RemoteObjects
+from rlm.remote_log.remote_only_reads import RemoteReading
+from rlm.remote_log.remote_only_view import RemoteView
+from rlm.service.certificates import Certificates, certificate_paths
+from rlm.service.heartbeat import ReaderHeartbeat
+from rlm.service.http_server import HealthState
+from rlm.service.lifetime import (
+    configure_logs,
+    keep_all_running,
+    keep_large_blocks,
+    serving,
+    until_stopped,
+)
+from rlm.service.listening import Listening
+from rlm.service.metadata import FactsIdentity, build_reader_facts, remember_reads, remember_topics
+from rlm.service.metrics import (
+    Labelled,
+    ServiceMetrics,
+    problem_gauges,
+    store_gauges,
+    thread_gauges,
+)
+from rlm.service.problem_sources import CommonSources, reader_limits
+from rlm.service.problem_watch import ProblemWatch
+from rlm.service.read_path import build_disk_cache, build_reader, build_throttle
+from rlm.service.threads import ServiceThreads, service_threads
+from rlm.stores.opened import PluginTerms, open_stores
+from rlm.version import software_version
+from rlmm.facts import ReaderFact
+from rsm_plugins.contract.client import Deadlines
+
+log = structlog.get_logger()
+_CLIENT_ID = "rlm-reader"
+_CLUSTER_RETRY_MS = 1_000
+_MOST_LOSSES = 20
+_NEVER_MS = 2**53
+"""Grace of a plugin that is ours: what others upload is not a reader's to sweep."""
+
+
+def run(config: ReaderConfig) -> None:
+    """Serve until SIGTERM or SIGINT. RemoteStorageError: refused to start, the message says why."""
+    configure_logs(level=config.log_level, log_format=config.log_format)
+    keep_large_blocks()
+    with ReaderLock(str(config.state_dir), config.cluster_id):
+        asyncio.run(until_stopped(_serve(config)))
+
+
+async def _serve(config: ReaderConfig) -> None:
+    log.info("starting", role=READER, version=software_version(), **config.shown())
+    with service_threads(config) as threads:
+        await serving(lambda tasks: ReaderService(config, SystemClock(), tasks, threads))
+
+
+class ReaderService:
+    """All parts of one reader; `close` in the end, by who made it."""
+
+    def __init__(
+        self,
+        config: ReaderConfig,
+        clock: Clock,
+        tasks: asyncio.TaskGroup,
+        threads: ServiceThreads,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._threads = threads
+        addresses = [BrokerAddress.parse(str(one)) for one in config.kafka_bootstrap_servers]
+        self.brokers = AnyBroker(addresses, client_id=_CLIENT_ID)
+        identity = FactsIdentity(node_id=NO_NODE, writer=new_uuid(), client_id=_CLIENT_ID)
+        self.facts = build_reader_facts(
+            config, brokers=self.brokers, clock=clock, identity=identity
+        )
+        self.stores = open_stores(
+            config, _terms(config), self.facts, clock, new_uuid, may_found=False
+        )
+        self.disk_cache = build_disk_cache(config, tasks, threads.disk_cache)
+        self.reader = build_reader(
+            config, self.stores.routed, clock, tasks, threads.reads, self.disk_cache
+        )
+        self.walk = SegmentWalk(self.reader)
+        self.throttle = build_throttle(config, clock)
+        self.heartbeat = ReaderHeartbeat(
+            settings=self.facts.settings,
+            clock=clock,
+            fact=ReaderFact(
+                grpc_address=str(config.grpc_advertised),
+                http_address=str(config.http_listen),
+                version=software_version(),
+            ),
+            interval_ms=config.heartbeat_interval_ms,
+        )
+        self._certificates = Certificates(certificate_paths(config), clock, threads.other)
+        common = CommonSources(
+            facts=self.facts,
+            stores=self.stores,
+            certificates=self._certificates,
+            hung_threads=threads.hung,
+            clock=clock,
+            limits=reader_limits(config),
+        )
+        self.problems = ProblemWatch(lambda: (*common.sources(), self._lost), clock)
+        self.metrics = ServiceMetrics(self._gauges)
+        self._listening = Listening(config, health=self._health, metrics=self.metrics.render)
+
+    async def run(self) -> None:
+        """Listen first, then the check that may refuse, then all the rest until cancelled."""
+        await self._listen()
+        await self._check_cluster()
+        await keep_all_running(self._lives(), self._clock)
+
+    async def _listen(self) -> None:
+        gate = Gate(token_source(self._config.api_token_file, self._clock))
+        await self._listening.start(admin=None, fetch=RemoteFetchService(self._remote(gate)))
+
+    def _remote(self, gate: Gate) -> RemoteParts:
+        config, facts = self._config, self.facts
+        view = RemoteView(settings=facts.settings, ledger=facts.manager, clock=self._clock)
+        return RemoteParts(
+            gate=gate,
+            view=view,
+            reading=RemoteReading(view=view, walk=self.walk),
+            ledger=facts.manager,
+            objects=RemoteObjects(
+                cluster_id=config.cluster_id,
+                ledgers=facts.manager,
+                store=self.stores.routed,
+                threads=self._threads.reads,
+            ),
+            endpoints=Endpoints(
+                own=Endpoint(
+                    grpc_address=str(config.grpc_advertised),
+                    role=READER,
+                    node_id=NO_NODE,
+                    version=software_version(),
+                ),
+                settings=facts.settings,
+                clock=self._clock,
+                heartbeat_interval_ms=config.heartbeat_interval_ms,
+            ),
+            throttle=self.throttle,
+        )
+
+    def _lives(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        return {
+            "facts": self.facts.log.run,
+            "topic ids": lambda: remember_topics(self.facts, self._config, self._threads.other),
+            "facts read": lambda: remember_reads(self.facts, self._config, self._threads.other),
+            "heartbeat": self.heartbeat.run,
+            "certificates": self._certificates.run,
+            "problems": self.problems.run,
+            **self.stores.lives(),
+        }
+
+    async def _check_cluster(self) -> None:
+        """Wait for a broker; Invalid where it belongs to another cluster."""
+        while True:
+            try:
+                found = (await self.brokers.describe_cluster()).cluster_id
+            except Unavailable as error:
+                log.warning("no_broker_reachable", error=str(error))
+                await self._clock.sleep_ms(_CLUSTER_RETRY_MS)
+                continue
+            if found == self._config.cluster_id:
+                return
+            raise Invalid(
+                f"kafka.bootstrap.servers belong to cluster {found}, cluster.id is "
+                f"{self._config.cluster_id}"
+            )
+
+    def _gauges(self) -> dict[str, Labelled]:
+        return {
+            **thread_gauges(self._threads.pools()),
+            **problem_gauges(self.problems.current()),
+            **store_gauges(self.stores.statuses()),
+            **read_gauges(self.reader, self.disk_cache),
+            **throttle_gauges(self.throttle.counts),
+        }
+
+    def _lost(self) -> Iterator[Finding]:
+        """Who reads here only would be the only one to know (H11, H25)."""
+        for key in self.walk.losses.partitions[:_MOST_LOSSES]:
+            fact = self.facts.settings.view.topic(key.topic_id)
+            name = fact.name if fact else str(key.topic_id)
+            ids = self.facts.manager.ledger(key).entries.keys()
+            for text in self.walk.losses.alarms(key, ids):
+                yield Finding(
+                    kind=ProblemKind.SEGMENT_LOST,
+                    subject=f"{name}-{key.partition}",
+                    topic=name,
+                    text=text,
+                )
+
+    def _health(self) -> HealthState:
+        """Ready once it can answer: it goes on when no broker can be asked."""
+        facts = self.facts
+        is_whole = facts.log.is_ready and facts.manager.damage is None
+        knows_stores = all(link.store_id is not None for link in self.stores.stores.links)
+        return HealthState(
+            alive=True,
+            ready=is_whole and knows_stores,
+            problems=self.problems.current(),
+        )
+
+    async def close(self) -> None:
+        """API first, connections last."""
+        await self._listening.close()
+        await self.stores.close()
+        await self.brokers.close()
+
+
+def _terms(config: ReaderConfig) -> PluginTerms:
+    return PluginTerms(
+        principal=config.principal,
+        deadlines=Deadlines(
+            call_ms=config.plugin_call_timeout_ms, copy_ms=config.plugin_call_timeout_ms
+        ),
+        allow_insecure=config.allow_insecure,
+        sweep_grace_ms=_NEVER_MS,
+        log_level=config.log_level,
+        runtime_dir=config.state_dir,
+    )

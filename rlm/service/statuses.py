@@ -1,0 +1,167 @@
+"""What `status` says of the partitions we lead, put together from looks, lanes and ledger.
+
+Never waits but in `look` and `copy_now`; everything else is the last that was seen.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from kip405.errors import Busy, Fenced
+from kip405.ids import PartitionKey
+from kip405.states import RemoteLogSegmentState
+from rlm.api.ports import CopyOutcome, PartitionStatus
+from rlm.broker.leadership import Leadership, LedPartition
+from rlm.clock import Clock
+from rlm.plans.problems import Problem, Severity
+from rlm.remote_log.snapshot_cache import RememberedLooks
+from rlm.remote_log.snapshots import Look
+from rlm.service.partition_problems import PartitionProblems
+from rlm.service.tasks import WorkSide
+from rlm.tasks.copy import CopyStatus
+from rlm.tasks.pool import Job, LanePool
+from rlm.tasks.trim import TrimStatus
+from rlmm.ledger import PartitionLedger
+from rlmm.settings import Settings
+
+_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+_COPY_NOW_DEADLINE_MS = 600_000
+_COPY_NOW_RETRY_MS = 100
+
+
+class _Manager(Protocol):
+    def ledger(self, key: PartitionKey) -> PartitionLedger: ...
+
+
+class Statuses:
+    """Implements rlm.api.ports.PartitionStatuses and CopyNow."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        leadership: Leadership,
+        looks: RememberedLooks,
+        settings: Settings,
+        manager: _Manager,
+        pools: tuple[LanePool, LanePool],
+        work: WorkSide,
+        clock: Clock,
+        partition_problems: PartitionProblems,
+        problems: Callable[[], Sequence[Problem]],
+    ) -> None:
+        self._node_id = node_id
+        self._leadership = leadership
+        self._looks = looks
+        self._settings = settings
+        self._manager = manager
+        self._pools = pools
+        self._clock = clock
+        self._work = work
+        self._partition_problems = partition_problems
+        self._problems = problems
+
+    def led(self) -> Sequence[PartitionStatus]:
+        view, alarms = self._settings.view, self._alarms()
+        return tuple(
+            self._status(row, alarms)
+            for row in self._leadership.snapshot.led_by(self._node_id)
+            if view.topic(row.topic_id_partition.topic_id) is not None
+        )
+
+    async def look(self, key: PartitionKey) -> PartitionStatus:
+        row = self._led_row(key)
+        await self._looks.look(row)
+        return self._status(row, self._alarms())
+
+    async def copy_now(self, key: PartitionKey, up_to_offset: int | None) -> CopyOutcome:
+        work, row = self._work, self._led_row(key)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def job() -> None:
+            try:
+                await work.copy_round(row, up_to_offset)
+            except Exception as error:
+                if not done.done():
+                    done.set_exception(error)
+                raise
+            if not done.done():
+                done.set_result(None)
+
+        await self._submit(key, job)
+        await done
+        status = work.lanes.copy.statuses[key]
+        return CopyOutcome(
+            first_uncopied_offset=max(status.copied_next_offset, status.log_start_offset),
+            reason=" ".join((status.reason, status.detail)).strip(),
+        )
+
+    async def _submit(self, key: PartitionKey, job: Job) -> None:
+        deadline_ms = self._clock.monotonic_ms() + _COPY_NOW_DEADLINE_MS
+        while not self._pools[0].submit(key, job):
+            if self._clock.monotonic_ms() > deadline_ms:
+                raise Busy(f"partition {key}: the copy lane is busy or in back-off")
+            await self._clock.sleep_ms(_COPY_NOW_RETRY_MS)
+
+    def _led_row(self, key: PartitionKey) -> LedPartition:
+        row = self._leadership.snapshot.partitions.get(key)
+        if row is None or row.leader != self._node_id:
+            raise Fenced(f"partition {key} is not led by node {self._node_id}")
+        return row
+
+    def _alarms(self) -> Mapping[str, Sequence[str]]:
+        """The words of all alarms, by subject."""
+        found: dict[str, list[str]] = {}
+        for problem in self._problems():
+            if problem.severity is Severity.ALARM:
+                found.setdefault(problem.subject, []).append(problem.text)
+        return found
+
+    def _status(self, row: LedPartition, alarms: Mapping[str, Sequence[str]]) -> PartitionStatus:
+        place = row.topic_id_partition
+        look = self._looks.of(row)
+        ledger = self._manager.ledger(place.key)
+        finished = [entry.metadata for entry in ledger.in_state(_FINISHED)]
+        start = self._settings.view.remote_log_start(place.key)
+        lag = self._partition_problems.lag(row)
+        base = PartitionStatus(
+            topic=place.topic,
+            topic_id=place.topic_id,
+            partition=place.partition,
+            leader=row.leader,
+            leader_epoch=row.leader_epoch,
+            remote_log_start_offset=-1 if start is None else start,
+            remote_size_bytes=sum(one.segment_size_bytes for one in finished),
+            remote_segments=len(finished),
+            lag_bytes=None if lag is None else lag.size_bytes,
+            lag_segments=None if lag is None else lag.segments,
+            last_error=self._last_error(place.key),
+            alarms=tuple(alarms.get(f"{place.topic}-{place.partition}", ())),
+        )
+        return base if look is None else self._looked(base, look, ledger)
+
+    def _looked(
+        self, base: PartitionStatus, look: Look, ledger: PartitionLedger
+    ) -> PartitionStatus:
+        lanes = self._work.lanes
+        end = ledger.highest_end(look.lineage, look.log_end_offset)
+        return replace(
+            base,
+            remote_next_offset=-1 if end is None else end,
+            local_log_start_offset=look.positions.log_start_offset,
+            last_stable_offset=look.positions.last_stable_offset,
+            high_watermark=look.positions.high_watermark,
+            log_end_offset=look.log_end_offset,
+            copy_reason=_reason(lanes.copy.statuses.get(look.key)),
+            trim_reason=_reason(lanes.trim.statuses.get(look.key)),
+            frozen=look.frozen.reason if look.frozen else "",
+        )
+
+    def _last_error(self, key: PartitionKey) -> str:
+        errors = (pool.last_errors.get(key) for pool in self._pools)
+        return "; ".join(error.message for error in errors if error is not None)
+
+
+def _reason(status: CopyStatus | TrimStatus | None) -> str:
+    return " ".join((status.reason, status.detail)).strip() if status else ""

@@ -1,0 +1,279 @@
+"""The lanes of one service, wired together over all of its stores."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kip405.errors import Unavailable
+from kip405.ids import PartitionKey, Uuid
+from rlm.broker.deletions import RecordDeletions
+from rlm.broker.leadership import Leadership, LedPartition
+from rlm.broker.own_broker import OwnBroker
+from rlm.clock import Clock, new_uuid
+from rlm.config import ServiceConfig
+from rlm.remote_log.losses import Losses
+from rlm.remote_log.ports import ShareGroups
+from rlm.remote_log.snapshot_cache import RememberedLooks
+from rlm.service.heartbeat import HeartbeatSender
+from rlm.service.stores import StoreSide
+from rlm.service.threads import ServiceThreads
+from rlm.tasks.cleanup import CleanupLane, CleanupSettings
+from rlm.tasks.copy import Copied, CopyLane
+from rlm.tasks.copy_attempt import Copier, CopySettings, LiveAttempts, StoreWrites
+from rlm.tasks.copy_watch import CopyWatch
+from rlm.tasks.evidence import StoreEvidence
+from rlm.tasks.expiration import CleanupRound
+from rlm.tasks.lost_segments import HoleRecords, LostSegments
+from rlm.tasks.pool import LanePool, Round, Schedule
+from rlm.tasks.trim import TrimLane, TrimSettings
+from rlm.version import software_name
+from rlmm.manager import FactsSide
+
+BARRIER_DEADLINE_MS = 10_000
+DEAD_AFTER_BEATS = 3
+_LANE_QUEUE_LIMIT = 10_000
+_DELETE_HOLD_MS = 1_000
+"""A follower that keeps up takes half a second (replica.fetch.wait.max.ms) to follow the log start;
+for one that lags nobody waits: the trim is done on the leader.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lanes:
+    """Copy and cleanup with a pool each (G6); `status` reads what they note."""
+
+    copy: CopyLane
+    trim: TrimLane
+    cleanup: CleanupLane
+    copy_pool: LanePool
+    cleanup_pool: LanePool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneParts:
+    """What the lanes are made of."""
+
+    config: ServiceConfig
+    broker: OwnBroker
+    facts: FactsSide
+    heartbeat: HeartbeatSender
+    looks: RememberedLooks
+    stores: StoreSide
+    share_groups: ShareGroups
+    losses: Losses
+    clock: Clock
+    writer: Uuid
+    copied: Copied
+    threads: ServiceThreads
+
+
+def build_pools(
+    config: ServiceConfig, clock: Clock, failed: Callable[[str], None]
+) -> tuple[LanePool, LanePool]:
+    """The pools of copy and cleanup; fetch has its own (reader_pool). `failed` counts failures."""
+    copy = LanePool(
+        "copy",
+        clock,
+        size=config.remote_log_manager_copier_thread_pool_size,
+        queue_limit=_LANE_QUEUE_LIMIT,
+        failed=failed,
+    )
+    cleanup = LanePool(
+        "cleanup",
+        clock,
+        size=config.remote_log_manager_expiration_thread_pool_size,
+        queue_limit=_LANE_QUEUE_LIMIT,
+        failed=failed,
+    )
+    return copy, cleanup
+
+
+class WorkSide:
+    """Copies, trims and cleans what this node leads; each segment in the store it belongs to."""
+
+    def __init__(self, parts: LaneParts, pools: tuple[LanePool, LanePool]) -> None:
+        self._parts = parts
+        self.writes = StoreWrites()
+        config = parts.config
+        self.deletions = RecordDeletions(
+            parts.broker.deletion_connection,
+            parts.clock,
+            at_once=config.remote_log_manager_expiration_thread_pool_size,
+            drain_ms=config.trim_drain_ms,
+            had_predecessor=True,
+        )
+        live = LiveAttempts()
+        self.evidence = StoreEvidence(
+            parts.stores.stores, cluster_id=config.cluster_id, threads=parts.threads.evidence
+        )
+        self.lost = LostSegments(
+            evidence=self.evidence,
+            losses=parts.losses,
+            clock=parts.clock,
+            check_interval_ms=config.copy_presence_check_interval_ms,
+        )
+        self.holes = HoleRecords(
+            settings=parts.facts.settings, barrier_deadline_ms=BARRIER_DEADLINE_MS
+        )
+        self.lanes = Lanes(
+            copy=CopyLane(
+                eyes=parts.looks,
+                copier=_copier(parts, live, self.writes),
+                ledger=parts.facts.manager,
+                settings=parts.facts.settings,
+                clock=parts.clock,
+                lost=self.lost,
+                holes=self.holes,
+                snapshot_wait_ms=config.copy_snapshot_wait_ms,
+                copied=parts.copied,
+            ),
+            trim=TrimLane(
+                eyes=parts.looks,
+                broker=parts.broker,
+                deletions=self.deletions,
+                ledger=parts.facts.manager,
+                settings=parts.facts.settings,
+                evidence=self.evidence,
+                lost=self.lost,
+                share_groups=parts.share_groups,
+                clock=parts.clock,
+                config=_trim_settings(config),
+            ),
+            cleanup=_cleanup_lane(parts, self.evidence, self.lost, live),
+            copy_pool=pools[0],
+            cleanup_pool=pools[1],
+        )
+        self._copy_watch = CopyWatch(
+            lane=self.lanes.copy,
+            pool=pools[0],
+            copy=self._unless_rival(self.copy_round),
+            clock=parts.clock,
+            interval_ms=config.remote_log_manager_task_interval_ms,
+        )
+        self._cleanup_round = CleanupRound(
+            eyes=parts.looks,
+            trim=self.lanes.trim,
+            cleanup=self.lanes.cleanup,
+            clock=parts.clock,
+            saw=self._copy_watch.saw,
+        )
+
+    async def copy_round(self, led: LedPartition, up_to_offset: int | None = None) -> None:
+        """Copy what is eligible, to where the rules say; the store is proven right first (H11)."""
+        await self.lanes.copy.run(led, up_to_offset)
+
+    async def cleanup_round(self, led: LedPartition) -> None:
+        """Trim, then clean; the failure of one does not keep the other from its turn."""
+        await self._cleanup_round.run(led)
+
+    async def run_copies(self, leadership: Leadership) -> None:
+        """Copy rounds for ever."""
+
+        def forget(key: PartitionKey) -> None:
+            self.lanes.copy.forget(key)
+            self._copy_watch.forget(key)
+
+        schedule = self._schedule(
+            leadership,
+            self.lanes.copy_pool,
+            self._parts.config.remote_log_manager_task_interval_ms,
+            forget,
+        )
+        await schedule.run(self._unless_rival(self._copy_watch.scheduled))
+
+    async def run_cleanups(self, leadership: Leadership) -> None:
+        """Trim and cleanup rounds for ever."""
+
+        def forget(key: PartitionKey) -> None:
+            self.lanes.trim.forget(key)
+            self.lanes.cleanup.forget(key)
+
+        schedule = self._schedule(
+            leadership,
+            self.lanes.cleanup_pool,
+            self._parts.config.trim_interval_ms,
+            forget,
+        )
+        await schedule.run(self._unless_rival(self.cleanup_round))
+
+    def _unless_rival(self, round_of: Round) -> Round:
+        heartbeat = self._parts.heartbeat
+
+        async def checked(led: LedPartition) -> None:
+            if heartbeat.rival is not None:
+                raise Unavailable(
+                    "a second service of this node is alive "
+                    f"(writer {heartbeat.rival}): stop one (H13)"
+                )
+            await round_of(led)
+
+        return checked
+
+    def _schedule(
+        self,
+        leadership: Leadership,
+        pool: LanePool,
+        interval_ms: int,
+        forget: Callable[[PartitionKey], None],
+    ) -> Schedule:
+        return Schedule(
+            pool=pool,
+            leadership=leadership,
+            settings=self._parts.facts.settings,
+            node_id=self._parts.config.node_id,
+            clock=self._parts.clock,
+            interval_ms=interval_ms,
+            forget=forget,
+        )
+
+
+def _copier(parts: LaneParts, live: LiveAttempts, writes: StoreWrites) -> Copier:
+    return Copier(
+        eyes=parts.looks,
+        ledger=parts.facts.manager,
+        stores=parts.stores.stores,
+        targets=parts.stores.targets,
+        live=live,
+        writes=writes,
+        threads=parts.threads.copies,
+        clock=parts.clock,
+        new_uuid=new_uuid,
+        settings=_copy_settings(parts),
+    )
+
+
+def _cleanup_lane(
+    parts: LaneParts, evidence: StoreEvidence, lost: LostSegments, live: LiveAttempts
+) -> CleanupLane:
+    return CleanupLane(
+        eyes=parts.looks,
+        ledger=parts.facts.manager,
+        settings=parts.facts.settings,
+        evidence=evidence,
+        lost=lost,
+        live=live,
+        clock=parts.clock,
+        config=CleanupSettings(
+            node_id=parts.config.node_id, writer=parts.writer, grace_ms=parts.config.sweep_grace_ms
+        ),
+    )
+
+
+def _copy_settings(parts: LaneParts) -> CopySettings:
+    return CopySettings(
+        cluster_id=parts.config.cluster_id,
+        node_id=parts.config.node_id,
+        writer=parts.writer,
+        software=software_name(),
+        deadline_ms=parts.config.copy_deadline_ms,
+        barrier_deadline_ms=BARRIER_DEADLINE_MS,
+    )
+
+
+def _trim_settings(config: ServiceConfig) -> TrimSettings:
+    return TrimSettings(
+        plan_deadline_ms=config.trim_plan_deadline_ms,
+        check_max_age_ms=config.trim_check_max_age_ms,
+        hold_max_ms=config.trim_hold_max_ms,
+        heartbeat_max_age_ms=DEAD_AFTER_BEATS * config.heartbeat_interval_ms,
+        delete_hold_ms=_DELETE_HOLD_MS,
+    )

@@ -1,0 +1,271 @@
+"""One configured store: which one it is, and whether its plugin still serves that one (H11).
+
+The first service that meets an empty store creates its identity object, once; the settings remember
+the store and the name that the configuration gives it. A name stands for one store for ever: from
+then on a store with another identity, or none, is not ours, and nothing is copied or trimmed there.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+import structlog
+
+from kip405.contracts import (
+    RemoteStorageManager,
+    StoreIdentity,
+)
+from kip405.errors import Invalid, RemoteStorageError, Unavailable
+from kip405.ids import Uuid
+from rlm.clock import Clock, backoff_ms
+from rlmm.fact_log import FactLog
+from rlmm.facts import ClusterFact, StoreFact
+from rlmm.settings import Settings
+from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
+
+log = structlog.get_logger()
+_BARRIER_MS = 10_000
+_UNNAMED = "default"
+"""The name of stores that were recorded before they had names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreOrigin:
+    """What the plugin says of itself, as the StoreFact records it."""
+
+    plugin: str
+    uri: str
+    prefix: str
+
+
+DescribeStore = Callable[[], Awaitable[StoreOrigin]]
+"""Asks the plugin; Unavailable while it does not answer."""
+PluginProblem = Callable[[], str | None]
+"""Why the plugin's process does not run, where it is ours; None = it does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Where it is remembered which store is which: one cluster's settings.
+
+    `may_write` False = only what they know counts: no store is founded, nothing is recorded.
+    """
+
+    cluster_id: str
+    settings: Settings
+    facts: FactLog
+    clock: Clock
+    new_uuid: Callable[[], Uuid]
+    may_write: bool = True
+
+
+def store_called(name: str, facts: Iterable[StoreFact]) -> StoreFact | None:
+    """The one that a name stands for; None = it stands for none yet."""
+    found = [fact for fact in facts if name in (fact.names or (_UNNAMED,))]
+    return min(found, key=lambda fact: str(fact.store_id), default=None)
+
+
+class StoreLink:
+    """Finds or founds one store; `problem` says why there is none, or what is wrong with it.
+
+    `is_first`: the store that the cluster's settings call the default one. `is_other`: the plugin
+    serves another store than the name stands for, so no byte of it may be used.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        store: RemoteStorageManager,
+        *,
+        describe: DescribeStore,
+        memory: Memory,
+        is_first: bool = True,
+        plugin_problem: PluginProblem = lambda: None,
+    ) -> None:
+        self.name = name
+        self.store = store
+        self.store_id: Uuid | None = None
+        self.is_other = False
+        self._problem: str | None = "the store was not asked yet"
+        self._plugin_problem = plugin_problem
+        self._describe = describe
+        self._memory = memory
+        self._is_first = is_first
+        self._is_recorded = not memory.may_write
+
+    @property
+    def problem(self) -> str | None:
+        """What the plugin's process has to say goes first: it knows why nobody answers."""
+        return self._plugin_problem() or self._problem
+
+    @property
+    def fact(self) -> StoreFact | None:
+        """What the settings know of the store."""
+        view = self._memory.settings.view
+        return None if self.store_id is None else view.store(self.store_id)
+
+    async def run(self, interval_ms: int) -> None:
+        """Find the store, then look again and again whether it is still there, for ever."""
+        await self.establish()
+        await self.watch(interval_ms)
+
+    async def establish(self) -> Uuid:
+        """The store's id; waits until it is known, with back-off.
+
+        What the settings know is not asked of the plugin, which may be away.
+        """
+        attempt = 0
+        while True:
+            try:
+                self.store_id = await self._once()
+            except RemoteStorageError as error:
+                self._problem = str(error)
+                await self._memory.clock.sleep_ms(backoff_ms(attempt))
+                attempt += 1
+            else:
+                await self._look()
+                return self.store_id
+
+    async def watch(self, interval_ms: int) -> None:
+        """Look for ever whether the plugin serves that store."""
+        while True:
+            await self._look()
+            await self._memory.clock.sleep_ms(interval_ms)
+
+    async def _look(self) -> None:
+        if self.store_id is None:
+            return
+        try:
+            other = await identity_problem(self.store, self.store_id, self._memory.cluster_id)
+            self.is_other = other is not None
+            self._problem = None if other is None else self._in_words(other)
+            if other is None and not self._is_recorded:
+                await self._record(self.store_id, await self._describe())
+        except RemoteStorageError as error:
+            self._problem = str(error)
+
+    def _in_words(self, other: str) -> str:
+        place = f" at {self.fact.uri}" if self.fact else ""
+        return (
+            f"{other}; {self.name!r} is the name of that one{place}: bring it back, or give "
+            "another store a new name"
+        )
+
+    async def _once(self) -> Uuid:
+        settings, cluster_id = self._memory.settings, self._memory.cluster_id
+        if not settings.is_ready:
+            raise Unavailable("the settings were not read to their end yet")
+        await settings.barrier(_BARRIER_MS)
+        cluster = settings.view.cluster
+        if cluster is not None and cluster.cluster_id != cluster_id:
+            raise Invalid(f"the settings topic belongs to cluster {cluster.cluster_id}")
+        if cluster is None:
+            if not (self._is_first and self._memory.may_write):
+                raise Unavailable("the settings do not know the cluster yet")
+            await self._publish_cluster(None)
+        store_id = self._known()
+        if not self._memory.may_write:
+            return store_id or self._not_known()
+        store_id = store_id or await self._found()
+        cluster = settings.view.cluster
+        if self._is_first and cluster is not None and cluster.default_store_id != store_id:
+            await self._publish_cluster(store_id)
+        return store_id
+
+    def _not_known(self) -> NoReturn:
+        raise Unavailable(
+            f"the settings know no store called {self.name!r} (yet): a broker's service that is "
+            "configured for it makes it known"
+        )
+
+    def _known(self) -> Uuid | None:
+        """The store that the settings know under this name."""
+        found = store_called(self.name, self._memory.settings.view.stores())
+        return None if found is None else found.store_id
+
+    async def _found(self) -> Uuid:
+        """The store that the plugin serves, recorded under this name; founded if it is empty.
+
+        Invalid for another cluster's, for one that lost its identity, and where the name was given
+        to another store meanwhile.
+        """
+        origin = await self._describe()
+        identity = await self.store.read_identity()
+        if identity is None:
+            self._refuse_lost(origin.uri)
+            identity = await self.store.create_identity(
+                StoreIdentity(
+                    store_id=self._memory.new_uuid(),
+                    cluster_id=self._memory.cluster_id,
+                    created_ms=self._memory.clock.now_ms(),
+                )
+            )
+        if identity.cluster_id != self._memory.cluster_id:
+            raise Invalid(
+                f"the store at {origin.uri} belongs to cluster {identity.cluster_id}, "
+                f"not to {self._memory.cluster_id}; give this cluster a prefix of its own"
+            )
+        await self._memory.settings.barrier(_BARRIER_MS)
+        known = self._known()
+        if known is not None and known != identity.store_id:
+            raise Invalid(
+                f"the plugin's store at {origin.uri} is {identity.store_id}, this cluster calls "
+                f"{known} {self.name!r}: point the plugin at that one, or give this a new name"
+            )
+        await self._record(identity.store_id, origin)
+        log.info(
+            "store_established",
+            store=self.name,
+            store_id=str(identity.store_id),
+            uri=origin.uri,
+        )
+        return identity.store_id
+
+    def _refuse_lost(self, uri: str) -> None:
+        for fact in self._memory.settings.view.stores():
+            if fact.uri == uri:
+                raise Invalid(
+                    f"the store at {uri} is empty, this cluster knows it as {fact.store_id}: "
+                    "bring it back; it is not founded a second time"
+                )
+
+    async def _record(self, store_id: Uuid, origin: StoreOrigin) -> None:
+        """Write down where the store is and what it is called, if that is news."""
+        known = self._memory.settings.view.store(store_id)
+        names = (known.names or (_UNNAMED,)) if known else ()
+        fact = StoreFact(
+            store_id=store_id,
+            plugin=origin.plugin,
+            uri=origin.uri,
+            prefix=origin.prefix,
+            names=tuple(sorted({*names, self.name})),
+        )
+        if known is None or fact != replace(known, extra={}):
+            await self._memory.settings.publish(fact)
+        self._is_recorded = True
+
+    async def _publish_cluster(self, store_id: Uuid | None) -> None:
+        """From now on the ledger is never made anew (H6)."""
+        ids = self._memory.facts.topic_ids
+        await self._memory.settings.publish(
+            ClusterFact(
+                cluster_id=self._memory.cluster_id,
+                ledger_topic_id=ids[LEDGER_TOPIC],
+                settings_topic_id=ids[SETTINGS_TOPIC],
+                default_store_id=store_id,
+            )
+        )
+
+
+async def identity_problem(
+    store: RemoteStorageManager, store_id: Uuid, cluster_id: str
+) -> str | None:
+    """Why a plugin's store is not the one expected, asked now; None = it is."""
+    found = await store.read_identity()
+    if found is None:
+        return f"the store has no identity, {store_id} was expected"
+    if found.store_id != store_id:
+        return f"the plugin serves store {found.store_id}, {store_id} was expected"
+    if found.cluster_id != cluster_id:
+        return f"store {store_id} belongs to cluster {found.cluster_id}, not to {cluster_id}"
+    return None

@@ -1,0 +1,1 @@
+"""What copies, trims and cleans the partitions that this node leads."""

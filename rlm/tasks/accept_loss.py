@@ -1,0 +1,114 @@
+"""What an operator accepts as lost: offsets that no store has and the leader's log has not (H15).
+
+The range goes on record as a hole; from then on readers pass it like a compaction gap, and the
+cleanup takes the entries of the lost segments out of the ledger, once it has proven again that
+their objects are gone. Objects that come back before are kept.
+"""
+
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from kip405.errors import Invalid, NotFound, Unavailable
+from kip405.ids import PartitionKey
+from rlm.plans.coverage import OffsetRange
+from rlm.plans.holes import LossView, LostRange, doubtful_segments, lost_ranges
+from rlm.remote_log.ports import Ledger, Settings
+from rlm.remote_log.snapshots import Look
+from rlm.tasks.evidence import StoreEvidence
+from rlm.tasks.lost_segments import HoleRecords, LostSegments
+from rlmm.ledger import Hole
+
+log = structlog.get_logger()
+CAUSE_ACCEPTED = "accepted loss"
+
+
+class LossAcceptance:
+    """For partitions that our broker leads. `look` takes one now; Fenced where it does not."""
+
+    def __init__(
+        self,
+        *,
+        look: Callable[[PartitionKey], Awaitable[Look]],
+        ledger: Ledger,
+        settings: Settings,
+        evidence: StoreEvidence,
+        lost: LostSegments,
+        holes: HoleRecords,
+    ) -> None:
+        self._look = look
+        self._ledger = ledger
+        self._settings = settings
+        self._evidence = evidence
+        self._lost = lost
+        self._holes = holes
+
+    async def accept(self, key: PartitionKey, *, by: str, apply: bool) -> tuple[LostRange, ...]:
+        """The ranges that are lost; with `apply` they are on record when this returns.
+
+        Invalid: nothing is proven lost, the partition is frozen, or a store is another one.
+        Unavailable: a store or the ledger does not answer, which proves nothing.
+        """
+        look = await self._look(key)
+        place = look.led.topic_id_partition
+        if look.frozen is not None:
+            raise Invalid(f"{place} is frozen: {look.frozen.reason}; end that first")
+        problem = self._ledger.problem or self._settings.problem
+        if problem is not None:
+            raise Unavailable(f"{place}: {problem}")
+        if look.topic.fact is None:
+            raise NotFound(f"{place}: the topic is not enabled")
+        usable = look.ledger.usable(
+            look.lineage, look.log_end_offset, look.remote_log_start_offset or 0
+        )
+        missing = await self._evidence.missing([one.metadata for one in usable])
+        self._lost.suspect(key, missing)
+        doubted = [one.metadata for one in usable if one.metadata.segment_id.id in missing]
+        gone = await self._evidence.missing(doubted, needs_manifest=False)
+        holes = self._settings.view.holes(key)
+        start = max(look.positions.log_start_offset, look.remote_log_start_offset or 0)
+        found = lost_ranges(
+            LossView(
+                usable=usable,
+                gone=gone,
+                doubtful=doubtful_segments(look.log, start, holes),
+                local=OffsetRange(
+                    start=look.positions.log_start_offset, next_offset=look.log_end_offset
+                ),
+                remote_log_start_offset=look.remote_log_start_offset or 0,
+                holes=holes,
+            )
+        )
+        if not found:
+            raise Invalid(f"{place}: nothing is proven lost. {_instead(len(missing))}")
+        if apply:
+            await self._record(look, found, by)
+        return found
+
+    async def _record(self, look: Look, found: tuple[LostRange, ...], by: str) -> None:
+        cause = f"{CAUSE_ACCEPTED}: {by}"
+        holes = [Hole(start=one.start, end=one.next_offset, cause=cause) for one in found]
+        await self._holes.add(look.key, holes, look.led.leader_epoch)
+        place = look.led.topic_id_partition
+        for one in found:
+            log.warning(
+                "loss_accepted",
+                topic=place.topic,
+                partition=place.partition,
+                start_offset=one.start,
+                next_offset=one.next_offset,
+                segments=one.segments,
+                size_bytes=one.size_bytes,
+                by=by,
+                why=one.why,
+            )
+
+
+def _instead(missing: int) -> str:
+    if not missing:
+        return "Every object of its segments is in the store"
+    return (
+        f"Objects of {missing} segments are gone, but the broker still has the records, which are "
+        "copied again by themselves, or another copy does, or nothing but the manifest is gone and "
+        "readers have them yet, or the loss is accepted already"
+    )

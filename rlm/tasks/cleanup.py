@@ -1,0 +1,351 @@
+"""The cleanup lane: repairs of the ledger, re-assertion of settings, and the sweep of leftovers.
+
+Sweeping is adopting or deleting, by evidence (plans/sweep). A deletion goes in the order of G4:
+DELETE_SEGMENT_STARTED read back as our own -> still no manifest -> objects ->
+DELETE_SEGMENT_FINISHED -> tombstone. Cut short anywhere, the next round goes on from there.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import structlog
+
+from kip405.contracts import Presence
+from kip405.errors import Fenced, Invalid, RemoteStorageError
+from kip405.ids import PartitionKey, Uuid
+from kip405.segments import RemoteLogSegmentMetadata
+from kip405.states import RemoteLogSegmentState
+from rlm.broker.leadership import LedPartition
+from rlm.clock import Clock
+from rlm.plans.coverage import is_superseded, overlapping
+from rlm.plans.sweep import (
+    SUPERSEDED,
+    Adopt,
+    Alarm,
+    Bury,
+    Decision,
+    Delete,
+    Evidence,
+    SweepEntry,
+    Sweeper,
+    decide,
+    leftovers,
+    refuse_sweep,
+)
+from rlm.remote_log.ports import Ledger, Settings
+from rlm.remote_log.snapshots import Eyes, Look
+from rlm.tasks.copy_attempt import LiveAttempts
+from rlm.tasks.evidence import StoreEvidence, store_of
+from rlm.tasks.lost_segments import LostSegments
+from rlmm.ledger import SegmentEntry
+
+log = structlog.get_logger()
+STOPS_SWEEP = "sweep"
+_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+_DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+_DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanupSettings:
+    """`grace_ms`: sweep.grace.ms, above the copy deadline (H12)."""
+
+    node_id: int
+    writer: Uuid
+    grace_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanupStatus:
+    """Result of the last round; `refused`: why nothing was swept, `alarms` need an operator."""
+
+    refused: str | None
+    leftovers: int
+    adopted: int = 0
+    deleted: int = 0
+    repaired: int = 0
+    alarms: tuple[str, ...] = ()
+
+
+class CleanupLane:
+    """Cleans the partitions its service leads; a job of the cleanup pool calls `run`."""
+
+    def __init__(
+        self,
+        *,
+        eyes: Eyes,
+        ledger: Ledger,
+        settings: Settings,
+        evidence: StoreEvidence,
+        lost: LostSegments,
+        live: LiveAttempts,
+        clock: Clock,
+        config: CleanupSettings,
+    ) -> None:
+        self._eyes = eyes
+        self._ledger = ledger
+        self._settings = settings
+        self._evidence = evidence
+        self._lost = lost
+        self._live = live
+        self._clock = clock
+        self._config = config
+        self._statuses: dict[PartitionKey, CleanupStatus] = {}
+
+    @property
+    def statuses(self) -> Mapping[PartitionKey, CleanupStatus]:
+        return MappingProxyType(self._statuses)
+
+    def forget(self, key: PartitionKey) -> None:
+        """The partition is led elsewhere now."""
+        self._statuses.pop(key, None)
+
+    async def run(self, led: LedPartition) -> None:
+        """One round: mend the records first, then sweep what is left."""
+        live_before = self.live_attempts()
+        await self.run_on(await self._eyes.look(led), live_before)
+
+    def live_attempts(self) -> frozenset[Uuid]:
+        """The attempts that are running now; to be asked for before the look of a round (H6)."""
+        return frozenset(self._live)
+
+    async def run_on(self, look: Look, live_before: frozenset[Uuid]) -> None:
+        """The same on a look that is fresh, with the attempts that were live before it."""
+        led = look.led
+        await self._settings.reassert(look.key, led.leader_epoch)
+        repaired = await self._ledger.repair(look.key, led.leader_epoch)
+        refused = self._refusal(look)
+        entries = [] if refused else self._leftovers(look.key, live_before)
+        self._statuses[look.key] = CleanupStatus(
+            refused=refused, leftovers=len(entries), repaired=repaired
+        )
+        if entries:
+            await self._sweep(look, entries, repaired)
+        if refused is None:
+            await self._retire_lost(look)
+
+    def _refusal(self, look: Look) -> str | None:
+        freezes = self._settings.view.freeze(look.key.topic_id)
+        stopped = [fact.why for fact in freezes if STOPS_SWEEP in fact.stopped]
+        return refuse_sweep(
+            ready=self._ledger.is_ready and self._settings.is_ready,
+            ledger_problem=self._ledger.problem or self._settings.problem,
+            freeze_fact="; ".join(stopped) if stopped else None,
+            frozen=look.frozen,
+        )
+
+    def _leftovers(self, key: PartitionKey, live_before: Iterable[Uuid]) -> list[SweepEntry]:
+        """An attempt live before or after the view was taken is not judged by it."""
+        entries = (_sweep_entry(one) for one in self._ledger.ledger(key).entries.values())
+        sweeper = Sweeper(
+            node_id=self._config.node_id,
+            writer=self._config.writer,
+            live={*live_before, *self._live},
+            grace_ms=self._config.grace_ms,
+        )
+        return list(leftovers(entries, sweeper, self._clock.now_ms()))
+
+    async def _sweep(self, look: Look, entries: Iterable[SweepEntry], repaired: int) -> None:
+        """Judge and act; what lies in a store that is away, or another, waits and is raised.
+
+        So does what a store refuses to delete: the others' turn comes nevertheless (G6).
+        """
+        adopted = deleted = count = 0
+        stopped: str | None = None
+        alarms: list[str] = []
+        away: dict[Uuid, RemoteStorageError] = {}
+        refused: list[RemoteStorageError] = []
+        for entry in entries:
+            stopped = self._refusal(look)  # a freeze counts within a round, too (G1)
+            if stopped is not None:
+                break
+            count += 1
+            match await self._judge(look, entry, away):
+                case Adopt(finished=finished):
+                    await self._adopt(look.led, entry, finished)
+                    adopted += 1
+                case Delete(reason=reason):
+                    error = await self._delete(look, entry, reason)
+                    deleted += error is None
+                    refused += [error] if error else []
+                case Bury():
+                    await self._bury(look.led, entry.metadata)
+                    deleted += 1
+                case Alarm(reason=reason):
+                    alarms.append(f"{entry.metadata.segment_id}: {reason}")
+        self._statuses[look.key] = CleanupStatus(
+            refused=stopped,
+            leftovers=count,
+            adopted=adopted,
+            deleted=deleted,
+            repaired=repaired,
+            alarms=tuple(alarms),
+        )
+        for first in (*away.values(), *refused):
+            raise first
+
+    async def _judge(
+        self, look: Look, entry: SweepEntry, away: dict[Uuid, RemoteStorageError]
+    ) -> Decision | None:
+        """What the segment's own store calls for; None while that store cannot be asked."""
+        try:
+            store_id = store_of(entry.metadata)
+        except Invalid as error:
+            return Alarm(reason=str(error))
+        if store_id in away:
+            return None
+        try:
+            evidence = await self._look_at(look, entry.metadata)
+        except RemoteStorageError as error:
+            away[store_id] = error
+            return None
+        start = look.remote_log_start_offset or 0
+        return decide(entry, evidence, remote_log_start_offset=start)
+
+    async def _look_at(self, look: Look, metadata: RemoteLogSegmentMetadata) -> Evidence:
+        """What the segment's own store shows; Invalid where it is not the one meant (H11)."""
+        await self._evidence.check_identity([metadata])
+        found = await self._evidence.manifest(metadata)
+        presence = Presence.MISSING
+        if found.metadata is not None and found.metadata.custom_metadata is not None:
+            presence = await self._evidence.presence(found.metadata)
+        broken = found.metadata is not None and presence is not Presence.COMPLETE
+        return Evidence(
+            presence=presence,
+            manifest=found.metadata,
+            unreadable=found.unreadable,
+            superseded=broken and await self._is_superseded(look, metadata),
+        )
+
+    async def _retire_lost(self, look: Look) -> None:
+        """Take lost segments out of the ledger whose records other copies have, or nobody misses.
+
+        In the order of every deletion, so that whatever is left of their objects goes too.
+        """
+        for metadata in self._lost.suspects(look):
+            entry = look.ledger.entries[metadata.segment_id.id]
+            if entry.state is not _FINISHED or not await self._is_superseded(look, metadata):
+                continue
+            error = await self._delete(look, _sweep_entry(entry), SUPERSEDED)
+            if error is not None:
+                raise error
+            status = self._statuses[look.key]
+            self._statuses[look.key] = replace(status, deleted=status.deleted + 1)
+
+    async def _is_superseded(self, look: Look, metadata: RemoteLogSegmentMetadata) -> bool:
+        """Whether its objects are gone now, and other copies seen now make good for it.
+
+        A loss that was accepted makes good for no copy that only lacks its manifest: readers have
+        its records yet.
+        """
+        usable = look.ledger.usable(look.lineage, look.log_end_offset)
+        others = overlapping(metadata, usable)
+        found = await self._lost.ask(look, (metadata, *(one.metadata for one in others)))
+        if metadata.segment_id.id not in found.gone:
+            return False
+        is_readable = await self._evidence.presence(metadata) is Presence.COMPLETE
+        return is_superseded(
+            metadata,
+            others,
+            lineage=look.lineage,
+            remote_log_start_offset=look.remote_log_start_offset or 0,
+            holes=() if is_readable else self._settings.view.holes(look.key),
+            seen=found.whole,
+        )
+
+    async def _adopt(
+        self, led: LedPartition, entry: SweepEntry, finished: RemoteLogSegmentMetadata
+    ) -> None:
+        await self._eyes.check_leadership(led)
+        await self._ledger.publish(finished, led.leader_epoch, int(entry.metadata.state))
+        log.warning("segment_adopted", **_place(finished), start_offset=finished.start_offset)
+
+    async def _delete(
+        self, look: Look, entry: SweepEntry, reason: str
+    ) -> RemoteStorageError | None:
+        """What the store says where it does not delete; the next round goes on from there."""
+        led = look.led
+        deleting = self._in_state(entry.metadata, _DELETING)
+        await self._check_again(look, deleting)
+        await self._ledger.publish(deleting, led.leader_epoch, int(entry.metadata.state))
+        await self._check_reason_stands(look, entry.metadata)
+        await self._check_again(look, deleting)
+        try:
+            await self._evidence.delete(deleting)
+            await self._delete_late_manifest(entry.metadata, deleting)
+        except RemoteStorageError as error:
+            return error
+        await self._ledger.publish(
+            self._in_state(deleting, _DELETED), led.leader_epoch, int(_DELETING)
+        )
+        await self._bury(led, deleting)
+        log.info("segment_swept", **_place(deleting), reason=reason)
+        return None
+
+    async def _check_again(self, look: Look, metadata: RemoteLogSegmentMetadata) -> None:
+        """Right before something goes: it is the right store, nobody stopped us, we lead."""
+        await self._evidence.check_identity([metadata])
+        stopped = self._refusal(look)
+        if stopped is not None:
+            raise Fenced(f"{look.led.topic_id_partition}: {stopped}")
+        await self._eyes.check_leadership(look.led)
+
+    async def _check_reason_stands(self, look: Look, metadata: RemoteLogSegmentMetadata) -> None:
+        """Fenced where what was to be deleted came to life meanwhile: the next round adopts it."""
+        match metadata.state:
+            case RemoteLogSegmentState.COPY_SEGMENT_STARTED:
+                await self._check_still_without_manifest(metadata)
+            case RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+                if not await self._is_superseded(look, metadata):
+                    raise Fenced(f"{metadata.segment_id} is not superseded any more")
+
+    async def _delete_late_manifest(
+        self, metadata: RemoteLogSegmentMetadata, deleting: RemoteLogSegmentMetadata
+    ) -> None:
+        """A manifest whose write was given up may be stored after its objects were deleted (H12).
+
+        Fenced where it has its objects: then it is a copy, and the next round adopts it.
+        """
+        found = await self._evidence.manifest(metadata)
+        if found.metadata is None and not found.unreadable:
+            return
+        if found.metadata is not None:
+            presence = await self._evidence.presence(found.metadata)
+            if presence is Presence.COMPLETE:
+                raise Fenced(f"{metadata.segment_id} is whole again, though it was deleted")
+        await self._evidence.delete(deleting)
+
+    async def _check_still_without_manifest(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """Fenced where the attempt got its manifest after all (H6)."""
+        found = await self._evidence.manifest(metadata)
+        if found.metadata is not None or found.unreadable:
+            raise Fenced(f"{metadata.segment_id} has a manifest now")
+
+    async def _bury(self, led: LedPartition, metadata: RemoteLogSegmentMetadata) -> None:
+        await self._ledger.tombstone(metadata.segment_id, led.leader_epoch)
+
+    def _in_state(
+        self, metadata: RemoteLogSegmentMetadata, state: RemoteLogSegmentState
+    ) -> RemoteLogSegmentMetadata:
+        return metadata.in_state(
+            state, event_timestamp_ms=self._clock.now_ms(), broker_id=self._config.node_id
+        )
+
+
+def _sweep_entry(entry: SegmentEntry) -> SweepEntry:
+    return SweepEntry(
+        metadata=entry.metadata,
+        writer=entry.writer,
+        timestamp_ms=entry.timestamp_ms,
+        disputed=bool(entry.disputed),
+    )
+
+
+def _place(metadata: RemoteLogSegmentMetadata) -> dict[str, object]:
+    place = metadata.topic_id_partition
+    return {
+        "topic": place.topic,
+        "partition": place.partition,
+        "segment_id": str(metadata.segment_id.id),
+    }

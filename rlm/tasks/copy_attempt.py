@@ -1,0 +1,281 @@
+"""One attempt to copy one segment, exactly in the order of G3; a failed one is left to the sweep.
+
+    prepare (off the loop) -> COPY_SEGMENT_STARTED read back -> objects -> file and store are still
+    the same, we still lead, the attempt stands -> manifest -> COPY_SEGMENT_FINISHED read back
+
+Nothing is ever deleted here: whatever the outcome of a publish was, the sweep finds out behind a
+barrier (H10). A manifest is the point of no return: from then on the copy is adopted, not swept.
+
+Which stores take no segments: the last writes failed and none has succeeded since.
+
+A store that is full or read-only answers every read, so nothing else notices it.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from kip405.errors import Fenced, Invalid, RemoteStorageError, Unavailable
+from kip405.ids import RemoteLogSegmentId, TopicIdPartition, Uuid
+from kip405.segments import CustomMetadata, RemoteLogSegmentMetadata
+from kip405.states import RemoteLogSegmentState
+from rlm.broker.leadership import LedPartition
+from rlm.clock import Clock
+from rlm.log_dir.partition_log import LocalSegment
+from rlm.log_dir.scanner import sample
+from rlm.remote_log.ports import Ledger, Stores, Targets
+from rlm.remote_log.snapshots import Eyes, Look
+from rlm.stores.connection import identity_problem
+from rlm.stores.stores import CopyTarget
+from rlm.tasks.segment_data import PreparedSegment, prepare
+from rlmm.framing import encode_value
+from rlmm.records import NO_PREVIOUS
+from rsm_plugins.layout.keys import ObjectKind, object_name
+from rsm_plugins.layout.manifest import Manifest, ManifestObject, build_manifest
+from rsm_plugins.threads import Threads
+
+_LEAST_FAILURES = 2
+"""One failure may be an accident of one segment or one connection."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Failed:
+    error: RemoteStorageError
+    count: int
+
+
+class StoreWrites:
+    """Told of each write by who writes."""
+
+    def __init__(self) -> None:
+        self._failed: dict[Uuid, _Failed] = {}
+
+    @contextmanager
+    def noted(self, store_id: Uuid) -> Iterator[None]:
+        """Around one write to a store; errors pass."""
+        try:
+            yield
+        except RemoteStorageError as error:
+            before = self._failed.get(store_id)
+            count = before.count + 1 if before else 1
+            self._failed[store_id] = _Failed(error=error, count=count)
+            raise
+        self._failed.pop(store_id, None)
+
+    def error(self, store_id: Uuid | None) -> str | None:
+        """Why the store takes nothing, None while there is no sign of that."""
+        found = None if store_id is None else self._failed.get(store_id)
+        return str(found.error) if found is not None and found.count >= _LEAST_FAILURES else None
+
+
+_STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+_LAYOUT = "kafka"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopySettings:
+    """What every attempt needs. `deadline_ms` (copy.deadline.ms): below the sweep's grace (H12)."""
+
+    cluster_id: str
+    node_id: int
+    writer: Uuid
+    software: str
+    deadline_ms: int
+    barrier_deadline_ms: int
+
+
+class LiveAttempts:
+    """Segment ids this process is working on: the sweep leaves them alone."""
+
+    def __init__(self) -> None:
+        self._ids: set[Uuid] = set()
+
+    def __contains__(self, segment_id: object) -> bool:
+        return segment_id in self._ids
+
+    def __iter__(self) -> Iterator[Uuid]:
+        return iter(tuple(self._ids))
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @contextmanager
+    def working_on(self, segment_id: Uuid) -> Iterator[None]:
+        self._ids.add(segment_id)
+        try:
+            yield
+        finally:
+            self._ids.discard(segment_id)
+
+
+class Copier:
+    """Makes attempts; holds no state between them but the ids at work."""
+
+    def __init__(
+        self,
+        *,
+        eyes: Eyes,
+        ledger: Ledger,
+        stores: Stores,
+        targets: Targets,
+        live: LiveAttempts,
+        writes: StoreWrites,
+        threads: Threads,
+        clock: Clock,
+        new_uuid: Callable[[], Uuid],
+        settings: CopySettings,
+    ) -> None:
+        self._eyes = eyes
+        self._ledger = ledger
+        self._stores = stores
+        self._targets = targets
+        self._live = live
+        self._writes = writes
+        self._threads = threads
+        self._clock = clock
+        self._new_uuid = new_uuid
+        self._settings = settings
+
+    async def check_target(self, place: TopicIdPartition) -> None:
+        """Invalid unless the store for the partition's next segment is the one meant (H11).
+
+        Unavailable while it is away or not known yet. Asked before an attempt leaves a record.
+        """
+        problem = await self._store_problem(self._targets.target(place))
+        if problem is not None:
+            raise Invalid(problem)
+
+    async def copy(self, look: Look, segment: LocalSegment) -> RemoteLogSegmentMetadata:
+        """Copy one segment; the FINISHED metadata once it was read back as accepted.
+
+        Fenced: leadership, file or ledger changed meanwhile. Unavailable: try again later, with a
+        fresh id. OutcomeUnknown: the record may be there; the next look passes a barrier first.
+        """
+        segment_id = self._new_uuid()
+        deadline_at_ms = self._clock.monotonic_ms() + self._settings.deadline_ms
+        with self._live.working_on(segment_id):
+            try:
+                async with asyncio.timeout(self._settings.deadline_ms / 1000):
+                    return await self._attempt(look, segment, segment_id, deadline_at_ms)
+            except TimeoutError as error:
+                raise self._too_late(look.led, segment_id) from error
+
+    async def _attempt(
+        self, look: Look, segment: LocalSegment, segment_id: Uuid, deadline_at_ms: int
+    ) -> RemoteLogSegmentMetadata:
+        led = look.led
+        target = self._targets.target(led.topic_id_partition)
+        store = self._stores.manager(target.store_id)
+        prepared = await self._threads.run(prepare, look.log, segment, look.lineage)
+        await self._eyes.check_leadership(led)
+        started = self._started(led, prepared, segment_id, target)
+        await self._ledger.publish(started, led.leader_epoch, NO_PREVIOUS)
+        with self._writes.noted(target.store_id):
+            plugin = await store.copy_log_segment_data(
+                started.locator(self._settings.cluster_id), prepared.data
+            )
+        await self._check_unchanged(led, prepared, segment_id, target)
+        finished = self._finished(started, prepared, plugin)
+        if self._clock.monotonic_ms() >= deadline_at_ms:
+            raise self._too_late(led, segment_id)
+        await store.write_manifest(
+            finished.locator(self._settings.cluster_id), self._manifest(look, finished)
+        )
+        await self._ledger.publish(finished, led.leader_epoch, int(_STARTED))
+        return finished
+
+    async def _store_problem(self, target: CopyTarget) -> str | None:
+        store = self._stores.manager(target.store_id)
+        return await identity_problem(store, target.store_id, self._settings.cluster_id)
+
+    async def _check_unchanged(
+        self, led: LedPartition, prepared: PreparedSegment, segment_id: Uuid, target: CopyTarget
+    ) -> None:
+        """Same file, store, leadership and attempt as before the upload (H11, H13), or Fenced."""
+        place = led.topic_id_partition
+        problem = await self._store_problem(target)
+        if problem is not None:
+            raise Fenced(f"{place}: {problem}")
+        if await self._threads.run(sample, prepared.segment) != prepared.file:
+            raise Fenced(f"{prepared.segment.path} changed while it was copied")
+        await self._eyes.check_leadership(led)
+        await self._ledger.barrier(place.key, self._settings.barrier_deadline_ms)
+        entry = self._ledger.ledger(place.key).entries.get(segment_id)
+        is_ours = entry is not None and entry.writer == self._settings.writer
+        if entry is None or not is_ours or entry.state is not _STARTED or entry.disputed:
+            raise Fenced(f"{place}: somebody else ended the attempt {segment_id} meanwhile")
+
+    def _started(
+        self, led: LedPartition, prepared: PreparedSegment, segment_id: Uuid, target: CopyTarget
+    ) -> RemoteLogSegmentMetadata:
+        settings = self._settings
+        custom = CustomMetadata(store_id=target.store_id, entropy_bits=target.entropy_bits)
+        return RemoteLogSegmentMetadata(
+            segment_id=RemoteLogSegmentId(topic_id_partition=led.topic_id_partition, id=segment_id),
+            start_offset=prepared.segment.base_offset,
+            end_offset=prepared.next_offset - 1,
+            broker_id=settings.node_id,
+            max_timestamp_ms=prepared.max_timestamp_ms,
+            event_timestamp_ms=self._clock.now_ms(),
+            segment_leader_epochs=prepared.epochs,
+            segment_size_bytes=prepared.data.log.size_bytes,
+            custom_metadata=custom.encode(),
+            state=_STARTED,
+            txn_index_empty=prepared.txn_index_empty,
+        )
+
+    def _finished(
+        self, started: RemoteLogSegmentMetadata, prepared: PreparedSegment, plugin: bytes
+    ) -> RemoteLogSegmentMetadata:
+        custom = replace(
+            started.custom(),
+            indexes_size_bytes=len(prepared.data.indexes),
+            log_crc32c=prepared.data.log_crc32c,
+            indexes_crc32c=prepared.data.indexes_crc32c,
+            plugin=plugin,
+        )
+        return started.in_state(
+            _FINISHED,
+            event_timestamp_ms=self._clock.now_ms(),
+            broker_id=self._settings.node_id,
+            custom_metadata=custom.encode(),
+        )
+
+    def _manifest(self, look: Look, finished: RemoteLogSegmentMetadata) -> bytes:
+        place = look.led.topic_id_partition
+        custom = finished.custom()
+        locator = finished.locator(self._settings.cluster_id)
+        sizes = {
+            ObjectKind.LOG: (finished.segment_size_bytes, custom.log_crc32c),
+            ObjectKind.INDEXES: (custom.indexes_size_bytes, custom.indexes_crc32c),
+        }
+        return build_manifest(
+            Manifest(
+                cluster_id=self._settings.cluster_id,
+                store_id=custom.store_id,
+                topic=place.topic,
+                topic_id=place.topic_id,
+                partition=place.partition,
+                segment_id=finished.segment_id.id,
+                start_offset=finished.start_offset,
+                end_offset=finished.end_offset,
+                remote_log_start_offset=look.remote_log_start_offset or 0,
+                layout=_LAYOUT,
+                software=self._settings.software,
+                objects=tuple(
+                    ManifestObject(
+                        name=object_name(locator, kind), size_bytes=size, crc32c=checksum
+                    )
+                    for kind, (size, checksum) in sizes.items()
+                ),
+                segment_metadata=encode_value(finished),
+            )
+        )
+
+    def _too_late(self, led: LedPartition, segment_id: Uuid) -> Unavailable:
+        return Unavailable(
+            f"{led.topic_id_partition}: copy {segment_id} took more than "
+            f"{self._settings.deadline_ms} ms (copy.deadline.ms)"
+        )

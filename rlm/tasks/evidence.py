@@ -1,0 +1,187 @@
+"""What stores show right before something irreversible: identity, presence, bytes (H11, H13).
+
+A FINISHED record may be minutes or years old; these questions are about now. Every segment is asked
+of the store that its own metadata names, whatever the rules say today.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kip405.batches import BatchHeader, read_header, walk
+from kip405.contracts import ExpectedSegment, IndexType, Presence, RemoteStorageManager
+from kip405.errors import Corrupt, Invalid, NotFound
+from kip405.ids import Uuid
+from kip405.indexes import IndexesObject, OffsetIndex
+from kip405.segments import ByteRange, FileSlice, RemoteLogSegmentMetadata, SegmentLocator
+from rlm.remote_log.ports import Broker, Stores
+from rlm.stores.connection import identity_problem
+from rlmm.framing import decode_value
+from rsm_plugins.layout.manifest import Manifest
+from rsm_plugins.threads import Threads
+
+_COMPARED_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundManifest:
+    """A manifest's metadata, or why the manifest that is there cannot be used."""
+
+    metadata: RemoteLogSegmentMetadata | None
+    unreadable: str = ""
+
+
+def store_of(metadata: RemoteLogSegmentMetadata) -> Uuid:
+    """The store a segment lies in; Invalid where its metadata does not say."""
+    try:
+        return metadata.custom().store_id
+    except ValueError as error:
+        raise Invalid(f"it is not known where the segment lies: {error}") from error
+
+
+class StoreEvidence:
+    """Questions to the stores on behalf of one cluster; Unavailable where a store is away."""
+
+    def __init__(self, stores: Stores, *, cluster_id: str, threads: Threads) -> None:
+        self._stores = stores
+        self._cluster_id = cluster_id
+        self._threads = threads
+
+    def locator(self, metadata: RemoteLogSegmentMetadata) -> SegmentLocator:
+        return metadata.locator(self._cluster_id)
+
+    async def check_identity(self, segments: Iterable[RemoteLogSegmentMetadata]) -> None:
+        """Invalid unless every store that holds one of the segments is the one meant (H11)."""
+        for store_id in dict.fromkeys(store_of(metadata) for metadata in segments):
+            manager = self._stores.manager(store_id)
+            problem = await identity_problem(manager, store_id, self._cluster_id)
+            if problem is not None:
+                raise Invalid(problem)
+
+    async def missing(
+        self, segments: Sequence[RemoteLogSegmentMetadata], *, needs_manifest: bool = True
+    ) -> Mapping[Uuid, str]:
+        """The segments of which an object is not there in its full size, and what of each; without
+        `needs_manifest` those that cannot be read.
+
+        Asked twice, of stores that were the ones meant before and after: a store that is away, or
+        another one, proves nothing (H11, H25). Errors as `check_identity`.
+        """
+        await self.check_identity(segments)
+        first = await self._not_whole(segments, needs_manifest)
+        if not first:
+            return {}
+        doubted = [metadata for metadata in segments if metadata.segment_id.id in first]
+        found = await self._not_whole(doubted, needs_manifest)
+        await self.check_identity(doubted)
+        return found
+
+    async def _not_whole(
+        self, segments: Iterable[RemoteLogSegmentMetadata], needs_manifest: bool
+    ) -> dict[Uuid, str]:
+        by_store: dict[Uuid, list[RemoteLogSegmentMetadata]] = {}
+        for metadata in segments:
+            by_store.setdefault(store_of(metadata), []).append(metadata)
+        missing: dict[Uuid, str] = {}
+        for store_id, wanted in by_store.items():
+            found = await self._stores.manager(store_id).stat(
+                [self._expected(metadata) for metadata in wanted]
+            )
+            for metadata, seen in zip(wanted, found, strict=True):
+                lacks_manifest = needs_manifest and not seen.manifest_present
+                if seen.presence is not Presence.COMPLETE or lacks_manifest:
+                    what = seen.detail or ("manifest missing" if lacks_manifest else "")
+                    missing[metadata.segment_id.id] = (
+                        f"{metadata.segment_id} is {seen.presence.value}: {what}"
+                    )
+        return missing
+
+    async def presence(self, metadata: RemoteLogSegmentMetadata) -> Presence:
+        """Of the objects that this metadata (with sizes) vouches for."""
+        (seen,) = await self._store(metadata).stat([self._expected(metadata)])
+        return seen.presence
+
+    async def manifest(self, metadata: RemoteLogSegmentMetadata) -> FoundManifest:
+        """What is there of the attempt's manifest."""
+        try:
+            data = await self._store(metadata).read_manifest(self.locator(metadata))
+        except NotFound:
+            return FoundManifest(metadata=None)
+        except Corrupt as error:
+            return FoundManifest(metadata=None, unreadable=str(error))
+        try:
+            manifest = Manifest.parse(data)
+            if (manifest.cluster_id, manifest.store_id) != (self._cluster_id, store_of(metadata)):
+                return FoundManifest(metadata=None, unreadable="it is of another cluster or store")
+            return FoundManifest(metadata=decode_value(manifest.segment_metadata))
+        except Corrupt as error:
+            return FoundManifest(metadata=None, unreadable=str(error))
+
+    async def delete(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """Remove what is there of the attempt."""
+        await self._store(metadata).delete_log_segment_data(self.locator(metadata))
+
+    async def check_same_bytes(
+        self,
+        broker: Broker,
+        metadata: RemoteLogSegmentMetadata,
+        *,
+        offset: int,
+        leader_epoch: int,
+    ) -> None:
+        """Corrupt unless the broker's batch at `offset` is, byte for byte, in the copy (H13)."""
+        place = metadata.topic_id_partition
+        local = await broker.fetch(
+            place.topic,
+            place.partition,
+            offset,
+            max_bytes=_COMPARED_BYTES,
+            leader_epoch=leader_epoch,
+        )
+        header = read_header(local.records)
+        batch = local.records[: header.size_bytes]
+        if len(batch) < header.size_bytes:
+            raise Corrupt(f"{place}: the broker answered part of the batch at {offset}")
+        if batch != await self._remote_batch(metadata, header):
+            raise Corrupt(
+                f"{metadata.segment_id}: its batch at {header.base_offset} is not the broker's"
+            )
+
+    async def _remote_batch(self, metadata: RemoteLogSegmentMetadata, local: BatchHeader) -> bytes:
+        """The copy's batch with the base offset of the local one, empty if there is none.
+
+        The range asked for ends at the next batch that is indexed: an entry has the last offset of
+        its batch, so the one of this very batch is above its base offset, and no end.
+        """
+        data = await self._store(metadata).fetch_indexes(self.locator(metadata))
+        section = IndexesObject.parse(data).section(IndexType.OFFSET)
+        if section is None:
+            raise Corrupt(f"{metadata.segment_id}: the indexes object has no offset index")
+        index = OffsetIndex(section, metadata.start_offset)
+        start = index.lookup(local.base_offset)
+        end = index.upper_position(local.last_offset + 1) or metadata.segment_size_bytes
+        answer = await self._store(metadata).fetch_log_segment(
+            self.locator(metadata), ByteRange(start=start, end=end)
+        )
+        found = await self._threads.run(_bytes_of, answer)
+        for position, header in walk(found):
+            if header.base_offset == local.base_offset:
+                return found[position : position + header.size_bytes]
+        return b""
+
+    def _store(self, metadata: RemoteLogSegmentMetadata) -> RemoteStorageManager:
+        return self._stores.manager(store_of(metadata))
+
+    def _expected(self, metadata: RemoteLogSegmentMetadata) -> ExpectedSegment:
+        return ExpectedSegment(
+            locator=self.locator(metadata),
+            log_size_bytes=metadata.segment_size_bytes,
+            indexes_size_bytes=metadata.custom().indexes_size_bytes,
+        )
+
+
+def _bytes_of(answer: bytes | FileSlice) -> bytes:
+    if isinstance(answer, bytes):
+        return answer
+    with open(answer.path, "rb") as file:
+        file.seek(answer.position)
+        return file.read(answer.size_bytes)

@@ -1,0 +1,189 @@
+"""Finished segments whose objects are gone from the store, as the lanes must know them (H11, H25).
+
+Somebody suspects a segment: a trim that did not see its objects, a reader that did not get them, or
+the check that is made of all that the local log still holds, for only while the log holds it can a
+lost segment be copied again. A suspicion decides nothing: the store is asked each time, and a store
+that is away or another one proves nothing.
+
+Writes holes down: the one place that changes a partition's list (H15).
+
+Whoever adds to it reads it behind a barrier first, one after the other, so that nobody takes
+another one's hole away. Only the partition's leader writes.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+import structlog
+
+from kip405.errors import Invalid, RemoteStorageError
+from kip405.ids import PartitionKey, Uuid
+from kip405.segments import RemoteLogSegmentMetadata
+from rlm.clock import Clock, jittered_ms
+from rlm.plans.holes import with_holes, without_copied
+from rlm.remote_log.losses import Losses
+from rlm.remote_log.ports import Settings
+from rlm.remote_log.snapshots import Look
+from rlm.tasks.evidence import StoreEvidence, store_of
+from rlmm.facts import HolesFact
+from rlmm.ledger import Hole
+
+log = structlog.get_logger()
+_MOST_PER_PARTITION = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Segments whose objects are proven gone, and those that are whole: all is there, and no reader
+    has found it damaged. In neither are those whose store cannot be asked, or is another one.
+    """
+
+    gone: frozenset[Uuid]
+    whole: frozenset[Uuid]
+
+
+class LostSegments:
+    """`losses` are the readers'; `check_interval_ms` is copy.presence.check.interval.ms."""
+
+    def __init__(
+        self, *, evidence: StoreEvidence, losses: Losses, clock: Clock, check_interval_ms: int
+    ) -> None:
+        self._evidence = evidence
+        self._losses = losses
+        self._clock = clock
+        self._check_interval_ms = check_interval_ms
+        self._suspects: dict[PartitionKey, set[Uuid]] = {}
+        self._next_check_ms: dict[PartitionKey, int] = {}
+
+    def suspect(self, key: PartitionKey, segment_ids: Iterable[Uuid]) -> None:
+        """These were not found in the store; it will be asked again."""
+        known = self._suspects.setdefault(key, set())
+        for segment_id in segment_ids:
+            if len(known) < _MOST_PER_PARTITION:
+                known.add(segment_id)
+
+    def suspects(self, look: Look) -> tuple[RemoteLogSegmentMetadata, ...]:
+        """The suspected ones among the finished, undisputed segments of the leader's history."""
+        ids = self._suspects.get(look.key, set()) | self._losses.segments(look.key)
+        return tuple(one for one in _usable(look) if one.segment_id.id in ids) if ids else ()
+
+    def is_due(self, look: Look) -> bool:
+        """Whether the store should be asked now."""
+        return self._is_check_due(look.key) or bool(self.suspects(look))
+
+    async def gone(self, look: Look) -> frozenset[Uuid]:
+        """Segments whose objects are proven gone, of those that are suspected, or due for a check,
+        and those that are damaged: they count for nothing.
+
+        What a store does not answer about now is not gone.
+        """
+        wanted = self.suspects(look)
+        if self._is_check_due(look.key):
+            start = look.positions.log_start_offset
+            wanted = tuple(one for one in _usable(look) if one in wanted or one.next_offset > start)
+            self._put_off_check(look.key)
+        return (await self.ask(look, wanted)).gone | self.damaged(look).keys()
+
+    def damaged(self, look: Look) -> Mapping[Uuid, str]:
+        """Segments that readers found damaged, and how. Nothing is trimmed on them, and they are
+        copied again; they are not deleted, for a repair of the store can bring them back.
+        """
+        return self._losses.damaged(look.key)
+
+    async def ask(self, look: Look, segments: Collection[RemoteLogSegmentMetadata]) -> Found:
+        """What the stores show of the segments now."""
+        by_store: dict[Uuid, list[RemoteLogSegmentMetadata]] = {}
+        for one in segments:
+            with suppress(Invalid):  # where it does not say where it lies, nobody can be asked
+                by_store.setdefault(store_of(one), []).append(one)
+        gone: set[Uuid] = set()
+        whole: set[Uuid] = set()
+        for store_id, asked in by_store.items():
+            try:
+                missing = await self._evidence.missing(asked)
+            except RemoteStorageError as error:
+                log.warning("segments_not_checked", store_id=str(store_id), error=str(error))
+                continue
+            gone.update(missing)
+            whole.update(one.segment_id.id for one in asked if one.segment_id.id not in missing)
+            self._note(look.key, asked, missing)
+        return Found(gone=frozenset(gone), whole=frozenset(whole - self.damaged(look).keys()))
+
+    def forget(self, key: PartitionKey) -> None:
+        """The partition is led elsewhere now."""
+        self._suspects.pop(key, None)
+        self._next_check_ms.pop(key, None)
+
+    def _note(
+        self,
+        key: PartitionKey,
+        asked: Iterable[RemoteLogSegmentMetadata],
+        missing: Collection[Uuid],
+    ) -> None:
+        """What is there again is suspected no more, what is missing is from now on."""
+        known = self._suspects.get(key, set())
+        for segment_id in missing:
+            if segment_id not in known:
+                log.error("segment_objects_missing", partition=str(key), segment=str(segment_id))
+        self.suspect(key, missing)
+        for one in asked:
+            if one.segment_id.id not in missing:
+                known.discard(one.segment_id.id)
+
+    def _is_check_due(self, key: PartitionKey) -> bool:
+        if key not in self._next_check_ms:
+            self._put_off_check(key)
+        return self._clock.monotonic_ms() >= self._next_check_ms[key]
+
+    def _put_off_check(self, key: PartitionKey) -> None:
+        """Spread, so that a service does not ask about all its partitions at once."""
+        wait_ms = int(jittered_ms(self._check_interval_ms))
+        self._next_check_ms[key] = self._clock.monotonic_ms() + wait_ms
+
+
+def _usable(look: Look) -> tuple[RemoteLogSegmentMetadata, ...]:
+    found = look.ledger.usable(look.lineage, look.log_end_offset)
+    return tuple(one.metadata for one in found if not one.disputed)
+
+
+class HoleRecords:
+    """The holes of the partitions that this service leads."""
+
+    def __init__(self, *, settings: Settings, barrier_deadline_ms: int) -> None:
+        self._settings = settings
+        self._barrier_deadline_ms = barrier_deadline_ms
+        self._turn = asyncio.Lock()
+
+    async def add(self, key: PartitionKey, holes: Iterable[Hole], leader_epoch: int) -> None:
+        """Returns once they are on record. Fenced: led elsewhere by now. Invalid: too many."""
+        new = tuple(holes)
+        await self._change(key, lambda known: with_holes(known, new), leader_epoch)
+
+    async def fill(
+        self, key: PartitionKey, start: int, next_offset: int, leader_epoch: int
+    ) -> None:
+        """To be called before [start, next_offset) is copied: the leader's log has it after all, so
+        that the copy is not one whose loss was accepted already. Errors as `add`.
+        """
+        known = self._settings.view.holes(key)
+        if without_copied(known, start, next_offset) != known:
+            await self._change(
+                key, lambda holes: without_copied(holes, start, next_offset), leader_epoch
+            )
+
+    async def _change(
+        self,
+        key: PartitionKey,
+        change: Callable[[tuple[Hole, ...]], tuple[Hole, ...]],
+        leader_epoch: int,
+    ) -> None:
+        async with self._turn:
+            await self._settings.barrier(self._barrier_deadline_ms)
+            known = self._settings.view.holes(key)
+            wanted = change(known)
+            if wanted == known:
+                return
+            await self._settings.publish(HolesFact(partition=key, holes=wanted), leader_epoch)
+        log.warning("holes_recorded", partition=str(key), holes=len(wanted))

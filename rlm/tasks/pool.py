@@ -1,0 +1,229 @@
+"""Lanes: a bounded number of workers, one running job a partition, fair between partitions (G6).
+
+Copy and cleanup have a pool each, so that neither can starve the other. What a job raises is kept
+per partition with a growing back-off; one partition's trouble is nobody else's. This is where
+errors end: the one place of the lanes that catches everything. Must not know what the jobs do.
+
+When lanes get work: every led partition of an enabled topic, once an interval.
+
+Only submits; the pools bound, order and isolate (G6).
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import structlog
+
+from kip405.errors import Busy, RemoteStorageError
+from kip405.ids import PartitionKey
+from rlm.broker.leadership import Leadership, LedPartition
+from rlm.clock import Clock, backoff_ms, jittered_ms
+from rlmm.settings import Settings
+
+log = structlog.get_logger()
+Job = Callable[[], Awaitable[None]]
+Backoff = Callable[[int], float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneError:
+    """The last failure of a partition's job, and since when it fails.
+
+    `at_ms` wall time; `since_ms` (the first failure in a row) and `retry_at_ms` monotonic.
+    """
+
+    error: Exception
+    failures_in_a_row: int
+    at_ms: int
+    since_ms: int
+    retry_at_ms: int
+
+    @property
+    def message(self) -> str:
+        """Kind and words, for people."""
+        return f"{type(self.error).__name__}: {self.error}"
+
+
+class LanePool:
+    """`size` jobs run at once, at most `queue_limit` partitions wait, one more is Busy.
+
+    `run` is the pool's life, in the composition root's TaskGroup; cancelling it cancels the jobs.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        clock: Clock,
+        *,
+        size: int,
+        queue_limit: int,
+        failed: Callable[[str], None] = lambda _name: None,
+        backoff: Backoff = lambda failures: backoff_ms(failures, first_ms=500, most_ms=30_000),
+    ) -> None:
+        self.name = name
+        self._clock = clock
+        self._size = size
+        self._queue_limit = queue_limit
+        self._failed = failed
+        self._backoff = backoff
+        self._waiting: dict[PartitionKey, Job] = {}
+        self._ready: deque[PartitionKey] = deque()
+        self._ready_count = asyncio.Semaphore(0)
+        self._running: set[PartitionKey] = set()
+        self._errors: dict[PartitionKey, LaneError] = {}
+
+    @property
+    def last_errors(self) -> Mapping[PartitionKey, LaneError]:
+        """The failure of each partition whose last job failed."""
+        return MappingProxyType(self._errors)
+
+    @property
+    def running(self) -> frozenset[PartitionKey]:
+        return frozenset(self._running)
+
+    def is_running(self, key: PartitionKey) -> bool:
+        """Whether its job is at work. Copies no set: it is asked for every partition."""
+        return key in self._running
+
+    def is_waiting(self, key: PartitionKey) -> bool:
+        """Whether a job of it waits."""
+        return key in self._waiting
+
+    @property
+    def waiting_count(self) -> int:
+        return len(self._waiting)
+
+    def submit(self, key: PartitionKey, job: Job) -> bool:
+        """Queue a job behind the partition's running one; Busy if too many partitions wait.
+
+        False, and nothing queued: one waits already, or the partition is in back-off.
+        """
+        if key in self._waiting or self._is_backing_off(key):
+            return False
+        if len(self._waiting) >= self._queue_limit:
+            raise Busy(f"{len(self._waiting)} partitions wait for the {self.name} lanes already")
+        self._waiting[key] = job
+        if key not in self._running:
+            self._make_ready(key)
+        return True
+
+    def forget(self, key: PartitionKey) -> None:
+        """The partition is led elsewhere now: its waiting job and its error are dropped."""
+        self._waiting.pop(key, None)
+        self._errors.pop(key, None)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(self._size):
+                workers.create_task(self._work())
+
+    async def _work(self) -> None:
+        while True:
+            await self._ready_count.acquire()
+            key = self._ready.popleft()
+            if key in self._running or key not in self._waiting:
+                continue  # forgotten, and perhaps submitted again, since it was made ready
+            job = self._waiting.pop(key)
+            self._running.add(key)
+            try:
+                await self._attempt(key, job)
+            finally:
+                self._running.discard(key)
+                if key in self._waiting:
+                    self._make_ready(key)
+
+    async def _attempt(self, key: PartitionKey, job: Job) -> None:
+        try:
+            await job()
+        except RemoteStorageError as error:
+            before = self._errors.get(key)
+            self._note(key, error)
+            if before is None or str(before.error) != str(error):
+                log.warning("lane_job_failed", lane=self.name, partition=str(key), error=str(error))
+        except Exception as error:
+            self._note(key, error)
+            log.exception("lane_job_broken", lane=self.name, partition=str(key))
+        else:
+            self._errors.pop(key, None)
+
+    def _note(self, key: PartitionKey, error: Exception) -> None:
+        self._failed(self.name)
+        before = self._errors.get(key)
+        failures = before.failures_in_a_row + 1 if before else 1
+        now_ms = self._clock.monotonic_ms()
+        self._errors[key] = LaneError(
+            error=error,
+            failures_in_a_row=failures,
+            at_ms=self._clock.now_ms(),
+            since_ms=before.since_ms if before else now_ms,
+            retry_at_ms=now_ms + int(self._backoff(failures - 1)),
+        )
+
+    def _is_backing_off(self, key: PartitionKey) -> bool:
+        error = self._errors.get(key)
+        return error is not None and self._clock.monotonic_ms() < error.retry_at_ms
+
+    def _make_ready(self, key: PartitionKey) -> None:
+        self._ready.append(key)
+        self._ready_count.release()
+
+
+Round = Callable[[LedPartition], Awaitable[None]]
+
+
+class Schedule:
+    """Submits one kind of round for the partitions of a node."""
+
+    def __init__(
+        self,
+        *,
+        pool: LanePool,
+        leadership: Leadership,
+        settings: Settings,
+        node_id: int,
+        clock: Clock,
+        interval_ms: int,
+        forget: Callable[[PartitionKey], None],
+    ) -> None:
+        self._pool = pool
+        self._leadership = leadership
+        self._settings = settings
+        self._node_id = node_id
+        self._clock = clock
+        self._interval_ms = interval_ms
+        self._forget = forget
+        self._known: set[PartitionKey] = set()
+
+    async def run(self, round_of: Round) -> None:
+        """Submit for ever; what is led elsewhere now is forgotten."""
+        while True:
+            led = self._led()
+            self._forget_others(row.topic_id_partition.key for row in led)
+            for row in led:
+                self._submit(row, round_of)
+            await self._clock.sleep_ms(jittered_ms(self._interval_ms))
+
+    def _led(self) -> tuple[LedPartition, ...]:
+        view = self._settings.view
+        return tuple(
+            row
+            for row in self._leadership.snapshot.led_by(self._node_id)
+            if view.topic(row.topic_id_partition.topic_id) is not None
+        )
+
+    def _submit(self, row: LedPartition, round_of: Round) -> None:
+        try:
+            self._pool.submit(row.topic_id_partition.key, lambda: round_of(row))
+        except Busy as error:
+            log.warning("lane_busy", lane=self._pool.name, error=str(error))
+
+    def _forget_others(self, keys: Iterable[PartitionKey]) -> None:
+        now = set(keys)
+        for key in self._known - now:
+            self._pool.forget(key)
+            self._forget(key)
+        self._known = now

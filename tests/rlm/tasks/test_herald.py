@@ -1,0 +1,206 @@
+"""H4: what a look has found is told to readers before the leader's own tier goes by it."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+import structlog
+from structlog.typing import EventDict
+
+from kip405.errors import Fenced, Unavailable
+from kip405.states import RemoteLogSegmentState
+from rlm.remote_log.lineage_publisher import QUIET_MS
+from rlm.remote_log.snapshots import Look
+from rlmm.facts import Fact, HistoryFact
+from tests.builders.ledger import PLACE, metadata
+from tests.builders.rig import Rig
+from tests.rlm.plans.views import lineage
+
+
+class Leader:
+    """Led under epoch 6 since an unclean election at 50; epoch 5 was copied up to 100."""
+
+    def __init__(self, path: Path) -> None:
+        self.rig = rig = Rig(path)
+        rig.write_log(0, 50, end=60)
+        rig.disk.epochs({5: 0, 6: 50})
+        rig.broker.elect(1, 6)
+        rig.ledger.copied(metadata(1, 0, 100, {5: 0}))
+        self.looks = rig.remembered_looks()
+
+    async def look(self) -> Look:
+        return await self.looks.look(self.rig.led)
+
+    @property
+    def published(self) -> list[Fact]:
+        return self.rig.settings.published
+
+    def told(self) -> HistoryFact | None:
+        return self.rig.settings.view.history(PLACE.key)
+
+    def told_freeze(self) -> str | None:
+        found = self.told()
+        assert found is not None
+        return found.frozen
+
+
+@pytest.fixture
+def leader(tmp_path: Path) -> Leader:
+    return Leader(tmp_path)
+
+
+async def test_h04_an_unclean_election_is_told_before_the_look_counts(leader: Leader) -> None:
+    known_when_told: list[Look | None] = []
+    leader.rig.settings.after_publish = lambda: known_when_told.append(
+        leader.looks.of(leader.rig.led)
+    )
+    look = await leader.look()
+    assert leader.published == [
+        HistoryFact(partition=PLACE.key, frozen=None, lineage=lineage({5: 0, 6: 50}))
+    ]
+    assert known_when_told == [None]
+    assert leader.looks.of(leader.rig.led) is look
+    for _ in range(3):
+        await leader.look()
+    assert len(leader.published) == 1
+
+
+async def test_h04_looks_at_the_same_time_tell_once(leader: Leader) -> None:
+    """A second record would be newer than the first when that is read back: as if overruled."""
+    publish = leader.rig.settings.publish
+
+    async def slowly(fact: Fact, leader_epoch: int) -> None:
+        await asyncio.sleep(0)
+        await publish(fact, leader_epoch)
+
+    leader.rig.settings.publish = slowly  # type: ignore[method-assign]
+    look = await leader.looks.look(leader.rig.led)
+    leader.rig.settings.view.apply(
+        key=f"history/{PLACE.key}".encode(), value=None, offset=leader.rig.settings.view.version
+    )
+    await asyncio.gather(*(leader.rig.herald.tell(look) for _ in range(3)))
+    assert len(leader.published) == 2
+
+
+async def test_h04_a_freeze_is_told_and_its_end(leader: Leader) -> None:
+    for number in range(2, 7):
+        leader.rig.ledger.copied(metadata(number, 20 * number, 20 * number + 19, {5: 20 * number}))
+    assert (await leader.look()).frozen is not None
+    assert "outside the leader's lineage" in (leader.told_freeze() or "")
+    for number in range(2, 7):
+        gone = metadata(number, 20 * number, 20 * number + 19, {5: 20 * number})
+        leader.rig.ledger.write(None, segment_id=gone.segment_id, previous=3, epoch=6)
+    assert (await leader.look()).frozen is None
+    assert leader.told_freeze() is None
+
+
+async def test_h04_settings_that_take_no_record_hold_looks_up_once_in_a_while(
+    leader: Leader,
+) -> None:
+    attempts = 0
+    publish = leader.rig.settings.publish
+
+    async def fail(fact: Fact, leader_epoch: int) -> None:
+        nonlocal attempts
+        attempts += 1
+        raise Unavailable("NOT_ENOUGH_REPLICAS")
+
+    leader.rig.settings.publish = fail  # type: ignore[method-assign]
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(3):
+            look = await leader.look()
+            assert leader.looks.of(leader.rig.led) is look
+    assert (attempts, _events(logs)) == (1, ["history_not_told"])
+    leader.rig.clock.advance(QUIET_MS)
+    await leader.look()
+    assert attempts == 2
+    leader.rig.clock.advance(QUIET_MS)
+    leader.rig.settings.publish = publish  # type: ignore[method-assign]
+    await leader.look()
+    assert leader.told() is not None
+
+
+@pytest.mark.parametrize("led_elsewhere", [False, True])
+async def test_h17_a_look_that_was_overtaken_while_it_told_is_not_remembered(
+    leader: Leader, led_elsewhere: bool
+) -> None:
+    """The settings take no record for as long as a publish may last; others look meanwhile."""
+    gate, started, publish = asyncio.Event(), asyncio.Event(), leader.rig.settings.publish
+
+    async def held(fact: Fact, leader_epoch: int) -> None:
+        started.set()
+        await gate.wait()
+        await publish(fact, leader_epoch)
+
+    leader.rig.settings.publish = held  # type: ignore[method-assign]
+    slow = asyncio.create_task(leader.look())
+    await started.wait()
+    newer: Look | None = None
+    led = leader.rig.led
+    if led_elsewhere:
+        leader.rig.broker.elect(2, 7)
+        with pytest.raises(Fenced):
+            await leader.looks.look(led)
+    else:
+        leader.rig.settings.write(
+            HistoryFact(partition=PLACE.key, frozen=None, lineage=lineage({5: 0, 6: 50})), epoch=6
+        )
+        newer = await leader.look()
+    gate.set()
+    await slow
+    assert leader.looks.looks.get(PLACE.key) is newer
+
+
+async def test_h04_a_later_leaders_word_stands_against_an_old_leaders(leader: Leader) -> None:
+    newer = HistoryFact(partition=PLACE.key, frozen=None, lineage=lineage({5: 0, 7: 40}))
+    leader.rig.settings.write(newer, epoch=7)
+    look = await leader.look()
+    leader.rig.settings.write(
+        HistoryFact(partition=PLACE.key, frozen=None, lineage=look.lineage), epoch=6
+    )
+    assert leader.told() == newer
+    assert [found.fact for found in leader.rig.settings.view.reassert] == [newer]
+
+
+async def test_h08_what_the_brokers_own_retention_may_cut_is_told_before(tmp_path: Path) -> None:
+    """Of epoch 6 a copy may turn up when the log does not know any more that it never had it."""
+    leader = Leader(tmp_path)
+    leader.rig.disk.epochs({5: 0, 7: 100})
+    leader.rig.broker.elect(1, 7)
+    leader.rig.broker.ends_at(150)
+    await leader.look()
+    assert not leader.published  # as every reader knows
+    leader.rig.broker.config["retention.ms"] = "86400000"
+    for _ in range(2):
+        await leader.look()
+    assert leader.published == [
+        HistoryFact(partition=PLACE.key, frozen=None, lineage=lineage({5: 0, 7: 100}))
+    ]
+
+
+async def test_h08_a_leader_of_the_past_tells_nothing_of_what_may_be_cut(tmp_path: Path) -> None:
+    """Another one has written to the ledger meanwhile, under a newer epoch."""
+    leader = Leader(tmp_path)
+    leader.rig.disk.epochs({5: 0, 7: 100})
+    leader.rig.broker.elect(1, 7)
+    leader.rig.broker.ends_at(150)
+    leader.rig.broker.config["retention.ms"] = "86400000"
+    newer = metadata(900, 140, 150, {9: 140}, RemoteLogSegmentState.COPY_SEGMENT_STARTED)
+    leader.rig.ledger.write(newer, epoch=9)
+    await leader.look()
+    assert not leader.published
+
+
+async def test_h04_words_of_a_later_version_are_left_alone(leader: Leader) -> None:
+    key = f"history/{PLACE.key}"
+    later = json.dumps({"v": 2, "kind": "history"}).encode()
+    leader.rig.settings.view.apply(key=key.encode(), value=later, offset=9)
+    with structlog.testing.capture_logs() as logs:
+        await leader.look()
+    assert _events(logs) == ["history_not_told"]
+    assert not leader.published
+
+
+def _events(logs: list[EventDict]) -> list[str]:
+    return [row["event"] for row in logs if row["event"].startswith("history")]

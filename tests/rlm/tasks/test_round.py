@@ -1,0 +1,222 @@
+"""A round of trim and cleanup: one look for both, where that is as good as one for each."""
+
+from pathlib import Path
+
+import pytest
+
+from kip405.errors import Fenced, RemoteStorageError, Unavailable
+from kip405.states import RemoteLogSegmentState
+from rlm.broker.leadership import LedPartition
+from rlm.remote_log.snapshots import Look
+from rlm.tasks.expiration import GIVEN_ON_FOR_MS, CleanupRound
+from rlmm.facts import FreezeFact
+from rlmm.outcome import OutcomeUnknown
+from tests.builders.ledger import PLACE
+from tests.builders.rig import Rig
+
+FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+
+
+class CountedLooks:
+    """Looks of the rig, kept in their order."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._look = rig.eyes.look
+        self.taken: list[Look] = []
+
+    async def look(self, led: LedPartition) -> Look:
+        self.taken.append(await self._look(led))
+        return self.taken[-1]
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> Rig:
+    """Two segments of 100 copied, the active one from 200 to 250."""
+    made = Rig(tmp_path)
+    made.write_log(0, 100, 200, end=250)
+    await made.copy.run(made.led)
+    return made
+
+
+@pytest.fixture
+def looks(rig: Rig) -> CountedLooks:
+    made = CountedLooks(rig)
+    rig.eyes.look = made.look  # type: ignore[method-assign]
+    return made
+
+
+def a_round(rig: Rig) -> CleanupRound:
+    return CleanupRound(
+        eyes=rig.eyes,
+        trim=rig.trim,
+        cleanup=rig.cleanup,
+        clock=rig.clock,
+        saw=lambda _look, _began_at_ms: None,
+    )
+
+
+async def test_an_idle_round_takes_one_look(rig: Rig, looks: CountedLooks) -> None:
+    rig.enable(trim=False)
+    await a_round(rig).run(rig.led)
+    assert len(looks.taken) == 1
+    assert rig.trim.statuses[PLACE.key].reason == "trim is off"
+    assert rig.cleanup.statuses[PLACE.key].leftovers == 0
+
+
+async def test_the_look_is_told_with_the_time_it_began(rig: Rig, looks: CountedLooks) -> None:
+    told: list[tuple[Look, int]] = []
+    clock = rig.clock
+    began_at_ms = clock.monotonic_ms()
+    one = CleanupRound(
+        eyes=rig.eyes,
+        trim=rig.trim,
+        cleanup=rig.cleanup,
+        clock=clock,
+        saw=lambda look, began: told.append((look, began)),
+    )
+    await one.run(rig.led)
+    assert told == [(looks.taken[0], began_at_ms)]
+
+
+async def test_after_a_trim_the_cleanup_looks_for_itself(rig: Rig, looks: CountedLooks) -> None:
+    await a_round(rig).run(rig.led)
+    assert rig.broker.deleted == [200]
+    starts = [one.positions.log_start_offset for one in looks.taken]
+    assert starts == [0, 0, 200], "the plan's, the last check's, and the cleanup's own"
+
+
+async def test_after_a_trim_that_failed_too_and_its_error_is_told(
+    rig: Rig, looks: CountedLooks
+) -> None:
+    rig.settings.after_publish = lambda: rig.broker.elect(2, 1)
+    with pytest.raises(Fenced, match="led by 2 under epoch 1"):
+        await a_round(rig).run(rig.led)
+    assert rig.broker.deleted == []
+    assert len(looks.taken) == 1, "the cleanup asked again, and does not lead either"
+
+
+async def test_h41_nothing_is_planned_while_a_trim_may_be_executed_yet(
+    rig: Rig, looks: CountedLooks
+) -> None:
+    rig.broker.gives_up_deletes = True
+    with pytest.raises(OutcomeUnknown):
+        await a_round(rig).run(rig.led)
+    assert len(looks.taken) == 2, "the plan's and the last check's; the cleanup has not looked"
+    with pytest.raises(Unavailable, match="DeleteRecords below 200"):
+        await a_round(rig).run(rig.led)
+    assert len(looks.taken) == 2, "neither trim nor cleanup looked"
+
+
+async def test_the_cleanup_has_its_turn_when_the_trim_fails(rig: Rig, looks: CountedLooks) -> None:
+    rig.store.objects.pop(rig.names(".log")[0])
+    with pytest.raises(RemoteStorageError):
+        await a_round(rig).run(rig.led)
+    assert rig.broker.deleted == []
+    assert len(looks.taken) == 2
+    assert rig.cleanup.statuses[PLACE.key].leftovers == 0
+
+
+async def test_a_look_that_grew_old_is_not_given_on(rig: Rig, looks: CountedLooks) -> None:
+    """The share groups took their time; what the cleanup stands on was seen after that."""
+    rig.enable(trim=False)
+    plain = rig.share_groups.start_offset
+
+    async def slow(topic: str, partition: int) -> int | None:
+        rig.clock.advance(GIVEN_ON_FOR_MS + 1)
+        return await plain(topic, partition)
+
+    rig.share_groups.start_offset = slow  # type: ignore[method-assign]
+    await a_round(rig).run(rig.led)
+    assert len(looks.taken) == 2
+
+
+async def test_a_look_that_fails_ends_the_round(rig: Rig) -> None:
+    rig.broker.elect(2, 1)
+    led = LedPartition(topic_id_partition=PLACE, leader=1, leader_epoch=0, replicas=(1,), isr=(1,))
+    with pytest.raises(Fenced, match="led by 2"):
+        await a_round(rig).run(led)
+    assert PLACE.key not in rig.cleanup.statuses
+
+
+async def broken_copy(rig: Rig) -> None:
+    """A third segment is closed; its attempt dies before the manifest."""
+
+    def die(at: str) -> None:
+        if at == "manifest":
+            raise Unavailable("the store died")
+
+    rig.broker.log = b""
+    rig.write_log(0, 100, 200, 300, end=350)
+    rig.store.before = die
+    with pytest.raises(Unavailable):
+        await rig.copy.run(rig.led)
+    rig.store.before = lambda _: None
+
+
+async def test_what_a_broken_attempt_left_goes_on_the_trims_look(
+    rig: Rig, looks: CountedLooks
+) -> None:
+    rig.enable(trim=False)
+    await broken_copy(rig)
+    before = len(looks.taken)
+    await a_round(rig).run(rig.led)
+    assert len(looks.taken) == before + 1
+    assert rig.cleanup.statuses[PLACE.key].deleted == 1
+    assert [one.state for one in rig.ledger.view.entries.values()] == [FINISHED, FINISHED]
+
+
+async def test_h05_who_lost_the_leadership_since_the_shared_look_deletes_nothing(
+    rig: Rig, looks: CountedLooks
+) -> None:
+    rig.enable(trim=False)
+    await broken_copy(rig)
+    objects = dict(rig.store.objects)
+    led = rig.led
+
+    async def deposed(topic: str, partition: int) -> int | None:
+        rig.broker.elect(2, 1)
+        return None
+
+    rig.share_groups.start_offset = deposed  # type: ignore[method-assign]
+    with pytest.raises(Fenced, match="led by 2"):
+        await a_round(rig).run(led)
+    assert rig.store.objects == objects
+
+
+async def test_g1_a_freeze_since_the_shared_look_stops_the_sweep(
+    rig: Rig, looks: CountedLooks
+) -> None:
+    rig.enable(trim=False)
+    await broken_copy(rig)
+    objects = dict(rig.store.objects)
+
+    async def frozen(topic: str, partition: int) -> int | None:
+        stopped = ("trim", "delete", "sweep")
+        rig.settings.write(FreezeFact(topic_id=None, stopped=stopped, by="ops", why="looking"))
+        return None
+
+    rig.share_groups.start_offset = frozen  # type: ignore[method-assign]
+    await a_round(rig).run(rig.led)
+    assert rig.store.objects == objects
+    assert rig.cleanup.statuses[PLACE.key].refused
+
+
+async def test_h06_an_attempt_that_lives_since_before_the_shared_look_is_left_alone(
+    rig: Rig, looks: CountedLooks
+) -> None:
+    """The round runs in the midst of a copy, which ends while the trim plans."""
+    rig.enable(trim=False)
+    swept: list[int] = []
+    plain = rig.store.write_manifest
+
+    async def write_manifest(locator, manifest):  # type: ignore[no-untyped-def]
+        await a_round(rig).run(rig.led)
+        swept.append(rig.cleanup.statuses[PLACE.key].leftovers)
+        await plain(locator, manifest)
+
+    rig.store.write_manifest = write_manifest  # type: ignore[method-assign]
+    rig.broker.log = b""
+    rig.write_log(0, 100, 200, 300, end=350)
+    await rig.copy.run(rig.led)
+    assert swept == [0]
+    assert [one.state for one in rig.ledger.view.entries.values()] == [FINISHED] * 3

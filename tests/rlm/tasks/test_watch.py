@@ -1,0 +1,177 @@
+"""What the cleanup's looks save and start: copy rounds left out, and asked for at once."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from rlm.broker.leadership import LedPartition
+from rlm.tasks.copy_watch import CopyWatch
+from rlm.tasks.pool import LanePool
+from tests.builders.ledger import PLACE
+from tests.builders.rig import Rig
+
+INTERVAL_MS = 500
+
+
+class Site:
+    """A rig whose copy rounds are counted, behind a pool and a watch."""
+
+    def __init__(self, path: Path) -> None:
+        self.rig = Rig(path)
+        self.rig.write_log(0, 100, 200, end=250)
+        self.pool = LanePool("copy", self.rig.clock, size=1, queue_limit=10)
+        self.rounds: list[int] = []
+        self._copied = asyncio.Event()
+        self.watch = CopyWatch(
+            lane=self.rig.copy,
+            pool=self.pool,
+            copy=self.copy,
+            clock=self.rig.clock,
+            interval_ms=INTERVAL_MS,
+        )
+
+    async def copy(self, led: LedPartition) -> None:
+        self.rounds.append(led.leader_epoch)
+        await self.rig.copy.run(led)
+        self._copied.set()
+
+    async def saw(self) -> None:
+        """The cleanup's look."""
+        began_at_ms = self.rig.clock.monotonic_ms()
+        self.watch.saw(await self.rig.eyes.look(self.rig.led), began_at_ms)
+
+    async def scheduled(self) -> None:
+        await self.watch.scheduled(self.rig.led)
+
+    async def settle(self) -> None:
+        """Run the round that waits in the pool."""
+        assert self.pool.waiting_count == 1
+        running = asyncio.create_task(self.pool.run())
+        await asyncio.wait_for(self._copied.wait(), 30)
+        running.cancel()
+        await asyncio.wait([running])
+
+    def grow(self) -> None:
+        self.rig.broker.log = b""
+        self.rig.write_log(0, 100, 200, 300, end=350)
+
+    def ends(self) -> list[int]:
+        entries = self.rig.ledger.view.entries.values()
+        return sorted(one.metadata.end_offset for one in entries)
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> Site:
+    """All that is closed was copied."""
+    made = Site(tmp_path)
+    await made.rig.copy.run(made.rig.led)
+    assert made.ends() == [99, 199]
+    return made
+
+
+async def test_a_look_that_finds_nothing_saves_one_round(site: Site) -> None:
+    await site.saw()
+    await site.scheduled()
+    assert site.rounds == []
+    await site.scheduled()
+    assert site.rounds == [0], "one look saves one round"
+
+
+async def test_an_old_look_saves_none(site: Site) -> None:
+    await site.saw()
+    site.rig.clock.advance(INTERVAL_MS)
+    await site.scheduled()
+    assert site.rounds == [0]
+
+
+async def test_a_look_under_another_epoch_saves_none(site: Site) -> None:
+    await site.saw()
+    site.rig.disk.epochs({0: 0, 1: 250})
+    site.rig.broker.elect(1, 1)
+    await site.scheduled()
+    assert site.rounds == [1]
+
+
+async def test_what_is_led_elsewhere_is_forgotten(site: Site) -> None:
+    await site.saw()
+    site.watch.forget(PLACE.key)
+    await site.scheduled()
+    assert site.rounds == [0]
+
+
+async def test_something_to_copy_is_copied_at_once_on_a_look_of_its_own(site: Site) -> None:
+    site.grow()
+    await site.saw()
+    assert site.ends() == [99, 199], "a borrowed look copies nothing"
+    assert site.rounds == []
+    await site.settle()
+    assert site.rounds == [0]
+    assert site.ends() == [99, 199, 299]
+
+
+async def test_a_start_that_was_never_written_is_work(tmp_path: Path) -> None:
+    """H2: the remote log start is written by the round, before any object."""
+    site = Site(tmp_path)
+    await site.saw()
+    await site.settle()
+    assert site.rounds == [0]
+    assert site.rig.settings.view.remote_log_start(PLACE.key) == 0
+
+
+async def test_what_waits_for_the_last_stable_offset_saves_no_round(site: Site) -> None:
+    site.grow()
+    site.rig.broker.last_stable_offset = 250
+    await site.saw()
+    await site.settle()
+    await site.scheduled()
+    assert site.ends() == [99, 199]
+    site.rig.broker.last_stable_offset = 350
+    await site.scheduled()
+    assert site.ends() == [99, 199, 299]
+
+
+async def test_settings_that_are_not_read_yet_save_no_round(site: Site) -> None:
+    look = await site.rig.eyes.look(site.rig.led)
+    site.rig.settings.is_ready = False
+    site.watch.saw(look, site.rig.clock.monotonic_ms())
+    assert site.pool.waiting_count == 1
+
+
+async def test_status_is_that_of_the_look(site: Site) -> None:
+    site.rig.broker.ends_at(260)
+    await site.saw()
+    assert site.rig.copy.statuses[PLACE.key].high_watermark == 260
+
+
+async def test_while_a_round_runs_looks_of_others_change_nothing(site: Site) -> None:
+    site.grow()
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    async def held() -> None:
+        began.set()
+        await go_on.wait()
+
+    site.pool.submit(PLACE.key, held)
+    running = asyncio.create_task(site.pool.run())
+    await began.wait()
+    await site.saw()
+    assert site.pool.waiting_count == 0
+    go_on.set()
+    running.cancel()
+    await asyncio.wait([running])
+
+
+async def test_a_full_pool_is_nobodys_failure(site: Site) -> None:
+    full = LanePool("copy", site.rig.clock, size=1, queue_limit=0)
+    watch = CopyWatch(
+        lane=site.rig.copy,
+        pool=full,
+        copy=site.copy,
+        clock=site.rig.clock,
+        interval_ms=INTERVAL_MS,
+    )
+    site.grow()
+    watch.saw(await site.rig.eyes.look(site.rig.led), site.rig.clock.monotonic_ms())
+    await watch.scheduled(site.rig.led)
+    assert site.ends() == [99, 199, 299]
