@@ -27,11 +27,11 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from rlm_spark.batch import TieredReader
 from rlm_spark.offsets import Positions
 from rlm_spark.options import BatchQuery
 from rlm_spark.planning import PlannedRange, plan_batch
 from rlm_spark.reading import Tiers
-from rlm_spark.source import TieredReader
 from rlm_spark.values import TopicPartition
 
 _NEVER_NULL: Final = frozenset({"topic", "partition", "offset", "timestamp", "timestampType"})

@@ -15,12 +15,12 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from rlm_spark import clock
+from rlm_spark.batch import partition_batches
 from rlm_spark.micro_batches import MicroBatches, Waiting
 from rlm_spark.offset_specs import checkpoint_document, offsets_from_checkpoint
 from rlm_spark.options import StreamQuery
 from rlm_spark.reading import Tiers
 from rlm_spark.schema import pruned
-from rlm_spark.source import partition_batches
 
 _log: Final = logging.getLogger(__name__)
 
@@ -96,12 +96,3 @@ class TieredStreamReader(DataSourceStreamReader):
         if query.max_offsets_per_trigger or query.min_offsets_per_trigger:
             _log.warning("event=trigger_limits_ignored reason=they need PySpark 4.2")
         return checkpoint_document(self._batches().end(None, max_offsets=None, min_offsets=None))
-
-
-def stream_reader(query: StreamQuery, schema: StructType) -> TieredStreamReader:
-    """The reader with all that the installed PySpark can do."""
-    try:
-        from rlm_spark.available_now import LimitedStreamReader
-    except ImportError:  # PySpark before 4.2
-        return TieredStreamReader(query, schema)
-    return LimitedStreamReader(query, schema)

@@ -8,11 +8,12 @@ import pytest
 from pyspark.sql.datasource import InputPartition
 
 import rlm_spark
+from rlm_spark.batch import TieredReader
 from rlm_spark.errors import SparkTooOldError
 from rlm_spark.offset_specs import OptionError
 from rlm_spark.pushdown import FilteringReader
 from rlm_spark.schema import full_schema
-from rlm_spark.source import TieredDataSource, TieredReader
+from rlm_spark.source import TieredDataSource
 from rlm_spark.stream import TieredStreamReader
 from tests.rlm_spark.fake_tiers import FakeLog, FakePositions, FakeTiers, topic
 

@@ -20,7 +20,8 @@ from rlm_spark.offsets import OffsetError
 from rlm_spark.options import parse_stream
 from rlm_spark.planning import PlannedRange
 from rlm_spark.schema import full_schema
-from rlm_spark.stream import Document, TieredStreamReader, stream_reader
+from rlm_spark.source import stream_reader
+from rlm_spark.stream import Document, TieredStreamReader
 from rlm_spark.values import TopicPartition
 from tests.rlm_spark.fake_tiers import FakeLog, FakePositions, FakeTiers, topic
 
