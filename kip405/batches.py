@@ -3,6 +3,8 @@
 Magic 2 is the format of every Kafka since 0.11; magic 0 and 1 are legal in old logs and are walked
 by offset and size, checked by their CRC-32. Must not know where the bytes come from.
 Sources: DefaultRecordBatch, AbstractLegacyRecordBatch, LegacyRecord.
+
+Unsigned varints, as in Kafka's flexible messages and protobuf: 7 bits a byte, low first.
 """
 
 import enum
@@ -276,3 +278,13 @@ def _last_offset(buffer: ByteBuffer, position: int) -> int:
     except struct.error as error:
         raise Corrupt(f"batch at position {position} is cut short: {error}") from error
     return int(base_offset + delta)
+
+
+def uvarint(value: int) -> bytes:
+    """The bytes of a number that is not negative."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)

@@ -7,8 +7,8 @@ https://protobuf.dev/programming-guides/encoding/. Must not know which message i
 
 from collections.abc import Sequence
 
+from kip405.batches import uvarint
 from kip405.crc import ByteBuffer
-from kip405.varints import uvarint
 
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 _FIXED_BYTES = {_FIXED64: 8, _FIXED32: 4}

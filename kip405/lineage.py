@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 
-from kip405.segments import EpochEntry, RemoteLogSegmentMetadata
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import EpochEntry, RemoteLogSegmentMetadata, RemoteLogSegmentState
 
 MAX_EPOCH = 2**31 - 1
 _epoch_of = attrgetter("epoch")

@@ -6,11 +6,48 @@ half-open end. Sources: org.apache.kafka.server.log.remote.storage.RemoteLogSegm
 docs/reference/formats.md.
 """
 
+import enum
 import struct
 from dataclasses import dataclass, replace
 
 from kip405.ids import RemoteLogSegmentId, TopicIdPartition, Uuid
-from kip405.states import RemoteLogSegmentState
+
+
+class RemoteLogSegmentState(enum.IntEnum):
+    """The ids are Kafka's and go to disk."""
+
+    COPY_SEGMENT_STARTED = 0
+    COPY_SEGMENT_FINISHED = 1
+    DELETE_SEGMENT_STARTED = 2
+    DELETE_SEGMENT_FINISHED = 3
+
+
+class RemotePartitionDeleteState(enum.IntEnum):
+    """States of the deletion of a whole partition; the ids are Kafka's."""
+
+    DELETE_PARTITION_MARKED = 0
+    DELETE_PARTITION_STARTED = 1
+    DELETE_PARTITION_FINISHED = 2
+
+
+_STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+_DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+_DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
+
+LAWFUL_SEGMENT_CHANGES: dict[RemoteLogSegmentState | None, frozenset[RemoteLogSegmentState]] = {
+    None: frozenset({_STARTED}),
+    _STARTED: frozenset({_STARTED, _FINISHED, _DELETING}),
+    _FINISHED: frozenset({_FINISHED, _DELETING}),
+    _DELETING: frozenset({_DELETING, _DELETED}),
+    _DELETED: frozenset({_DELETED}),
+}
+
+
+def is_lawful_change(before: RemoteLogSegmentState | None, after: RemoteLogSegmentState) -> bool:
+    """Whether Kafka's state machine allows `after` to follow `before` (None = no record yet)."""
+    return after in LAWFUL_SEGMENT_CHANGES[before]
+
 
 CUSTOM_METADATA_MAX_BYTES = 128
 PLUGIN_METADATA_MAX_BYTES = 64

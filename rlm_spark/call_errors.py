@@ -12,8 +12,7 @@ import grpc
 from google.protobuf import any_pb2, descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
-from kip405.errors import ErrorKind, kind_of_status
-from kip405.tls_reasons import is_tls_refusal
+from kip405.errors import ErrorKind, is_tls_refusal, kind_of_status
 from rlm.v1 import errors_pb2
 
 _DETAILS_KEY = "grpc-status-details-bin"

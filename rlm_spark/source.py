@@ -43,8 +43,6 @@ class TieredDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A stream of the columns of `schema`."""
-        from rlm_spark.source import stream_reader
-
         query = parse_stream(self.options, user=user(), read_text=read_text)
         return stream_reader(query, schema)
 

@@ -32,10 +32,10 @@ from rlmm.divergence import NO_EPOCH, EpochEnd, FetchedEpochs
 from rlmm.epoch_ends import (
     EpochEndsRequest,
     LogEndRequest,
+    ReplicaVotes,
     read_epoch_ends,
     read_log_end,
 )
-from rlmm.replica_votes import ReplicaVotes
 
 _ABORT_TIMEOUT_S = 5.0
 _ASK_TIMEOUT_S = 5.0

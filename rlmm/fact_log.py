@@ -20,8 +20,7 @@ from rlmm.clients import ConnectionSettings
 from rlmm.divergence import NOTHING_READ, EpochEnd, RememberedReads
 from rlmm.end_offset_client import EndOffsetClient
 from rlmm.log_reader import LogReader, Reader
-from rlmm.outcome import deadline
-from rlmm.publisher import Publisher, Record
+from rlmm.publisher import Publisher, Record, deadline
 from rlmm.tail import Tail, TailRecord
 from rlmm.topic import (
     LEDGER_TOPIC,

@@ -15,8 +15,7 @@ from itertools import accumulate
 
 from kip405.ids import MAX_OFFSET, PartitionKey, Uuid
 from kip405.lineage import Lineage, epoch_starts, highest_wins, usable_end
-from kip405.segments import RemoteLogSegmentMetadata
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlmm.replay import Dispute, PartitionState
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED

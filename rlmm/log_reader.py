@@ -3,8 +3,11 @@ and end.
 
 Assigned by hand, no group, made anew after each failure: the tail says from where. Must not know
 what records mean.
+
+Tells waiters that something has changed, once per wait.
 """
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -102,3 +105,19 @@ def _tail_record(place: Place, record: ConsumerRecord) -> TailRecord:
         value=record.value,
         headers=tuple(record.headers),
     )
+
+
+class Changes:
+    """`notify` awaits nothing; a waiter returns at the first notify after it began to wait."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def notify(self) -> None:
+        if self._event.is_set():
+            return
+        self._event.set()
+        self._event = asyncio.Event()
+
+    async def wait(self) -> None:
+        await self._event.wait()

@@ -12,20 +12,17 @@ import structlog
 
 from kip405.errors import Corrupt, Fenced, Invalid
 from kip405.ids import PartitionKey, RemoteLogSegmentId, Uuid
-from kip405.segments import RemoteLogSegmentMetadata
-from kip405.states import RemoteLogSegmentState, is_lawful_change
+from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState, is_lawful_change
 from rlmm.barrier import Place
-from rlmm.changes import Changes
 from rlmm.fact_log import FactLog
 from rlmm.ledger import PartitionLedger
-from rlmm.outcome import OutcomeUnknown
-from rlmm.partitioner import LEDGER_PARTITIONS, ledger_partition
-from rlmm.publisher import Record
+from rlmm.log_reader import Changes
+from rlmm.publisher import OutcomeUnknown, Record
 from rlmm.records import NO_PREVIOUS, LedgerKey, RecordHeaders, decode_record, encode_record_value
 from rlmm.replay import LedgerState, PartitionState, Repair, repairs
 from rlmm.settings import Settings
 from rlmm.tail import TailRecord
-from rlmm.topic import LEDGER_TOPIC
+from rlmm.topic import LEDGER_PARTITIONS, LEDGER_TOPIC, ledger_partition
 
 __all__ = ["OutcomeUnknown", "RemoteLogMetadataManager"]
 

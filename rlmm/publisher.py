@@ -3,10 +3,13 @@
 
 After an unknown outcome the producer is dropped with all it has not sent: nothing of it may
 arrive later by a client-side retry. Must not know what the records mean.
+
+A publish whose outcome is unknown, and deadlines as our errors (H10).
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 from aiokafka import AIOKafkaProducer
@@ -23,8 +26,26 @@ from rlmm.clients import (
     make_producer,
     told,
 )
-from rlmm.outcome import OutcomeUnknown
 from rlmm.topic import NowMs
+
+
+class OutcomeUnknown(Unavailable):
+    """The record may or may not be in the log: pass a barrier, then look at the state; until then
+    nothing.
+    """
+
+    outcome_unknown = True
+
+
+@contextlib.asynccontextmanager
+async def deadline(limit_ms: int, what: str) -> AsyncIterator[None]:
+    """Unavailable where the block takes longer than `limit_ms`."""
+    try:
+        async with asyncio.timeout(limit_ms / 1000):
+            yield
+    except TimeoutError as error:
+        raise Unavailable(f"{what} took more than {limit_ms} ms") from error
+
 
 _VERIFIED_FOR_MS = 10_000
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from kip405.errors import Corrupt
 from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, Uuid
-from kip405.segments import RemoteLogSegmentMetadata
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlmm.framing import decode_value, encode_value
 
 HEADER_VERSION = "rlm.v"

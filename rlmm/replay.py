@@ -29,8 +29,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from kip405.ids import PartitionKey, Uuid
-from kip405.segments import RemoteLogSegmentMetadata
-from kip405.states import LAWFUL_SEGMENT_CHANGES, RemoteLogSegmentState
+from kip405.segments import LAWFUL_SEGMENT_CHANGES, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlmm.records import NO_PREVIOUS, LedgerKey, LedgerRecord
 
 TOMBSTONE_MEMORY_MS = 2 * 24 * 3_600_000

@@ -12,9 +12,7 @@ import structlog
 from kip405.errors import Fenced
 from kip405.ids import PartitionKey, Uuid
 from rlmm.barrier import Place
-from rlmm.changes import Changes
 from rlmm.fact_codec import encode_fact
-from rlmm.fact_headers import WriterKnowledge
 from rlmm.fact_log import FactLog
 from rlmm.facts import (
     NO_LEADER_EPOCH,
@@ -32,10 +30,11 @@ from rlmm.facts import (
     TopicFact,
     TrimFact,
 )
+from rlmm.framing import WriterKnowledge
 from rlmm.ledger import Hole
+from rlmm.log_reader import Changes
 from rlmm.log_time import RecordTimes
-from rlmm.outcome import OutcomeUnknown
-from rlmm.publisher import Record
+from rlmm.publisher import OutcomeUnknown, Record
 from rlmm.settings_view import FENCED_FACTS, AdoptedFact, SettingsView
 from rlmm.tail import TailRecord
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC, NowMs

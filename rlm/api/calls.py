@@ -17,8 +17,8 @@ from kip405.errors import (
     RemoteStorageError,
     error_of_kind,
     kind_of_status,
+    tls_reason,
 )
-from kip405.tls_reasons import tls_reason
 from rlm.api.tokens import Tokens, TokenSource, no_tokens
 from rlm.v1 import errors_pb2
 from rsm_plugins.contract.answering import PRINCIPAL_KEY, Answered, Context, principal_of

@@ -9,8 +9,7 @@ from typing import Any
 
 from kip405.errors import Invalid
 from kip405.ids import PartitionKey, Uuid
-from kip405.segments import ByteRange
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import ByteRange, RemoteLogSegmentState
 from rlm.api import messages
 from rlm.api.calls import Answering, Caller, Context, Elsewhere, Gate
 from rlm.api.endpoints import Endpoints

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from kip405.errors import NotFound, RemoteStorageError
 from kip405.ids import Uuid
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentState
 from rlm.api import messages
 from rlm.api.ports import Broker, Ledger
 from rlm.broker.answers import TopicDescription

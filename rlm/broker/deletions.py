@@ -31,7 +31,7 @@ import structlog
 
 from kip405.errors import RemoteStorageError, Unavailable
 from rlm.clock import Clock
-from rlmm.outcome import OutcomeUnknown
+from rlmm.publisher import OutcomeUnknown
 
 log = structlog.get_logger()
 

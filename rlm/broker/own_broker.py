@@ -41,7 +41,7 @@ from rlm.broker.connection import Address, BrokerConnection
 from rlm.broker.deletions import DeletionConnection, Place
 from rlm.broker.gathered import Gathered
 from rlm.broker.many import TOPIC_RESOURCE, ConfigValues, Many, OffsetQuestion
-from rlmm.outcome import OutcomeUnknown
+from rlmm.publisher import OutcomeUnknown
 
 _BROKER_RESOURCE = 4
 _SET, _DELETE = 0, 1

@@ -22,8 +22,7 @@ from dataclasses import dataclass
 
 from kip405.ids import Uuid
 from kip405.lineage import Lineage, usable_end
-from kip405.segments import RemoteLogSegmentMetadata
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlmm.ledger import Hole, PartitionLedger, UsableSegment
 
 

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 
 from kip405.ids import MAX_OFFSET
 from kip405.lineage import Lineage, divergence
-from kip405.segments import RemoteLogSegmentMetadata
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.plans.coverage import cover
 from rlmm.ledger import PartitionLedger
 

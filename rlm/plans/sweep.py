@@ -21,8 +21,7 @@ from dataclasses import dataclass
 
 from kip405.contracts import Presence
 from kip405.ids import Uuid
-from kip405.segments import RemoteLogSegmentMetadata
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.plans.freeze import Frozen
 
 

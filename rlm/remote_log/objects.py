@@ -17,8 +17,7 @@ from kip405.contracts import RemoteStorageManager
 from kip405.errors import Busy, Fenced, Invalid, NotFound, Unavailable
 from kip405.ids import PartitionKey, Uuid
 from kip405.lineage import Lineage
-from kip405.segments import ByteRange, FileSlice, RemoteLogSegmentMetadata
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import ByteRange, FileSlice, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.broker.leadership import LedPartition
 from rlm.remote_log.snapshots import Look
 from rlmm.ledger import PartitionLedger, UsableSegment

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kip405.ids import PartitionKey
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentState
 from rlm.broker.deletions import Place as DeletionPlace
 from rlm.broker.deletions import RecordDeletions
 from rlm.broker.leadership import Leadership, LedPartition

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from kip405.errors import Busy, Fenced
 from kip405.ids import PartitionKey
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentState
 from rlm.api.ports import CopyOutcome, PartitionStatus
 from rlm.broker.leadership import Leadership, LedPartition
 from rlm.clock import Clock

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from kip405.ids import PartitionKey, Uuid
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentState
 from rlm.clock import Clock
 from rlmm.ledger import PartitionLedger, SegmentEntry
 

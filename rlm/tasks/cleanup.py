@@ -14,8 +14,7 @@ import structlog
 from kip405.contracts import Presence
 from kip405.errors import Fenced, Invalid, RemoteStorageError
 from kip405.ids import PartitionKey, Uuid
-from kip405.segments import RemoteLogSegmentMetadata
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
 from rlm.plans.coverage import is_superseded, overlapping

@@ -18,8 +18,7 @@ from dataclasses import dataclass, replace
 
 from kip405.errors import Fenced, Invalid, RemoteStorageError, Unavailable
 from kip405.ids import RemoteLogSegmentId, TopicIdPartition, Uuid
-from kip405.segments import CustomMetadata, RemoteLogSegmentMetadata
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import CustomMetadata, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
 from rlm.log_dir.partition_log import LocalSegment

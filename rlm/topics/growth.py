@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from kip405.errors import Unavailable
-from kip405.segments import RemoteLogSegmentMetadata
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.plans.problems import human_bytes
 from rsm_plugins.threads import Threads
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from kip405.acls import MissingAcls
 from kip405.errors import Fenced, Invalid, NotFound
 from kip405.ids import PartitionKey, Uuid
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentState
 from rlm.broker.answers import EARLIEST_TIMESTAMP, TopicDescription
 from rlm.clock import Clock
 from rlm.plans.retention import Retention, effective_local_retention

@@ -5,8 +5,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from kip405.ids import RemoteLogSegmentId, TopicIdPartition, Uuid
-from kip405.segments import CustomMetadata, EpochEntry, RemoteLogSegmentMetadata
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import (
+    CustomMetadata,
+    EpochEntry,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+)
 from rlm.v1 import fetch_pb2 as pb
 from rlm_spark.values import TopicPartition
 

@@ -16,8 +16,14 @@ from google.protobuf.message import Message
 from google.rpc import status_pb2  # type: ignore[import-untyped]
 from grpc_status import rpc_status
 
-from kip405.errors import ErrorKind, Invalid, RemoteStorageError, error_of_kind, kind_of_status
-from kip405.tls_reasons import tls_reason
+from kip405.errors import (
+    ErrorKind,
+    Invalid,
+    RemoteStorageError,
+    error_of_kind,
+    kind_of_status,
+    tls_reason,
+)
 from rsm_plugins.v1 import errors_pb2
 
 WHAT_MAX = 2000

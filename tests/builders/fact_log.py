@@ -7,8 +7,7 @@ from kip405.errors import RemoteStorageError, Unavailable
 from kip405.ids import Uuid
 from rlmm.barrier import Place
 from rlmm.fact_log import FactLog, Sink
-from rlmm.outcome import OutcomeUnknown
-from rlmm.publisher import Record
+from rlmm.publisher import OutcomeUnknown, Record
 from rlmm.tail import TailRecord
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 

@@ -8,13 +8,17 @@ from collections.abc import Callable
 
 from kip405.errors import Fenced
 from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, Uuid
-from kip405.segments import CustomMetadata, EpochEntry, RemoteLogSegmentMetadata
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import (
+    CustomMetadata,
+    EpochEntry,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+)
 from rlmm.fact_codec import encode_fact
 from rlmm.facts import Fact, Stamp
 from rlmm.ledger import PartitionLedger
 from rlmm.log_time import RecordTimes
-from rlmm.outcome import OutcomeUnknown
+from rlmm.publisher import OutcomeUnknown
 from rlmm.records import NO_PREVIOUS, LedgerKey, LedgerRecord, RecordHeaders
 from rlmm.replay import LedgerState, repairs
 from rlmm.settings_view import SettingsView

@@ -20,8 +20,8 @@ from kip405.segments import (
     FileSlice,
     LogSegmentData,
     RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
 )
-from kip405.states import RemoteLogSegmentState
 from tests.builders.ledger import PLACE
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.store import STORE_ID

@@ -2,8 +2,7 @@
 
 from kip405.ids import RemoteLogSegmentId, TopicIdPartition, Uuid
 from kip405.lineage import Lineage
-from kip405.segments import EpochEntry, RemoteLogSegmentMetadata
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import EpochEntry, RemoteLogSegmentMetadata, RemoteLogSegmentState
 
 PARTITION = TopicIdPartition(topic_id=Uuid(bytes(range(16))), topic="orders", partition=3)
 

@@ -11,8 +11,7 @@ from kip405.lineage import (
     remote_lineage,
     usable_end,
 )
-from kip405.segments import EpochEntry
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import EpochEntry, RemoteLogSegmentState
 from tests.kip405.segment_builder import entries, lineage, segment
 
 

@@ -18,8 +18,13 @@ from kip405.errors import (
     kind_of_status,
 )
 from kip405.ids import ZERO_UUID, PartitionKey, TopicIdPartition, Uuid
-from kip405.segments import ByteRange, CustomMetadata
-from kip405.states import LAWFUL_SEGMENT_CHANGES, RemoteLogSegmentState, is_lawful_change
+from kip405.segments import (
+    LAWFUL_SEGMENT_CHANGES,
+    ByteRange,
+    CustomMetadata,
+    RemoteLogSegmentState,
+    is_lawful_change,
+)
 from tests.kip405.segment_builder import PARTITION, segment
 
 TEXT = "jF8s79t9SrG_PNqlwv7bAA"

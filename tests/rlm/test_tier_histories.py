@@ -9,8 +9,7 @@ import pytest
 from kip405.batches import walk
 from kip405.errors import Fenced, NotFound, Unavailable
 from kip405.ids import Uuid
-from kip405.segments import RemoteLogSegmentMetadata
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.reading.requests import RemoteRead, RemoteRecords
 from rlm.remote_log.snapshot_cache import SharedLooks
 from rlm.remote_log.tier import EpochEnd, TopicRef

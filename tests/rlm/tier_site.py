@@ -10,8 +10,7 @@ import pytest
 
 from kip405.errors import NotFound
 from kip405.ids import Uuid
-from kip405.segments import RemoteLogSegmentMetadata
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.broker.answers import ClusterDescription, TopicDescription
 from rlm.broker.leadership import Leadership
 from rlm.reading.limits import ReadLimits

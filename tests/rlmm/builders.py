@@ -1,8 +1,12 @@
 """Ledger records for tests: one topic, short segments, ids that can be read in a failure."""
 
 from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, Uuid
-from kip405.segments import CustomMetadata, EpochEntry, RemoteLogSegmentMetadata
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import (
+    CustomMetadata,
+    EpochEntry,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+)
 from rlmm.records import NO_PREVIOUS, LedgerKey, LedgerRecord, RecordHeaders
 
 TOPIC_ID = Uuid(bytes(range(16)))

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from kip405.ids import Uuid
-from kip405.segments import RemoteLogSegmentMetadata
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlmm.records import LedgerRecord, RecordHeaders
 from rlmm.replay import LedgerState, PartitionState, repairs
 from tests.rlmm.builders import DELETED, KEY, record, uuid

@@ -14,8 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 
 from kip405.lineage import Lineage
-from kip405.segments import EpochEntry
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import EpochEntry, RemoteLogSegmentState
 from rlmm.ledger import PartitionLedger
 from rlmm.records import LedgerKey, LedgerRecord, RecordHeaders
 from rlmm.replay import LedgerState, repairs

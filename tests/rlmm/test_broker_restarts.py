@@ -6,7 +6,7 @@ import pytest
 
 from kip405.errors import Unavailable
 from rlm.clock import new_uuid
-from rlmm.outcome import OutcomeUnknown
+from rlmm.publisher import OutcomeUnknown
 from rlmm.settings import StartFact
 from tests.rlmm.builders import FINISHED, KEY, STARTED, segment
 from tests.rlmm.running import Facts, running

@@ -3,8 +3,7 @@
 import pytest
 
 from kip405.lineage import Lineage
-from kip405.segments import EpochEntry, RemoteLogSegmentMetadata
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import EpochEntry, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlmm.ledger import Hole, PartitionLedger
 from rlmm.records import LedgerKey, LedgerRecord, RecordHeaders
 from rlmm.replay import LedgerState

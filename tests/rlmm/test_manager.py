@@ -10,11 +10,9 @@ from kip405.errors import Fenced, Invalid, Unavailable
 from kip405.segments import RemoteLogSegmentMetadata
 from rlmm.barrier import Place
 from rlmm.manager import RemoteLogMetadataManager
-from rlmm.outcome import OutcomeUnknown
-from rlmm.partitioner import ledger_partition
-from rlmm.publisher import Record
+from rlmm.publisher import OutcomeUnknown, Record
 from rlmm.records import NO_PREVIOUS, LedgerKey, RecordHeaders, encode_record_value
-from rlmm.topic import LEDGER_TOPIC
+from rlmm.topic import LEDGER_TOPIC, ledger_partition
 from tests.builders.fact_log import FakeFactLog, FakeTopics
 from tests.rlmm.builders import DELETED, DELETING, FINISHED, KEY, STARTED, segment, uuid
 

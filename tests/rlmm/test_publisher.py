@@ -18,8 +18,7 @@ from kip405.acls import MissingAcls, topic_acl
 from kip405.errors import Invalid, Unavailable
 from rlmm.barrier import Place
 from rlmm.clients import ConnectionSettings, told
-from rlmm.outcome import OutcomeUnknown
-from rlmm.publisher import Publisher, Record
+from rlmm.publisher import OutcomeUnknown, Publisher, Record
 from tests.builders.clock import ManualClock
 from tests.builders.producer import FakeCluster, Sent
 

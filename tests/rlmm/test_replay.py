@@ -2,7 +2,7 @@
 
 import pytest
 
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentState
 from rlmm.replay import TOMBSTONE_MEMORY_MS, LedgerState, repairs
 from tests.rlmm.builders import DELETED, DELETING, FINISHED, STARTED, record, uuid
 from tests.rlmm.histories import partition, read

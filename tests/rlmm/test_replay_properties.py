@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kip405.ids import Uuid
-from kip405.segments import RemoteLogSegmentMetadata
-from kip405.states import LAWFUL_SEGMENT_CHANGES
+from kip405.segments import LAWFUL_SEGMENT_CHANGES, RemoteLogSegmentMetadata
 from rlmm.records import LedgerRecord
 from rlmm.replay import fold
 from tests.rlmm.builders import DELETED, FINISHED

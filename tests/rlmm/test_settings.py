@@ -19,8 +19,7 @@ from rlmm.facts import (
     StartFact,
     TopicFact,
 )
-from rlmm.outcome import OutcomeUnknown
-from rlmm.publisher import Record
+from rlmm.publisher import OutcomeUnknown, Record
 from rlmm.settings import Settings
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 from tests.builders.clock import ManualClock

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from kip405.ids import Uuid
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentState
 from rlmm.records import LedgerKey, LedgerRecord, decode_record
 from rlmm.topic import LEDGER_TOPIC
 from tests.scenarios.cluster import Cluster, fresh

@@ -10,8 +10,7 @@ from typing import Any
 from grpc import aio
 
 from kip405.batches import walk
-from kip405.segments import RemoteLogSegmentMetadata
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.api.calls import Gate, call_metadata, error_of_call
 from rlm.api.endpoints import READER, Endpoint, Endpoints
 from rlm.api.remote_fetch import RemoteFetchService, RemoteParts

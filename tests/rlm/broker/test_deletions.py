@@ -11,7 +11,7 @@ from kafka_protocol.schema import Value
 from kip405.errors import Fenced, Unavailable
 from rlm.broker.deletions import Place, RecordDeletions
 from rlm.broker.own_broker import OwnBroker
-from rlmm.outcome import OutcomeUnknown
+from rlmm.publisher import OutcomeUnknown
 from tests.builders.clock import ManualClock
 from tests.builders.fake_broker import FakeBroker
 

@@ -9,8 +9,13 @@ from kip405.crc import crc32c
 from kip405.errors import Unavailable
 from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, Uuid
 from kip405.indexes import ChunkChecksums, build_indexes_object
-from kip405.segments import ByteRange, CustomMetadata, EpochEntry, RemoteLogSegmentMetadata
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import (
+    ByteRange,
+    CustomMetadata,
+    EpochEntry,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+)
 from rlm.download.plan import PartitionPlan, Piece
 from rlm.download.run import Download, Progress
 from rlm.download.store_source import StoreSource

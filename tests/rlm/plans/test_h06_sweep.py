@@ -6,7 +6,7 @@ import pytest
 
 from kip405.contracts import Presence
 from kip405.ids import Uuid
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentState
 from rlm.plans.freeze import Frozen
 from rlm.plans.sweep import (
     Adopt,

@@ -9,8 +9,7 @@ import pytest
 
 from kip405.ids import MAX_OFFSET, Uuid
 from kip405.lineage import Lineage
-from kip405.segments import EpochEntry, RemoteLogSegmentMetadata
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import EpochEntry, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.plans.coverage import cover
 from rlm.plans.freeze import Frozen, freeze
 from rlm.plans.history import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentState
 from rlm.plans.coverage import SETTLED, unsettled_end
 from rlmm.ledger import PartitionLedger
 from tests.builders.ledger import OTHER_WRITER, MemoryLedger, metadata

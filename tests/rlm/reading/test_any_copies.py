@@ -17,8 +17,12 @@ from kip405.crc import crc32c
 from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, Uuid
 from kip405.indexes import ChunkChecksums, build_indexes_object, encode_aborted
 from kip405.lineage import Lineage
-from kip405.segments import CustomMetadata, EpochEntry, RemoteLogSegmentMetadata
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import (
+    CustomMetadata,
+    EpochEntry,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+)
 from rlm.clock import SystemClock
 from rlm.reading.limits import ReadLimits
 from rlm.reading.reader import RemoteReader

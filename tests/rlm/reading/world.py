@@ -16,9 +16,9 @@ from kip405.segments import (
     CustomMetadata,
     EpochEntry,
     RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
     SegmentLocator,
 )
-from kip405.states import RemoteLogSegmentState
 from rlm.plans.fetch import ReadBounds
 from rlm.reading.reader import RemoteReader
 from tests.kip405.batch_builder import batch

@@ -10,8 +10,7 @@ import pytest
 from kip405.contracts import FindingKind, StoreFinding
 from kip405.errors import Unavailable
 from kip405.ids import Uuid
-from kip405.segments import CustomMetadata, RemoteLogSegmentMetadata
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import CustomMetadata, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.api.messages import report_message, store_message
 from rlm.service.metrics import store_gauges
 from rlm.service.stores import StoreSide

@@ -6,7 +6,7 @@ import pytest
 
 from kip405.errors import Invalid, Unavailable
 from kip405.ids import PartitionKey
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentState
 from rlm.plans.coverage import SETTLED, unsettled_end
 from rlm.remote_log.snapshots import Look
 from rlm.tasks.accept_loss import LossAcceptance

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from kip405.errors import Fenced, Invalid, Unavailable
-from kip405.segments import RemoteLogSegmentMetadata
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tests.builders.ledger import OTHER_WRITER, OUR_WRITER, PLACE
 from tests.builders.rig import Rig
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kip405.errors import Unavailable
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentState
 from rsm_plugins.layout.keys import parse_name
 from tests.builders.checkpoints import Checkpoints
 from tests.builders.ledger import PLACE

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from kip405.errors import Fenced, Invalid, Unavailable
-from kip405.segments import RemoteLogSegmentMetadata, SegmentLocator
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState, SegmentLocator
 from rlmm.facts import FreezeFact, StartFact
 from rlmm.replay import LedgerState
 from rsm_plugins.layout.keys import ObjectKind, object_name

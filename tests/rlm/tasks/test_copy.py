@@ -18,10 +18,9 @@ from kip405.indexes import (
     IndexesObject,
     decode_aborted,
 )
-from kip405.segments import EpochEntry, RemoteLogSegmentMetadata
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import EpochEntry, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlmm.framing import encode_value
-from rlmm.outcome import OutcomeUnknown
+from rlmm.publisher import OutcomeUnknown
 from tests.builders.ledger import OTHER_WRITER, OUR_WRITER, PLACE, metadata
 from tests.builders.rig import Rig
 from tests.builders.store import STORE_ID

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kip405.indexes import AbortedTransaction, TransactionIndexEntry, encode_transaction_index
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentState
 from rlm.plans.holes import NO_RECORDS
 from rlmm.facts import HolesFact
 from rlmm.ledger import Hole

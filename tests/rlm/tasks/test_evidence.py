@@ -11,8 +11,7 @@ import pytest
 
 from kip405.errors import Corrupt, Fenced, Invalid, Unavailable
 from kip405.ids import Uuid
-from kip405.segments import RemoteLogSegmentMetadata
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.tasks.expiration import CleanupRound
 from rlmm.framing import decode_value
 from rsm_plugins.layout.keys import ObjectKind, object_name

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from kip405.errors import Fenced, RemoteStorageError, Unavailable
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentState
 from rlm.broker.leadership import LedPartition
 from rlm.remote_log.snapshots import Look
-from rlmm.outcome import OutcomeUnknown
+from rlmm.publisher import OutcomeUnknown
 from tests.builders.ledger import OTHER_WRITER, PLACE
 from tests.builders.rig import DRAIN_MS, Rig
 

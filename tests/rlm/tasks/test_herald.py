@@ -9,7 +9,7 @@ import structlog
 from structlog.typing import EventDict
 
 from kip405.errors import Fenced, Unavailable
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentState
 from rlm.remote_log.lineage_publisher import QUIET_MS
 from rlm.remote_log.snapshots import Look
 from rlmm.facts import Fact, HistoryFact

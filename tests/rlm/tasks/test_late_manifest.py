@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from kip405.errors import Fenced, Unavailable
-from kip405.segments import RemoteLogSegmentMetadata, SegmentLocator
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState, SegmentLocator
 from tests.builders.ledger import PLACE
 from tests.builders.rig import Rig
 

@@ -7,8 +7,7 @@ import pytest
 
 from kip405.errors import Corrupt, NotFound, Unavailable
 from kip405.ids import Uuid
-from kip405.segments import RemoteLogSegmentMetadata
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.plans.problems import ProblemKind
 from rlm.stores.stores import CopyTarget
 from rlmm.facts import FreezeFact

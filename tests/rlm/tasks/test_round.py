@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from kip405.errors import Fenced, RemoteStorageError, Unavailable
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentState
 from rlm.broker.leadership import LedPartition
 from rlm.remote_log.snapshots import Look
 from rlm.tasks.expiration import GIVEN_ON_FOR_MS, CleanupRound
 from rlmm.facts import FreezeFact
-from rlmm.outcome import OutcomeUnknown
+from rlmm.publisher import OutcomeUnknown
 from tests.builders.ledger import PLACE
 from tests.builders.rig import Rig
 

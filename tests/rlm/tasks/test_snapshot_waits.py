@@ -6,7 +6,7 @@ import pytest
 
 from kip405.contracts import IndexType
 from kip405.indexes import IndexesObject
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentState
 from rlm.plans.problems import ProblemKind
 from tests.builders.ledger import PLACE
 from tests.builders.rig import SNAPSHOT_WAIT_MS, Rig

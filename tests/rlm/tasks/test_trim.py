@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from kip405.errors import Corrupt, Fenced, Invalid, NotFound, Unavailable
-from kip405.segments import RemoteLogSegmentMetadata
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlmm.facts import DivergenceFact, Fact, FreezeFact, HistoryFact, TrimFact
 from tests.builders.ledger import OTHER_WRITER, PLACE, metadata
 from tests.builders.rig import Rig

@@ -18,8 +18,12 @@ from kip405.indexes import (
     encode_aborted,
     encode_transaction_index,
 )
-from kip405.segments import CustomMetadata, EpochEntry, RemoteLogSegmentMetadata
-from kip405.states import RemoteLogSegmentState
+from kip405.segments import (
+    CustomMetadata,
+    EpochEntry,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+)
 from rlm_spark.pipelines.findings import AuditedSegment, FindingKind
 from rlm_spark.pipelines.segment_audit import BadObject, SegmentAudit
 from tests.builders.remote_segment import indexes_of
