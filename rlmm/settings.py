@@ -13,6 +13,7 @@ from kip405.errors import Fenced
 from kip405.ids import PartitionKey, Uuid
 from rlmm.barrier import Place
 from rlmm.fact_codec import encode_fact
+from rlmm.fact_headers import WriterKnowledge
 from rlmm.fact_log import FactLog
 from rlmm.facts import (
     NO_LEADER_EPOCH,
@@ -30,7 +31,6 @@ from rlmm.facts import (
     TopicFact,
     TrimFact,
 )
-from rlmm.framing import WriterKnowledge
 from rlmm.ledger import Hole
 from rlmm.log_reader import Changes
 from rlmm.log_time import RecordTimes

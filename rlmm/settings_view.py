@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from kip405.errors import Corrupt
 from kip405.ids import PartitionKey, Uuid
 from rlmm.fact_codec import decode_fact
+from rlmm.fact_headers import Headers, WriterKnowledge
 from rlmm.facts import (
     NO_LEADER_EPOCH,
     ClusterFact,
@@ -32,7 +33,6 @@ from rlmm.facts import (
     TopicFact,
     TrimFact,
 )
-from rlmm.framing import Headers, WriterKnowledge
 from rlmm.ledger import Hole
 from rlmm.log_time import MOST_SKEW_MS, ClockSkew, LogTime, RecordTimes
 

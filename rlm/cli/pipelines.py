@@ -16,8 +16,8 @@ from kip405.errors import Invalid
 from rlm.cli.main import EXIT_FAILED, EXIT_WRONG_USE, fail
 from rlm.cli.target import Connect, service_options
 from rlm_spark.errors import ConnectorError
-from rlm_spark.offset_specs import OptionError
 from rlm_spark.pipelines.arguments import AUDIT, EXPORT
+from rlm_spark.plan.offset_specs import OptionError
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from kip405.crc import ByteBuffer
-from rlm_spark.decode.columns import COLUMNS
 from rlm_spark.decode.engine import (
+    COLUMNS,
     HEADERS,
     KEY,
     OFFSET,

@@ -3,12 +3,19 @@
 `_native` (C, built where there is a compiler) and `plain` (Python) have the same names, take the
 same arguments, give the same buffers byte for byte and refuse the same bytes in the same words.
 Must not know about batches, transactions or ranges: see scan.py.
+
+The columns of a record, in Arrow's types as PySpark maps Spark's own Kafka schema to them.
+
+Free of pyspark: a test holds them equal to `pyspark.sql.pandas.types.to_arrow_schema`.
 """
 
 import importlib
 import os
+from collections.abc import Sequence
 from types import ModuleType
 from typing import NamedTuple, Protocol, cast
+
+import pyarrow as pa
 
 from kip405.crc import ByteBuffer
 
@@ -118,3 +125,27 @@ def choose(name: str | None = None) -> Engine:
 def _load(module: str) -> Engine:
     loaded: ModuleType = importlib.import_module(f"rlm_spark.decode.{module}")
     return cast(Engine, loaded)
+
+
+_HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+
+COLUMNS: dict[str, pa.DataType] = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestampType": pa.int32(),
+    "headers": pa.list_(pa.field("element", _HEADER)),
+}
+
+
+def arrow_schema(names: Sequence[str]) -> pa.Schema:
+    """The schema with these columns in this order; ValueError for one that records do not have."""
+    unknown = [name for name in names if name not in COLUMNS]
+    if unknown:
+        raise ValueError(
+            f"no such columns: {', '.join(unknown)}; records have {', '.join(COLUMNS)}"
+        )
+    return pa.schema([pa.field(name, COLUMNS[name]) for name in names])

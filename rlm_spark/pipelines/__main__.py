@@ -5,9 +5,9 @@ import sys
 from collections.abc import Sequence
 
 from rlm_spark.errors import ConnectorError
-from rlm_spark.offset_specs import OptionError
 from rlm_spark.pipelines.arguments import connection_options, parser
 from rlm_spark.pipelines.commands import EXIT_FAILED, run_audit, run_export
+from rlm_spark.plan.offset_specs import OptionError
 
 _EXIT_WRONG_USE = 2
 

@@ -15,16 +15,21 @@ from kip405.errors import ErrorKind
 from kip405.ids import Uuid
 from rlm.v1 import fetch_pb2 as pb
 from rlm_spark import clock
-from rlm_spark.connection_options import connector_options
 from rlm_spark.errors import ConnectorError, ServiceError
-from rlm_spark.option_map import OptionMap
-from rlm_spark.pipelines.findings import AuditedSegment, Finding, FindingKind, segment_of
-from rlm_spark.pipelines.history_audit import audit_history
+from rlm_spark.pipelines.findings import (
+    AuditedSegment,
+    Finding,
+    FindingKind,
+    audit_history,
+    segment_of,
+)
 from rlm_spark.pipelines.segment_audit import BadObject, SegmentAudit
 from rlm_spark.pipelines.segments_client import RANGE_BYTES, SegmentsClient, leased_client
 from rlm_spark.pipelines.spark_jobs import Done, run_job
+from rlm_spark.source.connection_options import connector_options
+from rlm_spark.source.option_map import OptionMap
+from rlm_spark.source.source import read_text, user
 from rlm_spark.stopping import Stop
-from rlm_spark.user import read_text, user
 from rlm_spark.values import ServiceConnection, TopicPartition
 
 _PATIENCE_MS = 120_000

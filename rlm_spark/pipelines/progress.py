@@ -1,10 +1,16 @@
 """How far a pipeline is, for people: one line that changes on a terminal, else a line now and then.
 
 Must not know what is counted.
+
+SIGINT and SIGTERM as a wish to stop, while a pipeline runs; the second one ends the process.
 """
 
 import os
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import TextIO
 
 from rlm_spark import clock
@@ -103,3 +109,39 @@ def _count(number: int) -> str:
         if number >= size:
             return f"{number / min(size, 1_000 if letter == 'k' else size):.1f}{letter}"
     return str(number)
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_BASE_STATUS = 128
+
+
+class Interrupts:
+    """`stop` is set by the first signal; `status` is what the process then ends with."""
+
+    def __init__(self) -> None:
+        self.stop = threading.Event()
+        self._number = 0
+
+    @property
+    def status(self) -> int:
+        return _BASE_STATUS + self._number
+
+    def _came(self, number: int, frame: FrameType | None) -> None:
+        self._number = number
+        self.stop.set()
+        for one in _SIGNALS:
+            signal.signal(one, signal.SIG_DFL)
+
+
+@contextmanager
+def interrupts() -> Iterator[Interrupts]:
+    """For the main thread, after Spark has started: it installs a handler of its own."""
+    found = Interrupts()
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    for number in _SIGNALS:
+        signal.signal(number, found._came)
+    try:
+        yield found
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
-from rlm_spark import offsets
-from rlm_spark.loss import LossRule
-from rlm_spark.offset_specs import EARLIEST
-from rlm_spark.offsets import Positions
-from rlm_spark.options import BatchQuery
 from rlm_spark.pipelines.chunks import Interval, Span
 from rlm_spark.pipelines.records import ExportError
+from rlm_spark.plan import offsets
+from rlm_spark.plan.loss import LossRule
+from rlm_spark.plan.offset_specs import EARLIEST
+from rlm_spark.plan.offsets import Positions
+from rlm_spark.source.options import BatchQuery
 from rlm_spark.values import TopicPartition
 
 Side = Literal["starting", "ending"]

@@ -11,8 +11,8 @@ from typing import Any
 from kafka_protocol.apis import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA
 from kafka_protocol.schema import Value
 from kip405.batches import walk
-from rlm_spark.kafka_loop import LoopThread
 from rlm_spark.stopping import Stop
+from rlm_spark.tiers.kafka_connection import LoopThread
 from tests.builders.fake_broker import FakeBroker
 from tests.kip405.batch_builder import batch
 

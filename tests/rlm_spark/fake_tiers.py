@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
-from rlm_spark.reading import Tiers
+from rlm_spark.source.reading import Tiers
 from rlm_spark.stopping import Stop
 from rlm_spark.values import ConnectorOptions, DataLoss, Fetched, OffsetRange, TopicPartition
 from tests.rlm_spark.decode.encoding import simple

@@ -5,9 +5,9 @@ from collections.abc import Generator
 
 import pytest
 
-from rlm_spark.ahead import Ahead
 from rlm_spark.errors import ConnectorError
 from rlm_spark.stopping import Stop, Stopped
+from rlm_spark.tiers.ahead import Ahead
 
 
 def producer(sizes: list[int], made: list[int], closed: list[bool]) -> Generator[int, None, None]:

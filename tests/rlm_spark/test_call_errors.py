@@ -7,7 +7,7 @@ import pytest
 
 from kip405.errors import Busy, Corrupt, ErrorKind, Invalid, NotFound, RemoteStorageError
 from rlm.api.calls import Elsewhere, status_of_error
-from rlm_spark.call_errors import failure_of
+from rlm_spark.tiers.call_errors import failure_of
 
 
 class Failed(grpc.RpcError):

@@ -3,10 +3,10 @@
 import pytest
 
 from kip405.errors import ErrorKind
-from rlm_spark.call_errors import Failure
-from rlm_spark.chase import Chase
-from rlm_spark.endpoints import AVOIDED_FOR_MS, KNOWN_FOR_MS, Endpoint, Endpoints
 from rlm_spark.errors import ServiceError
+from rlm_spark.tiers.call_errors import Failure
+from rlm_spark.tiers.endpoints import AVOIDED_FOR_MS, KNOWN_FOR_MS, Endpoint, Endpoints
+from rlm_spark.tiers.retry_policy import Chase
 from rlm_spark.values import TopicPartition
 
 PLACE = TopicPartition("t", 0)

@@ -14,13 +14,8 @@ from kip405.errors import Busy, Corrupt, Fenced, Internal, NotFound, RemoteStora
 from rlm.api.calls import Elsewhere
 from rlm.v1 import fetch_pb2 as pb
 from rlm_spark.errors import ServiceError
-from rlm_spark.fetch_client import (
-    Answer,
-    BelowLogStart,
-    FetchAsk,
-    FetchClient,
-)
 from rlm_spark.stopping import Stop, Stopped
+from rlm_spark.tiers.fetch_client import Answer, BelowLogStart, FetchAsk, FetchClient
 from rlm_spark.values import OffsetRange, ServiceConnection, TopicPartition
 from tests.builders.certificates import Authority
 from tests.rlm_spark.fake_service import (

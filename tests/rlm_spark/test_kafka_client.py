@@ -12,12 +12,11 @@ import pytest
 
 from kafka_protocol.apis import FETCH, METADATA
 from rlm_spark.errors import KafkaClientError, TopicChangedError
-from rlm_spark.kafka_client import KafkaClient, TopicGone
-from rlm_spark.kafka_connection import BrokerConnections, connect
-from rlm_spark.kafka_loop import LoopThread
-from rlm_spark.kafka_messages import NO_TOPIC_ID, DescribeTopics
-from rlm_spark.kafka_options import KafkaSettings, kafka_settings
 from rlm_spark.stopping import Stop
+from rlm_spark.tiers.kafka_client import KafkaClient, TopicGone
+from rlm_spark.tiers.kafka_connection import BrokerConnections, LoopThread, connect
+from rlm_spark.tiers.kafka_messages import NO_TOPIC_ID, DescribeTopics
+from rlm_spark.tiers.kafka_options import KafkaSettings, kafka_settings
 from rlm_spark.values import TopicPartition
 from tests.rlm_spark.fake_kafka import NOT_LEADER, TOPIC_ID, FakeKafka
 

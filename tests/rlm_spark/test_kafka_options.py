@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rlm_spark.errors import KafkaClientError
-from rlm_spark.kafka_options import KafkaSettings, kafka_settings
+from rlm_spark.tiers.kafka_options import KafkaSettings, kafka_settings
 from tests.builders.certificates import Authority
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from rlm_spark.errors import KafkaClientError
-from rlm_spark.kafka_client import KafkaClient
-from rlm_spark.kafka_loop import LoopThread
-from rlm_spark.kafka_options import kafka_settings
 from rlm_spark.stopping import Stop
+from rlm_spark.tiers.kafka_client import KafkaClient
+from rlm_spark.tiers.kafka_connection import LoopThread
+from rlm_spark.tiers.kafka_options import kafka_settings
 from tests.builders.certificates import Authority
 from tests.rlm_spark.fake_kafka import FakeKafka
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from rlm_spark.offset_specs import (
+from rlm_spark.plan.offset_specs import (
     EARLIEST,
     LATEST,
     Assign,
@@ -22,7 +22,7 @@ from rlm_spark.offset_specs import (
     offsets_from_checkpoint,
     offsets_from_json,
 )
-from rlm_spark.offsets import OffsetError, assigned, bound, resolved
+from rlm_spark.plan.offsets import OffsetError, assigned, bound, resolved
 from rlm_spark.values import TopicPartition
 from tests.rlm_spark.fake_tiers import FakeLog, FakePositions, topic
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rlm_spark.offset_specs import (
+from rlm_spark.plan.offset_specs import (
     Assign,
     Earliest,
     GlobalTimestamp,
@@ -18,7 +18,7 @@ from rlm_spark.offset_specs import (
     Subscribe,
     SubscribePattern,
 )
-from rlm_spark.options import (
+from rlm_spark.source.options import (
     BatchQuery,
     StreamQuery,
     includes_headers,

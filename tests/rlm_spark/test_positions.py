@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from rlm.v1 import fetch_pb2 as pb
-from rlm_spark import fetch_client, kafka_client
 from rlm_spark.errors import ConnectorError
-from rlm_spark.positions import open_positions
+from rlm_spark.plan.positions import open_positions
+from rlm_spark.tiers import fetch_client, kafka_client
 from rlm_spark.values import ConnectorOptions, ReadMode, TopicPartition
 from tests.rlm_spark.fake_kafka import FakeKafka
 from tests.rlm_spark.fake_service import FakeService

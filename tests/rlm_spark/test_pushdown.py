@@ -20,10 +20,10 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from rlm_spark.batch import TieredReader
-from rlm_spark.options import parse_batch
-from rlm_spark.pushdown import Bounds, FilteringReader, taken
-from rlm_spark.schema import full_schema
+from rlm_spark.source.batch import TieredReader
+from rlm_spark.source.options import parse_batch
+from rlm_spark.source.pushdown import Bounds, FilteringReader, taken
+from rlm_spark.source.schema import full_schema
 from rlm_spark.values import TopicPartition
 from tests.rlm_spark.fake_tiers import FakeLog, FakePositions, FakeTiers, topic
 

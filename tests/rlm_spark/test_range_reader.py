@@ -17,7 +17,6 @@ from kafka_protocol.apis import FETCH
 from kip405.batches import walk
 from kip405.errors import Unavailable
 from rlm.v1 import fetch_pb2 as pb
-from rlm_spark import fetch_client, kafka_client
 from rlm_spark.decode import arrow_schema, record_batches
 from rlm_spark.errors import (
     ConnectorError,
@@ -26,10 +25,11 @@ from rlm_spark.errors import (
     ServiceError,
     TopicChangedError,
 )
-from rlm_spark.kafka_messages import FetchedPartition
-from rlm_spark.legs import cut
-from rlm_spark.range_reader import read_range
 from rlm_spark.stopping import Stop
+from rlm_spark.tiers import fetch_client, kafka_client
+from rlm_spark.tiers.kafka_messages import FetchedPartition
+from rlm_spark.tiers.range_reader import read_range
+from rlm_spark.tiers.readers import cut
 from rlm_spark.values import (
     ConnectorOptions,
     DataLoss,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlm_spark.ranges import rate_limited, split
+from rlm_spark.plan.ranges import rate_limited, split
 from rlm_spark.values import OffsetRange, TopicPartition
 
 T1 = TopicPartition("t1", 1)

@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
-from rlm_spark.schema import SchemaError, full_schema, pruned
+from rlm_spark.source.schema import SchemaError, full_schema, pruned
 
 PLAIN = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
 

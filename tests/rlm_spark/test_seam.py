@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlm_spark.errors import ConnectorError
-from rlm_spark.seam import Absent, Order, Walk
 from rlm_spark.stopping import Stop
+from rlm_spark.tiers.failover import Absent, Order, Walk
 from rlm_spark.values import DataLoss, Fetched, OffsetRange, TopicPartition
 
 PLACE = TopicPartition("t", 0)

@@ -12,8 +12,8 @@ from rlm_spark.errors import (
     ServiceError,
     TopicChangedError,
 )
-from rlm_spark.shared import Shared
 from rlm_spark.stopping import Stop, Stopped
+from rlm_spark.tiers.shared import Shared
 
 
 class Client:

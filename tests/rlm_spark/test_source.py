@@ -8,13 +8,13 @@ import pytest
 from pyspark.sql.datasource import InputPartition
 
 import rlm_spark
-from rlm_spark.batch import TieredReader
 from rlm_spark.errors import SparkTooOldError
-from rlm_spark.offset_specs import OptionError
-from rlm_spark.pushdown import FilteringReader
-from rlm_spark.schema import full_schema
-from rlm_spark.source import TieredDataSource
-from rlm_spark.stream import TieredStreamReader
+from rlm_spark.plan.offset_specs import OptionError
+from rlm_spark.source.batch import TieredReader
+from rlm_spark.source.pushdown import FilteringReader
+from rlm_spark.source.schema import full_schema
+from rlm_spark.source.source import TieredDataSource
+from rlm_spark.source.stream import TieredStreamReader
 from tests.rlm_spark.fake_tiers import FakeLog, FakePositions, FakeTiers, topic
 
 OPTIONS = {"subscribe": "t", "kafka.bootstrap.servers": "k", "readmode": "kafka_only"}
@@ -76,7 +76,11 @@ def test_a_spark_without_data_sources_is_told_what_works() -> None:
 
 @pytest.mark.parametrize(
     "modules",
-    ["rlm_spark", "rlm_spark.options, rlm_spark.ranges, rlm_spark.planning, rlm_spark.reading"],
+    [
+        "rlm_spark",
+        "rlm_spark.source.options, rlm_spark.source.reading",
+        "rlm_spark.plan.ranges, rlm_spark.plan.planning",
+    ],
 )
 def test_executors_import_no_pyspark_for_what_does_not_need_it(modules: str) -> None:
     code = f"import sys, {modules}; sys.exit('pyspark' in sys.modules)"

@@ -13,15 +13,15 @@ from pyspark.sql.streaming.datasource import (
     ReadMinRows,
 )
 
-from rlm_spark.available_now import LimitedStreamReader
-from rlm_spark.loss import PlannedLossError
-from rlm_spark.micro_batches import AvailableNowError, Waiting
-from rlm_spark.offsets import OffsetError
-from rlm_spark.options import parse_stream
-from rlm_spark.planning import PlannedRange
-from rlm_spark.schema import full_schema
-from rlm_spark.source import stream_reader
-from rlm_spark.stream import Document, TieredStreamReader
+from rlm_spark.plan.loss import PlannedLossError
+from rlm_spark.plan.offsets import OffsetError
+from rlm_spark.plan.planning import PlannedRange
+from rlm_spark.source.available_now import LimitedStreamReader
+from rlm_spark.source.micro_batches import AvailableNowError, Waiting
+from rlm_spark.source.options import parse_stream
+from rlm_spark.source.schema import full_schema
+from rlm_spark.source.source import stream_reader
+from rlm_spark.source.stream import Document, TieredStreamReader
 from rlm_spark.values import TopicPartition
 from tests.rlm_spark.fake_tiers import FakeLog, FakePositions, FakeTiers, topic
 

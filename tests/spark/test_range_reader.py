@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from rlm_spark import fetch_client, kafka_client
 from rlm_spark.decode import COLUMNS, arrow_schema, record_batches
-from rlm_spark.positions import open_positions
-from rlm_spark.range_reader import read_range
+from rlm_spark.plan.positions import open_positions
+from rlm_spark.tiers import fetch_client, kafka_client
+from rlm_spark.tiers.range_reader import read_range
 from rlm_spark.values import (
     ConnectorOptions,
     DataLoss,

@@ -25,8 +25,8 @@ from rlm.topics.starts import Starts
 from rlm.topics.takeover import Settler
 from rlm.topics.verbs import Parts, TopicVerbs
 from rlmm.fact_codec import encode_fact
+from rlmm.fact_headers import Headers, WriterKnowledge
 from rlmm.facts import Fact, Stamp, TopicFact
-from rlmm.framing import Headers, WriterKnowledge
 from rlmm.log_time import RecordTimes
 from rlmm.settings_view import SettingsView
 from tests.builders.clock import ManualClock

@@ -2,8 +2,7 @@
 
 import pytest
 
-from rlm_spark.pipelines.findings import AuditedSegment
-from rlm_spark.pipelines.history_audit import audit_history
+from rlm_spark.pipelines.findings import AuditedSegment, audit_history
 from rlm_spark.values import TopicPartition
 from tests.kip405.segment_builder import segment
 

@@ -4,8 +4,6 @@ import io
 
 import pytest
 
-from rlm_spark.offset_specs import OptionError
-from rlm_spark.options import parse_batch
 from rlm_spark.pipelines.__main__ import main
 from rlm_spark.pipelines.arguments import (
     EXPORT,
@@ -17,6 +15,8 @@ from rlm_spark.pipelines.arguments import (
 from rlm_spark.pipelines.progress import Shown, human_bytes, human_seconds
 from rlm_spark.pipelines.records import ExportError
 from rlm_spark.pipelines.spark_jobs import Done, told_by
+from rlm_spark.plan.offset_specs import OptionError
+from rlm_spark.source.options import parse_batch
 
 
 class Clock:

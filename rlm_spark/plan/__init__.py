@@ -1,0 +1,1 @@
+"""Which offsets a read covers, and how they are cut into tasks; no IO but positions."""

@@ -1,0 +1,234 @@
+"""Offsets a query starts and ends at, out of what it says and what there is now.
+
+Two steps as in Spark: `bound` gives each partition an offset or leaves EARLIEST / LATEST, which
+are looked up at each execution (late binding); `resolved` looks those up. The rules, their order
+and the errors are those of KafkaOffsetReaderAdmin and KafkaSourceProvider. Pure but for
+`Positions`.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Protocol, Self
+
+from rlm_spark.errors import ConnectorError
+from rlm_spark.plan.offset_specs import (
+    EARLIEST,
+    LATEST,
+    Assign,
+    Earliest,
+    GlobalTimestamp,
+    Latest,
+    NoMatch,
+    OffsetSpec,
+    OptionError,
+    SpecificOffsets,
+    SpecificTimestamps,
+    Subscribe,
+    SubscribePattern,
+    Subscription,
+    named,
+)
+from rlm_spark.values import TopicPartition
+
+_log: Final = logging.getLogger(__name__)
+
+# Topics.isInternal of Kafka: no source of Spark reads them.
+_INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+
+
+class OffsetError(ConnectorError):
+    """Offsets that do not fit what is there: Spark's IllegalStateException."""
+
+
+class Positions(Protocol):
+    """Where topics begin and end now, by the read mode of the options it was opened with."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *raised: object) -> None: ...
+
+    def topics(self, names: Sequence[str] | None) -> dict[str, tuple[int, ...]]:
+        """Partitions by topic, unknown names left out; None: every topic there is."""
+        ...
+
+    def earliest(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offset of each; partitions that do not exist are left out."""
+        ...
+
+    def latest(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The end of each (the next offset to be read); those that do not exist are left out."""
+        ...
+
+    def for_timestamps(
+        self, timestamps_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int | None]:
+        """The earliest offset with at least that timestamp; None: no record has."""
+        ...
+
+
+def assigned(
+    subscription: Subscription, positions: Positions, *, must_exist: bool
+) -> frozenset[TopicPartition]:
+    """The partitions the subscription means now.
+
+    A topic named that does not exist is an error where `must_exist` (the first plan), else left
+    out (it was deleted under a stream). Internal topics are never read.
+    """
+    match subscription:
+        case SubscribePattern(pattern=pattern):
+            found = positions.topics(None)
+            wanted = {name: found[name] for name in found if pattern.search(name)}
+            return _places(wanted)
+        case Subscribe(topics=topics):
+            return _places(_named_topics(topics, positions, must_exist=must_exist))
+        case Assign(partitions=partitions):
+            topics = tuple(sorted({place.topic for place in partitions}))
+            there = _places(_named_topics(topics, positions, must_exist=must_exist))
+            if must_exist and partitions - there:
+                _log.warning(
+                    "event=assigned_partitions_missing partitions=%s", named(partitions - there)
+                )
+            return partitions & there
+
+
+def bound(
+    spec: OffsetSpec,
+    places: frozenset[TopicPartition],
+    positions: Positions,
+    *,
+    starting: bool,
+) -> dict[TopicPartition, int]:
+    """An offset for each of `places`; EARLIEST and LATEST stay where the query says so."""
+    match spec:
+        case Earliest():
+            return dict.fromkeys(places, EARLIEST)
+        case Latest():
+            return dict.fromkeys(places, LATEST)
+        case SpecificOffsets(offsets=offsets):
+            _check_offsets_named(offsets, places)
+            return dict(offsets)
+        case SpecificTimestamps(timestamps_ms=timestamps_ms, no_match=no_match):
+            _check_timestamps_named(timestamps_ms, places, starting=starting)
+            return _at_timestamps(timestamps_ms, no_match, positions, starting=starting)
+        case GlobalTimestamp(timestamp_ms=timestamp_ms, no_match=no_match):
+            timestamps_ms = dict.fromkeys(places, timestamp_ms)
+            return _at_timestamps(timestamps_ms, no_match, positions, starting=starting)
+
+
+def resolved(
+    offsets: Mapping[TopicPartition, int], positions: Positions
+) -> dict[TopicPartition, int]:
+    """`offsets` with EARLIEST and LATEST looked up; a partition gone since then is left out."""
+    known = {place: offset for place, offset in offsets.items() if offset >= 0}
+    first = [place for place, offset in offsets.items() if offset == EARLIEST]
+    last = [place for place, offset in offsets.items() if offset == LATEST]
+    if first:
+        known |= positions.earliest(first)
+    if last:
+        known |= positions.latest(last)
+    return known
+
+
+def check_specs(start: OffsetSpec, end: OffsetSpec) -> None:
+    """OptionError where start and end name other partitions, or a start lies after its end."""
+    match start, end:
+        case SpecificOffsets(offsets=first), SpecificOffsets(offsets=last):
+            _check_pairs(first, last, "offset")
+        case SpecificTimestamps(timestamps_ms=first), SpecificTimestamps(timestamps_ms=last):
+            _check_pairs(first, last, "timestamp")
+        case _:
+            pass
+
+
+def check_resolved(place: TopicPartition, start_offset: int, end_offset: int) -> None:
+    """OffsetError where the start turned out to lie after the end."""
+    if start_offset > end_offset:
+        raise OffsetError(
+            f"The resolved start offset {start_offset} is greater than the resolved end offset "
+            f"{end_offset} for topic {place.topic} partition {place.partition}."
+        )
+
+
+def _named_topics(
+    topics: Sequence[str], positions: Positions, *, must_exist: bool
+) -> dict[str, tuple[int, ...]]:
+    found = positions.topics(topics)
+    missing = [topic for topic in topics if topic not in found]
+    if missing and must_exist:
+        raise OffsetError(
+            "This server does not host this topic-partition: unknown topics "
+            + ", ".join(sorted(missing))
+        )
+    return found
+
+
+def _places(topics: Mapping[str, Sequence[int]]) -> frozenset[TopicPartition]:
+    return frozenset(
+        TopicPartition(topic, partition)
+        for topic, partitions in topics.items()
+        if topic not in _INTERNAL_TOPICS
+        for partition in partitions
+    )
+
+
+def _check_offsets_named(
+    offsets: Mapping[TopicPartition, int], places: frozenset[TopicPartition]
+) -> None:
+    if offsets.keys() != places:
+        raise OffsetError(
+            "Partitions specified for Kafka start offsets don't match what are assigned. Maybe "
+            "topic partitions are created or deleted while the query is running. Use -1 for "
+            f"latest, -2 for earliest. Specified: {named(offsets)} Assigned: {named(places)}"
+        )
+
+
+def _check_timestamps_named(
+    timestamps_ms: Mapping[TopicPartition, int],
+    places: frozenset[TopicPartition],
+    *,
+    starting: bool,
+) -> None:
+    if timestamps_ms.keys() != places:
+        raise OffsetError(
+            f"Partitions specified for Kafka timestamp based {'start' if starting else 'end'} "
+            "offsets don't match what are assigned. Maybe topic partitions are created or deleted "
+            "while the query is running, or you didn't specify all the partitions. Specified: "
+            f"{named(timestamps_ms)} Assigned: {named(places)}"
+        )
+
+
+def _at_timestamps(
+    timestamps_ms: Mapping[TopicPartition, int],
+    no_match: NoMatch,
+    positions: Positions,
+    *,
+    starting: bool,
+) -> dict[TopicPartition, int]:
+    """Offsets at timestamps. No match means the end, which is looked up now and does not move."""
+    found = positions.for_timestamps(timestamps_ms) if timestamps_ms else {}
+    unmatched = sorted(place for place, offset in found.items() if offset is None)
+    if unmatched and starting and no_match is NoMatch.ERROR:
+        place = unmatched[0]
+        raise OptionError(
+            f"No offset matched from request of topic-partition {place} and timestamp "
+            f"{timestamps_ms[place]}."
+        )
+    at_end = positions.latest(unmatched) if unmatched else {}
+    return {place: offset for place, offset in found.items() if offset is not None} | at_end
+
+
+def _check_pairs(
+    first: Mapping[TopicPartition, int], last: Mapping[TopicPartition, int], what: str
+) -> None:
+    if first.keys() != last.keys():
+        raise OptionError(
+            "The specified start offset and end offset should have the same topic-partitions. "
+            f"Topic-partitions for start offset: {named(first)}, topic-partitions for end "
+            f"offset: {named(last)}."
+        )
+    for place in sorted(first):
+        if first[place] > last[place] >= 0:
+            raise OptionError(
+                f"The specified start {what} {first[place]} is greater than the end {what} "
+                f"{last[place]} for topic {place.topic} partition {place.partition}."
+            )

@@ -1,0 +1,150 @@
+"""The options that say how history is reached: Kafka, the fetch API, the read mode.
+
+They become the `ConnectorOptions` that executors get. Pure: the token's file is read by a function
+that comes in. A secret is in no message.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from rlm_spark.plan.offset_specs import OptionError
+from rlm_spark.source.option_map import OptionMap
+from rlm_spark.values import ConnectorOptions, ReadMode, ServiceConnection
+
+_KAFKA_PREFIX: Final = "kafka."
+_SERVERS: Final = "kafka.bootstrap.servers"
+_ISOLATION: Final = "kafka.isolation.level"
+_DEFAULTS: Final = ConnectorOptions(read_mode=ReadMode.KAFKA_ONLY, kafka={}, service=None)
+_DEFAULT_CALL_TIMEOUT_MS: Final = 30_000
+
+
+def connector_options(
+    given: OptionMap, *, user: str, read_text: Callable[[str], str]
+) -> ConnectorOptions:
+    """What executors need of the options, else OptionError."""
+    mode = _read_mode(given)
+    service = _service(given, user=user, read_text=read_text)
+    kafka = {
+        key.removeprefix(_KAFKA_PREFIX): value
+        for key, value in given.items()
+        if key.startswith(_KAFKA_PREFIX)
+    }
+    _check_reachable(given, mode, has_service=service is not None)
+    poll_timeout_ms = given.positive("kafkaConsumer.pollTimeoutMs")
+    retries = given.whole("fetchOffset.numRetries")
+    interval_ms = given.whole("fetchOffset.retryIntervalMs")
+    return ConnectorOptions(
+        read_mode=mode,
+        kafka=kafka,
+        service=service,
+        read_committed=_read_committed(given),
+        fail_on_data_loss=given.boolean("failOnDataLoss", default=True),
+        poll_timeout_ms=_DEFAULTS.poll_timeout_ms if poll_timeout_ms is None else poll_timeout_ms,
+        fetch_offset_retries=_DEFAULTS.fetch_offset_retries if retries is None else retries,
+        fetch_offset_retry_interval_ms=(
+            _DEFAULTS.fetch_offset_retry_interval_ms if interval_ms is None else interval_ms
+        ),
+    )
+
+
+def _read_mode(given: OptionMap) -> ReadMode:
+    text = given.get("readMode", ReadMode.KAFKA_PREFERRED.value)
+    try:
+        return ReadMode(text.strip().lower())
+    except ValueError as error:
+        modes = ", ".join(mode.value for mode in ReadMode)
+        raise OptionError(f"readMode must be one of {modes}, got '{text}'") from error
+
+
+def _check_reachable(given: OptionMap, mode: ReadMode, *, has_service: bool) -> None:
+    has_kafka = given.text(_SERVERS) is not None
+    if _SERVERS in given and not has_kafka:
+        raise OptionError(f"Option '{_SERVERS}' is empty")
+    if mode is ReadMode.KAFKA_ONLY and not has_kafka:
+        raise OptionError(
+            f"Option '{_SERVERS}' must be specified for configuring Kafka consumer "
+            "(readMode is kafka_only)"
+        )
+    if not has_kafka and not has_service:
+        raise OptionError(
+            f"Option '{_SERVERS}' must be specified for configuring Kafka consumer, or "
+            "'rlm.endpoints' for reading through the fetch API"
+        )
+    if mode is not ReadMode.KAFKA_ONLY and not has_service:
+        raise OptionError(
+            f"Option 'rlm.endpoints' must be specified for readMode {mode.value}: addresses of "
+            "the fetch API. With readMode kafka_only only Kafka's own log is read."
+        )
+
+
+def _read_committed(given: OptionMap) -> bool:
+    text = given.get(_ISOLATION, "read_uncommitted").strip().lower()
+    if text not in ("read_committed", "read_uncommitted"):
+        raise OptionError(
+            f"Option '{_ISOLATION}' must be read_committed or read_uncommitted, got '{text}'"
+        )
+    return text == "read_committed"
+
+
+def _service(
+    given: OptionMap, *, user: str, read_text: Callable[[str], str]
+) -> ServiceConnection | None:
+    if "rlm.endpoints" not in given:
+        return None
+    endpoints = tuple(
+        dict.fromkeys(each.strip() for each in given["rlm.endpoints"].split(",") if each.strip())
+    )
+    if not endpoints:
+        raise OptionError("Option 'rlm.endpoints' is empty: give host:port, ...")
+    cert_file, key_file = given.text("rlm.tls.cert.file"), given.text("rlm.tls.key.file")
+    if (cert_file is None) != (key_file is None):
+        raise OptionError("rlm.tls.cert.file and rlm.tls.key.file go together: one is missing")
+    timeout_ms = given.positive("rlm.call.timeout.ms")
+    return ServiceConnection(
+        endpoints=endpoints,
+        principal=_principal(given, user),
+        token=_token(given, read_text),
+        tls_ca_file=given.text("rlm.tls.ca.file"),
+        tls_cert_file=cert_file,
+        tls_key_file=key_file,
+        tls_server_name=given.text("rlm.tls.server.name"),
+        call_timeout_ms=_DEFAULT_CALL_TIMEOUT_MS if timeout_ms is None else timeout_ms,
+    )
+
+
+def _principal(given: OptionMap, user: str) -> str:
+    """As a call can carry it."""
+    principal = given.text("rlm.principal")
+    if principal is None:
+        return "spark-" + "".join(one if _is_fit(one) else "?" for one in user)
+    if not _is_fit(principal):
+        raise OptionError("rlm.principal must be printable ASCII")
+    return principal
+
+
+def _token(given: OptionMap, read_text: Callable[[str], str]) -> str | None:
+    """What calls show: of a file's lines the first, the others are what services accept besides
+    while tokens are changed.
+    """
+    token, path = given.text("rlm.token"), given.text("rlm.token.file")
+    if token is not None and path is not None:
+        raise OptionError("give rlm.token or rlm.token.file, not both")
+    if path is not None:
+        try:
+            lines = [line.strip() for line in read_text(path).split("\n") if line.strip()]
+        except UnicodeDecodeError as error:
+            raise OptionError(f"rlm.token.file {path} is no text") from error
+        except OSError as error:
+            raise OptionError(f"rlm.token.file {path} cannot be read: {error.strerror}") from error
+        if not lines:
+            raise OptionError(f"rlm.token.file {path} is empty")
+        token = lines[0]
+    if token is not None and not _is_fit(token):
+        where = "rlm.token" if path is None else f"rlm.token.file {path}"
+        raise OptionError(f"{where} must hold printable ASCII")
+    return token
+
+
+def _is_fit(text: str) -> bool:
+    """Whether gRPC's metadata takes it."""
+    return text.isascii() and text.isprintable()

@@ -1,0 +1,261 @@
+"""Where a stream's next micro-batch ends and which ranges it reads: KafkaMicroBatchStream's rules.
+
+All state of a running stream is here: where it began, when the last trigger was, the end that
+AvailableNow fixed. Nothing survives a restart but the checkpoint's offsets, which are ends only:
+Spark asks for the initial offsets several times, and after a restart in the first micro-batch again
+(its own Kafka source keeps them in the checkpoint, which Python sources do not see). So what begins
+at the end is empty in the first micro-batch, whenever that is repeated. Must not know PySpark; time
+and waiting come in.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rlm_spark.errors import ConnectorError
+from rlm_spark.plan import offsets, ranges
+from rlm_spark.plan.loss import LossRule
+from rlm_spark.plan.offset_specs import (
+    LATEST,
+    GlobalTimestamp,
+    OffsetSpec,
+    SpecificTimestamps,
+    named,
+)
+from rlm_spark.plan.offsets import Positions
+from rlm_spark.plan.planning import PlannedRange
+from rlm_spark.source.options import StreamQuery
+from rlm_spark.values import OffsetRange, TopicPartition
+
+_log: Final = logging.getLogger(__name__)
+
+Offsets = Mapping[TopicPartition, int]
+_RETRY: Final = (
+    "The error could be transient - restart your query, and report if you still see the same issue."
+)
+
+
+class AvailableNowError(ConnectorError):
+    """The end that AvailableNow fixed cannot be reached any more: Spark's SparkException."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Where time comes from."""
+
+    now_ms: Callable[[], int]
+    sleep_ms: Callable[[float], None]
+
+
+class MicroBatches:
+    """The driver's side of one running stream."""
+
+    def __init__(self, query: StreamQuery, positions: Positions, waiting: Waiting) -> None:
+        self._query = query
+        self._positions = positions
+        self._waiting = waiting
+        self._loss = LossRule(fail=query.connector.fail_on_data_loss)
+        self._last_trigger_ms = 0
+        self._is_available_now = False
+        self._fixed_end: dict[TopicPartition, int] | None = None
+        self._latest: dict[TopicPartition, int] = {}
+        self._initial: dict[TopicPartition, int] | None = None
+        self._from_end: frozenset[TopicPartition] = frozenset()
+        self._has_looked = False
+
+    @property
+    def latest(self) -> Offsets:
+        """The ends seen last; empty before the first look."""
+        return self._latest
+
+    def fix_end(self) -> None:
+        """AvailableNow: what the next look sees is the end, for good."""
+        self._is_available_now = True
+
+    def initial(self) -> dict[TopicPartition, int]:
+        """Where a stream without a checkpoint starts: the same whenever it is asked."""
+        if self._initial is None:
+            self._initial = self._begun()
+            _log.info("event=stream_starts offsets=%s", _shown(self._initial))
+        return self._initial
+
+    def _begun(self) -> dict[TopicPartition, int]:
+        spec, positions = self._query.starting, self._positions
+        places = offsets.assigned(self._query.subscription, positions, must_exist=True)
+        # PySpark 4.0 and 4.1 ask for the first end before they ask for the start.
+        ends = self._latest if self._has_looked else positions.latest(places)
+        bound = offsets.bound(spec, places, positions, starting=True)
+        found = offsets.resolved(bound, positions)
+        self._from_end = frozenset(
+            place
+            for place, offset in bound.items()
+            if offset == LATEST or (_is_dated(spec) and offset >= ends.get(place, offset))
+        )
+        return {**found, **{place: ends[place] for place in self._from_end & ends.keys()}}
+
+    def end(
+        self, start: Offsets | None, *, max_offsets: int | None, min_offsets: int | None
+    ) -> Offsets:
+        """The end of the next micro-batch after `start`; `start` itself: nothing to do now.
+
+        `start` None: Spark did not say (4.0, 4.1), so limits cannot be kept. AvailableNow keeps
+        no lower limit: it would never reach its end.
+        """
+        is_first = not self._has_looked and start is not None and start == self._initial
+        self._latest = self._look(start)
+        self._has_looked = True
+        if start is None:
+            return self._latest
+        there = self._latest
+        if is_first:
+            there = {
+                place: start[place] if place in self._from_end else there[place] for place in there
+            }
+        has_least = min_offsets is not None and not self._is_available_now
+        if has_least and self._should_wait(start, min_offsets or 0):
+            return start
+        if max_offsets is None:
+            return there
+        return ranges.rate_limited(max_offsets, self._with_new(start), there)
+
+    def plan(self, start: Offsets, end: Offsets) -> list[PlannedRange]:
+        """The ranges of the micro-batch, also of one that a restart repeats; loss by the rule."""
+        if self._fixed_end is not None:
+            self._check_reachable(self._fixed_end, end)
+        first = {**start, **self._added(start, end)}
+        if self._initial is not None and not self._has_looked:
+            first |= {place: end[place] for place in self._empty_again(start, end)}
+        deleted = start.keys() - end.keys()
+        if deleted:
+            self._loss.planned(f"Partitions {named(deleted)} have been deleted")
+        whole = [
+            OffsetRange(place=place, start_offset=first[place], end_offset=end[place])
+            for place in sorted(first.keys() & end.keys())
+        ]
+        for each in whole:
+            if each.size < 0:
+                self._loss.planned(
+                    f"Partition {each.place} offset was changed from {each.start_offset} to "
+                    f"{each.end_offset}. This could either be a user error that the start offset "
+                    "is set too high and this is the first batch, or the kafka topic-partition is "
+                    "broken, and some data may have been missed"
+                )
+        return [
+            PlannedRange(wanted=each)
+            for each in ranges.split(
+                whole,
+                min_partitions=self._query.min_partitions,
+                max_records_per_partition=self._query.max_records_per_partition,
+            )
+        ]
+
+    def _empty_again(self, start: Offsets, end: Offsets) -> set[TopicPartition]:
+        """Of the first micro-batch when a restart repeats it: what began at the end had nothing."""
+        is_dated = _is_dated(self._query.starting)
+        return {
+            place
+            for place in start.keys() & end.keys()
+            if start[place] > end[place] and (is_dated or place in self._from_end)
+        }
+
+    def behind(self, end: Offsets) -> str:
+        """How far `end` is behind the ends seen last, for the log: min, max and mean offsets."""
+        gaps = [self._latest[place] - end[place] for place in self._latest.keys() & end.keys()]
+        if not gaps:
+            return "none"
+        return f"{min(gaps)}/{max(gaps)}/{sum(gaps) / len(gaps):.1f}"
+
+    def _look(self, known: Offsets | None) -> dict[TopicPartition, int]:
+        if not self._is_available_now:
+            return self._ends(known)
+        if self._fixed_end is None:
+            self._fixed_end = self._ends(known)
+        return self._fixed_end
+
+    def _ends(self, known: Offsets | None) -> dict[TopicPartition, int]:
+        """Ends now; looked up again where one lies before an offset already known (KAFKA-7703)."""
+        connector = self._query.connector
+        found = self._ends_once()
+        for _ in range(1, connector.fetch_offset_retries):
+            back = [place for place in found if known and known.get(place, 0) > found[place]]
+            if not back:
+                break
+            _log.warning("event=latest_before_known partitions=%s", named(back))
+            self._waiting.sleep_ms(connector.fetch_offset_retry_interval_ms)
+            found = self._ends_once()
+        return found
+
+    def _ends_once(self) -> dict[TopicPartition, int]:
+        subscription = self._query.subscription
+        return self._positions.latest(
+            offsets.assigned(subscription, self._positions, must_exist=False)
+        )
+
+    def _should_wait(self, start: Offsets, min_offsets: int) -> bool:
+        now_ms = self._waiting.now_ms()
+        first = self._with_new(start)
+        fresh = sum(end - first.get(place, end) for place, end in self._latest.items())
+        waited_ms = now_ms - self._last_trigger_ms
+        if fresh < min_offsets and waited_ms < self._query.max_trigger_delay_ms:
+            return True
+        self._last_trigger_ms = now_ms
+        return False
+
+    def _with_new(self, start: Offsets) -> dict[TopicPartition, int]:
+        """`start` with the earliest offsets of partitions that it does not have yet."""
+        new = self._latest.keys() - start.keys()
+        return {**start, **(self._positions.earliest(new) if new else {})}
+
+    def _added(self, start: Offsets, end: Offsets) -> dict[TopicPartition, int]:
+        new = end.keys() - start.keys()
+        if not new:
+            return {}
+        first = self._positions.earliest(new)
+        if new - first.keys():
+            self._loss.planned(
+                f"Cannot find initial offsets for partitions {named(new - first.keys())}. They may "
+                "have been deleted"
+            )
+        for place in sorted(first):
+            if first[place] != 0:
+                self._loss.planned(
+                    f"Added partition {place} starts from {first[place]} instead of 0"
+                )
+        return first
+
+    def _check_reachable(self, fixed: Offsets, end: Offsets) -> None:
+        if fixed.keys() != end.keys():
+            raise AvailableNowError(
+                "Kafka data source in Trigger.AvailableNow should provide the same topic "
+                f"partitions in pre-fetched offset to end offset for each microbatch. {_RETRY} "
+                f"topic-partitions for pre-fetched offset: {named(fixed)}, topic-partitions for "
+                f"end offset: {named(end)}."
+            )
+        if any(end[place] > fixed[place] for place in end):
+            raise AvailableNowError(
+                "For Kafka data source with Trigger.AvailableNow, end offset should have lower or "
+                f"equal offset per each topic partition than pre-fetched offset. {_RETRY} "
+                f"pre-fetched offset: {_shown(fixed)}, end offset: {_shown(end)}."
+            )
+        now = self._ends(end)
+        if end.keys() - now.keys():
+            raise AvailableNowError(
+                "Some of partitions in Kafka topic(s) have been lost during running query with "
+                f"Trigger.AvailableNow. {_RETRY} topic-partitions for latest offset: "
+                f"{named(now)}, topic-partitions for end offset: {named(end)}"
+            )
+        if any(end[place] > now[place] for place in end):
+            raise AvailableNowError(
+                "Some of partitions in Kafka topic(s) report available offset which is less than "
+                f"end offset during running query with Trigger.AvailableNow. {_RETRY} latest "
+                f"offset: {_shown(now)}, end offset: {_shown(end)}"
+            )
+
+
+def _is_dated(spec: OffsetSpec) -> bool:
+    return isinstance(spec, SpecificTimestamps | GlobalTimestamp)
+
+
+def _shown(found: Offsets) -> str:
+    return ", ".join(f"{place}: {found[place]}" for place in sorted(found))

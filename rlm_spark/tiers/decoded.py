@@ -1,0 +1,80 @@
+"""The records of a range as Arrow batches, decoded by a thread ahead of whoever takes them.
+
+Spark's worker blocks while the JVM takes a batch, an export while it compresses: what comes next is
+decoded meanwhile. Must not know where the pieces come from.
+
+What a task does once to the process that runs it, because Spark uses that process again.
+"""
+
+import ctypes
+import gc
+import os
+from collections.abc import Callable, Generator, Iterator
+
+import pyarrow as pa
+
+from rlm_spark.decode import record_batches
+from rlm_spark.stopping import Stop
+from rlm_spark.tiers.ahead import Ahead
+from rlm_spark.values import Fetched, OffsetRange
+
+_IS_REUSED = "SPARK_REUSE_WORKER"
+# malloc.h of glibc. Other C libraries have no mallopt, or ignore what they do not know.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_KEPT_BYTES = 64 << 20
+_MAPPED_ALONE_BYTES = 32 << 20
+_is_done = False
+
+
+def prepare() -> None:
+    """Once in a process that many tasks run in; nothing elsewhere: a driver's is the user's.
+
+    A reused worker collects garbage after each task before it takes the next one
+    (pyspark/daemon.py), which with pandas, pyarrow and gRPC loaded took a sixth of its time: what
+    is loaded by now is passed over from here on. And memory of messages and batches, which the C
+    library gave back to the system and got again with every few of them, which took as much, is
+    kept: 64 MiB in each of its arenas at most.
+    """
+    global _is_done
+    if _is_done or not os.environ.get(_IS_REUSED):
+        return
+    _is_done = True
+    gc.freeze()
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+        mallopt(_M_MMAP_THRESHOLD, _MAPPED_ALONE_BYTES)
+
+
+MOST_BATCHES = 2
+"""Decoded and waiting, at most."""
+
+
+def decoded_ahead(
+    read: Callable[[Stop], Iterator[Fetched]],
+    wanted: OffsetRange,
+    schema: pa.Schema,
+    *,
+    read_committed: bool,
+) -> Generator[pa.RecordBatch, None, None]:
+    """As decode.record_batches. `read` is called, and what it gives is asked for, in the thread;
+    the stop it is handed ends it (read_range's `stopped_by`). What either raises is raised here.
+    Closing the generator ends the thread.
+    """
+    prepare()
+    stop = Stop()
+
+    def decoded() -> Generator[pa.RecordBatch, None, None]:
+        pieces = read(stop)
+        try:
+            yield from record_batches(pieces, wanted, schema, read_committed=read_committed)
+        finally:
+            if isinstance(pieces, Generator):
+                pieces.close()  # ends its thread where the caller wanted no more
+
+    with Ahead(decoded, stop, _size_of, most_items=MOST_BATCHES) as batches:
+        yield from batches
+
+
+def _size_of(batch: pa.RecordBatch) -> int:
+    return int(batch.nbytes)

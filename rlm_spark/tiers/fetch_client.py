@@ -1,0 +1,329 @@
+"""The fetch API as readers use it: any service that can answer does, and a stream goes on elsewhere
+after its last whole batch when a service dies, is silent, busy, or leads no more.
+
+Blocking calls from threads, no asyncio. Flow control is gRPC's own: a message is read when the
+caller asks for it. Must not know read modes or record formats.
+"""
+
+import contextlib
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import grpc
+
+from kip405.errors import ErrorKind
+from rlm.v1 import fetch_pb2 as pb
+from rlm_spark.errors import ServiceError
+from rlm_spark.stopping import Stop, Stopped
+from rlm_spark.tiers.call_errors import Failure, failure_of
+from rlm_spark.tiers.endpoints import READER, Endpoint, Endpoints
+from rlm_spark.tiers.retry_policy import Chase
+from rlm_spark.tiers.service_channels import Channels, Received
+from rlm_spark.tiers.shared import Shared
+from rlm_spark.tiers.stall_watchdog import SilenceGuard
+from rlm_spark.values import Fetched, OffsetRange, ServiceConnection, TopicPartition
+
+MESSAGE_BYTES = 4 << 20
+"""Asked for per message. Each costs its service about 0.7 ms of Python, whatever it carries."""
+NO_PLACE = TopicPartition("", 0)
+_DESCRIBE_LIMIT_MS = 5_000
+_MOST_TOPICS_BY_NAME = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchAsk:
+    """One range as the fetch API is asked for it. `topic_id`: the topic under that id only."""
+
+    wanted: OffsetRange
+    remote_only: bool
+    read_committed: bool
+    topic_id: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One message. `missing`: half-open ranges inside of it that the tiers asked do not have."""
+
+    piece: Fetched
+    missing: tuple[tuple[int, int], ...] = ()
+
+
+class BelowLogStart(Exception):
+    """The offset asked for lies below where the log begins."""
+
+    def __init__(self, log_start_offset: int, what: str) -> None:
+        super().__init__(log_start_offset, what)
+        self.log_start_offset = log_start_offset
+        self.what = what
+
+
+class BeyondLogEnd(Exception):
+    """The offset asked for lies beyond where the log ends now."""
+
+
+class FetchClient:
+    """Thread-safe. `patience_ms`: how long to go on without any progress."""
+
+    def __init__(self, connection: ServiceConnection, *, patience_ms: int) -> None:
+        self._limit_ms = connection.call_timeout_ms
+        self._patience_ms = patience_ms
+        self._channels = Channels(connection)
+        self._guard = SilenceGuard()
+        self.endpoints = Endpoints(connection.endpoints)
+
+    @property
+    def open_channels(self) -> int:
+        return self._channels.size
+
+    def close(self) -> None:
+        """End every call, close every channel."""
+        self._channels.close()
+        self._guard.close()
+
+    def fetch(self, ask: FetchAsk, stop: Stop) -> Generator[Answer, None, None]:
+        """Answers in offset order from the range's start on; ends at its end, or before where the
+        tiers asked end.
+
+        BelowLogStart, BeyondLogEnd, ServiceError (NOT_FOUND, CORRUPT, ... or no progress), Stopped.
+        """
+        chase = self._chase(ask.wanted.place, ask.remote_only, stop)
+        position = ask.wanted.start_offset
+        while position < ask.wanted.end_offset:
+            address = chase.address()
+            try:
+                for answer in self._stream(address, ask, position, stop):
+                    if not ask.remote_only:
+                        self.endpoints.leads(ask.wanted.place, address)
+                    position = answer.piece.next_offset
+                    yield answer
+                    chase.progressed(address)  # only now: the consumer's time is not the service's
+                return
+            except _CallFailed as failed:
+                stop.check()
+                log_start = failed.failure.log_start_offset
+                if log_start is not None and log_start > position:
+                    raise BelowLogStart(log_start, failed.failure.what) from failed
+                if failed.failure.high_watermark is not None:
+                    raise BeyondLogEnd(failed.failure.what) from failed
+                stop.wait(chase.failed(address, failed.failure))
+
+    def list_offset(
+        self,
+        place: TopicPartition,
+        timestamp: int,
+        *,
+        remote_only: bool,
+        read_committed: bool,
+        stop: Stop,
+    ) -> int | None:
+        """The offset of a timestamp (ms), -1 latest or -2 earliest; None where no record matches.
+
+        ServiceError, Stopped.
+        """
+        request = pb.ListOffsetsRequest(
+            topic=pb.TopicRef(name=place.topic),
+            partition=place.partition,
+            timestamp=timestamp,
+            isolation_level=_isolation(read_committed),
+            tiers=_tiers(remote_only),
+        )
+        answer: pb.ListOffsetsResponse = self._unary(
+            self._chase(place, remote_only, stop),
+            lambda stub, **sent: stub.ListOffsets.future(request, **sent),
+            stop,
+        )
+        return answer.offset if answer.offset >= 0 else None
+
+    def describe_topics(
+        self, topics: tuple[str, ...], place: TopicPartition, stop: Stop
+    ) -> tuple[pb.TieredTopic, ...]:
+        """The enabled ones of these topics, all where none is given; readers are asked first.
+
+        `place` spreads the question like fetches of that partition. ServiceError, Stopped.
+        """
+        found: list[pb.TieredTopic] = []
+        for request in _describe_requests(topics):
+            try:
+                answer: pb.DescribeTopicsResponse = self._unary(
+                    self._chase(place, True, stop),
+                    lambda stub, request=request, **sent: stub.DescribeTopics.future(
+                        request, **sent
+                    ),
+                    stop,
+                )
+            except ServiceError as error:
+                if error.kind != ErrorKind.NOT_FOUND.name or not request.topics:
+                    raise
+                continue
+            found.extend(row for row in answer.topics if not topics or row.topic in topics)
+        return tuple(found)
+
+    def _unary(self, chase: Chase, call: Callable[..., Any], stop: Stop) -> Any:
+        while True:
+            address = chase.address()
+            try:
+                return self._result(call, address, self._limit_ms, stop)
+            except _CallFailed as failed:
+                stop.wait(chase.failed(address, failed.failure))
+
+    def _result(self, call: Callable[..., Any], address: str, limit_ms: int, stop: Stop) -> Any:
+        """One unary call to one service. _CallFailed, Stopped."""
+        future = call(
+            self._channels.stub(address),
+            metadata=self._channels.metadata,
+            timeout=limit_ms / 1000,
+        )
+        try:
+            with stop.running(future.cancel):
+                return future.result()
+        except grpc.FutureCancelledError as error:
+            raise Stopped from error
+        except grpc.RpcError as error:
+            raise _CallFailed(failure_of(error, address)) from error
+
+    def _stream(self, address: str, ask: FetchAsk, position: int, stop: Stop) -> Iterator[Answer]:
+        call = self._channels.fetch(address, _fetch_request(ask, position))
+        with (
+            contextlib.closing(_Cancelling(call)),
+            stop.running(call.cancel),
+            self._guard.watching(call.cancel, self._limit_ms) as watched,
+        ):
+            try:
+                while True:
+                    watched.waits()
+                    response = next(call, None)
+                    watched.rests()
+                    if response is None:
+                        return
+                    answer = _answer(response, position)
+                    if answer.piece.next_offset <= position:
+                        raise _led_astray(address, position, answer.piece.next_offset)
+                    position = answer.piece.next_offset
+                    yield answer
+            except grpc.RpcError as error:
+                failure = failure_of(error, address)
+                if watched.was_silent:
+                    silent = f"service at {address}: silent for {self._limit_ms} ms"
+                    failure = replace(failure, kind=ErrorKind.UNAVAILABLE, what=silent)
+                raise _CallFailed(failure) from error
+
+    def _chase(self, place: TopicPartition, remote_only: bool, stop: Stop) -> Chase:
+        self._find_endpoints(stop)
+        of = self.endpoints
+        return Chase(
+            of,
+            lambda: of.for_remote(place) if remote_only else of.for_leader(place),
+            patience_ms=self._patience_ms,
+        )
+
+    def _find_endpoints(self, stop: Stop) -> None:
+        """Ask who else there is; where one answers without telling, those given are all."""
+        if not self.endpoints.is_due:
+            return
+        request = pb.DescribeEndpointsRequest()
+        is_told = False
+        for address in self.endpoints.for_description():
+            try:
+                answer: pb.DescribeEndpointsResponse = self._result(
+                    lambda stub, **sent: stub.DescribeEndpoints.future(request, **sent),
+                    address,
+                    min(self._limit_ms, _DESCRIBE_LIMIT_MS),
+                    stop,
+                )
+            except _CallFailed as failed:
+                if failed.failure.kind is ErrorKind.UNAVAILABLE:
+                    self.endpoints.failed(address)
+                else:
+                    is_told = True
+                continue
+            self.endpoints.described(
+                Endpoint(
+                    address=row.grpc_address,
+                    is_reader=row.role == READER,
+                    heartbeat_age_ms=row.heartbeat_age_ms,
+                )
+                for row in answer.endpoints
+                if row.grpc_address
+            )
+            return
+        if is_told:
+            self.endpoints.described(())
+
+
+class _CallFailed(Exception):
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure)
+        self.failure = failure
+
+
+def _led_astray(address: str, position: int, next_offset: int) -> _CallFailed:
+    """An answer after which records would come twice, or the same question for ever."""
+    what = f"service at {address}: asked from offset {position} it goes on at {next_offset}"
+    return _CallFailed(Failure(kind=ErrorKind.INTERNAL, what=what))
+
+
+@dataclass(frozen=True, slots=True)
+class _Cancelling:
+    call: grpc.Call
+
+    def close(self) -> None:
+        self.call.cancel()
+
+
+def _fetch_request(ask: FetchAsk, position: int) -> pb.FetchRequest:
+    wanted = ask.wanted
+    ref = pb.TopicRef(name=wanted.place.topic)
+    if ask.topic_id is not None:
+        ref = pb.TopicRef(topic_id=ask.topic_id)
+    return pb.FetchRequest(
+        topic=ref,
+        partition=wanted.place.partition,
+        start_offset=position,
+        end_offset=wanted.end_offset,
+        max_bytes=MESSAGE_BYTES,
+        isolation_level=_isolation(ask.read_committed),
+        tiers=_tiers(ask.remote_only),
+    )
+
+
+def _describe_requests(topics: tuple[str, ...]) -> tuple[pb.DescribeTopicsRequest, ...]:
+    """One a topic: the answer to several is NOT_FOUND as soon as one of them is not enabled. Many
+    are found among all.
+    """
+    if not 0 < len(topics) <= _MOST_TOPICS_BY_NAME:
+        return (pb.DescribeTopicsRequest(),)
+    return tuple(pb.DescribeTopicsRequest(topics=[topic]) for topic in topics)
+
+
+def _answer(received: Received, position: int) -> Answer:
+    told = received.rest
+    return Answer(
+        piece=Fetched(
+            batches=received.batches,
+            start_offset=position,
+            next_offset=told.next_offset,
+            aborted=tuple((row.producer_id, row.first_offset) for row in told.aborted_transactions),
+        ),
+        missing=tuple((row.start_offset, row.end_offset) for row in told.missing),
+    )
+
+
+def _isolation(read_committed: bool) -> pb.IsolationLevel:
+    return pb.READ_COMMITTED if read_committed else pb.READ_UNCOMMITTED
+
+
+def _tiers(remote_only: bool) -> pb.Tiers:
+    return pb.REMOTE_ONLY if remote_only else pb.ALL_TIERS
+
+
+SHARED: Shared[FetchClient] = Shared()
+
+
+def leased_client(
+    connection: ServiceConnection, patience_ms: int
+) -> contextlib.AbstractContextManager[FetchClient]:
+    """This process's client for the connection."""
+    return SHARED.leased(
+        (connection, patience_ms), lambda: FetchClient(connection, patience_ms=patience_ms)
+    )

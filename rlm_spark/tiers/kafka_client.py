@@ -1,0 +1,310 @@
+"""The connector's own consumer: whole record batches straight from Kafka's brokers, as bytes.
+
+No group, no decoding, no position of its own: each call says where. Blocking for its callers; what
+is transient (leaders, connections) is retried inside until `patience_ms` went by without an answer.
+Must not know read modes or the remote tier.
+"""
+
+import asyncio
+import contextlib
+import ssl
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Final, TypeVar
+
+from aiokafka import errors as kafka_errors
+from aiokafka.protocol.offset import OffsetRequest
+
+from rlm_spark import clock
+from rlm_spark.errors import KafkaClientError, TopicChangedError
+from rlm_spark.stopping import Stop
+from rlm_spark.tiers.kafka_connection import BrokerConnections, LoopThread, connect
+from rlm_spark.tiers.kafka_messages import (
+    NO_TOPIC_ID,
+    FetchAsk,
+    FetchedPartition,
+    FetchOnce,
+    TopicMetadata,
+)
+from rlm_spark.tiers.kafka_options import KafkaSettings
+from rlm_spark.tiers.shared import Shared
+from rlm_spark.values import TopicPartition
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+GONE_AFTER_MS: Final = 5_000
+"""A topic that all answers deny for so long is gone; a broker that just started may deny it."""
+
+_NONE: Final = 0
+_OUT_OF_RANGE: Final = 1
+_UNKNOWN_TOPIC: Final = 3
+# Answers that a newer look at the cluster, or a moment, may change (Errors.java).
+_PASSING: Final = frozenset(
+    {-1, _UNKNOWN_TOPIC, 5, 6, 7, 9, 13, 56, 70, 71, 74, 75, 78, 89, 100, 103}
+)
+
+# What no other broker and no wait will mend.
+_FINAL: Final = (
+    ssl.SSLCertVerificationError,
+    kafka_errors.IllegalSaslStateError,
+    kafka_errors.IncompatibleBrokerVersion,
+    kafka_errors.SaslAuthenticationFailed,
+    kafka_errors.UnsupportedSaslMechanismError,
+    kafka_errors.UnsupportedVersionError,
+)
+
+T = TypeVar("T")
+
+
+class TopicGone(Exception):
+    """Kafka does not have the topic, or the partition, (any more)."""
+
+
+class _Passing(Exception):
+    """Try again after a new look."""
+
+
+class _Unknown(Exception):
+    """Kafka denies it; try again, it may not know yet."""
+
+
+class KafkaClient:
+    """Thread-safe. `gone_after_ms`: see GONE_AFTER_MS."""
+
+    def __init__(
+        self, settings: KafkaSettings, *, patience_ms: int, gone_after_ms: int = GONE_AFTER_MS
+    ) -> None:
+        self._settings = settings
+        self._patience_ms = patience_ms
+        self._gone_after_ms = gone_after_ms
+        self._loop = LoopThread("rlm-kafka-consumer")
+        self._connections: BrokerConnections | None = None
+        self._connecting: asyncio.Lock | None = None
+        self._topics: dict[str, TopicMetadata] = {}
+
+    @property
+    def open_connections(self) -> int:
+        connections = self._connections
+        return 0 if connections is None else connections.open_connections
+
+    def close(self) -> None:
+        """Close every connection, end the thread."""
+        if self._connections is not None:
+            self._loop.run(self._connections.close(), Stop())
+            self._connections = None
+        self._loop.close()
+
+    def topics(self, names: Sequence[str] | None, stop: Stop) -> dict[str, TopicMetadata]:
+        """Those of the topics that exist; None: all that this user may see. KafkaClientError."""
+        return self._loop.run(self._retried("metadata", lambda: self._describe(names)), stop)
+
+    def topic(self, name: str, stop: Stop) -> TopicMetadata:
+        """One topic, from what is known where it is. TopicGone, KafkaClientError."""
+        return self._loop.run(self._retried(f"topic {name}", lambda: self._topic(name)), stop)
+
+    def offsets(
+        self, wanted: Mapping[TopicPartition, int], *, read_committed: bool, stop: Stop
+    ) -> dict[TopicPartition, int | None]:
+        """The offset for each timestamp (ms, or EARLIEST, LATEST: the last stable one under
+        `read_committed`); None where no record matches. TopicGone, KafkaClientError.
+        """
+        return self._loop.run(self._offsets(dict(wanted), read_committed), stop)
+
+    def fetch(
+        self,
+        place: TopicPartition,
+        topic_id: bytes,
+        offset: int,
+        *,
+        read_committed: bool,
+        stop: Stop,
+    ) -> FetchedPartition | None:
+        """One answer of the leader, maybe without records; None: the offset is out of range.
+
+        TopicChangedError where the name has another id than `topic_id` now; TopicGone,
+        KafkaClientError.
+        """
+        work = self._retried(
+            f"fetch of {place} at {offset}",
+            lambda: self._fetch(place, topic_id, offset, read_committed),
+        )
+        return self._loop.run(work, stop)
+
+    async def _fetch(
+        self, place: TopicPartition, topic_id: bytes, offset: int, read_committed: bool
+    ) -> FetchedPartition | None:
+        topic = await self._topic(place.topic)
+        _same_topic(topic, topic_id)
+        settings = self._settings
+        request = FetchOnce(
+            FetchAsk(
+                topic=place.topic,
+                topic_id=topic_id,
+                partition=place.partition,
+                offset=offset,
+                read_committed=read_committed,
+                max_wait_ms=settings.fetch_max_wait_ms,
+                min_bytes=settings.fetch_min_bytes,
+                max_bytes=settings.fetch_max_bytes,
+                max_partition_bytes=settings.max_partition_fetch_bytes,
+            )
+        )
+        client = await self._connected()
+        answer: FetchedPartition = (await client.send_to(_leader(topic, place), request)).value
+        if answer.error_code == _OUT_OF_RANGE:
+            return None
+        _check(answer.error_code, str(place))
+        return answer
+
+    async def _offsets(
+        self, wanted: dict[TopicPartition, int], read_committed: bool
+    ) -> dict[TopicPartition, int | None]:
+        found: dict[TopicPartition, int | None] = {}
+
+        async def ask() -> None:
+            left = {place: wanted[place] for place in wanted if place not in found}
+            await self._offsets_once(left, read_committed, found)
+
+        await self._retried("offsets", ask)
+        return found
+
+    async def _offsets_once(
+        self,
+        wanted: dict[TopicPartition, int],
+        read_committed: bool,
+        found: dict[TopicPartition, int | None],
+    ) -> None:
+        missing = {place.topic for place in wanted} - set(self._topics)
+        if missing:
+            await self._describe(sorted(missing))
+        by_node: dict[int, dict[str, list[tuple[int, int]]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
+        for place, timestamp in wanted.items():
+            node = _leader(await self._topic(place.topic), place)
+            by_node[node][place.topic].append((place.partition, timestamp))
+        client = await self._connected()
+        for node, topics in by_node.items():
+            request = OffsetRequest(-1, 1 if read_committed else 0, list(topics.items()))
+            answer = await client.send_to(node, request)
+            for topic, partitions in answer.topics:
+                for partition, error_code, _, offset in partitions:
+                    _check(error_code, f"{topic}-{partition}")
+                    found[TopicPartition(topic, partition)] = offset if offset >= 0 else None
+
+    async def _topic(self, name: str) -> TopicMetadata:
+        topic = self._topics.get(name)
+        if topic is None:
+            topic = (await self._describe([name])).get(name)
+        if topic is None:
+            raise _Unknown(f"Kafka has no topic {name}")
+        return topic
+
+    async def _describe(self, names: Iterable[str] | None) -> dict[str, TopicMetadata]:
+        client = await self._connected()
+        answer = await client.describe(None if names is None else list(names))
+        found: dict[str, TopicMetadata] = {}
+        for topic in answer.topics:
+            if topic.error_code in (_NONE, 5):
+                found[topic.name] = self._topics[topic.name] = topic
+            elif topic.error_code != _UNKNOWN_TOPIC:
+                _check(topic.error_code, f"topic {topic.name}")
+        return found
+
+    async def _connected(self) -> BrokerConnections:
+        if self._connecting is None:
+            self._connecting = asyncio.Lock()
+        async with self._connecting:
+            if self._connections is None:
+                self._connections = await connect(self._settings)
+            return self._connections
+
+    async def _retried(self, what: str, attempt: Callable[[], Awaitable[T]]) -> T:
+        begun = clock.monotonic_ms()
+        unknown_since: int | None = None
+        number = 0
+        while True:
+            try:
+                return await attempt()
+            except _Unknown as error:
+                failed: Exception = error
+                now = clock.monotonic_ms()
+                unknown_since = now if unknown_since is None else unknown_since
+                if now - unknown_since >= self._gone_after_ms:
+                    raise TopicGone(str(error)) from error
+            except (_Passing, kafka_errors.KafkaError, OSError, TimeoutError) as error:
+                failed = error
+                unknown_since = None
+                _refuse_final(what, error)
+            wait_ms = clock.backoff_ms(number, first_ms=max(1, self._settings.retry_backoff_ms))
+            if clock.monotonic_ms() - begun + wait_ms > self._patience_ms:
+                raise KafkaClientError(
+                    f"{what}: nothing from Kafka in {self._patience_ms} ms, last: {_text(failed)}"
+                ) from failed
+            await self._look_again(failed)
+            await clock.pause_ms(wait_ms)
+            number += 1
+
+    async def _look_again(self, failed: Exception) -> None:
+        """Forget who leads what; where no known broker answers begin from the bootstrap servers."""
+        self._topics.clear()
+        connections = self._connections
+        if isinstance(failed, _Passing) or connections is None:
+            return
+        with contextlib.suppress(TimeoutError, kafka_errors.KafkaError):
+            async with asyncio.timeout(self._settings.request_timeout_ms / 1000):
+                if await connections.force_metadata_update():
+                    return
+        if self._connections is connections:
+            self._connections = None
+            with contextlib.suppress(kafka_errors.KafkaError, OSError):
+                await connections.close()
+
+
+def _same_topic(topic: TopicMetadata, topic_id: bytes) -> None:
+    if NO_TOPIC_ID not in (topic_id, topic.topic_id) and topic_id != topic.topic_id:
+        raise TopicChangedError(
+            topic.name,
+            f"deleted and made anew while it was read (id {topic_id.hex()}, now "
+            f"{topic.topic_id.hex()}): its offsets mean other records now",
+        )
+
+
+def _leader(topic: TopicMetadata, place: TopicPartition) -> int:
+    leader = topic.leaders.get(place.partition)
+    if leader is None:
+        raise _Unknown(f"Kafka has no partition {place}")
+    if leader < 0:
+        raise _Passing(f"{place} has no leader now")
+    return leader
+
+
+def _check(error_code: int, what: str) -> None:
+    """Raise what an answer's error code means."""
+    if error_code == _NONE:
+        return
+    name = kafka_errors.for_code(error_code).__name__
+    if error_code in _PASSING:
+        raise _Passing(f"{what}: {name} ({error_code})")
+    raise KafkaClientError(f"{what}: Kafka answers {name} ({error_code})")
+
+
+def _refuse_final(what: str, error: Exception) -> None:
+    if isinstance(error, _FINAL):
+        raise KafkaClientError(f"{what}: {_text(error)}") from error
+
+
+def _text(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+SHARED: Shared[KafkaClient] = Shared()
+
+
+def leased_client(
+    settings: KafkaSettings, patience_ms: int
+) -> contextlib.AbstractContextManager[KafkaClient]:
+    """This process's client for the settings."""
+    return SHARED.leased(
+        (settings, patience_ms), lambda: KafkaClient(settings, patience_ms=patience_ms)
+    )
