@@ -15,11 +15,11 @@ from kip405.batches import uvarint
 from kip405.errors import Corrupt
 from kip405.ids import RemoteLogSegmentId, TopicIdPartition, Uuid
 from kip405.segments import EpochEntry, RemoteLogSegmentMetadata, RemoteLogSegmentState
-from rlmm.fact_headers import _INT32
 
 _FRAME: Final = b"\x01\x00\x00"
 _TXN_INDEX_EMPTY_TAG: Final = 0
 _NULL: Final = 0
+_INT32 = struct.Struct(">i")
 _OFFSETS = struct.Struct(">qqiqq")
 _EPOCH = struct.Struct(">iq")
 _EPOCH_MIN_BYTES: Final = _EPOCH.size + 1

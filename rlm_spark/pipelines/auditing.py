@@ -26,8 +26,8 @@ from rlm_spark.pipelines.findings import (
 from rlm_spark.pipelines.segment_audit import BadObject, SegmentAudit
 from rlm_spark.pipelines.segments_client import RANGE_BYTES, SegmentsClient, leased_client
 from rlm_spark.pipelines.spark_jobs import Done, run_job
-from rlm_spark.source.connection_options import connector_options
-from rlm_spark.source.option_map import OptionMap
+from rlm_spark.plan.connection_options import connector_options
+from rlm_spark.plan.option_map import OptionMap
 from rlm_spark.source.source import read_text, user
 from rlm_spark.stopping import Stop
 from rlm_spark.values import ServiceConnection, TopicPartition

@@ -2,24 +2,13 @@
 
 A chunk is planned once and never changes: every attempt at it, in whatever run, reads the same
 offsets and writes files of the same names. Must not know files or Spark.
-
-What a worker does for one chunk of an export: read, write, commit. Safe to do twice at once.
-
-Must not know Spark or where the records come from.
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
-import pyarrow as pa
-
-from rlm_spark.pipelines.durable import Files
-from rlm_spark.pipelines.parquet_files import ChunkFiles, Layout
-from rlm_spark.pipelines.records import Commit
-from rlm_spark.pipelines.target import Book
-from rlm_spark.values import DataLoss, OffsetRange, TopicPartition
+from rlm_spark.values import OffsetRange, TopicPartition
 
 Interval = tuple[int, int]
 """Offsets [start, end)."""
@@ -183,40 +172,3 @@ def _in_turns(
         for queue in queues:
             if turn < len(queue):
                 yield queue[turn]
-
-
-class Read(Protocol):
-    """The records of a range in offset order, each once, as batches of exactly the schema."""
-
-    def __call__(
-        self, wanted: OffsetRange, on_loss: Callable[[DataLoss], None]
-    ) -> Iterator[pa.RecordBatch]: ...
-
-
-def export_chunk(
-    chunk: Chunk, book: Book, read: Read, *, schema: pa.Schema, layout: Layout, files: Files
-) -> Commit:
-    """The chunk counts, and readers see its files, when this returns; what counts for it.
-
-    Errors are those of `read`, OSError, ExportError; nothing of this attempt is left then.
-    """
-    commit = book.commit_of(chunk)
-    if commit is not None:
-        book.publish(commit)
-        return commit
-    folder = book.begin(chunk)
-    lost: list[Interval] = []
-    output = ChunkFiles(chunk, folder, schema, layout, files)
-    try:
-        for batch in read(
-            chunk.wanted, lambda loss: lost.append((loss.start_offset, loss.end_offset))
-        ):
-            output.add(batch)
-        made = output.finish()
-    except BaseException:
-        output.abandon()
-        files.remove_tree(folder)
-        raise
-    return book.commit(
-        chunk, Commit(chunk=chunk.name, attempt=folder.name, files=made, lost=tuple(lost))
-    )

@@ -18,7 +18,7 @@ from rlm_spark.pipelines.spans import spans
 from rlm_spark.pipelines.target import Book
 from rlm_spark.plan import offsets
 from rlm_spark.plan.offsets import Positions
-from rlm_spark.source.options import BatchQuery
+from rlm_spark.plan.options import BatchQuery
 from rlm_spark.stopping import Stop
 from rlm_spark.tiers import kafka_client
 from rlm_spark.tiers.kafka_messages import NO_TOPIC_ID

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from rlm_spark.plan import offsets, ranges
 from rlm_spark.plan.offset_specs import EARLIEST, LATEST
 from rlm_spark.plan.offsets import Positions
-from rlm_spark.source.options import BatchQuery, Query
+from rlm_spark.plan.options import BatchQuery, Query
 from rlm_spark.values import OffsetRange, TopicPartition
 
 __all__ = ["PlannedRange", "Positions", "plan_batch", "split"]

@@ -9,8 +9,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from rlm_spark.plan.options import BatchQuery
 from rlm_spark.plan.planning import PlannedRange, plan_batch
-from rlm_spark.source.options import BatchQuery
 from rlm_spark.source.reading import Tiers, planned_batches
 from rlm_spark.source.schema import pruned
 from rlm_spark.values import ConnectorOptions

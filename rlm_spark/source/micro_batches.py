@@ -24,8 +24,8 @@ from rlm_spark.plan.offset_specs import (
     named,
 )
 from rlm_spark.plan.offsets import Positions
+from rlm_spark.plan.options import StreamQuery
 from rlm_spark.plan.planning import PlannedRange
-from rlm_spark.source.options import StreamQuery
 from rlm_spark.values import OffsetRange, TopicPartition
 
 _log: Final = logging.getLogger(__name__)

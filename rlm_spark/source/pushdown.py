@@ -28,9 +28,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from rlm_spark.plan.offsets import Positions
+from rlm_spark.plan.options import BatchQuery
 from rlm_spark.plan.planning import PlannedRange, plan_batch
 from rlm_spark.source.batch import TieredReader
-from rlm_spark.source.options import BatchQuery
 from rlm_spark.source.reading import Tiers
 from rlm_spark.values import TopicPartition
 

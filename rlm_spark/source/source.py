@@ -18,14 +18,14 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from rlm_spark.plan.offset_specs import OptionError
-from rlm_spark.source.batch import TieredReader
-from rlm_spark.source.options import (
+from rlm_spark.plan.options import (
     BatchQuery,
     StreamQuery,
     includes_headers,
     parse_batch,
     parse_stream,
 )
+from rlm_spark.source.batch import TieredReader
 from rlm_spark.source.schema import full_schema
 from rlm_spark.source.stream import TieredStreamReader
 

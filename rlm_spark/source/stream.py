@@ -16,9 +16,9 @@ from pyspark.sql.types import StructType
 
 from rlm_spark import clock
 from rlm_spark.plan.offset_specs import checkpoint_document, offsets_from_checkpoint
+from rlm_spark.plan.options import StreamQuery
 from rlm_spark.source.batch import partition_batches
 from rlm_spark.source.micro_batches import MicroBatches, Waiting
-from rlm_spark.source.options import StreamQuery
 from rlm_spark.source.reading import Tiers
 from rlm_spark.source.schema import pruned
 

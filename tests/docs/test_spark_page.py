@@ -7,7 +7,7 @@ import shlex
 
 from rlm_spark.pipelines.arguments import parser
 from rlm_spark.pipelines.findings import FindingKind
-from rlm_spark.source.option_map import KNOWN_OPTIONS
+from rlm_spark.plan.option_map import KNOWN_OPTIONS
 from rlm_spark.values import ReadMode
 from tests.project.tree import ROOT
 

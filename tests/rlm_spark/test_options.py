@@ -18,7 +18,7 @@ from rlm_spark.plan.offset_specs import (
     Subscribe,
     SubscribePattern,
 )
-from rlm_spark.source.options import (
+from rlm_spark.plan.options import (
     BatchQuery,
     StreamQuery,
     includes_headers,

@@ -13,8 +13,8 @@ from rlm_spark.decode import arrow_schema
 from rlm_spark.errors import DataLossError
 from rlm_spark.plan.offset_specs import OptionError
 from rlm_spark.plan.offsets import OffsetError
+from rlm_spark.plan.options import BatchQuery, parse_batch
 from rlm_spark.plan.planning import PlannedRange, plan_batch
-from rlm_spark.source.options import BatchQuery, parse_batch
 from rlm_spark.source.reading import Tiers, planned_batches
 from rlm_spark.stopping import Stop
 from rlm_spark.values import ConnectorOptions, DataLoss, Fetched, OffsetRange, TopicPartition

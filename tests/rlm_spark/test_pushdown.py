@@ -20,8 +20,8 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
+from rlm_spark.plan.options import parse_batch
 from rlm_spark.source.batch import TieredReader
-from rlm_spark.source.options import parse_batch
 from rlm_spark.source.pushdown import Bounds, FilteringReader, taken
 from rlm_spark.source.schema import full_schema
 from rlm_spark.values import TopicPartition

@@ -78,7 +78,7 @@ def test_a_spark_without_data_sources_is_told_what_works() -> None:
     "modules",
     [
         "rlm_spark",
-        "rlm_spark.source.options, rlm_spark.source.reading",
+        "rlm_spark.plan.options, rlm_spark.source.reading",
         "rlm_spark.plan.ranges, rlm_spark.plan.planning",
     ],
 )

@@ -15,10 +15,10 @@ from pyspark.sql.streaming.datasource import (
 
 from rlm_spark.plan.loss import PlannedLossError
 from rlm_spark.plan.offsets import OffsetError
+from rlm_spark.plan.options import parse_stream
 from rlm_spark.plan.planning import PlannedRange
 from rlm_spark.source.available_now import LimitedStreamReader
 from rlm_spark.source.micro_batches import AvailableNowError, Waiting
-from rlm_spark.source.options import parse_stream
 from rlm_spark.source.schema import full_schema
 from rlm_spark.source.source import stream_reader
 from rlm_spark.source.stream import Document, TieredStreamReader

@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from kip405.ids import Uuid
-from rlm_spark.pipelines.chunks import Chunk, export_chunk
+from rlm_spark.pipelines.chunk_task import export_chunk
+from rlm_spark.pipelines.chunks import Chunk
 from rlm_spark.pipelines.durable import LocalFiles
 from rlm_spark.pipelines.exporting import COLUMNS, ChunkOutcome, ExportWork, local_path
 from rlm_spark.pipelines.parquet_files import Layout

@@ -16,7 +16,7 @@ from rlm_spark.pipelines.progress import Shown, human_bytes, human_seconds
 from rlm_spark.pipelines.records import ExportError
 from rlm_spark.pipelines.spark_jobs import Done, told_by
 from rlm_spark.plan.offset_specs import OptionError
-from rlm_spark.source.options import parse_batch
+from rlm_spark.plan.options import parse_batch
 
 
 class Clock:

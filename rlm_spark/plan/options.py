@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from rlm_spark.plan.connection_options import connector_options
 from rlm_spark.plan.offset_specs import (
     EARLIEST,
     LATEST,
@@ -33,8 +34,7 @@ from rlm_spark.plan.offset_specs import (
     timestamps_from_json,
 )
 from rlm_spark.plan.offsets import check_specs
-from rlm_spark.source.connection_options import connector_options
-from rlm_spark.source.option_map import KNOWN_OPTIONS, OptionMap
+from rlm_spark.plan.option_map import KNOWN_OPTIONS, OptionMap
 from rlm_spark.values import ConnectorOptions
 
 _log: Final = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rlm_spark.plan.offset_specs import OptionError
-from rlm_spark.source.option_map import OptionMap
+from rlm_spark.plan.option_map import OptionMap
 from rlm_spark.values import ConnectorOptions, ReadMode, ServiceConnection
 
 _KAFKA_PREFIX: Final = "kafka."
