@@ -29,13 +29,8 @@ from kip405.acls import Acl
 from kip405.errors import Unavailable
 from rlmm.barrier import Place
 from rlmm.divergence import NO_EPOCH, EpochEnd, FetchedEpochs
-from rlmm.epoch_ends import (
-    EpochEndsRequest,
-    LogEndRequest,
-    ReplicaVotes,
-    read_epoch_ends,
-    read_log_end,
-)
+from rlmm.epoch_ends import EpochEndsRequest, LogEndRequest, read_epoch_ends, read_log_end
+from rlmm.replica_votes import ReplicaVotes
 
 _ABORT_TIMEOUT_S = 5.0
 _ASK_TIMEOUT_S = 5.0

@@ -17,12 +17,13 @@ from rlmm.barrier import Place
 from rlmm.fact_log import FactLog
 from rlmm.ledger import PartitionLedger
 from rlmm.log_reader import Changes
+from rlmm.partitioner import LEDGER_PARTITIONS, ledger_partition
 from rlmm.publisher import OutcomeUnknown, Record
 from rlmm.records import NO_PREVIOUS, LedgerKey, RecordHeaders, decode_record, encode_record_value
 from rlmm.replay import LedgerState, PartitionState, Repair, repairs
 from rlmm.settings import Settings
 from rlmm.tail import TailRecord
-from rlmm.topic import LEDGER_PARTITIONS, LEDGER_TOPIC, ledger_partition
+from rlmm.topic import LEDGER_TOPIC
 
 __all__ = ["OutcomeUnknown", "RemoteLogMetadataManager"]
 

@@ -10,12 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlm.config.stores import (
-    RULES_ALLOWED,
-    STORES_ALLOWED,
-    StoreConfig,
-    build_provider,
-)
+from rlm.config.stores import RULES_ALLOWED, STORES_ALLOWED, StoreConfig, build_provider
 from rlm.config.values import (
     ADDRESS,
     ADDRESSES,

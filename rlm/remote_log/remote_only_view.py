@@ -23,8 +23,8 @@ from rlm.remote_log.topic_refs import checked_name, topic_facts, topic_id_of
 from rlm.v1 import fetch_pb2
 from rlmm.facts import HistoryFact, StartFact, TopicFact
 from rlmm.ledger import PartitionLedger
+from rlmm.partitioner import ledger_partition
 from rlmm.settings_view import SettingsView
-from rlmm.topic import ledger_partition
 
 BARRIER_DEADLINE_MS = 2_000
 QUIET_MS = 5_000

@@ -5,17 +5,6 @@ lies below every log start, whatever moves meanwhile; configurations are altered
 DeleteRecords and Fetch go to a partition's leader, so each leader's service proves its own rights,
 at its own broker (H40). Must not know gRPC.
 
-Which ACLs a service needs, and which of them a broker does not grant. Pure.
-
-    resource                 operations
-    the cluster              DescribeConfigs; with a topic in mode tier Describe too (groups, H19)
-    ledger, settings         Read, Write, Describe, DescribeConfigs
-    a topic in mode copy     Describe, DescribeConfigs
-    a topic in mode tier     Read, Delete, AlterConfigs too
-    __consumer_offsets       with a topic in mode tier: Describe
-
-Groups (Describe) are many and come and go: who asks for them tells what is missing there.
-
 Looks all the time whether this service still has every ACL that it needs (H40).
 
 Rights are taken away without anybody's calls failing at once, and calls that fail for want of one
@@ -29,16 +18,15 @@ from typing import Protocol
 
 import structlog
 
-from kip405.acls import CLUSTER_NAME, Acl, MissingAcls, cluster_acl, grants, missing_acls, topic_acl
+from kip405.acls import CLUSTER_NAME, Acl, MissingAcls, grants, missing_acls
 from kip405.errors import Fenced, RemoteStorageError, Unavailable
 from rlm.broker.answers import LocalRecords, TopicDescription
 from rlm.clock import Clock
 from rlm.plans.problem_rules import acl_finding
 from rlm.plans.problems import Finding
+from rlm.topics.needed_acls import needed_acls, not_granted, topics_of
 from rlm.topics.ports import Broker, Groups, Settings, ShareGroups
-from rlm.topics.takeover import TAKEN_OVER, UNLIMITED, is_taken_over
-from rlmm.facts import TopicFact
-from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
+from rlm.topics.takeover import TAKEN_OVER, UNLIMITED
 
 _BELOW_EVERY_LOG = 0
 _PROOF_TIMEOUT_MS = 5_000
@@ -211,48 +199,6 @@ def _refusal(topic: str, acls: Iterable[Acl]) -> MissingAcls:
         f"kafka-acls.sh --bootstrap-server BROKER {options}" for options in grants(error.acls)
     )
     return MissingAcls(f"{error}; to add: {commands}", error.acls)
-
-
-GROUPS_TOPIC = "__consumer_offsets"
-_OF_OUR_TOPICS = ("Read", "Write", "Describe", "DescribeConfigs")
-_OF_COPY = ("Describe", "DescribeConfigs")
-_OF_TIER = ("Read", "Delete", "AlterConfigs")
-
-Allowed = Mapping[str, frozenset[str] | None]
-"""Operations by resource name; None or no entry = not known."""
-
-
-def needed_acls(facts: Iterable[TopicFact]) -> tuple[Acl, ...]:
-    """For the enabled topics among these, whoever leads them."""
-    enabled = [fact for fact in facts if fact.state == "enabled"]
-    needed = [cluster_acl("DescribeConfigs")]
-    if any(is_taken_over(fact) for fact in enabled):
-        needed += [cluster_acl("Describe"), topic_acl("Describe", GROUPS_TOPIC)]
-    for topic in (LEDGER_TOPIC, SETTINGS_TOPIC):
-        needed += [topic_acl(operation, topic) for operation in _OF_OUR_TOPICS]
-    for fact in enabled:
-        operations = (*_OF_COPY, *_OF_TIER) if is_taken_over(fact) else _OF_COPY
-        needed += [topic_acl(operation, fact.name) for operation in operations]
-    return tuple(sorted(set(needed)))
-
-
-def not_granted(needed: Iterable[Acl], allowed: Allowed) -> tuple[Acl, ...]:
-    """Those that are known to be missing. Without Describe a broker tells of no other operation of
-    that resource, so no other is named.
-    """
-    return tuple(acl for acl in needed if _is_missing(acl, allowed.get(acl.resource_name)))
-
-
-def topics_of(needed: Iterable[Acl]) -> tuple[str, ...]:
-    """The topics to ask about."""
-    names = {acl.resource_name for acl in needed if acl.resource_name != CLUSTER_NAME}
-    return tuple(sorted(names))
-
-
-def _is_missing(acl: Acl, operations: frozenset[str] | None) -> bool:
-    if operations is None:
-        return False
-    return acl.operation == "Describe" if not operations else acl.operation not in operations
 
 
 log = structlog.get_logger(__name__)

@@ -11,6 +11,15 @@ CLEANUP = Target(
         "tests/rlm/stores/test_lanes_over_stores.py",
     ),
 )
+IDENTITY = Target(
+    "rlm/stores/connection.py",
+    (
+        "tests/rlm/tasks/test_evidence.py",
+        "tests/rlm/tasks/test_trim.py",
+        "tests/rlm/tasks/test_cleanup.py",
+        "tests/rlm/stores/test_lanes_over_stores.py",
+    ),
+)
 EVIDENCE = Target(
     "rlm/tasks/evidence.py",
     (
@@ -120,7 +129,7 @@ EDITS: tuple[Edit, ...] = (
             "",
         ),
     ),
-    *EVIDENCE.edits(
+    *IDENTITY.edits(
         (
             "H11: a store without identity is ours",
             'return f"the store has no identity',
@@ -136,6 +145,8 @@ EDITS: tuple[Edit, ...] = (
             "    if found.cluster_id != cluster_id:\n",
             "    if not found.cluster_id:\n",
         ),
+    ),
+    *EVIDENCE.edits(
         (
             "H11: only the first store is asked who it is",
             "            if problem is not None:\n                raise Invalid(problem)\n",

@@ -4,6 +4,7 @@ from tests.mutants.edits import Edit, Target
 
 _HAZARDS = ("tests/rlm/proxy/test_splice.py", "tests/rlm/proxy/test_fetch_hazards.py")
 SPLICE = Target("rlm/proxy/splice.py", _HAZARDS)
+TIER_VALUES = Target("rlm/remote_log/tier.py", _HAZARDS)
 DIVERGENCE = Target(
     "rlm/proxy/divergence.py",
     ("tests/rlm/proxy/test_h37_diverging_epochs.py", "tests/rlm/proxy/test_fetch_hazards.py"),
@@ -15,6 +16,18 @@ POSITIONS = Target("rlm/remote_log/positions.py", ("tests/rlm/proxy/test_positio
 HANDLERS = Target("rlm/proxy/position_handlers.py", ("tests/rlm/proxy/test_positions.py",))
 
 EDITS: tuple[Edit, ...] = (
+    *TIER_VALUES.edits(
+        (
+            "the first offset of the remote tier is not in it",
+            "(view.remote_log_start_offset <= offset < view.remote_next_offset)",
+            "(view.remote_log_start_offset < offset < view.remote_next_offset)",
+        ),
+        (
+            "the offset behind the remote tier is in it",
+            "(view.remote_log_start_offset <= offset < view.remote_next_offset)",
+            "(view.remote_log_start_offset <= offset <= view.remote_next_offset)",
+        ),
+    ),
     *SPLICE.edits(
         (
             "H4: our view vouches under no leader epoch",
@@ -25,16 +38,6 @@ EDITS: tuple[Edit, ...] = (
             "H20: a partition known to be remote is asked for with all of its bytes",
             "size_bytes = place.asked.partition_max_bytes if is_hole else 1",
             "size_bytes = place.asked.partition_max_bytes",
-        ),
-        (
-            "the first offset of the remote tier is not in it",
-            "(view.remote_log_start_offset <= offset < view.remote_next_offset)",
-            "(view.remote_log_start_offset < offset < view.remote_next_offset)",
-        ),
-        (
-            "the offset behind the remote tier is in it",
-            "(view.remote_log_start_offset <= offset < view.remote_next_offset)",
-            "(view.remote_log_start_offset <= offset <= view.remote_next_offset)",
         ),
         (
             "G7: records above the last stable offset are served to read_committed",

@@ -18,7 +18,7 @@ TIER = Target(
     ("tests/rlm/test_local_tier.py", "tests/rlm/test_tier_histories.py"),
 )
 PARTITIONS = Target(
-    "rlm/remote_log/snapshots.py",
+    "rlm/remote_log/snapshot_cache.py",
     ("tests/rlm/test_partitions.py", "tests/rlm/tasks/test_herald.py"),
 )
 _READS = (

@@ -10,15 +10,9 @@ from kip405.errors import Unavailable
 from rlmm.barrier import Place
 from rlmm.clients import ConnectionSettings
 from rlmm.fact_log import FactLog
+from rlmm.partitioner import LEDGER_PARTITIONS
 from rlmm.tail import TailRecord
-from rlmm.topic import (
-    LEDGER_PARTITIONS,
-    LEDGER_TOPIC,
-    SETTINGS_TOPIC,
-    TopicDescription,
-    ledger_spec,
-    settings_spec,
-)
+from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC, TopicDescription, ledger_spec, settings_spec
 from tests.rlmm.builders import uuid
 from tests.rlmm.leaders import Leaders
 

@@ -11,9 +11,10 @@ from rlm.clock import new_uuid
 from rlm.service.metadata import ReadsFile
 from rlmm.barrier import Place
 from rlmm.clients import ConnectionSettings, make_producer
+from rlmm.partitioner import ledger_partition
 from rlmm.records import NO_PREVIOUS, LedgerKey, RecordHeaders, encode_record_value
 from rlmm.settings import FreezeFact
-from rlmm.topic import LEDGER_TOPIC, ledger_partition
+from rlmm.topic import LEDGER_TOPIC
 from tests.rlmm.builders import KEY, STARTED, segment
 from tests.rlmm.running import Facts, running
 from tests.sandbox_fixtures import SandboxFactory

@@ -10,9 +10,10 @@ from kip405.errors import Fenced, Invalid, Unavailable
 from kip405.segments import RemoteLogSegmentMetadata
 from rlmm.barrier import Place
 from rlmm.manager import RemoteLogMetadataManager
+from rlmm.partitioner import ledger_partition
 from rlmm.publisher import OutcomeUnknown, Record
 from rlmm.records import NO_PREVIOUS, LedgerKey, RecordHeaders, encode_record_value
-from rlmm.topic import LEDGER_TOPIC, ledger_partition
+from rlmm.topic import LEDGER_TOPIC
 from tests.builders.fact_log import FakeFactLog, FakeTopics
 from tests.rlmm.builders import DELETED, DELETING, FINISHED, KEY, STARTED, segment, uuid
 

@@ -4,7 +4,7 @@ import pytest
 
 from kip405.errors import Unavailable
 from rlmm.barrier import Place
-from rlmm.epoch_ends import LogEnd, ReplicaVotes
+from rlmm.replica_votes import LogEnd, ReplicaVotes
 
 PLACE = Place("ledger", 0)
 

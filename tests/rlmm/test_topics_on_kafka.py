@@ -14,10 +14,11 @@ from kip405.errors import Fenced, Unavailable
 from rlm.clock import SystemClock, new_uuid
 from rlmm.barrier import Place
 from rlmm.clients import ConnectionSettings, make_consumer, make_producer
+from rlmm.partitioner import ledger_partition
 from rlmm.publisher import Record
 from rlmm.records import LedgerKey, RecordHeaders, encode_record_value
 from rlmm.settings import ClusterFact, FreezeFact, StartFact
-from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC, ledger_partition
+from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 from tests.rlmm.builders import DELETED, DELETING, FINISHED, KEY, STARTED, segment
 from tests.rlmm.running import Facts, running
 from tests.sandbox_fixtures import SandboxFactory

@@ -9,7 +9,7 @@ from kafka_protocol.fetch import FetchedPartition, FetchPartition, FetchResponse
 from kafka_protocol.fetch.response import FetchedTopic
 from kafka_protocol.frames import encode_request, parse_request_header
 from kip405.ids import Uuid
-from rlm.proxy.fetch_answer import shown_log_start, splice_records
+from rlm.proxy.replacements import shown_log_start, splice_records
 from rlm.proxy.splice import (
     Place,
     Source,

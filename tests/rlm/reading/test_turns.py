@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlm.reading.load_scheduler import Turns
+from rlm.reading.fair_queue import Turns
 
 
 def order(turns: Turns[str]) -> list[str]:

@@ -10,7 +10,8 @@ from kip405.acls import CLUSTER_NAME, Acl, cluster_acl, topic_acl
 from kip405.errors import Unavailable
 from rlm.plans.problems import ProblemKind
 from rlm.service.problem_watch import ProblemWatch
-from rlm.topics.access import GROUPS_TOPIC, AccessWatch, needed_acls, not_granted
+from rlm.topics.access import AccessWatch
+from rlm.topics.needed_acls import GROUPS_TOPIC, needed_acls, not_granted
 from rlm.topics.verbs import EnableOptions
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 from tests.builders.clock import ManualClock

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlm_spark.pipelines.parquet_files import NULL_FOLDER, SPANS_US, folder_of, split
+from rlm_spark.pipelines.buckets import NULL_FOLDER, SPANS_US, folder_of, split
 
 LIMIT = 2**63 - 1
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

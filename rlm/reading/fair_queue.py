@@ -1,0 +1,101 @@
+"""Whose turn it is: who waits goes before who reads ahead, reader after reader within each.
+
+A reader of fifty partitions is fifty readers here, and still nobody waits for more than one turn of
+each. Pure.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+J = TypeVar("J")
+
+
+class _Round(Generic[J]):
+    """Queues of readers; the one whose turn it is comes first."""
+
+    def __init__(self) -> None:
+        self._queues: OrderedDict[int, deque[J]] = OrderedDict()
+        self.count = 0
+
+    def add(self, job: J, reader: int) -> None:
+        self._queues.setdefault(reader, deque()).append(job)
+        self.count += 1
+
+    def first(self) -> J | None:
+        return next(iter(self._queues.values()))[0] if self._queues else None
+
+    def take(self) -> J:
+        reader, queue = self._queues.popitem(last=False)
+        job = queue.popleft()
+        if queue:
+            self._queues[reader] = queue
+        self.count -= 1
+        return job
+
+    def remove(self, job: J, reader: int) -> bool:
+        queue = self._queues.get(reader)
+        if queue is None or job not in queue:
+            return False
+        queue.remove(job)
+        self.count -= 1
+        if not queue:
+            del self._queues[reader]
+        return True
+
+    def drop(self, reader: int) -> tuple[J, ...]:
+        dropped = tuple(self._queues.pop(reader, ()))
+        self.count -= len(dropped)
+        return dropped
+
+    def __iter__(self) -> Iterator[J]:
+        return (job for queue in self._queues.values() for job in queue)
+
+
+class Turns(Generic[J]):
+    """Jobs of readers (numbers) in the order in which they are to begin."""
+
+    def __init__(self) -> None:
+        self._wanted: _Round[J] = _Round()
+        self._ahead: _Round[J] = _Round()
+
+    @property
+    def wanted_count(self) -> int:
+        """Jobs that somebody waits for."""
+        return self._wanted.count
+
+    @property
+    def ahead_count(self) -> int:
+        """Jobs that read ahead."""
+        return self._ahead.count
+
+    def add(self, job: J, reader: int, *, is_ahead: bool) -> None:
+        """Queue a job behind the others of its reader."""
+        (self._ahead if is_ahead else self._wanted).add(job, reader)
+
+    def first(self) -> J | None:
+        """The job whose turn it is. While one that is waited for has no room, none overtakes it."""
+        return self._wanted.first() if self._wanted.count else self._ahead.first()
+
+    def take(self) -> J:
+        """Take out `first`; its reader's next one waits until all others had a turn."""
+        return (self._wanted if self._wanted.count else self._ahead).take()
+
+    def promote(self, job: J, reader: int) -> bool:
+        """Somebody waits for a job that was to read ahead; False where it is not queued now."""
+        if not self._ahead.remove(job, reader):
+            return False
+        self._wanted.add(job, reader)
+        return True
+
+    def remove(self, job: J, reader: int) -> bool:
+        """Take out a job that somebody waits for, before its turn."""
+        return self._wanted.remove(job, reader)
+
+    def drop_ahead(self, reader: int) -> tuple[J, ...]:
+        """A reader is gone: take out what was to be read ahead for it."""
+        return self._ahead.drop(reader)
+
+    def __iter__(self) -> Iterator[J]:
+        yield from self._wanted
+        yield from self._ahead

@@ -1,0 +1,66 @@
+"""Which ACLs a service needs, and which of them a broker does not grant. Pure.
+
+    resource                 operations
+    the cluster              DescribeConfigs; with a topic in mode tier Describe too (groups, H19)
+    ledger, settings         Read, Write, Describe, DescribeConfigs
+    a topic in mode copy     Describe, DescribeConfigs
+    a topic in mode tier     Read, Delete, AlterConfigs too
+    __consumer_offsets       with a topic in mode tier: Describe
+
+Groups (Describe) are many and come and go: who asks for them tells what is missing there.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from kip405.acls import CLUSTER_NAME, Acl, cluster_acl, topic_acl
+from rlm.topics.takeover import is_taken_over
+from rlmm.facts import TopicFact
+from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
+
+GROUPS_TOPIC = "__consumer_offsets"
+
+
+_OF_OUR_TOPICS = ("Read", "Write", "Describe", "DescribeConfigs")
+
+
+_OF_COPY = ("Describe", "DescribeConfigs")
+
+
+_OF_TIER = ("Read", "Delete", "AlterConfigs")
+
+
+Allowed = Mapping[str, frozenset[str] | None]
+"""Operations by resource name; None or no entry = not known."""
+
+
+def needed_acls(facts: Iterable[TopicFact]) -> tuple[Acl, ...]:
+    """For the enabled topics among these, whoever leads them."""
+    enabled = [fact for fact in facts if fact.state == "enabled"]
+    needed = [cluster_acl("DescribeConfigs")]
+    if any(is_taken_over(fact) for fact in enabled):
+        needed += [cluster_acl("Describe"), topic_acl("Describe", GROUPS_TOPIC)]
+    for topic in (LEDGER_TOPIC, SETTINGS_TOPIC):
+        needed += [topic_acl(operation, topic) for operation in _OF_OUR_TOPICS]
+    for fact in enabled:
+        operations = (*_OF_COPY, *_OF_TIER) if is_taken_over(fact) else _OF_COPY
+        needed += [topic_acl(operation, fact.name) for operation in operations]
+    return tuple(sorted(set(needed)))
+
+
+def not_granted(needed: Iterable[Acl], allowed: Allowed) -> tuple[Acl, ...]:
+    """Those that are known to be missing. Without Describe a broker tells of no other operation of
+    that resource, so no other is named.
+    """
+    return tuple(acl for acl in needed if _is_missing(acl, allowed.get(acl.resource_name)))
+
+
+def topics_of(needed: Iterable[Acl]) -> tuple[str, ...]:
+    """The topics to ask about."""
+    names = {acl.resource_name for acl in needed if acl.resource_name != CLUSTER_NAME}
+    return tuple(sorted(names))
+
+
+def _is_missing(acl: Acl, operations: frozenset[str] | None) -> bool:
+    if operations is None:
+        return False
+    return acl.operation == "Describe" if not operations else acl.operation not in operations
