@@ -10,7 +10,7 @@ DIVERGENCE = Target(
     ("tests/rlm/proxy/test_h37_diverging_epochs.py", "tests/rlm/proxy/test_fetch_hazards.py"),
 )
 REPLACEMENTS = Target(
-    "rlm/proxy/fetch_answer.py", (*_HAZARDS, "tests/rlm/proxy/test_h37_diverging_epochs.py")
+    "rlm/proxy/replacements.py", (*_HAZARDS, "tests/rlm/proxy/test_h37_diverging_epochs.py")
 )
 POSITIONS = Target("rlm/remote_log/positions.py", ("tests/rlm/proxy/test_positions.py",))
 HANDLERS = Target("rlm/proxy/position_handlers.py", ("tests/rlm/proxy/test_positions.py",))
