@@ -8,14 +8,14 @@ import click
 from build_tools.reference.markdown import cell, prose, table
 from rlm.cli.main import main as rlm
 from rlm.cli.target import service_options
-from rsm_plugins.main import main as rsm_plugin
+from rsm_plugins.process.main import main as rsm_plugin
 
 _PROGRAMS: Mapping[str, click.Command] = {"rlm": rlm, "rsm-plugin": rsm_plugin}
 _HEAD = """\
 # Commands
 
 Every command takes `--help`. Made from the commands themselves (`rlm/cli/`,
-`rsm_plugins/main.py`); edit there.
+`rsm_plugins/process/main.py`); edit there.
 
 ## Options of every command that asks a service
 

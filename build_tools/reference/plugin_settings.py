@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from rsm_plugins.config import SETTINGS
-from rsm_plugins.settings_table import Setting
-from rsm_plugins.store_kind import KIND_NAMES, store_kind
+from rsm_plugins.process.config import SETTINGS
+from rsm_plugins.settings.kinds import KIND_NAMES, store_kind
+from rsm_plugins.settings.table import Setting
 
 _HEAD = (
     "# Settings of `rsm-plugin serve`\n\n"
-    "The plugin reads one YAML file with one setting a line. Made from `rsm_plugins/config.py` and "
-    "the settings of each kind of store; edit there.\n"
+    "The plugin reads one YAML file with one setting a line. Made from "
+    "`rsm_plugins/process/config.py` and the settings of each kind of store; edit there.\n"
 )
 _TABLE_HEAD = "| key | value | default | meaning |\n|---|---|---|---|\n"
 

@@ -477,7 +477,7 @@ def generate_docs() -> str:
     """docs/reference/metrics.md, whole."""
     head = (
         "# Metrics of `rlm serve`\n\nThe service serves them as `/metrics` at `http.listen`. "
-        "Made from `rlm/metrics.py`; edit there.\n\n"
+        "Made from `rlm/service/metrics.py`; edit there.\n\n"
         "| name | kind | labels | meaning |\n|---|---|---|---|\n"
     )
     rows = (

@@ -7,8 +7,9 @@ How long producer snapshots of closed segments have been missing, by looks at th
 
 Kafka writes a snapshot right after it rolls, but one that is missing for good (a log older than
 snapshots at every roll, files that were lost) would stop the copies of its partition for ever. So
-after a while a segment is copied without: who reads it needs none, and a broker that is given a
-download of it rebuilds the state from the records.
+after a while a segment is copied without one. An empty snapshot instead would say that there were
+no producers. Readers need none, and a broker that is given a download of the segment rebuilds the
+state from the records.
 """
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence

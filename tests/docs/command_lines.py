@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import click
 
 from rlm.cli.main import main as rlm
-from rsm_plugins.main import main as rsm_plugin
+from rsm_plugins.process.main import main as rsm_plugin
 
 PROGRAMS = {"rlm": rlm, "rsm-plugin": rsm_plugin}
 

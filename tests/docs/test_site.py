@@ -6,8 +6,8 @@ from itertools import chain
 import click
 import pytest
 
-from rlm.demo.__main__ import main as demo
-from rlm.metrics import TABLE
+from rlm.service.metrics import TABLE
+from rlm_sandbox.demo.__main__ import main as demo
 from tests.docs import reading
 from tests.docs.command_lines import PROGRAMS, every_command, options_of, resolve
 from tests.docs.site import (
@@ -63,7 +63,7 @@ def test_every_option_that_stands_alone_exists(page: str) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_metrics_named_exist(page: str) -> None:
     spans = "\n".join(reading.spans(text_of(page)))
-    named = set(re.findall(r"\b(rlm_(?!spark\b|pid\b)[a-z_]+)", spans))
+    named = set(re.findall(r"\b(rlm_(?!spark\b|sandbox\b|pid\b)[a-z_]+)", spans))
     assert named - {row.name for row in TABLE} == set()
 
 
