@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable, Mapping
 
 from build_tools.reference import api, commands, formats, plugin_settings
-from rlm import metrics
 from rlm.config import docs
 from rlm.plans import problems
+from rlm.service import metrics
 
 _HAZARD = re.compile(r"\bH(\d+)\b")
 

@@ -233,7 +233,7 @@ def freeze(*, topic: str, why: str, connect: Connect) -> None:
 @click.argument("topic", required=False, default="")
 @service_options
 def unfreeze(*, topic: str, connect: Connect) -> None:
-    """Take the freeze of TOPIC, or of everything, away."""
+    """End the freeze of TOPIC, or of everything."""
     with connect.open() as target:
         answer = target.admin.Unfreeze(
             pb.FreezeRequest(topic=topic), metadata=target.metadata, timeout=target.timeout_s
