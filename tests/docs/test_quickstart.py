@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rlm.sandbox.sandbox import Sandbox
+from rlm_sandbox.sandbox import Sandbox
 from tests.docs.site import text_of
 from tests.scenarios.cluster import Cluster, fresh
 

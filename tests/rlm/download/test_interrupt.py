@@ -11,10 +11,10 @@ from pathlib import Path
 import yaml
 
 from kip405.segments import ByteRange, SegmentLocator
-from rsm_plugins.file_threads import FINISH_MS, FileThreads
-from rsm_plugins.server import PluginServer
-from rsm_plugins.services import Parts, PluginInfo
-from rsm_plugins.spool import Spool
+from rsm_plugins.contract.server import PluginServer
+from rsm_plugins.contract.services import Parts, PluginInfo
+from rsm_plugins.files.spool import Spool
+from rsm_plugins.threads import FINISH_MS, FileThreads
 from tests.builders.interrupts import ctrl_c_heeded
 from tests.builders.log_dir import CLUSTER_ID, TOPIC
 from tests.builders.rig import Rig
