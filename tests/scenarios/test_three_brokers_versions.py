@@ -11,7 +11,6 @@ import pytest
 from kafka_protocol.apis import API_VERSIONS
 from kafka_protocol.error_codes import OFFSET_OUT_OF_RANGE
 from kip405.batches import walk
-from rlm.wire.apis import API_VERSIONS
 from rlm_sandbox.sandbox import Sandbox
 from tests.rlm.proxy.fakes import RawClient
 from tests.scenarios.cluster import Cluster, Row, fresh
