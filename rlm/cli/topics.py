@@ -187,7 +187,7 @@ def describe(*, topic: str, connect: Connect) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @service_options
 def adopt_log_start(*, topic: str, partition: int, yes: bool, connect: Connect) -> None:
-    """Make the broker's log start the remote one: what lies below is ended for good (H1)."""
+    """Raise the remote log start to the broker's: records below it are given up for good (H1)."""
     if not yes and not click.confirm(
         f"Remote data of {topic}-{partition} below the broker's log start ends for good. Go on?",
         err=True,

@@ -138,7 +138,7 @@ KINDS: Mapping[ProblemKind, KindRow] = {
     ProblemKind.STORE_REFUSES_WRITES: _alarm(
         "A store accepts no new segments (full, read-only, no permission)."
     ),
-    ProblemKind.STORE_SETUP: _alarm("A store is set up so that it endangers what lies there."),
+    ProblemKind.STORE_SETUP: _alarm("A store is set up so that it endangers its data."),
     ProblemKind.TOPIC_MADE_ANEW: _alarm(
         "A topic was deleted and created again under its name: the new one is not tiered."
     ),

@@ -55,7 +55,7 @@ ROOT = Setting(
     key="rsm.config.root",
     check=_root,
     allowed="an absolute path in HDFS",
-    doc="Folder of the store. It must exist: one that is away is never created anew.",
+    doc="Folder of the store. It must exist; the plugin never creates it.",
     required=True,
 )
 CORE_SITE = Setting(
@@ -82,15 +82,15 @@ USER = Setting(
     key="rsm.config.hdfs.user",
     check=text,
     allowed="a user name",
-    doc="Whom to act as where HDFS has simple authentication (HADOOP_USER_NAME of the process). "
-    "Default: the process's user.",
+    doc="User to act as where HDFS has simple authentication; sets HADOOP_USER_NAME of the "
+    "process. Default: the process's user.",
 )
 CALL_TIMEOUT = Setting(
     key="rsm.config.hdfs.call.timeout.ms",
     check=number(1_000, 3_600_000),
     allowed="1000 to 3600000 milliseconds",
-    doc="Longest time for one call to HDFS: a question to the NameNode, 4 MiB written, 8 MiB read. "
-    "A read tries another replica after a third of it.",
+    doc="Longest time for one call to HDFS: a call of the NameNode, 4 MiB written, 8 MiB read. A "
+    "read tries another replica after a third of it.",
     default=CALL_TIMEOUT_MS_DEFAULT,
 )
 PRINCIPAL = Setting(
@@ -109,7 +109,7 @@ CREDENTIALS = Setting(
     key="rsm.config.hdfs.auth.kerberos.cache",
     check=text,
     allowed="a credential cache, as in FILE:/run/krb5/rlm.ccache",
-    doc="Kerberos credential cache, kept fresh by somebody else, instead of a keytab.",
+    doc="Kerberos credential cache that another program keeps fresh, instead of a keytab.",
 )
 SETTINGS = (
     URL,

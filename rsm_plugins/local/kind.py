@@ -12,7 +12,7 @@ ROOT_SETTING = Setting(
     key="rsm.config.root",
     check=folder,
     allowed="an absolute path",
-    doc="Directory of the store. It must exist: one that is away is never created anew.",
+    doc="Directory of the store. It must exist; the plugin never creates it.",
     required=True,
 )
 

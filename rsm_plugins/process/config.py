@@ -78,7 +78,7 @@ SETTINGS: tuple[Setting, ...] = (
         field="listen",
         check=listen_address,
         allowed="127.0.0.1:PORT (0 takes a free one) or unix:/short/path",
-        doc="Where the plugin listens.",
+        doc="Address at which the plugin listens.",
         required=True,
     ),
     Setting(
@@ -86,7 +86,7 @@ SETTINGS: tuple[Setting, ...] = (
         field="kind",
         check=one_of(KIND_NAMES),
         allowed=" | ".join(KIND_NAMES),
-        doc="Which kind of store.",
+        doc="Kind of the store.",
         default="local",
     ),
     Setting(
@@ -94,7 +94,7 @@ SETTINGS: tuple[Setting, ...] = (
         field="allow_insecure",
         check=flag,
         allowed="true | false",
-        doc="Listen on an address others can reach, without asking for client certificates.",
+        doc="Listen on an address that others can reach without requiring client certificates.",
         default=False,
     ),
     Setting(
@@ -102,8 +102,7 @@ SETTINGS: tuple[Setting, ...] = (
         field="tls_cert_file",
         check=folder,
         allowed="an absolute path",
-        doc="PEM file with the plugin's certificate and what leads to its authority; makes the "
-        "plugin speak TLS.",
+        doc="PEM file with the plugin's certificate and its chain; with it the plugin speaks TLS.",
     ),
     Setting(
         key="tls.key.file",
@@ -117,15 +116,15 @@ SETTINGS: tuple[Setting, ...] = (
         field="tls_client_ca_file",
         check=folder,
         allowed="an absolute path",
-        doc="PEM file with the authorities whose clients are let in; without it TLS lets in "
-        "everyone.",
+        doc="PEM file with authorities. Only clients with a certificate from one of them are "
+        "accepted; without it, every client is.",
     ),
     Setting(
         key="log_level",
         field="log_level",
         check=one_of(LOG_LEVELS),
         allowed=" | ".join(LOG_LEVELS),
-        doc="What is logged, as JSON lines on standard error.",
+        doc="The lowest level that is logged, as JSON lines on standard error.",
         default="info",
     ),
     Setting(
@@ -133,8 +132,8 @@ SETTINGS: tuple[Setting, ...] = (
         field="shared_volume",
         check=flag,
         allowed="true | false",
-        doc="Hand over fetched ranges by path to clients that prove they see the store, or through "
-        "scratch files of clients on the same machine.",
+        doc="Pass fetched ranges by path to clients that have proven that they see the store, or "
+        "through scratch files of clients on the same machine.",
         default=True,
     ),
     Setting(
@@ -142,8 +141,8 @@ SETTINGS: tuple[Setting, ...] = (
         field="source_folders",
         check=folders,
         allowed="a list of absolute paths",
-        doc="Folders whose files may be copied by path. Without it: any file while the address is "
-        "private to this machine, else none.",
+        doc="Folders whose files may be copied by path. Without it, any file may be while the "
+        "address is private to this machine, else none.",
     ),
     Setting(
         key="shared.scratch.dirs",
@@ -151,14 +150,15 @@ SETTINGS: tuple[Setting, ...] = (
         check=folders,
         allowed="a list of absolute paths",
         doc="Folders whose scratch files (made by the client, *.rlm-scratch) may be filled with "
-        "fetched ranges. Without it: any while the address is private to this machine, else none.",
+        "fetched ranges. Without it, any may be while the address is private to this machine, "
+        "else none.",
     ),
     Setting(
         key="spool.dir",
         field="spool_folder",
         check=folder,
         allowed="an absolute path",
-        doc="Folder for copies that arrive as bytes. Without it: the store's own folder where it "
+        doc="Folder for copies that arrive as bytes. Without it, the store's own folder where it "
         "has one, else a private one below the system's folder for temporary files.",
     ),
     Setting(
@@ -166,7 +166,7 @@ SETTINGS: tuple[Setting, ...] = (
         field="file_threads",
         check=number(1, 256),
         allowed="1 to 256",
-        doc="Threads for file work, and so the bound on files open at once.",
+        doc="Threads for file work, which also limits the files open at once.",
         default=THREADS_DEFAULT,
     ),
     Setting(
@@ -174,7 +174,7 @@ SETTINGS: tuple[Setting, ...] = (
         field="copies_by_bytes_max",
         check=number(1, 1024),
         allowed="1 to 1024",
-        doc="Copies that may arrive as bytes at once; each takes a segment's size of disk.",
+        doc="Copies that may arrive as bytes at once; each takes the disk space of a segment.",
         default=SPOOLED_COPIES_DEFAULT,
     ),
     Setting(

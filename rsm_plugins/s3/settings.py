@@ -58,14 +58,14 @@ BUCKET = Setting(
     key=f"{_S3}bucket.name",
     check=_bucket,
     allowed="the name of a bucket",
-    doc="Bucket of the store. It must exist: it is never created.",
+    doc="Bucket of the store. It must exist; the plugin never creates it.",
     required=True,
 )
 REGION = Setting(
     key=f"{_S3}region",
     check=_filled,
     allowed="a region's name, such as eu-central-1",
-    doc="Region of the bucket. Without it: what the environment says (AWS_REGION), else us-east-1.",
+    doc="Region of the bucket. Without it, that of the environment (AWS_REGION), else us-east-1.",
 )
 ENDPOINT = Setting(
     key=f"{_S3}endpoint.url",
@@ -77,22 +77,23 @@ PATH_STYLE = Setting(
     key=f"{_S3}path.style.access.enabled",
     check=flag,
     allowed="true | false",
-    doc="Bucket in the path instead of in the host name; most servers other than Amazon's want it.",
+    doc="Whether the bucket is in the path instead of in the host name. Most servers other than "
+    "Amazon's need it.",
     default=False,
 )
 PART_SIZE = Setting(
     key=f"{_S3}multipart.upload.part.size",
     check=number(PART_MIN_BYTES, PART_MAX_BYTES),
     allowed=f"{PART_MIN_BYTES} to {PART_MAX_BYTES} bytes",
-    doc="Size of the parts of a log in bytes; a log that is not larger goes up in one request.",
+    doc="Size of the parts of a log in bytes; a log that is not larger is uploaded in one request.",
     default=16 * MIB,
 )
 UPLOADS = Setting(
     key=f"{_S3}upload.concurrency",
     check=number(1, 256),
     allowed="1 to 256",
-    doc="Parts on their way up at once, of all copies together. Times the part size, it bounds the "
-    "memory that copies take.",
+    doc="Parts that are uploaded at once, of all copies together. Multiplied by the part size, it "
+    "limits the memory of copies.",
     default=8,
 )
 CONNECTIONS = Setting(
@@ -113,7 +114,7 @@ SSE_TYPE = Setting(
     key=f"{_S3}sse.type",
     check=one_of(SSE_TYPES),
     allowed=" | ".join(SSE_TYPES),
-    doc="Encryption by the server; none leaves it to the bucket's default.",
+    doc="Encryption by the server; none uses the bucket's default.",
     default="none",
 )
 SSE_KEY = Setting(
@@ -185,7 +186,7 @@ STS_ENDPOINT = Setting(
     key=f"{_AWS}sts.endpoint.url",
     check=_url,
     allowed="http://HOST[:PORT] or https://HOST[:PORT]",
-    doc="Address of the service that gives out roles; without it Amazon's in the region.",
+    doc="Address of the security token service; without it, Amazon's in the region.",
 )
 CALL_TIMEOUT = Setting(
     key=f"{_S3}api.call.timeout",
@@ -198,15 +199,14 @@ ATTEMPT_TIMEOUT = Setting(
     key=f"{_S3}api.call.attempt.timeout",
     check=number(100, 3_600_000),
     allowed="100 to 3600000 milliseconds",
-    doc="Longest time for one try of a request, its body included; four times that for a body on "
-    "its way up.",
+    doc="Longest time for one attempt of a request with its body; four times that for an upload.",
     default=30_000,
 )
 STALE_UPLOAD_AGE = Setting(
     key=f"{_S3}stale.upload.age.ms",
     check=number(60_000, 2**53),
     allowed="60000 or more milliseconds",
-    doc="Age from which unfinished uploads of segments below our prefix are aborted at start.",
+    doc="Age from which unfinished uploads of segments below the prefix are aborted at start.",
     default=86_400_000,
 )
 
