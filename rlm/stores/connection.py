@@ -25,6 +25,7 @@ from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 
 log = structlog.get_logger()
 _BARRIER_MS = 10_000
+_MOST_BACKOFF_MS = 1_000
 _UNNAMED = "default"
 """The name of stores that were recorded before they had names."""
 
@@ -120,17 +121,26 @@ class StoreLink:
                 self.store_id = await self._once()
             except RemoteStorageError as error:
                 self._problem = str(error)
-                await self._memory.clock.sleep_ms(backoff_ms(attempt))
+                await self._memory.clock.sleep_ms(backoff_ms(attempt, most_ms=_MOST_BACKOFF_MS))
                 attempt += 1
             else:
                 await self._look()
                 return self.store_id
 
     async def watch(self, interval_ms: int) -> None:
-        """Look for ever whether the plugin serves that store."""
+        """Check every `interval_ms` whether the plugin serves that store, with back-off as long as
+        it does not: a plugin that comes up is noticed within a second.
+        """
+        failures = 0
         while True:
             await self._look()
-            await self._memory.clock.sleep_ms(interval_ms)
+            if self._problem is None:
+                failures = 0
+                await self._memory.clock.sleep_ms(interval_ms)
+            else:
+                wait_ms = backoff_ms(failures, most_ms=_MOST_BACKOFF_MS)
+                failures += 1
+                await self._memory.clock.sleep_ms(min(wait_ms, interval_ms))
 
     async def _look(self) -> None:
         if self.store_id is None:

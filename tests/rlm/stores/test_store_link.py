@@ -19,6 +19,7 @@ from tests.builders.clock import ManualClock
 from tests.builders.ledger import MemorySettings, uuids
 
 ORIGIN = StoreOrigin(plugin="local", uri="file:///store", prefix="p")
+_INTERVAL_MS = 3_600_000
 LEDGER_ID, SETTINGS_ID = Uuid(b"\x01" * 16), Uuid(b"\x02" * 16)
 
 
@@ -222,6 +223,29 @@ async def test_h11_a_store_that_changes_or_goes_is_noticed_and_so_is_its_return(
     await noticed("none")
     watching.cancel()
     await asyncio.wait([watching])
+
+
+async def test_a_store_that_came_back_is_noticed_before_the_next_interval(site: Site) -> None:
+    """Its clock gives up at the first wait of a whole interval."""
+    slept: list[float] = []
+
+    class UntilTheInterval(PatientClock):
+        async def sleep_ms(self, duration_ms: float) -> None:
+            slept.append(duration_ms)
+            if len(slept) == 10:
+                away.rename(site.root)
+            if duration_ms == _INTERVAL_MS:
+                raise asyncio.CancelledError
+            await super().sleep_ms(duration_ms)
+
+    link = site.link(UntilTheInterval())
+    await link.establish()
+    away = site.root.rename(site.root.with_suffix(".away"))
+    with pytest.raises(asyncio.CancelledError):
+        await link.watch(_INTERVAL_MS)
+    assert not link.problem
+    assert len(slept) == 11
+    assert slept[0] < slept[4] and max(slept[:10]) <= 1_200
 
 
 async def test_h11_a_lost_default_never_founds_a_second_store(site: Site, tmp_path: Path) -> None:
