@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from kip405.errors import Fenced
 from kip405.ids import PartitionKey
+from kip405.version import software_version
 from rlm.api.admin import AdminParts, AdminService
 from rlm.api.calls import Gate
 from rlm.api.cluster_status import ClusterStatus
@@ -58,7 +59,6 @@ from rlm.topics.starts import Starts
 from rlm.topics.takeover import Settler
 from rlm.topics.verbs import Parts as VerbParts
 from rlm.topics.verbs import TopicVerbs
-from rlm.version import software_version
 
 _PEER_TIMEOUT_MS = 20_000
 

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from kip405.errors import RemoteStorageError, Unavailable
+from kip405.version import software_version
 from rlm.clock import Clock, SystemClock
 from rlm.config import ServiceConfig
 from rlm.log_dir.identity import ServiceLock, read_identity
@@ -32,7 +33,6 @@ from rlm.service.startup import check_broker, check_disks
 from rlm.service.tasks import LaneParts, WorkSide, build_pools
 from rlm.service.threads import ServiceThreads, service_threads
 from rlm.tasks.copy import Copied
-from rlm.version import software_version
 
 log = structlog.get_logger()
 _BROKER_RETRY_MS = 1_000

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass
 
 from kip405.ids import Uuid
+from kip405.version import software_version
 from rlm.broker.allowed import AllowedOperations
 from rlm.broker.connection import Address as BrokerAddress
 from rlm.broker.leadership import Leadership
@@ -24,7 +25,6 @@ from rlm.service.read_path import build_disk_cache, build_reader, build_throttle
 from rlm.service.stores import StoreSide, build_stores
 from rlm.service.tasks import BARRIER_DEADLINE_MS
 from rlm.service.threads import ServiceThreads
-from rlm.version import software_version
 from rlmm.manager import FactsSide
 
 _MAX_ORPHANS = 3

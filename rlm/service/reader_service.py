@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import structlog
 
 from kip405.errors import Invalid, Unavailable
+from kip405.version import software_version
 from rlm.api.calls import Gate
 from rlm.api.endpoints import NO_NODE, READER, Endpoint, Endpoints
 from rlm.api.remote_fetch import RemoteFetchService, RemoteParts
@@ -51,7 +52,6 @@ from rlm.service.problem_watch import ProblemWatch
 from rlm.service.read_path import build_disk_cache, build_reader, build_throttle
 from rlm.service.threads import ServiceThreads, service_threads
 from rlm.stores.opened import PluginTerms, open_stores
-from rlm.version import software_version
 from rlmm.facts import ReaderFact
 from rsm_plugins.contract.client import Deadlines
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from kip405.errors import Unavailable
 from kip405.ids import PartitionKey, Uuid
+from kip405.version import software_name
 from rlm.broker.deletions import RecordDeletions
 from rlm.broker.leadership import Leadership, LedPartition
 from rlm.broker.own_broker import OwnBroker
@@ -25,7 +26,6 @@ from rlm.tasks.expiration import CleanupRound
 from rlm.tasks.lost_segments import HoleRecords, LostSegments
 from rlm.tasks.pool import LanePool, Round, Schedule
 from rlm.tasks.trim import TrimLane, TrimSettings
-from rlm.version import software_name
 from rlmm.manager import FactsSide
 
 BARRIER_DEADLINE_MS = 10_000

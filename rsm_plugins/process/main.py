@@ -11,12 +11,12 @@ import click
 import structlog
 
 from kip405.errors import Invalid, RemoteStorageError
+from kip405.version import software_version
 from rsm_plugins.conformance.command import conformance_command
 from rsm_plugins.process.config import SETTINGS, PluginSettings, load_settings
 from rsm_plugins.process.plugin import serve
 from rsm_plugins.settings.kinds import KIND_NAMES, masked, store_kind
 from rsm_plugins.settings.table import Setting
-from rsm_plugins.version import software_version
 
 EXIT_FAILED = 1
 EXIT_CONFIGURATION = 2

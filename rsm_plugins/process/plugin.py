@@ -12,6 +12,7 @@ from pathlib import Path
 import structlog
 
 from kip405.errors import RemoteStorageError
+from kip405.version import software_version
 from rsm_plugins.addresses import Address
 from rsm_plugins.contract.server import PluginServer, new_instance
 from rsm_plugins.contract.services import Parts, PluginInfo
@@ -23,7 +24,6 @@ from rsm_plugins.process.config import PluginSettings
 from rsm_plugins.process.handshake import handshake
 from rsm_plugins.settings.kinds import OpenStore, store_kind
 from rsm_plugins.threads import FINISH_MS, FileThreads
-from rsm_plugins.version import software_version
 
 log = structlog.get_logger(__name__)
 

@@ -19,12 +19,12 @@ from kip405.contracts import StoredObject
 from kip405.crc import crc32c
 from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError, Unavailable, error_of_kind
 from kip405.segments import ByteRange, SegmentLocator
+from kip405.version import software_version
 from rsm_plugins.layout.keys import with_prefix
 from rsm_plugins.layout.manifest import Manifest
 from rsm_plugins.s3.calls import Calls, together
 from rsm_plugins.s3.errors import code_of, status_of, verdict_of_code
 from rsm_plugins.s3.settings import S3Settings
-from rsm_plugins.version import software_version
 
 UserMetadata = dict[str, str]
 
