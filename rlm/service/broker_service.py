@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
+from kip405.allocator import KEPT_BY_A_SERVICE_BYTES, keep_freed_memory
 from kip405.errors import RemoteStorageError, Unavailable
 from kip405.version import software_version
 from rlm.clock import Clock, SystemClock
@@ -24,7 +25,6 @@ from rlm.service.dependencies import Parts, build_parts
 from rlm.service.lifetime import (
     configure_logs,
     keep_all_running,
-    keep_large_blocks,
     serving,
     until_stopped,
 )
@@ -45,7 +45,7 @@ def run(config: ServiceConfig) -> None:
     configure_logs(level=config.log_level, log_format=config.log_format)
     disks = read_identity([str(path) for path in config.log_dirs])
     check_disks(config, disks)
-    keep_large_blocks()
+    keep_freed_memory(KEPT_BY_A_SERVICE_BYTES)
     with ServiceLock(str(config.state_dir), disks):
         asyncio.run(until_stopped(_serve(config)))
 

@@ -6,16 +6,10 @@ A crash of lanes, ledger client or poller must not take the proxy down (H24).
 
 How log lines look: one structlog event a line, key=value, JSON for machines or console for
 people.
-
-Keeps glibc from giving large blocks back to the system after every read.
-
-Chunks of a megabyte come and go with each fetch; by default each is mapped, faulted in page by page
-and unmapped, which costs more than reading it. Only glibc has the means; elsewhere nothing is done.
 """
 
 import asyncio
 import contextlib
-import ctypes
 import logging
 import signal
 import sys
@@ -137,21 +131,3 @@ def configure_logs(*, level: str, log_format: str) -> None:
     # aiokafka logs every failed connection as an error; what matters of it we log ourselves.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     logging.basicConfig(stream=sys.stderr, level=logging.ERROR, format="%(name)s %(message)s")
-
-
-_M_TRIM_THRESHOLD = -1
-_M_MMAP_THRESHOLD = -3
-_KEPT_BLOCK_BYTES = 32 << 20  # the most that glibc accepts on 64 bits
-_KEPT_TOP_BYTES = 256 << 20
-
-
-def keep_large_blocks(library: str | None = None) -> bool:
-    """Tell malloc to reuse blocks up to 32 MiB; False without glibc (`library`: tests)."""
-    try:
-        mallopt = ctypes.CDLL(library).mallopt
-    except (OSError, AttributeError):
-        return False
-    mallopt.argtypes = (ctypes.c_int, ctypes.c_int)
-    mallopt.restype = ctypes.c_int
-    kept = mallopt(_M_MMAP_THRESHOLD, _KEPT_BLOCK_BYTES)
-    return bool(kept and mallopt(_M_TRIM_THRESHOLD, _KEPT_TOP_BYTES))

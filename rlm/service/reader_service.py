@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import structlog
 
+from kip405.allocator import KEPT_BY_A_SERVICE_BYTES, keep_freed_memory
 from kip405.errors import Invalid, Unavailable
 from kip405.version import software_version
 from rlm.api.calls import Gate
@@ -34,7 +35,6 @@ from rlm.service.http_server import HealthState
 from rlm.service.lifetime import (
     configure_logs,
     keep_all_running,
-    keep_large_blocks,
     serving,
     until_stopped,
 )
@@ -66,7 +66,7 @@ _NEVER_MS = 2**53
 def run(config: ReaderConfig) -> None:
     """Serve until SIGTERM or SIGINT. RemoteStorageError: refused to start, the message says why."""
     configure_logs(level=config.log_level, log_format=config.log_format)
-    keep_large_blocks()
+    keep_freed_memory(KEPT_BY_A_SERVICE_BYTES)
     with ReaderLock(str(config.state_dir), config.cluster_id):
         asyncio.run(until_stopped(_serve(config)))
 

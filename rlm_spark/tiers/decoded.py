@@ -6,23 +6,19 @@ decoded meanwhile. Must not know where the pieces come from.
 What a task does once to the process that runs it, because Spark uses that process again.
 """
 
-import ctypes
 import gc
 import os
 from collections.abc import Callable, Generator, Iterator
 
 import pyarrow as pa
 
+from kip405.allocator import KEPT_BY_A_TASK_BYTES, keep_freed_memory
 from rlm_spark.decode import record_batches
 from rlm_spark.stopping import Stop
 from rlm_spark.tiers.ahead import Ahead
 from rlm_spark.values import Fetched, OffsetRange
 
 _IS_REUSED = "SPARK_REUSE_WORKER"
-# malloc.h of glibc. Other C libraries have no mallopt, or ignore what they do not know.
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-_KEPT_BYTES = 64 << 20
-_MAPPED_ALONE_BYTES = 32 << 20
 _is_done = False
 
 
@@ -33,17 +29,14 @@ def prepare() -> None:
     (pyspark/daemon.py), which with pandas, pyarrow and gRPC loaded took a sixth of its time: what
     is loaded by now is passed over from here on. And memory of messages and batches, which the C
     library gave back to the system and got again with every few of them, which took as much, is
-    kept: 64 MiB in each of its arenas at most.
+    kept (kip405/allocator.py).
     """
     global _is_done
     if _is_done or not os.environ.get(_IS_REUSED):
         return
     _is_done = True
     gc.freeze()
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
-        mallopt(_M_MMAP_THRESHOLD, _MAPPED_ALONE_BYTES)
+    keep_freed_memory(KEPT_BY_A_TASK_BYTES)
 
 
 MOST_BATCHES = 2

@@ -8,10 +8,10 @@ import json
 import sys
 from pathlib import Path
 
+from kip405.allocator import KEPT_BY_A_SERVICE_BYTES, keep_freed_memory
 from rlm.clock import SystemClock
 from rlm.reading.limits import ReadLimits
 from rlm.reading.reader import RemoteReader
-from rlm.service.lifetime import keep_large_blocks
 from tests.builders.threads import some_threads
 from tests.rlm.reading.world import MadePartition, MadeStore
 
@@ -68,5 +68,5 @@ async def run(memory_bytes: int, readers: int) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    keep_large_blocks()
+    keep_freed_memory(KEPT_BY_A_SERVICE_BYTES)
     print(json.dumps(asyncio.run(run(int(sys.argv[1]), int(sys.argv[2])))))

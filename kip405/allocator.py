@@ -1,0 +1,34 @@
+"""Keeps glibc from giving freed memory back to the system after every message.
+
+Chunks, messages and batches of megabytes come and go with each read. By default glibc maps each
+block of that size, faults it in page by page and unmaps it, and gives the top of an arena back as
+soon as it is free: that costs more than reading the data. Only glibc has the means; elsewhere
+nothing is done. Must not know what the memory is for.
+"""
+
+import ctypes
+
+KEPT_BY_A_SERVICE_BYTES = 256 << 20
+"""A process of its own, whose read path may hold more than this at once."""
+KEPT_BY_A_TASK_BYTES = 64 << 20
+"""A worker of Spark is one of many on a host, and the limit holds for each arena of it."""
+
+# malloc.h of glibc.
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+_LARGEST_BLOCK_BYTES = 32 << 20  # the most that glibc accepts on 64 bits
+
+
+def keep_freed_memory(kept_bytes: int, library: str | None = None) -> bool:
+    """Let malloc reuse blocks up to 32 MiB and keep up to `kept_bytes` at the top of each arena.
+
+    False without glibc, or where it refuses (`library`: another C library, for tests).
+    """
+    try:
+        mallopt = ctypes.CDLL(library).mallopt
+    except (OSError, AttributeError):
+        return False
+    mallopt.argtypes = (ctypes.c_int, ctypes.c_int)
+    mallopt.restype = ctypes.c_int
+    is_reusing = mallopt(_M_MMAP_THRESHOLD, _LARGEST_BLOCK_BYTES)
+    return bool(is_reusing and mallopt(_M_TRIM_THRESHOLD, kept_bytes))
