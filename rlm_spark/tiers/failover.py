@@ -42,7 +42,7 @@ class Absent(Exception):
         self.is_final = is_final
 
 
-class Leg(Protocol):
+class TierReader(Protocol):
     """One tier of a partition."""
 
     name: str
@@ -58,25 +58,26 @@ class Leg(Protocol):
 class Order:
     """Tiers, the preferred one first; from `remote_end` on (None = never) the other way round.
 
-    `judge`: all tiers by the leader's word, asked where the legs leave it open who has an offset.
+    `judge`: all tiers by the leader's word, asked where the tier readers leave it open who has an
+    offset.
     `settle_ms`: how long what is open is asked again before that is an error. While Kafka lives, a
     reader's view of the ledger is behind by less.
     """
 
-    legs: Sequence[Leg]
-    judge: Leg | None = None
+    readers: Sequence[TierReader]
+    judge: TierReader | None = None
     remote_end: int | None = None
     settle_ms: int = SETTLE_MS
 
-    def at(self, offset: int) -> Sequence[Leg]:
+    def at(self, offset: int) -> Sequence[TierReader]:
         """By preference at an offset."""
         if self.remote_end is not None and offset >= self.remote_end:
-            return tuple(reversed(self.legs))
-        return self.legs
+            return tuple(reversed(self.readers))
+        return self.readers
 
-    def bound(self, leg: Leg, offset: int, end_offset: int) -> int:
-        """Up to where a leg that is read at `offset` stays preferred."""
-        if self.remote_end is None or offset >= self.remote_end or leg is not self.legs[0]:
+    def bound(self, reader: TierReader, offset: int, end_offset: int) -> int:
+        """Up to where a tier that is read at `offset` stays preferred."""
+        if self.remote_end is None or offset >= self.remote_end or reader is not self.readers[0]:
             return end_offset
         return min(end_offset, self.remote_end)
 
@@ -98,31 +99,31 @@ class Walk:
         end = self._wanted.end_offset
         while self._position < end:
             self._stop.check()
-            leg = self._next_leg()
-            if leg is None:
+            reader = self._next_reader()
+            if reader is None:
                 if loss := self._judged():
                     yield loss
                 continue
             try:
-                for piece in leg.read(self._position, self._bound(leg), self._stop):
+                for piece in reader.read(self._position, self._bound(reader), self._stop):
                     self._moved_to(piece.next_offset)
                     yield piece
             except Absent as absent:
-                self._denials[leg.name] = absent
+                self._denials[reader.name] = absent
                 self._denied_since_ms = self._denied_since_ms or clock.monotonic_ms()
 
-    def _next_leg(self) -> Leg | None:
+    def _next_reader(self) -> TierReader | None:
         """The most preferred that has not denied this offset, then the judge; None: it is decided
         that none has it, or nobody is left to ask.
         """
         if any(denial.is_final for denial in self._denials.values()):
             return None
-        legs = self._order.at(self._position)
-        leg = next((leg for leg in legs if leg.name not in self._denials), None)
-        if leg is None and not self._is_decided():
+        readers = self._order.at(self._position)
+        reader = next((reader for reader in readers if reader.name not in self._denials), None)
+        if reader is None and not self._is_decided():
             judge = self._order.judge
             return judge if judge is not None and judge.name not in self._denials else None
-        return leg
+        return reader
 
     def _is_decided(self) -> bool:
         """Whether what the denials say together is certain: the judge's word stands for all."""
@@ -131,9 +132,9 @@ class Walk:
             return self._denials[judge.name].is_certain
         return all(denial.is_certain for denial in self._denials.values())
 
-    def _bound(self, leg: Leg) -> int:
-        """The range's end, or where a more preferred leg has data again."""
-        end = self._order.bound(leg, self._position, self._wanted.end_offset)
+    def _bound(self, reader: TierReader) -> int:
+        """The range's end, or where a more preferred reader has data again."""
+        end = self._order.bound(reader, self._position, self._wanted.end_offset)
         return min([end, *self._resumptions()])
 
     def _resumptions(self) -> list[int]:

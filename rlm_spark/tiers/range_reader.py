@@ -12,10 +12,17 @@ from rlm_spark.errors import ConnectorError
 from rlm_spark.stopping import Stop
 from rlm_spark.tiers import fetch_client, kafka_client
 from rlm_spark.tiers.ahead import Ahead
-from rlm_spark.tiers.failover import SETTLE_MS, Leg, Order, Walk
+from rlm_spark.tiers.failover import SETTLE_MS, Order, TierReader, Walk
 from rlm_spark.tiers.fetch_client import FetchClient
 from rlm_spark.tiers.kafka_options import kafka_settings
-from rlm_spark.tiers.readers import REMOTE, Identity, KafkaLeg, NotTiered, Reading, ServiceLeg
+from rlm_spark.tiers.readers import (
+    REMOTE,
+    Identity,
+    KafkaReader,
+    NotTieredReader,
+    Reading,
+    ServiceReader,
+)
 from rlm_spark.values import ConnectorOptions, DataLoss, Fetched, OffsetRange, ReadMode
 
 _LOSS_BYTES = 0
@@ -75,15 +82,15 @@ def _reading(options: ConnectorOptions, wanted: OffsetRange, identity: Identity)
 
 def _order(options: ConnectorOptions, reading: Reading, leases: ExitStack, stop: Stop) -> Order:
     mode = options.read_mode
-    kafka: Leg | None = None
+    kafka: TierReader | None = None
     if options.has_kafka and mode is not ReadMode.REMOTE_ONLY:
         settings = kafka_settings(options.kafka)
         client = kafka_client.leased_client(settings, options.poll_timeout_ms)
-        kafka = KafkaLeg(leases.enter_context(client), reading)
+        kafka = KafkaReader(leases.enter_context(client), reading)
     if mode is ReadMode.KAFKA_ONLY:
         if kafka is None:
             raise ConnectorError("readMode kafka_only needs kafka.bootstrap.servers")
-        return Order(legs=(kafka,))
+        return Order(readers=(kafka,))
     if options.service is None:
         raise ConnectorError(f"readMode {mode.value} needs rlm.endpoints: the fetch API")
     service = leases.enter_context(
@@ -91,23 +98,23 @@ def _order(options: ConnectorOptions, reading: Reading, leases: ExitStack, stop:
     )
     settle_ms = min(SETTLE_MS, options.poll_timeout_ms)
     if mode is ReadMode.KAFKA_PREFERRED and kafka is not None:
-        leader = ServiceLeg(service, reading, None, remote_only=False, is_last_word=True)
-        legs = (kafka, LazyRemote(service, reading))
-        return Order(legs=legs, judge=leader, settle_ms=settle_ms)
+        leader = ServiceReader(service, reading, None, remote_only=False, is_last_word=True)
+        readers = (kafka, LazyRemoteReader(service, reading))
+        return Order(readers=readers, judge=leader, settle_ms=settle_ms)
     is_alone = mode is ReadMode.REMOTE_ONLY
-    remote, remote_end, topic_id = _remote_leg(service, reading, stop, is_last_word=is_alone)
+    remote, remote_end, topic_id = _remote_reader(service, reading, stop, is_last_word=is_alone)
     if is_alone:
-        return Order(legs=(remote,), settle_ms=options.poll_timeout_ms)
-    leader = ServiceLeg(service, reading, topic_id, remote_only=False, is_last_word=True)
+        return Order(readers=(remote,), settle_ms=options.poll_timeout_ms)
+    leader = ServiceReader(service, reading, topic_id, remote_only=False, is_last_word=True)
     return Order(
-        legs=(remote, kafka or leader),
+        readers=(remote, kafka or leader),
         judge=leader,
         remote_end=remote_end,
         settle_ms=settle_ms,
     )
 
 
-class LazyRemote:
+class LazyRemoteReader:
     """The remote tier, looked up when it is first needed."""
 
     name = REMOTE
@@ -115,27 +122,29 @@ class LazyRemote:
     def __init__(self, service: FetchClient, reading: Reading) -> None:
         self._service = service
         self._reading = reading
-        self._leg: Leg | None = None
+        self._reader: TierReader | None = None
 
     def read(self, start_offset: int, end_offset: int, stop: Stop) -> Iterator[Fetched]:
-        """See Leg."""
-        if self._leg is None:
-            self._leg, _, _ = _remote_leg(self._service, self._reading, stop, is_last_word=False)
-        yield from self._leg.read(start_offset, end_offset, stop)
+        """See TierReader."""
+        if self._reader is None:
+            self._reader, _, _ = _remote_reader(
+                self._service, self._reading, stop, is_last_word=False
+            )
+        yield from self._reader.read(start_offset, end_offset, stop)
 
 
-def _remote_leg(
+def _remote_reader(
     service: FetchClient, reading: Reading, stop: Stop, *, is_last_word: bool
-) -> tuple[Leg, int, bytes | None]:
+) -> tuple[TierReader, int, bytes | None]:
     """The remote tier of the partition, where it ends now, and the topic's id."""
     place = reading.place
     topics = service.describe_topics((place.topic,), place, stop)
     if not topics:
-        return NotTiered(is_last_word=is_last_word), 0, None
+        return NotTieredReader(is_last_word=is_last_word), 0, None
     topic_id = topics[0].topic_id
     reading.identity.saw(topic_id, "the fetch API")
-    leg = ServiceLeg(service, reading, topic_id, remote_only=True, is_last_word=is_last_word)
-    return leg, _remote_end(topics[0], place.partition), topic_id
+    reader = ServiceReader(service, reading, topic_id, remote_only=True, is_last_word=is_last_word)
+    return reader, _remote_end(topics[0], place.partition), topic_id
 
 
 def _remote_end(topic: pb.TieredTopic, partition: int) -> int:

@@ -56,7 +56,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What both legs need to know of the read."""
+    """What both tier readers need to know of the read."""
 
     place: TopicPartition
     identity: Identity
@@ -64,7 +64,7 @@ class Reading:
     poll_timeout_ms: int
 
 
-class KafkaLeg:
+class KafkaReader:
     """Kafka's own log, by the connector's consumer."""
 
     name = "Kafka"
@@ -74,9 +74,9 @@ class KafkaLeg:
         self._reading = reading
 
     def read(self, start_offset: int, end_offset: int, stop: Stop) -> Iterator[Fetched]:
-        """See Leg. KafkaClientError: also where nothing comes for the poll timeout, which is no
-        proof of a loss (Spark's KafkaDataConsumer times out there). TopicChangedError, DecodeError:
-        the bytes are no batches.
+        """See TierReader. KafkaClientError: also where nothing comes for the poll timeout, which
+        is no proof of a loss (Spark's KafkaDataConsumer times out there). TopicChangedError.
+        DecodeError: the bytes are no batches.
         """
         try:
             yield from self._read(start_offset, end_offset, stop)
@@ -133,7 +133,7 @@ class KafkaLeg:
         return found[place] or 0
 
 
-class ServiceLeg:
+class ServiceReader:
     """The fetch API: the remote tier alone, or (`remote_only` False) all tiers by the leader.
 
     `is_last_word`: what it does not have nobody has. A reader whose view of the ledger is behind
@@ -157,7 +157,7 @@ class ServiceLeg:
         self._is_last_word = is_last_word
 
     def read(self, start_offset: int, end_offset: int, stop: Stop) -> Iterator[Fetched]:
-        """See Leg. ServiceError: also where nothing comes for the poll timeout."""
+        """See TierReader. ServiceError: also where nothing comes for the poll timeout."""
         position, silent_since_ms, waits = start_offset, clock.monotonic_ms(), 0
         while position < end_offset:
             for piece in self._stream(position, end_offset, stop):
@@ -217,7 +217,7 @@ class ServiceLeg:
         yield piece
 
 
-class NotTiered:
+class NotTieredReader:
     """Stands for the remote tier of a topic that has none."""
 
     name = REMOTE

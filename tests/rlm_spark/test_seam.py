@@ -57,7 +57,7 @@ def walked(
     settle_ms: int = 0,
 ) -> tuple[list[tuple[int, int, str]], list[tuple[int, int]]]:
     """(from, to, tier) of what was read with neighbours joined, and what was lost."""
-    order = Order(legs=tiers, judge=judge, remote_end=remote_end, settle_ms=settle_ms)
+    order = Order(readers=tiers, judge=judge, remote_end=remote_end, settle_ms=settle_ms)
     wanted = OffsetRange(place=PLACE, start_offset=start, end_offset=end)
     read: list[tuple[int, int, str]] = []
     lost: list[tuple[int, int]] = []
@@ -146,7 +146,7 @@ def test_a_range_that_ends_inside_of_what_is_lost() -> None:
 def test_a_loss_tells_where_data_is_again_also_beyond_the_range() -> None:
     kafka, remote = Tier("kafka", [(80, 100)]), Tier("remote", [(60, 90)])
     wanted = OffsetRange(place=PLACE, start_offset=5, end_offset=50)
-    [loss] = Walk(wanted, Order(legs=(kafka, remote)), Stop()).items()
+    [loss] = Walk(wanted, Order(readers=(kafka, remote)), Stop()).items()
     assert isinstance(loss, DataLoss)
     assert (loss.start_offset, loss.end_offset, loss.resumes_at) == (5, 50, 60)
 
@@ -167,7 +167,7 @@ def test_a_final_denial_asks_nobody_else() -> None:
             raise Absent("its log was cut", is_final=True)
 
     remote = Tier("remote", [(0, 100)])
-    order = Order(legs=(Cut(), remote))
+    order = Order(readers=(Cut(), remote))
     wanted = OffsetRange(place=PLACE, start_offset=5, end_offset=9)
     [loss] = Walk(wanted, order, Stop()).items()
     assert isinstance(loss, DataLoss)
