@@ -1,11 +1,11 @@
-"""Which tier a range is read from, offset by offset, so that each offset comes once and none is
-skipped: every read mode is one loop over tiers in the mode's order of preference.
+"""Fails over between tiers while it reads a range, so that each offset is returned exactly once.
 
-A tier is read until the range is covered or it says that it does not have the next offset; then the
-next one in order is asked from that very offset, up to where the first one has data again. Only
-what every tier denies is lost, and only when that is certain: where it is not, the judge is asked,
-who has barriers behind its word; without one it is an error, never a loss. Must not know Kafka or
-gRPC.
+Every read mode is one loop over tiers in the mode's order of preference. A tier is read until the
+range is covered or the tier does not have the next offset. Then the next tier is read from that
+offset, up to where a preferred tier has data again. An offset is lost only if every tier denies it
+and that is certain. Where it is not certain, the authoritative reader decides: it reads through the
+partition's leader, which confirms its answers by barriers. Without an answer from it the read fails
+and reports no loss. This module must not know Kafka or gRPC.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -23,8 +23,8 @@ SETTLE_MS = 10_000
 class Absent(Exception):
     """A tier does not have the next offset. `next_offset`: where it has data again, None = nowhere.
 
-    `is_certain` False: its end may only not have come up yet. `is_final`: no other tier can have
-    it either.
+    `is_certain` False: the tier may have the offset without knowing it yet. `is_final`: no other
+    tier can have the offset either.
     """
 
     def __init__(
@@ -43,40 +43,39 @@ class Absent(Exception):
 
 
 class TierReader(Protocol):
-    """One tier of a partition."""
+    """Reads one tier of a partition."""
 
     name: str
 
     def read(self, start_offset: int, end_offset: int, stop: Stop) -> Iterator[Fetched]:
-        """Pieces from start_offset on, in order, until end_offset is covered; Absent where the tier
-        cannot go on. A piece begins where the one before ended.
+        """Pieces from start_offset on, in order, until end_offset is covered. A piece begins where
+        the one before ended. Raises Absent where the tier cannot continue.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """Tiers, the preferred one first; from `remote_end` on (None = never) the other way round.
+    """Tiers in order of preference; from `remote_end` on (None = never) the order is reversed.
 
-    `judge`: all tiers by the leader's word, asked where the tier readers leave it open who has an
-    offset.
-    `settle_ms`: how long what is open is asked again before that is an error. While Kafka lives, a
-    reader's view of the ledger is behind by less.
+    `authoritative` reads all tiers through the leader. It is asked where the tier readers do not
+    settle which tier has an offset. `settle_ms`: how long such a question is repeated before it is
+    an error. A service's view of the ledger is behind by less than that while Kafka is available.
     """
 
     readers: Sequence[TierReader]
-    judge: TierReader | None = None
+    authoritative: TierReader | None = None
     remote_end: int | None = None
     settle_ms: int = SETTLE_MS
 
     def at(self, offset: int) -> Sequence[TierReader]:
-        """By preference at an offset."""
+        """The tier readers in order of preference at an offset."""
         if self.remote_end is not None and offset >= self.remote_end:
             return tuple(reversed(self.readers))
         return self.readers
 
     def bound(self, reader: TierReader, offset: int, end_offset: int) -> int:
-        """Up to where a tier that is read at `offset` stays preferred."""
+        """The offset up to which a reader that is read at `offset` stays preferred."""
         if self.remote_end is None or offset >= self.remote_end or reader is not self.readers[0]:
             return end_offset
         return min(end_offset, self.remote_end)
@@ -101,7 +100,7 @@ class Walk:
             self._stop.check()
             reader = self._next_reader()
             if reader is None:
-                if loss := self._judged():
+                if loss := self._decided_loss():
                     yield loss
                 continue
             try:
@@ -113,27 +112,28 @@ class Walk:
                 self._denied_since_ms = self._denied_since_ms or clock.monotonic_ms()
 
     def _next_reader(self) -> TierReader | None:
-        """The most preferred that has not denied this offset, then the judge; None: it is decided
-        that none has it, or nobody is left to ask.
+        """The most preferred reader that has not denied this offset, then the authoritative one.
+
+        None: it is certain that no tier has the offset, or no reader is left.
         """
         if any(denial.is_final for denial in self._denials.values()):
             return None
         readers = self._order.at(self._position)
         reader = next((reader for reader in readers if reader.name not in self._denials), None)
         if reader is None and not self._is_decided():
-            judge = self._order.judge
-            return judge if judge is not None and judge.name not in self._denials else None
+            last = self._order.authoritative
+            return last if last is not None and last.name not in self._denials else None
         return reader
 
     def _is_decided(self) -> bool:
-        """Whether what the denials say together is certain: the judge's word stands for all."""
-        judge = self._order.judge
-        if judge is not None and judge.name in self._denials:
-            return self._denials[judge.name].is_certain
+        """Whether the denials together are certain; that of the authoritative reader decides."""
+        authoritative = self._order.authoritative
+        if authoritative is not None and authoritative.name in self._denials:
+            return self._denials[authoritative.name].is_certain
         return all(denial.is_certain for denial in self._denials.values())
 
     def _bound(self, reader: TierReader) -> int:
-        """The range's end, or where a more preferred reader has data again."""
+        """The end of the range, or where a more preferred tier has data again."""
         end = self._order.bound(reader, self._position, self._wanted.end_offset)
         return min([end, *self._resumptions()])
 
@@ -141,9 +141,10 @@ class Walk:
         found = (denial.next_offset for denial in self._denials.values())
         return [offset for offset in found if offset is not None and offset > self._position]
 
-    def _judged(self) -> DataLoss | None:
-        """What is lost, now that no tier has the offset; None after a wait where that is open.
-        ConnectorError where it stays open.
+    def _decided_loss(self) -> DataLoss | None:
+        """The loss, if it is certain that no tier has the offset; None after a wait otherwise.
+
+        ConnectorError if it stays uncertain.
         """
         start, end = self._position, self._wanted.end_offset
         reason = "; ".join(f"{name}: {denial.reason}" for name, denial in self._denials.items())
@@ -151,8 +152,8 @@ class Walk:
             open_ms = clock.monotonic_ms() - (self._denied_since_ms or 0)
             if open_ms >= self._order.settle_ms:
                 raise ConnectorError(
-                    f"{self._wanted.place}: nobody could tell for {open_ms} ms who has offset "
-                    f"{start}, or that it is lost: {reason}"
+                    f"{self._wanted.place}: for {open_ms} ms no service could confirm which tier "
+                    f"has offset {start}, or that it is lost: {reason}"
                 )
             self._stop.wait(clock.backoff_ms(self._waits, most_ms=1_000))
             self._waits += 1

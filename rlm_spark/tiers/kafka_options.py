@@ -174,11 +174,11 @@ def kafka_settings(properties: Mapping[str, str]) -> KafkaSettings:
         retry_backoff_ms=given.number("retry.backoff.ms", 100),
         exclude_internal_topics=(given.text("exclude.internal.topics") or "true") != "false",
     )
-    _judge_rest(given.rest(), properties)
+    _check_rest(given.rest(), properties)
     return settings
 
 
-def _judge_rest(rest: list[str], properties: Mapping[str, str]) -> None:
+def _check_rest(rest: list[str], properties: Mapping[str, str]) -> None:
     cannot = [name for name in rest if name in _CANNOT and properties[name]]
     if cannot:
         raise KafkaClientError(

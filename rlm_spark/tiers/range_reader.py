@@ -100,7 +100,7 @@ def _order(options: ConnectorOptions, reading: Reading, leases: ExitStack, stop:
     if mode is ReadMode.KAFKA_PREFERRED and kafka is not None:
         leader = ServiceReader(service, reading, None, remote_only=False, is_last_word=True)
         readers = (kafka, LazyRemoteReader(service, reading))
-        return Order(readers=readers, judge=leader, settle_ms=settle_ms)
+        return Order(readers=readers, authoritative=leader, settle_ms=settle_ms)
     is_alone = mode is ReadMode.REMOTE_ONLY
     remote, remote_end, topic_id = _remote_reader(service, reading, stop, is_last_word=is_alone)
     if is_alone:
@@ -108,7 +108,7 @@ def _order(options: ConnectorOptions, reading: Reading, leases: ExitStack, stop:
     leader = ServiceReader(service, reading, topic_id, remote_only=False, is_last_word=True)
     return Order(
         readers=(remote, kafka or leader),
-        judge=leader,
+        authoritative=leader,
         remote_end=remote_end,
         settle_ms=settle_ms,
     )

@@ -274,7 +274,7 @@ def test_a_log_that_ends_before_the_range_is_an_error_and_no_loss(kafka: FakeKaf
 
 def test_a_remote_end_below_the_plan_is_an_error_and_no_loss(service: FakeService) -> None:
     given = options(ReadMode.REMOTE_ONLY, service, poll_timeout_ms=300)
-    with pytest.raises(ConnectorError, match=r"nobody could tell .* ends at 42"):
+    with pytest.raises(ConnectorError, match=r"no service could confirm .* ends at 42"):
         read(given, 30, 50)
 
 

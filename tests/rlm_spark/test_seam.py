@@ -1,5 +1,5 @@
-"""Each offset once, none skipped, from whatever tier has it, in the order of the read mode; what no
-tier has is told as lost, once and exactly.
+"""Each offset is read once from a tier that has it, in the order of the read mode, and an offset that
+no tier has is reported as lost exactly once.
 """
 
 from collections.abc import Iterator
@@ -52,12 +52,14 @@ def walked(
     start: int,
     end: int,
     *tiers: Tier,
-    judge: Tier | None = None,
+    authoritative: Tier | None = None,
     remote_end: int | None = None,
     settle_ms: int = 0,
 ) -> tuple[list[tuple[int, int, str]], list[tuple[int, int]]]:
     """(from, to, tier) of what was read with neighbours joined, and what was lost."""
-    order = Order(readers=tiers, judge=judge, remote_end=remote_end, settle_ms=settle_ms)
+    order = Order(
+        readers=tiers, authoritative=authoritative, remote_end=remote_end, settle_ms=settle_ms
+    )
     wanted = OffsetRange(place=PLACE, start_offset=start, end_offset=end)
     read: list[tuple[int, int, str]] = []
     lost: list[tuple[int, int]] = []
@@ -116,26 +118,26 @@ def test_a_hole_of_the_remote_tier_is_read_from_kafka_and_only_the_hole() -> Non
 
 def test_h15_a_hole_between_the_tiers_is_lost_and_nothing_else() -> None:
     kafka, remote = Tier("kafka", [(60, 100)]), Tier("remote", [(0, 40)], is_certain=False)
-    judge = Tier("judge", [(0, 40), (60, 100)])
-    read, lost = walked(10, 100, kafka, remote, judge=judge)
+    authoritative = Tier("authoritative", [(0, 40), (60, 100)])
+    read, lost = walked(10, 100, kafka, remote, authoritative=authoritative)
     assert read == [(10, 40, "remote"), (60, 100, "kafka")]
     assert lost == [(40, 60)]
-    assert judge.reads == [(40, 60)]
+    assert authoritative.reads == [(40, 60)]
 
 
-def test_what_a_stale_reader_does_not_know_yet_comes_from_the_judge() -> None:
+def test_what_a_stale_reader_does_not_know_yet_comes_from_the_authoritative_reader() -> None:
     kafka, remote = Tier("kafka", [(60, 100)]), Tier("remote", [(0, 40)], is_certain=False)
-    judge = Tier("judge", [(0, 100)])
-    read, lost = walked(10, 100, kafka, remote, judge=judge)
-    assert read == [(10, 40, "remote"), (40, 60, "judge"), (60, 100, "kafka")]
+    authoritative = Tier("authoritative", [(0, 100)])
+    read, lost = walked(10, 100, kafka, remote, authoritative=authoritative)
+    assert read == [(10, 40, "remote"), (40, 60, "authoritative"), (60, 100, "kafka")]
     assert lost == []
 
 
 def test_nothing_is_lost_where_nobody_is_certain() -> None:
     kafka, remote = Tier("kafka", [(60, 100)]), Tier("remote", [(0, 40)], is_certain=False)
-    for judge in (None, Tier("judge", [(0, 40)], is_certain=False)):
-        with pytest.raises(ConnectorError, match=r"nobody could tell .* who has offset 40"):
-            walked(10, 100, kafka, remote, judge=judge)
+    for authoritative in (None, Tier("authoritative", [(0, 40)], is_certain=False)):
+        with pytest.raises(ConnectorError, match=r"no service could confirm .* has offset 40"):
+            walked(10, 100, kafka, remote, authoritative=authoritative)
 
 
 def test_a_range_that_ends_inside_of_what_is_lost() -> None:
@@ -213,16 +215,16 @@ def test_every_offset_is_read_once_or_lost_once(
     kafka = Tier("kafka", of_kafka, kafka_step)
     remote = Tier("remote", of_remote, remote_step, is_certain)
     tiers = (remote, kafka) if remote_first else (kafka, remote)
-    both = Tier("judge", sorted({*of_kafka, *of_remote}))
+    both = Tier("authoritative", sorted({*of_kafka, *of_remote}))
     read, lost = walked(
-        start, end, *tiers, judge=both, remote_end=remote_end if remote_first else None
+        start, end, *tiers, authoritative=both, remote_end=remote_end if remote_first else None
     )
 
     def has(tier: Tier, offset: int) -> bool:
         return any(begin <= offset < stop for begin, stop in tier.spans)
 
     for begin, stop, name in read:
-        tiers_of = {"kafka": [kafka], "remote": [remote], "judge": [kafka, remote]}[name]
+        tiers_of = {"kafka": [kafka], "remote": [remote], "authoritative": [kafka, remote]}[name]
         for offset in range(begin, stop):
             assert any(has(tier, offset) for tier in tiers_of)
     for begin, stop in lost:
