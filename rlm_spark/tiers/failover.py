@@ -81,8 +81,8 @@ class Order:
         return min(end_offset, self.remote_end)
 
 
-class Walk:
-    """One range through the tiers."""
+class PieceIterator:
+    """Iterates over the pieces and losses of one range."""
 
     def __init__(self, wanted: OffsetRange, order: Order, stop: Stop) -> None:
         self._wanted = wanted
@@ -93,7 +93,7 @@ class Walk:
         self._denied_since_ms: int | None = None
         self._waits = 0
 
-    def items(self) -> Generator[Fetched | DataLoss, None, None]:
+    def __iter__(self) -> Generator[Fetched | DataLoss, None, None]:
         """Pieces and losses in offset order, from the range's start to its end."""
         end = self._wanted.end_offset
         while self._position < end:

@@ -12,7 +12,7 @@ from rlm_spark.errors import ConnectorError
 from rlm_spark.stopping import Stop
 from rlm_spark.tiers import fetch_client, kafka_client
 from rlm_spark.tiers.ahead import Ahead
-from rlm_spark.tiers.failover import SETTLE_MS, Order, TierReader, Walk
+from rlm_spark.tiers.failover import SETTLE_MS, Order, PieceIterator, TierReader
 from rlm_spark.tiers.fetch_client import FetchClient
 from rlm_spark.tiers.kafka_options import kafka_settings
 from rlm_spark.tiers.readers import (
@@ -68,7 +68,7 @@ def _items(
 ) -> Generator[Fetched | DataLoss, None, None]:
     with ExitStack() as leases:
         reading = _reading(options, wanted, identity)
-        yield from Walk(wanted, _order(options, reading, leases, stop), stop).items()
+        yield from PieceIterator(wanted, _order(options, reading, leases, stop), stop)
 
 
 def _reading(options: ConnectorOptions, wanted: OffsetRange, identity: Identity) -> Reading:

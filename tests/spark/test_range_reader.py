@@ -28,7 +28,7 @@ from tests.scenarios.mixed import Load, Mixed
 
 pytestmark = pytest.mark.integration
 
-SEAM_MODES = (ReadMode.KAFKA_PREFERRED, ReadMode.REMOTE_PREFERRED)
+FAILOVER_MODES = (ReadMode.KAFKA_PREFERRED, ReadMode.REMOTE_PREFERRED)
 
 
 @pytest.fixture(autouse=True)
@@ -112,7 +112,7 @@ def plain(rows: list[Row]) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("read_committed", [True, False])
 @pytest.mark.parametrize("with_kafka", [True, False])
-@pytest.mark.parametrize("mode", SEAM_MODES)
+@pytest.mark.parametrize("mode", FAILOVER_MODES)
 def test_both_tiers_as_one(
     cluster: Cluster,
     history: tuple[TopicPartition, Mixed, int],
@@ -146,7 +146,7 @@ def test_every_start_around_the_seam(
     cluster: Cluster, history: tuple[TopicPartition, Mixed, int]
 ) -> None:
     place, mixed, log_start = history
-    for mode in SEAM_MODES:
+    for mode in FAILOVER_MODES:
         given = options(cluster, mode, read_committed=False)
         for start in range(log_start - 6, log_start + 6):
             rows, _ = read(given, place, start, log_start + 9)
@@ -192,7 +192,7 @@ def test_a_kafka_that_is_reached_through_the_proxy_has_both_tiers(
     assert rows == plain(mixed.committed)
 
 
-@pytest.mark.parametrize("mode", [*SEAM_MODES, ReadMode.REMOTE_ONLY])
+@pytest.mark.parametrize("mode", [*FAILOVER_MODES, ReadMode.REMOTE_ONLY])
 def test_offsets_of_timestamps(
     cluster: Cluster, history: tuple[TopicPartition, Mixed, int], mode: ReadMode
 ) -> None:

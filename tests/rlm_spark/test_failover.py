@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rlm_spark.errors import ConnectorError
 from rlm_spark.stopping import Stop
-from rlm_spark.tiers.failover import Absent, Order, Walk
+from rlm_spark.tiers.failover import Absent, Order, PieceIterator
 from rlm_spark.values import DataLoss, Fetched, OffsetRange, TopicPartition
 
 PLACE = TopicPartition("t", 0)
@@ -48,7 +48,7 @@ class Tier:
                 )
 
 
-def walked(
+def pieces_and_losses(
     start: int,
     end: int,
     *tiers: Tier,
@@ -64,7 +64,7 @@ def walked(
     read: list[tuple[int, int, str]] = []
     lost: list[tuple[int, int]] = []
     position = start
-    for item in Walk(wanted, order, Stop()).items():
+    for item in PieceIterator(wanted, order, Stop()):
         assert item.start_offset == position
         if isinstance(item, DataLoss):
             lost.append((item.start_offset, item.end_offset))
@@ -83,21 +83,21 @@ def walked(
 
 def test_kafka_preferred_goes_back_to_kafka_at_its_log_start() -> None:
     kafka, remote = Tier("kafka", [(50, 100)]), Tier("remote", [(0, 70)], step=100)
-    assert walked(10, 100, kafka, remote) == (
+    assert pieces_and_losses(10, 100, kafka, remote) == (
         [(10, 70, "remote"), (70, 100, "kafka")],
         [],
     )
-    assert remote.reads == [(10, 50)]  # its last batch reaches beyond the seam
+    assert remote.reads == [(10, 50)]  # its last batch reaches beyond the failover offset
 
 
-def test_the_seam_is_exact_whatever_the_batches() -> None:
+def test_the_failover_offset_is_exact_whatever_the_batches() -> None:
     kafka, remote = Tier("kafka", [(50, 100)]), Tier("remote", [(0, 70)], step=1)
-    assert walked(10, 100, kafka, remote)[0] == [(10, 50, "remote"), (50, 100, "kafka")]
+    assert pieces_and_losses(10, 100, kafka, remote)[0] == [(10, 50, "remote"), (50, 100, "kafka")]
 
 
 def test_remote_preferred_reads_kafka_from_the_remote_end_known_at_the_start() -> None:
     kafka, remote = Tier("kafka", [(50, 100)]), Tier("remote", [(0, 90)], step=5)
-    assert walked(10, 100, remote, kafka, remote_end=70)[0] == [
+    assert pieces_and_losses(10, 100, remote, kafka, remote_end=70)[0] == [
         (10, 70, "remote"),
         (70, 100, "kafka"),
     ]
@@ -105,21 +105,21 @@ def test_remote_preferred_reads_kafka_from_the_remote_end_known_at_the_start() -
 
 def test_remote_preferred_beyond_the_remote_end_falls_back_when_kafka_trimmed_meanwhile() -> None:
     kafka, remote = Tier("kafka", [(80, 100)]), Tier("remote", [(0, 90)])
-    read, lost = walked(70, 100, remote, kafka, remote_end=60)
+    read, lost = pieces_and_losses(70, 100, remote, kafka, remote_end=60)
     assert read == [(70, 82, "remote"), (82, 100, "kafka")]
     assert lost == []
 
 
 def test_a_hole_of_the_remote_tier_is_read_from_kafka_and_only_the_hole() -> None:
     kafka, remote = Tier("kafka", [(0, 100)]), Tier("remote", [(0, 40), (60, 90)], step=5)
-    read, _ = walked(0, 90, remote, kafka, remote_end=90)
+    read, _ = pieces_and_losses(0, 90, remote, kafka, remote_end=90)
     assert read == [(0, 40, "remote"), (40, 60, "kafka"), (60, 90, "remote")]
 
 
 def test_h15_a_hole_between_the_tiers_is_lost_and_nothing_else() -> None:
     kafka, remote = Tier("kafka", [(60, 100)]), Tier("remote", [(0, 40)], is_certain=False)
     authoritative = Tier("authoritative", [(0, 40), (60, 100)])
-    read, lost = walked(10, 100, kafka, remote, authoritative=authoritative)
+    read, lost = pieces_and_losses(10, 100, kafka, remote, authoritative=authoritative)
     assert read == [(10, 40, "remote"), (60, 100, "kafka")]
     assert lost == [(40, 60)]
     assert authoritative.reads == [(40, 60)]
@@ -128,7 +128,7 @@ def test_h15_a_hole_between_the_tiers_is_lost_and_nothing_else() -> None:
 def test_what_a_stale_reader_does_not_know_yet_comes_from_the_authoritative_reader() -> None:
     kafka, remote = Tier("kafka", [(60, 100)]), Tier("remote", [(0, 40)], is_certain=False)
     authoritative = Tier("authoritative", [(0, 100)])
-    read, lost = walked(10, 100, kafka, remote, authoritative=authoritative)
+    read, lost = pieces_and_losses(10, 100, kafka, remote, authoritative=authoritative)
     assert read == [(10, 40, "remote"), (40, 60, "authoritative"), (60, 100, "kafka")]
     assert lost == []
 
@@ -137,25 +137,25 @@ def test_nothing_is_lost_where_nobody_is_certain() -> None:
     kafka, remote = Tier("kafka", [(60, 100)]), Tier("remote", [(0, 40)], is_certain=False)
     for authoritative in (None, Tier("authoritative", [(0, 40)], is_certain=False)):
         with pytest.raises(ConnectorError, match=r"no service could confirm .* has offset 40"):
-            walked(10, 100, kafka, remote, authoritative=authoritative)
+            pieces_and_losses(10, 100, kafka, remote, authoritative=authoritative)
 
 
 def test_a_range_that_ends_inside_of_what_is_lost() -> None:
     kafka, remote = Tier("kafka", [(60, 100)]), Tier("remote", [(0, 40)])
-    assert walked(45, 55, kafka, remote) == ([], [(45, 55)])
+    assert pieces_and_losses(45, 55, kafka, remote) == ([], [(45, 55)])
 
 
 def test_a_loss_tells_where_data_is_again_also_beyond_the_range() -> None:
     kafka, remote = Tier("kafka", [(80, 100)]), Tier("remote", [(60, 90)])
     wanted = OffsetRange(place=PLACE, start_offset=5, end_offset=50)
-    [loss] = Walk(wanted, Order(readers=(kafka, remote)), Stop()).items()
+    [loss] = PieceIterator(wanted, Order(readers=(kafka, remote)), Stop())
     assert isinstance(loss, DataLoss)
     assert (loss.start_offset, loss.end_offset, loss.resumes_at) == (5, 50, 60)
 
 
 def test_what_the_remote_log_start_passed_by_is_lost_up_to_it() -> None:
     kafka, remote = Tier("kafka", [(80, 100)]), Tier("remote", [(30, 90)])
-    read, lost = walked(10, 100, kafka, remote)
+    read, lost = pieces_and_losses(10, 100, kafka, remote)
     assert lost == [(10, 30)]
     assert read[0][0] == 30
 
@@ -171,7 +171,7 @@ def test_a_final_denial_asks_nobody_else() -> None:
     remote = Tier("remote", [(0, 100)])
     order = Order(readers=(Cut(), remote))
     wanted = OffsetRange(place=PLACE, start_offset=5, end_offset=9)
-    [loss] = Walk(wanted, order, Stop()).items()
+    [loss] = PieceIterator(wanted, order, Stop())
     assert isinstance(loss, DataLoss)
     assert (loss.start_offset, loss.end_offset, loss.resumes_at) == (5, 9, None)
     assert "its log was cut" in loss.reason
@@ -186,7 +186,7 @@ def test_an_uncertain_end_is_asked_again_before_anything_is_lost() -> None:
             return Tier.read(self, start_offset, end_offset, stop)
 
     late = Late("remote", [(0, 40)], is_certain=False)
-    read, lost = walked(0, 100, late, settle_ms=60_000)
+    read, lost = pieces_and_losses(0, 100, late, settle_ms=60_000)
     assert read == [(0, 100, "remote")]
     assert lost == []
 
@@ -216,7 +216,7 @@ def test_every_offset_is_read_once_or_lost_once(
     remote = Tier("remote", of_remote, remote_step, is_certain)
     tiers = (remote, kafka) if remote_first else (kafka, remote)
     both = Tier("authoritative", sorted({*of_kafka, *of_remote}))
-    read, lost = walked(
+    read, lost = pieces_and_losses(
         start, end, *tiers, authoritative=both, remote_end=remote_end if remote_first else None
     )
 
