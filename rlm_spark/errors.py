@@ -65,8 +65,9 @@ class KafkaClientError(ConnectorError):
 
 
 class TopicChangedError(ConnectorError):
-    """A topic was deleted and made anew under its name while it was read (H6): offsets of the one
-    mean nothing in the other.
+    """A topic was deleted and recreated under its name while it was read (H6).
+
+    Offsets of the old topic mean other records in the new one.
     """
 
     def __init__(self, topic: str, reason: str) -> None:

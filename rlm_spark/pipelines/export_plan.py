@@ -50,7 +50,7 @@ def prepare(
     that so many workers share them.
 
     Whatever was left half done is finished or thrown away first. Errors as of `spans`; ExportError
-    for a topic that was made anew under its name. Nothing is planned then.
+    for a topic that was recreated under its name. Nothing is planned then.
     """
     left = book.left()  # before recovery: what counts from now on is met by who works on it
     book.recover()
@@ -79,7 +79,7 @@ def _check_same_topics(known: Iterable[Chunk], ids: Mapping[str, str | None]) ->
         now = ids.get(chunk.topic)
         if now is not None and chunk.topic_id is not None and now != chunk.topic_id:
             raise ExportError(
-                f"topic {chunk.topic} was deleted and made anew: {chunk.topic_id} was exported, "
+                f"topic {chunk.topic} was deleted and recreated: {chunk.topic_id} was exported, "
                 f"it is {now} now; export that to another directory"
             )
 

@@ -79,19 +79,19 @@ class SegmentsClient(FetchClient):
         stop: Stop,
     ) -> list[T]:
         """The whole of one streamed answer, from one service; from its start again elsewhere."""
-        chase = self._chase(place, True, stop)
+        retry_policy = self._retry_policy(place, True, stop)
         while True:
-            address = chase.address()
+            address = retry_policy.address()
             stop.check()
             call = ask(self._channels.stub(address), self._channels.metadata)
             try:
                 with (
                     stop.running(call.cancel),
-                    self._guard.watching(call.cancel, self._limit_ms) as watched,
+                    self._watchdog.watching(call.cancel, self._limit_ms) as watched,
                 ):
                     return list(_watched(call, watched.waits))
             except grpc.RpcError as error:
-                stop.wait(chase.failed(address, failure_of(error, address)))
+                stop.wait(retry_policy.failed(address, failure_of(error, address)))
 
 
 def _watched(call: _Call[T], waits: Callable[[], object]) -> Iterator[T]:

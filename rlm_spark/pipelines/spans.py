@@ -97,5 +97,5 @@ def _check_not_shrunk(place: TopicPartition, taken: Sequence[Interval], latest: 
     if taken and taken[-1][1] > latest:
         raise ExportError(
             f"{place}: offsets up to {taken[-1][1]} were exported, and it ends at {latest}: it was "
-            "made anew or lost data; export it to another directory"
+            "recreated or lost data; export it to another directory"
         )

@@ -18,10 +18,10 @@ from rlm_spark.errors import ServiceError
 from rlm_spark.stopping import Stop, Stopped
 from rlm_spark.tiers.call_errors import Failure, failure_of
 from rlm_spark.tiers.endpoints import READER, Endpoint, Endpoints
-from rlm_spark.tiers.retry_policy import Chase
+from rlm_spark.tiers.retry_policy import RetryPolicy
 from rlm_spark.tiers.service_channels import Channels, Received
 from rlm_spark.tiers.shared import Shared
-from rlm_spark.tiers.stall_watchdog import SilenceGuard
+from rlm_spark.tiers.stall_watchdog import StallWatchdog
 from rlm_spark.values import Fetched, OffsetRange, ServiceConnection, TopicPartition
 
 MESSAGE_BYTES = 4 << 20
@@ -69,7 +69,7 @@ class FetchClient:
         self._limit_ms = connection.call_timeout_ms
         self._patience_ms = patience_ms
         self._channels = Channels(connection)
-        self._guard = SilenceGuard()
+        self._watchdog = StallWatchdog()
         self.endpoints = Endpoints(connection.endpoints)
 
     @property
@@ -79,7 +79,7 @@ class FetchClient:
     def close(self) -> None:
         """End every call, close every channel."""
         self._channels.close()
-        self._guard.close()
+        self._watchdog.close()
 
     def fetch(self, ask: FetchAsk, stop: Stop) -> Generator[Answer, None, None]:
         """Answers in offset order from the range's start on; ends at its end, or before where the
@@ -87,17 +87,18 @@ class FetchClient:
 
         BelowLogStart, BeyondLogEnd, ServiceError (NOT_FOUND, CORRUPT, ... or no progress), Stopped.
         """
-        chase = self._chase(ask.wanted.place, ask.remote_only, stop)
+        retry_policy = self._retry_policy(ask.wanted.place, ask.remote_only, stop)
         position = ask.wanted.start_offset
         while position < ask.wanted.end_offset:
-            address = chase.address()
+            address = retry_policy.address()
             try:
                 for answer in self._stream(address, ask, position, stop):
                     if not ask.remote_only:
                         self.endpoints.leads(ask.wanted.place, address)
                     position = answer.piece.next_offset
                     yield answer
-                    chase.progressed(address)  # only now: the consumer's time is not the service's
+                    # Only now: the time that the consumer takes is not the service's.
+                    retry_policy.progressed(address)
                 return
             except _CallFailed as failed:
                 stop.check()
@@ -106,7 +107,7 @@ class FetchClient:
                     raise BelowLogStart(log_start, failed.failure.what) from failed
                 if failed.failure.high_watermark is not None:
                     raise BeyondLogEnd(failed.failure.what) from failed
-                stop.wait(chase.failed(address, failed.failure))
+                stop.wait(retry_policy.failed(address, failed.failure))
 
     def list_offset(
         self,
@@ -129,7 +130,7 @@ class FetchClient:
             tiers=_tiers(remote_only),
         )
         answer: pb.ListOffsetsResponse = self._unary(
-            self._chase(place, remote_only, stop),
+            self._retry_policy(place, remote_only, stop),
             lambda stub, **sent: stub.ListOffsets.future(request, **sent),
             stop,
         )
@@ -146,7 +147,7 @@ class FetchClient:
         for request in _describe_requests(topics):
             try:
                 answer: pb.DescribeTopicsResponse = self._unary(
-                    self._chase(place, True, stop),
+                    self._retry_policy(place, True, stop),
                     lambda stub, request=request, **sent: stub.DescribeTopics.future(
                         request, **sent
                     ),
@@ -159,13 +160,13 @@ class FetchClient:
             found.extend(row for row in answer.topics if not topics or row.topic in topics)
         return tuple(found)
 
-    def _unary(self, chase: Chase, call: Callable[..., Any], stop: Stop) -> Any:
+    def _unary(self, retry_policy: RetryPolicy, call: Callable[..., Any], stop: Stop) -> Any:
         while True:
-            address = chase.address()
+            address = retry_policy.address()
             try:
                 return self._result(call, address, self._limit_ms, stop)
             except _CallFailed as failed:
-                stop.wait(chase.failed(address, failed.failure))
+                stop.wait(retry_policy.failed(address, failed.failure))
 
     def _result(self, call: Callable[..., Any], address: str, limit_ms: int, stop: Stop) -> Any:
         """One unary call to one service. _CallFailed, Stopped."""
@@ -187,7 +188,7 @@ class FetchClient:
         with (
             contextlib.closing(_Cancelling(call)),
             stop.running(call.cancel),
-            self._guard.watching(call.cancel, self._limit_ms) as watched,
+            self._watchdog.watching(call.cancel, self._limit_ms) as watched,
         ):
             try:
                 while True:
@@ -203,15 +204,15 @@ class FetchClient:
                     yield answer
             except grpc.RpcError as error:
                 failure = failure_of(error, address)
-                if watched.was_silent:
-                    silent = f"service at {address}: silent for {self._limit_ms} ms"
-                    failure = replace(failure, kind=ErrorKind.UNAVAILABLE, what=silent)
+                if watched.was_stalled:
+                    stalled = f"service at {address}: no message for {self._limit_ms} ms"
+                    failure = replace(failure, kind=ErrorKind.UNAVAILABLE, what=stalled)
                 raise _CallFailed(failure) from error
 
-    def _chase(self, place: TopicPartition, remote_only: bool, stop: Stop) -> Chase:
+    def _retry_policy(self, place: TopicPartition, remote_only: bool, stop: Stop) -> RetryPolicy:
         self._find_endpoints(stop)
         of = self.endpoints
-        return Chase(
+        return RetryPolicy(
             of,
             lambda: of.for_remote(place) if remote_only else of.for_leader(place),
             patience_ms=self._patience_ms,

@@ -265,7 +265,7 @@ def _same_topic(topic: TopicMetadata, topic_id: bytes) -> None:
     if NO_TOPIC_ID not in (topic_id, topic.topic_id) and topic_id != topic.topic_id:
         raise TopicChangedError(
             topic.name,
-            f"deleted and made anew while it was read (id {topic_id.hex()}, now "
+            f"deleted and recreated while it was read (id {topic_id.hex()}, now "
             f"{topic.topic_id.hex()}): its offsets mean other records now",
         )
 

@@ -1,7 +1,7 @@
-"""One range of one partition as pieces of whole record batches, by the query's read mode.
+"""Reads one range of one partition as pieces of whole record batches, by the query's read mode.
 
-A thread fetches ahead while the caller decodes. This is where the tiers of a read mode are put
-together; how they follow each other is seam.py's. Must not know records or Spark.
+A thread fetches ahead while the caller decodes. This module chooses the tier readers of a read
+mode; `failover` decides when the next one is read. It must not know records or Spark.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -38,11 +38,11 @@ def read_range(
 ) -> Generator[Fetched, None, None]:
     """Pieces of `wanted` in offset order; no two of them overlap (see Fetched).
 
-    `topic_id`: the topic that the offsets are of, where that is known (H6: TopicChangedError).
-    `on_loss` is called in the caller's thread, between the pieces around the loss; when it returns,
-    reading goes on after the loss. ConnectorError and its kinds, what `on_loss` raises. Closing the
-    generator ends the fetching thread and the calls under way. `stopped_by`: so does this, from any
-    thread; the pieces then end as if there were no more.
+    `topic_id`: the topic that the offsets belong to, where it is known (H6: TopicChangedError).
+    `on_loss` is called in the caller's thread, between the pieces around the loss. When it returns,
+    reading continues after the loss. Raises ConnectorError, and what `on_loss` raises. Closing the
+    generator ends the fetching thread and its calls. `stopped_by` does the same from any thread;
+    the pieces then end as if there were no more.
     """
     if wanted.size <= 0:
         return
@@ -98,14 +98,14 @@ def _order(options: ConnectorOptions, reading: Reading, leases: ExitStack, stop:
     )
     settle_ms = min(SETTLE_MS, options.poll_timeout_ms)
     if mode is ReadMode.KAFKA_PREFERRED and kafka is not None:
-        leader = ServiceReader(service, reading, None, remote_only=False, is_last_word=True)
+        leader = ServiceReader(service, reading, None, remote_only=False, is_authoritative=True)
         readers = (kafka, LazyRemoteReader(service, reading))
         return Order(readers=readers, authoritative=leader, settle_ms=settle_ms)
     is_alone = mode is ReadMode.REMOTE_ONLY
-    remote, remote_end, topic_id = _remote_reader(service, reading, stop, is_last_word=is_alone)
+    remote, remote_end, topic_id = _remote_reader(service, reading, stop, is_authoritative=is_alone)
     if is_alone:
         return Order(readers=(remote,), settle_ms=options.poll_timeout_ms)
-    leader = ServiceReader(service, reading, topic_id, remote_only=False, is_last_word=True)
+    leader = ServiceReader(service, reading, topic_id, remote_only=False, is_authoritative=True)
     return Order(
         readers=(remote, kafka or leader),
         authoritative=leader,
@@ -115,7 +115,7 @@ def _order(options: ConnectorOptions, reading: Reading, leases: ExitStack, stop:
 
 
 class LazyRemoteReader:
-    """The remote tier, looked up when it is first needed."""
+    """Reads the remote tier; asks a service about the topic only when the tier is first read."""
 
     name = REMOTE
 
@@ -128,22 +128,24 @@ class LazyRemoteReader:
         """See TierReader."""
         if self._reader is None:
             self._reader, _, _ = _remote_reader(
-                self._service, self._reading, stop, is_last_word=False
+                self._service, self._reading, stop, is_authoritative=False
             )
         yield from self._reader.read(start_offset, end_offset, stop)
 
 
 def _remote_reader(
-    service: FetchClient, reading: Reading, stop: Stop, *, is_last_word: bool
+    service: FetchClient, reading: Reading, stop: Stop, *, is_authoritative: bool
 ) -> tuple[TierReader, int, bytes | None]:
-    """The remote tier of the partition, where it ends now, and the topic's id."""
+    """The reader of the partition's remote tier, the tier's present end, and the topic's id."""
     place = reading.place
     topics = service.describe_topics((place.topic,), place, stop)
     if not topics:
-        return NotTieredReader(is_last_word=is_last_word), 0, None
+        return NotTieredReader(is_authoritative=is_authoritative), 0, None
     topic_id = topics[0].topic_id
     reading.identity.saw(topic_id, "the fetch API")
-    reader = ServiceReader(service, reading, topic_id, remote_only=True, is_last_word=is_last_word)
+    reader = ServiceReader(
+        service, reading, topic_id, remote_only=True, is_authoritative=is_authoritative
+    )
     return reader, _remote_end(topics[0], place.partition), topic_id
 
 

@@ -1,7 +1,7 @@
-"""The tiers of one partition as the seam reads them: Kafka's own log, and the fetch API.
+"""The tier readers of one partition: one for Kafka's own log, one for the fetch API.
 
-Both give whole batches that begin and end exactly where asked by what their pieces say, and tell
-what they do not have. Must not know read modes.
+Both return whole batches. The pieces state the exact offsets that count, and a reader raises Absent
+for offsets that its tier does not have. This module must not know read modes.
 """
 
 import struct
@@ -24,11 +24,11 @@ from rlm_spark.values import Fetched, OffsetRange, TopicPartition
 _BASE_OFFSET = struct.Struct(">q")
 REMOTE = "remote tier"
 _MOST_SURPRISES = 5
-"""Out-of-range answers in a row that the positions asked for next do not explain."""
+"""Out-of-range answers in a row that the log's bounds do not explain."""
 
 
 class Identity:
-    """The topic's id as every tier tells it: one and the same for the whole range (H6)."""
+    """The topic's id, which must be the same in every tier for the whole range (H6)."""
 
     def __init__(self, topic: str, planned: bytes | None = None) -> None:
         self._topic = topic
@@ -37,7 +37,7 @@ class Identity:
 
     @property
     def topic_id(self) -> bytes | None:
-        """As seen; None before anybody told it."""
+        """The id that a tier reported; None before the first report."""
         return None if self._topic_id == NO_TOPIC_ID else self._topic_id
 
     def saw(self, topic_id: bytes, where: str) -> None:
@@ -50,7 +50,7 @@ class Identity:
             raise TopicChangedError(
                 self._topic,
                 f"{self._from} knows it by id {self._topic_id.hex()}, {where} by "
-                f"{topic_id.hex()}: it was deleted and made anew",
+                f"{topic_id.hex()}: it was deleted and recreated",
             )
 
 
@@ -65,7 +65,7 @@ class Reading:
 
 
 class KafkaReader:
-    """Kafka's own log, by the connector's consumer."""
+    """Reads Kafka's own log with the connector's consumer."""
 
     name = "Kafka"
 
@@ -87,7 +87,7 @@ class KafkaReader:
         reading = self._reading
         topic_id = self._client.topic(reading.place.topic, stop).topic_id
         reading.identity.saw(topic_id, "Kafka")
-        empty_since_ms = clock.monotonic_ms()
+        idle_since_ms = clock.monotonic_ms()
         surprises = 0
         while position < end_offset:
             answer = self._client.fetch(
@@ -103,8 +103,8 @@ class KafkaReader:
             if piece is not None:
                 yield piece
                 position, surprises = piece.next_offset, 0
-                empty_since_ms = clock.monotonic_ms()
-            elif clock.monotonic_ms() - empty_since_ms >= reading.poll_timeout_ms:
+                idle_since_ms = clock.monotonic_ms()
+            elif clock.monotonic_ms() - idle_since_ms >= reading.poll_timeout_ms:
                 raise KafkaClientError(
                     f"{reading.place}: nothing came at offset {position} in "
                     f"{reading.poll_timeout_ms} ms (kafkaConsumer.pollTimeoutMs), its log ends at "
@@ -114,7 +114,7 @@ class KafkaReader:
                 stop.wait(1)
 
     def _explain_out_of_range(self, position: int, stop: Stop) -> None:
-        """Absent, with what is there instead; nothing where by now it is in range."""
+        """Raises Absent with the log's bounds; returns where the offset is in range by now."""
         place = self._reading.place
         earliest = self._offset(kafka_client.EARLIEST, stop)
         if position < earliest:
@@ -134,10 +134,10 @@ class KafkaReader:
 
 
 class ServiceReader:
-    """The fetch API: the remote tier alone, or (`remote_only` False) all tiers by the leader.
+    """Reads the fetch API: the remote tier alone, or (`remote_only` False) all tiers of the leader.
 
-    `is_last_word`: what it does not have nobody has. A reader whose view of the ledger is behind
-    may not know yet of segments, nor of the topic: where a leader can tell, that one is asked.
+    `is_authoritative`: an offset that this reader does not have is in no tier. A service whose view
+    of the ledger is behind may not know the newest segments, or the topic, yet.
     """
 
     def __init__(
@@ -147,27 +147,27 @@ class ServiceReader:
         topic_id: bytes | None,
         *,
         remote_only: bool,
-        is_last_word: bool,
+        is_authoritative: bool,
     ) -> None:
         self.name = REMOTE if remote_only else "fetch API"
         self._client = client
         self._reading = reading
         self._topic_id = topic_id
         self._remote_only = remote_only
-        self._is_last_word = is_last_word
+        self._is_authoritative = is_authoritative
 
     def read(self, start_offset: int, end_offset: int, stop: Stop) -> Iterator[Fetched]:
         """See TierReader. ServiceError: also where nothing comes for the poll timeout."""
-        position, silent_since_ms, waits = start_offset, clock.monotonic_ms(), 0
+        position, idle_since_ms, waits = start_offset, clock.monotonic_ms(), 0
         while position < end_offset:
             for piece in self._stream(position, end_offset, stop):
                 yield piece
-                position, silent_since_ms, waits = piece.next_offset, clock.monotonic_ms(), 0
+                position, idle_since_ms, waits = piece.next_offset, clock.monotonic_ms(), 0
             if position >= end_offset:
                 return
             if self._remote_only:
                 raise Absent(f"ends at {position} as its service knows it", is_certain=False)
-            if clock.monotonic_ms() - silent_since_ms >= self._reading.poll_timeout_ms:
+            if clock.monotonic_ms() - idle_since_ms >= self._reading.poll_timeout_ms:
                 raise ServiceError(
                     ErrorKind.UNAVAILABLE.name,
                     f"{self._reading.place}: nothing came at offset {position} in "
@@ -197,10 +197,10 @@ class ServiceReader:
         except ServiceError as error:
             if error.kind != ErrorKind.NOT_FOUND.name:
                 raise
-            raise Absent(error.reason, is_certain=self._is_last_word) from error
+            raise Absent(error.reason, is_certain=self._is_authoritative) from error
 
     def _before_gap(self, answer: Answer, end_offset: int) -> Iterator[Fetched]:
-        """The answer up to the first offset it says is missing; Absent there."""
+        """The answer up to its first missing offset; raises Absent there."""
         piece = answer.piece
         for start, end in sorted(answer.missing):
             if end <= piece.start_offset or start >= min(end_offset, piece.next_offset):
@@ -211,30 +211,31 @@ class ServiceReader:
             raise Absent(
                 f"it does not have offsets [{start}, {end})",
                 next_offset=end,
-                is_certain=self._is_last_word,
+                is_certain=self._is_authoritative,
                 is_final=not self._remote_only,
             )
         yield piece
 
 
 class NotTieredReader:
-    """Stands for the remote tier of a topic that has none."""
+    """The reader of the remote tier of a topic that is not tiered."""
 
     name = REMOTE
 
-    def __init__(self, *, is_last_word: bool) -> None:
-        self._is_last_word = is_last_word
+    def __init__(self, *, is_authoritative: bool) -> None:
+        self._is_authoritative = is_authoritative
 
     def read(self, start_offset: int, end_offset: int, stop: Stop) -> Iterator[Fetched]:
         """Absent, always."""
-        raise Absent("the topic is not enabled for tiering", is_certain=self._is_last_word)
+        raise Absent("the topic is not enabled for tiering", is_certain=self._is_authoritative)
 
 
 def cut(
     answer: FetchedPartition, place: TopicPartition, position: int, end_offset: int
 ) -> Fetched | None:
-    """The whole batches of a broker's answer that belong to [position, end_offset); None where it
-    has none and does not show either that there are none.
+    """The whole batches of a broker's answer that belong to [position, end_offset).
+
+    None where the answer has no such batch and does not prove that there is none.
     """
     records = answer.records
     try:

@@ -1,9 +1,9 @@
-"""Which service to ask next after a failed call, how long to wait before, and when to give up.
+"""Decides which service to call after a failed call, how long to wait first, and when to give up.
 
-Pure but for the clock that comes in. Retriable kinds only: an unreachable service is left for the
-next one at once; a busy one is waited for before others are loaded too; the one that leads is
-followed; when all were asked, wait longer each round; after `patience_ms` without progress the last
-failure is the error.
+Pure except for the clock, which is an argument. Only retriable kinds of failure are retried. After
+an unreachable service the next one is called at once. A busy service is retried before others are
+loaded too. A leader that a service names is called next. When every service has failed, the wait
+grows. After `patience_ms` without progress the last failure is raised.
 """
 
 from collections.abc import Callable
@@ -19,8 +19,8 @@ _BUSY_BEFORE_NEXT = 3
 """Full queues of a reader are its own; asking brokers at once would move its load to them."""
 
 
-class Chase:
-    """One call or stream with all its attempts. `candidates` is asked anew for every attempt."""
+class RetryPolicy:
+    """The attempts of one call or stream. `candidates` is evaluated again for every attempt."""
 
     def __init__(
         self,
@@ -43,14 +43,14 @@ class Chase:
         self._progress_at_ms = monotonic_ms()
 
     def address(self) -> str:
-        """Whom to ask now."""
+        """The service to call now."""
         if self._hint:
             return self._hint
         candidates = self._candidates()
         return next((one for one in candidates if one not in self._asked), candidates[0])
 
     def progressed(self, address: str) -> None:
-        """The service gave something: all counts begin anew."""
+        """The service answered: all counts start again."""
         self._endpoints.answered(address)
         self._asked.clear()
         self._hint = ""
@@ -59,15 +59,15 @@ class Chase:
         self._progress_at_ms = self._monotonic_ms()
 
     def failed(self, address: str, failure: Failure) -> float:
-        """How many ms to wait before the next attempt. ServiceError: there is none."""
+        """How many ms to wait before the next attempt. ServiceError if there is none."""
         if failure.kind not in _RETRIED:
             raise _error(failure)
         if failure.kind is ErrorKind.UNAVAILABLE:
             self._endpoints.failed(address)
         wait_ms = self._wait_ms(address, failure)
-        silent_ms = self._monotonic_ms() - self._progress_at_ms
-        if silent_ms + wait_ms > self._patience_ms:
-            raise _error(failure, f"; gave up after {silent_ms} ms")
+        idle_ms = self._monotonic_ms() - self._progress_at_ms
+        if idle_ms + wait_ms > self._patience_ms:
+            raise _error(failure, f"; gave up after {idle_ms} ms")
         return wait_ms
 
     def _wait_ms(self, address: str, failure: Failure) -> float:

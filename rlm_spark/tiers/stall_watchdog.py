@@ -1,7 +1,7 @@
-"""Ends calls whose next message stays away too long: gRPC knows deadlines for whole calls only.
+"""Cancels a streaming call when no message arrives in time. gRPC has deadlines for whole calls.
 
-While a consumer is slow nobody waits, so a long pause of its own never counts as silence. One
-thread per guard, started with the first wait.
+A stream is watched only while its consumer waits for a message, so a slow consumer never counts as
+a stalled service. Each watchdog has one thread, which starts with the first stream.
 """
 
 import contextlib
@@ -14,24 +14,24 @@ from rlm_spark import clock
 
 @dataclass(slots=True, eq=False)
 class Watched:
-    """One stream. `was_silent`: the guard has cancelled it."""
+    """One stream. `was_stalled`: the watchdog has cancelled it."""
 
     cancel: Callable[[], object]
     limit_ms: int
     since_ms: int | None = None
-    was_silent: bool = False
+    was_stalled: bool = False
 
     def waits(self) -> None:
-        """The next message is awaited from now on."""
+        """The consumer waits for the next message from now on."""
         self.since_ms = clock.monotonic_ms()
 
     def rests(self) -> None:
-        """Nobody waits."""
+        """The consumer does not wait."""
         self.since_ms = None
 
 
-class SilenceGuard:
-    """Cancels what waits for longer than its limit, at most a quarter of the limit late."""
+class StallWatchdog:
+    """Cancels a stream that waits longer than its limit, at most a quarter of the limit late."""
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
@@ -47,7 +47,7 @@ class SilenceGuard:
             self._watched.add(watched)
             if self._thread is None:
                 self._thread = threading.Thread(
-                    target=self._run, name="rlm-silence-guard", daemon=True
+                    target=self._run, name="rlm-stall-watchdog", daemon=True
                 )
                 self._thread.start()
             self._condition.notify()
@@ -58,7 +58,7 @@ class SilenceGuard:
                 self._watched.discard(watched)
 
     def close(self) -> None:
-        """End the thread; streams are not watched any more."""
+        """End the thread; streams are no longer watched."""
         with self._condition:
             self._closed = True
             self._condition.notify()
@@ -76,6 +76,6 @@ class SilenceGuard:
             now = clock.monotonic_ms()
             for one in watched:
                 since = one.since_ms
-                if since is not None and now - since >= one.limit_ms and not one.was_silent:
-                    one.was_silent = True
+                if since is not None and now - since >= one.limit_ms and not one.was_stalled:
+                    one.was_stalled = True
                     one.cancel()

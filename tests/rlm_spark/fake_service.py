@@ -44,7 +44,7 @@ class FakeService(_Servicer):  # type: ignore[misc]
     scripted: deque[Behaviour] = field(default_factory=deque)
     calls: list[tuple[str, Any, dict[str, str]]] = field(default_factory=list)
     address: str = ""
-    silent: threading.Event = field(default_factory=threading.Event)
+    released: threading.Event = field(default_factory=threading.Event)
 
     def connection(self, *others: str, **options: Any) -> ServiceConnection:
         return ServiceConnection(
@@ -71,7 +71,7 @@ class FakeService(_Servicer):  # type: ignore[misc]
         try:
             yield self
         finally:
-            self.silent.set()
+            self.released.set()
             server.stop(0).wait()
             pool.shutdown()
 
@@ -166,7 +166,7 @@ def refusing(error: RemoteStorageError, after: int = 0) -> Behaviour:
     return behave
 
 
-def falling_silent(after: int = 0) -> Behaviour:
+def stalling(after: int = 0) -> Behaviour:
     """That many messages, then nothing until the caller hangs up."""
 
     def behave(
@@ -176,8 +176,8 @@ def falling_silent(after: int = 0) -> Behaviour:
             if number == after:
                 break
             yield response
-        context.add_callback(service.silent.set)
-        service.silent.wait(60)
+        context.add_callback(service.released.set)
+        service.released.wait(60)
 
     return behave
 

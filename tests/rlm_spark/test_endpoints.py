@@ -6,7 +6,7 @@ from kip405.errors import ErrorKind
 from rlm_spark.errors import ServiceError
 from rlm_spark.tiers.call_errors import Failure
 from rlm_spark.tiers.endpoints import AVOIDED_FOR_MS, KNOWN_FOR_MS, Endpoint, Endpoints
-from rlm_spark.tiers.retry_policy import Chase
+from rlm_spark.tiers.retry_policy import RetryPolicy
 from rlm_spark.values import TopicPartition
 
 PLACE = TopicPartition("t", 0)
@@ -81,10 +81,10 @@ def test_a_description_is_wanted_again_after_a_while() -> None:
     assert due == [True, False, True]
 
 
-def chase_of(time: Time, *addresses: str, patience_ms: int = 10_000) -> Chase:
+def policy_for(time: Time, *addresses: str, patience_ms: int = 10_000) -> RetryPolicy:
     endpoints = Endpoints(addresses, time)
     endpoints.described([])
-    return Chase(
+    return RetryPolicy(
         endpoints,
         lambda: endpoints.for_leader(PLACE),
         patience_ms=patience_ms,
@@ -97,29 +97,33 @@ AWAY = Failure(kind=ErrorKind.UNAVAILABLE, what="away")
 
 
 def test_all_are_asked_before_anything_is_waited_for() -> None:
-    chase = chase_of(Time(), "a", "b", "c")
-    waits = [(address := chase.address(), chase.failed(address, AWAY)) for _ in range(7)]
+    retry_policy = policy_for(Time(), "a", "b", "c")
+    waits = [
+        (address := retry_policy.address(), retry_policy.failed(address, AWAY)) for _ in range(7)
+    ]
     assert [address for address, _ in waits[:3]] == ["a", "b", "c"]
     assert [wait for _, wait in waits] == [0, 0, 100, 0, 0, 200, 0]
 
 
 def test_a_busy_reader_is_waited_for_before_others_are_asked() -> None:
-    chase = chase_of(Time(), "a", "b")
+    retry_policy = policy_for(Time(), "a", "b")
     busy = Failure(kind=ErrorKind.BUSY, what="full")
-    waits = [(address := chase.address(), chase.failed(address, busy)) for _ in range(5)]
+    waits = [
+        (address := retry_policy.address(), retry_policy.failed(address, busy)) for _ in range(5)
+    ]
     assert waits == [("a", 100), ("a", 200), ("a", 0), ("b", 800), ("b", 1600)]
 
 
-def test_progress_begins_anew() -> None:
+def test_progress_resets_all_counts() -> None:
     time = Time()
-    chase = chase_of(time, "a", patience_ms=1_000)
+    retry_policy = policy_for(time, "a", patience_ms=1_000)
     for _ in range(5):
         time.now += 900
-        chase.failed("a", Failure(kind=ErrorKind.BUSY, what="full"))
-        chase.progressed("a")
+        retry_policy.failed("a", Failure(kind=ErrorKind.BUSY, what="full"))
+        retry_policy.progressed("a")
     time.now += 950
     with pytest.raises(ServiceError, match="full; gave up after 950 ms"):
-        chase.failed("a", Failure(kind=ErrorKind.BUSY, what="full"))
+        retry_policy.failed("a", Failure(kind=ErrorKind.BUSY, what="full"))
 
 
 @pytest.mark.parametrize(
@@ -127,11 +131,11 @@ def test_progress_begins_anew() -> None:
 )
 def test_what_is_not_retriable_is_final(kind: ErrorKind) -> None:
     with pytest.raises(ServiceError, match="no"):
-        chase_of(Time(), "a", "b").failed("a", Failure(kind=kind, what="no"))
+        policy_for(Time(), "a", "b").failed("a", Failure(kind=kind, what="no"))
 
 
 def test_the_leader_named_is_asked_next_even_if_nobody_listed_it() -> None:
-    chase = chase_of(Time(), "a", "b")
+    retry_policy = policy_for(Time(), "a", "b")
     fenced = Failure(kind=ErrorKind.FENCED, what="not me", leader_address="new")
-    assert chase.failed("a", fenced) == 0
-    assert chase.address() == "new"
+    assert retry_policy.failed("a", fenced) == 0
+    assert retry_policy.address() == "new"

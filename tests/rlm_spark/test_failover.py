@@ -1,4 +1,4 @@
-"""Each offset is read once from a tier that has it, in the order of the read mode, and an offset that
+"""Each offset is read once, from a tier that has it, in the order of the read mode. An offset that
 no tier has is reported as lost exactly once.
 """
 

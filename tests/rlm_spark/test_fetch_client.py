@@ -1,5 +1,5 @@
-"""Streams of the fetch API go on elsewhere after their last whole batch; what is final is told at
-once; a slow consumer is no silence; TLS, token and principal reach the service.
+"""Streams of the fetch API go on elsewhere after their last whole batch; what is final is raised at
+once; a slow consumer is no stall; TLS, token and principal reach the service.
 """
 
 import itertools
@@ -22,8 +22,8 @@ from tests.rlm_spark.fake_service import (
     FakeService,
     Responses,
     ending,
-    falling_silent,
     refusing,
+    stalling,
 )
 
 PLACE = TopicPartition("t", 0)
@@ -158,16 +158,16 @@ def test_an_election_is_waited_for(service: FakeService) -> None:
     assert_whole(read(service.connection(), ask(remote_only=False)))
 
 
-def test_silence_ends_a_call_and_another_service_goes_on(service: FakeService) -> None:
+def test_a_stall_ends_a_call_and_another_service_goes_on(service: FakeService) -> None:
     with FakeService().running() as other:
         for one in (service, other):
-            one.scripted.append(falling_silent(after=2))
+            one.scripted.append(stalling(after=2))
         answers = read(service.connection(other.address, call_timeout_ms=400), ask())
         assert_whole(answers)
         assert len(service.asked("Fetch")) + len(other.asked("Fetch")) >= 2
 
 
-def test_a_slow_consumer_is_no_silence(service: FakeService) -> None:
+def test_a_slow_consumer_is_no_stall(service: FakeService) -> None:
     client = FetchClient(service.connection(call_timeout_ms=200), patience_ms=60_000)
     pause = threading.Event()
     answers = []
@@ -216,8 +216,8 @@ def test_a_stream_that_ends_early_just_ends(service: FakeService) -> None:
     assert bounds(read(service.connection(), ask())) == [(0, 3), (3, 6), (6, 9)]
 
 
-def test_a_stop_ends_a_silent_call(service: FakeService) -> None:
-    service.scripted.append(falling_silent(after=1))
+def test_a_stop_ends_a_stalled_call(service: FakeService) -> None:
+    service.scripted.append(stalling(after=1))
     client, stop = FetchClient(service.connection(), patience_ms=60_000), Stop()
     answers = client.fetch(ask(), stop)
     next(answers)
@@ -348,5 +348,5 @@ def test_nothing_is_left_behind(service: FakeService) -> None:
     half.close()
     client.close()
     assert client.open_channels == 0
-    assert not [one for one in threading.enumerate() if one.name == "rlm-silence-guard"]
+    assert not [one for one in threading.enumerate() if one.name == "rlm-stall-watchdog"]
     assert threading.active_count() <= before + 8  # the fake server's own pool

@@ -180,7 +180,7 @@ def test_h06_a_topic_made_anew_under_its_name_is_refused() -> None:
         client = client_of(kafka)
         assert client.fetch(PLACE, TOPIC_ID, 0, read_committed=False, stop=Stop())
         kafka.topic_id = bytes(15) + b"\1"
-        with pytest.raises(TopicChangedError, match="made anew"):
+        with pytest.raises(TopicChangedError, match="recreated"):
             client.fetch(PLACE, TOPIC_ID, 3, read_committed=False, stop=Stop())
         client.close()
 

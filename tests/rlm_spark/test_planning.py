@@ -249,7 +249,7 @@ def test_a_consumer_that_stops_does_not_wait_for_what_is_still_fetched() -> None
         base_offset=0, last_offset=0, records=(Rec(offset=0, key=None, value=bytes(4 << 20)),)
     )
 
-    def silent_after_two(
+    def stalled_after_two(
         options: ConnectorOptions,
         wanted: OffsetRange,
         on_loss: Callable[[DataLoss], None],
@@ -263,7 +263,7 @@ def test_a_consumer_that_stops_does_not_wait_for_what_is_still_fetched() -> None
             assert woken.wait(60)
 
     planned = PlannedRange(wanted=OffsetRange(place=P0, start_offset=0, end_offset=20))
-    tiers = Tiers(read_range=silent_after_two)
+    tiers = Tiers(read_range=stalled_after_two)
     batches = planned_batches(wanted.connector, planned, schema, tiers)
     assert next(batches).num_rows == 1
     began_s = time.monotonic()

@@ -40,7 +40,7 @@ from rlm_spark.values import (
 )
 from tests.kip405.batch_builder import batch, log_of
 from tests.rlm_spark.fake_kafka import FakeKafka
-from tests.rlm_spark.fake_service import FakeService, Responses, falling_silent, refuse, refusing
+from tests.rlm_spark.fake_service import FakeService, Responses, refuse, refusing, stalling
 
 PLACE = TopicPartition("t", 0)
 
@@ -131,7 +131,8 @@ def test_kafka_preferred_asks_the_remote_tier_only_below_the_log_start(
 ) -> None:
     edges(read(options(ReadMode.KAFKA_PREFERRED, service, kafka))[0])
     assert remote_fetches(service) == [(0, 20)]
-    assert min(kafka_offsets(kafka)[1:]) == 21  # the remote batch reaches beyond the seam
+    # The remote batch reaches beyond the failover offset.
+    assert min(kafka_offsets(kafka)[1:]) == 21
 
 
 def test_kafka_preferred_that_kafka_has_asks_no_service(kafka: FakeKafka) -> None:
@@ -321,7 +322,7 @@ def test_h06_tiers_that_know_the_topic_by_different_ids(
 ) -> None:
     service.topic_id = bytes(15) + b"\7"
     for mode in (ReadMode.KAFKA_PREFERRED, ReadMode.REMOTE_PREFERRED):
-        with pytest.raises(TopicChangedError, match="made anew"):
+        with pytest.raises(TopicChangedError, match="recreated"):
             read(options(mode, service, kafka))
 
 
@@ -342,12 +343,12 @@ def test_an_empty_range_asks_nobody() -> None:
     assert read(options(ReadMode.KAFKA_ONLY), 5, 5) == ([], [])
 
 
-@pytest.mark.parametrize("silent", [True, False])
+@pytest.mark.parametrize("stalled", [True, False])
 def test_a_reader_that_leaves_early_leaves_nothing(
-    service: FakeService, kafka: FakeKafka, silent: bool
+    service: FakeService, kafka: FakeKafka, stalled: bool
 ) -> None:
-    if silent:
-        service.scripted.append(falling_silent(after=1))
+    if stalled:
+        service.scripted.append(stalling(after=1))
     wanted = OffsetRange(place=PLACE, start_offset=0, end_offset=60)
     pieces = read_range(options(ReadMode.KAFKA_PREFERRED, service, kafka), wanted, print)
     next(pieces)
@@ -360,7 +361,7 @@ def test_who_reads_in_a_thread_of_his_own_is_stopped_from_outside(
     service: FakeService, after: int
 ) -> None:
     """Whatever the service does, which is nothing."""
-    service.scripted.append(falling_silent(after=after))
+    service.scripted.append(stalling(after=after))
     wanted = OffsetRange(place=PLACE, start_offset=0, end_offset=60)
     stop = Stop()
     pieces = read_range(options(ReadMode.REMOTE_ONLY, service), wanted, print, stopped_by=stop)

@@ -85,7 +85,7 @@ def test_a_stop_wakes_what_waits_and_refuses_what_comes_later() -> None:
     [
         ServiceError("UNAVAILABLE", "away"),
         KafkaClientError("no"),
-        TopicChangedError("t", "made anew"),
+        TopicChangedError("t", "recreated"),
         DataLossError("t", 1, 5, 9, "gone"),
     ],
 )

@@ -88,7 +88,7 @@ def test_h06_a_topic_made_anew_is_refused_and_others_go_on(tmp_path: Path) -> No
     exporter = Exporter(topics=topics, root=tmp_path)
     exporter.run()
     topics.ids["t"] = "B" * 22
-    with pytest.raises(ExportError, match=r"made anew: A{22} was exported, it is B{22} now"):
+    with pytest.raises(ExportError, match=r"recreated: A{22} was exported, it is B{22} now"):
         exporter.run()
     topics.records[TopicPartition("u", 0)] = [1]
     exporter.changed(options={"subscribePattern": "u"}).run()
