@@ -228,9 +228,9 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         )
         if place.leader != self._parts.peers.node_id:
             return await self._parts.peers.forward(place.leader, caller, call)
-        status = await self._parts.statuses.look(place.key)
+        status = await self._parts.statuses.current(place.key)
         await act(place.topic, place.partition, frozen=status.frozen, by=caller.principal)
-        return messages.partition_message(await self._parts.statuses.look(place.key))
+        return messages.partition_message(await self._parts.statuses.current(place.key))
 
     async def _at_leader(
         self,

@@ -95,7 +95,7 @@ class FetchService(RemoteFetchService):
                         request, metadata=sent, timeout=timeout
                     ),
                 )
-            return messages.partition_message(await self._parts.statuses.look(place.key))
+            return messages.partition_message(await self._parts.statuses.current(place.key))
 
     async def DescribeRemoteLog(
         self, request: pb.DescribeRemoteLogRequest, context: Context

@@ -1,6 +1,6 @@
 """What the API needs of the rest of the service, as plain values and narrow Protocols.
 
-The composition root gives them: the lanes and looks behind `PartitionStatuses`, the copy lane
+The composition root gives them: the lanes and snapshots behind `PartitionStatuses`, the copy lane
 behind `CopyNow`, our own broker, settings and ledger as they are.
 """
 
@@ -59,7 +59,7 @@ class PartitionStatuses(Protocol):
         """As last seen; never waits."""
         ...
 
-    async def look(self, key: PartitionKey) -> PartitionStatus:
+    async def current(self, key: PartitionKey) -> PartitionStatus:
         """Asked now. Fenced: not led here. Unavailable: something is not up to date yet."""
         ...
 

@@ -13,7 +13,7 @@ from rlm.clock import Clock
 from rsm_plugins.contract.tls import Renewed
 
 TOKENS_MAX = 2
-_LOOK_MS = 1_000
+_CHECK_MS = 1_000
 
 Tokens = tuple[str, ...]
 TokenSource = Callable[[], Tokens]
@@ -45,13 +45,13 @@ class TokenFile:
         """Invalid where the file cannot be used now."""
         self._renewed = Renewed((path,), lambda: read_tokens(path, "api.token.file"))
         self._clock = clock
-        self._looked_ms = clock.monotonic_ms()
+        self._checked_ms = clock.monotonic_ms()
         self._tokens = self._renewed.current()
 
     def __call__(self) -> Tokens:
         now_ms = self._clock.monotonic_ms()
-        if now_ms - self._looked_ms >= _LOOK_MS:
-            self._looked_ms = now_ms
+        if now_ms - self._checked_ms >= _CHECK_MS:
+            self._checked_ms = now_ms
             self._tokens = self._renewed.current()
         return self._tokens
 

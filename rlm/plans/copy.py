@@ -45,7 +45,7 @@ class TopicState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyView:
-    """One look at a partition. Offsets; `recovery_point` None = durability is not asked for.
+    """One snapshot of a partition. Offsets; `recovery_point` None = durability is not asked for.
 
     `without_snapshot`: bases of segments whose producer snapshot is waited for no longer.
     """

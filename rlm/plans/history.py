@@ -165,8 +165,8 @@ def history_to_tell(
 ) -> HistoryFact | None:
     """What the leader must publish now; None where readers know it already.
 
-    `lineage`, `frozen`: of a look under `leader_epoch`. `trusted` False = the ledger has a problem:
-    segments it does not show are no reason to take a freeze away, only to tell of one.
+    `lineage`, `frozen`: of a snapshot under `leader_epoch`. `trusted` False = the ledger has a
+    problem: segments it does not show are no reason to take a freeze away, only to tell of one.
     """
     if ledger.newest_epoch > leader_epoch or not (trusted or frozen):
         return None

@@ -71,7 +71,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyMeasure:
-    """What the last look under this leader epoch said of copying, and when."""
+    """What the last snapshot under this leader epoch said of copying, and when."""
 
     at_ms: int
     lag: CopyLag
@@ -128,7 +128,9 @@ def _unmeasured(facts: CopyFacts, limits: Limits, now_ms: int) -> Iterator[Findi
     if facts.measure is not None:
         since_ms = max(since_ms, facts.measure.at_ms)
     if now_ms - since_ms > _patience_ms(facts, limits, now_ms):
-        why = facts.failure.message if facts.failure else "no look at the partition has succeeded"
+        why = (
+            facts.failure.message if facts.failure else "no snapshot of the partition has succeeded"
+        )
         yield facts.place.finding(
             ProblemKind.LAG_UNKNOWN,
             f"what is left to copy is not known for {human_duration(now_ms - since_ms)}, and "

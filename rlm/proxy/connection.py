@@ -22,7 +22,7 @@ from rlm.proxy.session import (
     Assembled,
     Cut,
     Expected,
-    Look,
+    Intercept,
     Output,
     RequestCutter,
     ResponseCutter,
@@ -297,13 +297,13 @@ class Connection:
     def _assembled(self, whole: Assembled) -> None:
         frame: Buffer = whole.frame
         version = whole.expected.api_version
-        if whole.expected.look is Look.ASKED:
+        if whole.expected.intercept is Intercept.ASKED:
             self._asked_bytes = len(whole.frame)
             self._resolve(whole.frame)
             return
-        if whole.expected.look is Look.PRODUCE:
+        if whole.expected.intercept is Intercept.PRODUCE:
             frame = patch_produce_log_start(frame, version, self.shared.produce_log_start)
-        elif whole.expected.look is Look.API_VERSIONS:
+        elif whole.expected.intercept is Intercept.API_VERSIONS:
             frame = cap_api_versions(frame, version)
         self.client.writer.write_all([frame_length(len(frame)), frame])
 
@@ -330,7 +330,7 @@ class Connection:
         self._answer = asyncio.get_running_loop().create_future()
         self.responses.expect(
             Expected(
-                look=Look.ASKED,
+                intercept=Intercept.ASKED,
                 api_version=api_version,
                 correlation_id=correlation_id,
                 stream_above=stream_above,

@@ -44,7 +44,7 @@ class SessionError(Exception):
         self.cause = cause
 
 
-class Look(enum.Enum):
+class Intercept(enum.Enum):
     """What an answer needs."""
 
     NOTHING = "nothing"
@@ -60,7 +60,7 @@ class Expected:
     `admits`: a broker gives it to nobody who has not authenticated where it wants that.
     """
 
-    look: Look
+    intercept: Intercept
     api_version: int
     correlation_id: int
     stream_above: int | None = None
@@ -206,7 +206,7 @@ class RequestCutter:
             self._begun = (api_key, api_version, correlation_id)
             self._frame, self._missing_bytes = bytearray(), LENGTH_BYTES + size_bytes
             return True
-        look = Look.API_VERSIONS if api_key == API_VERSIONS.key else Look.NOTHING
+        intercept = Intercept.API_VERSIONS if api_key == API_VERSIONS.key else Intercept.NOTHING
         has_answer = True
         if api_key == PRODUCE.key:
             acks = _acks(head, size_bytes)
@@ -214,11 +214,11 @@ class RequestCutter:
                 return False
             has_answer = acks != 0
             if api_version >= _FIRST_PRODUCE_WITH_LOG_START:
-                look = Look.PRODUCE
+                intercept = Intercept.PRODUCE
         if has_answer:
             expected.append(
                 Expected(
-                    look=look,
+                    intercept=intercept,
                     api_version=api_version,
                     correlation_id=correlation_id,
                     admits=api_key not in _ANSWERED_TO_ANYBODY,
@@ -355,7 +355,7 @@ class ResponseCutter:
             self._streaming_bytes -= size_bytes
             if self._streaming_bytes == 0:
                 done = self._expected.popleft()
-                if done.look is Look.ASKED:
+                if done.intercept is Intercept.ASKED:
                     outputs.append(Streamed(done))
             return size_bytes
         if self._frame is not None:
@@ -379,7 +379,7 @@ class ResponseCutter:
         expected = self._expected[0]
         self.has_admitted = self.has_admitted or expected.admits
         limit = expected.stream_above
-        if expected.look is Look.NOTHING or (limit is not None and size_bytes > limit):
+        if expected.intercept is Intercept.NOTHING or (limit is not None and size_bytes > limit):
             self._streaming_bytes = LENGTH_BYTES + size_bytes
             return 0
         _size_of(view, _RESPONSE_HEAD_BYTES - LENGTH_BYTES, self._max_frame_bytes)

@@ -16,7 +16,7 @@ from rlm.clock import Clock
 log = structlog.get_logger(__name__)
 
 _STALLED_MS = 30_000
-_LOOKS = 30
+_CHECKS = 30
 
 
 class Client(Protocol):
@@ -76,12 +76,12 @@ class StalledClients(Generic[C]):
         self._marks: dict[C, _Mark] = {}
 
     async def run(self) -> None:
-        """Look for ever."""
+        """Run until cancelled."""
         while True:
-            await self._clock.sleep_ms(self._stalled_ms // _LOOKS)
-            self.look()
+            await self._clock.sleep_ms(self._stalled_ms // _CHECKS)
+            self.check()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """End as many as hold the room that is lacking, who took nothing for longest first."""
         now_ms = self._clock.monotonic_ms()
         self._marks = {

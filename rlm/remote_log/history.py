@@ -1,9 +1,9 @@
 """One partition's remote records as its readers walk them: segment by segment inside one history.
 
-Which history that is decides who asks: the leader's tier has the merged lineage of a look, who
+Which history that is decides who asks: the leader's tier has the merged lineage of a snapshot, who
 reads the remote tier alone has what segments and leaders tell (rlm.plans.history). Here are the
 rules that both need: a gap is not passed over before it is settled (H15), a copy that is lost is
-replaced by another one in the history (H25). Must not know looks, leaders or settings.
+replaced by another one in the history (H25). Must not know snapshots, leaders or settings.
 """
 
 from collections.abc import Iterator

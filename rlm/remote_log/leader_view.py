@@ -1,8 +1,9 @@
-"""The Tier of this process: the proxy's questions answered from ledger, settings, looks and lanes.
+"""The Tier of this process: the proxy's questions answered from ledger, settings, snapshots and
+lanes.
 
 See rlm/remote_log/tier.py for what each answer guarantees. A view is only as good as the leader
 epoch it was taken under: after a change of leadership it is not used until a barrier took a new
-look.
+snapshot.
 """
 
 import asyncio
@@ -22,8 +23,8 @@ from rlm.plans.holes import Ranges, ranges_without_records
 from rlm.reading.reader import RemoteReader
 from rlm.reading.requests import RemoteRead, RemoteRecords, TimestampedOffset
 from rlm.remote_log.history import RemoteHistory, SegmentWalk
-from rlm.remote_log.snapshot_cache import RememberedLooks, SharedLooks
-from rlm.remote_log.snapshots import Look
+from rlm.remote_log.snapshot_cache import CoalescedSnapshots, SnapshotCache
+from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.remote_log.tier import EpochEnd, TierPartition, TopicRef, Watermarks
 from rlmm.facts import TopicFact
 from rlmm.manager import RemoteLogMetadataManager
@@ -40,9 +41,9 @@ class _Broker(Protocol):
     ) -> OffsetAnswer: ...
 
 
-_Seen = tuple[LedPartition, Look | None, int | None, int, str | None, Ranges]
-"""What a view is made of: leadership, look, remote start, ledger version and problem, and ranges
-without records.
+_Seen = tuple[LedPartition, PartitionSnapshot | None, int | None, int, str | None, Ranges]
+"""What a view is made of: leadership, snapshot, remote start, ledger version and problem, and
+ranges without records.
 """
 
 
@@ -57,8 +58,8 @@ class LocalTier:
         leadership: Leadership,
         settings: Settings,
         manager: RemoteLogMetadataManager,
-        looks: RememberedLooks,
-        shared_looks: SharedLooks,
+        snapshots: SnapshotCache,
+        coalesced: CoalescedSnapshots,
         reader: RemoteReader,
     ) -> None:
         self._node_id = node_id
@@ -66,8 +67,8 @@ class LocalTier:
         self._leadership = leadership
         self._settings = settings
         self._manager = manager
-        self._looks = looks
-        self._shared_looks = shared_looks
+        self._snapshots = snapshots
+        self._coalesced = coalesced
         self.walk = SegmentWalk(reader)
         self.losses = self.walk.losses
         self._views: dict[PartitionKey, tuple[_Seen, TierPartition]] = {}
@@ -87,7 +88,7 @@ class LocalTier:
         led = self._leadership.snapshot.partitions.get(key)
         if led is None:
             led = _unknown_leader(fact, partition)
-        return self._view(led, self._looks.of(led) if led.leader == self._node_id else None)
+        return self._view(led, self._snapshots.of(led) if led.leader == self._node_id else None)
 
     async def barrier(
         self, topic: TopicRef, partition: int, deadline_ms: int
@@ -111,11 +112,11 @@ class LocalTier:
         if led.leader != self._node_id:
             return self._view(led, None)
         try:
-            look = await self._shared_looks.look(led)
+            snapshot = await self._coalesced.take(led)
         except Fenced as error:
             raise Unavailable(f"{led.topic_id_partition}: {error}") from error
-        # A shared look may be of a newer leadership than the one that was described above.
-        return self._view(look.led, look)
+        # A shared snapshot may be of a newer leadership than the one that was described above.
+        return self._view(snapshot.led, snapshot)
 
     async def _describe(self, topic: TopicRef) -> TopicDescription | None:
         """The tiered topic that this reference means today, by the broker's word."""
@@ -164,48 +165,50 @@ class LocalTier:
         self, topic_id: Uuid, partition: int, timestamp_ms: int
     ) -> TimestampedOffset | None:
         key = PartitionKey(topic_id, partition)
-        look, history = self._readable(key)
+        snapshot, history = self._readable(key)
         return await self.walk.offset_for_timestamp(
             history,
             timestamp_ms,
             start=self._settings.view.remote_log_start(key) or 0,
-            next_offset=look.positions.log_start_offset,
+            next_offset=snapshot.positions.log_start_offset,
         )
 
     def epoch_for_offset(self, topic_id: Uuid, partition: int, offset: int) -> int:
-        look = self._looks.looks.get(PartitionKey(topic_id, partition))
-        epoch = look.lineage.epoch_for_offset(offset) if look else None
+        snapshot = self._snapshots.snapshots.get(PartitionKey(topic_id, partition))
+        epoch = snapshot.lineage.epoch_for_offset(offset) if snapshot else None
         return -1 if epoch is None else epoch
 
     def epoch_end(self, topic_id: Uuid, partition: int, leader_epoch: int) -> EpochEnd | None:
         key = PartitionKey(topic_id, partition)
-        look = self._looks.looks.get(key)
-        latest = look.lineage.latest_epoch if look else None
-        if look is None or latest is None or leader_epoch >= latest:
+        snapshot = self._snapshots.snapshots.get(key)
+        latest = snapshot.lineage.latest_epoch if snapshot else None
+        if snapshot is None or latest is None or leader_epoch >= latest:
             return None
         # A broker cuts its epochs where the log begins: here that is the remote log start.
-        lineage = look.lineage.from_start(self._settings.view.remote_log_start(key) or 0)
-        found = lineage.end_offset_for(leader_epoch, look.log_end_offset)
+        lineage = snapshot.lineage.from_start(self._settings.view.remote_log_start(key) or 0)
+        found = lineage.end_offset_for(leader_epoch, snapshot.log_end_offset)
         return EpochEnd(leader_epoch=found[0], end_offset=found[1]) if found else None
 
-    def _readable(self, key: PartitionKey) -> tuple[Look, RemoteHistory]:
-        """What to read by; Fenced where frozen, Unavailable before the first look."""
-        look = self._looks.looks.get(key)
-        if look is None:
+    def _readable(self, key: PartitionKey) -> tuple[PartitionSnapshot, RemoteHistory]:
+        """What to read by; Fenced where frozen, Unavailable before the first snapshot."""
+        snapshot = self._snapshots.snapshots.get(key)
+        if snapshot is None:
             raise Unavailable(f"partition {key} was not looked at yet")
-        if look.frozen is not None:
-            raise Fenced(f"{look.led.topic_id_partition} is frozen: {look.frozen.reason}")
-        return look, self._history(look)
+        if snapshot.frozen is not None:
+            raise Fenced(f"{snapshot.led.topic_id_partition} is frozen: {snapshot.frozen.reason}")
+        return snapshot, self._history(snapshot)
 
-    def _history(self, look: Look) -> RemoteHistory:
-        """The remote records inside the lineage of the look, as the ledger tells of them now."""
+    def _history(self, snapshot: PartitionSnapshot) -> RemoteHistory:
+        """The remote records inside the lineage of the snapshot, as the ledger tells of them
+        now.
+        """
         return RemoteHistory(
-            place=str(look.led.topic_id_partition),
-            ledger=self._manager.ledger(look.key),
-            lineage=look.lineage,
-            log_end_offset=look.log_end_offset,
+            place=str(snapshot.led.topic_id_partition),
+            ledger=self._manager.ledger(snapshot.key),
+            lineage=snapshot.lineage,
+            log_end_offset=snapshot.log_end_offset,
             trusted=self._manager.problem is None,
-            empty=ranges_without_records(self._settings.view.holes(look.key)),
+            empty=ranges_without_records(self._settings.view.holes(snapshot.key)),
         )
 
     def _fact_in_view(self, topic: TopicRef) -> TopicFact | None:
@@ -218,50 +221,58 @@ class LocalTier:
         fact = self._settings.view.topic(topic_id) if topic_id else None
         return fact.name if fact else None
 
-    def _view(self, led: LedPartition, look: Look | None) -> TierPartition:
+    def _view(self, led: LedPartition, snapshot: PartitionSnapshot | None) -> TierPartition:
         """The partition as it stands; made anew only when something it is made of has changed."""
         key = led.topic_id_partition.key
         start = self._settings.view.remote_log_start(key)
-        version = self._manager.ledger(key).version if look else -1
+        version = self._manager.ledger(key).version if snapshot else -1
         empty = ranges_without_records(self._settings.view.holes(key))
-        seen: _Seen = (led, look, start, version, self._manager.problem, empty)
+        seen: _Seen = (led, snapshot, start, version, self._manager.problem, empty)
         known = self._views.get(key)
         if known is not None and _is_same(known[0], seen):
             return known[1]
-        view = self._new_view(led, look, start, empty)
+        view = self._new_view(led, snapshot, start, empty)
         self._views[key] = (seen, view)
         return view
 
     def _new_view(
-        self, led: LedPartition, look: Look | None, start: int | None, empty: Ranges
+        self,
+        led: LedPartition,
+        snapshot: PartitionSnapshot | None,
+        start: int | None,
+        empty: Ranges,
     ) -> TierPartition:
         place = led.topic_id_partition
-        end, unsettled_end = self._remote_ends(look, start or 0) if look else (None, SETTLED)
+        end, unsettled_end = (
+            self._remote_ends(snapshot, start or 0) if snapshot else (None, SETTLED)
+        )
         return TierPartition(
             topic_id=place.topic_id,
             topic=place.topic,
             partition=place.partition,
             remote_log_start_offset=_NOTHING_REMOTE if start is None else start,
             remote_next_offset=_NOTHING_REMOTE if end is None else end,
-            local_log_start_offset=look.positions.log_start_offset if look else -1,
-            high_watermark=look.positions.high_watermark if look else -1,
-            last_stable_offset=look.positions.last_stable_offset if look else -1,
+            local_log_start_offset=snapshot.positions.log_start_offset if snapshot else -1,
+            high_watermark=snapshot.positions.high_watermark if snapshot else -1,
+            last_stable_offset=snapshot.positions.last_stable_offset if snapshot else -1,
             led_here=led.leader == self._node_id,
             leader_epoch=led.leader_epoch,
-            frozen=look is not None and look.frozen is not None,
+            frozen=snapshot is not None and snapshot.frozen is not None,
             unsettled_next_offset=unsettled_end,
             empty=empty,
         )
 
-    def _remote_ends(self, look: Look, start: int) -> tuple[int | None, int]:
+    def _remote_ends(self, snapshot: PartitionSnapshot, start: int) -> tuple[int | None, int]:
         """Where the in-lineage remote data ends, None for none; up to where it is unsettled."""
-        history = self._history(look)
-        unsettled_end = history.unsettled_end(start, look.positions.log_start_offset)
+        history = self._history(snapshot)
+        unsettled_end = history.unsettled_end(start, snapshot.positions.log_start_offset)
         return history.next_offset, unsettled_end
 
 
 def _is_same(known: _Seen, seen: _Seen) -> bool:
-    """Looks are compared by identity: a new look is a new view even where nothing changed."""
+    """Snapshots are compared by identity: a new snapshot is a new view even where nothing
+    changed.
+    """
     return known[1] is seen[1] and known[0] == seen[0] and known[2:] == seen[2:]
 
 

@@ -19,7 +19,7 @@ from kip405.ids import PartitionKey, Uuid
 from kip405.lineage import Lineage
 from kip405.segments import ByteRange, FileSlice, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.broker.leadership import LedPartition
-from rlm.remote_log.snapshots import Look
+from rlm.remote_log.snapshots import PartitionSnapshot
 from rlmm.ledger import PartitionLedger, UsableSegment
 from rsm_plugins.threads import Threads
 
@@ -50,10 +50,10 @@ _DEADLINE_S = 120.0
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
 
-class Looks(Protocol):
-    """Takes looks at partitions we lead (rlm.remote_log.snapshots)."""
+class Snapshots(Protocol):
+    """Takes snapshots of partitions we lead (rlm.remote_log.snapshots)."""
 
-    async def look(self, led: LedPartition) -> Look: ...
+    async def take(self, led: LedPartition) -> PartitionSnapshot: ...
 
 
 class Ledgers(Protocol):
@@ -131,36 +131,36 @@ class RemoteObjects:
 
 
 class RemoteLogs(RemoteObjects):
-    """With looks. `known`: partitions and their leaders."""
+    """With snapshots. `known`: partitions and their leaders."""
 
     def __init__(
         self,
         *,
         cluster_id: str,
         known: Callable[[PartitionKey], LedPartition | None],
-        looks: Looks,
+        snapshots: Snapshots,
         ledgers: Ledgers,
         store: RemoteStorageManager,
         threads: Threads,
     ) -> None:
         super().__init__(cluster_id=cluster_id, ledgers=ledgers, store=store, threads=threads)
         self._known = known
-        self._looks = looks
+        self._snapshots = snapshots
 
     async def describe(self, key: PartitionKey) -> RemoteLogDescription:
         """Looked at now. Fenced: not led here, or frozen (H4). Unavailable: not up to date yet."""
         led = self._known(key)
         if led is None:
             raise Unavailable(f"partition {key} is not known here yet")
-        look = await self._looks.look(led)
-        if look.frozen is not None:
-            raise Fenced(f"{led.topic_id_partition} is frozen: {look.frozen.reason}")
-        start = look.remote_log_start_offset or 0
+        snapshot = await self._snapshots.take(led)
+        if snapshot.frozen is not None:
+            raise Fenced(f"{led.topic_id_partition} is frozen: {snapshot.frozen.reason}")
+        start = snapshot.remote_log_start_offset or 0
         return RemoteLogDescription(
             cluster_id=self.cluster_id,
             remote_log_start_offset=start,
-            lineage=look.lineage,
-            segments=look.ledger.usable(look.lineage, look.log_end_offset, start),
+            lineage=snapshot.lineage,
+            segments=snapshot.ledger.usable(snapshot.lineage, snapshot.log_end_offset, start),
         )
 
 

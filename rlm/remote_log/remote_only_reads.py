@@ -1,6 +1,6 @@
 """Reads and positions of the remote tier alone (REMOTE_ONLY), whether a broker has the records too.
 
-The same read path as the proxy's, without look, leader or broker; any service answers. Must not
+The same read path as the proxy's, without snapshot, leader or broker; any service answers. Must not
 know gRPC.
 """
 

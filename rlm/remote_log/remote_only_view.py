@@ -1,6 +1,6 @@
 """The remote tier by ledger and settings alone: which topics there are, where each begins and ends.
 
-No leader, no look and no broker is asked. Kafka is tried for a moment, so that the answer is as
+No leader, no snapshot and no broker is asked. Kafka is tried for a moment, so that the answer is as
 fresh as anybody's; while it is away the views serve as they are, once they were ready. Must not
 know gRPC streams nor the store.
 """

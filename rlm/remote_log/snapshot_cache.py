@@ -1,8 +1,8 @@
-"""The last look at every partition we lead, and what status says of it.
+"""The last snapshot of every partition we lead, and what status says of it.
 
-Lanes take looks and the proxy's barrier takes looks; all go through here, so that the proxy's
-synchronous view is as fresh as anybody's. A look is good for one leader epoch: within it the
-lineage stands and the log only grows.
+Lanes take snapshots and the proxy's barrier takes snapshots; all go through here, so that the
+proxy's synchronous view is as fresh as anybody's. A snapshot is good for one leader epoch: within
+it the lineage stands and the log only grows.
 """
 
 import asyncio
@@ -16,12 +16,14 @@ from rlm.broker.leadership import LedPartition
 from rlm.log_dir.scanner import LogDirs
 from rlm.remote_log.lineage_publisher import Herald
 from rlm.remote_log.ports import Broker, Ledger, Settings
-from rlm.remote_log.snapshots import Eyes, Look
+from rlm.remote_log.snapshots import PartitionSnapshot, SnapshotReader
 from rsm_plugins.threads import Threads
 
 
-class RememberedLooks(Eyes):
-    """Eyes that remember the last look at each partition; `herald` tells readers before that."""
+class SnapshotCache(SnapshotReader):
+    """A reader that remembers the last snapshot of each partition; `herald` tells readers before
+    that.
+    """
 
     def __init__(
         self,
@@ -47,25 +49,27 @@ class RememberedLooks(Eyes):
             barrier_deadline_ms=barrier_deadline_ms,
         )
         self._herald = herald
-        self._looks: dict[PartitionKey, Look] = {}
+        self._snapshots: dict[PartitionKey, PartitionSnapshot] = {}
         self._begun = 0
         self._newest: dict[PartitionKey, tuple[int, int]] = {}
-        """Leader epoch and number of the look that says what is remembered, or that nothing is."""
+        """Leader epoch and number of the snapshot that says what is remembered, or that nothing
+        is.
+        """
 
     @property
-    def looks(self) -> Mapping[PartitionKey, Look]:
-        """The last look at each partition that was led when it was taken."""
-        return MappingProxyType(self._looks)
+    def snapshots(self) -> Mapping[PartitionKey, PartitionSnapshot]:
+        """The last snapshot of each partition that was led when it was taken."""
+        return MappingProxyType(self._snapshots)
 
-    def of(self, led: LedPartition) -> Look | None:
-        """The last look under this very leadership, None if there was none yet."""
-        look = self._looks.get(led.topic_id_partition.key)
-        if look is None or look.led.leader_epoch != led.leader_epoch:
+    def of(self, led: LedPartition) -> PartitionSnapshot | None:
+        """The last snapshot under this very leadership, None if there was none yet."""
+        snapshot = self._snapshots.get(led.topic_id_partition.key)
+        if snapshot is None or snapshot.led.leader_epoch != led.leader_epoch:
             return None
-        return look
+        return snapshot
 
-    async def look(self, led: LedPartition) -> Look:
-        """Take a look and remember it; a partition that is led elsewhere is forgotten.
+    async def take(self, led: LedPartition) -> PartitionSnapshot:
+        """Take a snapshot and remember it; a partition that is led elsewhere is forgotten.
 
         One that was overtaken, while readers were told, is not remembered any more.
         """
@@ -73,47 +77,50 @@ class RememberedLooks(Eyes):
         self._begun += 1
         mine = led.leader_epoch, self._begun
         try:
-            look = await super().look(led)
+            snapshot = await super().take(led)
         except Fenced:
             self._newest[key] = max(mine, self._newest.get(key, mine))
-            known = self._looks.get(key)
+            known = self._snapshots.get(key)
             if known is not None and known.led.leader_epoch <= led.leader_epoch:
-                del self._looks[key]
+                del self._snapshots[key]
                 self._herald.forget(key)
             raise
-        await self._herald.tell(look)
+        await self._herald.tell(snapshot)
         if mine >= self._newest.get(key, mine):
             self._newest[key] = mine
-            self._looks[key] = look
-        return look
+            self._snapshots[key] = snapshot
+        return snapshot
 
 
 @dataclass(slots=True, kw_only=True)
 class _Waiting:
-    """The look that has not begun yet; `led` is the newest leadership that anybody asked under."""
-
-    led: LedPartition
-    future: asyncio.Future[Look]
-
-
-class SharedLooks:
-    """Joins callers who want a look at the same partition: each gets one that began after it asked.
-
-    A fetch per consumer and half a second would else take as many looks as there are consumers.
+    """The snapshot that has not begun yet; `led` is the newest leadership that anybody asked
+    under.
     """
 
-    def __init__(self, looks: RememberedLooks, tasks: asyncio.TaskGroup) -> None:
-        self._looks = looks
+    led: LedPartition
+    future: asyncio.Future[PartitionSnapshot]
+
+
+class CoalescedSnapshots:
+    """Joins callers who want a snapshot of the same partition: each gets one that began after it
+    asked.
+
+    A fetch per consumer and half a second would else take as many snapshots as there are consumers.
+    """
+
+    def __init__(self, snapshots: SnapshotCache, tasks: asyncio.TaskGroup) -> None:
+        self._snapshots = snapshots
         self._tasks = tasks
         self._running: dict[PartitionKey, asyncio.Task[None]] = {}
         self._next: dict[PartitionKey, _Waiting] = {}
 
-    async def look(self, led: LedPartition) -> Look:
-        """A look that began after this call; errors as `RememberedLooks.look`."""
+    async def take(self, led: LedPartition) -> PartitionSnapshot:
+        """A snapshot that began after this call; errors as `SnapshotCache.take`."""
         key = led.topic_id_partition.key
         waiting = self._next.get(key)
         if waiting is None:
-            future: asyncio.Future[Look] = asyncio.get_running_loop().create_future()
+            future: asyncio.Future[PartitionSnapshot] = asyncio.get_running_loop().create_future()
             future.add_done_callback(lambda done: done.cancelled() or done.exception())
             waiting = self._next[key] = _Waiting(led=led, future=future)
             if key not in self._running:
@@ -134,7 +141,7 @@ class SharedLooks:
             if key in self._next:
                 self._begin(key)
             return
-        # The TaskGroup ends: no look begins any more, and a task may be cancelled unstarted.
+        # The TaskGroup ends: no snapshot begins any more, and a task may be cancelled unstarted.
         follower = self._next.pop(key, None)
         for waiting in (taken, follower):
             if waiting is not None:
@@ -142,10 +149,10 @@ class SharedLooks:
 
     async def _take(self, waiting: _Waiting) -> None:
         try:
-            look = await self._looks.look(waiting.led)
+            snapshot = await self._snapshots.take(waiting.led)
         except Exception as error:  # noqa: BLE001 - goes to those who wait, not to the TaskGroup
             if not waiting.future.done():
                 waiting.future.set_exception(error)
         else:
             if not waiting.future.done():
-                waiting.future.set_result(look)
+                waiting.future.set_result(snapshot)

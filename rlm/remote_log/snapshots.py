@@ -1,4 +1,4 @@
-"""One look at a partition we lead: broker, disk, ledger and settings, sampled in the order that
+"""One snapshot of a partition we lead: broker, disk, ledger and settings, sampled in the order that
 makes each plan safe.
 
 Positions come first, then the disk, then settings and ledger behind barriers, the log's end last:
@@ -56,7 +56,7 @@ class Positions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicLook:
+class TopicSnapshot:
     """The topic's configuration now; `retention_bounded` tells which broker retention is on."""
 
     fact: TopicFact | None
@@ -65,11 +65,11 @@ class TopicLook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class PartitionSnapshot:
     """All that a plan needs of one partition. `remote_log_start_offset` None = never set."""
 
     led: LedPartition
-    topic: TopicLook
+    topic: TopicSnapshot
     positions: Positions
     log_end_offset: int
     log: PartitionLog
@@ -83,8 +83,8 @@ class Look:
         return self.led.topic_id_partition.key
 
 
-class Eyes:
-    """Takes looks. `max_orphans`: see plans/freeze; deadlines and intervals in ms."""
+class SnapshotReader:
+    """Takes snapshots. `max_orphans`: see plans/freeze; deadlines and intervals in ms."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Eyes:
         self._max_orphans = max_orphans
         self._barrier_deadline_ms = barrier_deadline_ms
 
-    async def look(self, led: LedPartition) -> Look:
+    async def take(self, led: LedPartition) -> PartitionSnapshot:
         """Fenced: led elsewhere by now. Unavailable: something is not up to date yet."""
         place = led.topic_id_partition
         description = await self.check_leadership(led)
@@ -123,9 +123,9 @@ class Eyes:
         log_end_offset = await self._offset(led, LATEST_TIMESTAMP, replica_id=DEBUGGING_REPLICA_ID)
         view = self._settings.view
         divergence = view.divergence(place.key)
-        return Look(
+        return PartitionSnapshot(
             led=led,
-            topic=self._topic_look(description, config),
+            topic=self._topic_snapshot(description, config),
             positions=positions,
             log_end_offset=log_end_offset,
             log=log,
@@ -157,18 +157,18 @@ class Eyes:
             why = f"{place}: the history that was told cannot be read: {error}"
             raise Unavailable(why) from error
 
-    async def topic(self, led: LedPartition) -> TopicLook:
+    async def topic(self, led: LedPartition) -> TopicSnapshot:
         """Leadership and configuration, asked now (H35); Fenced where we do not lead any more."""
         description = await self.check_leadership(led)
         config = await self._broker.topic_config(description.name, _CONFIG)
-        return self._topic_look(description, config)
+        return self._topic_snapshot(description, config)
 
-    def _topic_look(
+    def _topic_snapshot(
         self, description: TopicDescription, config: Mapping[str, TopicConfigValue]
-    ) -> TopicLook:
+    ) -> TopicSnapshot:
         """With the settings as they are known now."""
         fact = self._settings.view.topic(description.topic_id)
-        return TopicLook(
+        return TopicSnapshot(
             fact=fact,
             state=TopicState(
                 enabled=fact is not None and fact.state == "enabled",

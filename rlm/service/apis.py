@@ -24,7 +24,7 @@ from rlm.remote_log.objects import RemoteLogs
 from rlm.remote_log.reads import PartitionReading
 from rlm.remote_log.remote_only_reads import RemoteReading
 from rlm.remote_log.remote_only_view import RemoteView
-from rlm.remote_log.snapshots import Look
+from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.remote_log.topic_refs import Places
 from rlm.service.certificates import Certificates, certificate_paths
 from rlm.service.dependencies import Parts
@@ -96,7 +96,7 @@ class Front:
         self._statuses = Statuses(
             node_id=parts.config.node_id,
             leadership=parts.leadership,
-            looks=parts.looks,
+            snapshots=parts.snapshots,
             settings=parts.facts.settings,
             manager=parts.facts.manager,
             pools=pools,
@@ -196,14 +196,14 @@ class Front:
     def _loss_acceptance(self) -> LossAcceptance:
         parts, work = self._parts, self._work
 
-        async def look(key: PartitionKey) -> Look:
+        async def snapshot(key: PartitionKey) -> PartitionSnapshot:
             row = parts.leadership.snapshot.partitions.get(key)
             if row is None or row.leader != parts.config.node_id:
                 raise Fenced(f"partition {key} is not led by node {parts.config.node_id}")
-            return await parts.looks.look(row)
+            return await parts.snapshots.take(row)
 
         return LossAcceptance(
-            look=look,
+            snapshot=snapshot,
             ledger=parts.facts.manager,
             settings=parts.facts.settings,
             evidence=work.evidence,
@@ -216,7 +216,7 @@ class Front:
         remote_logs = RemoteLogs(
             cluster_id=parts.config.cluster_id,
             known=lambda key: parts.leadership.snapshot.partitions.get(key),
-            looks=parts.looks,
+            snapshots=parts.snapshots,
             ledgers=parts.facts.manager,
             store=parts.stores.routed,
             threads=parts.threads.reads,
@@ -322,7 +322,7 @@ def _partition_problems(parts: Parts, work: WorkSide) -> PartitionProblems:
     return PartitionProblems(
         node_id=parts.config.node_id,
         leadership=parts.leadership,
-        looks=parts.looks,
+        snapshots=parts.snapshots,
         settings=parts.facts.settings,
         manager=parts.facts.manager,
         lanes=work.lanes,
@@ -407,4 +407,4 @@ def _topic_side(parts: Parts, peers: PeerAccess) -> TopicSide:
 
 def _disk_logs(parts: Parts) -> DiskLogs:
     log_dirs = LogDirs([str(path) for path in parts.config.log_dirs])
-    return DiskLogs(log_dirs.scan, parts.threads.looks, parts.clock)
+    return DiskLogs(log_dirs.scan, parts.threads.snapshots, parts.clock)

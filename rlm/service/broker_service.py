@@ -167,7 +167,7 @@ def _lane_parts(parts: Parts, copied: Copied) -> LaneParts:
         broker=parts.broker,
         facts=parts.facts,
         heartbeat=parts.heartbeat,
-        looks=parts.looks,
+        snapshots=parts.snapshots,
         stores=parts.stores,
         share_groups=parts.share_groups,
         losses=parts.tier.losses,

@@ -22,7 +22,7 @@ _BLOCK = re.compile(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----
 _SEQUENCE, _VERSION = 0x30, 0xA0
 _UTC_TIME, _GENERALIZED_TIME = 0x17, 0x18
 _CENTURY_TURNS_AT = 50
-_LOOK_EVERY_MS = 60_000
+_CHECK_EVERY_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ def certificate_paths(config: CommonConfig) -> tuple[CertificatePath, ...]:
 
 
 class Certificates:
-    """`files` is the last look."""
+    """`files` is the last snapshot."""
 
     def __init__(self, paths: Sequence[CertificatePath], clock: Clock, threads: Threads) -> None:
         self._paths = tuple(paths)
@@ -63,12 +63,12 @@ class Certificates:
         self.files: tuple[CertificateFile, ...] = ()
 
     async def run(self) -> None:
-        """Look for ever."""
+        """Run until cancelled."""
         while True:
-            await self.look()
-            await self._clock.sleep_ms(_LOOK_EVERY_MS)
+            await self.check()
+            await self._clock.sleep_ms(_CHECK_EVERY_MS)
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Read all files now."""
         self.files = tuple([await self._threads.run(read_file, path) for path in self._paths])
 

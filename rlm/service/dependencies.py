@@ -18,7 +18,7 @@ from rlm.reading.reader import RemoteReader
 from rlm.reading.throttle import ReadThrottle
 from rlm.remote_log.leader_view import LocalTier
 from rlm.remote_log.lineage_publisher import Herald
-from rlm.remote_log.snapshot_cache import RememberedLooks, SharedLooks
+from rlm.remote_log.snapshot_cache import CoalescedSnapshots, SnapshotCache
 from rlm.service.heartbeat import HeartbeatSender
 from rlm.service.metadata import build_facts
 from rlm.service.read_path import build_disk_cache, build_reader, build_throttle
@@ -42,7 +42,7 @@ class Parts:
     allowed: AllowedOperations
     facts: FactsSide
     leadership: Leadership
-    looks: RememberedLooks
+    snapshots: SnapshotCache
     stores: StoreSide
     share_groups: BrokerShareGroups
     tier: LocalTier
@@ -61,11 +61,11 @@ def build_parts(
     broker = OwnBroker(direct, client_id=f"rlm-{config.node_id}")
     facts = build_facts(config, broker=broker, clock=clock, writer=writer)
     leadership = Leadership(broker, clock, poll_interval_ms=config.leadership_poll_interval_ms)
-    looks = RememberedLooks(
+    snapshots = SnapshotCache(
         node_id=config.node_id,
         broker=broker,
         log_dirs=LogDirs([str(path) for path in config.log_dirs]),
-        threads=threads.looks,
+        threads=threads.snapshots,
         ledger=facts.manager,
         settings=facts.settings,
         max_orphans=_MAX_ORPHANS,
@@ -84,7 +84,7 @@ def build_parts(
         allowed=AllowedOperations(direct, client_id=f"rlm-{config.node_id}"),
         facts=facts,
         leadership=leadership,
-        looks=looks,
+        snapshots=snapshots,
         stores=stores,
         share_groups=BrokerShareGroups(direct, clock=clock, client_id=f"rlm-{config.node_id}"),
         tier=LocalTier(
@@ -93,8 +93,8 @@ def build_parts(
             leadership=leadership,
             settings=facts.settings,
             manager=facts.manager,
-            looks=looks,
-            shared_looks=SharedLooks(looks, tasks),
+            snapshots=snapshots,
+            coalesced=CoalescedSnapshots(snapshots, tasks),
             reader=reader,
         ),
         reader=reader,

@@ -1,4 +1,4 @@
-"""What is a problem with the partitions we lead, gathered from looks, lanes and pools.
+"""What is a problem with the partitions we lead, gathered from snapshots, lanes and pools.
 
 Remembers between two questions what no part tells: since when a partition is ours, and since when
 its log start stands still. The rules are `rlm/plans/problem_rules.py`. Never waits.
@@ -30,8 +30,8 @@ from rlm.plans.problems import Finding, ProblemKind
 from rlm.plans.retention import effective_local_retention
 from rlm.plans.trim import NoTrim, retention_target
 from rlm.remote_log.losses import Losses
-from rlm.remote_log.snapshot_cache import RememberedLooks
-from rlm.remote_log.snapshots import Look
+from rlm.remote_log.snapshot_cache import SnapshotCache
+from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.service.tasks import Lanes
 from rlm.tasks.copy import CopyStatus
 from rlm.tasks.pool import LanePool
@@ -60,7 +60,7 @@ class PartitionProblems:
         *,
         node_id: int,
         leadership: Leadership,
-        looks: RememberedLooks,
+        snapshots: SnapshotCache,
         settings: Settings,
         manager: RemoteLogMetadataManager,
         lanes: Lanes,
@@ -71,7 +71,7 @@ class PartitionProblems:
     ) -> None:
         self._node_id = node_id
         self._leadership = leadership
-        self._looks = looks
+        self._snapshots = snapshots
         self._settings = settings
         self._manager = manager
         self._lanes = lanes
@@ -81,7 +81,7 @@ class PartitionProblems:
         self._limits = limits
         self._led_since: dict[PartitionKey, tuple[int, int]] = {}
         self._still: dict[PartitionKey, _Still] = {}
-        self._excess: dict[PartitionKey, tuple[Look, int]] = {}
+        self._excess: dict[PartitionKey, tuple[PartitionSnapshot, int]] = {}
 
     def findings(self) -> Iterator[Finding]:
         """Problems of every partition of an enabled topic that we lead."""
@@ -118,11 +118,11 @@ class PartitionProblems:
 
     def _others(self, row: LedPartition) -> Iterator[Finding]:
         place, key = _place(row), row.topic_id_partition.key
-        look = self._looks.of(row)
-        if look is not None and look.frozen is not None:
+        snapshot = self._snapshots.of(row)
+        if snapshot is not None and snapshot.frozen is not None:
             yield place.finding(
                 ProblemKind.PARTITION_FROZEN,
-                f"frozen: {look.frozen.reason}; `rlm partition adopt` ends it",
+                f"frozen: {snapshot.frozen.reason}; `rlm partition adopt` ends it",
             )
         copy = self._lanes.copy.statuses.get(key)
         if copy is not None:
@@ -177,21 +177,21 @@ class PartitionProblems:
         )
 
     def _excess_bytes(self, row: LedPartition) -> int:
-        """As of the last look; counted once a look, since it goes over all segments."""
-        key, look = row.topic_id_partition.key, self._looks.of(row)
-        if look is None:
+        """As of the last snapshot; counted once a snapshot, since it goes over all segments."""
+        key, snapshot = row.topic_id_partition.key, self._snapshots.of(row)
+        if snapshot is None:
             return 0
         counted = self._excess.get(key)
-        if counted is None or counted[0] is not look:
-            counted = self._excess[key] = look, _excess_bytes(look, self._clock.now_ms())
+        if counted is None or counted[0] is not snapshot:
+            counted = self._excess[key] = snapshot, _excess_bytes(snapshot, self._clock.now_ms())
         return counted[1]
 
     def _stands_still(self, row: LedPartition, excess: int, now_ms: int) -> _Still | None:
-        key, look = row.topic_id_partition.key, self._looks.of(row)
-        if look is None or excess == 0:
+        key, snapshot = row.topic_id_partition.key, self._snapshots.of(row)
+        if snapshot is None or excess == 0:
             self._still.pop(key, None)
             return None
-        start, known = look.positions.log_start_offset, self._still.get(key)
+        start, known = snapshot.positions.log_start_offset, self._still.get(key)
         if known is None or known.log_start_offset != start:
             known = _Still(log_start_offset=start, since_ms=now_ms, excess_bytes=excess)
             self._still[key] = known
@@ -219,20 +219,20 @@ def _failure(pool: LanePool, key: PartitionKey) -> Failure | None:
     return None if found is None else Failure(error=found.error, since_ms=found.since_ms)
 
 
-def _excess_bytes(look: Look, now_ms: int) -> int:
+def _excess_bytes(snapshot: PartitionSnapshot, now_ms: int) -> int:
     """Bytes of closed segments that local retention would drop, were they all copied."""
-    if look.topic.fact is None or look.topic.fact.mode != "tier":
+    if snapshot.topic.fact is None or snapshot.topic.fact.mode != "tier":
         return 0
-    start = look.positions.log_start_offset
+    start = snapshot.positions.log_start_offset
     target = retention_target(
-        look.log.segments,
-        effective_local_retention(retention_of(look.topic.fact)),
-        local_size_bytes=look.log.size_bytes,
+        snapshot.log.segments,
+        effective_local_retention(retention_of(snapshot.topic.fact)),
+        local_size_bytes=snapshot.log.size_bytes,
         local_log_start_offset=start,
         now_ms=now_ms,
     )
     return sum(
         segment.size_bytes
-        for segment in look.log.segments
+        for segment in snapshot.log.segments
         if segment.next_offset is not None and start < segment.next_offset <= target
     )

@@ -44,7 +44,7 @@ from rsm_plugins.threads import HungWork
 
 _DAY_MS = 86_400_000
 _COPY_LEAST_MS = 15_000
-"""A look alone may wait 10 s for each of its barriers."""
+"""A snapshot alone may wait 10 s for each of its barriers."""
 _LEADERSHIP_POLLS = 10
 _LEADERSHIP_LEAST_MS = 10_000
 _NEVER_MS = 1 << 53

@@ -34,7 +34,7 @@ class ProblemWatch:
         self._register = ProblemRegister()
 
     async def run(self) -> None:
-        """Look for ever, so that the log knows when nobody asks."""
+        """Run until cancelled, so that the log knows when nobody asks."""
         while True:
             self.current()
             await self._clock.sleep_ms(_INTERVAL_MS)

@@ -1,6 +1,6 @@
-"""What `status` says of the partitions we lead, put together from looks, lanes and ledger.
+"""What `status` says of the partitions we lead, put together from snapshots, lanes and ledger.
 
-Never waits but in `look` and `copy_now`; everything else is the last that was seen.
+Never waits but in `current` and `copy_now`; everything else is the last that was seen.
 """
 
 import asyncio
@@ -15,8 +15,8 @@ from rlm.api.ports import CopyOutcome, PartitionStatus
 from rlm.broker.leadership import Leadership, LedPartition
 from rlm.clock import Clock
 from rlm.plans.problems import Problem, Severity
-from rlm.remote_log.snapshot_cache import RememberedLooks
-from rlm.remote_log.snapshots import Look
+from rlm.remote_log.snapshot_cache import SnapshotCache
+from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.service.partition_problems import PartitionProblems
 from rlm.service.tasks import WorkSide
 from rlm.tasks.copy import CopyStatus
@@ -42,7 +42,7 @@ class Statuses:
         *,
         node_id: int,
         leadership: Leadership,
-        looks: RememberedLooks,
+        snapshots: SnapshotCache,
         settings: Settings,
         manager: _Manager,
         pools: tuple[LanePool, LanePool],
@@ -53,7 +53,7 @@ class Statuses:
     ) -> None:
         self._node_id = node_id
         self._leadership = leadership
-        self._looks = looks
+        self._snapshots = snapshots
         self._settings = settings
         self._manager = manager
         self._pools = pools
@@ -70,9 +70,9 @@ class Statuses:
             if view.topic(row.topic_id_partition.topic_id) is not None
         )
 
-    async def look(self, key: PartitionKey) -> PartitionStatus:
+    async def current(self, key: PartitionKey) -> PartitionStatus:
         row = self._led_row(key)
-        await self._looks.look(row)
+        await self._snapshots.take(row)
         return self._status(row, self._alarms())
 
     async def copy_now(self, key: PartitionKey, up_to_offset: int | None) -> CopyOutcome:
@@ -120,7 +120,7 @@ class Statuses:
 
     def _status(self, row: LedPartition, alarms: Mapping[str, Sequence[str]]) -> PartitionStatus:
         place = row.topic_id_partition
-        look = self._looks.of(row)
+        snapshot = self._snapshots.of(row)
         ledger = self._manager.ledger(place.key)
         finished = [entry.metadata for entry in ledger.in_state(_FINISHED)]
         start = self._settings.view.remote_log_start(place.key)
@@ -139,23 +139,23 @@ class Statuses:
             last_error=self._last_error(place.key),
             alarms=tuple(alarms.get(f"{place.topic}-{place.partition}", ())),
         )
-        return base if look is None else self._looked(base, look, ledger)
+        return base if snapshot is None else self._checked(base, snapshot, ledger)
 
-    def _looked(
-        self, base: PartitionStatus, look: Look, ledger: PartitionLedger
+    def _checked(
+        self, base: PartitionStatus, snapshot: PartitionSnapshot, ledger: PartitionLedger
     ) -> PartitionStatus:
         lanes = self._work.lanes
-        end = ledger.highest_end(look.lineage, look.log_end_offset)
+        end = ledger.highest_end(snapshot.lineage, snapshot.log_end_offset)
         return replace(
             base,
             remote_next_offset=-1 if end is None else end,
-            local_log_start_offset=look.positions.log_start_offset,
-            last_stable_offset=look.positions.last_stable_offset,
-            high_watermark=look.positions.high_watermark,
-            log_end_offset=look.log_end_offset,
-            copy_reason=_reason(lanes.copy.statuses.get(look.key)),
-            trim_reason=_reason(lanes.trim.statuses.get(look.key)),
-            frozen=look.frozen.reason if look.frozen else "",
+            local_log_start_offset=snapshot.positions.log_start_offset,
+            last_stable_offset=snapshot.positions.last_stable_offset,
+            high_watermark=snapshot.positions.high_watermark,
+            log_end_offset=snapshot.log_end_offset,
+            copy_reason=_reason(lanes.copy.statuses.get(snapshot.key)),
+            trim_reason=_reason(lanes.trim.statuses.get(snapshot.key)),
+            frozen=snapshot.frozen.reason if snapshot.frozen else "",
         )
 
     def _last_error(self, key: PartitionKey) -> str:

@@ -37,8 +37,8 @@ class StoreSide(OpenStores):
 
     async def inspect(self) -> tuple[StoreReport, ...]:
         """How every store is set up, asked now and judged by the topics it holds."""
-        await self.in_use.look()
-        return await self.inspection.look()
+        await self.in_use.refresh()
+        return await self.inspection.inspect()
 
 
 def build_stores(

@@ -13,7 +13,7 @@ from rlm.clock import Clock, new_uuid
 from rlm.config import ServiceConfig
 from rlm.remote_log.losses import Losses
 from rlm.remote_log.ports import ShareGroups
-from rlm.remote_log.snapshot_cache import RememberedLooks
+from rlm.remote_log.snapshot_cache import SnapshotCache
 from rlm.service.heartbeat import HeartbeatSender
 from rlm.service.stores import StoreSide
 from rlm.service.threads import ServiceThreads
@@ -56,7 +56,7 @@ class LaneParts:
     broker: OwnBroker
     facts: FactsSide
     heartbeat: HeartbeatSender
-    looks: RememberedLooks
+    snapshots: SnapshotCache
     stores: StoreSide
     share_groups: ShareGroups
     losses: Losses
@@ -116,7 +116,7 @@ class WorkSide:
         )
         self.lanes = Lanes(
             copy=CopyLane(
-                eyes=parts.looks,
+                snapshots=parts.snapshots,
                 copier=_copier(parts, live, self.writes),
                 ledger=parts.facts.manager,
                 settings=parts.facts.settings,
@@ -127,7 +127,7 @@ class WorkSide:
                 copied=parts.copied,
             ),
             trim=TrimLane(
-                eyes=parts.looks,
+                snapshots=parts.snapshots,
                 broker=parts.broker,
                 deletions=self.deletions,
                 ledger=parts.facts.manager,
@@ -150,7 +150,7 @@ class WorkSide:
             interval_ms=config.remote_log_manager_task_interval_ms,
         )
         self._cleanup_round = CleanupRound(
-            eyes=parts.looks,
+            snapshots=parts.snapshots,
             trim=self.lanes.trim,
             cleanup=self.lanes.cleanup,
             clock=parts.clock,
@@ -228,7 +228,7 @@ class WorkSide:
 
 def _copier(parts: LaneParts, live: LiveAttempts, writes: StoreWrites) -> Copier:
     return Copier(
-        eyes=parts.looks,
+        snapshots=parts.snapshots,
         ledger=parts.facts.manager,
         stores=parts.stores.stores,
         targets=parts.stores.targets,
@@ -245,7 +245,7 @@ def _cleanup_lane(
     parts: LaneParts, evidence: StoreEvidence, lost: LostSegments, live: LiveAttempts
 ) -> CleanupLane:
     return CleanupLane(
-        eyes=parts.looks,
+        snapshots=parts.snapshots,
         ledger=parts.facts.manager,
         settings=parts.facts.settings,
         evidence=evidence,

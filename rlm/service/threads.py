@@ -1,6 +1,6 @@
 """The threads of one service: a pool for each kind of work, so that none starves another (G6).
 
-Copies read and hash whole segments for minutes, a look must not wait for that, and a disk that
+Copies read and hash whole segments for minutes, a snapshot must not wait for that, and a disk that
 hangs must not stop what needs no disk. Nothing here runs in asyncio's default executor, whose
 threads are shared by all and waited for at the end of the process. What hangs is told by `hung`.
 """
@@ -21,13 +21,13 @@ _OTHER_THREADS = 2
 class ServiceThreads:
     """Pools by what they do; a thread is made when there is work for it.
 
-    copies: reading and hashing segments. looks: scans of the broker's disk, for lanes and barriers.
-    evidence: what stores hand over as files before a trim. reads: what readers wait for.
+    copies: reading and hashing segments. snapshots: scans of the broker's disk, for tasks and
+    barriers. evidence: what stores hand over as files before a trim. reads: what readers wait for.
     disk_cache: chunks in files. other: small files of our own, free space.
     """
 
     copies: Threads
-    looks: Threads
+    snapshots: Threads
     evidence: Threads
     reads: Threads
     disk_cache: Threads
@@ -40,7 +40,7 @@ class ServiceThreads:
     def pools(self) -> tuple[Threads, ...]:
         return (
             self.copies,
-            self.looks,
+            self.snapshots,
             self.evidence,
             self.reads,
             self.disk_cache,
@@ -59,7 +59,9 @@ def service_threads(config: CommonConfig) -> Iterator[ServiceThreads]:
             of_broker.remote_log_manager_copier_thread_pool_size if of_broker else 1,
             hang_ms=of_broker.copy_deadline_ms if of_broker else hang_ms,
         ),
-        looks=Threads("looks", of_broker.log_dir_scan_threads if of_broker else 1, hang_ms=hang_ms),
+        snapshots=Threads(
+            "snapshots", of_broker.log_dir_scan_threads if of_broker else 1, hang_ms=hang_ms
+        ),
         evidence=Threads("evidence", _EVIDENCE_THREADS, hang_ms=hang_ms),
         reads=Threads("reads", config.remote_log_reader_threads, hang_ms=hang_ms),
         disk_cache=Threads("disk-cache", _DISK_CACHE_THREADS, hang_ms=hang_ms),

@@ -106,7 +106,7 @@ class StoreLink:
         return None if self.store_id is None else view.store(self.store_id)
 
     async def run(self, interval_ms: int) -> None:
-        """Find the store, then look again and again whether it is still there, for ever."""
+        """Find the store, then check again and again that it is still there."""
         await self.establish()
         await self.watch(interval_ms)
 
@@ -124,7 +124,7 @@ class StoreLink:
                 await self._memory.clock.sleep_ms(backoff_ms(attempt, most_ms=_MOST_BACKOFF_MS))
                 attempt += 1
             else:
-                await self._look()
+                await self._check()
                 return self.store_id
 
     async def watch(self, interval_ms: int) -> None:
@@ -133,7 +133,7 @@ class StoreLink:
         """
         failures = 0
         while True:
-            await self._look()
+            await self._check()
             if self._problem is None:
                 failures = 0
                 await self._memory.clock.sleep_ms(interval_ms)
@@ -142,7 +142,7 @@ class StoreLink:
                 failures += 1
                 await self._memory.clock.sleep_ms(min(wait_ms, interval_ms))
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         if self.store_id is None:
             return
         try:

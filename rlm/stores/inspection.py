@@ -60,12 +60,12 @@ class Inspection:
         self.reports: Mapping[str, StoreReport] = {}
 
     async def run(self, interval_ms: int) -> None:
-        """Look for ever, as soon as anything is known of the stores."""
+        """Run until cancelled, from when anything is known of the stores."""
         while True:
             await self._clock.sleep_ms(min(interval_ms, self._patience_ms()))
             if all(link.store_id is None for link in self._stores.links):
                 continue
-            await self.look()
+            await self.inspect()
 
     def _patience_ms(self) -> float:
         """What is not known yet is asked for sooner."""
@@ -73,7 +73,7 @@ class Inspection:
             return _FIRST_MS
         return _AGAIN_MS if any(one.problem for one in self.reports.values()) else math.inf
 
-    async def look(self) -> tuple[StoreReport, ...]:
+    async def inspect(self) -> tuple[StoreReport, ...]:
         """Ask every store now, side by side; one that does not answer says so in its report."""
         found = await asyncio.gather(*(self._report(link) for link in self._stores.links))
         self.reports = {report.name: report for report in found}

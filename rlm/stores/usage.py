@@ -66,14 +66,14 @@ class StoresInUse:
         self._known: dict[PartitionKey, _Known] = {}
 
     async def run(self, interval_ms: int) -> None:
-        """Look for ever, from when the ledger is read."""
+        """Run until cancelled, from when the ledger is read."""
         while True:
             is_ready = self._ledger.is_ready
             if is_ready:
-                await self.look()
+                await self.refresh()
             await self._clock.sleep_ms(interval_ms if is_ready else min(interval_ms, _FIRST_MS))
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Count anew what changed; gives way to others in between."""
         total: dict[Uuid, StoreUsage] = {}
         keys = self._ledger.partitions()

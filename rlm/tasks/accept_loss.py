@@ -14,7 +14,7 @@ from kip405.ids import PartitionKey
 from rlm.plans.coverage import OffsetRange
 from rlm.plans.holes import LossView, LostRange, doubtful_segments, lost_ranges
 from rlm.remote_log.ports import Ledger, Settings
-from rlm.remote_log.snapshots import Look
+from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.lost_segments import HoleRecords, LostSegments
 from rlmm.ledger import Hole
@@ -24,19 +24,19 @@ CAUSE_ACCEPTED = "accepted loss"
 
 
 class LossAcceptance:
-    """For partitions that our broker leads. `look` takes one now; Fenced where it does not."""
+    """For partitions that our broker leads. `take` takes one now; Fenced where it does not."""
 
     def __init__(
         self,
         *,
-        look: Callable[[PartitionKey], Awaitable[Look]],
+        snapshot: Callable[[PartitionKey], Awaitable[PartitionSnapshot]],
         ledger: Ledger,
         settings: Settings,
         evidence: StoreEvidence,
         lost: LostSegments,
         holes: HoleRecords,
     ) -> None:
-        self._look = look
+        self._snapshot = snapshot
         self._ledger = ledger
         self._settings = settings
         self._evidence = evidence
@@ -49,47 +49,49 @@ class LossAcceptance:
         Invalid: nothing is proven lost, the partition is frozen, or a store is another one.
         Unavailable: a store or the ledger does not answer, which proves nothing.
         """
-        look = await self._look(key)
-        place = look.led.topic_id_partition
-        if look.frozen is not None:
-            raise Invalid(f"{place} is frozen: {look.frozen.reason}; end that first")
+        snapshot = await self._snapshot(key)
+        place = snapshot.led.topic_id_partition
+        if snapshot.frozen is not None:
+            raise Invalid(f"{place} is frozen: {snapshot.frozen.reason}; end that first")
         problem = self._ledger.problem or self._settings.problem
         if problem is not None:
             raise Unavailable(f"{place}: {problem}")
-        if look.topic.fact is None:
+        if snapshot.topic.fact is None:
             raise NotFound(f"{place}: the topic is not enabled")
-        usable = look.ledger.usable(
-            look.lineage, look.log_end_offset, look.remote_log_start_offset or 0
+        usable = snapshot.ledger.usable(
+            snapshot.lineage, snapshot.log_end_offset, snapshot.remote_log_start_offset or 0
         )
         missing = await self._evidence.missing([one.metadata for one in usable])
         self._lost.suspect(key, missing)
         doubted = [one.metadata for one in usable if one.metadata.segment_id.id in missing]
         gone = await self._evidence.missing(doubted, needs_manifest=False)
         holes = self._settings.view.holes(key)
-        start = max(look.positions.log_start_offset, look.remote_log_start_offset or 0)
+        start = max(snapshot.positions.log_start_offset, snapshot.remote_log_start_offset or 0)
         found = lost_ranges(
             LossView(
                 usable=usable,
                 gone=gone,
-                doubtful=doubtful_segments(look.log, start, holes),
+                doubtful=doubtful_segments(snapshot.log, start, holes),
                 local=OffsetRange(
-                    start=look.positions.log_start_offset, next_offset=look.log_end_offset
+                    start=snapshot.positions.log_start_offset, next_offset=snapshot.log_end_offset
                 ),
-                remote_log_start_offset=look.remote_log_start_offset or 0,
+                remote_log_start_offset=snapshot.remote_log_start_offset or 0,
                 holes=holes,
             )
         )
         if not found:
             raise Invalid(f"{place}: nothing is proven lost. {_instead(len(missing))}")
         if apply:
-            await self._record(look, found, by)
+            await self._record(snapshot, found, by)
         return found
 
-    async def _record(self, look: Look, found: tuple[LostRange, ...], by: str) -> None:
+    async def _record(
+        self, snapshot: PartitionSnapshot, found: tuple[LostRange, ...], by: str
+    ) -> None:
         cause = f"{CAUSE_ACCEPTED}: {by}"
         holes = [Hole(start=one.start, end=one.next_offset, cause=cause) for one in found]
-        await self._holes.add(look.key, holes, look.led.leader_epoch)
-        place = look.led.topic_id_partition
+        await self._holes.add(snapshot.key, holes, snapshot.led.leader_epoch)
+        place = snapshot.led.topic_id_partition
         for one in found:
             log.warning(
                 "loss_accepted",

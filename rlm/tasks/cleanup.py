@@ -33,7 +33,7 @@ from rlm.plans.sweep import (
     refuse_sweep,
 )
 from rlm.remote_log.ports import Ledger, Settings
-from rlm.remote_log.snapshots import Eyes, Look
+from rlm.remote_log.snapshots import PartitionSnapshot, SnapshotReader
 from rlm.tasks.copy_attempt import LiveAttempts
 from rlm.tasks.evidence import StoreEvidence, store_of
 from rlm.tasks.lost_segments import LostSegments
@@ -73,7 +73,7 @@ class CleanupLane:
     def __init__(
         self,
         *,
-        eyes: Eyes,
+        snapshots: SnapshotReader,
         ledger: Ledger,
         settings: Settings,
         evidence: StoreEvidence,
@@ -82,7 +82,7 @@ class CleanupLane:
         clock: Clock,
         config: CleanupSettings,
     ) -> None:
-        self._eyes = eyes
+        self._snapshots = snapshots
         self._ledger = ledger
         self._settings = settings
         self._evidence = evidence
@@ -103,35 +103,37 @@ class CleanupLane:
     async def run(self, led: LedPartition) -> None:
         """One round: mend the records first, then sweep what is left."""
         live_before = self.live_attempts()
-        await self.run_on(await self._eyes.look(led), live_before)
+        await self.run_on(await self._snapshots.take(led), live_before)
 
     def live_attempts(self) -> frozenset[Uuid]:
-        """The attempts that are running now; to be asked for before the look of a round (H6)."""
+        """The attempts that are running now; to be asked for before the snapshot of a round
+        (H6).
+        """
         return frozenset(self._live)
 
-    async def run_on(self, look: Look, live_before: frozenset[Uuid]) -> None:
-        """The same on a look that is fresh, with the attempts that were live before it."""
-        led = look.led
-        await self._settings.reassert(look.key, led.leader_epoch)
-        repaired = await self._ledger.repair(look.key, led.leader_epoch)
-        refused = self._refusal(look)
-        entries = [] if refused else self._leftovers(look.key, live_before)
-        self._statuses[look.key] = CleanupStatus(
+    async def run_on(self, snapshot: PartitionSnapshot, live_before: frozenset[Uuid]) -> None:
+        """The same on a snapshot that is fresh, with the attempts that were live before it."""
+        led = snapshot.led
+        await self._settings.reassert(snapshot.key, led.leader_epoch)
+        repaired = await self._ledger.repair(snapshot.key, led.leader_epoch)
+        refused = self._refusal(snapshot)
+        entries = [] if refused else self._leftovers(snapshot.key, live_before)
+        self._statuses[snapshot.key] = CleanupStatus(
             refused=refused, leftovers=len(entries), repaired=repaired
         )
         if entries:
-            await self._sweep(look, entries, repaired)
+            await self._sweep(snapshot, entries, repaired)
         if refused is None:
-            await self._retire_lost(look)
+            await self._retire_lost(snapshot)
 
-    def _refusal(self, look: Look) -> str | None:
-        freezes = self._settings.view.freeze(look.key.topic_id)
+    def _refusal(self, snapshot: PartitionSnapshot) -> str | None:
+        freezes = self._settings.view.freeze(snapshot.key.topic_id)
         stopped = [fact.why for fact in freezes if STOPS_SWEEP in fact.stopped]
         return refuse_sweep(
             ready=self._ledger.is_ready and self._settings.is_ready,
             ledger_problem=self._ledger.problem or self._settings.problem,
             freeze_fact="; ".join(stopped) if stopped else None,
-            frozen=look.frozen,
+            frozen=snapshot.frozen,
         )
 
     def _leftovers(self, key: PartitionKey, live_before: Iterable[Uuid]) -> list[SweepEntry]:
@@ -145,7 +147,9 @@ class CleanupLane:
         )
         return list(leftovers(entries, sweeper, self._clock.now_ms()))
 
-    async def _sweep(self, look: Look, entries: Iterable[SweepEntry], repaired: int) -> None:
+    async def _sweep(
+        self, snapshot: PartitionSnapshot, entries: Iterable[SweepEntry], repaired: int
+    ) -> None:
         """Judge and act; what lies in a store that is away, or another, waits and is raised.
 
         So does what a store refuses to delete: the others' turn comes nevertheless (G6).
@@ -156,24 +160,24 @@ class CleanupLane:
         away: dict[Uuid, RemoteStorageError] = {}
         refused: list[RemoteStorageError] = []
         for entry in entries:
-            stopped = self._refusal(look)  # a freeze counts within a round, too (G1)
+            stopped = self._refusal(snapshot)  # a freeze counts within a round, too (G1)
             if stopped is not None:
                 break
             count += 1
-            match await self._judge(look, entry, away):
+            match await self._judge(snapshot, entry, away):
                 case Adopt(finished=finished):
-                    await self._adopt(look.led, entry, finished)
+                    await self._adopt(snapshot.led, entry, finished)
                     adopted += 1
                 case Delete(reason=reason):
-                    error = await self._delete(look, entry, reason)
+                    error = await self._delete(snapshot, entry, reason)
                     deleted += error is None
                     refused += [error] if error else []
                 case Bury():
-                    await self._bury(look.led, entry.metadata)
+                    await self._bury(snapshot.led, entry.metadata)
                     deleted += 1
                 case Alarm(reason=reason):
                     alarms.append(f"{entry.metadata.segment_id}: {reason}")
-        self._statuses[look.key] = CleanupStatus(
+        self._statuses[snapshot.key] = CleanupStatus(
             refused=stopped,
             leftovers=count,
             adopted=adopted,
@@ -185,7 +189,7 @@ class CleanupLane:
             raise first
 
     async def _judge(
-        self, look: Look, entry: SweepEntry, away: dict[Uuid, RemoteStorageError]
+        self, snapshot: PartitionSnapshot, entry: SweepEntry, away: dict[Uuid, RemoteStorageError]
     ) -> Decision | None:
         """What the segment's own store calls for; None while that store cannot be asked."""
         try:
@@ -195,14 +199,16 @@ class CleanupLane:
         if store_id in away:
             return None
         try:
-            evidence = await self._look_at(look, entry.metadata)
+            evidence = await self._examine(snapshot, entry.metadata)
         except RemoteStorageError as error:
             away[store_id] = error
             return None
-        start = look.remote_log_start_offset or 0
+        start = snapshot.remote_log_start_offset or 0
         return decide(entry, evidence, remote_log_start_offset=start)
 
-    async def _look_at(self, look: Look, metadata: RemoteLogSegmentMetadata) -> Evidence:
+    async def _examine(
+        self, snapshot: PartitionSnapshot, metadata: RemoteLogSegmentMetadata
+    ) -> Evidence:
         """What the segment's own store shows; Invalid where it is not the one meant (H11)."""
         await self._evidence.check_identity([metadata])
         found = await self._evidence.manifest(metadata)
@@ -214,62 +220,64 @@ class CleanupLane:
             presence=presence,
             manifest=found.metadata,
             unreadable=found.unreadable,
-            superseded=broken and await self._is_superseded(look, metadata),
+            superseded=broken and await self._is_superseded(snapshot, metadata),
         )
 
-    async def _retire_lost(self, look: Look) -> None:
+    async def _retire_lost(self, snapshot: PartitionSnapshot) -> None:
         """Take lost segments out of the ledger whose records other copies have, or nobody misses.
 
         In the order of every deletion, so that whatever is left of their objects goes too.
         """
-        for metadata in self._lost.suspects(look):
-            entry = look.ledger.entries[metadata.segment_id.id]
-            if entry.state is not _FINISHED or not await self._is_superseded(look, metadata):
+        for metadata in self._lost.suspects(snapshot):
+            entry = snapshot.ledger.entries[metadata.segment_id.id]
+            if entry.state is not _FINISHED or not await self._is_superseded(snapshot, metadata):
                 continue
-            error = await self._delete(look, _sweep_entry(entry), SUPERSEDED)
+            error = await self._delete(snapshot, _sweep_entry(entry), SUPERSEDED)
             if error is not None:
                 raise error
-            status = self._statuses[look.key]
-            self._statuses[look.key] = replace(status, deleted=status.deleted + 1)
+            status = self._statuses[snapshot.key]
+            self._statuses[snapshot.key] = replace(status, deleted=status.deleted + 1)
 
-    async def _is_superseded(self, look: Look, metadata: RemoteLogSegmentMetadata) -> bool:
+    async def _is_superseded(
+        self, snapshot: PartitionSnapshot, metadata: RemoteLogSegmentMetadata
+    ) -> bool:
         """Whether its objects are gone now, and other copies seen now make good for it.
 
         A loss that was accepted makes good for no copy that only lacks its manifest: readers have
         its records yet.
         """
-        usable = look.ledger.usable(look.lineage, look.log_end_offset)
+        usable = snapshot.ledger.usable(snapshot.lineage, snapshot.log_end_offset)
         others = overlapping(metadata, usable)
-        found = await self._lost.ask(look, (metadata, *(one.metadata for one in others)))
+        found = await self._lost.ask(snapshot, (metadata, *(one.metadata for one in others)))
         if metadata.segment_id.id not in found.gone:
             return False
         is_readable = await self._evidence.presence(metadata) is Presence.COMPLETE
         return is_superseded(
             metadata,
             others,
-            lineage=look.lineage,
-            remote_log_start_offset=look.remote_log_start_offset or 0,
-            holes=() if is_readable else self._settings.view.holes(look.key),
+            lineage=snapshot.lineage,
+            remote_log_start_offset=snapshot.remote_log_start_offset or 0,
+            holes=() if is_readable else self._settings.view.holes(snapshot.key),
             seen=found.whole,
         )
 
     async def _adopt(
         self, led: LedPartition, entry: SweepEntry, finished: RemoteLogSegmentMetadata
     ) -> None:
-        await self._eyes.check_leadership(led)
+        await self._snapshots.check_leadership(led)
         await self._ledger.publish(finished, led.leader_epoch, int(entry.metadata.state))
         log.warning("segment_adopted", **_place(finished), start_offset=finished.start_offset)
 
     async def _delete(
-        self, look: Look, entry: SweepEntry, reason: str
+        self, snapshot: PartitionSnapshot, entry: SweepEntry, reason: str
     ) -> RemoteStorageError | None:
         """What the store says where it does not delete; the next round goes on from there."""
-        led = look.led
+        led = snapshot.led
         deleting = self._in_state(entry.metadata, _DELETING)
-        await self._check_again(look, deleting)
+        await self._check_again(snapshot, deleting)
         await self._ledger.publish(deleting, led.leader_epoch, int(entry.metadata.state))
-        await self._check_reason_stands(look, entry.metadata)
-        await self._check_again(look, deleting)
+        await self._check_reason_stands(snapshot, entry.metadata)
+        await self._check_again(snapshot, deleting)
         try:
             await self._evidence.delete(deleting)
             await self._delete_late_manifest(entry.metadata, deleting)
@@ -282,21 +290,25 @@ class CleanupLane:
         log.info("segment_swept", **_place(deleting), reason=reason)
         return None
 
-    async def _check_again(self, look: Look, metadata: RemoteLogSegmentMetadata) -> None:
+    async def _check_again(
+        self, snapshot: PartitionSnapshot, metadata: RemoteLogSegmentMetadata
+    ) -> None:
         """Right before something goes: it is the right store, nobody stopped us, we lead."""
         await self._evidence.check_identity([metadata])
-        stopped = self._refusal(look)
+        stopped = self._refusal(snapshot)
         if stopped is not None:
-            raise Fenced(f"{look.led.topic_id_partition}: {stopped}")
-        await self._eyes.check_leadership(look.led)
+            raise Fenced(f"{snapshot.led.topic_id_partition}: {stopped}")
+        await self._snapshots.check_leadership(snapshot.led)
 
-    async def _check_reason_stands(self, look: Look, metadata: RemoteLogSegmentMetadata) -> None:
+    async def _check_reason_stands(
+        self, snapshot: PartitionSnapshot, metadata: RemoteLogSegmentMetadata
+    ) -> None:
         """Fenced where what was to be deleted came to life meanwhile: the next round adopts it."""
         match metadata.state:
             case RemoteLogSegmentState.COPY_SEGMENT_STARTED:
                 await self._check_still_without_manifest(metadata)
             case RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
-                if not await self._is_superseded(look, metadata):
+                if not await self._is_superseded(snapshot, metadata):
                     raise Fenced(f"{metadata.segment_id} is not superseded any more")
 
     async def _delete_late_manifest(

@@ -1,9 +1,10 @@
-"""The copy lane: looks at a partition its service leads and copies what is eligible, in order.
+"""The copy task takes a snapshot of a partition its service leads and copies what is eligible, in
+order.
 
 The first failure ends a partition's round: order is kept, nothing is skipped. What `status` shows
 is kept per partition as values. Must not know of pools: a job of a LanePool calls `run`.
 
-How long producer snapshots of closed segments have been missing, by looks at the disk.
+How long producer snapshots of closed segments have been missing, by scans of the disk.
 
 Kafka writes a snapshot right after it rolls, but one that is missing for good (a log older than
 snapshots at every roll, files that were lost) would stop the copies of its partition for ever. So
@@ -28,7 +29,7 @@ from rlm.plans.coverage import Cover, OffsetRange, cover
 from rlm.plans.holes import NO_RECORDS, DoubtfulSegment, doubtful_segments, empty_ranges
 from rlm.plans.problems import Finding, ProblemKind
 from rlm.remote_log.ports import Ledger, Settings
-from rlm.remote_log.snapshots import Eyes, Look
+from rlm.remote_log.snapshots import PartitionSnapshot, SnapshotReader
 from rlm.tasks.copy_attempt import Copier
 from rlm.tasks.lost_segments import HoleRecords, LostSegments
 from rlmm.facts import StartFact
@@ -42,15 +43,15 @@ class SnapshotWaits:
         self._wait_ms = wait_ms
         self._since_ms: dict[PartitionKey, dict[int, int]] = {}
 
-    def over(self, look: Look, now_ms: int) -> frozenset[int]:
+    def over(self, snapshot: PartitionSnapshot, now_ms: int) -> frozenset[int]:
         """Bases of the segments whose snapshot has been missing long enough."""
-        before = self._since_ms.get(look.key, {})
+        before = self._since_ms.get(snapshot.key, {})
         since = {
             one.base_offset: before.get(one.base_offset, now_ms)
-            for one in look.log.segments
+            for one in snapshot.log.segments
             if one.closed is Closed.SNAPSHOT_MISSING and one.size_bytes
         }
-        self._since_ms[look.key] = since
+        self._since_ms[snapshot.key] = since
         return frozenset(base for base, at in since.items() if now_ms - at >= self._wait_ms)
 
     def forget(self, key: PartitionKey) -> None:
@@ -67,14 +68,15 @@ Copied = Callable[[str, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyStatus:
-    """Result of the last look. `copied_next_offset`: end of in-lineage remote data, 0 for none.
+    """Result of the last snapshot. `copied_next_offset`: end of in-lineage remote data, 0 for none.
 
     `pending_*`: what may be copied now; `lag_*`: all closed segments that are not remote. Monotonic
-    times: `measured_at_ms` that of the look, or of the last segment copied since; `behind_since_ms`
-    since when there is a lag and no segment was copied, None without a lag. `doubtful`: segments of
-    0 bytes that may have lost their records. `without_snapshot`: bases of those in the log whose
-    producer snapshot is waited for no longer (copy.snapshot.wait.ms). `lost`: starts of the remote
-    segments that were not found in their store and begin below the local log.
+    times: `measured_at_ms` that of the snapshot, or of the last segment copied since;
+    `behind_since_ms` since when there is a lag and no segment was copied, None without a lag.
+    `doubtful`: segments of 0 bytes that may have lost their records. `without_snapshot`: bases of
+    those in the log whose producer snapshot is waited for no longer (copy.snapshot.wait.ms).
+    `lost`: starts of the remote segments that were not found in their store and begin below the
+    local log.
     """
 
     topic: str
@@ -131,7 +133,7 @@ class CopyLane:
     def __init__(
         self,
         *,
-        eyes: Eyes,
+        snapshots: SnapshotReader,
         copier: Copier,
         ledger: Ledger,
         settings: Settings,
@@ -142,7 +144,7 @@ class CopyLane:
         copied: Copied = lambda _topic, _size_bytes: None,
         recovery_point_always: bool = False,
     ) -> None:
-        self._eyes = eyes
+        self._snapshots = snapshots
         self._copier = copier
         self._ledger = ledger
         self._settings = settings
@@ -173,19 +175,19 @@ class CopyLane:
         """
         if not (self._ledger.is_ready and self._settings.is_ready):
             raise Unavailable(f"{led.topic_id_partition}: settings or ledger are not read yet")
-        look = await self._eyes.look(led)
-        start = await self._ensure_start(look)
-        await self._record_empty(look, start)
-        plan = self._plan(look, start, await self._lost.gone(look))
-        self._note(look, plan)
+        snapshot = await self._snapshots.take(led)
+        start = await self._ensure_start(snapshot)
+        await self._record_empty(snapshot, start)
+        plan = self._plan(snapshot, start, await self._lost.gone(snapshot))
+        self._note(snapshot, plan)
         if plan.segments:
             await self._copier.check_target(led.topic_id_partition)
         for segment in plan.segments:
             if up_to_offset is not None and segment.base_offset >= up_to_offset:
                 break
-            await self._recheck_topic(look)
-            await self._fill_holes(look, segment)
-            finished = await self._copier.copy(look, segment)
+            await self._recheck_topic(snapshot)
+            await self._fill_holes(snapshot, segment)
+            finished = await self._copier.copy(snapshot, segment)
             log.info(
                 "segment_copied",
                 topic=led.topic_id_partition.topic,
@@ -198,120 +200,127 @@ class CopyLane:
             if segment.closed is Closed.SNAPSHOT_MISSING:
                 log.warning("copied_without_producer_snapshot", path=segment.snapshot_path)
             self._copied(led.topic_id_partition.topic, finished.segment_size_bytes)
-            self._note_copied(look, finished.next_offset, segment.size_bytes)
+            self._note_copied(snapshot, finished.next_offset, segment.size_bytes)
 
-    def is_due(self, look: Look) -> bool:
-        """Whether there is work for a round, or soon may be, by a look that somebody else took."""
-        start = look.remote_log_start_offset
+    def is_due(self, snapshot: PartitionSnapshot) -> bool:
+        """Whether there is work for a round, or soon may be, by a snapshot that somebody else
+        took.
+        """
+        start = snapshot.remote_log_start_offset
         if start is None or not (self._ledger.is_ready and self._settings.is_ready):
             return True
-        plan = self._plan(look, start)
-        self._note(look, plan)
+        plan = self._plan(snapshot, start)
+        self._note(snapshot, plan)
         is_due = bool(plan.segments) or plan.reason in _NOT_YET
-        return is_due or self._lost.is_due(look)
+        return is_due or self._lost.is_due(snapshot)
 
-    async def _ensure_start(self, look: Look) -> int:
+    async def _ensure_start(self, snapshot: PartitionSnapshot) -> int:
         """The durable remote log start; the broker's log start where none was ever written (H2)."""
-        if look.remote_log_start_offset is not None:
-            return look.remote_log_start_offset
-        start = look.positions.log_start_offset
-        if refuse_topic(look.topic.state) is None:
+        if snapshot.remote_log_start_offset is not None:
+            return snapshot.remote_log_start_offset
+        start = snapshot.positions.log_start_offset
+        if refuse_topic(snapshot.topic.state) is None:
             fact = StartFact(
-                partition=look.key,
+                partition=snapshot.key,
                 remote_log_start_offset=start,
                 cause=CAUSE_ENABLE,
-                decided_epoch=look.led.leader_epoch,
+                decided_epoch=snapshot.led.leader_epoch,
             )
-            await self._settings.publish(fact, look.led.leader_epoch)
+            await self._settings.publish(fact, snapshot.led.leader_epoch)
         return start
 
-    async def _record_empty(self, look: Look, start: int) -> None:
+    async def _record_empty(self, snapshot: PartitionSnapshot, start: int) -> None:
         """What the log cleaner left empty is written down: readers miss nothing there (H15)."""
-        if look.frozen is not None or refuse_topic(look.topic.state) is not None:
+        if snapshot.frozen is not None or refuse_topic(snapshot.topic.state) is not None:
             return
-        known = self._settings.view.holes(look.key)
+        known = self._settings.view.holes(snapshot.key)
         on_record = Cover.of(OffsetRange(start=one.start, next_offset=one.end) for one in known)
         new = [
             Hole(start=one.start, end=one.next_offset, cause=NO_RECORDS)
-            for one in empty_ranges(look.log, known)
+            for one in empty_ranges(snapshot.log, known)
             if one.next_offset > start and not on_record.holds(one.start, one.next_offset)
         ]
         if new:
-            await self._holes.add(look.key, new, look.led.leader_epoch)
+            await self._holes.add(snapshot.key, new, snapshot.led.leader_epoch)
 
-    async def _fill_holes(self, look: Look, segment: LocalSegment) -> None:
+    async def _fill_holes(self, snapshot: PartitionSnapshot, segment: LocalSegment) -> None:
         """A loss that was accepted is none where our log has the records (H15)."""
         if segment.next_offset is not None:
-            start, epoch = segment.base_offset, look.led.leader_epoch
-            await self._holes.fill(look.key, start, segment.next_offset, epoch)
+            start, epoch = segment.base_offset, snapshot.led.leader_epoch
+            await self._holes.fill(snapshot.key, start, segment.next_offset, epoch)
 
     def _plan(
-        self, look: Look, remote_log_start_offset: int, gone: Container[Uuid] = ()
+        self, snapshot: PartitionSnapshot, remote_log_start_offset: int, gone: Container[Uuid] = ()
     ) -> CopyPlan:
         """`gone`: segments whose objects are not there any more, which cover nothing (H11)."""
-        usable = look.ledger.usable(look.lineage, look.log_end_offset)
-        needs_durability = self._recovery_point_always or len(look.led.replicas) == 1
-        recovery_point = look.log.recovery_point
+        usable = snapshot.ledger.usable(snapshot.lineage, snapshot.log_end_offset)
+        needs_durability = self._recovery_point_always or len(snapshot.led.replicas) == 1
+        recovery_point = snapshot.log.recovery_point
         return plan_copy(
             CopyView(
-                topic=look.topic.state,
-                segments=look.log.segments,
-                local_log_start_offset=look.positions.log_start_offset,
+                topic=snapshot.topic.state,
+                segments=snapshot.log.segments,
+                local_log_start_offset=snapshot.positions.log_start_offset,
                 remote_log_start_offset=remote_log_start_offset,
-                last_stable_offset=look.positions.last_stable_offset,
+                last_stable_offset=snapshot.positions.last_stable_offset,
                 recovery_point=(recovery_point or 0) if needs_durability else None,
                 covered=cover(one for one in usable if one.metadata.segment_id.id not in gone),
-                frozen=look.frozen,
-                without_snapshot=self._snapshot_waits.over(look, self._clock.monotonic_ms()),
+                frozen=snapshot.frozen,
+                without_snapshot=self._snapshot_waits.over(snapshot, self._clock.monotonic_ms()),
             )
         )
 
-    async def _recheck_topic(self, look: Look) -> None:
+    async def _recheck_topic(self, snapshot: PartitionSnapshot) -> None:
         """cleanup.policy and the like, read again before each copy (H35)."""
-        refused = refuse_topic((await self._eyes.topic(look.led)).state)
+        refused = refuse_topic((await self._snapshots.topic(snapshot.led)).state)
         if refused is not None:
-            raise Fenced(f"{look.led.topic_id_partition}: {refused[0].value} {refused[1]}".rstrip())
+            raise Fenced(
+                f"{snapshot.led.topic_id_partition}: {refused[0].value} {refused[1]}".rstrip()
+            )
 
-    def _note(self, look: Look, plan: CopyPlan) -> None:
-        before = self._statuses.get(look.key)
+    def _note(self, snapshot: PartitionSnapshot, plan: CopyPlan) -> None:
+        before = self._statuses.get(snapshot.key)
         now_ms = self._clock.monotonic_ms()
-        self._statuses[look.key] = CopyStatus(
-            topic=look.led.topic_id_partition.topic,
-            partition=look.led.topic_id_partition.partition,
-            leader_epoch=look.led.leader_epoch,
+        self._statuses[snapshot.key] = CopyStatus(
+            topic=snapshot.led.topic_id_partition.topic,
+            partition=snapshot.led.topic_id_partition.partition,
+            leader_epoch=snapshot.led.leader_epoch,
             reason=_reason(plan).value,
             detail=plan.detail,
-            frozen=look.frozen.reason if look.frozen else None,
-            copied_next_offset=look.ledger.highest_end(look.lineage, look.log_end_offset) or 0,
-            log_start_offset=look.positions.log_start_offset,
-            last_stable_offset=look.positions.last_stable_offset,
-            high_watermark=look.positions.high_watermark,
+            frozen=snapshot.frozen.reason if snapshot.frozen else None,
+            copied_next_offset=snapshot.ledger.highest_end(
+                snapshot.lineage, snapshot.log_end_offset
+            )
+            or 0,
+            log_start_offset=snapshot.positions.log_start_offset,
+            last_stable_offset=snapshot.positions.last_stable_offset,
+            high_watermark=snapshot.positions.high_watermark,
             pending_segments=len(plan.segments),
             pending_bytes=sum(segment.size_bytes for segment in plan.segments),
             lag_segments=plan.lag.segments,
             lag_bytes=plan.lag.size_bytes,
             measured_at_ms=now_ms,
-            behind_since_ms=_behind_since(look, plan, before, now_ms),
-            doubtful=self._doubtful(look),
+            behind_since_ms=_behind_since(snapshot, plan, before, now_ms),
+            doubtful=self._doubtful(snapshot),
             lost=tuple(
                 one.start_offset
-                for one in self._lost.suspects(look)
-                if one.start_offset < look.positions.log_start_offset
+                for one in self._lost.suspects(snapshot)
+                if one.start_offset < snapshot.positions.log_start_offset
             ),
-            without_snapshot=tuple(sorted(self._snapshot_waits.over(look, now_ms))),
+            without_snapshot=tuple(sorted(self._snapshot_waits.over(snapshot, now_ms))),
         )
 
-    def _doubtful(self, look: Look) -> tuple[DoubtfulSegment, ...]:
-        start = max(look.positions.log_start_offset, look.remote_log_start_offset or 0)
-        return doubtful_segments(look.log, start, self._settings.view.holes(look.key))
+    def _doubtful(self, snapshot: PartitionSnapshot) -> tuple[DoubtfulSegment, ...]:
+        start = max(snapshot.positions.log_start_offset, snapshot.remote_log_start_offset or 0)
+        return doubtful_segments(snapshot.log, start, self._settings.view.holes(snapshot.key))
 
-    def _note_copied(self, look: Look, next_offset: int, size_bytes: int) -> None:
+    def _note_copied(self, snapshot: PartitionSnapshot, next_offset: int, size_bytes: int) -> None:
         now_ms = self.copied_at_ms = self._clock.monotonic_ms()
-        before = self._statuses.get(look.key)
+        before = self._statuses.get(snapshot.key)
         if before is None:
             return
         is_last = before.lag_segments <= 1
-        self._statuses[look.key] = replace(
+        self._statuses[snapshot.key] = replace(
             before,
             reason=WhyNot.CAUGHT_UP.value if is_last else before.reason,
             copied_next_offset=max(before.copied_next_offset, next_offset),
@@ -335,10 +344,12 @@ def _reason(plan: CopyPlan) -> WhyNot:
     return WhyNot.TO_BE_COPIED if plan.segments and ends_well else plan.reason
 
 
-def _behind_since(look: Look, plan: CopyPlan, before: CopyStatus | None, now_ms: int) -> int | None:
+def _behind_since(
+    snapshot: PartitionSnapshot, plan: CopyPlan, before: CopyStatus | None, now_ms: int
+) -> int | None:
     """Under a new leader epoch it counts anew: whoever led before may have copied until then."""
     if not plan.lag.segments:
         return None
-    if before is None or before.leader_epoch != look.led.leader_epoch:
+    if before is None or before.leader_epoch != snapshot.led.leader_epoch:
         return now_ms
     return now_ms if before.behind_since_ms is None else before.behind_since_ms

@@ -24,7 +24,7 @@ from rlm.clock import Clock
 from rlm.log_dir.partition_log import LocalSegment
 from rlm.log_dir.scanner import sample
 from rlm.remote_log.ports import Ledger, Stores, Targets
-from rlm.remote_log.snapshots import Eyes, Look
+from rlm.remote_log.snapshots import PartitionSnapshot, SnapshotReader
 from rlm.stores.connection import identity_problem
 from rlm.stores.stores import CopyTarget
 from rlm.tasks.segment_data import PreparedSegment, prepare
@@ -115,7 +115,7 @@ class Copier:
     def __init__(
         self,
         *,
-        eyes: Eyes,
+        snapshots: SnapshotReader,
         ledger: Ledger,
         stores: Stores,
         targets: Targets,
@@ -126,7 +126,7 @@ class Copier:
         new_uuid: Callable[[], Uuid],
         settings: CopySettings,
     ) -> None:
-        self._eyes = eyes
+        self._snapshots = snapshots
         self._ledger = ledger
         self._stores = stores
         self._targets = targets
@@ -146,29 +146,35 @@ class Copier:
         if problem is not None:
             raise Invalid(problem)
 
-    async def copy(self, look: Look, segment: LocalSegment) -> RemoteLogSegmentMetadata:
+    async def copy(
+        self, snapshot: PartitionSnapshot, segment: LocalSegment
+    ) -> RemoteLogSegmentMetadata:
         """Copy one segment; the FINISHED metadata once it was read back as accepted.
 
         Fenced: leadership, file or ledger changed meanwhile. Unavailable: try again later, with a
-        fresh id. OutcomeUnknown: the record may be there; the next look passes a barrier first.
+        fresh id. OutcomeUnknown: the record may be there; the next snapshot passes a barrier first.
         """
         segment_id = self._new_uuid()
         deadline_at_ms = self._clock.monotonic_ms() + self._settings.deadline_ms
         with self._live.working_on(segment_id):
             try:
                 async with asyncio.timeout(self._settings.deadline_ms / 1000):
-                    return await self._attempt(look, segment, segment_id, deadline_at_ms)
+                    return await self._attempt(snapshot, segment, segment_id, deadline_at_ms)
             except TimeoutError as error:
-                raise self._too_late(look.led, segment_id) from error
+                raise self._too_late(snapshot.led, segment_id) from error
 
     async def _attempt(
-        self, look: Look, segment: LocalSegment, segment_id: Uuid, deadline_at_ms: int
+        self,
+        snapshot: PartitionSnapshot,
+        segment: LocalSegment,
+        segment_id: Uuid,
+        deadline_at_ms: int,
     ) -> RemoteLogSegmentMetadata:
-        led = look.led
+        led = snapshot.led
         target = self._targets.target(led.topic_id_partition)
         store = self._stores.manager(target.store_id)
-        prepared = await self._threads.run(prepare, look.log, segment, look.lineage)
-        await self._eyes.check_leadership(led)
+        prepared = await self._threads.run(prepare, snapshot.log, segment, snapshot.lineage)
+        await self._snapshots.check_leadership(led)
         started = self._started(led, prepared, segment_id, target)
         await self._ledger.publish(started, led.leader_epoch, NO_PREVIOUS)
         with self._writes.noted(target.store_id):
@@ -180,7 +186,7 @@ class Copier:
         if self._clock.monotonic_ms() >= deadline_at_ms:
             raise self._too_late(led, segment_id)
         await store.write_manifest(
-            finished.locator(self._settings.cluster_id), self._manifest(look, finished)
+            finished.locator(self._settings.cluster_id), self._manifest(snapshot, finished)
         )
         await self._ledger.publish(finished, led.leader_epoch, int(_STARTED))
         return finished
@@ -199,7 +205,7 @@ class Copier:
             raise Fenced(f"{place}: {problem}")
         if await self._threads.run(sample, prepared.segment) != prepared.file:
             raise Fenced(f"{prepared.segment.path} changed while it was copied")
-        await self._eyes.check_leadership(led)
+        await self._snapshots.check_leadership(led)
         await self._ledger.barrier(place.key, self._settings.barrier_deadline_ms)
         entry = self._ledger.ledger(place.key).entries.get(segment_id)
         is_ours = entry is not None and entry.writer == self._settings.writer
@@ -242,8 +248,8 @@ class Copier:
             custom_metadata=custom.encode(),
         )
 
-    def _manifest(self, look: Look, finished: RemoteLogSegmentMetadata) -> bytes:
-        place = look.led.topic_id_partition
+    def _manifest(self, snapshot: PartitionSnapshot, finished: RemoteLogSegmentMetadata) -> bytes:
+        place = snapshot.led.topic_id_partition
         custom = finished.custom()
         locator = finished.locator(self._settings.cluster_id)
         sizes = {
@@ -260,7 +266,7 @@ class Copier:
                 segment_id=finished.segment_id.id,
                 start_offset=finished.start_offset,
                 end_offset=finished.end_offset,
-                remote_log_start_offset=look.remote_log_start_offset or 0,
+                remote_log_start_offset=snapshot.remote_log_start_offset or 0,
                 layout=_LAYOUT,
                 software=self._settings.software,
                 objects=tuple(

@@ -1,8 +1,9 @@
-"""What the cleanup's looks say of copying: a look at a partition is as good for either.
+"""What the cleanup's snapshots say of copying: a snapshot of a partition is as good for either.
 
-Nothing to copy: the copy lane's next round, with a look of its own, is left out. Something to copy:
-a round is asked for at once, and takes its own look, since what is copied stands on that. So a
-borrowed look never copies anything; a partition at rest costs one look, not one a lane.
+Nothing to copy: the copy lane's next round, with a snapshot of its own, is left out. Something to
+copy: a round is asked for at once, and takes its own snapshot, since what is copied stands on that.
+So a borrowed snapshot never copies anything; a partition at rest costs one snapshot, not one a
+lane.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,7 +15,7 @@ from kip405.errors import Busy
 from kip405.ids import PartitionKey
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
-from rlm.remote_log.snapshots import Look
+from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.tasks.copy import CopyLane
 from rlm.tasks.pool import LanePool
 
@@ -30,7 +31,7 @@ class _Idle:
 
 
 class CopyWatch:
-    """`interval_ms`: that of the copy rounds; a look that began longer ago saves none."""
+    """`interval_ms`: that of the copy rounds; a snapshot that began longer ago saves none."""
 
     def __init__(
         self,
@@ -48,16 +49,16 @@ class CopyWatch:
         self._interval_ms = interval_ms
         self._idle: dict[PartitionKey, _Idle] = {}
 
-    def saw(self, look: Look, began_at_ms: int) -> None:
-        """A look was taken that began at `began_at_ms` (monotonic)."""
-        if look.key in self._pool.running:
+    def saw(self, snapshot: PartitionSnapshot, began_at_ms: int) -> None:
+        """A snapshot was taken that began at `began_at_ms` (monotonic)."""
+        if snapshot.key in self._pool.running:
             return  # that round knows better
-        if self._lane.is_due(look):
-            self.forget(look.key)
-            self._ask_for(look.led)
+        if self._lane.is_due(snapshot):
+            self.forget(snapshot.key)
+            self._ask_for(snapshot.led)
             return
-        self._idle[look.key] = _Idle(
-            leader_epoch=look.led.leader_epoch, until_ms=began_at_ms + self._interval_ms
+        self._idle[snapshot.key] = _Idle(
+            leader_epoch=snapshot.led.leader_epoch, until_ms=began_at_ms + self._interval_ms
         )
 
     def _ask_for(self, led: LedPartition) -> None:
@@ -67,7 +68,9 @@ class CopyWatch:
             log.warning("lane_busy", lane=self._pool.name, error=str(error))
 
     async def scheduled(self, led: LedPartition) -> None:
-        """A round whose time has come; left out once for every look that found nothing to copy."""
+        """A round whose time has come; left out once for every snapshot that found nothing to
+        copy.
+        """
         known = self._idle.pop(led.topic_id_partition.key, None)
         if (
             known is not None

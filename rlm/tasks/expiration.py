@@ -1,16 +1,16 @@
-"""A round of the cleanup pool: trim, then clean, of one look where that is as good as two.
+"""A round of the cleanup pool: trim, then clean, of one snapshot where that is as good as two.
 
-A look is given on only if nothing was done on the strength of it and it is fresh: a trim that
-acted, waited or failed is followed by a look of the cleanup's own. What cannot be undone is asked
-again right before it is done, by either lane, however old the look. No look is taken while a
-DeleteRecords that was given up may be executed yet (H41).
+A snapshot is given on only if nothing was done on the strength of it and it is fresh: a trim that
+acted, waited or failed is followed by a snapshot of the cleanup's own. What cannot be undone is
+asked again right before it is done, by either lane, however old the snapshot. No snapshot is taken
+while a DeleteRecords that was given up may be executed yet (H41).
 """
 
 from collections.abc import Callable
 
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
-from rlm.remote_log.snapshots import Eyes, Look
+from rlm.remote_log.snapshots import PartitionSnapshot, SnapshotReader
 from rlm.tasks.cleanup import CleanupLane
 from rlm.tasks.trim import TrimLane
 
@@ -23,14 +23,14 @@ class CleanupRound:
     def __init__(
         self,
         *,
-        eyes: Eyes,
+        snapshots: SnapshotReader,
         trim: TrimLane,
         cleanup: CleanupLane,
         clock: Clock,
-        saw: Callable[[Look, int], None],
+        saw: Callable[[PartitionSnapshot, int], None],
     ) -> None:
-        """`saw` is told each look of a round, and when it began (monotonic ms)."""
-        self._eyes = eyes
+        """`saw` is told each snapshot of a round, and when it began (monotonic ms)."""
+        self._snapshots = snapshots
         self._trim = trim
         self._cleanup = cleanup
         self._clock = clock
@@ -39,25 +39,25 @@ class CleanupRound:
     async def run(self, led: LedPartition) -> None:
         """Trim, then clean; the failure of one does not keep the other from its turn.
 
-        Errors of the look or of the first that failed. Unavailable, and nothing is planned, while
-        the outcome of a DeleteRecords is not known.
+        Errors of the snapshot or of the first that failed. Unavailable, and nothing is planned,
+        while the outcome of a DeleteRecords is not known.
         """
         await self._trim.settle(led)
         began_at_ms = self._clock.monotonic_ms()
         live_before = self._cleanup.live_attempts()
-        look = await self._eyes.look(led)
-        self._saw(look, began_at_ms)
+        snapshot = await self._snapshots.take(led)
+        self._saw(snapshot, began_at_ms)
         failures: list[Exception] = []
         is_given_on = False
         try:
-            acted = await self._trim.run_on(look, began_at_ms)
+            acted = await self._trim.run_on(snapshot, began_at_ms)
             age_ms = self._clock.monotonic_ms() - began_at_ms
             is_given_on = not acted and age_ms <= GIVEN_ON_FOR_MS
         except Exception as error:  # noqa: BLE001 - raised below, after the other's turn
             failures.append(error)
         try:
             if is_given_on:
-                await self._cleanup.run_on(look, live_before)
+                await self._cleanup.run_on(snapshot, live_before)
             else:
                 await self._trim.settle(led)
                 await self._cleanup.run(led)

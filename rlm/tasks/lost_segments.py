@@ -25,7 +25,7 @@ from rlm.clock import Clock, jittered_ms
 from rlm.plans.holes import with_holes, without_copied
 from rlm.remote_log.losses import Losses
 from rlm.remote_log.ports import Settings
-from rlm.remote_log.snapshots import Look
+from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.tasks.evidence import StoreEvidence, store_of
 from rlmm.facts import HolesFact
 from rlmm.ledger import Hole
@@ -64,35 +64,39 @@ class LostSegments:
             if len(known) < _MOST_PER_PARTITION:
                 known.add(segment_id)
 
-    def suspects(self, look: Look) -> tuple[RemoteLogSegmentMetadata, ...]:
+    def suspects(self, snapshot: PartitionSnapshot) -> tuple[RemoteLogSegmentMetadata, ...]:
         """The suspected ones among the finished, undisputed segments of the leader's history."""
-        ids = self._suspects.get(look.key, set()) | self._losses.segments(look.key)
-        return tuple(one for one in _usable(look) if one.segment_id.id in ids) if ids else ()
+        ids = self._suspects.get(snapshot.key, set()) | self._losses.segments(snapshot.key)
+        return tuple(one for one in _usable(snapshot) if one.segment_id.id in ids) if ids else ()
 
-    def is_due(self, look: Look) -> bool:
+    def is_due(self, snapshot: PartitionSnapshot) -> bool:
         """Whether the store should be asked now."""
-        return self._is_check_due(look.key) or bool(self.suspects(look))
+        return self._is_check_due(snapshot.key) or bool(self.suspects(snapshot))
 
-    async def gone(self, look: Look) -> frozenset[Uuid]:
+    async def gone(self, snapshot: PartitionSnapshot) -> frozenset[Uuid]:
         """Segments whose objects are proven gone, of those that are suspected, or due for a check,
         and those that are damaged: they count for nothing.
 
         What a store does not answer about now is not gone.
         """
-        wanted = self.suspects(look)
-        if self._is_check_due(look.key):
-            start = look.positions.log_start_offset
-            wanted = tuple(one for one in _usable(look) if one in wanted or one.next_offset > start)
-            self._put_off_check(look.key)
-        return (await self.ask(look, wanted)).gone | self.damaged(look).keys()
+        wanted = self.suspects(snapshot)
+        if self._is_check_due(snapshot.key):
+            start = snapshot.positions.log_start_offset
+            wanted = tuple(
+                one for one in _usable(snapshot) if one in wanted or one.next_offset > start
+            )
+            self._put_off_check(snapshot.key)
+        return (await self.ask(snapshot, wanted)).gone | self.damaged(snapshot).keys()
 
-    def damaged(self, look: Look) -> Mapping[Uuid, str]:
+    def damaged(self, snapshot: PartitionSnapshot) -> Mapping[Uuid, str]:
         """Segments that readers found damaged, and how. Nothing is trimmed on them, and they are
         copied again; they are not deleted, for a repair of the store can bring them back.
         """
-        return self._losses.damaged(look.key)
+        return self._losses.damaged(snapshot.key)
 
-    async def ask(self, look: Look, segments: Collection[RemoteLogSegmentMetadata]) -> Found:
+    async def ask(
+        self, snapshot: PartitionSnapshot, segments: Collection[RemoteLogSegmentMetadata]
+    ) -> Found:
         """What the stores show of the segments now."""
         by_store: dict[Uuid, list[RemoteLogSegmentMetadata]] = {}
         for one in segments:
@@ -108,8 +112,8 @@ class LostSegments:
                 continue
             gone.update(missing)
             whole.update(one.segment_id.id for one in asked if one.segment_id.id not in missing)
-            self._note(look.key, asked, missing)
-        return Found(gone=frozenset(gone), whole=frozenset(whole - self.damaged(look).keys()))
+            self._note(snapshot.key, asked, missing)
+        return Found(gone=frozenset(gone), whole=frozenset(whole - self.damaged(snapshot).keys()))
 
     def forget(self, key: PartitionKey) -> None:
         """The partition is led elsewhere now."""
@@ -143,8 +147,8 @@ class LostSegments:
         self._next_check_ms[key] = self._clock.monotonic_ms() + wait_ms
 
 
-def _usable(look: Look) -> tuple[RemoteLogSegmentMetadata, ...]:
-    found = look.ledger.usable(look.lineage, look.log_end_offset)
+def _usable(snapshot: PartitionSnapshot) -> tuple[RemoteLogSegmentMetadata, ...]:
+    found = snapshot.ledger.usable(snapshot.lineage, snapshot.log_end_offset)
     return tuple(one.metadata for one in found if not one.disputed)
 
 

@@ -1,9 +1,9 @@
-"""The trim lane: the only place that deletes acknowledged records from a broker, and how (G1).
+"""The trim task: the only place that deletes acknowledged records from a broker, and how (G1).
 
     nothing sent before may be executed yet (H41)
-    -> look -> plan -> objects and store seen now (H11) -> first trim of an epoch: same bytes (H13)
-    -> what the log forgets of its history is told (H8) -> intent written and read back (H2)
-    -> a connection on which our broker answers -> look and plan once more, by the same rules (H5)
+    -> snapshot -> plan -> objects and store asked now (H11) -> first trim of an epoch: same bytes
+    (H13) -> the history that the log forgets is published (H8) -> intent written, read back (H2)
+    -> a connection on which our broker answers -> snapshot and plan again, by the same rules (H5)
     -> DeleteRecords, at once -> what came of it
 
 Any doubt drops the plan; the next round makes a new one. Also watches for moves of the broker's log
@@ -39,7 +39,7 @@ from rlm.plans.trim import (
     why_not_confirmed,
 )
 from rlm.remote_log.ports import Broker, Ledger, Settings, ShareGroups
-from rlm.remote_log.snapshots import Eyes, Look
+from rlm.remote_log.snapshots import PartitionSnapshot, SnapshotReader
 from rlm.tasks.evidence import StoreEvidence, store_of
 from rlm.tasks.lost_segments import LostSegments
 from rlmm.facts import TopicFact, TrimFact
@@ -84,7 +84,7 @@ class TrimLane:
     def __init__(
         self,
         *,
-        eyes: Eyes,
+        snapshots: SnapshotReader,
         broker: Broker,
         deletions: RecordDeletions,
         ledger: Ledger,
@@ -95,7 +95,7 @@ class TrimLane:
         clock: Clock,
         config: TrimSettings,
     ) -> None:
-        self._eyes = eyes
+        self._snapshots = snapshots
         self._broker = broker
         self._deletions = deletions
         self._ledger = ledger
@@ -122,10 +122,10 @@ class TrimLane:
         """One round of one partition. Fenced and Unavailable drop the plan."""
         await self.settle(led)
         planned_at_ms = self._clock.monotonic_ms()
-        await self.run_on(await self._eyes.look(led), planned_at_ms)
+        await self.run_on(await self._snapshots.take(led), planned_at_ms)
 
     async def settle(self, led: LedPartition) -> None:
-        """Comes before every look that something irreversible is planned on.
+        """Comes before every snapshot that something irreversible is planned on.
 
         Unavailable while a DeleteRecords, which was given up, may be executed yet (H41).
         """
@@ -135,89 +135,97 @@ class TrimLane:
 
         await self._deletions.settle(_place_of(led), log_start)
 
-    async def run_on(self, look: Look, planned_at_ms: int) -> bool:
-        """The same on a look that began at `planned_at_ms` (monotonic); whether anything was done.
+    async def run_on(self, snapshot: PartitionSnapshot, planned_at_ms: int) -> bool:
+        """The same on a snapshot begun at `planned_at_ms` (monotonic); whether anything was done.
 
-        All that a trim stands on is asked once more before it (H5): an old look costs the plan.
+        All that a trim stands on is asked once more before it (H5): an old snapshot costs the plan.
         """
-        led, fact = look.led, look.topic.fact
-        if fact is None or look.remote_log_start_offset is None:
-            self._statuses.pop(look.key, None)
+        led, fact = snapshot.led, snapshot.topic.fact
+        if fact is None or snapshot.remote_log_start_offset is None:
+            self._statuses.pop(snapshot.key, None)
             return False
         place = led.topic_id_partition
         group_start = await self._share_groups.start_offset(place.topic, place.partition)
-        plan = self._decide(look, fact, group_start, planned_at_ms)
-        self._note(look, fact, plan)
+        plan = self._decide(snapshot, fact, group_start, planned_at_ms)
+        self._note(snapshot, fact, plan)
         if isinstance(plan, Held):
             return False
         if isinstance(plan, TrimPlan):
-            await self._see_copies(look, plan)
-            await self._tell_history(look, plan)
-            await self._write_intent(look, plan)
-        await self._delete(look, plan)
+            await self._see_copies(snapshot, plan)
+            await self._tell_history(snapshot, plan)
+            await self._write_intent(snapshot, plan)
+        await self._delete(snapshot, plan)
         return True
 
     def _decide(
-        self, look: Look, fact: TopicFact, group_start: int | None, planned_at_ms: int
+        self,
+        snapshot: PartitionSnapshot,
+        fact: TopicFact,
+        group_start: int | None,
+        planned_at_ms: int,
     ) -> TrimPlan | EndedPlan | Held:
-        """What the rules say of a look, and of guards that are gathered now."""
-        guards = self._guards(look, fact)
-        offsets = self._offsets(look, fact, group_start)
+        """What the rules say of a snapshot, and of guards that are gathered now."""
+        guards = self._guards(snapshot, fact)
+        offsets = self._offsets(snapshot, fact, group_start)
         plan = plan_trim(guards, offsets, now_ms=self._clock.now_ms(), planned_at_ms=planned_at_ms)
         if isinstance(plan, TrimPlan) and is_hold_overdue(guards):
-            led = look.led
+            led = snapshot.led
             log.warning("trim_hold_overdue", **_place(led), isr=led.isr, replicas=led.replicas)
         return plan
 
-    def _guards(self, look: Look, fact: TopicFact) -> TrimGuards:
-        settings, topic_id = self._settings, look.key.topic_id
+    def _guards(self, snapshot: PartitionSnapshot, fact: TopicFact) -> TrimGuards:
+        settings, topic_id = self._settings, snapshot.key.topic_id
         frozen = settings.view.is_stopped(topic_id, STOPS_TRIM)
         return TrimGuards(
             ready=self._ledger.is_ready and settings.is_ready,
             ledger_problem=self._ledger.problem or settings.problem,
-            freeze_fact=_freeze_text(settings, look.key) if frozen else None,
-            frozen=look.frozen,
-            topic=look.topic.state,
+            freeze_fact=_freeze_text(settings, snapshot.key) if frozen else None,
+            frozen=snapshot.frozen,
+            topic=snapshot.topic.state,
             mode_is_tier=fact.mode == "tier",
             trim_on=fact.trim,
-            retention_bounded=look.topic.retention_bounded,
-            replicas=look.led.replicas,
+            retention_bounded=snapshot.topic.retention_bounded,
+            replicas=snapshot.led.replicas,
             live_nodes=live_nodes(
                 heartbeats(settings.view, self._clock.monotonic_ms()),
                 max_age_ms=self._config.heartbeat_max_age_ms,
             ),
-            replicas_short_ms=self._short_for_ms(look.led),
+            replicas_short_ms=self._short_for_ms(snapshot.led),
             hold_max_ms=self._config.hold_max_ms,
         )
 
-    def _offsets(self, look: Look, fact: TopicFact, group_start: int | None) -> TrimOffsets:
-        remote_log_start_offset = look.remote_log_start_offset or 0
-        start = max(remote_log_start_offset, look.positions.log_start_offset)
+    def _offsets(
+        self, snapshot: PartitionSnapshot, fact: TopicFact, group_start: int | None
+    ) -> TrimOffsets:
+        remote_log_start_offset = snapshot.remote_log_start_offset or 0
+        start = max(remote_log_start_offset, snapshot.positions.log_start_offset)
         return TrimOffsets(
-            leader_epoch=look.led.leader_epoch,
-            lineage=look.lineage,
-            segments=look.log.segments,
-            local_size_bytes=look.log.size_bytes,
-            local_log_start_offset=look.positions.log_start_offset,
+            leader_epoch=snapshot.led.leader_epoch,
+            lineage=snapshot.lineage,
+            segments=snapshot.log.segments,
+            local_size_bytes=snapshot.log.size_bytes,
+            local_log_start_offset=snapshot.positions.log_start_offset,
             remote_log_start_offset=remote_log_start_offset,
-            remote_log_start_epoch=self._settings.view.remote_log_start_epoch(look.key),
-            high_watermark=look.positions.high_watermark,
-            last_stable_offset=look.positions.last_stable_offset,
-            contiguous_end=self._contiguous_end(look, start),
+            remote_log_start_epoch=self._settings.view.remote_log_start_epoch(snapshot.key),
+            high_watermark=snapshot.positions.high_watermark,
+            last_stable_offset=snapshot.positions.last_stable_offset,
+            contiguous_end=self._contiguous_end(snapshot, start),
             share_group_start=group_start,
             retention=_retention(fact),
         )
 
-    def _contiguous_end(self, look: Look, start: int, *, without: Container[Uuid] = ()) -> int:
+    def _contiguous_end(
+        self, snapshot: PartitionSnapshot, start: int, *, without: Container[Uuid] = ()
+    ) -> int:
         """Of copies, and of what our log holds nothing of. A hole on record was another log's, or a
         loss that somebody accepted: what this log still holds is never covered by it (H15).
         """
-        holes = self._settings.view.holes(look.key)
-        return look.ledger.contiguous_end(
-            look.lineage,
-            look.log_end_offset,
+        holes = self._settings.view.holes(snapshot.key)
+        return snapshot.ledger.contiguous_end(
+            snapshot.lineage,
+            snapshot.log_end_offset,
             start,
-            _without_records(look, holes),
+            _without_records(snapshot, holes),
             without=without,
         )
 
@@ -230,50 +238,57 @@ class TrimLane:
         now_ms = self._clock.monotonic_ms()
         return now_ms - self._short_since_ms.setdefault(key, now_ms)
 
-    async def _see_copies(self, look: Look, plan: TrimPlan) -> None:
+    async def _see_copies(self, snapshot: PartitionSnapshot, plan: TrimPlan) -> None:
         """Everything the trim stands on is in the right stores now (H11), and ours (H13).
 
         A copy that is gone from there counts for nothing: others must hold its records.
         """
-        copies = _copies_below(look, plan)
+        copies = _copies_below(snapshot, plan)
         try:
-            self._check_readers(look, copies)
+            self._check_readers(snapshot, copies)
             missing = dict(await self._evidence.missing(copies))
-            self._lost.suspect(look.key, missing)
-            missing |= self._damaged(look, copies)
-            start = max(look.remote_log_start_offset or 0, look.positions.log_start_offset)
-            if missing and self._contiguous_end(look, start, without=missing) < plan.bound:
+            self._lost.suspect(snapshot.key, missing)
+            missing |= self._damaged(snapshot, copies)
+            start = max(snapshot.remote_log_start_offset or 0, snapshot.positions.log_start_offset)
+            if missing and self._contiguous_end(snapshot, start, without=missing) < plan.bound:
                 raise NotFound("; ".join(missing.values()))
             seen = tuple(one for one in copies if one.segment_id.id not in missing)
-            await self._prove_bytes(look, plan, seen)
+            await self._prove_bytes(snapshot, plan, seen)
         except (NotFound, Corrupt, Invalid) as error:
-            self._alarm(look, f"trim to {plan.bound} refused: {error}")
+            self._alarm(snapshot, f"trim to {plan.bound} refused: {error}")
             raise
 
-    def _damaged(self, look: Look, copies: tuple[RemoteLogSegmentMetadata, ...]) -> dict[Uuid, str]:
-        damaged = self._lost.damaged(look)
+    def _damaged(
+        self, snapshot: PartitionSnapshot, copies: tuple[RemoteLogSegmentMetadata, ...]
+    ) -> dict[Uuid, str]:
+        damaged = self._lost.damaged(snapshot)
         return {
             one.segment_id.id: f"{one.segment_id} is damaged: {damaged[one.segment_id.id]}"
             for one in copies
             if one.segment_id.id in damaged
         }
 
-    def _check_readers(self, look: Look, copies: tuple[RemoteLogSegmentMetadata, ...]) -> None:
+    def _check_readers(
+        self, snapshot: PartitionSnapshot, copies: tuple[RemoteLogSegmentMetadata, ...]
+    ) -> None:
         """Unavailable unless whoever leads next can read what is trimmed: knows all the stores."""
         needed = {store_of(metadata) for metadata in copies}
         for service, _ in self._settings.view.services():
-            if service.node_id not in look.led.replicas or service.stores is None:
+            if service.node_id not in snapshot.led.replicas or service.stores is None:
                 continue
             for store_id in sorted(needed - set(service.stores), key=str):
                 raise Unavailable(
-                    f"{look.led.topic_id_partition}: the service of node {service.node_id} does "
-                    f"not know store {store_id} (yet), where what is to be trimmed lies"
+                    f"{snapshot.led.topic_id_partition}: the service of node {service.node_id} "
+                    f"does not know store {store_id} (yet), where what is to be trimmed lies"
                 )
 
     async def _prove_bytes(
-        self, look: Look, plan: TrimPlan, copies: tuple[RemoteLogSegmentMetadata, ...]
+        self,
+        snapshot: PartitionSnapshot,
+        plan: TrimPlan,
+        copies: tuple[RemoteLogSegmentMetadata, ...],
     ) -> None:
-        if not copies or self._proven_epoch.get(look.key) == plan.leader_epoch:
+        if not copies or self._proven_epoch.get(snapshot.key) == plan.leader_epoch:
             return  # without copies only segments of 0 bytes go
         newest = copies[-1]
         await self._evidence.check_same_bytes(
@@ -282,60 +297,60 @@ class TrimLane:
             offset=max(newest.start_offset, plan.local_log_start_offset),
             leader_epoch=plan.leader_epoch,
         )
-        self._proven_epoch[look.key] = plan.leader_epoch
+        self._proven_epoch[snapshot.key] = plan.leader_epoch
 
-    async def _tell_history(self, look: Look, plan: TrimPlan) -> None:
+    async def _tell_history(self, snapshot: PartitionSnapshot, plan: TrimPlan) -> None:
         """The trim cuts the epoch file, too: what only that knows is written down before (H8)."""
-        if not self._is_settled(look, plan):
-            told = self._settings.view.history(look.key)
-            fact = fact_of(look.ledger, look.lineage, None, told)
+        if not self._is_settled(snapshot, plan):
+            told = self._settings.view.history(snapshot.key)
+            fact = fact_of(snapshot.ledger, snapshot.lineage, None, told)
             await self._settings.publish(fact, plan.leader_epoch)
             epochs = len(fact.lineage.entries)
-            log.info("history_told", **_place(look.led), bound=plan.bound, epochs=epochs)
+            log.info("history_told", **_place(snapshot.led), bound=plan.bound, epochs=epochs)
 
-    def _is_settled(self, look: Look, plan: TrimPlan) -> bool:
+    def _is_settled(self, snapshot: PartitionSnapshot, plan: TrimPlan) -> bool:
         return is_settled(
-            look.ledger,
-            look.lineage,
-            told=self._settings.view.history(look.key),
-            local=look.log.lineage,
+            snapshot.ledger,
+            snapshot.lineage,
+            told=self._settings.view.history(snapshot.key),
+            local=snapshot.log.lineage,
             bound=plan.bound,
         )
 
-    async def _write_intent(self, look: Look, plan: TrimPlan) -> None:
-        known = self._settings.view.trim(look.key)
-        fact = TrimFact(partition=look.key, bound=plan.bound, planned_epoch=plan.leader_epoch)
+    async def _write_intent(self, snapshot: PartitionSnapshot, plan: TrimPlan) -> None:
+        known = self._settings.view.trim(snapshot.key)
+        fact = TrimFact(partition=snapshot.key, bound=plan.bound, planned_epoch=plan.leader_epoch)
         if known is None or (known.bound, known.planned_epoch) != (fact.bound, fact.planned_epoch):
             await self._settings.publish(fact, plan.leader_epoch)
 
-    async def _delete(self, look: Look, plan: TrimPlan | EndedPlan) -> None:
+    async def _delete(self, snapshot: PartitionSnapshot, plan: TrimPlan | EndedPlan) -> None:
         """Everything once more, then at once DeleteRecords to our own broker (H5, H41)."""
-        left_ms = self._left_ms(look, plan)
-        async with self._deletions.prepared(_place_of(look.led), within_ms=left_ms) as deletion:
-            await self._check_again(look, plan)
-            low_watermark = await self._low_watermark(look, plan, deletion)
+        left_ms = self._left_ms(snapshot, plan)
+        async with self._deletions.prepared(_place_of(snapshot.led), within_ms=left_ms) as deletion:
+            await self._check_again(snapshot, plan)
+            low_watermark = await self._low_watermark(snapshot, plan, deletion)
         log.info(
             "local_log_trimmed" if isinstance(plan, TrimPlan) else "ended_records_deleted",
-            **_place(look.led),
+            **_place(snapshot.led),
             bound=plan.bound,
             low_watermark=low_watermark,
             leader_epoch=plan.leader_epoch,
         )
-        self._statuses[look.key] = replace(
-            self._statuses[look.key],
+        self._statuses[snapshot.key] = replace(
+            self._statuses[snapshot.key],
             trimmed_to=plan.bound,
             local_log_start_offset=low_watermark,
             alarm=None,
         )
 
     async def _low_watermark(
-        self, look: Look, plan: TrimPlan | EndedPlan, deletion: PreparedDeletion
+        self, snapshot: PartitionSnapshot, plan: TrimPlan | EndedPlan, deletion: PreparedDeletion
     ) -> int:
         try:
             return await deletion.send(plan.bound, hold_ms=self._config.delete_hold_ms)
         except Unavailable:
             # Applied here while a live follower lags, or not at all: the log start tells (H5).
-            log_start = await self._log_start(look.led)
+            log_start = await self._log_start(snapshot.led)
             if log_start < plan.bound:
                 raise
             return log_start
@@ -350,23 +365,23 @@ class TrimLane:
         )
         return answer.offset
 
-    async def _check_again(self, look: Look, plan: TrimPlan | EndedPlan) -> None:
-        """Another look is taken and planned on, by the same rules: it must say the same (H5).
+    async def _check_again(self, snapshot: PartitionSnapshot, plan: TrimPlan | EndedPlan) -> None:
+        """Another snapshot is taken and planned on, by the same rules: it must say the same (H5).
 
-        Nothing is awaited between that plan and its return, but what a look waits for after its
+        Nothing is awaited between that plan and its return, but what a snapshot waits for after its
         last question; that is bounded.
         """
-        place = look.led.topic_id_partition
+        place = snapshot.led.topic_id_partition
         starts: Mapping[int, int] = {}
         if isinstance(plan, TrimPlan):  # all brokers are asked, which may take long
             starts = await self._share_groups.starts_now(place.topic)
         asked_at_ms = self._clock.monotonic_ms()
-        fresh = await self._eyes.look(look.led)
-        fact = self._settings.view.topic(look.key.topic_id)
+        fresh = await self._snapshots.take(snapshot.led)
+        fact = self._settings.view.topic(snapshot.key.topic_id)
         if fact is None or fresh.remote_log_start_offset is None:
             raise Fenced(f"{place}: the topic's settings are gone")
         again = self._decide(fresh, fact, starts.get(place.partition), plan.planned_at_ms)
-        why = why_not_confirmed(plan, again) or self._why_other_evidence(look, fresh, plan)
+        why = why_not_confirmed(plan, again) or self._why_other_evidence(snapshot, fresh, plan)
         if why is not None:
             if isinstance(again, Held):
                 self._note(fresh, fact, again)
@@ -377,78 +392,82 @@ class TrimLane:
                 f"{place}: the last check before a trim took {age_ms} ms, at most "
                 f"{self._config.check_max_age_ms} (trim.check.max.age.ms)"
             )
-        self._left_ms(look, plan)
+        self._left_ms(snapshot, plan)
 
     def _why_other_evidence(
-        self, look: Look, fresh: Look, plan: TrimPlan | EndedPlan
+        self, snapshot: PartitionSnapshot, fresh: PartitionSnapshot, plan: TrimPlan | EndedPlan
     ) -> str | None:
-        """What was proven of the first look's log and copies must be true of the second's."""
-        if fresh.log.lineage != look.log.lineage:
+        """What was proven of the first snapshot's log and copies must be true of the second's."""
+        if fresh.log.lineage != snapshot.log.lineage:
             return "leader epochs changed since the plan"
         if isinstance(plan, EndedPlan):
             return None
         copies = _copies_below(fresh, plan)
-        if copies != _copies_below(look, plan):
+        if copies != _copies_below(snapshot, plan):
             return "other copies than those that were seen are to be trimmed on"
         self._check_readers(fresh, copies)
         if not self._is_settled(fresh, plan):
             return "another history was told since the plan"
         return None
 
-    def _left_ms(self, look: Look, plan: TrimPlan | EndedPlan) -> int:
+    def _left_ms(self, snapshot: PartitionSnapshot, plan: TrimPlan | EndedPlan) -> int:
         """Until when it must be sent, so that the broker is done with it within the deadline."""
         age_ms = self._clock.monotonic_ms() - plan.planned_at_ms
         left_ms = self._config.plan_deadline_ms - self._config.delete_hold_ms - age_ms
         if left_ms <= 0:
             raise Unavailable(
-                f"{look.led.topic_id_partition}: the trim plan is {age_ms} ms old, and at most "
+                f"{snapshot.led.topic_id_partition}: the trim plan is {age_ms} ms old, and at most "
                 f"{self._config.plan_deadline_ms} (trim.plan.deadline.ms) when the broker is done"
             )
         return left_ms
 
-    def _note(self, look: Look, fact: TopicFact, plan: TrimPlan | EndedPlan | Held) -> None:
-        before = self._statuses.get(look.key)
-        self._statuses[look.key] = TrimStatus(
-            leader_epoch=look.led.leader_epoch,
+    def _note(
+        self, snapshot: PartitionSnapshot, fact: TopicFact, plan: TrimPlan | EndedPlan | Held
+    ) -> None:
+        before = self._statuses.get(snapshot.key)
+        self._statuses[snapshot.key] = TrimStatus(
+            leader_epoch=snapshot.led.leader_epoch,
             reason=plan.reason.value if isinstance(plan, Held) else f"trim to {plan.bound}",
             detail=plan.detail if isinstance(plan, Held) else "",
-            local_log_start_offset=look.positions.log_start_offset,
+            local_log_start_offset=snapshot.positions.log_start_offset,
             trimmed_to=before.trimmed_to if before else None,
-            foreign_log_start=self._foreign_log_start(look, fact),
+            foreign_log_start=self._foreign_log_start(snapshot, fact),
             alarm=before.alarm if before and not isinstance(plan, Held) else None,
         )
         if isinstance(plan, Held) and plan.reason is NoTrim.BEGAN_ANEW:
-            self._alarm(look, f"{plan.reason.value}: {plan.detail}")
+            self._alarm(snapshot, f"{plan.reason.value}: {plan.detail}")
 
-    def _foreign_log_start(self, look: Look, fact: TopicFact) -> int | None:
+    def _foreign_log_start(self, snapshot: PartitionSnapshot, fact: TopicFact) -> int | None:
         """The broker's log start, if neither a trim of ours nor the remote start moved it (H1)."""
-        if fact.mode != "tier" or look.remote_log_start_offset is None:
+        if fact.mode != "tier" or snapshot.remote_log_start_offset is None:
             return None
-        intent = self._settings.view.trim(look.key)
-        ours = max(intent.bound if intent else 0, look.remote_log_start_offset)
-        found = look.positions.log_start_offset
+        intent = self._settings.view.trim(snapshot.key)
+        ours = max(intent.bound if intent else 0, snapshot.remote_log_start_offset)
+        found = snapshot.positions.log_start_offset
         return found if found > ours else None
 
-    def _alarm(self, look: Look, text: str) -> None:
-        self._statuses[look.key] = replace(self._statuses[look.key], alarm=text)
+    def _alarm(self, snapshot: PartitionSnapshot, text: str) -> None:
+        self._statuses[snapshot.key] = replace(self._statuses[snapshot.key], alarm=text)
 
 
-def _copies_below(look: Look, plan: TrimPlan) -> tuple[RemoteLogSegmentMetadata, ...]:
+def _copies_below(
+    snapshot: PartitionSnapshot, plan: TrimPlan
+) -> tuple[RemoteLogSegmentMetadata, ...]:
     """The undisputed copies that hold offsets of [local log start, bound)."""
     return tuple(
         one.metadata
-        for one in look.ledger.usable(
-            look.lineage, look.log_end_offset, plan.local_log_start_offset
+        for one in snapshot.ledger.usable(
+            snapshot.lineage, snapshot.log_end_offset, plan.local_log_start_offset
         )
         if not one.disputed and one.metadata.start_offset < plan.bound
     )
 
 
-def _without_records(look: Look, holes: Iterable[Hole]) -> tuple[Hole, ...]:
+def _without_records(snapshot: PartitionSnapshot, holes: Iterable[Hole]) -> tuple[Hole, ...]:
     """Closed segments of our log, as it is now, that are proven to be empty."""
     return tuple(
         Hole(start=one.start, end=one.next_offset, cause=NO_RECORDS)
-        for one in empty_ranges(look.log, holes)
+        for one in empty_ranges(snapshot.log, holes)
     )
 
 

@@ -213,7 +213,7 @@ class ClusterRights(Protocol):
 
 
 class AccessWatch:
-    """`run` for ever; `missing` is what the last look found, None = nobody could tell."""
+    """`run` for ever; `missing` is what the last snapshot found, None = nobody could tell."""
 
     def __init__(
         self, *, allowed: ClusterRights, settings: Settings, clock: Clock, interval_ms: int
@@ -231,10 +231,10 @@ class AccessWatch:
     async def run(self) -> None:
         """Look at every interval; a broker that does not answer is asked again."""
         while True:
-            await self.look()
+            await self.check()
             await self._clock.sleep_ms(self._interval_ms)
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Ask now."""
         needed = needed_acls(self._settings.view.topics())
         try:

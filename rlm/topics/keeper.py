@@ -93,11 +93,11 @@ class RetentionKeeper:
         fact = self._settings.view.topic(topic_id)
         if fact is None or topic.topic_id != topic_id:
             raise NotFound(f"topic {name} with id {topic_id} is gone")
-        is_first_look = topic_id not in self._settled
+        is_first_check = topic_id not in self._settled
         unfinished = is_unfinished(fact, config)
-        self._watch(fact, config, is_half_done=is_first_look and unfinished)
+        self._watch(fact, config, is_half_done=is_first_check and unfinished)
         if needed_change(fact, config) is not None or unfinished:
-            if self._may_alter(fact, is_half_done=is_first_look and unfinished):
+            if self._may_alter(fact, is_half_done=is_first_check and unfinished):
                 await self._settler.settle(name, topic_id)
                 log.info("topic_repaired", topic=name)
             else:

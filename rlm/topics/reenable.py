@@ -53,7 +53,7 @@ class MadeAnewWatch:
         return MappingProxyType(self._why)
 
     def found(self) -> tuple[GoneTopic, ...]:
-        """As last seen; nothing before the first look."""
+        """As last seen; nothing before the first snapshot."""
         if self._present is None:
             return ()
         return made_anew(topic_facts(self._settings.view.facts()), self._present)
@@ -65,10 +65,10 @@ class MadeAnewWatch:
     async def run(self) -> None:
         """Look at every interval; a broker that does not answer is asked again."""
         while True:
-            await self.look()
+            await self.check()
             await self._clock.sleep_ms(self._interval_ms)
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """One pass over the names of all topics that anything was decided for."""
         if not self._settings.is_ready:
             return

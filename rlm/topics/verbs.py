@@ -3,7 +3,8 @@
 Only the service of the partition-0 leader runs them; one at a time, so that two callers cannot
 interleave here, and with leader epochs and a barrier so that two services cannot either (H14):
 
-    read configuration -> barrier -> look at the fact -> publish and read back -> alter -> barrier
+    read configuration -> barrier -> snapshot at the fact -> publish and read back -> alter ->
+    barrier
 
 Whoever altered the configuration published the originals before; so a configuration read before
 the barrier is either untouched or its originals are seen after it. Must not know gRPC.

@@ -14,8 +14,8 @@ from rlm.log_dir.partition_log import PartitionLog
 from rlm.log_dir.scanner import LogDirs
 from rlm.remote_log.lineage_publisher import Herald
 from rlm.remote_log.losses import Losses
-from rlm.remote_log.snapshot_cache import RememberedLooks
-from rlm.remote_log.snapshots import Eyes
+from rlm.remote_log.snapshot_cache import SnapshotCache
+from rlm.remote_log.snapshots import SnapshotReader
 from rlm.service.threads import ServiceThreads
 from rlm.tasks.cleanup import CleanupLane, CleanupSettings
 from rlm.tasks.copy import CopyLane
@@ -115,11 +115,11 @@ class Rig:
         around = checkpoints.around if checkpoints else _as_is
         ledger, settings = around(self.ledger), around(self.settings)
         broker, store = around(self.broker), around(self.store)
-        self.eyes = Eyes(
+        self.snapshots = SnapshotReader(
             node_id=NODE_ID,
             broker=broker,
             log_dirs=self.log_dirs,
-            threads=self.threads.looks,
+            threads=self.threads.snapshots,
             ledger=ledger,
             settings=settings,
             max_orphans=3,
@@ -132,7 +132,7 @@ class Rig:
         self.lost = _lost_segments(evidence, self.losses, self.clock)
         self.copier = self._new_copier(ledger)
         self.copy = CopyLane(
-            eyes=self.eyes,
+            snapshots=self.snapshots,
             copier=self.copier,
             ledger=ledger,
             settings=settings,
@@ -142,7 +142,7 @@ class Rig:
             snapshot_wait_ms=SNAPSHOT_WAIT_MS,
         )
         self.trim = TrimLane(
-            eyes=self.eyes,
+            snapshots=self.snapshots,
             broker=broker,
             deletions=self.deletions,
             ledger=ledger,
@@ -154,7 +154,7 @@ class Rig:
             config=_TRIM,
         )
         self.cleanup = CleanupLane(
-            eyes=self.eyes,
+            snapshots=self.snapshots,
             ledger=ledger,
             settings=settings,
             evidence=evidence,
@@ -168,7 +168,7 @@ class Rig:
 
     def _new_copier(self, ledger: MemoryLedger) -> Copier:
         return Copier(
-            eyes=self.eyes,
+            snapshots=self.snapshots,
             ledger=ledger,
             stores=self.shelf,
             targets=self.shelf,
@@ -192,13 +192,13 @@ class Rig:
             had_predecessor=False,
         )
 
-    def remembered_looks(self) -> RememberedLooks:
+    def cached_snapshots(self) -> SnapshotCache:
         """Eyes as a service has them: they remember, and tell readers."""
-        return RememberedLooks(
+        return SnapshotCache(
             node_id=NODE_ID,
             broker=self.broker,
             log_dirs=self.log_dirs,
-            threads=self.threads.looks,
+            threads=self.threads.snapshots,
             ledger=self.ledger,
             settings=self.settings,
             max_orphans=3,

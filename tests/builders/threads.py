@@ -22,7 +22,7 @@ def all_of(threads: Threads) -> ServiceThreads:
     """A service's pools that are all the same one."""
     return ServiceThreads(
         copies=threads,
-        looks=threads,
+        snapshots=threads,
         evidence=threads,
         reads=threads,
         disk_cache=threads,

@@ -39,26 +39,26 @@ EDITS: tuple[Edit, ...] = (
     *CLEANUP.edits(
         (
             "H2: what was overruled is never asserted again",
-            "        await self._settings.reassert(look.key, led.leader_epoch)\n",
+            "        await self._settings.reassert(snapshot.key, led.leader_epoch)\n",
             "",
         ),
         (
             "H3: disputes are never repaired",
-            "        repaired = await self._ledger.repair(look.key, led.leader_epoch)\n",
+            "        repaired = await self._ledger.repair(snapshot.key, led.leader_epoch)\n",
             "        repaired = 0\n",
         ),
         (
             "G1: a freeze within a round does not stop it",
-            "stopped = self._refusal(look)  # a freeze counts",
+            "stopped = self._refusal(snapshot)  # a freeze counts",
             "stopped = None  # a freeze counts",
         ),
         (
-            "H6: attempts that were live before the look are judged",
+            "H6: attempts that were live before the snapshot are judged",
             "            live={*live_before, *self._live},\n",
             "            live={*self._live},\n",
         ),
         (
-            "H6: attempts that began after the look are judged",
+            "H6: attempts that began after the snapshot are judged",
             "            live={*live_before, *self._live},\n",
             "            live={*live_before},\n",
         ),
@@ -79,12 +79,14 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H5: leadership is not asked for before an adoption",
-            "await self._eyes.check_leadership(led)\n        await self._ledger.publish(finished",
+            "await self._snapshots.check_leadership(led)\n        await "
+            "self._ledger.publish(finished",
             "await self._ledger.publish(finished",
         ),
         (
             "H5: nothing is checked before DELETE_SEGMENT_STARTED",
-            "await self._check_again(look, deleting)\n        await self._ledger.publish(deleting",
+            "await self._check_again(snapshot, deleting)\n        await "
+            "self._ledger.publish(deleting",
             "await self._ledger.publish(deleting",
         ),
         (
@@ -95,12 +97,12 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H6: an attempt that got its manifest after all is deleted",
-            "await self._check_reason_stands(look, entry.metadata)",
+            "await self._check_reason_stands(snapshot, entry.metadata)",
             "pass",
         ),
         (
             "H5: nothing is checked right before objects go",
-            "        await self._check_again(look, deleting)\n        try:\n",
+            "        await self._check_again(snapshot, deleting)\n        try:\n",
             "        try:\n",
         ),
         (
@@ -212,20 +214,20 @@ EDITS: tuple[Edit, ...] = (
     ),
     *ROUND.edits(
         (
-            "a look is given on though the trim has acted",
+            "a snapshot is given on though the trim has acted",
             "is_given_on = not acted and age_ms <= GIVEN_ON_FOR_MS",
             "is_given_on = age_ms <= GIVEN_ON_FOR_MS",
         ),
         (
-            "an old look is given on",
+            "an old snapshot is given on",
             "is_given_on = not acted and age_ms <= GIVEN_ON_FOR_MS",
             "is_given_on = not acted",
         ),
         (
-            "H6: attempts that began before the look are not known as live",
+            "H6: attempts that began before the snapshot are not known as live",
             "        live_before = self._cleanup.live_attempts()\n"
-            "        look = await self._eyes.look(led)\n",
-            "        look = await self._eyes.look(led)\n"
+            "        snapshot = await self._snapshots.take(led)\n",
+            "        snapshot = await self._snapshots.take(led)\n"
             "        live_before = self._cleanup.live_attempts()\n",
         ),
         (
@@ -236,48 +238,50 @@ EDITS: tuple[Edit, ...] = (
     ),
     *WATCH.edits(
         (
-            "a look under an older epoch saves a copy round",
+            "a snapshot under an older epoch saves a copy round",
             "            and known.leader_epoch == led.leader_epoch\n",
             "",
         ),
         (
-            "an old look saves a copy round",
+            "an old snapshot saves a copy round",
             "            and self._clock.monotonic_ms() < known.until_ms\n",
             "",
         ),
         (
-            "one look saves copy rounds for ever",
+            "one snapshot saves copy rounds for ever",
             "known = self._idle.pop(led.topic_id_partition.key, None)",
             "known = self._idle.get(led.topic_id_partition.key, None)",
         ),
         (
-            "a look taken while a copy runs saves the next round",
-            "        if look.key in self._pool.running:\n",
+            "a snapshot taken while a copy runs saves the next round",
+            "        if snapshot.key in self._pool.running:\n",
             "        if not self._pool:\n",
         ),
     ),
     *HERALD.edits(
         (
-            "H4: two looks tell one after the other what the first has told",
-            "        fact = self._due(look)\n        if fact is None:\n            return\n"
+            "H4: two snapshots tell one after the other what the first has told",
+            "        fact = self._due(snapshot)\n        if fact is None:\n            return\n"
             "        await self._settings",
-            "        fact = self._due(look)\n        assert fact is not None\n"
+            "        fact = self._due(snapshot)\n        assert fact is not None\n"
             "        await self._settings",
         ),
         (
-            "a settings topic that takes no records is tried with every look",
-            "            self._quiet_until_ms[look.key] = self._clock.monotonic_ms() + QUIET_MS\n",
+            "a settings topic that takes no records is tried with every snapshot",
+            "            self._quiet_until_ms[snapshot.key] = self._clock.monotonic_ms() "
+            "+ QUIET_MS\n",
             "            pass\n",
         ),
         (
             "H8: broker retention cuts what only the epoch file knows",
-            "if fact is None and trusted and _may_be_cut(look, told):",
-            "if fact is None and not trusted and _may_be_cut(look, told):",
+            "if fact is None and trusted and _may_be_cut(snapshot, told):",
+            "if fact is None and not trusted and _may_be_cut(snapshot, told):",
         ),
         (
             "H4: a leader of an older epoch tells",
-            "is_ours = look.frozen is None and look.ledger.newest_epoch <= look.led.leader_epoch",
-            "is_ours = look.frozen is None",
+            "is_ours = snapshot.frozen is None and snapshot.ledger.newest_epoch <= "
+            "snapshot.led.leader_epoch",
+            "is_ours = snapshot.frozen is None",
         ),
     ),
 )

@@ -1,8 +1,8 @@
-"""Planted bugs in looks and copies: what is asked, in which order, and what is asked again."""
+"""Planted bugs in snapshots and copies: what is asked, in which order, and what is asked again."""
 
 from tests.mutants.edits import Edit, Target
 
-LOOK = Target(
+SNAPSHOT = Target(
     "rlm/remote_log/snapshots.py",
     (
         "tests/rlm/tasks/test_look.py",
@@ -27,14 +27,14 @@ COPY = Target(
 )
 
 EDITS: tuple[Edit, ...] = (
-    *LOOK.edits(
+    *SNAPSHOT.edits(
         (
-            "H17: a look's settings are as stale as they may be",
+            "H17: a snapshot's settings are as stale as they may be",
             "        await self._settings.barrier(self._barrier_deadline_ms)\n",
             "",
         ),
         (
-            "H17: a look's ledger is as stale as it may be",
+            "H17: a snapshot's ledger is as stale as it may be",
             "        await self._ledger.barrier(place.key, self._barrier_deadline_ms)\n",
             "",
         ),
@@ -141,7 +141,7 @@ EDITS: tuple[Edit, ...] = (
     *ATTEMPT.edits(
         (
             "H13: leadership is not asked for before the attempt leaves a record",
-            "        await self._eyes.check_leadership(led)\n        started =",
+            "        await self._snapshots.check_leadership(led)\n        started =",
             "        started =",
         ),
         (
@@ -169,13 +169,13 @@ EDITS: tuple[Edit, ...] = (
             "G3: COPY_SEGMENT_FINISHED is published before the manifest is written",
             "        await store.write_manifest(\n"
             "            finished.locator(self._settings.cluster_id), "
-            "self._manifest(look, finished)\n"
+            "self._manifest(snapshot, finished)\n"
             "        )\n"
             "        await self._ledger.publish(finished, led.leader_epoch, int(_STARTED))\n",
             "        await self._ledger.publish(finished, led.leader_epoch, int(_STARTED))\n"
             "        await store.write_manifest(\n"
             "            finished.locator(self._settings.cluster_id), "
-            "self._manifest(look, finished)\n"
+            "self._manifest(snapshot, finished)\n"
             "        )\n",
         ),
         (
@@ -200,7 +200,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H13: leadership is not asked for again after the upload",
-            "        await self._eyes.check_leadership(led)\n        await self._ledger.barrier",
+            "        await self._snapshots.check_leadership(led)\n        await "
+            "self._ledger.barrier",
             "        await self._ledger.barrier",
         ),
         (
@@ -235,7 +236,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H2: the manifest does not know the remote log start",
-            "remote_log_start_offset=look.remote_log_start_offset or 0,",
+            "remote_log_start_offset=snapshot.remote_log_start_offset or 0,",
             "remote_log_start_offset=0,",
         ),
     ),
@@ -296,17 +297,17 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H2: the first copy does not write the remote log start down",
-            "        if refuse_topic(look.topic.state) is None:\n            fact",
-            "        if refuse_topic(look.topic.state) is not None:\n            fact",
+            "        if refuse_topic(snapshot.topic.state) is None:\n            fact",
+            "        if refuse_topic(snapshot.topic.state) is not None:\n            fact",
         ),
         (
             "H2: the remote log start is written again with every round",
-            "        if look.remote_log_start_offset is not None:\n            return look",
-            "        if look.remote_log_start_offset == -1:\n            return look",
+            "        if snapshot.remote_log_start_offset is not None:\n            return snapshot",
+            "        if snapshot.remote_log_start_offset == -1:\n            return snapshot",
         ),
         (
             "H35: the topic is not looked at again before each copy",
-            "            await self._recheck_topic(look)\n",
+            "            await self._recheck_topic(snapshot)\n",
             "",
         ),
         (
@@ -316,7 +317,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H35: one replica does not wait for the recovery point",
-            "self._recovery_point_always or len(look.led.replicas) == 1",
+            "self._recovery_point_always or len(snapshot.led.replicas) == 1",
             "self._recovery_point_always",
         ),
         (

@@ -142,7 +142,7 @@ EDITS: tuple[Edit, ...] = (
             "",
         ),
         (
-            "H6: a change of metadata does not make anybody look again",
+            "H6: a change of metadata does not make anybody snapshot again",
             "if layout == verified_layout and 0 <= self._now_ms()",
             "if verified_layout and 0 <= self._now_ms()",
         ),

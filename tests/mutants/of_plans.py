@@ -100,7 +100,7 @@ EDITS: tuple[Edit, ...] = (
             "if is_freeze_known:",
         ),
         (
-            "a history is told again with every look though all was told",
+            "a history is told again with every snapshot though all was told",
             "if is_freeze_known and told is not None and told.lineage == fact.lineage:",
             "if is_freeze_known and told is None:",
         ),

@@ -19,7 +19,7 @@ TIER = Target(
 )
 PARTITIONS = Target(
     "rlm/remote_log/snapshot_cache.py",
-    ("tests/rlm/test_partitions.py", "tests/rlm/tasks/test_herald.py"),
+    ("tests/rlm/test_snapshot_cache.py", "tests/rlm/tasks/test_herald.py"),
 )
 _READS = (
     "tests/rlm/reading/test_remote_reader.py",
@@ -151,14 +151,14 @@ EDITS: tuple[Edit, ...] = (
             "        described",
         ),
         (
-            "H17: a barrier takes no look",
-            "            look = await self._shared_looks.look(led)\n",
-            "            look = self._looks.looks[led.topic_id_partition.key]\n",
+            "H17: a barrier takes no snapshot",
+            "            snapshot = await self._coalesced.take(led)\n",
+            "            snapshot = self._snapshots.snapshots[led.topic_id_partition.key]\n",
         ),
         (
-            "H4: a look of another leadership is shown under this one",
-            "return self._view(look.led, look)",
-            "return self._view(led, look)",
+            "H4: a snapshot of another leadership is shown under this one",
+            "return self._view(snapshot.led, snapshot)",
+            "return self._view(led, snapshot)",
         ),
         (
             "H39: a topic made anew under its name is taken for the tiered one",
@@ -173,8 +173,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H4: a frozen partition is read",
-            "        if look.frozen is not None:\n            raise Fenced",
-            "        if look.led is None:\n            raise Fenced",
+            "        if snapshot.frozen is not None:\n            raise Fenced",
+            "        if snapshot.led is None:\n            raise Fenced",
         ),
         (
             "H2: a timestamp is answered with a record below the remote start",
@@ -182,32 +182,32 @@ EDITS: tuple[Edit, ...] = (
             "start=0,",
         ),
         (
-            "H37: the latest epoch is answered from the last look",
-            "if look is None or latest is None or leader_epoch >= latest:",
-            "if look is None or latest is None or leader_epoch > latest:",
+            "H37: the latest epoch is answered from the last snapshot",
+            "if snapshot is None or latest is None or leader_epoch >= latest:",
+            "if snapshot is None or latest is None or leader_epoch > latest:",
         ),
         (
             "H17: a view does not change with the ledger",
-            "(led, look, start, version, self._manager.problem, empty)",
-            "(led, look, start, 0, self._manager.problem, empty)",
+            "(led, snapshot, start, version, self._manager.problem, empty)",
+            "(led, snapshot, start, 0, self._manager.problem, empty)",
         ),
         (
             "H17: a view does not change with the remote start",
-            "(led, look, start, version, self._manager.problem, empty)",
-            "(led, look, 0, version, self._manager.problem, empty)",
+            "(led, snapshot, start, version, self._manager.problem, empty)",
+            "(led, snapshot, 0, version, self._manager.problem, empty)",
         ),
         (
-            "H17: a view does not change with a new look",
+            "H17: a view does not change with a new snapshot",
             "return known[1] is seen[1] and known[0] == seen[0] and known[2:] == seen[2:]",
             "return known[0] == seen[0] and known[2:] == seen[2:]",
         ),
         (
-            "H4: a partition that is frozen does not look so",
-            "frozen=look is not None and look.frozen is not None,",
+            "H4: a partition that is frozen does not snapshot so",
+            "frozen=snapshot is not None and snapshot.frozen is not None,",
             "frozen=False,",
         ),
         (
-            "H15: what is not settled yet looks like a hole",
+            "H15: what is not settled yet snapshots like a hole",
             "unsettled_next_offset=unsettled_end,",
             "unsettled_next_offset=SETTLED,",
         ),
@@ -219,17 +219,17 @@ EDITS: tuple[Edit, ...] = (
     ),
     *PARTITIONS.edits(
         (
-            "H4: a look of an older leader epoch is used under a newer one",
-            "if look is None or look.led.leader_epoch != led.leader_epoch:",
-            "if look is None:",
+            "H4: a snapshot of an older leader epoch is used under a newer one",
+            "if snapshot is None or snapshot.led.leader_epoch != led.leader_epoch:",
+            "if snapshot is None:",
         ),
         (
             "H4: readers hear of a freeze after the leader's tier",
-            "        await self._herald.tell(look)\n        if mine",
+            "        await self._herald.tell(snapshot)\n        if mine",
             "        if mine",
         ),
         (
-            "H4: a look that was overtaken is remembered",
+            "H4: a snapshot that was overtaken is remembered",
             "        if mine >= self._newest.get(key, mine):\n",
             "        if mine:\n",
         ),
@@ -239,12 +239,12 @@ EDITS: tuple[Edit, ...] = (
             "if known is not None and known.led.leader_epoch > led.leader_epoch:",
         ),
         (
-            "H17: who asks while a look is under way gets that look",
+            "H17: who asks while a snapshot is under way gets that snapshot",
             "            if key not in self._running:\n                self._begin(key)\n",
             "            self._begin(key)\n",
         ),
         (
-            "H17: a waiting look is taken under the leadership of who asked first",
+            "H17: a waiting snapshot is taken under the leadership of who asked first",
             "            waiting.led = led\n",
             "            led = waiting.led\n",
         ),

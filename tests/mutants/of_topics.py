@@ -38,7 +38,7 @@ EDITS: tuple[Edit, ...] = (
             "",
         ),
         (
-            "H19: nobody looks who reads the topic before it is trimmed",
+            "H19: nobody snapshots who reads the topic before it is trimmed",
             "        if fact.trim and not (before is not None and before.trim):\n",
             "        if fact.trim and before is None:\n",
         ),

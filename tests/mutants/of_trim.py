@@ -187,32 +187,32 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H2: without a remote log start a trim goes on",
-            "if fact is None or look.remote_log_start_offset is None:\n            self",
+            "if fact is None or snapshot.remote_log_start_offset is None:\n            self",
             "if fact is None:\n            self",
         ),
         (
             "H11: objects are not looked at before a trim",
-            "            await self._see_copies(look, plan)\n",
+            "            await self._see_copies(snapshot, plan)\n",
             "",
         ),
         (
             "H8: the history is not told before a trim",
-            "            await self._tell_history(look, plan)\n",
+            "            await self._tell_history(snapshot, plan)\n",
             "",
         ),
         (
             "H2: the intent is not written before a trim",
-            "            await self._write_intent(look, plan)\n",
+            "            await self._write_intent(snapshot, plan)\n",
             "",
         ),
         (
             "G1: a freeze by command is not gathered",
-            "freeze_fact=_freeze_text(settings, look.key) if frozen else None,",
+            "freeze_fact=_freeze_text(settings, snapshot.key) if frozen else None,",
             "freeze_fact=None,",
         ),
         (
-            "H4: a frozen look is trimmed on",
-            "            frozen=look.frozen,\n",
+            "H4: a frozen snapshot is trimmed on",
+            "            frozen=snapshot.frozen,\n",
             "            frozen=None,\n",
         ),
         (
@@ -242,8 +242,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H4: the epoch of the remote start is not asked for",
-            "remote_log_start_epoch=self._settings.view.remote_log_start_epoch(look.key),",
-            "remote_log_start_epoch=look.led.leader_epoch,",
+            "remote_log_start_epoch=self._settings.view.remote_log_start_epoch(snapshot.key),",
+            "remote_log_start_epoch=snapshot.led.leader_epoch,",
         ),
         (
             "H27: the hold for a lagging replica begins anew with every round",
@@ -257,27 +257,27 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H11: a trim stands on copies that are gone",
-            "if missing and self._contiguous_end(look, start, without=missing) < plan.bound:",
-            "if missing and not self._contiguous_end(look, start, without=missing):",
+            "if missing and self._contiguous_end(snapshot, start, without=missing) < plan.bound:",
+            "if missing and not self._contiguous_end(snapshot, start, without=missing):",
         ),
         (
             "H13: bytes are not compared before the first trim of an epoch",
-            "            await self._prove_bytes(look, plan, seen)\n",
+            "            await self._prove_bytes(snapshot, plan, seen)\n",
             "",
         ),
         (
             "H13: bytes proven under another epoch count",
-            "if not copies or self._proven_epoch.get(look.key) == plan.leader_epoch:",
-            "if not copies or self._proven_epoch.get(look.key) is not None:",
+            "if not copies or self._proven_epoch.get(snapshot.key) == plan.leader_epoch:",
+            "if not copies or self._proven_epoch.get(snapshot.key) is not None:",
         ),
         (
             "H13: bytes count as proven before they were compared",
             "newest = copies[-1]",
-            "newest = copies[-1]; self._proven_epoch[look.key] = plan.leader_epoch",
+            "newest = copies[-1]; self._proven_epoch[snapshot.key] = plan.leader_epoch",
         ),
         (
             "whoever leads next does not know the store of what is trimmed",
-            "            self._check_readers(look, copies)\n            missing",
+            "            self._check_readers(snapshot, copies)\n            missing",
             "            missing",
         ),
         (
@@ -287,7 +287,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H5: nothing is asked again right before the deletion",
-            "            await self._check_again(look, plan)\n",
+            "            await self._check_again(snapshot, plan)\n",
             "",
         ),
         (
@@ -307,12 +307,14 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H5: the second plan does not count",
-            "why = why_not_confirmed(plan, again) or self._why_other_evidence(look, fresh, plan)",
-            "why = self._why_other_evidence(look, fresh, plan)",
+            "why = why_not_confirmed(plan, again) or self._why_other_evidence(snapshot, "
+            "fresh, plan)",
+            "why = self._why_other_evidence(snapshot, fresh, plan)",
         ),
         (
             "H5: what was proven of another log or of other copies counts",
-            "why = why_not_confirmed(plan, again) or self._why_other_evidence(look, fresh, plan)",
+            "why = why_not_confirmed(plan, again) or self._why_other_evidence(snapshot, "
+            "fresh, plan)",
             "why = why_not_confirmed(plan, again)",
         ),
         (
@@ -322,12 +324,12 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H5: the lineage may change between plan and deletion",
-            "        if fresh.log.lineage != look.log.lineage:\n",
+            "        if fresh.log.lineage != snapshot.log.lineage:\n",
             "        if fresh.log.lineage is None:\n",
         ),
         (
             "H11: other copies than those that were seen are trimmed on",
-            "        if copies != _copies_below(look, plan):\n",
+            "        if copies != _copies_below(snapshot, plan):\n",
             "        if not copies and plan.bound < 0:\n",
         ),
         (

@@ -67,6 +67,6 @@ def test_a_year_of_four_digits_is_read(authority: Authority) -> None:
 async def test_all_files_are_looked_at(authority: Authority) -> None:
     paths = [shown(authority.ca_file), shown(authority.issue("x", is_expired=True).cert_file)]
     certificates = Certificates(paths, ManualClock(), THREADS)
-    await certificates.look()
+    await certificates.check()
     ends = [found.ends_at_ms for found in certificates.files]
     assert ends == [FAR_MS, EXPIRED_MS]

@@ -188,7 +188,7 @@ FAULTS = {
         lag_is_known=False,
         words="kafka-acls.sh --add",
     ),
-    "no look succeeds for want of an ACL": Fault(
+    "no snapshot succeeds for want of an ACL": Fault(
         kind=ProblemKind.LAG_UNKNOWN,
         subject=PARTITION,
         plant=_refuse_configs,
@@ -352,7 +352,7 @@ async def test_h38_a_certificate_that_has_ended(
     service.rig.clock.now = 1_700_000_000_000
     service.rig.write_log(0, 100, end=150)
     await service.round()
-    await service.certificates.look()
+    await service.certificates.check()
     told = await service.told()
     assert [one.kind for one in told.problems if one.subject == str(file)] == (
         [kind] if kind else []

@@ -1,4 +1,4 @@
-"""The proxy's questions answered from looks, ledger, settings and the store's bytes."""
+"""The proxy's questions answered from snapshots, ledger, settings and the store's bytes."""
 
 import asyncio
 from dataclasses import replace
@@ -11,8 +11,8 @@ from kip405.errors import Corrupt, NotFound, Unavailable
 from kip405.ids import Uuid
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.broker.leadership import LedPartition
-from rlm.remote_log.snapshot_cache import SharedLooks
-from rlm.remote_log.snapshots import Look
+from rlm.remote_log.snapshot_cache import CoalescedSnapshots
+from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.remote_log.tier import EpochEnd, TopicRef
 from rlmm.replay import LedgerState
 from rsm_plugins.layout.keys import ObjectKind, object_name
@@ -185,7 +185,10 @@ async def test_h03_a_zombies_record_hides_no_data(
         data, offset = await site.read(offset, 250)
         got += data
     assert site.rig.broker.log.startswith(got)
-    assert site.rig.ledger.view.contiguous_end(site.looks.looks[PLACE.key].lineage, 300, 0) == 0
+    assert (
+        site.rig.ledger.view.contiguous_end(site.snapshots.snapshots[PLACE.key].lineage, 300, 0)
+        == 0
+    )
 
 
 @pytest.mark.parametrize("state", [STARTED, DELETING])
@@ -223,7 +226,7 @@ async def test_h15_a_gap_at_the_seam_is_open_until_the_ledger_settles_it(site: S
 
 
 async def test_h15_what_is_open_below_a_new_remote_start_keeps_nobody_waiting(site: Site) -> None:
-    """Without a new look: retention goes on while the partition is at rest."""
+    """Without a new snapshot: retention goes on while the partition is at rest."""
     first, second = segments(site)
     site.rig.ledger.state = LedgerState()
     site.rig.ledger.log.clear()
@@ -247,21 +250,21 @@ async def test_a_copy_under_way_leaves_nothing_open(site: Site) -> None:
     assert (view.remote_next_offset, view.unsettled_next_offset) == (250, -1)
 
 
-class NewerLooks:
+class NewerSnapshots:
     """Shared looks of which the one that was joined is of a leadership that began meanwhile."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
 
-    async def look(self, led: LedPartition) -> Look:
+    async def take(self, led: LedPartition) -> PartitionSnapshot:
         self._site.rig.broker.elect(NODE_ID, led.leader_epoch + 1)
         self._site.rig.disk.epochs({0: 0, led.leader_epoch + 1: 300})
-        return await self._site.looks.look(replace(led, leader_epoch=led.leader_epoch + 1))
+        return await self._site.snapshots.take(replace(led, leader_epoch=led.leader_epoch + 1))
 
 
 async def test_h17_a_barrier_answers_with_the_look_it_took(site: Site) -> None:
     """Else it knows of nothing remote, and an OFFSET_OUT_OF_RANGE of old data passes."""
-    tier = site.tier_with(cast(SharedLooks, NewerLooks(site)))
+    tier = site.tier_with(cast(CoalescedSnapshots, NewerSnapshots(site)))
     view = await tier.barrier(BY_NAME, 0, DEADLINE_MS)
     assert view is not None
     assert (view.leader_epoch, view.remote_next_offset) == (1, 250)
@@ -348,7 +351,7 @@ async def test_h25_of_two_copies_one_that_is_lost_stops_nobody(
     found = await site.tier.offset_for_timestamp(PLACE.topic_id, 0, timestamp_ms)
     assert found is not None and found.offset < 100
     site.reader = site.new_reader()
-    site.tier = site.tier_with(SharedLooks(site.looks, site.tasks))
+    site.tier = site.tier_with(CoalescedSnapshots(site.snapshots, site.tasks))
     name = object_name(copies[lost].locator(CLUSTER_ID), ObjectKind.LOG)
     if damage == "gone":
         del site.rig.store.objects[name]
@@ -360,7 +363,7 @@ async def test_h25_of_two_copies_one_that_is_lost_stops_nobody(
     other = object_name(copies[1 - lost].locator(CLUSTER_ID), ObjectKind.LOG)
     del site.rig.store.objects[other]
     site.reader = site.new_reader()
-    site.tier = site.tier_with(SharedLooks(site.looks, site.tasks))
+    site.tier = site.tier_with(CoalescedSnapshots(site.snapshots, site.tasks))
     with pytest.raises((NotFound, Corrupt)):
         await site.read(10, 250)
     with pytest.raises((NotFound, Corrupt)):

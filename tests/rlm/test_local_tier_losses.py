@@ -27,8 +27,8 @@ async def test_h25_a_copy_that_is_known_to_be_lost_is_asked_for_last(site: Site)
     await site.barrier()
     first, _ = site.rig.ledger.view.in_state(FINISHED)
     second_copy(site.rig, first.metadata)
-    look = site.looks.looks[PLACE.key]
-    best = site.rig.ledger.view.segment_for(look.lineage, look.log_end_offset, 0)
+    snapshot = site.snapshots.snapshots[PLACE.key]
+    best = site.rig.ledger.view.segment_for(snapshot.lineage, snapshot.log_end_offset, 0)
     assert best is not None
     del site.rig.store.objects[object_name(best.locator(CLUSTER_ID), ObjectKind.LOG)]
     await site.read(0, 50)

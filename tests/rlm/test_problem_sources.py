@@ -66,7 +66,7 @@ async def test_h38_a_store_that_nobody_names_is_an_alarm_once_the_others_are_kno
     world = World()
     world.settings.write(StoreFact(store_id=GONE, plugin="s3", uri="s3://gone", prefix=""))
     world.segment(1, GONE)
-    await world.side.in_use.look()
+    await world.side.in_use.refresh()
     if not is_known:
         world.links["cold"].store_id = None
     [found] = [finding for finding in told(world) if finding.subject == f"store {GONE}"]

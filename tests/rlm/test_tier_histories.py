@@ -11,7 +11,7 @@ from kip405.errors import Fenced, NotFound, Unavailable
 from kip405.ids import Uuid
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.reading.requests import RemoteRead, RemoteRecords
-from rlm.remote_log.snapshot_cache import SharedLooks
+from rlm.remote_log.snapshot_cache import CoalescedSnapshots
 from rlm.remote_log.tier import EpochEnd, TopicRef
 from rlmm.facts import DivergenceFact
 from rsm_plugins.layout.keys import ObjectKind, object_name
@@ -130,7 +130,7 @@ async def test_h25_a_copy_with_other_borders_and_chunks_stands_in(
     assert await read_all(site, 0, 250) == of_broker(site, 0, 250)
     del site.rig.store.objects[object_name(second.locator(CLUSTER_ID), ObjectKind.LOG)]
     site.reader = site.new_reader()
-    site.tier = site.tier_with(SharedLooks(site.looks, site.tasks))
+    site.tier = site.tier_with(CoalescedSnapshots(site.snapshots, site.tasks))
     assert first.next_offset == 100
     data, following = await site.read(120, 150)
     assert (data, following) == (of_broker(site, 120, 150), 150)
@@ -251,7 +251,7 @@ async def test_h39_an_id_means_its_own_topic_also_where_the_new_one_is_tiered(si
 
 
 async def test_h17_a_view_grows_with_the_ledger(site: Site) -> None:
-    """What the copy lane finished is remote at once, without another look."""
+    """What the copy lane finished is remote at once, without another snapshot."""
     await site.leadership.refresh()
     await site.barrier()
     site.rig.ledger.copied(metadata(900, 250, 300, {0: 250}))

@@ -17,7 +17,7 @@ from rlm.reading.limits import ReadLimits
 from rlm.reading.reader import RemoteReader
 from rlm.reading.requests import RemoteRead
 from rlm.remote_log.leader_view import LocalTier
-from rlm.remote_log.snapshot_cache import SharedLooks
+from rlm.remote_log.snapshot_cache import CoalescedSnapshots
 from rlm.remote_log.tier import TierPartition, TopicRef
 from rlmm.manager import RemoteLogMetadataManager
 from rlmm.settings import Settings
@@ -56,10 +56,10 @@ class Site:
         self.rig = Rig(path)
         self.leadership = Leadership(Asked(self.rig), self.rig.clock, poll_interval_ms=500)
         self.leadership.want([PLACE.topic])
-        self.looks = self.rig.remembered_looks()
+        self.snapshots = self.rig.cached_snapshots()
         self.tasks, self._threads = tasks, threads
         self.reader = self.new_reader()
-        self.tier = self.tier_with(SharedLooks(self.looks, tasks))
+        self.tier = self.tier_with(CoalescedSnapshots(self.snapshots, tasks))
 
     def new_reader(self) -> RemoteReader:
         """With nothing in its caches."""
@@ -72,15 +72,15 @@ class Site:
             limits=ReadLimits(memory_bytes=1 << 26),
         )
 
-    def tier_with(self, shared_looks: SharedLooks) -> LocalTier:
+    def tier_with(self, coalesced: CoalescedSnapshots) -> LocalTier:
         return LocalTier(
             node_id=NODE_ID,
             broker=self.rig.broker,
             leadership=self.leadership,
             settings=cast(Settings, self.rig.settings),
             manager=cast(RemoteLogMetadataManager, self.rig.ledger),
-            looks=self.looks,
-            shared_looks=shared_looks,
+            snapshots=self.snapshots,
+            coalesced=coalesced,
             reader=self.reader,
         )
 

@@ -108,7 +108,7 @@ class Watched:
 
     def __init__(self, path: Path, certificates: Sequence[CertificatePath] = ()) -> None:
         self.rig = rig = Rig(path)
-        self.looks = rig.remembered_looks()
+        self.snapshots = rig.cached_snapshots()
         self.asked = _Asked(rig)
         clock = cast(Clock, rig.clock)
         self.leadership = Leadership(self.asked, clock, poll_interval_ms=1_000)
@@ -143,7 +143,7 @@ class Watched:
         partitions = PartitionProblems(
             node_id=NODE_ID,
             leadership=self.leadership,
-            looks=self.looks,
+            snapshots=self.snapshots,
             settings=settings,
             manager=manager,
             lanes=lanes,
@@ -188,7 +188,7 @@ class Watched:
         self.statuses = Statuses(
             node_id=NODE_ID,
             leadership=self.leadership,
-            looks=self.looks,
+            snapshots=self.snapshots,
             settings=settings,
             manager=manager,
             pools=(self.copy_pool, self.cleanup_pool),
@@ -214,7 +214,7 @@ class Watched:
         self.watch.current()
 
     async def _clean(self, led: Any) -> None:
-        await self.looks.look(led)
+        await self.snapshots.take(led)
         await self.rig.trim.run(led)
 
     async def _work(self, pool: LanePool, job: Any) -> None:

@@ -164,7 +164,7 @@ class Cluster:
 
     def delete_topics(self) -> None:
         """Delete the topics made here, as far as they are still there: each costs the services of a
-        cluster that other tests share a look every half second.
+        cluster that other tests share a snapshot every half second.
         """
         made, self._made = self._made, []
         with self._new_admin() as admin:

@@ -31,7 +31,7 @@ from rlm.remote_log.objects import RemoteLogs
 from rlm.remote_log.reads import PartitionReading
 from rlm.remote_log.remote_only_reads import RemoteReading
 from rlm.remote_log.remote_only_view import RemoteView
-from rlm.remote_log.snapshots import Look
+from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.remote_log.tier import EpochEnd, TierPartition, TopicRef, Watermarks
 from rlm.remote_log.topic_refs import Place, Places
 from rlm.topics.freezes import Adoption, Freezes
@@ -235,7 +235,7 @@ class ApiStatuses:
         leads = self._cluster.leader == self._node_id
         return (status, replace(status, partition=1)) if leads else ()
 
-    async def look(self, key: PartitionKey) -> PartitionStatus:
+    async def current(self, key: PartitionKey) -> PartitionStatus:
         for status in (one for one in self.led() if one.key == key):
             return status
         raise Fenced(f"{key} is not led here")
@@ -402,7 +402,7 @@ def _no_remote_logs() -> RemoteLogs:
     return RemoteLogs(
         cluster_id=CLUSTER_ID,
         known=lambda _: None,
-        looks=_Blind(),
+        snapshots=_Blind(),
         ledgers=MemoryLedger(),
         store=MemoryStore(CLUSTER_ID),
         threads=THREADS,
@@ -410,7 +410,7 @@ def _no_remote_logs() -> RemoteLogs:
 
 
 class _Blind:
-    async def look(self, led: LedPartition) -> Look:
+    async def take(self, led: LedPartition) -> PartitionSnapshot:
         raise Fenced(f"{led.topic_id_partition} is not led here")
 
 

@@ -131,7 +131,7 @@ def remote_logs(rig: Rig) -> RemoteLogs:
     return RemoteLogs(
         cluster_id=CLUSTER_ID,
         known=known,  # type: ignore[arg-type]  # a LedPartition or None
-        looks=rig.eyes,
+        snapshots=rig.snapshots,
         ledgers=rig.ledger,
         store=rig.store,
         threads=THREADS,

@@ -150,7 +150,7 @@ class World:
             entries.append(EpochEntry(epoch=self.epoch, start_offset=len(log.epochs)))
         return Lineage.of(entries)
 
-    def look(self) -> tuple[Lineage, Frozen | None]:
+    def snapshot(self) -> tuple[Lineage, Frozen | None]:
         view = self.ledger.view
         whole = leaders_lineage(view, self.settings.view.history(KEY), self.local)
         end = len(self.led.epochs)
@@ -171,8 +171,8 @@ class World:
         self.replicas[number % 3] = Replica()
 
     def copy(self, _: int) -> None:
-        self.tell(0)  # as every look does
-        whole, frozen = self.look()
+        self.tell(0)  # as every snapshot does
+        whole, frozen = self.snapshot()
         view, end = self.ledger.view, len(self.led.epochs)
         done = view.contiguous_end(whole, end, self.led.log_start)
         if frozen is not None or done >= end:
@@ -183,7 +183,7 @@ class World:
 
     def trim(self, _: int) -> None:
         self.tell(0)
-        whole, frozen = self.look()
+        whole, frozen = self.snapshot()
         if frozen is None:
             log, view = self.led, self.ledger.view
             log.log_start = view.contiguous_end(whole, len(log.epochs), log.log_start)
@@ -192,7 +192,7 @@ class World:
         self.accepted = self.epoch
 
     def tell(self, _: int) -> None:
-        whole, frozen = self.look()
+        whole, frozen = self.snapshot()
         before = self.settings.view.history(KEY)
         told = self._to_tell(whole, frozen)
         if told is not None:

@@ -234,7 +234,7 @@ class World:
     def local(self) -> Lineage:
         return self.true_lineage(self.led.log_start)
 
-    def look(self) -> tuple[Lineage, Frozen | None]:
+    def snapshot(self) -> tuple[Lineage, Frozen | None]:
         view = self.ledger.view
         whole = leaders_lineage(view, self.settings.view.history(KEY), self.local)
         end = len(self.led.epochs)
@@ -254,7 +254,7 @@ class World:
         self.accepted = self.epoch
 
     def begin_copy(self, _: int) -> None:
-        whole, frozen = self.look()
+        whole, frozen = self.snapshot()
         view, end = self.ledger.view, len(self.led.epochs)
         done = view.contiguous_end(whole, end, self.led.log_start)
         if frozen is not None or done >= end:
@@ -281,7 +281,7 @@ class World:
 
     def herald(self, _: int) -> None:
         """Readers are told; the leader alone decides nothing by whether that succeeds."""
-        whole, frozen = self.look()
+        whole, frozen = self.snapshot()
         told = history_to_tell(
             self.ledger.view,
             whole,
@@ -294,7 +294,7 @@ class World:
             self.settings.write(told, epoch=self.epoch)
 
     def trim(self, _: int) -> None:
-        whole, frozen = self.look()
+        whole, frozen = self.snapshot()
         if frozen is not None:
             return
         log, view = self.led, self.ledger.view
@@ -318,7 +318,7 @@ class World:
             assert settled()
 
     def check(self, _: int) -> None:
-        whole, frozen = self.look()
+        whole, frozen = self.snapshot()
         self.seen["frozen"] += frozen is not None
         if frozen is None:
             self._check(whole)

@@ -65,7 +65,7 @@ class Behind:
         )
 
     async def known_to_be_fine(self) -> None:
-        """A look that froze nothing, which the proxy goes by until it learns better."""
+        """A snapshot that froze nothing, which the proxy goes by until it learns better."""
         await self.site.leadership.refresh()
         view = await self.site.barrier()
         assert view is not None and not view.frozen and view.remote_next_offset == 250
@@ -125,7 +125,7 @@ async def test_what_is_remote_comes_from_the_store(behind: Behind) -> None:
 
 
 @pytest.mark.parametrize("isolation", [READ_UNCOMMITTED, READ_COMMITTED])
-@pytest.mark.parametrize("known", [True, False], ids=["known before", "first look"])
+@pytest.mark.parametrize("known", [True, False], ids=["known before", "first snapshot"])
 @pytest.mark.parametrize("lost", ["tail", "all"])
 async def test_h04_nothing_of_a_frozen_partition_comes_from_the_store(
     behind: Behind, lost: str, known: bool, isolation: int
@@ -160,7 +160,7 @@ async def test_h04_nothing_of_a_frozen_partition_comes_from_the_store(
         assert (await behind.fetch(160, isolation))["records"] == blob(160, 200)
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["known before", "first look"])
+@pytest.mark.parametrize("known", [True, False], ids=["known before", "first snapshot"])
 @pytest.mark.parametrize("log_start", [150, DIVERGED_AT, 200])
 async def test_h04_a_dead_lineage_is_read_up_to_where_it_was_left_only(
     behind: Behind, log_start: int, known: bool
@@ -173,7 +173,7 @@ async def test_h04_a_dead_lineage_is_read_up_to_where_it_was_left_only(
     rig.disk.epochs({0: 150, 1: DIVERGED_AT})
     behind.log_is(150, 300)
     await behind.site.leadership.refresh()
-    if log_start > 150:  # by the first look under the epoch readers were told where it began
+    if log_start > 150:  # by the first snapshot under the epoch readers were told where it began
         await behind.site.barrier()
         rig.disk.epochs({1: log_start})
         behind.log_is(log_start, 300)

@@ -117,9 +117,9 @@ async def test_a_stalled_client_is_ended_for_the_room_that_it_holds() -> None:
         )
         idle, client = await w.connect(), await w.connect()
         await ask_and_take_nothing(client, tier)
-        stalled.look()
+        stalled.check()
         clock.advance(30_000)
-        stalled.look()
+        stalled.check()
         await until(lambda: not tier.is_referred_to)
         await until(lambda: w.metrics.causes == ["stalled"])
         answer = await idle.call(FETCH, 12, fetch_request(12, asked(150)))
@@ -137,8 +137,8 @@ async def test_g6_a_client_of_local_records_is_not_ended_for_room_of_reads() -> 
         client.writer.write(client.encode(FETCH, 12, request))
         [connection] = w.proxy.connections
         await until(lambda: connection.client.writer.untaken_bytes > SIZE // 2)
-        stalled.look()
+        stalled.check()
         clock.advance(30_000)
-        stalled.look()
+        stalled.check()
         await asyncio.sleep(0.05)
         assert w.metrics.causes == []

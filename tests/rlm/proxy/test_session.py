@@ -10,7 +10,7 @@ from rlm.proxy.session import (
     Assembled,
     Cut,
     Expected,
-    Look,
+    Intercept,
     RequestCutter,
     ResponseCutter,
     SessionError,
@@ -81,13 +81,13 @@ def test_requests_are_the_same_for_any_cut(sizes: list[int]) -> None:
             resumed += 1
             take(cutter.resume())
     assert passed == b"".join(REQUESTS[n] for n in (0, 1, 2, 3, 4, 6, 9))
-    assert [(one.correlation_id, one.look) for one in expected] == [
-        (1, Look.NOTHING),
-        (2, Look.PRODUCE),
-        (4, Look.API_VERSIONS),
-        (5, Look.NOTHING),
-        (7, Look.NOTHING),
-        (10, Look.NOTHING),
+    assert [(one.correlation_id, one.intercept) for one in expected] == [
+        (1, Intercept.NOTHING),
+        (2, Intercept.PRODUCE),
+        (4, Intercept.API_VERSIONS),
+        (5, Intercept.NOTHING),
+        (7, Intercept.NOTHING),
+        (10, Intercept.NOTHING),
     ]
     assert [bytes(one.frame) for one in taken] == [REQUESTS[n][4:] for n in (5, 7, 8)]
     assert [one.correlation_id for one in taken] == [6, 8, 9]
@@ -111,10 +111,18 @@ def answer(correlation_id: int, size_bytes: int) -> bytes:
 @given(CUTS)
 def test_answers_are_the_same_for_any_cut(sizes: list[int]) -> None:
     cutter = ResponseCutter(LIMIT)
-    looks = [Look.NOTHING, Look.PRODUCE, Look.ASKED, Look.ASKED, Look.NOTHING]
-    for number, look in enumerate(looks):
-        above = 100 if look is Look.ASKED else None
-        cutter.expect(Expected(look=look, api_version=1, correlation_id=number, stream_above=above))
+    looks = [
+        Intercept.NOTHING,
+        Intercept.PRODUCE,
+        Intercept.ASKED,
+        Intercept.ASKED,
+        Intercept.NOTHING,
+    ]
+    for number, intercept in enumerate(looks):
+        above = 100 if intercept is Intercept.ASKED else None
+        cutter.expect(
+            Expected(intercept=intercept, api_version=1, correlation_id=number, stream_above=above)
+        )
     stream = [answer(0, 500), answer(1, 30), answer(2, 50), answer(3, 500), answer(4, 0)]
     outputs: list[object] = []
     for piece in pieces(b"".join(stream), sizes):
@@ -138,7 +146,7 @@ def test_answers_are_the_same_for_any_cut(sizes: list[int]) -> None:
 
 def test_a_frame_may_be_received_in_place() -> None:
     cutter = ResponseCutter(LIMIT)
-    cutter.expect(Expected(look=Look.ASKED, api_version=1, correlation_id=1))
+    cutter.expect(Expected(intercept=Intercept.ASKED, api_version=1, correlation_id=1))
     stream = answer(1, 1_000)
     assert cutter.room(1) is None
     assert cutter.feed(stream[:100]) == []

@@ -39,12 +39,12 @@ class Crowd:
             clock=self.clock,
             stalled_ms=STALLED_MS,
         )
-        self.stalled.look()
+        self.stalled.check()
 
     def after(self, duration_ms: int) -> list[str]:
         """Look once more; the clients that were ended so far."""
         self.clock.advance(duration_ms)
-        self.stalled.look()
+        self.stalled.check()
         return [client.peer for client in self.clients if client.causes]
 
 

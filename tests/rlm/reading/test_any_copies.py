@@ -140,7 +140,7 @@ class Copies:
 
 
 def tier_of(copies: Copies, ledger: PartitionLedger, reader: RemoteReader) -> LocalTier:
-    look = SimpleNamespace(
+    snapshot = SimpleNamespace(
         key=KEY,
         lineage=copies.lineage,
         log_end_offset=END + 1,
@@ -154,8 +154,8 @@ def tier_of(copies: Copies, ledger: PartitionLedger, reader: RemoteReader) -> Lo
         leadership=not_asked,
         settings=cast(Any, MemorySettings()),
         manager=cast(Any, SimpleNamespace(ledger=lambda _: ledger, problem=None)),
-        looks=cast(Any, SimpleNamespace(looks={KEY: look})),
-        shared_looks=not_asked,
+        snapshots=cast(Any, SimpleNamespace(snapshots={KEY: snapshot})),
+        coalesced=not_asked,
         reader=reader,
     )
 

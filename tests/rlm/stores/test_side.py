@@ -126,14 +126,14 @@ async def test_usage_counts_what_is_finished_and_knows_who_needs_the_store(world
     world.segment(2, HOT)
     world.segment(3, COLD, STARTED)
     world.segment(4, GONE, DELETED)
-    await world.side.in_use.look()
+    await world.side.in_use.refresh()
     topics = frozenset((PLACE.topic_id,))
     assert world.side.in_use.by_store == {
         HOT: StoreUsage(segments=2, size_bytes=2, topics=topics),
         COLD: StoreUsage(topics=topics),
     }
     world.segment(5, HOT)
-    await world.side.in_use.look()
+    await world.side.in_use.refresh()
     assert world.side.in_use.by_store[HOT].segments == 3
 
 
@@ -147,7 +147,7 @@ async def test_h11_a_store_that_segments_need_and_nobody_configures_is_an_alarm(
     world.settings.write(StoreFact(store_id=GONE, plugin="s3", uri="s3://gone", prefix=""))
     world.segment(1, GONE)
     assert problems(world) == []
-    await world.side.in_use.look()
+    await world.side.in_use.refresh()
     (problem,) = problems(world)
     assert problem.startswith(
         f"store {GONE} (s3 s3://gone) is not in this service's configuration: 1 segments of 1"
@@ -166,7 +166,7 @@ async def test_h11_a_store_that_segments_need_and_nobody_configures_is_an_alarm(
 
 async def test_a_store_that_is_not_found_yet_is_not_called_unconfigured(world: World) -> None:
     world.segment(1, COLD)
-    await world.side.in_use.look()
+    await world.side.in_use.refresh()
     world.links["cold"].store_id, world.links["cold"].problem = None, "the plugin is away"
     assert problems(world) == ["the plugin is away"], "which store that is nobody knows yet"
     world.settings.write(

@@ -8,7 +8,7 @@ from kip405.errors import Invalid, Unavailable
 from kip405.ids import PartitionKey
 from kip405.segments import RemoteLogSegmentState
 from rlm.plans.coverage import SETTLED, unsettled_end
-from rlm.remote_log.snapshots import Look
+from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.tasks.accept_loss import LossAcceptance
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.lost_segments import HoleRecords
@@ -54,11 +54,11 @@ def finished(rig: Rig) -> list:  # type: ignore[type-arg]
 
 
 def acceptance(rig: Rig) -> LossAcceptance:
-    async def look(_: PartitionKey) -> Look:
-        return await rig.eyes.look(rig.led)
+    async def snapshot(_: PartitionKey) -> PartitionSnapshot:
+        return await rig.snapshots.take(rig.led)
 
     return LossAcceptance(
-        look=look,
+        snapshot=snapshot,
         ledger=rig.ledger,
         settings=rig.settings,
         evidence=StoreEvidence(rig.shelf, cluster_id=CLUSTER_ID, threads=rig.threads.evidence),
@@ -80,9 +80,14 @@ async def test_h15_what_is_accepted_is_on_record_and_its_entry_goes(rig: Rig) ->
     assert rig.settings.view.holes(PLACE.key) == (LOST,)
     await rig.cleanup.run(rig.led)
     assert [one.start_offset for one in finished(rig)] == [0, 200]
-    look = await rig.eyes.look(rig.led)
+    snapshot = await rig.snapshots.take(rig.led)
     end = unsettled_end(
-        look.ledger, look.lineage, look.log_end_offset, start=0, next_offset=300, trusted=True
+        snapshot.ledger,
+        snapshot.lineage,
+        snapshot.log_end_offset,
+        start=0,
+        next_offset=300,
+        trusted=True,
     )
     assert end == SETTLED
     with pytest.raises(Invalid, match="nothing is proven lost"):

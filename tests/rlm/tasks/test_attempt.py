@@ -138,9 +138,9 @@ async def test_copying_now_ends_below_the_offset_that_was_asked_for(tmp_path: Pa
     rig = Rig(tmp_path)
     rig.write_log(0, 100, 200, 300, end=350)
     await rig.copy.run(rig.led, up_to_offset=100)
-    assert rig.ledger.view.highest_end((await rig.eyes.look(rig.led)).lineage) == 100
+    assert rig.ledger.view.highest_end((await rig.snapshots.take(rig.led)).lineage) == 100
     await rig.copy.run(rig.led, up_to_offset=101)
-    assert rig.ledger.view.highest_end((await rig.eyes.look(rig.led)).lineage) == 200
+    assert rig.ledger.view.highest_end((await rig.snapshots.take(rig.led)).lineage) == 200
     assert rig.copy.statuses[PLACE.key].copied_next_offset == 200
 
 

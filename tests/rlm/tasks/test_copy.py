@@ -430,7 +430,7 @@ async def test_h13_leadership_lost_while_a_file_is_read_leaves_no_record(rig: Ri
     led, asked = rig.led, len(rig.broker.asked)
 
     def lose(question: str) -> None:
-        if rig.broker.asked[asked:].count("topic config") == 2:  # the look's, the recheck's
+        if rig.broker.asked[asked:].count("topic config") == 2:  # the snapshot's, the recheck's
             rig.broker.elect(2, 1)
 
     rig.broker.after_answer = lose

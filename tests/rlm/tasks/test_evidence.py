@@ -198,25 +198,25 @@ async def test_h06_a_manifest_that_turns_up_unreadable_at_the_last_moment_saves_
 
 
 async def test_h06_an_attempt_live_before_the_look_is_not_judged_by_it(broken: Rig) -> None:
-    look = await broken.eyes.look(broken.led)
-    await broken.cleanup.run_on(look, frozenset({attempt(broken).segment_id.id}))
+    snapshot = await broken.snapshots.take(broken.led)
+    await broken.cleanup.run_on(snapshot, frozenset({attempt(broken).segment_id.id}))
     assert attempt(broken).state is STARTED
     assert broken.store.objects
 
 
 async def test_h06_an_attempt_that_began_after_the_look_is_not_judged_by_it(broken: Rig) -> None:
-    look = await broken.eyes.look(broken.led)
+    snapshot = await broken.snapshots.take(broken.led)
     with broken.live.working_on(attempt(broken).segment_id.id):
-        await broken.cleanup.run_on(look, frozenset())
+        await broken.cleanup.run_on(snapshot, frozenset())
     assert attempt(broken).state is STARTED
-    await broken.cleanup.run_on(look, frozenset())
+    await broken.cleanup.run_on(snapshot, frozenset())
     assert not broken.store.objects
 
 
 async def test_h06_an_attempt_that_ends_during_the_look_is_left_to_the_next_round(
     broken: Rig,
 ) -> None:
-    """Its last words may not be in the ledger that the look has."""
+    """Its last words may not be in the ledger that the snapshot has."""
     ending = ExitStack()
     ending.enter_context(broken.live.working_on(attempt(broken).segment_id.id))
 
@@ -226,7 +226,7 @@ async def test_h06_an_attempt_that_ends_during_the_look_is_left_to_the_next_roun
 
     broken.broker.after_answer = end
     a_round = CleanupRound(
-        eyes=broken.eyes,
+        snapshots=broken.snapshots,
         trim=broken.trim,
         cleanup=broken.cleanup,
         clock=broken.clock,

@@ -1,4 +1,4 @@
-"""A look, which the proxy's barriers need, waits for no copy; hanging disks are told (H17)."""
+"""A snapshot, which the proxy's barriers need, waits for no copy; hanging disks are told (H17)."""
 
 import asyncio
 import threading
@@ -29,47 +29,47 @@ def gate() -> Iterator[threading.Event]:
 
 async def test_h17_a_look_waits_for_no_copy(tmp_path: Path, gate: threading.Event) -> None:
     """All threads of copies are at work, and ten more copies wait for one."""
-    copies, looks = Threads("copies", 2), Threads("looks", 1)
-    rig = Rig(tmp_path, threads=replace(all_of(THREADS), copies=copies, looks=looks))
+    copies, snapshots = Threads("copies", 2), Threads("snapshots", 1)
+    rig = Rig(tmp_path, threads=replace(all_of(THREADS), copies=copies, snapshots=snapshots))
     rig.write_log(0, 100, 200, 300, end=350)
-    look = await rig.eyes.look(rig.led)
+    snapshot = await rig.snapshots.take(rig.led)
     for _ in range(2):
         copies.begin(gate.wait)
-    segment = look.log.segments[0]
-    waiting = [asyncio.ensure_future(rig.copier.copy(look, segment)) for _ in range(10)]
+    segment = snapshot.log.segments[0]
+    waiting = [asyncio.ensure_future(rig.copier.copy(snapshot, segment)) for _ in range(10)]
     async with asyncio.timeout(10):
-        await rig.eyes.look(rig.led)
+        await rig.snapshots.take(rig.led)
     assert not any(copy.done() for copy in waiting)
     gate.set()
     await asyncio.gather(*waiting, return_exceptions=True)
     copies.close()
-    looks.close()
+    snapshots.close()
 
 
 async def test_h17_a_hanging_disk_is_an_error_and_a_number(
     tmp_path: Path, gate: threading.Event
 ) -> None:
-    looks = Threads("looks", 1, hang_ms=200)
-    rig = Rig(tmp_path, threads=replace(all_of(THREADS), looks=looks))
+    snapshots = Threads("snapshots", 1, hang_ms=200)
+    rig = Rig(tmp_path, threads=replace(all_of(THREADS), snapshots=snapshots))
     rig.write_log(0, 100, 200, 300, end=350)
 
     def hang() -> None:
         gate.wait()
 
     rig.log_dirs.after_scan = hang
-    with pytest.raises(Unavailable, match="work of looks has not ended within 200 ms"):
-        await rig.eyes.look(rig.led)
+    with pytest.raises(Unavailable, match="work of snapshots has not ended within 200 ms"):
+        await rig.snapshots.take(rig.led)
     assert thread_gauges(rig.threads.pools())["rlm_threads_hung"] == {
-        ("looks",): 1,
+        ("snapshots",): 1,
         ("tests",): 0,
     }
     rig.log_dirs.after_scan = lambda: None
-    await rig.eyes.look(rig.led)
+    await rig.snapshots.take(rig.led)
     (hung,) = rig.threads.hung()
-    assert (hung.pool, hung.count) == ("looks", 1)
+    assert (hung.pool, hung.count) == ("snapshots", 1)
     finding = hung_threads_finding(hung.pool, hung.count, 61_000)
-    assert (finding.kind, finding.subject) == (ProblemKind.HUNG_THREADS, "threads looks")
-    looks.close()
+    assert (finding.kind, finding.subject) == (ProblemKind.HUNG_THREADS, "threads snapshots")
+    snapshots.close()
 
 
 async def test_h17_each_kind_of_work_has_threads_of_its_own(tmp_path: Path) -> None:

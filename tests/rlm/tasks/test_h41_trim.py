@@ -10,7 +10,7 @@ import pytest
 from kip405.errors import Fenced, RemoteStorageError, Unavailable
 from kip405.segments import RemoteLogSegmentState
 from rlm.broker.leadership import LedPartition
-from rlm.remote_log.snapshots import Look
+from rlm.remote_log.snapshots import PartitionSnapshot
 from rlmm.publisher import OutcomeUnknown
 from tests.builders.ledger import OTHER_WRITER, PLACE
 from tests.builders.rig import DRAIN_MS, Rig
@@ -98,18 +98,18 @@ async def test_h05_what_changes_after_the_plan_stops_the_delete_of_what_ended_to
     rig: Rig, change: Callable[[Rig], None]
 ) -> None:
     rig.remote_start(300)
-    plain, looks = rig.eyes.look, list[Look]()
+    plain, snapshots = rig.snapshots.take, list[PartitionSnapshot]()
 
-    async def look(led: LedPartition) -> Look:
-        if looks:
+    async def take(led: LedPartition) -> PartitionSnapshot:
+        if snapshots:
             change(rig)
-        looks.append(await plain(led))
-        return looks[-1]
+        snapshots.append(await plain(led))
+        return snapshots[-1]
 
-    rig.eyes.look = look  # type: ignore[method-assign]
+    rig.snapshots.take = take  # type: ignore[method-assign]
     with pytest.raises(Fenced):
         await rig.trim.run(rig.led)
-    assert len(looks) == 2
+    assert len(snapshots) == 2
     assert rig.broker.deleted == []
 
 
@@ -126,10 +126,10 @@ async def test_h05_a_service_that_dies_between_plan_and_trim_stops_it(rig: Rig) 
 
 
 async def test_h05_an_older_look_is_not_trusted_with_replicas(rig: Rig) -> None:
-    look = await rig.eyes.look(rig.led)
+    snapshot = await rig.snapshots.take(rig.led)
     rig.broker.partition = replace(rig.broker.partition, replicas=(1, 2, 3), isr=(1,))
     with pytest.raises(Fenced, match="no live service"):
-        await rig.trim.run_on(look, rig.clock.monotonic_ms())
+        await rig.trim.run_on(snapshot, rig.clock.monotonic_ms())
     assert rig.trim.statuses[PLACE.key].detail == "brokers [2, 3]"
 
 
@@ -145,16 +145,16 @@ async def test_h05_a_copy_that_was_not_looked_for_in_the_store_is_not_trimmed_on
 
 
 async def test_h41_a_last_check_that_took_too_long_is_none(rig: Rig) -> None:
-    plain = rig.eyes.look
-    looks: list[Look] = []
+    plain = rig.snapshots.take
+    snapshots: list[PartitionSnapshot] = []
 
-    async def slow(led: object) -> Look:
-        if looks:
+    async def slow(led: object) -> PartitionSnapshot:
+        if snapshots:
             rig.clock.advance(3_001)
-        looks.append(await plain(rig.led))
-        return looks[-1]
+        snapshots.append(await plain(rig.led))
+        return snapshots[-1]
 
-    rig.eyes.look = slow  # type: ignore[method-assign]
+    rig.snapshots.take = slow  # type: ignore[method-assign]
     with pytest.raises(Unavailable, match=r"trim\.check\.max\.age\.ms"):
         await rig.trim.run(rig.led)
     assert rig.broker.deleted == []

@@ -1,4 +1,4 @@
-"""H4: what a look has found is told to readers before the leader's own tier goes by it."""
+"""H4: what a snapshot has found is told to readers before the leader's own tier goes by it."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ from structlog.typing import EventDict
 from kip405.errors import Fenced, Unavailable
 from kip405.segments import RemoteLogSegmentState
 from rlm.remote_log.lineage_publisher import QUIET_MS
-from rlm.remote_log.snapshots import Look
+from rlm.remote_log.snapshots import PartitionSnapshot
 from rlmm.facts import Fact, HistoryFact
 from tests.builders.ledger import PLACE, metadata
 from tests.builders.rig import Rig
@@ -27,10 +27,10 @@ class Leader:
         rig.disk.epochs({5: 0, 6: 50})
         rig.broker.elect(1, 6)
         rig.ledger.copied(metadata(1, 0, 100, {5: 0}))
-        self.looks = rig.remembered_looks()
+        self.snapshots = rig.cached_snapshots()
 
-    async def look(self) -> Look:
-        return await self.looks.look(self.rig.led)
+    async def snapshot(self) -> PartitionSnapshot:
+        return await self.snapshots.take(self.rig.led)
 
     @property
     def published(self) -> list[Fact]:
@@ -51,18 +51,18 @@ def leader(tmp_path: Path) -> Leader:
 
 
 async def test_h04_an_unclean_election_is_told_before_the_look_counts(leader: Leader) -> None:
-    known_when_told: list[Look | None] = []
+    known_when_told: list[PartitionSnapshot | None] = []
     leader.rig.settings.after_publish = lambda: known_when_told.append(
-        leader.looks.of(leader.rig.led)
+        leader.snapshots.of(leader.rig.led)
     )
-    look = await leader.look()
+    snapshot = await leader.snapshot()
     assert leader.published == [
         HistoryFact(partition=PLACE.key, frozen=None, lineage=lineage({5: 0, 6: 50}))
     ]
     assert known_when_told == [None]
-    assert leader.looks.of(leader.rig.led) is look
+    assert leader.snapshots.of(leader.rig.led) is snapshot
     for _ in range(3):
-        await leader.look()
+        await leader.snapshot()
     assert len(leader.published) == 1
 
 
@@ -75,23 +75,23 @@ async def test_h04_looks_at_the_same_time_tell_once(leader: Leader) -> None:
         await publish(fact, leader_epoch)
 
     leader.rig.settings.publish = slowly  # type: ignore[method-assign]
-    look = await leader.looks.look(leader.rig.led)
+    snapshot = await leader.snapshots.take(leader.rig.led)
     leader.rig.settings.view.apply(
         key=f"history/{PLACE.key}".encode(), value=None, offset=leader.rig.settings.view.version
     )
-    await asyncio.gather(*(leader.rig.herald.tell(look) for _ in range(3)))
+    await asyncio.gather(*(leader.rig.herald.tell(snapshot) for _ in range(3)))
     assert len(leader.published) == 2
 
 
 async def test_h04_a_freeze_is_told_and_its_end(leader: Leader) -> None:
     for number in range(2, 7):
         leader.rig.ledger.copied(metadata(number, 20 * number, 20 * number + 19, {5: 20 * number}))
-    assert (await leader.look()).frozen is not None
+    assert (await leader.snapshot()).frozen is not None
     assert "outside the leader's lineage" in (leader.told_freeze() or "")
     for number in range(2, 7):
         gone = metadata(number, 20 * number, 20 * number + 19, {5: 20 * number})
         leader.rig.ledger.write(None, segment_id=gone.segment_id, previous=3, epoch=6)
-    assert (await leader.look()).frozen is None
+    assert (await leader.snapshot()).frozen is None
     assert leader.told_freeze() is None
 
 
@@ -109,15 +109,15 @@ async def test_h04_settings_that_take_no_record_hold_looks_up_once_in_a_while(
     leader.rig.settings.publish = fail  # type: ignore[method-assign]
     with structlog.testing.capture_logs() as logs:
         for _ in range(3):
-            look = await leader.look()
-            assert leader.looks.of(leader.rig.led) is look
+            snapshot = await leader.snapshot()
+            assert leader.snapshots.of(leader.rig.led) is snapshot
     assert (attempts, _events(logs)) == (1, ["history_not_told"])
     leader.rig.clock.advance(QUIET_MS)
-    await leader.look()
+    await leader.snapshot()
     assert attempts == 2
     leader.rig.clock.advance(QUIET_MS)
     leader.rig.settings.publish = publish  # type: ignore[method-assign]
-    await leader.look()
+    await leader.snapshot()
     assert leader.told() is not None
 
 
@@ -134,30 +134,30 @@ async def test_h17_a_look_that_was_overtaken_while_it_told_is_not_remembered(
         await publish(fact, leader_epoch)
 
     leader.rig.settings.publish = held  # type: ignore[method-assign]
-    slow = asyncio.create_task(leader.look())
+    slow = asyncio.create_task(leader.snapshot())
     await started.wait()
-    newer: Look | None = None
+    newer: PartitionSnapshot | None = None
     led = leader.rig.led
     if led_elsewhere:
         leader.rig.broker.elect(2, 7)
         with pytest.raises(Fenced):
-            await leader.looks.look(led)
+            await leader.snapshots.take(led)
     else:
         leader.rig.settings.write(
             HistoryFact(partition=PLACE.key, frozen=None, lineage=lineage({5: 0, 6: 50})), epoch=6
         )
-        newer = await leader.look()
+        newer = await leader.snapshot()
     gate.set()
     await slow
-    assert leader.looks.looks.get(PLACE.key) is newer
+    assert leader.snapshots.snapshots.get(PLACE.key) is newer
 
 
 async def test_h04_a_later_leaders_word_stands_against_an_old_leaders(leader: Leader) -> None:
     newer = HistoryFact(partition=PLACE.key, frozen=None, lineage=lineage({5: 0, 7: 40}))
     leader.rig.settings.write(newer, epoch=7)
-    look = await leader.look()
+    snapshot = await leader.snapshot()
     leader.rig.settings.write(
-        HistoryFact(partition=PLACE.key, frozen=None, lineage=look.lineage), epoch=6
+        HistoryFact(partition=PLACE.key, frozen=None, lineage=snapshot.lineage), epoch=6
     )
     assert leader.told() == newer
     assert [found.fact for found in leader.rig.settings.view.reassert] == [newer]
@@ -169,11 +169,11 @@ async def test_h08_what_the_brokers_own_retention_may_cut_is_told_before(tmp_pat
     leader.rig.disk.epochs({5: 0, 7: 100})
     leader.rig.broker.elect(1, 7)
     leader.rig.broker.ends_at(150)
-    await leader.look()
+    await leader.snapshot()
     assert not leader.published  # as every reader knows
     leader.rig.broker.config["retention.ms"] = "86400000"
     for _ in range(2):
-        await leader.look()
+        await leader.snapshot()
     assert leader.published == [
         HistoryFact(partition=PLACE.key, frozen=None, lineage=lineage({5: 0, 7: 100}))
     ]
@@ -188,7 +188,7 @@ async def test_h08_a_leader_of_the_past_tells_nothing_of_what_may_be_cut(tmp_pat
     leader.rig.broker.config["retention.ms"] = "86400000"
     newer = metadata(900, 140, 150, {9: 140}, RemoteLogSegmentState.COPY_SEGMENT_STARTED)
     leader.rig.ledger.write(newer, epoch=9)
-    await leader.look()
+    await leader.snapshot()
     assert not leader.published
 
 
@@ -197,7 +197,7 @@ async def test_h04_words_of_a_later_version_are_left_alone(leader: Leader) -> No
     later = json.dumps({"v": 2, "kind": "history"}).encode()
     leader.rig.settings.view.apply(key=key.encode(), value=later, offset=9)
     with structlog.testing.capture_logs() as logs:
-        await leader.look()
+        await leader.snapshot()
     assert _events(logs) == ["history_not_told"]
     assert not leader.published
 

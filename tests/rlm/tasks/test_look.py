@@ -1,5 +1,5 @@
-"""A look: in which order it samples, what it asks anew, and that its views are not stale (H4, H13,
-H17, H35).
+"""A snapshot: in which order it samples, what it asks anew, and that its views are not stale (H4,
+H13, H17, H35).
 """
 
 from collections.abc import Callable
@@ -39,8 +39,8 @@ async def test_h17_a_look_knows_what_others_have_published_in_the_ledger(rig: Ri
     rig.ledger.lags = True
     rig.ledger.copied(metadata(7, 0, 100, {0: 0}), writer=OTHER_WRITER)
     assert not rig.ledger.view.entries
-    look = await rig.eyes.look(rig.led)
-    assert look.ledger.highest_end(look.lineage) == 100
+    snapshot = await rig.snapshots.take(rig.led)
+    assert snapshot.ledger.highest_end(snapshot.lineage) == 100
     assert rig.ledger.barriers == [PLACE.key]
 
 
@@ -48,8 +48,8 @@ async def test_h17_a_look_knows_what_others_have_published_in_the_settings(rig: 
     rig.settings.lags = True
     rig.remote_start(40)
     assert rig.settings.view.remote_log_start(PLACE.key) is None
-    look = await rig.eyes.look(rig.led)
-    assert look.remote_log_start_offset == 40
+    snapshot = await rig.snapshots.take(rig.led)
+    assert snapshot.remote_log_start_offset == 40
 
 
 async def test_h17_a_look_that_cannot_pass_a_barrier_is_none(rig: Rig) -> None:
@@ -58,11 +58,11 @@ async def test_h17_a_look_that_cannot_pass_a_barrier_is_none(rig: Rig) -> None:
 
     rig.ledger.on_barrier = away
     with pytest.raises(Unavailable, match="nobody answers"):
-        await rig.eyes.look(rig.led)
+        await rig.snapshots.take(rig.led)
     rig.ledger.on_barrier = lambda: None
     rig.settings.on_barrier = away
     with pytest.raises(Unavailable, match="nobody answers"):
-        await rig.eyes.look(rig.led)
+        await rig.snapshots.take(rig.led)
 
 
 async def test_h04_the_disk_is_at_least_as_new_as_the_last_stable_offset(rig: Rig) -> None:
@@ -74,29 +74,29 @@ async def test_h04_the_disk_is_at_least_as_new_as_the_last_stable_offset(rig: Ri
         rig.broker.ends_at(310)
 
     rig.broker.after_answer = at("last stable offset", roll)
-    look = await rig.eyes.look(rig.led)
-    assert look.positions.last_stable_offset == 250
-    assert [one.base_offset for one in look.log.segments] == [0, 100, 200, 300]
+    snapshot = await rig.snapshots.take(rig.led)
+    assert snapshot.positions.last_stable_offset == 250
+    assert [one.base_offset for one in snapshot.log.segments] == [0, 100, 200, 300]
 
 
 async def test_h04_the_last_stable_offset_is_the_oldest_of_the_positions(rig: Rig) -> None:
     rig.broker.after_answer = at("high watermark", lambda: rig.broker.ends_at(400))
-    look = await rig.eyes.look(rig.led)
-    assert (look.positions.last_stable_offset, look.positions.high_watermark) == (250, 250)
+    snapshot = await rig.snapshots.take(rig.led)
+    assert (snapshot.positions.last_stable_offset, snapshot.positions.high_watermark) == (250, 250)
 
 
 async def test_h17_the_ledger_is_at_least_as_new_as_the_disk(rig: Rig) -> None:
     rig.ledger.lags = True
     finished = metadata(7, 0, 100, {0: 0})
     rig.log_dirs.after_scan = once(lambda: rig.ledger.copied(finished, writer=OTHER_WRITER))
-    look = await rig.eyes.look(rig.led)
-    assert look.ledger.highest_end(look.lineage) == 100
+    snapshot = await rig.snapshots.take(rig.led)
+    assert snapshot.ledger.highest_end(snapshot.lineage) == 100
 
 
 async def test_h17_the_settings_are_at_least_as_new_as_the_disk(rig: Rig) -> None:
     rig.settings.lags = True
     rig.log_dirs.after_scan = once(lambda: rig.remote_start(40))
-    assert (await rig.eyes.look(rig.led)).remote_log_start_offset == 40
+    assert (await rig.snapshots.take(rig.led)).remote_log_start_offset == 40
 
 
 async def test_h04_a_copy_finished_meanwhile_does_not_reach_beyond_the_logs_end(rig: Rig) -> None:
@@ -107,9 +107,9 @@ async def test_h04_a_copy_finished_meanwhile_does_not_reach_beyond_the_logs_end(
         rig.ledger.copied(metadata(7, 0, 350, {0: 0}))
 
     rig.ledger.on_barrier = once(goes_on)
-    look = await rig.eyes.look(rig.led)
-    assert look.log_end_offset == 400
-    assert look.frozen is None
+    snapshot = await rig.snapshots.take(rig.led)
+    assert snapshot.log_end_offset == 400
+    assert snapshot.frozen is None
 
 
 async def test_h13_leadership_is_checked_by_epoch(rig: Rig) -> None:
@@ -117,56 +117,56 @@ async def test_h13_leadership_is_checked_by_epoch(rig: Rig) -> None:
     led = rig.led
     rig.begin_epoch(1, 250)
     with pytest.raises(Fenced, match="led by 1 under epoch 1"):
-        await rig.eyes.check_leadership(led)
+        await rig.snapshots.check_leadership(led)
     with pytest.raises(Fenced, match="led by 1 under epoch 1"):
-        await rig.eyes.look(led)
-    await rig.eyes.check_leadership(rig.led)
+        await rig.snapshots.take(led)
+    await rig.snapshots.check_leadership(rig.led)
 
 
 async def test_h13_leadership_is_checked_by_node(rig: Rig) -> None:
     led = rig.led
     rig.broker.elect(2, led.leader_epoch)
     with pytest.raises(Fenced, match="led by 2 under epoch 0"):
-        await rig.eyes.check_leadership(led)
+        await rig.snapshots.check_leadership(led)
 
 
 async def test_h13_leadership_is_checked_by_topic_id(rig: Rig) -> None:
     """Deleted and made anew under its name: epoch 0 of node 1 again."""
     rig.broker.topic_id = Uuid(b"\x77" * 16)
     with pytest.raises(Fenced, match="recreated"):
-        await rig.eyes.check_leadership(rig.led)
+        await rig.snapshots.check_leadership(rig.led)
 
 
 async def test_h13_a_topic_or_partition_that_is_gone_is_led_by_nobody(rig: Rig) -> None:
     led = rig.led
     rig.broker.partition = replace(rig.broker.partition, partition=5)
     with pytest.raises(Fenced, match="lost the partition"):
-        await rig.eyes.check_leadership(led)
+        await rig.snapshots.check_leadership(led)
     rig.broker.exists = False
     with pytest.raises(Fenced, match="the topic is gone"):
-        await rig.eyes.check_leadership(led)
+        await rig.snapshots.check_leadership(led)
 
 
 async def test_h27_replicas_and_isr_are_those_of_the_look(rig: Rig) -> None:
     led = rig.led
     rig.broker.partition = replace(rig.broker.partition, replicas=(1, 2), isr=(1,))
-    look = await rig.eyes.look(led)
-    assert (look.led.replicas, look.led.isr) == ((1, 2), (1,))
+    snapshot = await rig.snapshots.take(led)
+    assert (snapshot.led.replicas, snapshot.led.isr) == ((1, 2), (1,))
 
 
 async def test_h13_the_disk_must_be_of_the_epoch_that_is_led(rig: Rig) -> None:
     """The epoch file is newer than the leadership we know, too."""
     rig.disk.epochs({0: 0, 3: 250})
     with pytest.raises(Unavailable, match="ends with epoch 3, leadership is of epoch 0"):
-        await rig.eyes.look(rig.led)
+        await rig.snapshots.take(rig.led)
 
 
 async def test_h02_a_start_of_another_epoch_shows_its_epoch(rig: Rig) -> None:
     rig.begin_epoch(2, 250)
     rig.remote_start(40)
-    look = await rig.eyes.look(rig.led)
-    assert look.lineage.epoch_for_offset(249) == 0
-    assert look.lineage.epoch_for_offset(250) == 2
+    snapshot = await rig.snapshots.take(rig.led)
+    assert snapshot.lineage.epoch_for_offset(249) == 0
+    assert snapshot.lineage.epoch_for_offset(250) == 2
     assert rig.settings.view.remote_log_start_epoch(PLACE.key) == 2
 
 
@@ -184,9 +184,9 @@ async def test_h04_what_is_not_committed_is_not_lost(rig: Rig) -> None:
     """Copies are compared with the log's end, not with the high watermark."""
     rig.broker.log_end_offset = 400
     rig.ledger.copied(metadata(7, 0, 300, {0: 0}))
-    look = await rig.eyes.look(rig.led)
-    assert (look.log_end_offset, look.positions.high_watermark) == (400, 250)
-    assert look.frozen is None
+    snapshot = await rig.snapshots.take(rig.led)
+    assert (snapshot.log_end_offset, snapshot.positions.high_watermark) == (400, 250)
+    assert snapshot.frozen is None
 
 
 @pytest.mark.parametrize(
@@ -203,16 +203,16 @@ async def test_h04_an_operators_word_holds_for_its_epoch_and_where_its_log_ended
     rig.broker.elect(1, 8)
     rig.disk.epochs({8: 0})
     rig.write_log(0, 40, end=60, epoch=8)
-    assert (await rig.eyes.look(rig.led)).frozen is not None
+    assert (await rig.snapshots.take(rig.led)).frozen is not None
     word = DivergenceFact(
         partition=PLACE.key, action="adopt", epoch=epoch, offset=offset, cause="new disk"
     )
     rig.settings.write(word, epoch=epoch)
-    assert ((await rig.eyes.look(rig.led)).frozen is not None) is is_frozen
+    assert ((await rig.snapshots.take(rig.led)).frozen is not None) is is_frozen
 
 
 async def test_h35_a_look_tells_how_the_topic_is_configured_now(rig: Rig) -> None:
-    assert (await rig.eyes.look(rig.led)).topic.state == TopicState(
+    assert (await rig.snapshots.take(rig.led)).topic.state == TopicState(
         enabled=True, internal=False, cleanup_policy="delete", native_tiering=False
     )
     rig.broker.config["remote.storage.enable"] = "true"
@@ -221,7 +221,7 @@ async def test_h35_a_look_tells_how_the_topic_is_configured_now(rig: Rig) -> Non
     fact = rig.settings.view.topic(PLACE.topic_id)
     assert fact is not None
     rig.settings.write(replace(fact, state="kept"))
-    assert (await rig.eyes.look(rig.led)).topic.state == TopicState(
+    assert (await rig.snapshots.take(rig.led)).topic.state == TopicState(
         enabled=False, internal=True, cleanup_policy="compact", native_tiering=True
     )
 
@@ -239,11 +239,11 @@ async def test_h14_a_look_tells_which_retention_is_bounded(
     rig: Rig, change: dict[str, str], bounded: str | None
 ) -> None:
     rig.broker.config |= change
-    assert (await rig.eyes.topic(rig.led)).retention_bounded == bounded
+    assert (await rig.snapshots.topic(rig.led)).retention_bounded == bounded
 
 
 async def test_h05_offsets_are_asked_for_under_the_epoch_that_is_led(rig: Rig) -> None:
     """Elected again between two questions: the broker refuses the older epoch."""
     rig.broker.after_answer = at("topic config", lambda: rig.broker.elect(1, 1))
     with pytest.raises(Fenced, match="FENCED_LEADER_EPOCH"):
-        await rig.eyes.look(rig.led)
+        await rig.snapshots.take(rig.led)

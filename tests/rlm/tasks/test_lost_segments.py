@@ -85,7 +85,7 @@ async def test_h25_the_lost_entry_leaves_the_ledger_in_the_order_of_every_deleti
     assert again.segment_id != before.segment_id
     assert rig.store.deleted == [before.locator(CLUSTER_ID)]
     assert len(rig.names(".log")) == len(rig.names(".indexes")) == 3
-    assert not rig.lost.suspects(await rig.eyes.look(rig.led))
+    assert not rig.lost.suspects(await rig.snapshots.take(rig.led))
     written = len(rig.ledger.log)
     await rig.copy.run(rig.led)
     await rig.cleanup.run(rig.led)
@@ -100,7 +100,7 @@ async def test_h11_a_check_finds_what_nobody_has_asked_for(rig: Rig) -> None:
     await rig.copy.run(rig.led)
     assert finished(rig, 100) == [before]
     rig.clock.advance(2 * PRESENCE_CHECK_MS)
-    assert rig.copy.is_due(await rig.eyes.look(rig.led))
+    assert rig.copy.is_due(await rig.snapshots.take(rig.led))
     await rig.copy.run(rig.led)
     assert len(finished(rig, 100)) == 2
 
@@ -191,8 +191,8 @@ async def test_h11_a_store_that_becomes_another_one_while_it_is_asked_proves_not
         return await stat(*args)  # type: ignore[arg-type]
 
     rig.store.stat = unmounted  # type: ignore[method-assign,assignment]
-    look = await rig.eyes.look(rig.led)
-    assert await rig.lost.gone(look) == frozenset()
+    snapshot = await rig.snapshots.take(rig.led)
+    assert await rig.lost.gone(snapshot) == frozenset()
 
 
 async def test_h06_lost_objects_that_come_back_are_kept(rig: Rig) -> None:
@@ -272,7 +272,7 @@ async def test_h03_a_restart_after_the_new_copy_goes_on_from_there(
     await lost_and_suspected(rig, ObjectKind.LOG)
     await rig.copy.run(rig.led)
     rig.lost.forget(PLACE.key)
-    assert not rig.lost.suspects(await rig.eyes.look(rig.led))
+    assert not rig.lost.suspects(await rig.snapshots.take(rig.led))
     await rig.trim.run(rig.led)
     assert rig.broker.deleted == [300]
     await rig.cleanup.run(rig.led)

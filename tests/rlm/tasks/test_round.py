@@ -7,7 +7,7 @@ import pytest
 from kip405.errors import Fenced, RemoteStorageError, Unavailable
 from kip405.segments import RemoteLogSegmentState
 from rlm.broker.leadership import LedPartition
-from rlm.remote_log.snapshots import Look
+from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.tasks.expiration import GIVEN_ON_FOR_MS, CleanupRound
 from rlmm.facts import FreezeFact
 from rlmm.publisher import OutcomeUnknown
@@ -17,14 +17,14 @@ from tests.builders.rig import Rig
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
 
-class CountedLooks:
+class CountedSnapshots:
     """Looks of the rig, kept in their order."""
 
     def __init__(self, rig: Rig) -> None:
-        self._look = rig.eyes.look
-        self.taken: list[Look] = []
+        self._look = rig.snapshots.take
+        self.taken: list[PartitionSnapshot] = []
 
-    async def look(self, led: LedPartition) -> Look:
+    async def take(self, led: LedPartition) -> PartitionSnapshot:
         self.taken.append(await self._look(led))
         return self.taken[-1]
 
@@ -39,15 +39,15 @@ async def rig(tmp_path: Path) -> Rig:
 
 
 @pytest.fixture
-def looks(rig: Rig) -> CountedLooks:
-    made = CountedLooks(rig)
-    rig.eyes.look = made.look  # type: ignore[method-assign]
+def snapshots(rig: Rig) -> CountedSnapshots:
+    made = CountedSnapshots(rig)
+    rig.snapshots.take = made.take  # type: ignore[method-assign]
     return made
 
 
 def a_round(rig: Rig) -> CleanupRound:
     return CleanupRound(
-        eyes=rig.eyes,
+        snapshots=rig.snapshots,
         trim=rig.trim,
         cleanup=rig.cleanup,
         clock=rig.clock,
@@ -55,68 +55,74 @@ def a_round(rig: Rig) -> CleanupRound:
     )
 
 
-async def test_an_idle_round_takes_one_look(rig: Rig, looks: CountedLooks) -> None:
+async def test_an_idle_round_takes_one_look(rig: Rig, snapshots: CountedSnapshots) -> None:
     rig.enable(trim=False)
     await a_round(rig).run(rig.led)
-    assert len(looks.taken) == 1
+    assert len(snapshots.taken) == 1
     assert rig.trim.statuses[PLACE.key].reason == "trim is off"
     assert rig.cleanup.statuses[PLACE.key].leftovers == 0
 
 
-async def test_the_look_is_told_with_the_time_it_began(rig: Rig, looks: CountedLooks) -> None:
-    told: list[tuple[Look, int]] = []
+async def test_the_look_is_told_with_the_time_it_began(
+    rig: Rig, snapshots: CountedSnapshots
+) -> None:
+    told: list[tuple[PartitionSnapshot, int]] = []
     clock = rig.clock
     began_at_ms = clock.monotonic_ms()
     one = CleanupRound(
-        eyes=rig.eyes,
+        snapshots=rig.snapshots,
         trim=rig.trim,
         cleanup=rig.cleanup,
         clock=clock,
-        saw=lambda look, began: told.append((look, began)),
+        saw=lambda snapshot, began: told.append((snapshot, began)),
     )
     await one.run(rig.led)
-    assert told == [(looks.taken[0], began_at_ms)]
+    assert told == [(snapshots.taken[0], began_at_ms)]
 
 
-async def test_after_a_trim_the_cleanup_looks_for_itself(rig: Rig, looks: CountedLooks) -> None:
+async def test_after_a_trim_the_cleanup_looks_for_itself(
+    rig: Rig, snapshots: CountedSnapshots
+) -> None:
     await a_round(rig).run(rig.led)
     assert rig.broker.deleted == [200]
-    starts = [one.positions.log_start_offset for one in looks.taken]
+    starts = [one.positions.log_start_offset for one in snapshots.taken]
     assert starts == [0, 0, 200], "the plan's, the last check's, and the cleanup's own"
 
 
 async def test_after_a_trim_that_failed_too_and_its_error_is_told(
-    rig: Rig, looks: CountedLooks
+    rig: Rig, snapshots: CountedSnapshots
 ) -> None:
     rig.settings.after_publish = lambda: rig.broker.elect(2, 1)
     with pytest.raises(Fenced, match="led by 2 under epoch 1"):
         await a_round(rig).run(rig.led)
     assert rig.broker.deleted == []
-    assert len(looks.taken) == 1, "the cleanup asked again, and does not lead either"
+    assert len(snapshots.taken) == 1, "the cleanup asked again, and does not lead either"
 
 
 async def test_h41_nothing_is_planned_while_a_trim_may_be_executed_yet(
-    rig: Rig, looks: CountedLooks
+    rig: Rig, snapshots: CountedSnapshots
 ) -> None:
     rig.broker.gives_up_deletes = True
     with pytest.raises(OutcomeUnknown):
         await a_round(rig).run(rig.led)
-    assert len(looks.taken) == 2, "the plan's and the last check's; the cleanup has not looked"
+    assert len(snapshots.taken) == 2, "the plan's and the last check's; the cleanup has not looked"
     with pytest.raises(Unavailable, match="DeleteRecords below 200"):
         await a_round(rig).run(rig.led)
-    assert len(looks.taken) == 2, "neither trim nor cleanup looked"
+    assert len(snapshots.taken) == 2, "neither trim nor cleanup looked"
 
 
-async def test_the_cleanup_has_its_turn_when_the_trim_fails(rig: Rig, looks: CountedLooks) -> None:
+async def test_the_cleanup_has_its_turn_when_the_trim_fails(
+    rig: Rig, snapshots: CountedSnapshots
+) -> None:
     rig.store.objects.pop(rig.names(".log")[0])
     with pytest.raises(RemoteStorageError):
         await a_round(rig).run(rig.led)
     assert rig.broker.deleted == []
-    assert len(looks.taken) == 2
+    assert len(snapshots.taken) == 2
     assert rig.cleanup.statuses[PLACE.key].leftovers == 0
 
 
-async def test_a_look_that_grew_old_is_not_given_on(rig: Rig, looks: CountedLooks) -> None:
+async def test_a_look_that_grew_old_is_not_given_on(rig: Rig, snapshots: CountedSnapshots) -> None:
     """The share groups took their time; what the cleanup stands on was seen after that."""
     rig.enable(trim=False)
     plain = rig.share_groups.start_offset
@@ -127,7 +133,7 @@ async def test_a_look_that_grew_old_is_not_given_on(rig: Rig, looks: CountedLook
 
     rig.share_groups.start_offset = slow  # type: ignore[method-assign]
     await a_round(rig).run(rig.led)
-    assert len(looks.taken) == 2
+    assert len(snapshots.taken) == 2
 
 
 async def test_a_look_that_fails_ends_the_round(rig: Rig) -> None:
@@ -154,19 +160,19 @@ async def broken_copy(rig: Rig) -> None:
 
 
 async def test_what_a_broken_attempt_left_goes_on_the_trims_look(
-    rig: Rig, looks: CountedLooks
+    rig: Rig, snapshots: CountedSnapshots
 ) -> None:
     rig.enable(trim=False)
     await broken_copy(rig)
-    before = len(looks.taken)
+    before = len(snapshots.taken)
     await a_round(rig).run(rig.led)
-    assert len(looks.taken) == before + 1
+    assert len(snapshots.taken) == before + 1
     assert rig.cleanup.statuses[PLACE.key].deleted == 1
     assert [one.state for one in rig.ledger.view.entries.values()] == [FINISHED, FINISHED]
 
 
 async def test_h05_who_lost_the_leadership_since_the_shared_look_deletes_nothing(
-    rig: Rig, looks: CountedLooks
+    rig: Rig, snapshots: CountedSnapshots
 ) -> None:
     rig.enable(trim=False)
     await broken_copy(rig)
@@ -184,7 +190,7 @@ async def test_h05_who_lost_the_leadership_since_the_shared_look_deletes_nothing
 
 
 async def test_g1_a_freeze_since_the_shared_look_stops_the_sweep(
-    rig: Rig, looks: CountedLooks
+    rig: Rig, snapshots: CountedSnapshots
 ) -> None:
     rig.enable(trim=False)
     await broken_copy(rig)
@@ -202,7 +208,7 @@ async def test_g1_a_freeze_since_the_shared_look_stops_the_sweep(
 
 
 async def test_h06_an_attempt_that_lives_since_before_the_shared_look_is_left_alone(
-    rig: Rig, looks: CountedLooks
+    rig: Rig, snapshots: CountedSnapshots
 ) -> None:
     """The round runs in the midst of a copy, which ends while the trim plans."""
     rig.enable(trim=False)

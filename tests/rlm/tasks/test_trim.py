@@ -364,15 +364,15 @@ async def test_h08_a_dead_history_stays_dead_when_its_copy_is_found_after_the_tr
     tmp_path: Path,
 ) -> None:
     rig, dead = await with_a_dead_attempt(tmp_path)
-    before = (await rig.eyes.look(rig.led)).lineage
+    before = (await rig.snapshots.take(rig.led)).lineage
     await rig.trim.run(rig.led)
     assert rig.broker.deleted == [300]
     assert [type(one) for one in rig.settings.published[-2:]] == [HistoryFact, TrimFact]
     rig.disk.epochs({2: 300})
     rig.ledger.write(dead, epoch=2, previous=0)  # adopted from its manifest
-    look = await rig.eyes.look(rig.led)
-    assert look.lineage == before
-    found = look.ledger.usable(look.lineage, look.log_end_offset)
+    snapshot = await rig.snapshots.take(rig.led)
+    assert snapshot.lineage == before
+    found = snapshot.ledger.usable(snapshot.lineage, snapshot.log_end_offset)
     assert [(one.metadata.start_offset, one.next_offset) for one in found] == [
         (0, 100),
         (100, 200),
@@ -423,7 +423,7 @@ async def test_h08_the_last_record_stays_and_its_epoch_with_it(tmp_path: Path) -
 async def test_h08_a_history_that_cannot_be_read_stops_looks_at_a_trimmed_log(rig: Rig) -> None:
     later = json.dumps({"v": 2, "kind": "history"}).encode()
     rig.settings.view.apply(key=f"history/{PLACE.key}".encode(), value=later, offset=9)
-    await rig.eyes.look(rig.led)  # the log knows all there is
+    await rig.snapshots.take(rig.led)  # the log knows all there is
     rig.disk.epochs({0: 100})
     with pytest.raises(Unavailable, match="history that was told cannot be read"):
-        await rig.eyes.look(rig.led)
+        await rig.snapshots.take(rig.led)

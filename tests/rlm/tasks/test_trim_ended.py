@@ -25,8 +25,8 @@ async def only_the_last_copied(path: Path, *holes: Hole) -> Rig:
     """[200, 300) is remote, the log holds all from 0 on; an earlier leader's log began at 200."""
     rig = Rig(path)
     rig.write_log(0, 100, 200, 300, end=350)
-    look = await rig.eyes.look(rig.led)
-    await rig.copier.copy(look, look.log.segments[2])
+    snapshot = await rig.snapshots.take(rig.led)
+    await rig.copier.copy(snapshot, snapshot.log.segments[2])
     rig.remote_start(0)
     rig.settings.write(HolesFact(partition=PLACE.key, holes=holes), epoch=0)
     return rig

@@ -1,4 +1,4 @@
-"""What the cleanup's looks save and start: copy rounds left out, and asked for at once."""
+"""What the cleanup's snapshots save and start: copy rounds left out, and asked for at once."""
 
 import asyncio
 from pathlib import Path
@@ -39,7 +39,7 @@ class Site:
     async def saw(self) -> None:
         """The cleanup's look."""
         began_at_ms = self.rig.clock.monotonic_ms()
-        self.watch.saw(await self.rig.eyes.look(self.rig.led), began_at_ms)
+        self.watch.saw(await self.rig.snapshots.take(self.rig.led), began_at_ms)
 
     async def scheduled(self) -> None:
         await self.watch.scheduled(self.rig.led)
@@ -75,7 +75,7 @@ async def test_a_look_that_finds_nothing_saves_one_round(site: Site) -> None:
     await site.scheduled()
     assert site.rounds == []
     await site.scheduled()
-    assert site.rounds == [0], "one look saves one round"
+    assert site.rounds == [0], "one snapshot saves one round"
 
 
 async def test_an_old_look_saves_none(site: Site) -> None:
@@ -103,7 +103,7 @@ async def test_what_is_led_elsewhere_is_forgotten(site: Site) -> None:
 async def test_something_to_copy_is_copied_at_once_on_a_look_of_its_own(site: Site) -> None:
     site.grow()
     await site.saw()
-    assert site.ends() == [99, 199], "a borrowed look copies nothing"
+    assert site.ends() == [99, 199], "a borrowed snapshot copies nothing"
     assert site.rounds == []
     await site.settle()
     assert site.rounds == [0]
@@ -132,9 +132,9 @@ async def test_what_waits_for_the_last_stable_offset_saves_no_round(site: Site) 
 
 
 async def test_settings_that_are_not_read_yet_save_no_round(site: Site) -> None:
-    look = await site.rig.eyes.look(site.rig.led)
+    snapshot = await site.rig.snapshots.take(site.rig.led)
     site.rig.settings.is_ready = False
-    site.watch.saw(look, site.rig.clock.monotonic_ms())
+    site.watch.saw(snapshot, site.rig.clock.monotonic_ms())
     assert site.pool.waiting_count == 1
 
 
@@ -172,6 +172,6 @@ async def test_a_full_pool_is_nobodys_failure(site: Site) -> None:
         interval_ms=INTERVAL_MS,
     )
     site.grow()
-    watch.saw(await site.rig.eyes.look(site.rig.led), site.rig.clock.monotonic_ms())
+    watch.saw(await site.rig.snapshots.take(site.rig.led), site.rig.clock.monotonic_ms())
     await watch.scheduled(site.rig.led)
     assert site.ends() == [99, 199, 299]

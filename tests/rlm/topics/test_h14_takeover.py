@@ -162,12 +162,12 @@ async def test_h14_a_choice_is_remembered_before_it_is_reverted() -> None:
     cluster.configs[TOPIC]["retention.ms"] = "90000"
     seen: list[tuple[str, str | None]] = []
 
-    async def look() -> None:
+    async def snapshot() -> None:
         fact = cluster.fact()
         assert fact is not None
         seen.append((cluster.own_config()["retention.ms"], fact.originals["retention.ms"]))
 
-    await ServiceUnderTest(cluster, hook=look).repair()
+    await ServiceUnderTest(cluster, hook=snapshot).repair()
     assert ("-1", "60000") not in seen
     assert seen[-1] == ("-1", "90000")
 

@@ -38,10 +38,10 @@ async def made_anew(
     service = ServiceUnderTest(cluster)
     await service.verbs.enable(TOPIC, options)
     watch = watch_of(service, reenable)
-    await watch.look()
+    await watch.check()
     assert watch.findings() == ()
     cluster.delete()
-    await watch.look()
+    await watch.check()
     assert watch.findings() == (), "nothing is made anew yet"
     cluster.make_anew(NEW_ID)
     return cluster, service, watch
@@ -55,7 +55,7 @@ def fact_of(cluster: Cluster, topic_id: Uuid) -> TopicFact:
 
 async def test_h39_the_new_topic_is_a_problem_with_both_ids_until_it_is_enabled() -> None:
     cluster, service, watch = await made_anew("ask")
-    await watch.look()
+    await watch.check()
     (finding,) = watch.findings()
     assert (finding.kind, finding.topic) == (ProblemKind.TOPIC_MADE_ANEW, TOPIC)
     for words in (str(TOPIC_ID), str(NEW_ID), f"rlm topics enable {TOPIC}", "not tiered"):
@@ -68,18 +68,18 @@ async def test_h39_the_new_topic_is_a_problem_with_both_ids_until_it_is_enabled(
 
 async def test_h39_what_was_seen_before_is_not_taken_back_while_the_broker_is_silent() -> None:
     cluster, _, watch = await made_anew("ask")
-    await watch.look()
+    await watch.check()
     cluster.is_down = True
-    await watch.look()
+    await watch.check()
     assert len(watch.findings()) == 1
 
 
 async def test_h40_a_topic_that_may_not_be_seen_stays_as_it_was_seen() -> None:
     cluster, _, watch = await made_anew("ask")
-    await watch.look()
+    await watch.check()
     cluster.denied = {(1, topic_acl("Describe", TOPIC))}
     cluster.delete()
-    await watch.look()
+    await watch.check()
     assert len(watch.findings()) == 1
 
 
@@ -94,7 +94,7 @@ async def test_h39_disable_ends_what_is_expected_of_the_one_that_is_gone(exists:
     fact = fact_of(cluster, TOPIC_ID)
     assert (fact.state, fact.trim) == ("kept", False)
     assert fact.originals, "should the broker merely not know the topic, they are given back"
-    await watch.look()
+    await watch.check()
     assert watch.findings() == ()
     with pytest.raises(NotFound):
         await service.verbs.disable(TOPIC, confirm=False, delete_remote=False)
@@ -114,7 +114,7 @@ async def test_h39_a_broker_that_did_not_know_the_topic_yet_gets_its_retention_b
 async def test_h39_same_name_enables_the_new_one_alike_and_never_merges_histories() -> None:
     cluster, service, watch = await made_anew("same-name")
     old = fact_of(cluster, TOPIC_ID)
-    await watch.look()
+    await watch.check()
     new = fact_of(cluster, NEW_ID)
     assert (new.mode, new.trim, new.state) == ("tier", True, "enabled")
     assert (new.retention_ms, new.local_retention_ms) == (1_000, 5)
@@ -125,16 +125,16 @@ async def test_h39_same_name_enables_the_new_one_alike_and_never_merges_historie
     assert cluster.own_config() == {"retention.ms": "-1", "retention.bytes": "-1"}
     assert watch.findings() == ()
     assert len([key for key, _, _ in cluster.records if key == new.key.encode()]) == 1
-    await watch.look()
+    await watch.check()
     assert len([key for key, _, _ in cluster.records if key == new.key.encode()]) == 1
 
 
 async def test_h39_same_name_keeps_mode_tier_with_trim_off() -> None:
     cluster, service, watch = await made_anew("same-name")
-    await watch.look()
+    await watch.check()
     await service.verbs.trim_off(TOPIC, giveback=False)
     cluster.make_anew(NEWER_ID)
-    await watch.look()
+    await watch.check()
     newest = fact_of(cluster, NEWER_ID)
     assert (newest.mode, newest.trim) == ("tier", False)
 
@@ -143,26 +143,26 @@ async def test_h39_same_name_proves_its_rights_first_and_says_why_it_could_not()
     cluster, _, watch = await made_anew("same-name")
     cluster.denied = {(1, topic_acl("Delete", TOPIC))}
     alters = len(cluster.alters)
-    await watch.look()
-    await watch.look()
+    await watch.check()
+    await watch.check()
     assert cluster.fact(NEW_ID) is None
     assert len(cluster.alters) == alters
     (finding,) = watch.findings()
     assert "missing ACL" in finding.text
     cluster.denied = set()
-    await watch.look()
+    await watch.check()
     assert fact_of(cluster, NEW_ID).trim
     assert watch.findings() == ()
 
 
 async def test_h39_same_name_does_not_undo_what_was_disabled() -> None:
     cluster, service, watch = await made_anew("same-name")
-    await watch.look()
+    await watch.check()
     await service.verbs.disable(TOPIC, confirm=True, delete_remote=False)
-    await watch.look()
+    await watch.check()
     assert fact_of(cluster, NEW_ID).state == "kept"
     cluster.make_anew(NEWER_ID)
-    await watch.look()
+    await watch.check()
     assert cluster.fact(NEWER_ID) is None, "the last word about that name was to disable it"
     assert watch.findings() == ()
 
@@ -172,7 +172,7 @@ async def test_h39_only_the_leader_of_partition_0_enables() -> None:
     other = ServiceUnderTest(cluster, node_id=2)
     await other.settings.barrier(1)
     watch = watch_of(other, "same-name")
-    await watch.look()
+    await watch.check()
     assert cluster.fact(NEW_ID) is None
     assert len(watch.findings()) == 1
     assert not watch.why

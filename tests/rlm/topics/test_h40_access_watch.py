@@ -78,12 +78,12 @@ NEEDED = [
 async def test_h40_each_right_taken_away_is_one_line_and_one_problem(acl: Acl) -> None:
     broker, watch = await watched(EnableOptions(trim=True))
     problems = ProblemWatch(lambda: (watch.findings,), ManualClock())
-    await watch.look()
+    await watch.check()
     assert problems.current() == ()
     broker.denied = {acl}
     with structlog.testing.capture_logs() as lines:
-        await watch.look()
-        await watch.look()
+        await watch.check()
+        await watch.check()
         (problem,) = problems.current()
         assert problems.current() == (problem,)
     assert watch.missing == (acl,)
@@ -94,7 +94,7 @@ async def test_h40_each_right_taken_away_is_one_line_and_one_problem(acl: Acl) -
     assert f"--operation {acl.operation}" in line["problem"]
     broker.denied = set()
     with structlog.testing.capture_logs() as lines:
-        await watch.look()
+        await watch.check()
         assert problems.current() == ()
     assert [line["event"] for line in lines] == ["problem_ended"]
 
@@ -106,7 +106,7 @@ async def test_h40_mode_copy_misses_nothing_that_it_does_not_use() -> None:
         topic_acl("Describe", GROUPS_TOPIC),
         *(topic_acl(operation, TOPIC) for operation in ("Read", "Delete", "AlterConfigs")),
     }
-    await watch.look()
+    await watch.check()
     assert watch.missing == ()
 
 
@@ -114,12 +114,12 @@ async def test_h40_what_nobody_tells_is_not_known_and_not_well() -> None:
     broker, watch = await watched(EnableOptions(trim=True))
     assert watch.missing is None
     broker.denied = {topic_acl("Read", TOPIC)}
-    await watch.look()
+    await watch.check()
     broker.is_down = True
-    await watch.look()
+    await watch.check()
     assert watch.missing is None
     broker.is_down, broker.tells = False, False
-    await watch.look()
+    await watch.check()
     assert watch.missing is None
 
 

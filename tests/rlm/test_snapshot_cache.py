@@ -11,8 +11,8 @@ import pytest
 from kip405.errors import Fenced, Unavailable
 from kip405.ids import TopicIdPartition
 from rlm.broker.leadership import LedPartition
-from rlm.remote_log.snapshot_cache import RememberedLooks, SharedLooks
-from rlm.remote_log.snapshots import Look
+from rlm.remote_log.snapshot_cache import CoalescedSnapshots, SnapshotCache
+from rlm.remote_log.snapshots import PartitionSnapshot
 from tests.builders.ledger import PLACE
 from tests.builders.rig import Rig
 
@@ -27,23 +27,23 @@ def led(epoch: int = 0, partition: int = 0) -> LedPartition:
 @dataclass
 class Begun:
     led: LedPartition
-    result: asyncio.Future[Look]
+    result: asyncio.Future[PartitionSnapshot]
 
 
-class ManualLooks:
+class ManualSnapshots:
     """Looks that begin when asked and end when the test says."""
 
     def __init__(self) -> None:
         self.begun: list[Begun] = []
 
-    async def look(self, led: LedPartition) -> Look:
+    async def take(self, led: LedPartition) -> PartitionSnapshot:
         one = Begun(led, asyncio.get_running_loop().create_future())
         self.begun.append(one)
         return await one.result
 
 
-LOOK = cast(Look, object())
-OTHER_LOOK = cast(Look, object())
+LOOK = cast(PartitionSnapshot, object())
+OTHER_SNAPSHOT = cast(PartitionSnapshot, object())
 
 
 async def steps() -> None:
@@ -57,35 +57,35 @@ async def tasks() -> AsyncIterator[asyncio.TaskGroup]:
         yield group
 
 
-def shared(looks: ManualLooks, tasks: asyncio.TaskGroup) -> SharedLooks:
-    return SharedLooks(cast(RememberedLooks, looks), tasks)
+def shared(snapshots: ManualSnapshots, tasks: asyncio.TaskGroup) -> CoalescedSnapshots:
+    return CoalescedSnapshots(cast(SnapshotCache, snapshots), tasks)
 
 
 async def test_who_asks_while_a_look_runs_gets_the_next_one(tasks: asyncio.TaskGroup) -> None:
-    looks = ManualLooks()
-    sharing = shared(looks, tasks)
-    first = asyncio.ensure_future(sharing.look(led()))
+    snapshots = ManualSnapshots()
+    sharing = shared(snapshots, tasks)
+    first = asyncio.ensure_future(sharing.take(led()))
     await steps()
-    late = [asyncio.ensure_future(sharing.look(led())) for _ in range(5)]
+    late = [asyncio.ensure_future(sharing.take(led())) for _ in range(5)]
     await steps()
-    assert len(looks.begun) == 1
-    looks.begun[0].result.set_result(LOOK)
+    assert len(snapshots.begun) == 1
+    snapshots.begun[0].result.set_result(LOOK)
     await steps()
     assert await first is LOOK and not any(one.done() for one in late)
-    assert len(looks.begun) == 2
-    looks.begun[1].result.set_result(OTHER_LOOK)
-    assert set(map(id, await asyncio.gather(*late))) == {id(OTHER_LOOK)}
+    assert len(snapshots.begun) == 2
+    snapshots.begun[1].result.set_result(OTHER_SNAPSHOT)
+    assert set(map(id, await asyncio.gather(*late))) == {id(OTHER_SNAPSHOT)}
     await steps()
-    assert len(looks.begun) == 2
+    assert len(snapshots.begun) == 2
 
 
 async def test_partitions_do_not_wait_for_each_other(tasks: asyncio.TaskGroup) -> None:
-    looks = ManualLooks()
-    sharing = shared(looks, tasks)
-    asking = [asyncio.ensure_future(sharing.look(led(partition=number))) for number in range(3)]
+    snapshots = ManualSnapshots()
+    sharing = shared(snapshots, tasks)
+    asking = [asyncio.ensure_future(sharing.take(led(partition=number))) for number in range(3)]
     await steps()
-    assert len(looks.begun) == 3
-    for one in looks.begun:
+    assert len(snapshots.begun) == 3
+    for one in snapshots.begun:
         one.result.set_result(LOOK)
     await asyncio.gather(*asking)
 
@@ -93,76 +93,76 @@ async def test_partitions_do_not_wait_for_each_other(tasks: asyncio.TaskGroup) -
 async def test_a_failure_goes_to_all_of_that_look_and_to_no_later_one(
     tasks: asyncio.TaskGroup,
 ) -> None:
-    looks = ManualLooks()
-    sharing = shared(looks, tasks)
-    first = asyncio.ensure_future(sharing.look(led()))
+    snapshots = ManualSnapshots()
+    sharing = shared(snapshots, tasks)
+    first = asyncio.ensure_future(sharing.take(led()))
     await steps()
-    late = [asyncio.ensure_future(sharing.look(led())) for _ in range(3)]
+    late = [asyncio.ensure_future(sharing.take(led())) for _ in range(3)]
     await steps()
-    looks.begun[0].result.set_result(LOOK)
+    snapshots.begun[0].result.set_result(LOOK)
     await steps()
-    looks.begun[1].result.set_exception(Unavailable("no broker"))
+    snapshots.begun[1].result.set_exception(Unavailable("no broker"))
     results = await asyncio.gather(first, *late, return_exceptions=True)
     assert results[0] is LOOK
     assert [type(one) for one in results[1:]] == [Unavailable] * 3
-    after = asyncio.ensure_future(sharing.look(led()))
+    after = asyncio.ensure_future(sharing.take(led()))
     await steps()
-    looks.begun[2].result.set_result(LOOK)
+    snapshots.begun[2].result.set_result(LOOK)
     assert await after is LOOK
 
 
 async def test_a_cancelled_asker_leaves_the_look_to_the_others(tasks: asyncio.TaskGroup) -> None:
-    looks = ManualLooks()
-    sharing = shared(looks, tasks)
-    first = asyncio.ensure_future(sharing.look(led()))
+    snapshots = ManualSnapshots()
+    sharing = shared(snapshots, tasks)
+    first = asyncio.ensure_future(sharing.take(led()))
     await steps()
-    leaving = asyncio.ensure_future(sharing.look(led()))
-    staying = asyncio.ensure_future(sharing.look(led()))
+    leaving = asyncio.ensure_future(sharing.take(led()))
+    staying = asyncio.ensure_future(sharing.take(led()))
     await steps()
     first.cancel()
     leaving.cancel()
-    looks.begun[0].result.set_result(LOOK)
+    snapshots.begun[0].result.set_result(LOOK)
     await steps()
-    looks.begun[1].result.set_result(OTHER_LOOK)
-    assert await staying is OTHER_LOOK
+    snapshots.begun[1].result.set_result(OTHER_SNAPSHOT)
+    assert await staying is OTHER_SNAPSHOT
     assert first.cancelled() and leaving.cancelled()
 
 
 async def test_the_next_look_is_taken_under_the_newest_leadership_asked_for(
     tasks: asyncio.TaskGroup,
 ) -> None:
-    """Else a look under the epoch that just ended would fence the barriers of the new one."""
-    looks = ManualLooks()
-    sharing = shared(looks, tasks)
-    asking = [asyncio.ensure_future(sharing.look(led(epoch=4)))]
+    """Else a snapshot under the epoch that just ended would fence the barriers of the new one."""
+    snapshots = ManualSnapshots()
+    sharing = shared(snapshots, tasks)
+    asking = [asyncio.ensure_future(sharing.take(led(epoch=4)))]
     await steps()
-    asking += [asyncio.ensure_future(sharing.look(led(epoch=epoch))) for epoch in (4, 5, 4)]
+    asking += [asyncio.ensure_future(sharing.take(led(epoch=epoch))) for epoch in (4, 5, 4)]
     await steps()
-    looks.begun[0].result.set_result(LOOK)
+    snapshots.begun[0].result.set_result(LOOK)
     await steps()
-    assert [one.led.leader_epoch for one in looks.begun] == [4, 5]
-    asking.append(asyncio.ensure_future(sharing.look(led(epoch=6))))
+    assert [one.led.leader_epoch for one in snapshots.begun] == [4, 5]
+    asking.append(asyncio.ensure_future(sharing.take(led(epoch=6))))
     await steps()
-    looks.begun[1].result.set_result(LOOK)
+    snapshots.begun[1].result.set_result(LOOK)
     await steps()
-    assert [one.led.leader_epoch for one in looks.begun] == [4, 5, 6]
-    looks.begun[2].result.set_result(LOOK)
+    assert [one.led.leader_epoch for one in snapshots.begun] == [4, 5, 6]
+    snapshots.begun[2].result.set_result(LOOK)
     await asyncio.gather(*asking)
 
 
 @pytest.mark.parametrize("begun", [True, False])
 async def test_when_the_owner_ends_nobody_waits_for_ever(begun: bool) -> None:
-    looks = ManualLooks()
-    outside: list[asyncio.Task[Look]] = []
+    snapshots = ManualSnapshots()
+    outside: list[asyncio.Task[PartitionSnapshot]] = []
 
     async def owner() -> None:
         async with asyncio.TaskGroup() as tasks:
-            sharing = shared(looks, tasks)
-            outside.append(asyncio.create_task(sharing.look(led())))
+            sharing = shared(snapshots, tasks)
+            outside.append(asyncio.create_task(sharing.take(led())))
             await asyncio.sleep(0)
             if begun:
                 await steps()
-            outside.append(asyncio.create_task(sharing.look(led())))
+            outside.append(asyncio.create_task(sharing.take(led())))
             await asyncio.sleep(0)
             raise RuntimeError("the service ends")
 
@@ -180,27 +180,27 @@ def rig(tmp_path: Path) -> Rig:
 
 
 async def test_a_look_is_remembered_for_its_leader_epoch_only(rig: Rig) -> None:
-    looks = rig.remembered_looks()
-    assert looks.of(led()) is None
-    look = await looks.look(led())
-    assert looks.of(led()) is look
-    assert looks.of(led(epoch=1)) is None
+    snapshots = rig.cached_snapshots()
+    assert snapshots.of(led()) is None
+    snapshot = await snapshots.take(led())
+    assert snapshots.of(led()) is snapshot
+    assert snapshots.of(led(epoch=1)) is None
 
 
 async def test_a_partition_led_elsewhere_is_forgotten(rig: Rig) -> None:
-    looks = rig.remembered_looks()
-    await looks.look(led())
+    snapshots = rig.cached_snapshots()
+    await snapshots.take(led())
     rig.broker.elect(2, 1)
     with pytest.raises(Fenced):
-        await looks.look(led())
-    assert looks.looks == {}
+        await snapshots.take(led())
+    assert snapshots.snapshots == {}
 
 
 async def test_a_stale_asker_does_not_forget_the_newer_look(rig: Rig) -> None:
-    looks = rig.remembered_looks()
+    snapshots = rig.cached_snapshots()
     rig.disk.epochs({0: 0, 5: 10})
     rig.broker.elect(1, 5)
-    look = await looks.look(led(epoch=5))
+    snapshot = await snapshots.take(led(epoch=5))
     with pytest.raises(Fenced):
-        await looks.look(led(epoch=4))
-    assert looks.of(led(epoch=5)) is look
+        await snapshots.take(led(epoch=4))
+    assert snapshots.of(led(epoch=5)) is snapshot
