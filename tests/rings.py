@@ -2,12 +2,19 @@
 
 Unit tests come first, on as many workers as there are. Integration tests follow in groups: those of
 one group run one by one on one worker and share its processes, because each brings real servers up
-on a small machine; two groups may run side by side.
+on a small machine; two groups may run side by side. Tests that share no servers come last, file by
+file: they keep every worker busy until the end.
 """
 
 import pytest
 
-ONE, STORES, SPARK, THREE = GROUPS = ("one broker", "stores", "spark", "three brokers")
+ONE, STORES, SPARK, THREE, BROKER = SHARED = (
+    "one broker",
+    "stores",
+    "spark",
+    "three brokers",
+    "a broker alone",
+)
 """The longest first: then no worker is left with a long one while the others have nothing to do."""
 
 _FOLDERS = {"containers": STORES, "rsm_plugins": STORES, "spark": SPARK}
@@ -17,6 +24,7 @@ _FIXTURES = {
     "s3_server": STORES,
     "three_brokers": THREE,
 }
+_OF_ONE_BROKER = {"one_broker": ONE, "sandbox": ONE, "kafka_cluster": BROKER}
 _LOCAL = "local"
 
 
@@ -34,17 +42,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _place(item: pytest.Item) -> int:
     if item.get_closest_marker("integration") is None:
         return -1
-    return GROUPS.index(group_of(item))
+    group = group_of(item)
+    return SHARED.index(group) if group in SHARED else len(SHARED)
 
 
 def group_of(item: pytest.Item) -> str:
-    """By what takes long to bring up: Spark, three brokers, servers of stores; else one broker."""
+    """By what takes long to bring up: Spark, three brokers, servers of stores, a broker that other
+    tests use too; else its file.
+    """
     callspec = getattr(item, "callspec", None)
     store = callspec.params.get("one_broker", _LOCAL) if callspec is not None else _LOCAL
     if store != _LOCAL:
         return STORES
-    for fixture in getattr(item, "fixturenames", ()):
+    names = getattr(item, "fixturenames", ())
+    for fixture in names:
         if fixture in _FIXTURES:
             return _FIXTURES[fixture]
-    folders = item.path.parent.parts
-    return next((group for name, group in _FOLDERS.items() if name in folders), ONE)
+    for folder, group in _FOLDERS.items():
+        if folder in item.path.parent.parts:
+            return group
+    found = (group for fixture, group in _OF_ONE_BROKER.items() if fixture in names)
+    return next(found, item.nodeid.partition("::")[0])

@@ -18,8 +18,8 @@ def note(ring):
 SAMPLE = """
 @pytest.mark.integration
 @pytest.mark.parametrize("number", range(6))
-def test_with_kafka(number):
-    note("kafka")
+def test_with_servers_of_its_own(number):
+    note("own")
 
 @pytest.mark.long
 def test_of_another_ring():
@@ -34,8 +34,26 @@ def one_broker(request):
     return request.param
 
 @pytest.mark.integration
-def test_with_a_local_store(one_broker):
+@pytest.mark.parametrize("number", range(5))
+def test_with_a_local_store(one_broker, number):
     note("kafka")
+
+@pytest.fixture
+def sandbox():
+    pass
+
+@pytest.mark.integration
+def test_with_the_shared_sandbox(sandbox):
+    note("kafka")
+
+@pytest.fixture
+def kafka_cluster():
+    pass
+
+@pytest.mark.integration
+@pytest.mark.parametrize("number", range(3))
+def test_with_brokers_alone(kafka_cluster, number):
+    note("broker")
 
 @pytest.mark.integration
 @pytest.mark.parametrize("one_broker", ["s3", "hdfs"], indirect=True)
@@ -70,7 +88,23 @@ IN_A_FOLDER = """
 def test_there(number):
     note("{ring}")
 """
-COUNTS = {"unit": 6, "kafka": 7, "stores": 6, "three": 3, "spark": 3}
+OWN_IN_ANOTHER_FILE = """
+@pytest.mark.integration
+@pytest.mark.parametrize("number", range(6))
+def test_there(number):
+    note("own2")
+"""
+COUNTS = {
+    "unit": 6,
+    "kafka": 6,
+    "stores": 6,
+    "three": 3,
+    "spark": 3,
+    "broker": 3,
+    "own": 6,
+    "own2": 6,
+}
+LAST = {"own", "own2"}
 
 
 def test_each_group_of_integration_tests_follows_on_one_worker(tmp_path: Path) -> None:
@@ -85,6 +119,7 @@ def test_each_group_of_integration_tests_follows_on_one_worker(tmp_path: Path) -
         (tests / folder).mkdir()
         text = noting + IN_A_FOLDER.format(ring=ring)
         (tests / folder / "test_in_it.py").write_text(text, encoding="utf-8")
+    (tests / "test_another.py").write_text(noting + OWN_IN_ANOTHER_FILE, encoding="utf-8")
     pytest = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
     run = subprocess.run(
         [*pytest, "-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder"],
@@ -103,6 +138,8 @@ def test_each_group_of_integration_tests_follows_on_one_worker(tmp_path: Path) -
     for ran in of_worker.values():
         # Another worker may still be at its unit tests when this one goes on.
         assert "unit" not in ran[ran.count("unit") :], ran
+        last = [ring in LAST for ring in ran]
+        assert last == sorted(last), ran
         begun = [ring for at, ring in enumerate(ran) if ran[:at].count(ring) == 0]
         assert len(begun) == sum(ran[at - 1] != ring for at, ring in enumerate(ran) if at) + 1, ran
     for ring in COUNTS.keys() - {"unit"}:
