@@ -4,7 +4,7 @@ Listeners: DIRECT (advertised at itself, between brokers and for the service), T
 loopback, advertised at the proxy) and CONTROLLER. TIERED is never the inter-broker listener (H21).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rlm_sandbox.kafka_dist import KafkaDist
@@ -131,10 +131,12 @@ def _escape(value: str) -> str:
     return "".join(chr(code) if code < 0x80 else f"\\u{code:04x}" for code in codes)
 
 
-def node_command(dist: KafkaDist, spec: SandboxSpec, layout: Layout, node_id: int) -> list[str]:
-    """Argument vector of a broker or the controller."""
+def node_command(
+    dist: KafkaDist, spec: SandboxSpec, layout: Layout, node_id: int, *, classes: Sequence[str] = ()
+) -> list[str]:
+    """Argument vector of a broker or the controller; `classes`: JVM options of a class archive."""
     heap_mib = 256 if node_id == CONTROLLER_NODE_ID else spec.heap_mib
-    jvm = [f"-Xmx{heap_mib}m", "-XX:-UsePerfData", *_JVM_PROFILES[spec.jvm]]
+    jvm = [f"-Xmx{heap_mib}m", "-XX:-UsePerfData", *_JVM_PROFILES[spec.jvm], *classes]
     jvm.append(f"-Dlog4j2.configurationFile={_uri(layout.log4j)}")
     return dist.java_command("kafka.Kafka", str(layout.server_properties(node_id)), jvm=jvm)
 

@@ -14,6 +14,7 @@ import rlm
 from rlm.clock import Clock
 from rlm_sandbox import readiness
 from rlm_sandbox.broker import node_command
+from rlm_sandbox.class_archive import loading_noted
 from rlm_sandbox.errors import SandboxError
 from rlm_sandbox.kafka_dist import KafkaDist, java_environment
 from rlm_sandbox.processes import ProcessIdentity, spawn
@@ -73,7 +74,27 @@ class Launcher:
             return rlm_command(self.layout, node)
         if kind == "reader":
             return reader_command(self.layout, node)
-        return node_command(self.dist, self.state.spec, self.layout, node)
+        classes = self._class_options(name)
+        return node_command(self.dist, self.state.spec, self.layout, node, classes=classes)
+
+    def _class_options(self, name: str) -> tuple[str, ...]:
+        """Of a JVM that is to start fast: with the class archive, or noting what belongs there."""
+        if self.state.spec.jvm != "quick":
+            return ()
+        options = self.dist.class_archive.options()
+        if name == "broker:1" and not options:
+            return loading_noted(self.layout.loaded_classes)
+        return options
+
+    def keep_classes(self, progress: Callable[[str], None]) -> None:
+        """Make the class archive of what the first broker has loaded, where there is none."""
+        loaded, archive = self.layout.loaded_classes, self.dist.class_archive
+        if not loaded.exists():
+            return
+        if not archive.path.exists():
+            progress("keeping Kafka's classes for faster starts")
+            archive.make(loaded)
+        loaded.unlink()
 
     def ports_of(self, name: str) -> tuple[int, ...]:
         """Ports that the process listens on."""

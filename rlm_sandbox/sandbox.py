@@ -222,6 +222,7 @@ class Sandbox:
                 sandbox_store(self.layout, state).create()
             if "broker:1" in stage:
                 self._launcher(state).wait_cluster(timeout_ms=timeout_ms)
+        self._launcher(state).keep_classes(progress)
         document = sandbox_document(self.layout, state)
         write_atomically(self.layout.document, json.dumps(document, indent=2) + "\n")
 

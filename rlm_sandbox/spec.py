@@ -180,6 +180,10 @@ class Layout:
         return self.root / "native-store"
 
     @property
+    def loaded_classes(self) -> Path:
+        return self.root / "loaded-classes"
+
+    @property
     def log4j(self) -> Path:
         return self.root / "log4j2.properties"
 
