@@ -1,13 +1,10 @@
-"""A Spark of this process's own for tests, demo and commands: no cluster, no Java to install.
+"""Runs Spark on this machine for tests, demo and commands, without a cluster or an installed Java.
 
-Spark runs on this machine's cores, on loopback, quietly, and leaves nothing behind; what a killed
-one left the next one removes. Must not know Kafka or tiering beyond `rlm_spark.register`.
-
-The temporary folder of a Spark of our own; those of processes that were killed are removed.
-
-A folder is locked (flock of the folder itself) for as long as the process that made it lives: the
-kernel lets go of the lock however that ends, and no process id has to be guessed at. Whoever makes
-the next one in the same place removes those that nobody holds. Must not know Spark.
+Spark runs on this machine's cores and on loopback, and leaves no files behind. Its temporary folder
+is locked (flock of the folder itself) while the process that created it runs. The kernel releases
+the lock however the process ends, so no process id has to be checked. The next process that creates
+a folder in the same place removes the folders without a lock. This module must not know Kafka or
+tiering beyond `rlm_spark.register`.
 """
 
 import atexit
@@ -79,7 +76,7 @@ def _held(path: Path) -> int | None:
 
 
 def _locks(held: int) -> bool:
-    """Whether nobody else has it. True also where there are no such locks: nobody sweeps there."""
+    """Whether no other process holds the lock. True where the file system has no such locks."""
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -99,7 +96,7 @@ def _sweep(parent: Path) -> None:
             if os.fstat(held).st_uid == os.getuid():
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(path, ignore_errors=True)
-        except OSError:  # somebody lives in it
+        except OSError:  # its process still runs
             continue
         finally:
             os.close(held)
@@ -224,7 +221,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 @atexit.register
 def _remove_folders() -> None:
-    """Of sessions that nobody stopped; their JVMs end with this process."""
+    """For sessions that were not stopped: their JVMs end with this process."""
     for folder in _folders.values():
         folder.remove()
 

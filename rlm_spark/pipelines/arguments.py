@@ -1,6 +1,6 @@
-"""Arguments of the commands as a table, for argparse here and for `rlm export` and `rlm audit`.
+"""The arguments of `export` and `audit` as a table, for argparse here and for the `rlm` commands.
 
-Must not know click or Spark.
+This module must not know click or Spark.
 """
 
 import argparse

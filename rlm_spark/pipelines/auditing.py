@@ -1,7 +1,8 @@
-"""`audit`: every byte of every remote segment read and checked on a Spark cluster.
+"""`audit`: reads and checks every byte of every remote segment on a Spark cluster.
 
 Segments and objects come through the fetch API, so that readers and quotas apply and no worker
-needs credentials of a store. Must not know what is checked (segment_audit, history_audit).
+needs the credentials of a store. This module must not know what is checked: see `segment_audit` and
+`findings`.
 """
 
 import threading
@@ -82,7 +83,7 @@ class AuditReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentOutcome:
-    """What a worker tells of one segment."""
+    """The outcome of one segment."""
 
     rows: int
     size_bytes: int

@@ -1,7 +1,7 @@
-"""Which day or hour a record goes to, and its folder; whole record batches at a time.
+"""Splits record batches by day or hour, and names the folder of each.
 
-By the record's own timestamp, UTC. Timestamps that no calendar year from 1 to 9999 has go to
-Hive's folder for null. Must not know files.
+The record's own timestamp decides, in UTC. Timestamps outside of the years 1 to 9999 go to Hive's
+folder for null. This module must not know files.
 """
 
 from collections.abc import Iterator

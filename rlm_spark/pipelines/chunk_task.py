@@ -1,6 +1,6 @@
-"""What a worker does for one chunk of an export: read, write, commit. Safe to do twice at once.
+"""Exports one chunk in a worker: reads, writes, commits. Two attempts may safely run at once.
 
-Must not know Spark or where the records come from.
+This module must not know Spark or where the records come from.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,7 +1,7 @@
-"""Which offsets a target already has, and the chunks in which the rest is exported. Pure.
+"""Computes which offsets a target already has, and divides the rest into chunks. Pure.
 
-A chunk is planned once and never changes: every attempt at it, in whatever run, reads the same
-offsets and writes files of the same names. Must not know files or Spark.
+A chunk is planned once and never changes: every attempt in every run reads the same offsets and
+writes files of the same names. This module must not know files or Spark.
 """
 
 import itertools

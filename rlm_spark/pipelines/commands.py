@@ -1,5 +1,7 @@
-"""`export` and `audit` as commands: a Spark to run on, progress on standard error, a result on
-standard output, an exit status. Shared by `rlm` and `python -m rlm_spark.pipelines`.
+"""`export` and `audit` as commands, shared by `rlm` and `python -m rlm_spark.pipelines`.
+
+They find or start a Spark session, print progress on standard error and the result on standard
+output, and return an exit status.
 """
 
 import json

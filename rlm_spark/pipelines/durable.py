@@ -1,7 +1,8 @@
-"""The few operations on files that an export's bookkeeping is made of.
+"""The durable file operations that an export's bookkeeping uses.
 
-A local or mounted file system with atomic rename and exclusive link, as POSIX says. One operation
-is one instant at which a crash can be; tests crash at each. Must not know what the files mean.
+They need a local or mounted POSIX file system with atomic rename and exclusive link. A process can
+crash between any two operations, and tests crash at each of them. This module must not know what
+the files mean.
 """
 
 import os
@@ -18,7 +19,7 @@ class Files(Protocol):
         ...
 
     def make_unique_dir(self, parent: Path, prefix: str) -> Path:
-        """A fresh directory in `parent`; nobody else gets the same."""
+        """Create a directory in `parent` with a unique name."""
         ...
 
     def create(self, path: Path) -> BinaryIO:

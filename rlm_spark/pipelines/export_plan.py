@@ -1,10 +1,7 @@
-"""What one run of an export has to do: chunks left by earlier runs, and new ones, planned for good.
+"""Plans one run of an export: chunks that earlier runs left, and new chunks that never change.
 
-Runs on the driver under the target's lock. Must not know Spark.
-
-Ids of topics and the density of their partitions, asked of the fetch API and of Kafka.
-
-Must not know what they are for.
+Runs on the driver under the target's lock. `topic_details` asks the fetch API and Kafka for the
+ids of topics and the density of their partitions. This module must not know Spark.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,10 +24,8 @@ from rlm_spark.values import ConnectorOptions, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicFacts:
-    """What is known of topics beside offsets: their ids (22 characters), and stored bytes an offset
-    by partition.
-    """
+class TopicDetails:
+    """Ids of topics (22 characters), and stored bytes for each offset by partition."""
 
     ids: Mapping[str, str | None] = field(default_factory=dict)
     bytes_per_offset: Mapping[TopicPartition, float] = field(default_factory=dict)
@@ -40,25 +35,25 @@ def prepare(
     book: Book,
     query: BatchQuery,
     positions: Positions,
-    facts_of: Callable[[Sequence[str]], TopicFacts],
+    details_of: Callable[[Sequence[str]], TopicDetails],
     *,
     goes_on: bool,
     size: ChunkSize,
     workers: int,
 ) -> tuple[Chunk, ...]:
-    """The chunks of the query's topics that are to be done now, oldest plans first; new ones such
-    that so many workers share them.
+    """The chunks of the query's topics that this run exports, oldest plans first.
 
-    Whatever was left half done is finished or thrown away first. Errors as of `spans`; ExportError
-    for a topic that was recreated under its name. Nothing is planned then.
+    New chunks are sized so that `workers` workers share them. Unfinished attempts are completed or
+    discarded first. Errors are those of `spans`, and ExportError for a topic that was recreated
+    under its name; then nothing is planned.
     """
-    left = book.left()  # before recovery: what counts from now on is met by who works on it
+    left = book.left()  # before recovery: a chunk committed later is skipped by its task
     book.recover()
     known = book.chunks()
     places = offsets.assigned(query.subscription, positions, must_exist=True)
     topics = {place.topic for place in places}
-    facts = facts_of(sorted(topics))
-    _check_same_topics((chunk for chunk in known if chunk.topic in topics), facts.ids)
+    details = details_of(sorted(topics))
+    _check_same_topics((chunk for chunk in known if chunk.topic in topics), details.ids)
     taken = covered(known)
     wanted = spans(query, places, positions, taken, goes_on=goes_on)
     total = sum(span.end_offset - span.start_offset for span in wanted.values())
@@ -66,9 +61,9 @@ def prepare(
         book.next_plan(),
         wanted,
         taken,
-        topic_ids=facts.ids,
+        topic_ids=details.ids,
         size=size.shared(total, workers),
-        bytes_per_offset=facts.bytes_per_offset,
+        bytes_per_offset=details.bytes_per_offset,
     )
     book.write_plan(new)
     return (*(chunk for chunk in left if chunk.topic in topics), *new)
@@ -84,10 +79,10 @@ def _check_same_topics(known: Iterable[Chunk], ids: Mapping[str, str | None]) ->
             )
 
 
-def topic_facts(options: ConnectorOptions, topics: Sequence[str]) -> TopicFacts:
-    """Of tiered topics by the fetch API where there is one, of the others by Kafka.
+def topic_details(options: ConnectorOptions, topics: Sequence[str]) -> TopicDetails:
+    """Asks the fetch API about tiered topics, and Kafka about the others.
 
-    A topic of neither, or of a Kafka without topic ids, has none. ConnectorError.
+    A topic that neither knows, or of a Kafka without topic ids, has no id. ConnectorError.
     """
     stop = Stop()
     ids: dict[str, str | None] = {}
@@ -100,7 +95,7 @@ def topic_facts(options: ConnectorOptions, topics: Sequence[str]) -> TopicFacts:
     others = [topic for topic in topics if topic not in ids]
     if others and options.has_kafka:
         ids |= _ids_by_kafka(options, others, stop)
-    return TopicFacts(ids=ids, bytes_per_offset=density)
+    return TopicDetails(ids=ids, bytes_per_offset=density)
 
 
 def _ids_by_kafka(

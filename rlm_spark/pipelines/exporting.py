@@ -1,6 +1,6 @@
-"""`export`: topics to Parquet, each row once over any number of runs; the driver's part.
+"""`export` on the driver: writes topics to Parquet, each row once over any number of runs.
 
-Records are decoded and written inside the Python workers; the driver plans, waits and counts.
+Python workers decode and write the records; the driver plans, waits and counts.
 """
 
 import threading
@@ -20,7 +20,7 @@ from rlm_spark.errors import DataLossError, DecodeError, TopicChangedError
 from rlm_spark.pipelines.chunk_task import export_chunk
 from rlm_spark.pipelines.chunks import Chunk, ChunkSize
 from rlm_spark.pipelines.durable import LocalFiles
-from rlm_spark.pipelines.export_plan import prepare, topic_facts
+from rlm_spark.pipelines.export_plan import prepare, topic_details
 from rlm_spark.pipelines.parquet_files import Layout
 from rlm_spark.pipelines.records import COMPRESSIONS, PARTITIONINGS, Commit, ExportError, Shape
 from rlm_spark.pipelines.spans import STARTING_OPTIONS
@@ -44,7 +44,7 @@ _OF_THE_CHUNK = (DataLossError, DecodeError, ExportError, TopicChangedError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkOutcome:
-    """What a worker tells of one chunk. `problem`: why it is not exported, empty where it is."""
+    """The outcome of one chunk. `problem`: why it is not exported, empty if it is."""
 
     rows: int = 0
     size_bytes: int = 0
@@ -205,7 +205,7 @@ def export(
             columns=(*COLUMNS, "headers") if headers else COLUMNS,
             layout=layout,
         )
-        told, is_stopped = _worked(
+        outcomes, is_stopped = _worked(
             spark,
             work,
             chunks,
@@ -216,8 +216,8 @@ def export(
             book.recover()
             book.close_plans()
         commits = [commit for chunk in chunks if (commit := book.commit_of(chunk)) is not None]
-    problems = tuple(one.problem for one in told if one.problem)
-    _check_shared(root, len(told) - len(problems), len(commits))
+    problems = tuple(one.problem for one in outcomes if one.problem)
+    _check_shared(root, len(outcomes) - len(problems), len(commits))
     return ExportReport(
         directory=str(root),
         chunks=chunks,
@@ -268,7 +268,7 @@ def _prepared(
             book,
             query,
             positions,
-            lambda topics: topic_facts(query.connector, topics),
+            lambda topics: topic_details(query.connector, topics),
             goes_on=goes_on,
             size=size,
             workers=workers,
@@ -294,9 +294,9 @@ def _with_flying(now: Done, book: Book) -> Done:
     return replace(now, size_bytes=now.size_bytes + book.in_flight_bytes())
 
 
-def _check_shared(root: Path, told: int, seen: int) -> None:
-    if told > seen:
+def _check_shared(root: Path, exported: int, seen: int) -> None:
+    if exported > seen:
         raise ExportError(
-            f"workers exported {told} chunks, {seen} of them are in {root} as this driver sees it: "
-            "it must be one directory for all of them, on a shared file system"
+            f"workers exported {exported} chunks, {seen} of them are in {root} as this driver sees "
+            "it: it must be one directory for all of them, on a shared file system"
         )

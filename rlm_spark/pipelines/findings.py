@@ -1,6 +1,6 @@
-"""What an audit finds, and what it looks at: plain values that travel. Pure.
+"""The findings of an audit and the segments it reads, as plain values that can be pickled. Pure.
 
-What the segments of one partition come to together: holes, overlaps, other histories. Pure.
+`audit_history` compares the segments of one partition: holes, overlaps, other histories.
 """
 
 import enum
@@ -53,7 +53,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditedSegment:
-    """One FINISHED segment as the ledger tells of it."""
+    """One FINISHED segment as the ledger describes it."""
 
     metadata: RemoteLogSegmentMetadata
     objects_stem: str

@@ -1,8 +1,8 @@
-"""Parquet files of one chunk, one a day or hour, written with bounded memory.
+"""Writes the Parquet files of one chunk, one for each day or hour, with bounded memory.
 
-Rows wait in memory until a row group is full, or all that wait is too much; so many files are open
-at once, and one that was closed and is needed again goes on as another file. Must not know which
-attempt this is or what becomes of the files.
+Rows are buffered until a row group is full, or until all buffered rows exceed the limit. The number
+of open files is bounded too: rows for a file that was closed go to another file. This module must
+not know which attempt it writes for or what happens to the files.
 """
 
 import contextlib

@@ -1,8 +1,7 @@
-"""How far a pipeline is, for people: one line that changes on a terminal, else a line now and then.
+"""Shows the progress of a pipeline, and turns SIGINT and SIGTERM into a request to stop it.
 
-Must not know what is counted.
-
-SIGINT and SIGTERM as a wish to stop, while a pipeline runs; the second one ends the process.
+On a terminal one line is updated; elsewhere a line is printed every few seconds. A second signal
+ends the process. This module must not know what is counted.
 """
 
 import os

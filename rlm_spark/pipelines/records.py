@@ -1,7 +1,7 @@
-"""The documents of an export's bookkeeping as JSON: what a target is, plans, commit records.
+"""The documents of an export's bookkeeping as JSON: the target's format, plans, commit records.
 
-They are read by later versions: fields may be added, none changes its meaning without a new `v`.
-Pure. Must not know where the documents lie.
+Later versions read them: fields may be added, and no field changes its meaning without a new `v`.
+Pure. This module must not know where the documents are stored.
 """
 
 import json
@@ -24,7 +24,7 @@ class ExportError(ConnectorError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What a target is from its first export on: the same rows, columns and folders for ever."""
+    """Properties of a target that its first export sets: rows, columns and folders."""
 
     partition_by: str = "day"
     headers: bool = False

@@ -1,7 +1,7 @@
-"""Audits every byte of one segment: its objects agree with the ledger, and they can be read.
+"""Audits every byte of one segment: its objects agree with the ledger and can be decoded.
 
-The audit goes on after a finding and checks whatever it still can. Memory is bounded by one range,
-one batch and the indexes. Must not know where the bytes come from.
+The audit continues after a finding and checks whatever it still can. Memory is bounded by one
+range, one batch and the indexes. This module must not know where the bytes come from.
 """
 
 import itertools
@@ -75,7 +75,7 @@ class SegmentAudit:
         self.findings.append(self.segment.finding(kind, suffix, detail))
 
     def run(self, objects: Objects) -> "SegmentAudit":
-        """Look at everything; errors that are not about the data pass through."""
+        """Check everything; errors that are not about the data pass through."""
         try:
             self.segment.custom()
         except ValueError as error:
@@ -150,11 +150,11 @@ class SegmentAudit:
             return
         try:
             stored = parse_leader_epochs(bytes(section))
-            told = Lineage.of(self.segment.metadata.segment_leader_epochs)
+            recorded = Lineage.of(self.segment.metadata.segment_leader_epochs)
         except ValueError as error:
             self._found(FindingKind.EPOCHS, "indexes", str(error))
             return
-        for entry in told.entries:
+        for entry in recorded.entries:
             if stored.epoch_for_offset(entry.start_offset) != entry.epoch:
                 self._found(
                     FindingKind.EPOCHS,
@@ -163,7 +163,7 @@ class SegmentAudit:
                 )
 
     def _aborted(self, parsed: IndexesObject) -> None:
-        """The aborted list is readable and has at least what the segment's own index tells."""
+        """The aborted list is readable and contains at least the segment's own index."""
         section = parsed.section(IndexType.ABORTED_TRANSACTIONS)
         own = parsed.section(IndexType.TRANSACTION)
         listed = set() if section is None else set(decode_aborted(section))
@@ -187,7 +187,7 @@ class SegmentAudit:
     def _log(
         self, objects: Objects, checksums: ChunkChecksums | None, positions: dict[int, int]
     ) -> bool:
-        """Whether it consists of whole batches, whose `positions` are then all told."""
+        """Whether it consists of whole batches, whose `positions` are then all reported."""
         metadata = self.segment.metadata
         chunk_bytes = DEFAULT_CHUNK_BYTES if checksums is None else checksums.chunk_size_bytes
         whole = ChunkedCrc32c(chunk_bytes)
@@ -254,11 +254,11 @@ class SegmentAudit:
                 f"its last offset is {scan.last_offset}, not {metadata.end_offset}",
             )
         try:
-            told = Lineage.of(metadata.segment_leader_epochs)
+            recorded = Lineage.of(metadata.segment_leader_epochs)
         except ValueError as error:
             self._found(FindingKind.EPOCHS, "log", f"epochs of its metadata: {error}")
             return
-        if not _agrees(scan, told):
+        if not _agrees(scan, recorded):
             self._found(
                 FindingKind.EPOCHS, "log", "its batches have other epochs than its metadata"
             )
@@ -343,13 +343,14 @@ class _Log:
         return position, last
 
 
-def _agrees(scan: SegmentScan, told: Lineage) -> bool:
-    """Whether batches have the epochs told of their offsets; below the first one nothing is told
-    (H8).
+def _agrees(scan: SegmentScan, recorded: Lineage) -> bool:
+    """Whether batches have the epochs recorded for their offsets (H8).
+
+    Below the first recorded epoch nothing is known.
     """
-    first = told.first
+    first = recorded.first
     return first is not None and all(
-        told.epoch_for_offset(offset) == entry.epoch
+        recorded.epoch_for_offset(offset) == entry.epoch
         for entry, last_base in zip(scan.epochs, scan.last_base_offsets, strict=True)
         for offset in (entry.start_offset, last_base)
         if offset >= first.start_offset

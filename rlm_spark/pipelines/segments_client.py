@@ -1,7 +1,7 @@
-"""Segments and their objects through the fetch API: lists, and bytes exactly as stored.
+"""Lists segments and reads their objects, byte for byte, through the fetch API.
 
-The reading client with three more questions; any service of the cluster answers them, readers are
-asked first. Must not know what the bytes mean.
+This is the fetch client with three more calls. Any service of the cluster answers them, and
+services without a broker are called first. This module must not know what the bytes mean.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
-"""From where to where an export goes, in the words of the source's options.
+"""The offsets that an export covers, given by the options of the data source.
 
-Without a starting option an export goes on where the one before ended. Must not know files or
-Spark.
+Without a starting option an export starts where the previous one ended. This module must not know
+files or Spark.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,11 +17,11 @@ from rlm_spark.plan.offsets import Positions
 from rlm_spark.plan.options import BatchQuery
 from rlm_spark.values import TopicPartition
 
-Side = Literal["starting", "ending"]
+Bound = Literal["starting", "ending"]
 STARTING_OPTIONS = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 
 
-def bound_options(text: str, side: Side) -> dict[str, str]:
+def bound_options(text: str, bound: Bound) -> dict[str, str]:
     """`--from` or `--to` as options: `earliest`, `latest`, a date or time (ISO 8601, UTC unless it
     says otherwise), `@` and milliseconds, or Spark's JSON of offsets (`{"topic": {"0": 17}}`).
 
@@ -29,9 +29,9 @@ def bound_options(text: str, side: Side) -> dict[str, str]:
     """
     text = text.strip()
     if text in ("earliest", "latest") or text.startswith("{"):
-        return {f"{side}Offsets": text}
-    found = {f"{side}Timestamp": str(_timestamp_ms(text))}
-    if side == "starting":
+        return {f"{bound}Offsets": text}
+    found = {f"{bound}Timestamp": str(_timestamp_ms(text))}
+    if bound == "starting":
         found["startingOffsetsByTimestampStrategy"] = "latest"
     return found
 

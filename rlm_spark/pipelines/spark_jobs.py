@@ -1,7 +1,7 @@
-"""Many independent pieces of work as one Spark job: counted while they end, stopped when asked.
+"""Runs many independent pieces of work as one Spark job, reports progress, and stops on request.
 
-By an RDD, one task an item: the same on PySpark 3.5 and 4, no record crosses into the JVM, results
-are small. Must not know what the work is.
+The job is an RDD with one task for each item, which works alike on PySpark 3.5 and 4. No record
+crosses into the JVM, and results are small. This module must not know what the work is.
 """
 
 import re
@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from rlm_spark import clock
 from rlm_spark.errors import ConnectorError
 
-_LOOK_S = 0.2
+_POLL_S = 0.2
 _END_WAIT_S = 30.0
 # The last line of a Python traceback, and what Spark says where there is none.
 _RAISED = re.compile(r"^  File [^\n]*\n(?:(?: {4}|  File )[^\n]*\n)*([\w.]+): ([^\n]*)", re.M)
@@ -129,14 +129,14 @@ def run_job(
     thread.start()
     try:
         while thread.is_alive() and not stop.is_set():
-            thread.join(_LOOK_S)
+            thread.join(_POLL_S)
             show(counters.now())
     finally:
-        for _ in range(round(_END_WAIT_S / _LOOK_S)):
+        for _ in range(round(_END_WAIT_S / _POLL_S)):
             if not thread.is_alive():
                 break
             spark.sparkContext.cancelJobGroup(group)  # again: it may not have begun yet
-            thread.join(_LOOK_S)
+            thread.join(_POLL_S)
     if outcome.error is not None and not stop.is_set():
         raise JobFailed(told_by(outcome.error)) from outcome.error
     if outcome.results is None:
@@ -150,7 +150,7 @@ class _Outcome(Generic[R]):
 
 
 def told_by(error: Exception) -> str:
-    """The worker's own words where it told any."""
+    """The worker's own message where there is one."""
     text = str(error)
     if raised := _RAISED.findall(text):
         return str(raised[-1][1]).strip() or str(raised[-1][0])

@@ -1,4 +1,4 @@
-"""The directory of an export and its bookkeeping: every row once, whatever dies when.
+"""The directory of an export and its bookkeeping: every row once, whichever process dies when.
 
     TO/topic=T/date=D[/hour=H]/part-*.parquet     what readers see
     TO/_kafka_rlm_export/format.json              what this target is (Shape)
@@ -6,16 +6,16 @@
                          plans/N.json             chunks, written before any work on them
                          plans/N.done             nothing of this plan is left to do
                          commits/N/C.json         outcome of a chunk: the moment it counts
-                         attempts/C.X/            files of one attempt, by names nobody reads
+                         attempts/C.X/            files of one attempt, which no reader reads
                          trash/C.X/               an attempt on its way out
 
-An attempt writes its files and its commit record, both on the disk, then *links* the record as the
-chunk's. Only one link can succeed, so of any number of attempts (speculative, repeated, of a driver
-long dead whose workers live on) one counts. Then its files are renamed to what readers see, and
-last its folder goes. A crash in between leaves the folder, and from it whoever comes next - another
-attempt, the next run - finishes the renames by the record: names come from offsets, so that is
-idempotent. An attempt is thrown away only after it was renamed out of the place from which it could
-commit. Must not know Spark or Parquet.
+An attempt syncs its files and its commit record to disk, then links the record under the chunk's
+name. Only one link can succeed, so exactly one of any number of attempts counts (speculative or
+repeated ones, or those of workers that outlive their driver). Then its files are renamed to the
+names that readers see, and finally its folder is removed. A crash in between leaves the folder, and
+the next attempt or run completes the renames from the record. Names are derived from offsets, so
+that is idempotent. An attempt is discarded only after it was renamed out of the folder from which
+it could commit. This module must not know Spark or Parquet.
 """
 
 import fcntl
@@ -59,7 +59,7 @@ class Book:
     def commit(self, chunk: Chunk, commit: Commit) -> Commit:
         """Make an attempt's synced files count, unless another attempt's do; what counts now.
 
-        Its files are where readers look when this returns.
+        Its files have the names that readers see when this returns.
         """
         folder = self._attempts / commit.attempt
         self._files.write(folder / _RECORD, commit.encode())
@@ -208,7 +208,7 @@ class Book:
             self._files.remove_tree(self._trash / name)
 
     def close_plans(self) -> None:
-        """Mark plans of which every chunk counts, so that later runs need not look."""
+        """Mark plans of which every chunk counts, so that later runs skip them."""
         names = set(self._files.names(self._plans))
         for number in self._plan_numbers():
             done = f"{number:06d}.done"

@@ -12,7 +12,7 @@ from rlm_spark.decode import arrow_schema
 from rlm_spark.pipelines.chunk_task import export_chunk
 from rlm_spark.pipelines.chunks import Chunk, ChunkSize
 from rlm_spark.pipelines.durable import Files, LocalFiles
-from rlm_spark.pipelines.export_plan import TopicFacts, prepare
+from rlm_spark.pipelines.export_plan import TopicDetails, prepare
 from rlm_spark.pipelines.parquet_files import Layout
 from rlm_spark.pipelines.records import Shape
 from rlm_spark.pipelines.target import Book
@@ -129,7 +129,7 @@ class Exporter:
             self.book,
             self.query(),
             self.topics,
-            lambda names: TopicFacts(ids={name: self.topics.ids.get(name) for name in names}),
+            lambda names: TopicDetails(ids={name: self.topics.ids.get(name) for name in names}),
             goes_on=self.goes_on,
             size=self.size,
             workers=1,
