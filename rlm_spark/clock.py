@@ -1,6 +1,6 @@
-"""The one place of the readers where time, waiting and randomness come from.
+"""The only module of the connector that reads clocks, waits, or uses randomness.
 
-They run in threads of executors, so waiting blocks. `monotonic_ms` measures durations.
+Callers are threads of executors, so waiting blocks. `monotonic_ms` measures durations.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ def sleep_ms(duration_ms: float) -> None:
 
 
 async def pause_ms(duration_ms: float) -> None:
-    """Let others run so long; for the one event loop of the readers."""
+    """Suspend the coroutine for so long, on the event loop of the Kafka client."""
     await asyncio.sleep(duration_ms / 1000)
 
 

@@ -1,7 +1,7 @@
-"""What goes wrong for a reader of history, as errors that name the place.
+"""The errors of the connector; each names the topic, partition and offset that it concerns.
 
 They cross from executors to the driver, so each pickles: the arguments of `Exception` are exactly
-those of the constructor, the message is made from them.
+those of the constructor, and the message is made from them.
 """
 
 
@@ -26,7 +26,7 @@ class SparkTooOldError(ConnectorError):
 class DecodeError(ConnectorError):
     """Stored bytes that are no record batches: corrupt, of an unknown format, or hostile.
 
-    `offset` is the record's where known, else its batch's, else the one looked for. Not retriable:
+    `offset` is the record's where known, else its batch's, else the requested one. Not retriable:
     the same bytes give the same error.
     """
 

@@ -1,5 +1,6 @@
-"""How the thread that consumes a read ends the thread that fetches for it, whatever that one waits
-for: a queue, a back-off, a call.
+"""Stops the thread that fetches for a consumer, even while that thread waits.
+
+It may wait for a queue, a back-off or a call.
 """
 
 import contextlib
@@ -8,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 
 class Stopped(Exception):
-    """The reader is not wanted any more; passes through everything up to the thread's end."""
+    """The consumer has left; this exception ends the fetching thread."""
 
 
 class Stop:

@@ -1,6 +1,6 @@
-"""What the driver decides and executors carry out, as plain values that pickle.
+"""Values that the driver sends to executors; all of them pickle.
 
-Must not know Spark, gRPC or Kafka clients.
+This module must not know Spark, gRPC or Kafka clients.
 """
 
 import enum
@@ -65,7 +65,7 @@ class DataLoss:
     """Offsets of a range that no tier of the read mode has.
 
     `resumes_at`: where some tier has data again, at `end_offset` or beyond: the log begins later by
-    now, or has a hole. None: nobody knows of any, the topic is gone or its log was cut.
+    now, or has a hole. None: no tier has any, because the topic is gone or its log was cut.
     """
 
     place: TopicPartition

@@ -1,7 +1,7 @@
-"""Stored record batches into Arrow record batches: `record_batches`.
+"""Decodes stored record batches into Arrow record batches: `record_batches`.
 
-Free of pyspark, gRPC and Kafka clients. The work inside a batch is done by one of two equal
-decoders (engine.py); which batches count is decided in scan.py.
+The folder imports neither pyspark nor gRPC nor a Kafka client. `scan` decides which records count;
+one of two equal decoders (`engine`) reads them.
 """
 
 from rlm_spark.decode.engine import COLUMNS, arrow_schema, is_compiled

@@ -1,6 +1,7 @@
-"""Arrow record batches of a schema out of the buffers of a builder, without a copy.
+"""Makes Arrow record batches of a schema from the buffers of a builder, without a copy.
 
-Must not know where the buffers come from. Topic and partition are made once, and sliced.
+The columns of topic and partition are made once, and sliced. This module must not know where the
+buffers come from.
 """
 
 from collections.abc import Callable

@@ -1,12 +1,10 @@
-"""What a decoder of record sections is, and which of the two is used.
+"""The interface of a decoder of record sections, and the choice between the two decoders.
 
 `_native` (C, built where there is a compiler) and `plain` (Python) have the same names, take the
-same arguments, give the same buffers byte for byte and refuse the same bytes in the same words.
-Must not know about batches, transactions or ranges: see scan.py.
-
-The columns of a record, in Arrow's types as PySpark maps Spark's own Kafka schema to them.
-
-Free of pyspark: a test holds them equal to `pyspark.sql.pandas.types.to_arrow_schema`.
+same arguments, return the same buffers byte for byte, and refuse the same bytes with the same
+message. The columns of a record have the Arrow types to which PySpark maps Spark's Kafka schema;
+a test compares them, because this module does not import pyspark. It must not know batches,
+transactions or ranges: see `scan`.
 """
 
 import importlib
@@ -85,7 +83,7 @@ class RowBuilder(Protocol):
 
 
 class Engine(Protocol):
-    """The module of a decoder."""
+    """The interface of a decoder's module."""
 
     __name__: str
 

@@ -1,9 +1,9 @@
 """The decoder in Python, for machines where the compiled one was not built.
 
-Pure Python and not numba: numba loads LLVM and its compiled code in each new Python worker, which
-was measured at half a second of CPU, as much as 90,000 records cost here (5 to 6 us each); and it
-would be one more dependency for executors, where a wheel with the compiled decoder serves better.
-Same names, buffers and words as `_native.c`; tests hold both equal.
+It does not use numba, which loads LLVM and its compiled code in each new Python worker. That was
+measured at half a second of CPU, the cost of 90,000 records here (5 to 6 us each). It would also be
+one more dependency for executors, where a wheel with the compiled decoder serves better. Names,
+buffers and messages are those of `_native.c`; tests compare both.
 """
 
 from array import array

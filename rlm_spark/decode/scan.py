@@ -1,7 +1,8 @@
-"""Which records of fetched batches are wanted, batch by batch: the part of decoding with rules.
+"""Selects the records of fetched batches that count, batch by batch.
 
-Checksums, control batches, aborted transactions (Kafka's consumer: CompletedFetch), offsets that
-come twice or lie outside the range, decompression with a limit. Must not know Arrow.
+It checks checksums, skips control batches, aborted transactions (CompletedFetch of Kafka's
+consumer) and offsets that are repeated or outside of the range, and decompresses with a limit. It
+must not know Arrow.
 """
 
 from collections.abc import Iterable, Iterator

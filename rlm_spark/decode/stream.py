@@ -1,6 +1,6 @@
-"""`record_batches`: pieces of a range in, Arrow record batches out.
+"""`record_batches`: decodes the pieces of a range into Arrow record batches.
 
-Joins scan (which records), a decoder (their buffers) and assembly (Arrow); decides nothing itself.
+It connects `scan` (which records), a decoder (their buffers) and `assembly` (Arrow).
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,1 +1,1 @@
-"""Which offsets a read covers, and how they are cut into tasks; no IO but positions."""
+"""Decides which offsets a read covers and how tasks share them; only `positions` does IO."""

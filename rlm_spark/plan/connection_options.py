@@ -1,7 +1,7 @@
-"""The options that say how history is reached: Kafka, the fetch API, the read mode.
+"""Parses the options of the connection: Kafka, the fetch API, the read mode.
 
-They become the `ConnectorOptions` that executors get. Pure: the token's file is read by a function
-that comes in. A secret is in no message.
+They become the `ConnectorOptions` that executors get. Pure: the function that reads the token's
+file is an argument. No message contains a secret.
 """
 
 from collections.abc import Callable
@@ -123,8 +123,9 @@ def _principal(given: OptionMap, user: str) -> str:
 
 
 def _token(given: OptionMap, read_text: Callable[[str], str]) -> str | None:
-    """What calls show: of a file's lines the first, the others are what services accept besides
-    while tokens are changed.
+    """The token that calls send: the first line of a file.
+
+    Services accept the tokens of the other lines too, while tokens are being replaced.
     """
     token, path = given.text("rlm.token"), given.text("rlm.token.file")
     if token is not None and path is not None:

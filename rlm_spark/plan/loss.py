@@ -1,8 +1,9 @@
-"""Data loss: offsets a query wants that no tier of its read mode has any more.
+"""Data loss: offsets that a query requests and that no tier of its read mode has any more.
 
-One rule as in Spark's Kafka source: failOnDataLoss=true is an error, false a warning and the query
-goes on with what there is. The wording is Spark's, so that runbooks match. Compaction, transaction
-markers and aborted records are no loss. Must not know which tier answered.
+The rule is that of Spark's Kafka source: with failOnDataLoss=true a loss is an error; with false it
+is a warning, and the query continues with the records that exist. The wording is Spark's, so that
+runbooks match. Compaction, transaction markers and aborted records are no loss. This module must
+not know which tier answered.
 """
 
 import logging
@@ -46,7 +47,7 @@ class LossRule:
         self._warn(f"{what}. {_LOST} {_TO_FAIL}")
 
     def met(self, loss: DataLoss) -> None:
-        """A task came upon offsets that are gone: the callback of `read_range`."""
+        """A task found that offsets are gone: the callback of `read_range`."""
         if self._fail:
             raise DataLossError(
                 loss.place.topic,

@@ -1,8 +1,8 @@
-"""What a query says about partitions and offsets, and its JSON: the forms of Spark's Kafka source.
+"""How a query names partitions and offsets, and their JSON: the forms of Spark's Kafka source.
 
 `{"t":[0,1]}` names partitions, `{"t":{"0":5,"1":-1}}` gives each an offset (-2 earliest, -1 latest)
 or a timestamp. The same JSON is what a stream writes to its checkpoint (Spark: JsonUtils,
-KafkaOffsetRangeLimit, ConsumerStrategy). Must not know where offsets come from.
+KafkaOffsetRangeLimit, ConsumerStrategy). This module must not know where offsets come from.
 """
 
 import enum

@@ -1,9 +1,8 @@
-"""Offsets a query starts and ends at, out of what it says and what there is now.
+"""Computes the offsets at which a query starts and ends, from its options and present positions.
 
-Two steps as in Spark: `bound` gives each partition an offset or leaves EARLIEST / LATEST, which
-are looked up at each execution (late binding); `resolved` looks those up. The rules, their order
-and the errors are those of KafkaOffsetReaderAdmin and KafkaSourceProvider. Pure but for
-`Positions`.
+There are two steps, as in Spark: `bound` gives each partition an offset or leaves EARLIEST or
+LATEST, which `resolved` replaces at each execution (late binding). The rules, their order and the
+errors are those of KafkaOffsetReaderAdmin and KafkaSourceProvider. Pure except for `Positions`.
 """
 
 import logging

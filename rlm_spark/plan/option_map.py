@@ -1,7 +1,7 @@
-"""Options as Spark hands them over: a map of texts with case-insensitive keys, read by type.
+"""The options that Spark passes: a map of strings with case-insensitive keys, read by type.
 
-Every reader of a value raises OptionError with the option's name as documented, never another
-error. Must not know what an option means.
+A wrong value always raises OptionError with the option's name as documented. This module must not
+know what an option means.
 """
 
 import re

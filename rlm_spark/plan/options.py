@@ -1,9 +1,9 @@
-"""The options of a query, checked and typed: those of Spark's Kafka source plus our own.
+"""Checks and types the options of a query: those of Spark's Kafka source and our own.
 
-Keys are case-insensitive, a wrong value is an OptionError that names the option, unknown options
-are ignored as Spark ignores them (one that looks like a misspelt one of ours gets a warning).
-Values of secrets appear in no message and no repr. Order of the checks and wording of the errors
-are KafkaSourceProvider's. Pure: the reading of a token file and the user's name come in.
+Keys are case-insensitive. A wrong value is an OptionError that names the option. Unknown options
+are ignored, as Spark ignores them; a warning names those that are probably misspelt. No message and
+no repr contains a secret. The order of the checks and the wording of the errors are those of
+KafkaSourceProvider. Pure: the user's name and a function that reads files are arguments.
 """
 
 import difflib
@@ -106,7 +106,7 @@ def parse_batch(
 ) -> BatchQuery:
     """The batch query that `options` describe, else OptionError.
 
-    `user` is whom the query runs as, `read_text(path)` reads a small file (`rlm.token.file`).
+    `user` is the user that runs the query; `read_text(path)` reads a small file (`rlm.token.file`).
     """
     given = OptionMap(options)
     starting, ending = _starting(given, Earliest()), _ending(given)

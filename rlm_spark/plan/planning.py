@@ -1,9 +1,9 @@
-"""The plan of a batch query: its topics and offsets as the ranges that tasks read.
+"""Plans a batch query: turns its topics and offsets into the ranges that tasks read.
 
-Planned on the driver at each execution. Because Spark keeps the plan of a DataFrame that is
-executed twice, ranges that begin at the earliest or end at the latest offset say so, and the task
-looks again (late binding, as in Spark's getOffsetRangesFromUnresolvedOffsets). Pure but for
-`Positions`.
+The driver plans at each execution. Spark keeps the plan of a DataFrame that is executed twice, so
+a range that begins at the earliest or ends at the latest offset is marked, and the task asks for
+that offset again (late binding, as in Spark's getOffsetRangesFromUnresolvedOffsets). Pure except
+for `Positions`.
 """
 
 from collections.abc import Iterable

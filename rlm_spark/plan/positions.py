@@ -1,8 +1,8 @@
-"""Where partitions begin and end, by the query's read mode: what drivers plan by.
+"""Finds the earliest and latest offsets of partitions by read mode, for the driver's plan.
 
-Implements `planning.Positions`. Earliest is the lowest offset any tier of the mode has, latest the
-end of what the mode may read; the same rules as range_reader's, so that what is planned can be
-read. Must not know Spark or ranges.
+Implements `offsets.Positions`. The earliest offset is the lowest one that any tier of the mode has;
+the latest is the end of what the mode may read. The rules are those of `range_reader`, so that a
+planned range can be read. This module must not know Spark or ranges.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class _Source(Protocol):
-    """One tier asked for positions; offsets as of KafkaClient, what is not there is left out."""
+    """Positions in one tier; offsets as of KafkaClient, without partitions that do not exist."""
 
     def topics(self, names: Sequence[str] | None) -> dict[str, tuple[int, ...]]: ...
 
@@ -94,7 +94,7 @@ class TieredPositions:
         return self._retried(lambda: self._tail.offsets(dict.fromkeys(places, EARLIEST)))
 
     def _retried(self, ask: Callable[[], T]) -> T:
-        """As often as Spark does; not again what was already tried for as long as a poll may."""
+        """Retries as often as Spark does, unless the attempts already took the poll timeout."""
         begun = clock.monotonic_ms()
         for _ in range(self._options.fetch_offset_retries - 1):
             try:
@@ -140,7 +140,7 @@ def _sources(
 
 
 class KafkaPositions:
-    """By the connector's own consumer."""
+    """Positions by the connector's own consumer."""
 
     def __init__(self, client: KafkaClient, read_committed: bool) -> None:
         self._client = client
@@ -166,7 +166,7 @@ class KafkaPositions:
 
 
 class RemotePositions:
-    """The remote tier by itself: enabled topics, what is in the store of them."""
+    """Positions of the remote tier alone: enabled topics and their segments in the store."""
 
     def __init__(self, service: FetchClient, *, is_alone: bool) -> None:
         self._service = service
@@ -184,8 +184,8 @@ class RemotePositions:
     def older(self, wanted: Mapping[TopicPartition, int], begins: Offsets) -> Offsets:
         """As `offsets`, of tiers below a Kafka whose log began at `begins` just before.
 
-        Where the remote tier as told ends below that, its service may be behind the ledger (H17):
-        the leader's service, which has barriers behind its word, is asked instead.
+        If the reported remote tier ends below that, its service may be behind the ledger (H17).
+        Then the leader's service is asked, because it confirms its answers by barriers.
         """
         rows = self._rows(wanted)
         open_ones = {
@@ -195,8 +195,8 @@ class RemotePositions:
             and _has_data(row)
             and row.remote_next_offset < (begins.get(place) or 0)
         }
-        told = {place: at for place, at in wanted.items() if place not in open_ones}
-        return self._offsets(told, rows) | _asked(
+        settled = {place: at for place, at in wanted.items() if place not in open_ones}
+        return self._offsets(settled, rows) | _asked(
             self._service, open_ones, remote_only=False, read_committed=True
         )
 
@@ -242,7 +242,7 @@ class RemotePositions:
 
 
 class ServicePositions:
-    """All tiers, by the leader's service: what there is without Kafka's address."""
+    """Positions over all tiers by the leader's service, for queries without Kafka's address."""
 
     def __init__(self, service: FetchClient, read_committed: bool) -> None:
         self._service = service

@@ -1,8 +1,8 @@
-"""How offset ranges become tasks, and how a limit is shared between partitions.
+"""Divides offset ranges into tasks, and shares a limit between partitions.
 
-The rules of Spark's KafkaOffsetRangeCalculator (minPartitions, maxRecordsPerPartition) and of
-KafkaMicroBatchStream.rateLimit, in whole numbers: Spark computes shares as doubles, which is the
-same for every size where doubles are exact. Pure.
+The rules are those of Spark's KafkaOffsetRangeCalculator (minPartitions, maxRecordsPerPartition)
+and of KafkaMicroBatchStream.rateLimit, in whole numbers. Spark computes shares as doubles, which is
+the same for every size where doubles are exact. Pure.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

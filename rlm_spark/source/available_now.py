@@ -16,8 +16,8 @@ class LimitedStreamReader(TieredStreamReader, SupportsTriggerAvailableNow):
     """A streaming read that keeps limits and can end at a fixed end."""
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """The limit of the options. PySpark knows no two at once: with a maximum the minimum is
-        this reader's own business."""
+        """The limit of the options. PySpark has only one at a time: with a maximum, this reader
+        applies the minimum itself."""
         if self._query.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._query.max_offsets_per_trigger)
         if self._query.min_offsets_per_trigger is not None:
@@ -29,5 +29,5 @@ class LimitedStreamReader(TieredStreamReader, SupportsTriggerAvailableNow):
         return checkpoint_document(self._batches().latest) or None
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """The query ends where the next look at the topics ends."""
+        """The query ends at the latest offsets that are read next."""
         self._batches().fix_end()

@@ -1,4 +1,4 @@
-"""A batch read as PySpark 4 wants it: planned on the driver, read on executors."""
+"""A batch read as PySpark 4 requires it: planned on the driver, read on executors."""
 
 from collections.abc import Iterator
 

@@ -1,7 +1,7 @@
-"""A batch DataFrame without Python data sources: for Spark 3.5, the same on every newer one.
+"""Builds a batch DataFrame without a Python data source, for Spark 3.5 and newer.
 
-The plan is made at once; a DataFrame of numbers, one a task, says which of its ranges a task reads
-in `mapInArrow`, with the same reader and decoder as the data source.
+The query is planned at once. A DataFrame with one number for each task selects the range that the
+task reads in `mapInArrow`, with the reader and decoder of the data source.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

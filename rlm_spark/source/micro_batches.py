@@ -1,11 +1,12 @@
-"""Where a stream's next micro-batch ends and which ranges it reads: KafkaMicroBatchStream's rules.
+"""Decides where a stream's next micro-batch ends and which ranges it reads.
 
-All state of a running stream is here: where it began, when the last trigger was, the end that
-AvailableNow fixed. Nothing survives a restart but the checkpoint's offsets, which are ends only:
-Spark asks for the initial offsets several times, and after a restart in the first micro-batch again
-(its own Kafka source keeps them in the checkpoint, which Python sources do not see). So what begins
-at the end is empty in the first micro-batch, whenever that is repeated. Must not know PySpark; time
-and waiting come in.
+The rules are those of KafkaMicroBatchStream. This module has all state of a running stream: its
+start, the time of the last trigger, the end that AvailableNow fixed. Only the checkpoint's offsets
+survive a restart, and they are ends. Spark asks for the initial offsets several times, and again
+after a restart in the first micro-batch (its own Kafka source keeps them in the checkpoint, which
+Python sources do not see). Therefore a partition that begins at its end is empty in the first
+micro-batch, however often that is repeated. This module must not know PySpark; clock and waiting
+are arguments.
 """
 
 import logging
@@ -49,7 +50,7 @@ class Waiting:
 
 
 class MicroBatches:
-    """The driver's side of one running stream."""
+    """One running stream on the driver."""
 
     def __init__(self, query: StreamQuery, positions: Positions, waiting: Waiting) -> None:
         self._query = query
@@ -62,15 +63,15 @@ class MicroBatches:
         self._latest: dict[TopicPartition, int] = {}
         self._initial: dict[TopicPartition, int] | None = None
         self._from_end: frozenset[TopicPartition] = frozenset()
-        self._has_looked = False
+        self._has_read_latest = False
 
     @property
     def latest(self) -> Offsets:
-        """The ends seen last; empty before the first look."""
+        """The latest offsets as last read; empty before they are first read."""
         return self._latest
 
     def fix_end(self) -> None:
-        """AvailableNow: what the next look sees is the end, for good."""
+        """AvailableNow: the latest offsets that are read next are the end of the query."""
         self._is_available_now = True
 
     def initial(self) -> dict[TopicPartition, int]:
@@ -84,7 +85,7 @@ class MicroBatches:
         spec, positions = self._query.starting, self._positions
         places = offsets.assigned(self._query.subscription, positions, must_exist=True)
         # PySpark 4.0 and 4.1 ask for the first end before they ask for the start.
-        ends = self._latest if self._has_looked else positions.latest(places)
+        ends = self._latest if self._has_read_latest else positions.latest(places)
         bound = offsets.bound(spec, places, positions, starting=True)
         found = offsets.resolved(bound, positions)
         self._from_end = frozenset(
@@ -102,9 +103,9 @@ class MicroBatches:
         `start` None: Spark did not say (4.0, 4.1), so limits cannot be kept. AvailableNow keeps
         no lower limit: it would never reach its end.
         """
-        is_first = not self._has_looked and start is not None and start == self._initial
-        self._latest = self._look(start)
-        self._has_looked = True
+        is_first = not self._has_read_latest and start is not None and start == self._initial
+        self._latest = self._read_latest(start)
+        self._has_read_latest = True
         if start is None:
             return self._latest
         there = self._latest
@@ -124,7 +125,7 @@ class MicroBatches:
         if self._fixed_end is not None:
             self._check_reachable(self._fixed_end, end)
         first = {**start, **self._added(start, end)}
-        if self._initial is not None and not self._has_looked:
+        if self._initial is not None and not self._has_read_latest:
             first |= {place: end[place] for place in self._empty_again(start, end)}
         deleted = start.keys() - end.keys()
         if deleted:
@@ -160,13 +161,13 @@ class MicroBatches:
         }
 
     def behind(self, end: Offsets) -> str:
-        """How far `end` is behind the ends seen last, for the log: min, max and mean offsets."""
+        """How far `end` is behind the latest offsets, for the log: min, max and mean offsets."""
         gaps = [self._latest[place] - end[place] for place in self._latest.keys() & end.keys()]
         if not gaps:
             return "none"
         return f"{min(gaps)}/{max(gaps)}/{sum(gaps) / len(gaps):.1f}"
 
-    def _look(self, known: Offsets | None) -> dict[TopicPartition, int]:
+    def _read_latest(self, known: Offsets | None) -> dict[TopicPartition, int]:
         if not self._is_available_now:
             return self._ends(known)
         if self._fixed_end is None:
@@ -174,7 +175,7 @@ class MicroBatches:
         return self._fixed_end
 
     def _ends(self, known: Offsets | None) -> dict[TopicPartition, int]:
-        """Ends now; looked up again where one lies before an offset already known (KAFKA-7703)."""
+        """Latest offsets now; read again where one lies before a known offset (KAFKA-7703)."""
         connector = self._query.connector
         found = self._ends_once()
         for _ in range(1, connector.fetch_offset_retries):

@@ -1,9 +1,9 @@
-"""Filters on topic, partition, offset and timestamp, done by reading less.
+"""Applies filters on topic, partition, offset and timestamp by reading fewer offsets.
 
-Spark trusts what this takes over, so a filter is taken only where the ranges then hold exactly
-the rows that pass: equality and IN of topic and partition, comparisons of offset, NOT NULL of
-columns that never are. A lower bound of timestamp only skips what lies before the first record
-that late; Spark filters again. Everything else is handed back.
+Spark does not repeat a filter that this module accepts, so it accepts only filters for which the
+ranges then contain exactly the matching rows: equality and IN of topic and partition, comparisons
+of offset, NOT NULL of columns that are never null. A lower bound of timestamp only skips records
+before the first one at that time, and Spark filters again. All other filters are returned to Spark.
 
 `FilteringReader` is a class of its own because PySpark refuses any reader with `pushFilters` while
 spark.sql.python.filterPushdown.enabled is off.
@@ -58,7 +58,7 @@ class Bounds:
 
 
 def taken(bounds: Bounds, wanted: Filter) -> tuple[Bounds, bool]:
-    """The bounds with `wanted` in them, and whether Spark need not look at it again."""
+    """The bounds with `wanted` in them, and whether Spark need not apply the filter again."""
     if isinstance(wanted, IsNotNull):
         return bounds, len(wanted.attribute) == 1 and wanted.attribute[0] in _NEVER_NULL
     column = getattr(wanted, "attribute", ())

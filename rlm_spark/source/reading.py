@@ -1,6 +1,6 @@
-"""One task: a planned range as Arrow record batches, with late binding and the data loss rule.
+"""Runs one task: reads a planned range as Arrow record batches, by late binding and the loss rule.
 
-Runs on executors, in batch, streams and `rlm_spark.read` alike. Must not know Spark.
+It runs on executors for batch queries, streams and `rlm_spark.read`. It must not know Spark.
 """
 
 import logging
@@ -56,7 +56,7 @@ def planned_batches(
         yield from _range(options, planned, schema, tiers, rule)
         return
     with ThreadPoolExecutor(1, thread_name_prefix="rlm-latest") as aside:
-        # The end is looked up while what was there when planned is read: it costs no time.
+        # The end is asked for while the planned range is read, so it costs no time.
         end = aside.submit(_end_now, options, planned, tiers)
         is_all_gone = yield from _range(options, planned, schema, tiers, rule)
         grown = replace(

@@ -1,7 +1,7 @@
 """The columns of a DataFrame: all of Spark's Kafka schema, or those that the user names.
 
-Spark's source refuses a user's schema; this one reads only the columns of `.schema(...)`, in its
-order, because every byte that does not cross into the JVM is time saved.
+Spark's own source refuses a user's schema. This one reads only the columns of `.schema(...)`, in
+its order, because every byte that crosses into the JVM costs time.
 """
 
 from typing import Final

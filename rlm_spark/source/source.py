@@ -1,9 +1,8 @@
-"""`format("kafka_tiered")`: the data source as PySpark 4 wants it.
+"""`format("kafka_tiered")`: the data source as PySpark 4 requires it.
 
-Thin: options, plan and reading are elsewhere. Instances are pickled to planning processes and
-executors. PySpark hands options over with lower-case keys and calls by keyword (`schema`).
-
-What the driver's machine tells about a query: whom it runs as, the text of a token file.
+Options, plan and reading are in other modules. Instances are pickled to planning processes and
+executors. PySpark passes options with lower-case keys and calls by keyword (`schema`). The user's
+name and the text of a token file are read here, on the driver.
 """
 
 import getpass
@@ -31,7 +30,7 @@ from rlm_spark.source.stream import TieredStreamReader
 
 
 def user() -> str:
-    """Whom this process runs as; a fixed name where the system knows none."""
+    """The user of this process; a fixed name where the system knows none."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -1,8 +1,8 @@
-"""The stream reader PySpark talks to: offsets as Spark's JSON, partitions as ranges.
+"""The stream reader that PySpark calls: offsets as Spark's JSON, partitions as ranges.
 
-PySpark 4.0 and 4.1 call `latestOffset()`: each trigger takes all there is. Admission control and
-Trigger.AvailableNow came with 4.2 and are a subclass (available_now.py). One instance lives on the
-driver for as long as the query runs, copies go to executors and only read.
+PySpark 4.0 and 4.1 call `latestOffset()`, so each trigger takes all available records. Admission
+control and Trigger.AvailableNow need 4.2 and are a subclass (`available_now`). One instance is on
+the driver while the query runs; executors get copies, which only read.
 """
 
 import logging
@@ -77,7 +77,7 @@ class TieredStreamReader(DataSourceStreamReader):
         _log.debug("event=micro_batch_done offsets_behind_latest_min_max_mean=%s", behind)
 
     def stop(self) -> None:
-        """Close what the driver's side holds."""
+        """Close the driver's connections."""
         self._opened = None
         self._held.close()
 

@@ -1,7 +1,7 @@
-"""Works ahead: a thread fills a bounded queue while its consumer does something else.
+"""Produces items ahead of their consumer: a thread fills a bounded queue.
 
-What the thread raises is raised where the consumer is. Leaving the block stops the thread, whatever
-it waits for, and waits for its end. Must not know what the items are.
+An exception of the thread is raised in the consumer. Leaving the block stops the thread, even while
+it waits, and joins it. This module must not know what the items are.
 """
 
 import threading

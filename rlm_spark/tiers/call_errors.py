@@ -1,4 +1,4 @@
-"""What a failed call to the fetch API means: rlm.v1.ErrorDetail out of a gRPC error.
+"""Translates a failed call to the fetch API: rlm.v1.ErrorDetail out of a gRPC error.
 
 The detail travels in google.rpc.Status (`grpc-status-details-bin`), whose generated code executors
 do not have; its three fields are described here. Must not know which call failed.
@@ -66,7 +66,7 @@ _Status = _status_class()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A failed call. `leader_address`: who answers instead, empty where nobody said."""
+    """A failed call. `leader_address`: the service to call instead, empty if none was named."""
 
     kind: ErrorKind
     what: str

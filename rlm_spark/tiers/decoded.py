@@ -1,9 +1,8 @@
-"""The records of a range as Arrow batches, decoded by a thread ahead of whoever takes them.
+"""The records of a range as Arrow batches, decoded ahead of the consumer by a thread.
 
-Spark's worker blocks while the JVM takes a batch, an export while it compresses: what comes next is
-decoded meanwhile. Must not know where the pieces come from.
-
-What a task does once to the process that runs it, because Spark uses that process again.
+Spark's worker blocks while the JVM takes a batch, and an export while it compresses; the next batch
+is decoded meanwhile. `prepare` sets up the worker process once, because Spark reuses it for many
+tasks. This module must not know where the pieces come from.
 """
 
 import gc

@@ -1,8 +1,9 @@
-"""Which service to ask: all of a cluster's services from any one address, the fit ones first.
+"""Discovers all services of a cluster from any one address, and orders them for a request.
 
-What only the remote tier must answer goes to readers first, spread by partition so that each
-partition's chunks are cached in one place; what needs the broker goes to the leader's service where
-it is known. An address that failed comes last for a while. Must not know gRPC.
+Requests for the remote tier alone go to readers (services without a broker) first, spread by
+partition so that each partition's chunks are cached in one place. Requests that need the broker go
+to the leader's service if it is known. An address that failed comes last for a while. This module
+must not know gRPC.
 """
 
 import threading
@@ -16,14 +17,14 @@ from rlm_spark.values import TopicPartition
 KNOWN_FOR_MS = 60_000
 """How long a description counts: a new reader is used within a minute."""
 AVOIDED_FOR_MS = 30_000
-_SILENT_MS = 60_000
+_WITHOUT_HEARTBEAT_MS = 60_000
 """A service without a heartbeat for so long comes last: six heartbeats were missed."""
 READER = "reader"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """One service as the cluster's heartbeats tell."""
+    """One service as the cluster's heartbeats describe it."""
 
     address: str
     is_reader: bool
@@ -51,23 +52,23 @@ class Endpoints:
         return at is None or self._monotonic_ms() - at >= KNOWN_FOR_MS
 
     def described(self, endpoints: Iterable[Endpoint]) -> None:
-        """What a service told; nothing told is a description too: the given ones are all."""
+        """Take a service's description; an empty one means that the given services are all."""
         with self._lock:
             self._described = tuple(endpoints)
             self._described_at_ms = self._monotonic_ms()
 
     def for_description(self) -> tuple[str, ...]:
-        """Whom to ask for a description, best first."""
-        told = [endpoint.address for endpoint in self._described]
-        return self._avoided_last([*self._given, *told])
+        """Services to ask for a description, best first."""
+        described = [endpoint.address for endpoint in self._described]
+        return self._avoided_last([*self._given, *described])
 
     def for_remote(self, place: TopicPartition) -> tuple[str, ...]:
-        """Who may answer from the remote tier alone, best first."""
+        """Services that can answer from the remote tier alone, best first."""
         readers = [endpoint.address for endpoint in self._alive() if endpoint.is_reader]
         return self._avoided_last([*_spread(readers, place), *self._brokers(place), *self._all()])
 
     def for_leader(self, place: TopicPartition) -> tuple[str, ...]:
-        """Who may lead the partition, or knows who does, best first; readers do not."""
+        """Services that may lead the partition or know its leader, best first; no readers."""
         leader = self._leaders.get(place)
         first = [leader] if leader else []
         readers = {endpoint.address for endpoint in self._described if endpoint.is_reader}
@@ -75,11 +76,11 @@ class Endpoints:
         return self._avoided_last([*first, *self._brokers(place), *(found or self._all())])
 
     def leads(self, place: TopicPartition, address: str) -> None:
-        """Remember who answered for a partition or was named for it."""
+        """Remember the service that answered for a partition or was named as its leader."""
         self._leaders[place] = address
 
     def failed(self, address: str) -> None:
-        """Not reachable or silent: ask it last for a while."""
+        """The service was unreachable or stalled: it comes last for a while."""
         with self._lock:
             self._avoided_until_ms[address] = self._monotonic_ms() + AVOIDED_FOR_MS
 
@@ -88,7 +89,7 @@ class Endpoints:
         self._avoided_until_ms.pop(address, None)
 
     def _alive(self) -> list[Endpoint]:
-        return [one for one in self._described if one.heartbeat_age_ms < _SILENT_MS]
+        return [one for one in self._described if one.heartbeat_age_ms < _WITHOUT_HEARTBEAT_MS]
 
     def _brokers(self, place: TopicPartition) -> list[str]:
         brokers = [endpoint.address for endpoint in self._alive() if not endpoint.is_reader]

@@ -1,8 +1,9 @@
-"""The fetch API as readers use it: any service that can answer does, and a stream goes on elsewhere
-after its last whole batch when a service dies, is silent, busy, or leads no more.
+"""The client of the fetch API.
 
-Blocking calls from threads, no asyncio. Flow control is gRPC's own: a message is read when the
-caller asks for it. Must not know read modes or record formats.
+When a service fails, stalls, is busy or no longer leads the partition, a stream continues at
+another service after its last whole batch. Calls block their thread; there is no asyncio. Flow
+control is gRPC's own: a message is read when the caller asks for it. This module must not know read
+modes or record formats.
 """
 
 import contextlib
@@ -33,7 +34,7 @@ _MOST_TOPICS_BY_NAME = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchAsk:
-    """One range as the fetch API is asked for it. `topic_id`: the topic under that id only."""
+    """The request of one range. `topic_id`: the topic with that id only."""
 
     wanted: OffsetRange
     remote_only: bool
@@ -43,7 +44,7 @@ class FetchAsk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """One message. `missing`: half-open ranges inside of it that the tiers asked do not have."""
+    """One message. `missing`: half-open ranges in it that the requested tiers do not have."""
 
     piece: Fetched
     missing: tuple[tuple[int, int], ...] = ()
@@ -82,8 +83,7 @@ class FetchClient:
         self._watchdog.close()
 
     def fetch(self, ask: FetchAsk, stop: Stop) -> Generator[Answer, None, None]:
-        """Answers in offset order from the range's start on; ends at its end, or before where the
-        tiers asked end.
+        """Answers in offset order from the range's start to its end, or the requested tiers' end.
 
         BelowLogStart, BeyondLogEnd, ServiceError (NOT_FOUND, CORRUPT, ... or no progress), Stopped.
         """
@@ -199,7 +199,7 @@ class FetchClient:
                         return
                     answer = _answer(response, position)
                     if answer.piece.next_offset <= position:
-                        raise _led_astray(address, position, answer.piece.next_offset)
+                        raise _does_not_advance(address, position, answer.piece.next_offset)
                     position = answer.piece.next_offset
                     yield answer
             except grpc.RpcError as error:
@@ -219,11 +219,11 @@ class FetchClient:
         )
 
     def _find_endpoints(self, stop: Stop) -> None:
-        """Ask who else there is; where one answers without telling, those given are all."""
+        """Ask for the cluster's services; if none describes them, the given ones are all."""
         if not self.endpoints.is_due:
             return
         request = pb.DescribeEndpointsRequest()
-        is_told = False
+        has_answered = False
         for address in self.endpoints.for_description():
             try:
                 answer: pb.DescribeEndpointsResponse = self._result(
@@ -236,7 +236,7 @@ class FetchClient:
                 if failed.failure.kind is ErrorKind.UNAVAILABLE:
                     self.endpoints.failed(address)
                 else:
-                    is_told = True
+                    has_answered = True
                 continue
             self.endpoints.described(
                 Endpoint(
@@ -248,7 +248,7 @@ class FetchClient:
                 if row.grpc_address
             )
             return
-        if is_told:
+        if has_answered:
             self.endpoints.described(())
 
 
@@ -258,8 +258,8 @@ class _CallFailed(Exception):
         self.failure = failure
 
 
-def _led_astray(address: str, position: int, next_offset: int) -> _CallFailed:
-    """An answer after which records would come twice, or the same question for ever."""
+def _does_not_advance(address: str, position: int, next_offset: int) -> _CallFailed:
+    """An answer after which records would be repeated, or the same request sent endlessly."""
     what = f"service at {address}: asked from offset {position} it goes on at {next_offset}"
     return _CallFailed(Failure(kind=ErrorKind.INTERNAL, what=what))
 
@@ -298,15 +298,15 @@ def _describe_requests(topics: tuple[str, ...]) -> tuple[pb.DescribeTopicsReques
 
 
 def _answer(received: Received, position: int) -> Answer:
-    told = received.rest
+    rest = received.rest
     return Answer(
         piece=Fetched(
             batches=received.batches,
             start_offset=position,
-            next_offset=told.next_offset,
-            aborted=tuple((row.producer_id, row.first_offset) for row in told.aborted_transactions),
+            next_offset=rest.next_offset,
+            aborted=tuple((row.producer_id, row.first_offset) for row in rest.aborted_transactions),
         ),
-        missing=tuple((row.start_offset, row.end_offset) for row in told.missing),
+        missing=tuple((row.start_offset, row.end_offset) for row in rest.missing),
     )
 
 

@@ -1,8 +1,8 @@
-"""The connector's own consumer: whole record batches straight from Kafka's brokers, as bytes.
+"""The connector's own consumer: reads whole record batches from Kafka's brokers, as bytes.
 
-No group, no decoding, no position of its own: each call says where. Blocking for its callers; what
-is transient (leaders, connections) is retried inside until `patience_ms` went by without an answer.
-Must not know read modes or the remote tier.
+It has no group, decodes nothing and keeps no position: each call states the offset. Calls block.
+Transient errors (leaders, connections) are retried until `patience_ms` pass without an answer. This
+module must not know read modes or the remote tier.
 """
 
 import asyncio
@@ -38,12 +38,12 @@ GONE_AFTER_MS: Final = 5_000
 _NONE: Final = 0
 _OUT_OF_RANGE: Final = 1
 _UNKNOWN_TOPIC: Final = 3
-# Answers that a newer look at the cluster, or a moment, may change (Errors.java).
+# Errors that newer metadata, or a moment, may resolve (Errors.java).
 _PASSING: Final = frozenset(
     {-1, _UNKNOWN_TOPIC, 5, 6, 7, 9, 13, 56, 70, 71, 74, 75, 78, 89, 100, 103}
 )
 
-# What no other broker and no wait will mend.
+# Errors that remain with every broker and after every wait.
 _FINAL: Final = (
     ssl.SSLCertVerificationError,
     kafka_errors.IllegalSaslStateError,
@@ -61,11 +61,11 @@ class TopicGone(Exception):
 
 
 class _Passing(Exception):
-    """Try again after a new look."""
+    """Try again with newer metadata."""
 
 
 class _Unknown(Exception):
-    """Kafka denies it; try again, it may not know yet."""
+    """Kafka does not know it; try again, because a new broker may not know it yet."""
 
 
 class KafkaClient:
@@ -241,12 +241,12 @@ class KafkaClient:
                 raise KafkaClientError(
                     f"{what}: nothing from Kafka in {self._patience_ms} ms, last: {_text(failed)}"
                 ) from failed
-            await self._look_again(failed)
+            await self._refresh_metadata(failed)
             await clock.pause_ms(wait_ms)
             number += 1
 
-    async def _look_again(self, failed: Exception) -> None:
-        """Forget who leads what; where no known broker answers begin from the bootstrap servers."""
+    async def _refresh_metadata(self, failed: Exception) -> None:
+        """Forget the leaders; if no known broker answers, start from the bootstrap servers."""
         self._topics.clear()
         connections = self._connections
         if isinstance(failed, _Passing) or connections is None:

@@ -1,11 +1,7 @@
-"""Connections to brokers by aiokafka's client: bootstrap, security, who leads what.
+"""Connections to brokers by aiokafka's client: bootstrap, security, cluster metadata.
 
-Everything private of aiokafka that readers touch is touched in this file. Must not know what is
-fetched.
-
-An event loop in a thread of its own, for the one asynchronous library among the readers.
-
-Callers block; a stop cancels what they wait for.
+Only this file uses private parts of aiokafka. `LoopThread` runs its event loop in a thread: callers
+block, and a stop cancels the call that they wait for. This module must not know what is fetched.
 """
 
 import asyncio
@@ -61,8 +57,8 @@ class BrokerConnections(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has n
         return described(await self._send_to_any(DescribeTopics(topics)))
 
     async def send_to(self, node: int, request: Any) -> Any:
-        """The answer of one broker, which may be new here. TimeoutError: who it is, nobody told;
-        also where another caller has closed these connections meanwhile.
+        """The answer of one broker, which may be new here. TimeoutError: no broker knows it,
+        or another caller has closed these connections meanwhile.
         """
         if self.cluster.broker_metadata(node) is None:
             async with asyncio.timeout(self._request_timeout_ms / 1000):
@@ -106,8 +102,9 @@ class BrokerConnections(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has n
         return bool(answer.brokers)
 
     def _on_connection_closed(self, connection: Any, reason: Any) -> None:
-        """Nothing is asked or logged until somebody reads again, and after a failure our callers
-        look anew: a broker that goes away after a query is no news.
+        """Do nothing until the next read: a broker that disconnects after a query is no event.
+
+        After a failure the callers refresh the metadata themselves.
         """
 
     async def _get_conn(self, node_id: Any, **options: Any) -> Any:
@@ -130,7 +127,7 @@ async def connect(settings: KafkaSettings) -> BrokerConnections:
         try:
             await client.bootstrap()
         except KafkaConnectionError:
-            # It logs the reasons and tells none.
+            # It logs the reasons and raises none of them.
             await client.try_bootstrap()
             raise
     except BaseException:

@@ -1,9 +1,9 @@
-"""Kafka's consumer properties as the connector's own consumer understands them.
+"""Translates Kafka's consumer properties for the connector's own consumer.
 
-A Java user's properties work where this consumer has them. What only tunes another client is
-ignored with one warning; what decides who asks or what is read, and cannot be done here, is an
-error. TLS files are PEM. Values of secrets are in no message. Pure but for the check of a file's
-first bytes.
+The properties of a Java consumer work where this consumer has them. Properties that only tune
+another client are ignored with one warning. Properties that decide the principal or the records,
+and that this consumer cannot honour, are an error. TLS files are PEM. No message contains a secret.
+Pure except for the check of a file's first bytes.
 """
 
 import logging
@@ -25,7 +25,7 @@ _JAAS: Final = re.compile(
 )
 _ESCAPED: Final = re.compile(r"\\(.)")
 
-# Other parts of the connector look at these, or they mean nothing without a group.
+# Other modules of the connector read these, or they mean nothing without a group.
 _KNOWN_ELSEWHERE: Final = frozenset(
     {
         "isolation.level",
@@ -42,7 +42,7 @@ _KNOWN_ELSEWHERE: Final = frozenset(
         "ssl.protocol",
     }
 )
-# Code of the user's that decides who asks or what comes out.
+# Java code of the user that changes the principal or the records.
 _CANNOT: Final = frozenset(
     {
         "interceptor.classes",

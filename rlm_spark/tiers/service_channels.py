@@ -1,7 +1,8 @@
-"""Channels to services: made when first asked for, TLS and credentials as the options say.
+"""Channels to services, opened on first use, with TLS and credentials as configured.
 
-Everything a call sends along (principal, token) is here. A stream runs for longer than certificates
-last: when the TLS files change, calls from then on go by the new ones. Must not know what is asked.
+The metadata of calls (principal, token) is here too. A stream can run longer than certificates are
+valid: when the TLS files change, later calls use the new ones. This module must not know what is
+requested.
 """
 
 import logging

@@ -1,8 +1,8 @@
-"""Clients that tasks of one process share: opened by the first, kept a while for the next, closed.
+"""Clients that the tasks of one process share.
 
-A Python worker of Spark runs many short tasks one after the other; connections and what was found
-through them outlive a task for `IDLE_MS`. Workers are forked: a child never touches what its parent
-opened, it starts with nothing. Must not know what is shared.
+A Python worker of Spark runs many short tasks in sequence. A client and what it has learnt stay
+open for `IDLE_MS` after a task. Workers are forked: a child never uses the clients of its parent
+and starts with none. This module must not know what is shared.
 """
 
 import contextlib
@@ -55,7 +55,7 @@ class Shared(Generic[T]):
             self._give_back(key)
 
     def close_idle(self, older_than_ms: int = 0) -> None:
-        """Close what nobody has leased for so long."""
+        """Close the values that have not been leased for so long."""
         now = clock.monotonic_ms()
         with self._lock:
             old = [
@@ -67,7 +67,7 @@ class Shared(Generic[T]):
         for value in closing:
             try:
                 value.close()
-            except Exception as error:  # noqa: BLE001 - whoever is here now has nothing to do with it
+            except Exception as error:  # noqa: BLE001 - the present caller did not use this value
                 _log.warning("event=close_failed error=%r", error)
 
     @property

@@ -1,4 +1,4 @@
-"""Planted bugs in reading and publishing facts: what is known of a record, and since when."""
+"""Planted bugs in reading and publishing details: what is known of a record, and since when."""
 
 from tests.mutants.edits import Edit, Target
 

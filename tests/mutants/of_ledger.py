@@ -341,7 +341,7 @@ EDITS: tuple[Edit, ...] = (
             "fact = replace(fact, extra={**fact.extra})",
         ),
         (
-            "a leader asserts facts of partitions that it does not lead",
+            "a leader asserts details of partitions that it does not lead",
             "for found in self.view.reassert if _belongs(found.fact, partition)]",
             "for found in self.view.reassert]",
         ),
