@@ -28,7 +28,7 @@ from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
 from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager
 from rsm_plugins.contract.client_files import ScratchSettings
 from rsm_plugins.contract.server import PluginServer
-from rsm_plugins.contract.services import Parts, PluginInfo
+from rsm_plugins.contract.services import Dependencies, PluginInfo
 from rsm_plugins.files.shared_volume import CallersFolders
 from rsm_plugins.files.spool import Spool
 from rsm_plugins.local.manager import LocalRemoteStorageManager
@@ -195,7 +195,7 @@ async def _serve(folder: Path, listen: str) -> None:
     """The plugin: a store in a folder that answers bytes, never its own files."""
     threads = FileThreads()
     store = LocalRemoteStorageManager(folder / "store", shared=False, threads=threads)
-    parts = Parts(
+    parts = Dependencies(
         manager=store,
         info=PluginInfo(name="bench", version="1", store_uri=store.uri, instance="bench"),
         threads=threads,

@@ -217,7 +217,7 @@ def _newest_state(view: PartitionLedger, key: LedgerKey) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FactsSide:
+class Metadata:
     """The log of facts and the two views of it."""
 
     log: FactLog

@@ -35,7 +35,7 @@ class Losses(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdminParts:
+class AdminDependencies:
     """Collaborators; closed by the one who made them."""
 
     gate: Gate
@@ -55,7 +55,7 @@ class AdminParts:
 class AdminService(admin_pb2_grpc.AdminServiceServicer):
     """See proto/rlm/v1/admin.proto for what each call promises."""
 
-    def __init__(self, parts: AdminParts) -> None:
+    def __init__(self, parts: AdminDependencies) -> None:
         self._parts = parts
 
     async def EnableTopic(

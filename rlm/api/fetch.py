@@ -9,7 +9,7 @@ from rlm.api import messages
 from rlm.api.calls import Answering, Caller, Context, Elsewhere
 from rlm.api.peers import Peers
 from rlm.api.ports import Broker, CopyNow, PartitionStatuses
-from rlm.api.remote_fetch import RemoteFetchService, RemoteParts
+from rlm.api.remote_fetch import RemoteDependencies, RemoteFetchService
 from rlm.broker.answers import EARLIEST_TIMESTAMP
 from rlm.remote_log import positions
 from rlm.remote_log.objects import RemoteLogs
@@ -28,10 +28,10 @@ _OURS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchParts:
+class FetchDependencies:
     """Collaborators; closed by the one who made them."""
 
-    remote: RemoteParts
+    remote: RemoteDependencies
     places: Places
     peers: Peers
     reading: PartitionReading
@@ -47,7 +47,7 @@ class FetchParts:
 class FetchService(RemoteFetchService):
     """See proto/rlm/v1/fetch.proto for what each call promises."""
 
-    def __init__(self, parts: FetchParts) -> None:
+    def __init__(self, parts: FetchDependencies) -> None:
         super().__init__(parts.remote)
         self._parts = parts
 

@@ -14,7 +14,7 @@ from rlm.plans.problems import Problem
 from rlm.remote_log.objects import RemoteLogDescription
 from rlm.remote_log.positions import Position
 from rlm.remote_log.reads import Piece
-from rlm.remote_log.remote_only_view import RemoteStanding
+from rlm.remote_log.remote_only_view import RemotePartitionState
 from rlm.stores.reports import StoreReport, StoreStatus
 from rlm.topics.made_anew import GoneTopic
 from rlm.topics.verbs import notes_of
@@ -239,7 +239,7 @@ def position_message(position: Position) -> fetch_pb2.ListOffsetsResponse:
 
 
 def tiered_topic_message(
-    fact: TopicFact, partitions: Iterable[RemoteStanding]
+    fact: TopicFact, partitions: Iterable[RemotePartitionState]
 ) -> fetch_pb2.TieredTopic:
     return fetch_pb2.TieredTopic(
         topic=fact.name,

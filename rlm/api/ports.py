@@ -1,6 +1,6 @@
 """What the API needs of the rest of the service, as plain values and narrow Protocols.
 
-The composition root gives them: the lanes and snapshots behind `PartitionStatuses`, the copy lane
+The composition root gives them: the tasks and snapshots behind `PartitionStatuses`, the copy task
 behind `CopyNow`, our own broker, settings and ledger as they are.
 """
 
@@ -73,13 +73,13 @@ class CopyOutcome:
 
 
 class CopyNow(Protocol):
-    """The copy lane, asked to work now."""
+    """The copy task, asked to work now."""
 
     async def copy_now(self, key: PartitionKey, up_to_offset: int | None) -> CopyOutcome:
         """Copy closed segments up to an offset (exclusive; None = all that is eligible).
 
         Answers when done or when nothing more is eligible. Fenced: not led here. Busy: the queue is
-        full. What the lane raises passes.
+        full. What the task raises passes.
         """
         ...
 
@@ -115,7 +115,7 @@ class Ledger(Protocol):
 
 
 class StoreDoctor(Protocol):
-    """The stores, asked how they are set up (rlm.service.stores.StoreSide)."""
+    """The stores, asked how they are set up (rlm.service.stores.ServiceStores)."""
 
     async def inspect(self) -> Sequence[StoreReport]:
         """Asked now; one that does not answer says so in its report."""

@@ -29,7 +29,7 @@ _LEAST_TIMESTAMP = positions.EARLIEST_PENDING_UPLOAD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteParts:
+class RemoteDependencies:
     """Collaborators; closed by the one who made them."""
 
     gate: Gate
@@ -44,7 +44,7 @@ class RemoteParts:
 class RemoteFetchService(fetch_pb2_grpc.FetchServiceServicer):
     """See proto/rlm/v1/fetch.proto for what each call promises."""
 
-    def __init__(self, parts: RemoteParts) -> None:
+    def __init__(self, parts: RemoteDependencies) -> None:
         self._remote = parts
 
     async def Fetch(self, request: pb.FetchRequest, context: Context) -> AsyncIterator[Any]:
@@ -108,8 +108,8 @@ class RemoteFetchService(fetch_pb2_grpc.FetchServiceServicer):
     ) -> AsyncIterator[pb.Segment]:
         async with Answering(self._remote.gate, context, "list segments"):
             if request.HasField("partition"):
-                standing = await self._remote.view.partition(request.topic, request.partition)
-                topic, keys = standing.place.topic, [standing.place.key]
+                state = await self._remote.view.partition(request.topic, request.partition)
+                topic, keys = state.place.topic, [state.place.key]
             else:
                 fact, partitions = await self._remote.view.partitions(request.topic)
                 topic, keys = fact.name, [PartitionKey(fact.topic_id, one) for one in partitions]
@@ -130,13 +130,13 @@ class RemoteFetchService(fetch_pb2_grpc.FetchServiceServicer):
         self, request: pb.ReadObjectRequest, context: Context
     ) -> AsyncIterator[pb.ReadObjectResponse]:
         async with Answering(self._remote.gate, context, "read object") as caller:
-            standing = await self._remote.view.partition(request.topic, request.partition)
+            state = await self._remote.view.partition(request.topic, request.partition)
             try:
                 segment_id = Uuid(request.segment_id)
                 wanted = ByteRange(start=request.start_position, end=request.end_position)
             except ValueError as error:
                 raise Invalid(str(error)) from error
-            objects, key = self._remote.objects, standing.place.key
+            objects, key = self._remote.objects, state.place.key
             if request.kind == pb.INDEXES:
                 pieces = objects.read_indexes(key, segment_id)
             else:

@@ -1,6 +1,6 @@
 """Who leads what, as our own broker says: polled, and replaced whole.
 
-A snapshot is a value; a lane that acts on it asks again right before anything irreversible (H5).
+A snapshot is a value; a task that acts on it asks again right before anything irreversible (H5).
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -2,7 +2,7 @@
 
 Two connections: one for calls the broker answers at once, one for calls it may hold (alter, fetch),
 since a broker works off one request of a connection at a time; and one for each DeleteRecords
-(`deletions`). What lanes ask of every partition, again and again, goes out together (`gathered`): a
+(`deletions`). What tasks ask of every partition, again and again, goes out together (`gathered`): a
 request names many of them.
 
 Whichever broker of the cluster answers: for a service that has none of its own.

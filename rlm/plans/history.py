@@ -28,7 +28,7 @@ LEAST_OTHERS = 4
 MOST_ENTRIES_OF_OTHERS = 2_048
 
 
-def told_lineage(ledger: PartitionLedger, told: HistoryFact | None) -> Lineage:
+def published_lineage(ledger: PartitionLedger, told: HistoryFact | None) -> Lineage:
     """The history as readers know it: by the segments, and by what a leader has told."""
     remote = ledger.remote_lineage
     latest = told.lineage.latest_epoch if told else None
@@ -53,7 +53,7 @@ def leaders_lineage(ledger: PartitionLedger, told: HistoryFact | None, local: Li
     """
     first = local.first
     if first is None:
-        return told_lineage(ledger, told)
+        return published_lineage(ledger, told)
     remote = ledger.remote_lineage_up_to(first.epoch)
     word = _told_of(told, first.epoch)
     if word is None:
@@ -154,7 +154,7 @@ def _as_many_as_fit(others: Sequence[Lineage]) -> tuple[Lineage, ...]:
     return tuple(others[: max(count, LEAST_OTHERS)])
 
 
-def history_to_tell(
+def lineage_to_publish(
     ledger: PartitionLedger,
     lineage: Lineage,
     frozen: Frozen | None,
@@ -170,8 +170,8 @@ def history_to_tell(
     """
     if ledger.newest_epoch > leader_epoch or not (trusted or frozen):
         return None
-    is_frozen_told = told is not None and told.frozen is not None
-    is_freeze_known = is_frozen_told == (frozen is not None)
+    is_frozen_published = told is not None and told.frozen is not None
+    is_freeze_known = is_frozen_published == (frozen is not None)
     if is_freeze_known and _reads_alike(ledger, lineage, told):
         return None
     fact = fact_of(ledger, lineage, frozen, told)
@@ -182,7 +182,7 @@ def history_to_tell(
 
 def _reads_alike(ledger: PartitionLedger, lineage: Lineage, told: HistoryFact | None) -> bool:
     """Whether readers use the same segments up to the same ends as the leader's tier."""
-    known, end = told_lineage(ledger, told), ledger.readable_end
+    known, end = published_lineage(ledger, told), ledger.readable_end
     if end == 0 or (known.below(end).entries and known.below(end) == lineage.below(end)):
         return True  # the usual case; epochs that begin behind all segments cut none
     return ledger.usable(known, MAX_OFFSET) == ledger.usable(lineage, MAX_OFFSET)

@@ -5,7 +5,7 @@ at a border of the leader's own segments (H27), never in the active one, and nev
 stable offset, the high watermark or a share group's start (H19). Deleting what ended below the
 remote log start (H2) is not trimming: it happens with trim off too, needs no copy, and is a plan
 of its own kind. As Kafka's own retention it asks neither share groups (H19) nor replicas nor their
-services: nobody is to read these records any more. Pure: the lane brings the evidence and acts.
+services: nobody is to read these records any more. Pure: the task brings the evidence and acts.
 """
 
 import enum

@@ -69,7 +69,7 @@ class HighWatermarks(dict[Key, int]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchParts:
+class FetchDependencies:
     """What fetches work with; `high_watermarks` and `quota` are of all connections."""
 
     settings: ProxySettings
@@ -83,7 +83,7 @@ class FetchParts:
 class FetchHandler:
     """Answers the Fetch requests of one connection."""
 
-    def __init__(self, parts: FetchParts) -> None:
+    def __init__(self, parts: FetchDependencies) -> None:
         self._parts = parts
         self._storage_errors = StorageErrors(parts.clock)
         self._quota = parts.quota.connection()
@@ -122,7 +122,7 @@ class _OneFetch:
 
     def __init__(
         self,
-        parts: FetchParts,
+        parts: FetchDependencies,
         taken: Taken,
         upstream: Upstream,
         group: asyncio.TaskGroup,

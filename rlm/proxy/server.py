@@ -16,7 +16,7 @@ from kip405.errors import Invalid
 from rlm.clock import Clock
 from rlm.proxy.connection import READ_BUFFER_BYTES, Connection, Shared
 from rlm.proxy.deadlines import ClientDeadlines, DeadlineSettings
-from rlm.proxy.fetch import FetchHandler, FetchParts, HighWatermarks
+from rlm.proxy.fetch import FetchDependencies, FetchHandler, HighWatermarks
 from rlm.proxy.memory import ConnectionMemory
 from rlm.proxy.position_handlers import PositionHandler
 from rlm.proxy.quota import FetchQuota, NoQuota
@@ -44,7 +44,7 @@ class ProxyServer:
         self._tier = tier
         self._clock = clock
         self._metrics = metrics or NoMetrics()
-        self._fetch_parts = FetchParts(
+        self._fetch_dependencies = FetchDependencies(
             settings=settings,
             tier=tier,
             clock=clock,
@@ -134,7 +134,7 @@ class ProxyServer:
         self._server = None
 
     def _connection(self) -> Connection:
-        fetches = FetchHandler(self._fetch_parts)
+        fetches = FetchHandler(self._fetch_dependencies)
         positions = PositionHandler(self._settings, self._tier, self._clock, self._metrics)
 
         async def handle(taken: Taken, connection: Connection) -> list[Buffer] | None:

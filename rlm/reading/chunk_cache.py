@@ -145,7 +145,7 @@ class SingleFlightCache(Generic[K, V]):
         self._weigh = weigh
         self._kept: dict[K, V] = {}
         self._order: ScanResistant[K] = ScanResistant(capacity_bytes)
-        self._flights: dict[K, asyncio.Future[V]] = {}
+        self._loader: dict[K, asyncio.Future[V]] = {}
         self.hits = 0
         self.misses = 0
 
@@ -164,17 +164,17 @@ class SingleFlightCache(Generic[K, V]):
 
     def flight(self, key: K) -> asyncio.Future[V] | None:
         """The load of the value that is under way; shield it."""
-        return self._flights.get(key)
+        return self._loader.get(key)
 
     def start(
         self, key: K, begin: Callable[[], asyncio.Future[V]], reader: int = 0
     ) -> asyncio.Future[V]:
         """Begin a load, or join the one under way; the future may be shielded and dropped."""
-        flight = self._flights.get(key)
+        flight = self._loader.get(key)
         if flight is None:
             self.misses += 1
             flight = begin()
-            self._flights[key] = flight
+            self._loader[key] = flight
             flight.add_done_callback(lambda done: self._landed(key, done, reader))
         return flight
 
@@ -186,7 +186,7 @@ class SingleFlightCache(Generic[K, V]):
         return await asyncio.shield(self.start(key, begin, reader))
 
     def _landed(self, key: K, flight: asyncio.Future[V], reader: int) -> None:
-        self._flights.pop(key, None)
+        self._loader.pop(key, None)
         if flight.cancelled() or flight.exception() is not None:
             return
         value = flight.result()

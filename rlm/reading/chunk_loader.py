@@ -13,7 +13,7 @@ from kip405.ids import Uuid
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.reading.chunk_cache import ChunkCache, ChunkKey, SingleFlightCache
 from rlm.reading.limits import ReadCounts, ReadLimits
-from rlm.reading.load_scheduler import Load, Loads
+from rlm.reading.load_scheduler import Load, LoadScheduler
 from rlm.reading.segment_indexes import SegmentIndexes, checked_custom
 from rlm.reading.source import SegmentSource, runs
 from rlm.reading.verify import Landed, byte_range
@@ -37,7 +37,7 @@ class Wanted:
         return (self.segment.segment_id.id, number)
 
 
-class ChunkFlights:
+class ChunkLoader:
     """Single flight over chunks and indexes; Busy where too many wait for a turn."""
 
     def __init__(
@@ -46,37 +46,35 @@ class ChunkFlights:
         source: SegmentSource,
         chunks: ChunkCache,
         indexes: SingleFlightCache[Uuid, SegmentIndexes],
-        range_loads: Loads,
-        index_loads: Loads,
+        range_scheduler: LoadScheduler,
+        index_scheduler: LoadScheduler,
         limits: ReadLimits,
         counts: ReadCounts,
     ) -> None:
         self._source = source
         self._chunks = chunks
         self._indexes = indexes
-        self._range_loads = range_loads
-        self._index_loads = index_loads
+        self._range_scheduler = range_scheduler
+        self._index_scheduler = index_scheduler
         self._limits = limits
         self._counts = counts
-        self._flights: dict[ChunkKey, Load[Landed]] = {}
-        self._index_flights: dict[Uuid, Load[SegmentIndexes]] = {}
+        self._loader: dict[ChunkKey, Load[Landed]] = {}
+        self._index_loader: dict[Uuid, Load[SegmentIndexes]] = {}
 
     def knows(self, key: ChunkKey) -> bool:
         """Whether a chunk is kept or on its way."""
-        return key in self._flights or key in self._chunks
+        return key in self._loader or key in self._chunks
 
     def pump(self) -> None:
         """Room may have been made."""
-        self._range_loads.pump()
+        self._range_scheduler.pump()
 
     def forget(self, reader: int) -> None:
         """A reader is gone: end what is read ahead for it, and let go what waits for it."""
-        dropped = set(self._range_loads.forget(reader))
+        dropped = set(self._range_scheduler.forget(reader))
         if dropped:
-            self._flights = {
-                key: load for key, load in self._flights.items() if load not in dropped
-            }
-        for load in self._flights.values():
+            self._loader = {key: load for key, load in self._loader.items() if load not in dropped}
+        for load in self._loader.values():
             if load.reader == reader:
                 load.is_reader_gone = True
         self._chunks.release(reader)
@@ -92,9 +90,9 @@ class ChunkFlights:
         """The load of the indexes, begun now or under way; shield it. Corrupt: bad metadata."""
         key = segment.segment_id.id
         size_bytes = checked_custom(segment).indexes_size_bytes
-        flying = self._index_flights.get(key)
+        flying = self._index_loader.get(key)
         if flying is not None and not is_ahead:
-            self._index_loads.want(flying)
+            self._index_scheduler.want(flying)
 
         def begin() -> asyncio.Future[SegmentIndexes]:
             load = Load(
@@ -104,12 +102,12 @@ class ChunkFlights:
                 run=lambda _: self._source.indexes(segment),
                 waits_for_room=False,  # ranges in flight wait for it
             )
-            self._index_flights[key] = load
-            load.future.add_done_callback(lambda _: self._index_flights.pop(key, None))
+            self._index_loader[key] = load
+            load.future.add_done_callback(lambda _: self._index_loader.pop(key, None))
             try:
-                return self._index_loads.submit(load)
+                return self._index_scheduler.submit(load)
             except Busy:
-                del self._index_flights[key]
+                del self._index_loader[key]
                 raise
 
         return self._indexes.start(key, begin, reader)
@@ -152,10 +150,10 @@ class ChunkFlights:
             holds_part=wanted.holds_part or size_bytes > self._limits.chunk_bytes,
         )
         keys = [wanted.key(number) for number in numbers]
-        self._flights.update(dict.fromkeys(keys, load))
+        self._loader.update(dict.fromkeys(keys, load))
         load.future.add_done_callback(lambda _: self._ended(keys, load))
         try:
-            self._range_loads.submit(load)
+            self._range_scheduler.submit(load)
         except Busy:
             self._ended(keys, load)
             raise
@@ -166,8 +164,8 @@ class ChunkFlights:
 
     def _ended(self, keys: Iterable[ChunkKey], load: Load[Landed]) -> None:
         for key in keys:
-            if self._flights.get(key) is load:
-                del self._flights[key]
+            if self._loader.get(key) is load:
+                del self._loader[key]
 
     async def _bring(
         self,
@@ -177,7 +175,7 @@ class ChunkFlights:
         indexes: SegmentIndexes | None,
     ) -> Landed:
         landed = await self._fetch(load, wanted, numbers, indexes)
-        self._range_loads.landed(load)
+        self._range_scheduler.landed(load)
         # At once: who finds nothing in what landed must not find this flight again.
         self._ended([wanted.key(number) for number in numbers], load)
         waits_for_reader = wanted.is_ahead and not load.is_reader_gone
@@ -209,7 +207,7 @@ class ChunkFlights:
 
     def waits_for_turn(self, key: ChunkKey) -> bool:
         """Whether the load of a chunk has not begun."""
-        load = self._flights.get(key)
+        load = self._loader.get(key)
         return load is not None and load.task is None
 
     async def land(self, key: ChunkKey, *, holds_part: bool = False) -> bytes | None:
@@ -217,13 +215,13 @@ class ChunkFlights:
 
         `holds_part`: as in Wanted, whoever asked for it first.
         """
-        load = self._flights.get(key)
+        load = self._loader.get(key)
         if load is None:
             return None
         if load.is_ahead:
             self._counts.joined += 1
         load.holds_part = load.holds_part or holds_part
-        self._range_loads.want(load, key[1])
+        self._range_scheduler.want(load, key[1])
         landed = await asyncio.shield(load.future)
         outcome = landed.get(key[1])
         if isinstance(outcome, RemoteStorageError):

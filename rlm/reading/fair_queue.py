@@ -52,7 +52,7 @@ class _Round(Generic[J]):
         return (job for queue in self._queues.values() for job in queue)
 
 
-class Turns(Generic[J]):
+class FairQueue(Generic[J]):
     """Jobs of readers (numbers) in the order in which they are to begin."""
 
     def __init__(self) -> None:

@@ -34,8 +34,8 @@ def read_gauges(
             ("in_flight",): reader.memory.reserved_bytes,
         },
         "rlm_read_readers": {(): reader.reader_count},
-        "rlm_read_waiting": {(): reader.range_loads.waiting_count},
-        "rlm_read_running": {(): reader.range_loads.running_count},
+        "rlm_read_waiting": {(): reader.range_scheduler.waiting_count},
+        "rlm_read_running": {(): reader.range_scheduler.running_count},
     }
     return shown if disk is None else shown | _disk_gauges(disk)
 

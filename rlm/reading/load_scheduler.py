@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from kip405.errors import Busy, Unavailable
 from rlm.clock import Clock
-from rlm.reading.fair_queue import Turns
+from rlm.reading.fair_queue import FairQueue
 from rlm.reading.memory import ReadMemory
 
 V = TypeVar("V")
@@ -54,7 +54,7 @@ def _future() -> asyncio.Future[Any]:
     return future
 
 
-class Loads:
+class LoadScheduler:
     """Loads live in the owner's TaskGroup; a failure goes to the load's future alone."""
 
     def __init__(
@@ -71,7 +71,7 @@ class Loads:
         self._clock = clock
         self._at_once = at_once
         self._most_waiting = most_waiting
-        self._turns: Turns[Load[Any]] = Turns()
+        self._turns: FairQueue[Load[Any]] = FairQueue()
         self._running: set[Load[Any]] = set()
         self._asks_for_room = False
         self.lacking_bytes = 0
@@ -184,7 +184,7 @@ class Loads:
             for load in (*self._turns, *self._running):
                 if load.task is None:
                     load.future.cancel()
-            self._turns = Turns()
+            self._turns = FairQueue()
             return None
 
     async def _run(self, load: Load[Any]) -> None:
@@ -196,7 +196,7 @@ class Loads:
             # Nobody cancelled it: the asker must not be taken for cancelled either.
             if not load.future.done():
                 load.future.set_exception(_caused(Unavailable("the load broke off"), error))
-        except Exception as error:  # noqa: BLE001 - a lane runner: the failure belongs to who asked
+        except Exception as error:  # noqa: BLE001 - a task runner: the failure belongs to who asked
             if not load.future.done():
                 load.future.set_exception(error)
         else:

@@ -20,10 +20,10 @@ from kip405.segments import RemoteLogSegmentMetadata
 from rlm.clock import Clock
 from rlm.plans.fetch import ChunkWindow, Cut, ReadBounds, cut
 from rlm.reading.chunk_cache import ChunkCache, SingleFlightCache
-from rlm.reading.chunk_loader import ChunkFlights, Wanted
+from rlm.reading.chunk_loader import ChunkLoader, Wanted
 from rlm.reading.cursors import Cursor, Cursors, Following
 from rlm.reading.limits import ReadCounts, ReadLimits
-from rlm.reading.load_scheduler import Loads
+from rlm.reading.load_scheduler import LoadScheduler
 from rlm.reading.memory import ReadMemory
 from rlm.reading.requests import RemoteRecords, TimestampedOffset
 from rlm.reading.segment_indexes import SegmentIndexes, guessed_numbers
@@ -57,11 +57,13 @@ class RemoteReader:
             weigh=lambda kept: kept.size_bytes + limits.index_objects_bytes,
         )
         self.memory = ReadMemory(limits, self.chunks, lambda: self.indexes.kept_bytes)
-        self.range_loads, self.index_loads = (
-            Loads(tasks, self.memory, clock, at_once=at_once, most_waiting=limits.most_waiting)
+        self.range_scheduler, self.index_scheduler = (
+            LoadScheduler(
+                tasks, self.memory, clock, at_once=at_once, most_waiting=limits.most_waiting
+            )
             for at_once in (limits.ranges_at_once, limits.indexes_at_once)
         )
-        self._flights = ChunkFlights(
+        self._loader = ChunkLoader(
             source=SegmentSource(
                 store=store,
                 cluster_id=cluster_id,
@@ -71,8 +73,8 @@ class RemoteReader:
             ),
             chunks=self.chunks,
             indexes=self.indexes,
-            range_loads=self.range_loads,
-            index_loads=self.index_loads,
+            range_scheduler=self.range_scheduler,
+            index_scheduler=self.index_scheduler,
             limits=limits,
             counts=self.counts,
         )
@@ -88,7 +90,7 @@ class RemoteReader:
 
     def knows(self, segment: RemoteLogSegmentMetadata, number: int) -> bool:
         """Whether a chunk is kept or on its way."""
-        return self._flights.knows((segment.segment_id.id, number))
+        return self._loader.knows((segment.segment_id.id, number))
 
     async def read(
         self,
@@ -106,7 +108,7 @@ class RemoteReader:
         """
         max_bytes = min(bounds.max_bytes, self.memory.answer_bytes())
         one = _OneRead(
-            flights=self._flights,
+            flights=self._loader,
             chunks=self.chunks,
             counts=self.counts,
             limits=self._limits,
@@ -157,10 +159,10 @@ class RemoteReader:
 
     async def _indexes(self, segment: RemoteLogSegmentMetadata) -> SegmentIndexes:
         reader = self._cursors.new_reader()
-        indexes = self._flights.kept_indexes(segment, reader)
+        indexes = self._loader.kept_indexes(segment, reader)
         if indexes is not None:
             return indexes
-        coming = self._flights.begin_indexes(segment, reader, is_ahead=False)
+        coming = self._loader.begin_indexes(segment, reader, is_ahead=False)
         return await asyncio.shield(coming)
 
     # -- readers and what is read ahead for them
@@ -169,7 +171,7 @@ class RemoteReader:
         key = segment.topic_id_partition.key
         cursor = self._cursors.at(key, offset, self._clock.monotonic_ms())
         for gone in self._cursors.gone():
-            self._flights.forget(gone.reader)
+            self._loader.forget(gone.reader)
         return cursor
 
     def _waits(
@@ -193,7 +195,7 @@ class RemoteReader:
             size_bytes = found.end - found.start
             cursor.grow(self._limits.window_bytes, size_bytes, has_waited=one.has_waited)
         self._read_ahead(cursor, following)
-        self._flights.pump()
+        self._loader.pump()
 
     def _read_ahead(self, cursor: Cursor, following: Following) -> None:
         """Ask for what the reader will want next, as far as its window reaches."""
@@ -208,11 +210,11 @@ class RemoteReader:
         for ahead in plan:
             try:
                 if ahead.start == ahead.end:
-                    if self._flights.kept_indexes(ahead.segment, cursor.reader) is None:
-                        self._flights.begin_indexes(ahead.segment, cursor.reader, is_ahead=True)
+                    if self._loader.kept_indexes(ahead.segment, cursor.reader) is None:
+                        self._loader.begin_indexes(ahead.segment, cursor.reader, is_ahead=True)
                     continue
                 size = self._chunk_bytes
-                self._flights.ask(
+                self._loader.ask(
                     Wanted(
                         segment=ahead.segment,
                         numbers=range(ahead.start // size, -(-ahead.end // size)),
@@ -231,14 +233,14 @@ class _OneRead:
     def __init__(
         self,
         *,
-        flights: ChunkFlights,
+        flights: ChunkLoader,
         chunks: ChunkCache,
         counts: ReadCounts,
         limits: ReadLimits,
         segment: RemoteLogSegmentMetadata,
         bounds: ReadBounds,
     ) -> None:
-        self._flights = flights
+        self._loader = flights
         self._chunks = chunks
         self._counts = counts
         self._limits = limits
@@ -260,7 +262,7 @@ class _OneRead:
             raise
 
     async def _run(self, supposed_chunk_bytes: int) -> Cut:
-        known = self._flights.kept_indexes(self.segment, self.reader)
+        known = self._loader.kept_indexes(self.segment, self.reader)
         if known is None:
             known = await self._first(supposed_chunk_bytes)
         self.indexes = known
@@ -283,13 +285,13 @@ class _OneRead:
 
     async def _first(self, supposed_chunk_bytes: int) -> SegmentIndexes:
         """Indexes and first range at the same time."""
-        coming = self._flights.begin_indexes(self.segment, self.reader, is_ahead=False)
+        coming = self._loader.begin_indexes(self.segment, self.reader, is_ahead=False)
         self.has_waited = True
         wanted_bytes = min(self.bounds.max_bytes, self._limits.first_bytes)
         numbers = guessed_numbers(
             self.segment, self.bounds.offset, supposed_chunk_bytes, wanted_bytes
         )
-        self._flights.ask(
+        self._loader.ask(
             Wanted(
                 segment=self.segment,
                 numbers=numbers,
@@ -316,7 +318,7 @@ class _OneRead:
         start, end = needed
         wanted_bytes = min(self.bounds.max_bytes, self._limits.first_bytes)
         numbers = self.indexes.numbers(start, max(end, start + wanted_bytes))
-        self._flights.ask(
+        self._loader.ask(
             Wanted(
                 segment=self.segment,
                 numbers=numbers,
@@ -328,12 +330,12 @@ class _OneRead:
         self.before_wait(min(numbers.stop * size, self.segment.segment_size_bytes))
         self.has_waited = True
         key = (self.segment.segment_id.id, numbers.start)
-        if not self._has_yielded and self._flights.waits_for_turn(key):
+        if not self._has_yielded and self._loader.waits_for_turn(key):
             # Who waits for a turn holds nothing, or all memory were held by those who wait. Once is
             # enough: what is lost meanwhile is fetched again.
             self._has_yielded = True
             self._pieces.clear()
-        data = await self._flights.land(key, holds_part=bool(self._pieces))
+        data = await self._loader.land(key, holds_part=bool(self._pieces))
         data = self._chunks.get(key, self.reader) or data
         if data is not None:
             self._pieces[numbers.start] = data

@@ -83,7 +83,7 @@ class RemoteHistory:
             )
 
 
-class SegmentWalk:
+class SegmentReader:
     """Reads histories through the reader; `losses` remembers what could not be read for good."""
 
     def __init__(self, reader: RemoteReader) -> None:

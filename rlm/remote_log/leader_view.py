@@ -1,5 +1,5 @@
 """The Tier of this process: the proxy's questions answered from ledger, settings, snapshots and
-lanes.
+tasks.
 
 See rlm/remote_log/tier.py for what each answer guarantees. A view is only as good as the leader
 epoch it was taken under: after a change of leadership it is not used until a barrier took a new
@@ -22,7 +22,7 @@ from rlm.plans.coverage import SETTLED
 from rlm.plans.holes import Ranges, ranges_without_records
 from rlm.reading.reader import RemoteReader
 from rlm.reading.requests import RemoteRead, RemoteRecords, TimestampedOffset
-from rlm.remote_log.history import RemoteHistory, SegmentWalk
+from rlm.remote_log.history import RemoteHistory, SegmentReader
 from rlm.remote_log.snapshot_cache import CoalescedSnapshots, SnapshotCache
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.remote_log.tier import EpochEnd, TierPartition, TopicRef, Watermarks
@@ -69,7 +69,7 @@ class LocalTier:
         self._manager = manager
         self._snapshots = snapshots
         self._coalesced = coalesced
-        self.walk = SegmentWalk(reader)
+        self.walk = SegmentReader(reader)
         self.losses = self.walk.losses
         self._views: dict[PartitionKey, tuple[_Seen, TierPartition]] = {}
 

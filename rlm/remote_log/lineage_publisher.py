@@ -1,4 +1,4 @@
-"""Tells readers of the remote tier alone what only the partition's leader knows (H4).
+"""Publishes to readers of the remote tier alone what only the partition's leader knows (H4).
 
 Before a snapshot counts for the leader's own tier, so that readers refuse or end no later than it
 does. A settings topic that takes no records keeps no snapshot back for more than one publish in a
@@ -13,7 +13,7 @@ import structlog
 from kip405.errors import RemoteStorageError
 from kip405.ids import PartitionKey
 from rlm.clock import Clock
-from rlm.plans.history import fact_of, history_to_tell, is_settled
+from rlm.plans.history import fact_of, is_settled, lineage_to_publish
 from rlm.remote_log.ports import Ledger, Settings
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlmm.facts import HistoryFact
@@ -22,31 +22,31 @@ QUIET_MS = 30_000
 log = structlog.get_logger()
 
 
-class Herald:
+class LineagePublisher:
     """Publishes history facts of the partitions its service leads, one at a time of each."""
 
     def __init__(self, *, settings: Settings, ledger: Ledger, clock: Clock) -> None:
         self._settings = settings
         self._ledger = ledger
         self._clock = clock
-        self._telling: dict[PartitionKey, asyncio.Lock] = {}
+        self._publishing: dict[PartitionKey, asyncio.Lock] = {}
         self._quiet_until_ms: dict[PartitionKey, int] = {}
 
-    async def tell(self, snapshot: PartitionSnapshot) -> None:
+    async def publish(self, snapshot: PartitionSnapshot) -> None:
         """Return once readers can know what the snapshot has found; where that cannot be told, it
         is tried again with a snapshot in a while.
         """
         try:
             if self._due(snapshot) is not None:
-                async with self._telling.setdefault(snapshot.key, asyncio.Lock()):
+                async with self._publishing.setdefault(snapshot.key, asyncio.Lock()):
                     await self._publish(snapshot)
         except RemoteStorageError as error:
             self._quiet_until_ms[snapshot.key] = self._clock.monotonic_ms() + QUIET_MS
-            log.warning("history_not_told", **_place(snapshot), error=str(error))
+            log.warning("lineage_not_published", **_place(snapshot), error=str(error))
 
     def forget(self, key: PartitionKey) -> None:
         """The partition is led elsewhere now."""
-        self._telling.pop(key, None)
+        self._publishing.pop(key, None)
         self._quiet_until_ms.pop(key, None)
 
     async def _publish(self, snapshot: PartitionSnapshot) -> None:
@@ -59,13 +59,13 @@ class Herald:
         await self._settings.publish(fact, snapshot.led.leader_epoch)
         self._quiet_until_ms.pop(snapshot.key, None)
         epochs = len(fact.lineage.entries)
-        log.warning("history_told", **_place(snapshot), frozen=fact.frozen, epochs=epochs)
+        log.warning("lineage_published", **_place(snapshot), frozen=fact.frozen, epochs=epochs)
 
     def _due(self, snapshot: PartitionSnapshot) -> HistoryFact | None:
         if self._clock.monotonic_ms() < self._quiet_until_ms.get(snapshot.key, 0):
             return None
         told, trusted = self._settings.view.history(snapshot.key), self._ledger.problem is None
-        fact = history_to_tell(
+        fact = lineage_to_publish(
             snapshot.ledger,
             snapshot.lineage,
             snapshot.frozen,

@@ -1,4 +1,4 @@
-"""What the lanes need of others, as narrow Protocols: ledger, settings, stores, our own broker.
+"""What the tasks need of others, as narrow Protocols: ledger, settings, stores, our own broker.
 
 The real ones are rlmm's manager and settings, rlm.stores and rlm.broker.OwnBroker; tests bring
 fakes.

@@ -70,7 +70,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Standing:
+class _PartitionState:
     """Marks of the broker, then the view after a barrier (None = not tiered)."""
 
     marks: Watermarks
@@ -121,68 +121,66 @@ class PartitionReading:
         """Pieces in order. Invalid: offsets outside the log. Fenced: leader or freeze changed.
         Corrupt: remote objects are damaged or gone.
         """
-        standing = await self._stand(place)
-        if request.start_offset > standing.marks.high_watermark:
+        state = await self._stand(place)
+        if request.start_offset > state.marks.high_watermark:
             raise Invalid(
                 f"{place}: offset {request.start_offset} is beyond "
-                f"high_watermark={standing.marks.high_watermark}"
+                f"high_watermark={state.marks.high_watermark}"
             )
-        _refuse_ended(place, request.start_offset, standing)
-        upper = _upper(request, standing)
+        _refuse_ended(place, request.start_offset, state)
+        upper = _upper(request, state)
         offset, refreshes = request.start_offset, 0
         while offset < upper:
-            if self._has_moved_up(place, offset, standing):
-                standing = await self._stand(place)
-                _refuse_ended(place, offset, standing)
+            if self._has_moved_up(place, offset, state):
+                state = await self._stand(place)
+                _refuse_ended(place, offset, state)
             try:
-                piece = await self._next(
-                    place, replace(request, start_offset=offset), standing, upper
-                )
+                piece = await self._next(place, replace(request, start_offset=offset), state, upper)
             except Fenced:
                 # The log start moved on below us, or we do not lead any more: the barrier tells.
                 refreshes += 1
                 if refreshes > _MAX_REFRESHES:
                     raise
-                standing = await self._stand(place)
-                _refuse_ended(place, offset, standing)
+                state = await self._stand(place)
+                _refuse_ended(place, offset, state)
                 continue
             if piece.next_offset <= offset:
                 return
             yield piece
             offset, refreshes = piece.next_offset, 0
 
-    def _has_moved_up(self, place: Place, offset: int, standing: _Standing) -> bool:
+    def _has_moved_up(self, place: Place, offset: int, state: _PartitionState) -> bool:
         """Whether the remote log start was moved above the offset since (retention)."""
-        if standing.view is None:
+        if state.view is None:
             return False
         now = self._tier.partition(TopicRef(name=place.topic.name), place.partition)
-        before = standing.view.remote_log_start_offset
+        before = state.view.remote_log_start_offset
         return now is not None and before < now.remote_log_start_offset > offset
 
-    async def _stand(self, place: Place) -> _Standing:
+    async def _stand(self, place: Place) -> _PartitionState:
         ref = TopicRef(name=place.topic.name)
         marks = await self._tier.watermarks(ref, place.partition, self._deadline_ms)
         view = await self._tier.barrier(ref, place.partition, self._deadline_ms)
         if view is not None and not view.led_here:
             raise Fenced(f"{place} is not led here any more")
-        return _Standing(marks=marks, view=view)
+        return _PartitionState(marks=marks, view=view)
 
     async def _next(
-        self, place: Place, request: ReadRequest, standing: _Standing, upper: int
+        self, place: Place, request: ReadRequest, state: _PartitionState, upper: int
     ) -> Piece:
         offset = request.start_offset
         missing: Ranges = ()
-        if standing.is_remote(offset):
-            piece, missing = await self._remote(place, request, standing, upper)
+        if state.is_remote(offset):
+            piece, missing = await self._remote(place, request, state, upper)
             if piece is not None:
                 return piece
-        at = max(offset, standing.remote_next_offset)
-        if at < upper and standing.is_unsettled(at):
+        at = max(offset, state.remote_next_offset)
+        if at < upper and state.is_unsettled(at):
             raise _unsettled(place, offset)
-        return await self._local(place, request, standing, missing, upper)
+        return await self._local(place, request, state, missing, upper)
 
     async def _remote(
-        self, place: Place, request: ReadRequest, standing: _Standing, upper: int
+        self, place: Place, request: ReadRequest, state: _PartitionState, upper: int
     ) -> tuple[Piece | None, Ranges]:
         """What the remote tier has from there on, None for nothing, and what it lacks."""
         wanted = RemoteRead(
@@ -190,7 +188,7 @@ class PartitionReading:
             partition=place.partition,
             offset=request.start_offset,
             # Not the caller's end: the tier leaves out a batch that reaches beyond its bound.
-            upper_offset=min(_stable(request, standing), standing.remote_next_offset),
+            upper_offset=min(_stable(request, state), state.remote_next_offset),
             max_bytes=request.max_bytes,
             at_least_one=True,
             read_committed=request.read_committed,
@@ -203,19 +201,24 @@ class PartitionReading:
         batches, next_offset = below(found, request.start_offset, request.max_bytes, upper)
         if not batches:
             return None, found.missing
-        piece = _piece(standing, batches, next_offset, found.aborted, True)
+        piece = _piece(state, batches, next_offset, found.aborted, True)
         return replace(piece, missing=clipped(found.missing, request.start_offset, next_offset)), ()
 
     async def _local(
-        self, place: Place, request: ReadRequest, standing: _Standing, missing: Ranges, upper: int
+        self,
+        place: Place,
+        request: ReadRequest,
+        state: _PartitionState,
+        missing: Ranges,
+        upper: int,
     ) -> Piece:
         """What the broker has from there on; `missing` is what the remote tier lacks below."""
-        offset = max(request.start_offset, standing.marks.log_start_offset)
-        hole = (max(request.start_offset, standing.remote_next_offset), offset)
-        empty = standing.view.empty if standing.view is not None else ()
+        offset = max(request.start_offset, state.marks.log_start_offset)
+        hole = (max(request.start_offset, state.remote_next_offset), offset)
+        empty = state.view.empty if state.view is not None else ()
         missing = (*missing, *missed([hole], empty)) if hole[0] < hole[1] else missing
         if offset >= upper:
-            nothing = _piece(standing, (), upper, (), False)
+            nothing = _piece(state, (), upper, (), False)
             return replace(nothing, missing=clipped(missing, request.start_offset, upper))
         found = await self._broker.fetch(
             place.topic.name,
@@ -227,12 +230,12 @@ class PartitionReading:
         )
         start, end, next_offset = cut_batches(found.records, offset, request.max_bytes, True, upper)
         moved = replace(
-            standing.marks,
+            state.marks,
             high_watermark=found.high_watermark,
             last_stable_offset=found.last_stable_offset,
         )
         piece = _piece(
-            replace(standing, marks=moved),
+            replace(state, marks=moved),
             (found.records[start:end],),
             offset if start == end else next_offset,
             found.aborted if request.read_committed else (),
@@ -265,30 +268,30 @@ def _unsettled(place: Place, offset: int) -> Unavailable:
     return Unavailable(f"{place}: whether offset {offset} is in the remote tier is not settled yet")
 
 
-def _refuse_ended(place: Place, offset: int, standing: _Standing) -> None:
-    if offset < standing.log_start_offset:
-        view = standing.view
+def _refuse_ended(place: Place, offset: int, state: _PartitionState) -> None:
+    if offset < state.log_start_offset:
+        view = state.view
         if view is not None and view.frozen and offset >= view.remote_log_start_offset:
             raise Fenced(  # not "below the log start": nobody may skip what is only held back (H4)
                 f"{place} is frozen: only the broker's own log is read, "
-                f"from {standing.log_start_offset} on; `rlm status` tells why"
+                f"from {state.log_start_offset} on; `rlm status` tells why"
             )
-        if standing.is_unsettled(offset):
+        if state.is_unsettled(offset):
             raise _unsettled(place, offset)
         raise Invalid(
-            f"{place}: offset {offset} is below log_start_offset={standing.log_start_offset}"
+            f"{place}: offset {offset} is below log_start_offset={state.log_start_offset}"
         )
 
 
-def _stable(request: ReadRequest, standing: _Standing) -> int:
-    marks = standing.marks
+def _stable(request: ReadRequest, state: _PartitionState) -> int:
+    marks = state.marks
     return marks.last_stable_offset if request.read_committed else marks.high_watermark
 
 
-def _upper(request: ReadRequest, standing: _Standing) -> int:
+def _upper(request: ReadRequest, state: _PartitionState) -> int:
     """Where the stream ends: as things stand when it begins."""
     end = MAX_OFFSET if request.end_offset is None else request.end_offset
-    return min(end, _stable(request, standing))
+    return min(end, _stable(request, state))
 
 
 def clipped(ranges: Ranges, start: int, end: int) -> Ranges:
@@ -298,7 +301,7 @@ def clipped(ranges: Ranges, start: int, end: int) -> Ranges:
 
 
 def _piece(
-    standing: _Standing,
+    state: _PartitionState,
     batches: Sequence[ByteBuffer],
     next_offset: int,
     aborted: tuple[tuple[int, int], ...],
@@ -308,8 +311,8 @@ def _piece(
         batches=list(batches),
         next_offset=next_offset,
         aborted=aborted,
-        high_watermark=standing.marks.high_watermark,
-        last_stable_offset=standing.marks.last_stable_offset,
-        log_start_offset=standing.log_start_offset,
+        high_watermark=state.marks.high_watermark,
+        last_stable_offset=state.marks.last_stable_offset,
+        log_start_offset=state.log_start_offset,
         is_remote=is_remote,
     )

@@ -15,14 +15,14 @@ from rlm.remote_log import positions
 from rlm.remote_log.history import RemoteHistory
 from rlm.remote_log.positions import Position
 from rlm.remote_log.reads import Piece, Ranges, ReadRequest, below, clipped, lost
-from rlm.remote_log.remote_only_view import RemoteStanding, RemoteView
+from rlm.remote_log.remote_only_view import RemotePartitionState, RemoteView
 from rlm.v1 import fetch_pb2
 
 _NOWHERE = Position(offset=-1, leader_epoch=-1)
 
 
 class _Walk(Protocol):
-    """rlm.remote_log.history.SegmentWalk."""
+    """rlm.remote_log.history.SegmentReader."""
 
     async def read(self, history: RemoteHistory, request: RemoteRead) -> RemoteRecords: ...
 
@@ -45,53 +45,53 @@ class RemoteReading:
         there on. The last piece may have no batches: it tells that all was told.
 
         Invalid: below the remote log start, also when that moves up meanwhile. Corrupt: objects are
-        damaged or gone. Errors as of RemoteView.partition, Unavailable as of SegmentWalk.read.
+        damaged or gone. Errors as of RemoteView.partition, Unavailable as of SegmentReader.read.
         """
-        standing = await self._view.partition(ref, partition)
-        _refuse_ended(standing, request.start_offset)
-        remote_end = standing.next_offset
+        state = await self._view.partition(ref, partition)
+        _refuse_ended(state, request.start_offset)
+        remote_end = state.next_offset
         wanted_end = MAX_OFFSET if request.end_offset is None else request.end_offset
         offset, upper = request.start_offset, min(wanted_end, remote_end)
         if remote_end <= offset < wanted_end < MAX_OFFSET:
             # Whoever asks for this very offset takes silence for its absence.
-            standing.history.refuse_unsettled(offset, offset + 1)
+            state.history.refuse_unsettled(offset, offset + 1)
         while offset < upper:
-            standing = self._view.again(standing)
-            _refuse_ended(standing, offset)
+            state = self._view.again(state)
+            _refuse_ended(state, offset)
             try:
-                piece = await self._piece(standing, request, offset, upper, remote_end)
+                piece = await self._piece(state, request, offset, upper, remote_end)
             except (NotFound, Corrupt) as error:
-                raise await self._lost(standing, error, offset) from error
+                raise await self._lost(state, error, offset) from error
             yield piece
             offset = piece.next_offset
 
     async def _lost(
-        self, standing: RemoteStanding, error: NotFound | Corrupt, offset: int
+        self, state: RemotePartitionState, error: NotFound | Corrupt, offset: int
     ) -> RemoteStorageError:
         """What to tell of objects that were not there, as fresh as Kafka allows: they may have been
         deleted in order. Invalid: the offset is below the remote log start by now.
         """
-        topic = fetch_pb2.TopicRef(topic_id=standing.place.topic_id.raw)
-        now = await self._view.partition(topic, standing.place.partition)
+        topic = fetch_pb2.TopicRef(topic_id=state.place.topic_id.raw)
+        now = await self._view.partition(topic, state.place.partition)
         _refuse_ended(now, offset)
-        is_same = now.history.ledger.version == standing.history.ledger.version
-        if is_same and now.log_start_offset == standing.log_start_offset:
-            return lost(standing.place, error)
-        return Unavailable(f"{standing.place}: its segments have changed meanwhile")
+        is_same = now.history.ledger.version == state.history.ledger.version
+        if is_same and now.log_start_offset == state.log_start_offset:
+            return lost(state.place, error)
+        return Unavailable(f"{state.place}: its segments have changed meanwhile")
 
     async def _piece(
         self,
-        standing: RemoteStanding,
+        state: RemotePartitionState,
         request: ReadRequest,
         offset: int,
         upper: int,
         remote_end: int,
     ) -> Piece:
         found = await self._walk.read(
-            standing.history,
+            state.history,
             RemoteRead(
-                topic_id=standing.place.topic_id,
-                partition=standing.place.partition,
+                topic_id=state.place.topic_id,
+                partition=state.place.partition,
                 offset=offset,
                 # Not the caller's end: a batch that reaches beyond the bound is left out.
                 upper_offset=remote_end,
@@ -103,10 +103,10 @@ class RemoteReading:
         batches, next_offset = below(found, offset, request.max_bytes, upper)
         if not batches:
             for hole in clipped(found.missing, offset, upper):
-                standing.history.refuse_unsettled(*hole)
-            return _piece(standing, (), upper, remote_end, missing=found.missing, begin=offset)
+                state.history.refuse_unsettled(*hole)
+            return _piece(state, (), upper, remote_end, missing=found.missing, begin=offset)
         return _piece(
-            standing,
+            state,
             batches,
             next_offset,
             remote_end,
@@ -121,36 +121,36 @@ class RemoteReading:
         Latest is the remote end and earliest the remote log start: both the same where there is no
         remote record. Invalid: a special one that only a broker knows.
         """
-        standing = await self._view.partition(ref, partition)
-        standing.refuse_unreadable()
+        state = await self._view.partition(ref, partition)
+        state.refuse_unreadable()
         if timestamp == positions.LATEST:
-            end = standing.next_offset
-            return Position(offset=end, leader_epoch=standing.epoch_for_offset(end))
+            end = state.next_offset
+            return Position(offset=end, leader_epoch=state.epoch_for_offset(end))
         if timestamp == positions.EARLIEST:
-            start = standing.log_start_offset
-            return Position(offset=start, leader_epoch=standing.epoch_for_offset(start))
+            start = state.log_start_offset
+            return Position(offset=start, leader_epoch=state.epoch_for_offset(start))
         if timestamp == positions.LATEST_TIERED:
-            if not standing.has_records:
+            if not state.has_records:
                 return _NOWHERE
-            last = standing.next_offset - 1
-            return Position(offset=last, leader_epoch=standing.epoch_for_offset(last))
+            last = state.next_offset - 1
+            return Position(offset=last, leader_epoch=state.epoch_for_offset(last))
         if timestamp == positions.MAX_TIMESTAMP:
-            usable = standing.history.usable(standing.log_start_offset)
+            usable = state.history.usable(state.log_start_offset)
             timestamp = max((one.metadata.max_timestamp_ms for one in usable), default=-1)
         elif timestamp < 0:
             raise Invalid(f"timestamp {timestamp}: the remote tier alone does not tell it")
-        return await self._at_timestamp(standing, timestamp)
+        return await self._at_timestamp(state, timestamp)
 
-    async def _at_timestamp(self, standing: RemoteStanding, timestamp_ms: int) -> Position:
+    async def _at_timestamp(self, state: RemotePartitionState, timestamp_ms: int) -> Position:
         try:
             found = await self._walk.offset_for_timestamp(
-                standing.history,
+                state.history,
                 timestamp_ms,
-                start=standing.log_start_offset,
-                next_offset=standing.next_offset,
+                start=state.log_start_offset,
+                next_offset=state.next_offset,
             )
         except (NotFound, Corrupt) as error:
-            raise await self._lost(standing, error, MAX_OFFSET) from error
+            raise await self._lost(state, error, MAX_OFFSET) from error
         if found is None:
             return _NOWHERE
         return Position(
@@ -158,17 +158,16 @@ class RemoteReading:
         )
 
 
-def _refuse_ended(standing: RemoteStanding, offset: int) -> None:
-    standing.refuse_unreadable()
-    if offset < standing.log_start_offset:
+def _refuse_ended(state: RemotePartitionState, offset: int) -> None:
+    state.refuse_unreadable()
+    if offset < state.log_start_offset:
         raise Invalid(
-            f"{standing.place}: offset {offset} is below "
-            f"log_start_offset={standing.log_start_offset}"
+            f"{state.place}: offset {offset} is below log_start_offset={state.log_start_offset}"
         )
 
 
 def _piece(
-    standing: RemoteStanding,
+    state: RemotePartitionState,
     batches: Sequence[ByteBuffer],
     next_offset: int,
     remote_end: int,
@@ -183,7 +182,7 @@ def _piece(
         aborted=aborted,
         high_watermark=remote_end,
         last_stable_offset=remote_end,
-        log_start_offset=standing.log_start_offset,
+        log_start_offset=state.log_start_offset,
         is_remote=True,
         missing=clipped(missing, begin, next_offset),
     )

@@ -16,7 +16,7 @@ import structlog
 from kip405.errors import Corrupt, Fenced, Invalid, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import MAX_OFFSET, PartitionKey, TopicIdPartition, Uuid
 from rlm.clock import Clock
-from rlm.plans.history import told_lineage
+from rlm.plans.history import published_lineage
 from rlm.plans.holes import ranges_without_records
 from rlm.remote_log.history import RemoteHistory
 from rlm.remote_log.topic_refs import checked_name, topic_facts, topic_id_of
@@ -58,7 +58,7 @@ class _Ledger(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteStanding:
+class RemotePartitionState:
     """Where the remote tier of one partition stands now. Offsets, half-open.
 
     `written_start`: the remote log start, None = none was ever written. `history` is what the
@@ -111,7 +111,7 @@ class RemoteView:
         self._names: Mapping[str, TopicFact] = {}
         self._names_version = -1
 
-    async def partition(self, ref: fetch_pb2.TopicRef, number: int) -> RemoteStanding:
+    async def partition(self, ref: fetch_pb2.TopicRef, number: int) -> RemotePartitionState:
         """One partition, as fresh as Kafka allows.
 
         NotFound: no such topic is tiered, or it has no such partition. Unavailable: that is not
@@ -129,7 +129,7 @@ class RemoteView:
         with _denying(is_fresh=is_fresh):
             return self.stand(self._required(ref), number)
 
-    def stand(self, fact: TopicFact, number: int) -> RemoteStanding:
+    def stand(self, fact: TopicFact, number: int) -> RemotePartitionState:
         """One partition as the views know it now. NotFound: the topic has no such partition."""
         key = PartitionKey(fact.topic_id, number)
         ledger = self._ledger.ledger(key)
@@ -139,13 +139,13 @@ class RemoteView:
         place = TopicIdPartition(topic_id=fact.topic_id, topic=fact.name, partition=number)
         told, unread = self._told(key)
         frozen = told.frozen if told else None
-        return RemoteStanding(
+        return RemotePartitionState(
             place=place,
             history=RemoteHistory(
                 place=str(place),
                 ledger=ledger,
                 # What is frozen is shown as long as it was: a plan without it would skip it.
-                lineage=told_lineage(ledger, told if frozen is None else None),
+                lineage=published_lineage(ledger, told if frozen is None else None),
                 log_end_offset=MAX_OFFSET,
                 trusted=self._ledger.damage is None,
                 empty=ranges_without_records(self._settings.view.holes(key)),
@@ -156,19 +156,19 @@ class RemoteView:
             unread=unread,
         )
 
-    def again(self, standing: RemoteStanding) -> RemoteStanding:
+    def again(self, state: RemotePartitionState) -> RemotePartitionState:
         """The same partition as it stands now. NotFound: it is being deleted. Fenced: it is frozen
         now. Unavailable: the history that was read is not its history any more.
         """
-        if self._is_unchanged(standing):
-            return standing
-        fact = self._settings.view.topic(standing.place.topic_id)
+        if self._is_unchanged(state):
+            return state
+        fact = self._settings.view.topic(state.place.topic_id)
         if fact is None or fact.state == "deleting":
-            raise NotFound(f"topic {standing.place.topic} is not enabled any more")
-        now = self.stand(fact, standing.place.partition)
+            raise NotFound(f"topic {state.place.topic} is not enabled any more")
+        now = self.stand(fact, state.place.partition)
         now.refuse_unreadable()
-        last = standing.next_offset - 1
-        was, epoch = standing.epoch_for_offset(last), now.epoch_for_offset(last)
+        last = state.next_offset - 1
+        was, epoch = state.epoch_for_offset(last), now.epoch_for_offset(last)
         if last >= now.log_start_offset and epoch not in (was, _NOTHING):
             raise Unavailable(
                 f"{now.place}: its history has changed, offset {last} is of leader epoch {epoch} "
@@ -176,12 +176,12 @@ class RemoteView:
             )
         return now
 
-    def _is_unchanged(self, standing: RemoteStanding) -> bool:
+    def _is_unchanged(self, state: RemotePartitionState) -> bool:
         """Whether not one fact has come since; a stream asks before every message."""
-        history = standing.history
+        history = state.history
         return (
-            self._settings.view.version == standing.settings_version
-            and self._ledger.ledger(standing.place.key) is history.ledger
+            self._settings.view.version == state.settings_version
+            and self._ledger.ledger(state.place.key) is history.ledger
             and (self._ledger.damage is None) == history.trusted
         )
 

@@ -14,7 +14,7 @@ from kip405.errors import Fenced
 from kip405.ids import PartitionKey
 from rlm.broker.leadership import LedPartition
 from rlm.log_dir.scanner import LogDirs
-from rlm.remote_log.lineage_publisher import Herald
+from rlm.remote_log.lineage_publisher import LineagePublisher
 from rlm.remote_log.ports import Broker, Ledger, Settings
 from rlm.remote_log.snapshots import PartitionSnapshot, SnapshotReader
 from rsm_plugins.threads import Threads
@@ -36,7 +36,7 @@ class SnapshotCache(SnapshotReader):
         settings: Settings,
         max_orphans: int,
         barrier_deadline_ms: int,
-        herald: Herald,
+        lineage_publisher: LineagePublisher,
     ) -> None:
         super().__init__(
             node_id=node_id,
@@ -48,7 +48,7 @@ class SnapshotCache(SnapshotReader):
             max_orphans=max_orphans,
             barrier_deadline_ms=barrier_deadline_ms,
         )
-        self._herald = herald
+        self._lineage_publisher = lineage_publisher
         self._snapshots: dict[PartitionKey, PartitionSnapshot] = {}
         self._begun = 0
         self._newest: dict[PartitionKey, tuple[int, int]] = {}
@@ -83,9 +83,9 @@ class SnapshotCache(SnapshotReader):
             known = self._snapshots.get(key)
             if known is not None and known.led.leader_epoch <= led.leader_epoch:
                 del self._snapshots[key]
-                self._herald.forget(key)
+                self._lineage_publisher.forget(key)
             raise
-        await self._herald.tell(snapshot)
+        await self._lineage_publisher.publish(snapshot)
         if mine >= self._newest.get(key, mine):
             self._newest[key] = mine
             self._snapshots[key] = snapshot

@@ -3,7 +3,7 @@ makes each plan safe.
 
 Positions come first, then the disk, then settings and ledger behind barriers, the log's end last:
 the disk is then at least as new as the last stable offset, the ledger at least as new as both, and
-a copy that another lane finished meanwhile cannot seem to reach beyond the log's end.
+a copy that another task finished meanwhile cannot seem to reach beyond the log's end.
 """
 
 from collections.abc import Mapping

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from kip405.errors import Fenced
 from kip405.ids import PartitionKey
 from kip405.version import software_version
-from rlm.api.admin import AdminParts, AdminService
+from rlm.api.admin import AdminDependencies, AdminService
 from rlm.api.calls import Gate
 from rlm.api.cluster_status import ClusterStatus
 from rlm.api.endpoints import BROKER, Endpoint, Endpoints
-from rlm.api.fetch import FetchParts, FetchService
+from rlm.api.fetch import FetchDependencies, FetchService
 from rlm.api.peers import Peers, PeerServicesAccess
-from rlm.api.remote_fetch import RemoteParts
+from rlm.api.remote_fetch import RemoteDependencies
 from rlm.api.tokens import token_source
 from rlm.api.topic_summaries import TopicSummaries
 from rlm.log_dir.scanner import LogDirs
@@ -27,25 +27,25 @@ from rlm.remote_log.remote_only_view import RemoteView
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.remote_log.topic_refs import Places
 from rlm.service.certificates import Certificates, certificate_paths
-from rlm.service.dependencies import Parts
+from rlm.service.dependencies import Dependencies
 from rlm.service.http_server import HealthState
 from rlm.service.listening import Listening
 from rlm.service.metrics import (
     Labelled,
     ServiceMetrics,
-    lane_gauges,
     partition_gauges,
     problem_gauges,
     store_gauges,
+    task_gauges,
     thread_gauges,
 )
 from rlm.service.partition_problems import PartitionProblems
 from rlm.service.problem_sources import CommonSources, ServiceSources, service_limits
 from rlm.service.problem_watch import ProblemWatch
 from rlm.service.statuses import Statuses
-from rlm.service.tasks import BARRIER_DEADLINE_MS, WorkSide
+from rlm.service.tasks import BARRIER_DEADLINE_MS, TaskWiring
 from rlm.tasks.accept_loss import LossAcceptance
-from rlm.tasks.pool import LanePool
+from rlm.tasks.pool import TaskPool
 from rlm.topics.access import Access, AccessWatch, ClusterAccess, PeerAccess, ServiceAccess
 from rlm.topics.cluster import OtherBrokers
 from rlm.topics.existing_logs import DiskLogs
@@ -57,14 +57,14 @@ from rlm.topics.readers import ReaderCheck
 from rlm.topics.reenable import MadeAnewWatch
 from rlm.topics.starts import Starts
 from rlm.topics.takeover import Settler
-from rlm.topics.verbs import Parts as VerbParts
+from rlm.topics.verbs import Dependencies as VerbDependencies
 from rlm.topics.verbs import TopicVerbs
 
 _PEER_TIMEOUT_MS = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicSide:
+class TopicWiring:
     """The verbs on topics and who keeps their effect."""
 
     verbs: TopicVerbs
@@ -76,15 +76,17 @@ class TopicSide:
     brokers: OtherBrokers
 
 
-class Front:
+class Apis:
     """Built before anything is contacted; `start` listens, `close` ends in order."""
 
-    def __init__(self, parts: Parts, pools: tuple[LanePool, LanePool], work: WorkSide) -> None:
+    def __init__(
+        self, parts: Dependencies, pools: tuple[TaskPool, TaskPool], work: TaskWiring
+    ) -> None:
         self._parts = parts
         self._pools = pools
         self._work = work
         self._peers: Peers | None = None
-        self._topics = _topic_side(parts, PeerServicesAccess(lambda: self._peers))
+        self._topics = _topic_wiring(parts, PeerServicesAccess(lambda: self._peers))
         partitions = _partition_problems(parts, work)
         self._certificates = Certificates(
             certificate_paths(parts.config), parts.clock, parts.threads.other
@@ -139,7 +141,7 @@ class Front:
         await self._parts.facts.log.wait_ready()
         await self._topics.access_watch.run()
 
-    def lives(self) -> dict[str, Callable[[], Awaitable[None]]]:
+    def background_tasks(self) -> dict[str, Callable[[], Awaitable[None]]]:
         """What runs beside the answers, by component name."""
         return {
             "topics": self.keep_topics,
@@ -159,7 +161,7 @@ class Front:
         parts = self._parts
         settings, broker = parts.facts.settings, parts.broker
         return AdminService(
-            AdminParts(
+            AdminDependencies(
                 gate=gate,
                 verbs=self._topics.verbs,
                 access=self._topics.access,
@@ -222,7 +224,7 @@ class Front:
             threads=parts.threads.reads,
         )
         return FetchService(
-            FetchParts(
+            FetchDependencies(
                 remote=self._remote(gate, remote_logs),
                 places=Places(parts.broker, parts.facts.settings),
                 peers=peers,
@@ -239,12 +241,12 @@ class Front:
             )
         )
 
-    def _remote(self, gate: Gate, remote_logs: RemoteLogs) -> RemoteParts:
+    def _remote(self, gate: Gate, remote_logs: RemoteLogs) -> RemoteDependencies:
         """What is answered without the broker, as by a reader."""
         parts = self._parts
         facts = parts.facts
         view = RemoteView(settings=facts.settings, ledger=facts.manager, clock=parts.clock)
-        return RemoteParts(
+        return RemoteDependencies(
             gate=gate,
             view=view,
             reading=RemoteReading(view=view, walk=parts.tier.walk),
@@ -271,7 +273,7 @@ class Front:
     def _gauges(self) -> dict[str, Labelled]:
         return {
             **partition_gauges(self._statuses.led()),
-            **lane_gauges(self._pools),
+            **task_gauges(self._pools),
             **thread_gauges(self._parts.threads.pools()),
             **problem_gauges(self.problems.current()),
             **store_gauges(self._parts.stores.statuses()),
@@ -287,9 +289,9 @@ class Front:
 
 
 def _sources(
-    parts: Parts,
-    work: WorkSide,
-    topics: TopicSide,
+    parts: Dependencies,
+    work: TaskWiring,
+    topics: TopicWiring,
     certificates: Certificates,
     partitions: PartitionProblems,
 ) -> ServiceSources:
@@ -310,7 +312,7 @@ def _sources(
         heartbeat=parts.heartbeat,
         heartbeat_interval_ms=parts.config.heartbeat_interval_ms,
         partitions=partitions,
-        pools=(work.lanes.copy_pool, work.lanes.cleanup_pool),
+        pools=(work.partition_tasks.copy_pool, work.partition_tasks.cleanup_pool),
         keeper=topics.keeper,
         clock=parts.clock,
         limits=limits,
@@ -318,14 +320,14 @@ def _sources(
     )
 
 
-def _partition_problems(parts: Parts, work: WorkSide) -> PartitionProblems:
+def _partition_problems(parts: Dependencies, work: TaskWiring) -> PartitionProblems:
     return PartitionProblems(
         node_id=parts.config.node_id,
         leadership=parts.leadership,
         snapshots=parts.snapshots,
         settings=parts.facts.settings,
         manager=parts.facts.manager,
-        lanes=work.lanes,
+        partition_tasks=work.partition_tasks,
         deletions=work.deletions,
         losses=parts.tier.losses,
         clock=parts.clock,
@@ -333,7 +335,7 @@ def _partition_problems(parts: Parts, work: WorkSide) -> PartitionProblems:
     )
 
 
-def _topic_side(parts: Parts, peers: PeerAccess) -> TopicSide:
+def _topic_wiring(parts: Dependencies, peers: PeerAccess) -> TopicWiring:
     config, settings, broker = parts.config, parts.facts.settings, parts.broker
     brokers = OtherBrokers(broker, client_id=f"rlm-{config.node_id}-others")
     groups = ClusterGroups(brokers)
@@ -348,7 +350,7 @@ def _topic_side(parts: Parts, peers: PeerAccess) -> TopicSide:
         barrier_deadline_ms=BARRIER_DEADLINE_MS,
     )
     verbs = TopicVerbs(
-        VerbParts(
+        VerbDependencies(
             node_id=config.node_id,
             broker=broker,
             offsets=brokers,
@@ -387,7 +389,7 @@ def _topic_side(parts: Parts, peers: PeerAccess) -> TopicSide:
         clock=parts.clock,
         interval_ms=config.access_check_interval_ms,
     )
-    return TopicSide(
+    return TopicWiring(
         verbs=verbs,
         access=access,
         access_watch=watch,
@@ -405,6 +407,6 @@ def _topic_side(parts: Parts, peers: PeerAccess) -> TopicSide:
     )
 
 
-def _disk_logs(parts: Parts) -> DiskLogs:
+def _disk_logs(parts: Dependencies) -> DiskLogs:
     log_dirs = LogDirs([str(path) for path in parts.config.log_dirs])
     return DiskLogs(log_dirs.scan, parts.threads.snapshots, parts.clock)

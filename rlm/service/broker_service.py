@@ -1,6 +1,6 @@
 """The composition root of `rlm serve`: builds every part, starts the proxy first, stops in order.
 
-The proxy passes bytes from the first second on (H24); facts, lanes and API come up behind it and
+The proxy passes bytes from the first second on (H24); facts, tasks and API come up behind it and
 are begun again when they fail. What can never be right (another broker's log.dir, TIERED used for
 replication) ends the process with one line.
 """
@@ -20,8 +20,8 @@ from rlm.log_dir.identity import ServiceLock, read_identity
 from rlm.proxy.server import ProxyServer
 from rlm.proxy.settings import ProxySettings
 from rlm.proxy.stalled import StalledClients
-from rlm.service.apis import Front
-from rlm.service.dependencies import Parts, build_parts
+from rlm.service.apis import Apis
+from rlm.service.dependencies import Dependencies, build_dependencies
 from rlm.service.lifetime import (
     configure_logs,
     keep_all_running,
@@ -30,7 +30,7 @@ from rlm.service.lifetime import (
 )
 from rlm.service.metadata import remember_reads, remember_topics
 from rlm.service.startup import check_broker, check_disks
-from rlm.service.tasks import LaneParts, WorkSide, build_pools
+from rlm.service.tasks import TaskDependencies, TaskWiring, build_pools
 from rlm.service.threads import ServiceThreads, service_threads
 from rlm.tasks.copy import Copied
 
@@ -68,10 +68,10 @@ class Service:
     ) -> None:
         self._config = config
         self._clock = clock
-        self.parts = build_parts(config, clock, tasks, threads)
-        self.pools = build_pools(config, clock, lambda lane: self.front.metrics.lane_failed(lane))
-        self.work = WorkSide(_lane_parts(self.parts, self._copied), self.pools)
-        self.front = Front(self.parts, self.pools, self.work)
+        self.parts = build_dependencies(config, clock, tasks, threads)
+        self.pools = build_pools(config, clock, lambda task: self.front.metrics.task_failed(task))
+        self.work = TaskWiring(_task_dependencies(self.parts, self._copied), self.pools)
+        self.front = Apis(self.parts, self.pools, self.work)
         self.proxy = ProxyServer(
             _proxy_settings(config),
             self.parts.tier,
@@ -81,7 +81,7 @@ class Service:
         )
         self.stalled_clients = StalledClients(
             clients=lambda: self.proxy.connections,
-            lacking_bytes=lambda: self.parts.reader.range_loads.lacking_bytes,
+            lacking_bytes=lambda: self.parts.reader.range_scheduler.lacking_bytes,
             clock=clock,
         )
         self.stalled_answers = StalledClients(
@@ -96,9 +96,9 @@ class Service:
         await self.proxy.start()
         await self.front.start()
         await self._check_broker()
-        await keep_all_running(self._lives(), self._clock)
+        await keep_all_running(self._background_tasks(), self._clock)
 
-    def _lives(self) -> dict[str, Callable[[], Awaitable[None]]]:
+    def _background_tasks(self) -> dict[str, Callable[[], Awaitable[None]]]:
         parts = self.parts
         return {
             "facts": parts.facts.log.run,
@@ -107,14 +107,14 @@ class Service:
             "leadership": parts.leadership.run,
             "wanted": self._want_enabled_topics,
             "heartbeat": parts.heartbeat.run,
-            "copy lanes": self.pools[0].run,
-            "cleanup lanes": self.pools[1].run,
+            "copy tasks": self.pools[0].run,
+            "cleanup tasks": self.pools[1].run,
             "copies": self._copies,
             "cleanups": self._cleanups,
-            **self.front.lives(),
+            **self.front.background_tasks(),
             "stalled clients": self.stalled_clients.run,
             "stalled answers": self.stalled_answers.run,
-            **parts.stores.lives(),
+            **parts.stores.background_tasks(),
         }
 
     async def _check_broker(self) -> None:
@@ -161,8 +161,8 @@ class Service:
         await self.parts.broker.close()
 
 
-def _lane_parts(parts: Parts, copied: Copied) -> LaneParts:
-    return LaneParts(
+def _task_dependencies(parts: Dependencies, copied: Copied) -> TaskDependencies:
+    return TaskDependencies(
         config=parts.config,
         broker=parts.broker,
         facts=parts.facts,

@@ -17,21 +17,21 @@ from rlm.reading.disk_cache import DiskCache
 from rlm.reading.reader import RemoteReader
 from rlm.reading.throttle import ReadThrottle
 from rlm.remote_log.leader_view import LocalTier
-from rlm.remote_log.lineage_publisher import Herald
+from rlm.remote_log.lineage_publisher import LineagePublisher
 from rlm.remote_log.snapshot_cache import CoalescedSnapshots, SnapshotCache
 from rlm.service.heartbeat import HeartbeatSender
-from rlm.service.metadata import build_facts
+from rlm.service.metadata import build_metadata
 from rlm.service.read_path import build_disk_cache, build_reader, build_throttle
-from rlm.service.stores import StoreSide, build_stores
+from rlm.service.stores import ServiceStores, build_stores
 from rlm.service.tasks import BARRIER_DEADLINE_MS
 from rlm.service.threads import ServiceThreads
-from rlmm.manager import FactsSide
+from rlmm.manager import Metadata
 
 _MAX_ORPHANS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class Dependencies:
     """Everything that other parts are built on."""
 
     config: ServiceConfig
@@ -40,10 +40,10 @@ class Parts:
     writer: Uuid
     broker: OwnBroker
     allowed: AllowedOperations
-    facts: FactsSide
+    facts: Metadata
     leadership: Leadership
     snapshots: SnapshotCache
-    stores: StoreSide
+    stores: ServiceStores
     share_groups: BrokerShareGroups
     tier: LocalTier
     reader: RemoteReader
@@ -52,14 +52,14 @@ class Parts:
     heartbeat: HeartbeatSender
 
 
-def build_parts(
+def build_dependencies(
     config: ServiceConfig, clock: Clock, tasks: asyncio.TaskGroup, threads: ServiceThreads
-) -> Parts:
+) -> Dependencies:
     """Everything built, nothing contacted."""
     writer = new_uuid()
     direct = BrokerAddress.parse(str(config.broker_direct_address))
     broker = OwnBroker(direct, client_id=f"rlm-{config.node_id}")
-    facts = build_facts(config, broker=broker, clock=clock, writer=writer)
+    facts = build_metadata(config, broker=broker, clock=clock, writer=writer)
     leadership = Leadership(broker, clock, poll_interval_ms=config.leadership_poll_interval_ms)
     snapshots = SnapshotCache(
         node_id=config.node_id,
@@ -70,12 +70,14 @@ def build_parts(
         settings=facts.settings,
         max_orphans=_MAX_ORPHANS,
         barrier_deadline_ms=BARRIER_DEADLINE_MS,
-        herald=Herald(settings=facts.settings, ledger=facts.manager, clock=clock),
+        lineage_publisher=LineagePublisher(
+            settings=facts.settings, ledger=facts.manager, clock=clock
+        ),
     )
     stores = build_stores(config, facts, clock, new_uuid)
     disk_cache = build_disk_cache(config, tasks, threads.disk_cache)
     reader = build_reader(config, stores.routed, clock, tasks, threads.reads, disk_cache)
-    return Parts(
+    return Dependencies(
         config=config,
         threads=threads,
         clock=clock,
@@ -105,7 +107,7 @@ def build_parts(
 
 
 def _build_heartbeat(
-    config: ServiceConfig, facts: FactsSide, stores: StoreSide, clock: Clock, writer: Uuid
+    config: ServiceConfig, facts: Metadata, stores: ServiceStores, clock: Clock, writer: Uuid
 ) -> HeartbeatSender:
     return HeartbeatSender(
         settings=facts.settings,

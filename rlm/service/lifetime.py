@@ -2,7 +2,7 @@
 
 Keeps a component's life going: what ends or fails is logged and begun again, with back-off.
 
-A crash of lanes, ledger client or poller must not take the proxy down (H24).
+A crash of tasks, ledger client or poller must not take the proxy down (H24).
 
 How log lines look: one structlog event a line, key=value, JSON for machines or console for
 people.
@@ -69,10 +69,12 @@ async def serving(make: Callable[[asyncio.TaskGroup], _Service]) -> None:
             await service.close()
 
 
-async def keep_all_running(lives: dict[str, Callable[[], Awaitable[None]]], clock: Clock) -> None:
+async def keep_all_running(
+    background_tasks: dict[str, Callable[[], Awaitable[None]]], clock: Clock
+) -> None:
     """Every life for ever, each begun again without the others when it fails."""
     async with asyncio.TaskGroup() as group:
-        for name, life in lives.items():
+        for name, life in background_tasks.items():
             group.create_task(keep_running(name, life, clock))
 
 

@@ -37,7 +37,7 @@ from rlmm.barrier import Place
 from rlmm.clients import ConnectionSettings
 from rlmm.divergence import NOTHING_READ, ReadMark, RememberedReads
 from rlmm.fact_log import FactLog
-from rlmm.manager import FactsSide, RemoteLogMetadataManager
+from rlmm.manager import Metadata, RemoteLogMetadataManager
 from rlmm.settings import Settings
 from rlmm.topic import DescribeTopic, TopicDescription
 from rsm_plugins.threads import Threads
@@ -176,7 +176,7 @@ _REMEMBER_READS_EVERY_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FactsIdentity:
+class MetadataIdentity:
     """As whom a service reads and writes facts. `node_id` of its records, -1 of a reader."""
 
     node_id: int
@@ -184,29 +184,29 @@ class FactsIdentity:
     client_id: str
 
 
-def build_facts(
+def build_metadata(
     config: ServiceConfig, *, broker: OwnBroker, clock: Clock, writer: Uuid
-) -> FactsSide:
+) -> Metadata:
     """Of a broker's service. Nothing is contacted before `log.run()`; topic ids of an earlier run
     are held to (H6).
     """
     return _build(
         config,
-        FactsIdentity(node_id=config.node_id, writer=writer, client_id=f"rlm-{config.node_id}"),
+        MetadataIdentity(node_id=config.node_id, writer=writer, client_id=f"rlm-{config.node_id}"),
         describe_through(broker),
         clock,
         replication_factor=config.rlmm_config_remote_log_metadata_topic_replication_factor,
     )
 
 
-def build_reader_facts(
-    config: ReaderConfig, *, brokers: AnyBroker, clock: Clock, identity: FactsIdentity
-) -> FactsSide:
+def build_reader_metadata(
+    config: ReaderConfig, *, brokers: AnyBroker, clock: Clock, identity: MetadataIdentity
+) -> Metadata:
     """Of a reader: the topics are never created here."""
     return _build(config, identity, describe_through(brokers), clock, replication_factor=None)
 
 
-async def remember_topics(facts: FactsSide, config: CommonConfig, threads: Threads) -> None:
+async def remember_topics(facts: Metadata, config: CommonConfig, threads: Threads) -> None:
     """Hold on to the ids of our own topics across restarts, once they are known; never ends."""
     await facts.log.wait_ready()
     remembered = RememberedTopics(config.state_dir, config.cluster_id)
@@ -214,7 +214,7 @@ async def remember_topics(facts: FactsSide, config: CommonConfig, threads: Threa
     await asyncio.get_running_loop().create_future()
 
 
-async def remember_reads(facts: FactsSide, config: CommonConfig, threads: Threads) -> None:
+async def remember_reads(facts: Metadata, config: CommonConfig, threads: Threads) -> None:
     """Hold on to how far was read, each minute, and to a loss at once (H42); never ends."""
     file = ReadsFile(config.state_dir, config.cluster_id)
     is_lost = False
@@ -231,12 +231,12 @@ async def remember_reads(facts: FactsSide, config: CommonConfig, threads: Thread
 
 def _build(
     config: CommonConfig,
-    identity: FactsIdentity,
+    identity: MetadataIdentity,
     describe: DescribeTopic,
     clock: Clock,
     *,
     replication_factor: int | None,
-) -> FactsSide:
+) -> Metadata:
     """`replication_factor` None = topics that are not there are waited for."""
     reads = ReadsFile(config.state_dir, config.cluster_id)
     log = FactLog(
@@ -264,4 +264,4 @@ def _build(
     manager = RemoteLogMetadataManager(
         log=log, writer=identity.writer, publish_timeout_ms=PUBLISH_TIMEOUT_MS
     )
-    return FactsSide(log=log, settings=settings, manager=manager)
+    return Metadata(log=log, settings=settings, manager=manager)

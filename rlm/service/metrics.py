@@ -96,16 +96,16 @@ TABLE: tuple[MetricRow, ...] = (
         labels=("topic",),
     ),
     MetricRow(
-        name="rlm_lane_errors_total",
+        name="rlm_task_errors_total",
         kind=MetricKind.COUNTER,
-        doc="Jobs of a lane that failed.",
-        labels=("lane",),
+        doc="Jobs of a task that failed.",
+        labels=("task",),
     ),
     MetricRow(
-        name="rlm_lane_waiting",
+        name="rlm_tasks_waiting",
         kind=MetricKind.GAUGE,
-        doc="Partitions, or reads, that wait for a lane.",
-        labels=("lane",),
+        doc="Partitions, or reads, that wait for a task.",
+        labels=("task",),
     ),
     MetricRow(
         name="rlm_threads_hung",
@@ -114,10 +114,10 @@ TABLE: tuple[MetricRow, ...] = (
         labels=("pool",),
     ),
     MetricRow(
-        name="rlm_lane_running",
+        name="rlm_tasks_running",
         kind=MetricKind.GAUGE,
-        doc="Jobs of a lane that run now.",
-        labels=("lane",),
+        doc="Jobs of a task that run now.",
+        labels=("task",),
     ),
     MetricRow(
         name="rlm_remote_copy_lag_bytes",
@@ -365,9 +365,9 @@ class ServiceMetrics:
         self._counters["rlm_remote_copy_segments_total"].labels(topic).inc()
         self._counters["rlm_remote_copy_bytes_total"].labels(topic).inc(size_bytes)
 
-    def lane_failed(self, lane: str) -> None:
-        """One job of a lane failed."""
-        self._counters["rlm_lane_errors_total"].labels(lane).inc()
+    def task_failed(self, pool_name: str) -> None:
+        """One job of a task failed."""
+        self._counters["rlm_task_errors_total"].labels(pool_name).inc()
 
 
 class _Gauges:
@@ -418,8 +418,8 @@ def partition_gauges(statuses: Iterable[PartitionStatus]) -> dict[str, Labelled]
     return dict(rows)
 
 
-class LaneView(Protocol):
-    """What is shown of a pool of lanes (rlm.tasks.pool.LanePool)."""
+class PoolView(Protocol):
+    """What is shown of a pool of tasks (rlm.tasks.pool.TaskPool)."""
 
     name: str
 
@@ -430,12 +430,12 @@ class LaneView(Protocol):
     def waiting_count(self) -> int: ...
 
 
-def lane_gauges(lanes: Iterable[LaneView]) -> dict[str, Labelled]:
+def task_gauges(partition_tasks: Iterable[PoolView]) -> dict[str, Labelled]:
     """Gauges of the copy and cleanup pools."""
-    pools = tuple(lanes)
+    pools = tuple(partition_tasks)
     return {
-        "rlm_lane_waiting": {(pool.name,): pool.waiting_count for pool in pools},
-        "rlm_lane_running": {(pool.name,): len(pool.running) for pool in pools},
+        "rlm_tasks_waiting": {(pool.name,): pool.waiting_count for pool in pools},
+        "rlm_tasks_running": {(pool.name,): len(pool.running) for pool in pools},
     }
 
 

@@ -1,4 +1,4 @@
-"""What is a problem with the partitions we lead, gathered from snapshots, lanes and pools.
+"""What is a problem with the partitions we lead, gathered from snapshots, tasks and pools.
 
 Remembers between two questions what no part tells: since when a partition is ours, and since when
 its log start stands still. The rules are `rlm/plans/problem_rules.py`. Never waits.
@@ -32,9 +32,9 @@ from rlm.plans.trim import NoTrim, retention_target
 from rlm.remote_log.losses import Losses
 from rlm.remote_log.snapshot_cache import SnapshotCache
 from rlm.remote_log.snapshots import PartitionSnapshot
-from rlm.service.tasks import Lanes
+from rlm.service.tasks import PartitionTasks
 from rlm.tasks.copy import CopyStatus
-from rlm.tasks.pool import LanePool
+from rlm.tasks.pool import TaskPool
 from rlm.topics.rules import retention_of
 from rlmm.manager import RemoteLogMetadataManager
 from rlmm.settings import Settings
@@ -63,7 +63,7 @@ class PartitionProblems:
         snapshots: SnapshotCache,
         settings: Settings,
         manager: RemoteLogMetadataManager,
-        lanes: Lanes,
+        partition_tasks: PartitionTasks,
         deletions: RecordDeletions,
         losses: Losses,
         clock: Clock,
@@ -74,7 +74,7 @@ class PartitionProblems:
         self._snapshots = snapshots
         self._settings = settings
         self._manager = manager
-        self._lanes = lanes
+        self._partition_tasks = partition_tasks
         self._deletions = deletions
         self._losses = losses
         self._clock = clock
@@ -124,10 +124,10 @@ class PartitionProblems:
                 ProblemKind.PARTITION_FROZEN,
                 f"frozen: {snapshot.frozen.reason}; `rlm partition adopt` ends it",
             )
-        copy = self._lanes.copy.statuses.get(key)
+        copy = self._partition_tasks.copy.statuses.get(key)
         if copy is not None:
             yield from copy.findings()
-        cleanup = self._lanes.cleanup.statuses.get(key)
+        cleanup = self._partition_tasks.cleanup.statuses.get(key)
         for text in cleanup.alarms if cleanup else ():
             yield place.finding(ProblemKind.CLEANUP_REFUSED, text)
         if key in self._losses.partitions:
@@ -138,17 +138,17 @@ class PartitionProblems:
 
     def _copy_facts(self, row: LedPartition) -> CopyFacts:
         key = row.topic_id_partition.key
-        copy = self._lanes.copy.statuses.get(key)
+        copy = self._partition_tasks.copy.statuses.get(key)
         if copy is not None and copy.leader_epoch != row.leader_epoch:
             copy = None
         return CopyFacts(
             place=_place(row),
             led_since_ms=self._led_since_ms(row),
             measure=None if copy is None else _measure(copy),
-            failure=_failure(self._lanes.copy_pool, key),
-            is_running=self._lanes.copy_pool.is_running(key),
-            is_waiting=self._lanes.copy_pool.is_waiting(key),
-            service_copied_at_ms=self._lanes.copy.copied_at_ms,
+            failure=_failure(self._partition_tasks.copy_pool, key),
+            is_running=self._partition_tasks.copy_pool.is_running(key),
+            is_waiting=self._partition_tasks.copy_pool.is_waiting(key),
+            service_copied_at_ms=self._partition_tasks.copy.copied_at_ms,
         )
 
     def _led_since_ms(self, row: LedPartition) -> int:
@@ -161,14 +161,14 @@ class PartitionProblems:
 
     def _trim_facts(self, row: LedPartition, now_ms: int) -> TrimFacts:
         key = row.topic_id_partition.key
-        trim = self._lanes.trim.statuses.get(key)
+        trim = self._partition_tasks.trim.statuses.get(key)
         excess = self._excess_bytes(row)
         still = self._stands_still(row, excess, now_ms)
         return TrimFacts(
             place=_place(row),
             reason=_NO_TRIM.get(trim.reason) if trim else None,
             detail=trim.detail if trim else "",
-            failure=_failure(self._lanes.cleanup_pool, key),
+            failure=_failure(self._partition_tasks.cleanup_pool, key),
             alarm=trim.alarm if trim else None,
             foreign_log_start=trim.foreign_log_start if trim else None,
             still_since_ms=still.since_ms if still else None,
@@ -214,7 +214,7 @@ def _measure(copy: CopyStatus) -> CopyMeasure:
     )
 
 
-def _failure(pool: LanePool, key: PartitionKey) -> Failure | None:
+def _failure(pool: TaskPool, key: PartitionKey) -> Failure | None:
     found = pool.last_errors.get(key)
     return None if found is None else Failure(error=found.error, since_ms=found.since_ms)
 

@@ -34,11 +34,11 @@ from rlm.service.tasks import DEAD_AFTER_BEATS
 from rlm.stores.opened import OpenStores
 from rlm.stores.stores import NO_STORE
 from rlm.tasks.copy_attempt import StoreWrites
-from rlm.tasks.pool import LanePool
+from rlm.tasks.pool import TaskPool
 from rlm.topics.keeper import RetentionKeeper
 from rlmm.facts import TopicFact
 from rlmm.log_time import ClockSkew
-from rlmm.manager import FactsSide
+from rlmm.manager import Metadata
 from rlmm.settings import Settings
 from rsm_plugins.threads import HungWork
 
@@ -84,7 +84,7 @@ class CommonSources:
     def __init__(
         self,
         *,
-        facts: FactsSide,
+        facts: Metadata,
         stores: OpenStores,
         certificates: Certificates,
         hung_threads: Callable[[], Sequence[HungWork]],
@@ -159,7 +159,7 @@ class ServiceSources:
         heartbeat: HeartbeatSender,
         heartbeat_interval_ms: int,
         partitions: PartitionProblems,
-        pools: Sequence[LanePool],
+        pools: Sequence[TaskPool],
         keeper: RetentionKeeper,
         clock: Clock,
         limits: Limits,

@@ -16,7 +16,7 @@ from kip405.errors import Invalid, Unavailable
 from kip405.version import software_version
 from rlm.api.calls import Gate
 from rlm.api.endpoints import NO_NODE, READER, Endpoint, Endpoints
-from rlm.api.remote_fetch import RemoteFetchService, RemoteParts
+from rlm.api.remote_fetch import RemoteDependencies, RemoteFetchService
 from rlm.api.tokens import token_source
 from rlm.broker.connection import Address as BrokerAddress
 from rlm.broker.own_broker import AnyBroker
@@ -25,7 +25,7 @@ from rlm.config import ReaderConfig
 from rlm.log_dir.identity import ReaderLock
 from rlm.plans.problems import Finding, ProblemKind
 from rlm.reading.gauges import read_gauges, throttle_gauges
-from rlm.remote_log.history import SegmentWalk
+from rlm.remote_log.history import SegmentReader
 from rlm.remote_log.objects import RemoteObjects
 from rlm.remote_log.remote_only_reads import RemoteReading
 from rlm.remote_log.remote_only_view import RemoteView
@@ -39,7 +39,12 @@ from rlm.service.lifetime import (
     until_stopped,
 )
 from rlm.service.listening import Listening
-from rlm.service.metadata import FactsIdentity, build_reader_facts, remember_reads, remember_topics
+from rlm.service.metadata import (
+    MetadataIdentity,
+    build_reader_metadata,
+    remember_reads,
+    remember_topics,
+)
 from rlm.service.metrics import (
     Labelled,
     ServiceMetrics,
@@ -92,8 +97,8 @@ class ReaderService:
         self._threads = threads
         addresses = [BrokerAddress.parse(str(one)) for one in config.kafka_bootstrap_servers]
         self.brokers = AnyBroker(addresses, client_id=_CLIENT_ID)
-        identity = FactsIdentity(node_id=NO_NODE, writer=new_uuid(), client_id=_CLIENT_ID)
-        self.facts = build_reader_facts(
+        identity = MetadataIdentity(node_id=NO_NODE, writer=new_uuid(), client_id=_CLIENT_ID)
+        self.facts = build_reader_metadata(
             config, brokers=self.brokers, clock=clock, identity=identity
         )
         self.stores = open_stores(
@@ -103,7 +108,7 @@ class ReaderService:
         self.reader = build_reader(
             config, self.stores.routed, clock, tasks, threads.reads, self.disk_cache
         )
-        self.walk = SegmentWalk(self.reader)
+        self.walk = SegmentReader(self.reader)
         self.throttle = build_throttle(config, clock)
         self.heartbeat = ReaderHeartbeat(
             settings=self.facts.settings,
@@ -132,16 +137,16 @@ class ReaderService:
         """Listen first, then the check that may refuse, then all the rest until cancelled."""
         await self._listen()
         await self._check_cluster()
-        await keep_all_running(self._lives(), self._clock)
+        await keep_all_running(self._background_tasks(), self._clock)
 
     async def _listen(self) -> None:
         gate = Gate(token_source(self._config.api_token_file, self._clock))
         await self._listening.start(admin=None, fetch=RemoteFetchService(self._remote(gate)))
 
-    def _remote(self, gate: Gate) -> RemoteParts:
+    def _remote(self, gate: Gate) -> RemoteDependencies:
         config, facts = self._config, self.facts
         view = RemoteView(settings=facts.settings, ledger=facts.manager, clock=self._clock)
-        return RemoteParts(
+        return RemoteDependencies(
             gate=gate,
             view=view,
             reading=RemoteReading(view=view, walk=self.walk),
@@ -166,7 +171,7 @@ class ReaderService:
             throttle=self.throttle,
         )
 
-    def _lives(self) -> dict[str, Callable[[], Awaitable[None]]]:
+    def _background_tasks(self) -> dict[str, Callable[[], Awaitable[None]]]:
         return {
             "facts": self.facts.log.run,
             "topic ids": lambda: remember_topics(self.facts, self._config, self._threads.other),
@@ -174,7 +179,7 @@ class ReaderService:
             "heartbeat": self.heartbeat.run,
             "certificates": self._certificates.run,
             "problems": self.problems.run,
-            **self.stores.lives(),
+            **self.stores.background_tasks(),
         }
 
     async def _check_cluster(self) -> None:

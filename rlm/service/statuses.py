@@ -1,4 +1,4 @@
-"""What `status` says of the partitions we lead, put together from snapshots, lanes and ledger.
+"""What `status` says of the partitions we lead, put together from snapshots, tasks and ledger.
 
 Never waits but in `current` and `copy_now`; everything else is the last that was seen.
 """
@@ -18,9 +18,9 @@ from rlm.plans.problems import Problem, Severity
 from rlm.remote_log.snapshot_cache import SnapshotCache
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.service.partition_problems import PartitionProblems
-from rlm.service.tasks import WorkSide
+from rlm.service.tasks import TaskWiring
 from rlm.tasks.copy import CopyStatus
-from rlm.tasks.pool import Job, LanePool
+from rlm.tasks.pool import Job, TaskPool
 from rlm.tasks.trim import TrimStatus
 from rlmm.ledger import PartitionLedger
 from rlmm.settings import Settings
@@ -45,8 +45,8 @@ class Statuses:
         snapshots: SnapshotCache,
         settings: Settings,
         manager: _Manager,
-        pools: tuple[LanePool, LanePool],
-        work: WorkSide,
+        pools: tuple[TaskPool, TaskPool],
+        work: TaskWiring,
         clock: Clock,
         partition_problems: PartitionProblems,
         problems: Callable[[], Sequence[Problem]],
@@ -81,7 +81,7 @@ class Statuses:
 
         async def job() -> None:
             try:
-                await work.copy_round(row, up_to_offset)
+                await work.run_copy(row, up_to_offset)
             except Exception as error:
                 if not done.done():
                     done.set_exception(error)
@@ -91,7 +91,7 @@ class Statuses:
 
         await self._submit(key, job)
         await done
-        status = work.lanes.copy.statuses[key]
+        status = work.partition_tasks.copy.statuses[key]
         return CopyOutcome(
             first_uncopied_offset=max(status.copied_next_offset, status.log_start_offset),
             reason=" ".join((status.reason, status.detail)).strip(),
@@ -101,7 +101,7 @@ class Statuses:
         deadline_ms = self._clock.monotonic_ms() + _COPY_NOW_DEADLINE_MS
         while not self._pools[0].submit(key, job):
             if self._clock.monotonic_ms() > deadline_ms:
-                raise Busy(f"partition {key}: the copy lane is busy or in back-off")
+                raise Busy(f"partition {key}: the copy task is busy or in back-off")
             await self._clock.sleep_ms(_COPY_NOW_RETRY_MS)
 
     def _led_row(self, key: PartitionKey) -> LedPartition:
@@ -144,7 +144,7 @@ class Statuses:
     def _checked(
         self, base: PartitionStatus, snapshot: PartitionSnapshot, ledger: PartitionLedger
     ) -> PartitionStatus:
-        lanes = self._work.lanes
+        partition_tasks = self._work.partition_tasks
         end = ledger.highest_end(snapshot.lineage, snapshot.log_end_offset)
         return replace(
             base,
@@ -153,8 +153,8 @@ class Statuses:
             last_stable_offset=snapshot.positions.last_stable_offset,
             high_watermark=snapshot.positions.high_watermark,
             log_end_offset=snapshot.log_end_offset,
-            copy_reason=_reason(lanes.copy.statuses.get(snapshot.key)),
-            trim_reason=_reason(lanes.trim.statuses.get(snapshot.key)),
+            copy_reason=_reason(partition_tasks.copy.statuses.get(snapshot.key)),
+            trim_reason=_reason(partition_tasks.trim.statuses.get(snapshot.key)),
             frozen=snapshot.frozen.reason if snapshot.frozen else "",
         )
 

@@ -11,21 +11,21 @@ from rlm.stores.inspection import Inspection
 from rlm.stores.opened import OpenStores, PluginTerms, known_prefix, open_stores
 from rlm.stores.reports import StoreReport
 from rlm.stores.stores import Targets
-from rlmm.manager import FactsSide
+from rlmm.manager import Metadata
 from rsm_plugins.contract.client import Deadlines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoreSide(OpenStores):
+class ServiceStores(OpenStores):
     """Built before anything is contacted; `lives` run until cancelled, `close` comes last."""
 
     targets: Targets
     inspection: Inspection
     inspect_interval_ms: int
 
-    def lives(self) -> dict[str, Callable[[], Awaitable[None]]]:
+    def background_tasks(self) -> dict[str, Callable[[], Awaitable[None]]]:
         """See OpenStores."""
-        found = OpenStores.lives(self)
+        found = OpenStores.background_tasks(self)
         if self.stores.links:
             found["store inspection"] = partial(self.inspection.run, self.inspect_interval_ms)
         return found
@@ -42,12 +42,12 @@ class StoreSide(OpenStores):
 
 
 def build_stores(
-    config: ServiceConfig, facts: FactsSide, clock: Clock, new_uuid: Callable[[], Uuid]
-) -> StoreSide:
+    config: ServiceConfig, facts: Metadata, clock: Clock, new_uuid: Callable[[], Uuid]
+) -> ServiceStores:
     """Nothing is contacted. Needs a running loop. Invalid, Unavailable: see open_plugins."""
     opened = open_stores(config, _terms(config), facts, clock, new_uuid)
     targets = Targets(config.provider(), opened.stores, config.cluster_id)
-    return StoreSide(
+    return ServiceStores(
         stores=opened.stores,
         routed=opened.routed,
         targets=targets,

@@ -1,4 +1,4 @@
-"""The lanes of one service, wired together over all of its stores."""
+"""The tasks of one service, wired together over all of its stores."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,22 +15,22 @@ from rlm.remote_log.losses import Losses
 from rlm.remote_log.ports import ShareGroups
 from rlm.remote_log.snapshot_cache import SnapshotCache
 from rlm.service.heartbeat import HeartbeatSender
-from rlm.service.stores import StoreSide
+from rlm.service.stores import ServiceStores
 from rlm.service.threads import ServiceThreads
-from rlm.tasks.cleanup import CleanupLane, CleanupSettings
-from rlm.tasks.copy import Copied, CopyLane
+from rlm.tasks.cleanup import CleanupSettings, CleanupTask
+from rlm.tasks.copy import Copied, CopyTask
 from rlm.tasks.copy_attempt import Copier, CopySettings, LiveAttempts, StoreWrites
 from rlm.tasks.copy_watch import CopyWatch
 from rlm.tasks.evidence import StoreEvidence
-from rlm.tasks.expiration import CleanupRound
+from rlm.tasks.expiration import ExpirationTask
 from rlm.tasks.lost_segments import HoleRecords, LostSegments
-from rlm.tasks.pool import LanePool, Round, Schedule
-from rlm.tasks.trim import TrimLane, TrimSettings
-from rlmm.manager import FactsSide
+from rlm.tasks.pool import Round, Schedule, TaskPool
+from rlm.tasks.trim import TrimSettings, TrimTask
+from rlmm.manager import Metadata
 
 BARRIER_DEADLINE_MS = 10_000
 DEAD_AFTER_BEATS = 3
-_LANE_QUEUE_LIMIT = 10_000
+_TASK_QUEUE_LIMIT = 10_000
 _DELETE_HOLD_MS = 1_000
 """A follower that keeps up takes half a second (replica.fetch.wait.max.ms) to follow the log start;
 for one that lags nobody waits: the trim is done on the leader.
@@ -38,26 +38,26 @@ for one that lags nobody waits: the trim is done on the leader.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lanes:
+class PartitionTasks:
     """Copy and cleanup with a pool each (G6); `status` reads what they note."""
 
-    copy: CopyLane
-    trim: TrimLane
-    cleanup: CleanupLane
-    copy_pool: LanePool
-    cleanup_pool: LanePool
+    copy: CopyTask
+    trim: TrimTask
+    cleanup: CleanupTask
+    copy_pool: TaskPool
+    cleanup_pool: TaskPool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaneParts:
-    """What the lanes are made of."""
+class TaskDependencies:
+    """What the tasks are made of."""
 
     config: ServiceConfig
     broker: OwnBroker
-    facts: FactsSide
+    facts: Metadata
     heartbeat: HeartbeatSender
     snapshots: SnapshotCache
-    stores: StoreSide
+    stores: ServiceStores
     share_groups: ShareGroups
     losses: Losses
     clock: Clock
@@ -68,29 +68,29 @@ class LaneParts:
 
 def build_pools(
     config: ServiceConfig, clock: Clock, failed: Callable[[str], None]
-) -> tuple[LanePool, LanePool]:
+) -> tuple[TaskPool, TaskPool]:
     """The pools of copy and cleanup; fetch has its own (reader_pool). `failed` counts failures."""
-    copy = LanePool(
+    copy = TaskPool(
         "copy",
         clock,
         size=config.remote_log_manager_copier_thread_pool_size,
-        queue_limit=_LANE_QUEUE_LIMIT,
+        queue_limit=_TASK_QUEUE_LIMIT,
         failed=failed,
     )
-    cleanup = LanePool(
+    cleanup = TaskPool(
         "cleanup",
         clock,
         size=config.remote_log_manager_expiration_thread_pool_size,
-        queue_limit=_LANE_QUEUE_LIMIT,
+        queue_limit=_TASK_QUEUE_LIMIT,
         failed=failed,
     )
     return copy, cleanup
 
 
-class WorkSide:
+class TaskWiring:
     """Copies, trims and cleans what this node leads; each segment in the store it belongs to."""
 
-    def __init__(self, parts: LaneParts, pools: tuple[LanePool, LanePool]) -> None:
+    def __init__(self, parts: TaskDependencies, pools: tuple[TaskPool, TaskPool]) -> None:
         self._parts = parts
         self.writes = StoreWrites()
         config = parts.config
@@ -114,8 +114,8 @@ class WorkSide:
         self.holes = HoleRecords(
             settings=parts.facts.settings, barrier_deadline_ms=BARRIER_DEADLINE_MS
         )
-        self.lanes = Lanes(
-            copy=CopyLane(
+        self.partition_tasks = PartitionTasks(
+            copy=CopyTask(
                 snapshots=parts.snapshots,
                 copier=_copier(parts, live, self.writes),
                 ledger=parts.facts.manager,
@@ -126,7 +126,7 @@ class WorkSide:
                 snapshot_wait_ms=config.copy_snapshot_wait_ms,
                 copied=parts.copied,
             ),
-            trim=TrimLane(
+            trim=TrimTask(
                 snapshots=parts.snapshots,
                 broker=parts.broker,
                 deletions=self.deletions,
@@ -138,43 +138,43 @@ class WorkSide:
                 clock=parts.clock,
                 config=_trim_settings(config),
             ),
-            cleanup=_cleanup_lane(parts, self.evidence, self.lost, live),
+            cleanup=_cleanup_task(parts, self.evidence, self.lost, live),
             copy_pool=pools[0],
             cleanup_pool=pools[1],
         )
         self._copy_watch = CopyWatch(
-            lane=self.lanes.copy,
+            task=self.partition_tasks.copy,
             pool=pools[0],
-            copy=self._unless_rival(self.copy_round),
+            copy=self._unless_rival(self.run_copy),
             clock=parts.clock,
             interval_ms=config.remote_log_manager_task_interval_ms,
         )
-        self._cleanup_round = CleanupRound(
+        self._expiration_task = ExpirationTask(
             snapshots=parts.snapshots,
-            trim=self.lanes.trim,
-            cleanup=self.lanes.cleanup,
+            trim=self.partition_tasks.trim,
+            cleanup=self.partition_tasks.cleanup,
             clock=parts.clock,
             saw=self._copy_watch.saw,
         )
 
-    async def copy_round(self, led: LedPartition, up_to_offset: int | None = None) -> None:
+    async def run_copy(self, led: LedPartition, up_to_offset: int | None = None) -> None:
         """Copy what is eligible, to where the rules say; the store is proven right first (H11)."""
-        await self.lanes.copy.run(led, up_to_offset)
+        await self.partition_tasks.copy.run(led, up_to_offset)
 
-    async def cleanup_round(self, led: LedPartition) -> None:
+    async def run_expiration(self, led: LedPartition) -> None:
         """Trim, then clean; the failure of one does not keep the other from its turn."""
-        await self._cleanup_round.run(led)
+        await self._expiration_task.run(led)
 
     async def run_copies(self, leadership: Leadership) -> None:
         """Copy rounds for ever."""
 
         def forget(key: PartitionKey) -> None:
-            self.lanes.copy.forget(key)
+            self.partition_tasks.copy.forget(key)
             self._copy_watch.forget(key)
 
         schedule = self._schedule(
             leadership,
-            self.lanes.copy_pool,
+            self.partition_tasks.copy_pool,
             self._parts.config.remote_log_manager_task_interval_ms,
             forget,
         )
@@ -184,16 +184,16 @@ class WorkSide:
         """Trim and cleanup rounds for ever."""
 
         def forget(key: PartitionKey) -> None:
-            self.lanes.trim.forget(key)
-            self.lanes.cleanup.forget(key)
+            self.partition_tasks.trim.forget(key)
+            self.partition_tasks.cleanup.forget(key)
 
         schedule = self._schedule(
             leadership,
-            self.lanes.cleanup_pool,
+            self.partition_tasks.cleanup_pool,
             self._parts.config.trim_interval_ms,
             forget,
         )
-        await schedule.run(self._unless_rival(self.cleanup_round))
+        await schedule.run(self._unless_rival(self.run_expiration))
 
     def _unless_rival(self, round_of: Round) -> Round:
         heartbeat = self._parts.heartbeat
@@ -211,7 +211,7 @@ class WorkSide:
     def _schedule(
         self,
         leadership: Leadership,
-        pool: LanePool,
+        pool: TaskPool,
         interval_ms: int,
         forget: Callable[[PartitionKey], None],
     ) -> Schedule:
@@ -226,7 +226,7 @@ class WorkSide:
         )
 
 
-def _copier(parts: LaneParts, live: LiveAttempts, writes: StoreWrites) -> Copier:
+def _copier(parts: TaskDependencies, live: LiveAttempts, writes: StoreWrites) -> Copier:
     return Copier(
         snapshots=parts.snapshots,
         ledger=parts.facts.manager,
@@ -241,10 +241,10 @@ def _copier(parts: LaneParts, live: LiveAttempts, writes: StoreWrites) -> Copier
     )
 
 
-def _cleanup_lane(
-    parts: LaneParts, evidence: StoreEvidence, lost: LostSegments, live: LiveAttempts
-) -> CleanupLane:
-    return CleanupLane(
+def _cleanup_task(
+    parts: TaskDependencies, evidence: StoreEvidence, lost: LostSegments, live: LiveAttempts
+) -> CleanupTask:
+    return CleanupTask(
         snapshots=parts.snapshots,
         ledger=parts.facts.manager,
         settings=parts.facts.settings,
@@ -258,7 +258,7 @@ def _cleanup_lane(
     )
 
 
-def _copy_settings(parts: LaneParts) -> CopySettings:
+def _copy_settings(parts: TaskDependencies) -> CopySettings:
     return CopySettings(
         cluster_id=parts.config.cluster_id,
         node_id=parts.config.node_id,

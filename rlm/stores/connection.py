@@ -66,7 +66,7 @@ def store_called(name: str, facts: Iterable[StoreFact]) -> StoreFact | None:
     return min(found, key=lambda fact: str(fact.store_id), default=None)
 
 
-class StoreLink:
+class StoreConnection:
     """Finds or founds one store; `problem` says why there is none, or what is wrong with it.
 
     `is_first`: the store that the cluster's settings call the default one. `is_other`: the plugin

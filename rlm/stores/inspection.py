@@ -16,7 +16,7 @@ from kip405.errors import RemoteStorageError
 from kip405.ids import Uuid
 from rlm.clock import Clock
 from rlm.config import ServiceConfig
-from rlm.stores.connection import StoreLink
+from rlm.stores.connection import StoreConnection
 from rlm.stores.opened import OpenPlugin, PluginTerms, known_prefix, open_plugins
 from rlm.stores.reports import UNLIMITED, StoredTopic, StoreReport, judge, prefix_of
 from rlm.stores.stores import Stores, Targets
@@ -79,7 +79,7 @@ class Inspection:
         self.reports = {report.name: report for report in found}
         return tuple(found)
 
-    async def _report(self, link: StoreLink) -> StoreReport:
+    async def _report(self, link: StoreConnection) -> StoreReport:
         uri = link.fact.uri if link.fact else ""
         if link.is_other:
             return StoreReport(name=link.name, uri=uri, problem=link.problem or "another store")
@@ -97,7 +97,7 @@ class Inspection:
         )
         return StoreReport(name=link.name, uri=uri, findings=findings, verdicts=verdicts)
 
-    def _topics(self, link: StoreLink) -> Iterable[StoredTopic]:
+    def _topics(self, link: StoreConnection) -> Iterable[StoredTopic]:
         """Topics that have segments there, and those whose next segments go there."""
         facts = {fact.topic_id: fact for fact in self._view().topics()}
         usage = None if link.store_id is None else self._in_use.by_store.get(link.store_id)
@@ -109,7 +109,7 @@ class Inspection:
                 folder = f"{self._cluster_id}/{fact.name[:TOPIC_CUT]}-{fact.topic_id}"
                 yield StoredTopic(name=fact.name, retention_ms=fact.retention_ms, folder=folder)
 
-    def _is_next(self, fact: TopicFact, link: StoreLink) -> bool:
+    def _is_next(self, fact: TopicFact, link: StoreConnection) -> bool:
         if fact.state != "enabled":
             return False
         try:
@@ -133,11 +133,11 @@ async def inspect_configured(config: ServiceConfig, clock: Clock) -> tuple[Store
     )
     plugins = open_plugins(config.stores, terms, clock)
     async with asyncio.TaskGroup() as tasks:
-        lives = [tasks.create_task(one.process.run()) for one in plugins if one.process]
+        background_tasks = [tasks.create_task(one.process.run()) for one in plugins if one.process]
         try:
             return await _reports(plugins)
         finally:
-            for life in lives:
+            for life in background_tasks:
                 life.cancel()
             for one in plugins:
                 await one.manager.close()

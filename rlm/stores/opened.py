@@ -12,11 +12,11 @@ from kip405.ids import Uuid
 from rlm.clock import Clock
 from rlm.config import CommonConfig
 from rlm.config.stores import PREFIX_KEY, StoreConfig
-from rlm.stores.connection import DescribeStore, Memory, StoreLink, StoreOrigin, store_called
+from rlm.stores.connection import DescribeStore, Memory, StoreConnection, StoreOrigin, store_called
 from rlm.stores.reports import StoreStatus, prefix_of
 from rlm.stores.stores import RoutedStores, Stores
 from rlm.stores.usage import StoresInUse, StoreUsage
-from rlmm.manager import FactsSide
+from rlmm.manager import Metadata
 from rlmm.settings import Settings
 from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager
 from rsm_plugins.process.spawned import OWN_COMMAND, SpawnedPlugin
@@ -104,7 +104,7 @@ class OpenStores:
     settings: Settings
     plugins: tuple[OpenPlugin, ...]
 
-    def lives(self) -> dict[str, Callable[[], Awaitable[None]]]:
+    def background_tasks(self) -> dict[str, Callable[[], Awaitable[None]]]:
         """By component name; one that fails is begun again without the others."""
         found: dict[str, Callable[[], Awaitable[None]]] = {
             f"plugin {one.store.name}": one.process.run for one in self.plugins if one.process
@@ -134,7 +134,7 @@ class OpenStores:
         """How a store is set up endangers what lies there; only who inspects knows."""
         return ()
 
-    def _status(self, link: StoreLink, usages: dict[Uuid, StoreUsage]) -> StoreStatus:
+    def _status(self, link: StoreConnection, usages: dict[Uuid, StoreUsage]) -> StoreStatus:
         fact, usage, store_id = link.fact, StoreUsage(), link.store_id
         if store_id is None:
             fact = store_called(link.name, self.settings.view.stores())
@@ -177,7 +177,7 @@ class OpenStores:
 def open_stores(
     config: CommonConfig,
     terms: PluginTerms,
-    facts: FactsSide,
+    facts: Metadata,
     clock: Clock,
     new_uuid: Callable[[], Uuid],
     *,
@@ -197,7 +197,7 @@ def open_stores(
     )
     stores = Stores(
         [
-            StoreLink(
+            StoreConnection(
                 one.store.name,
                 one.manager,
                 describe=_describe(one),

@@ -26,7 +26,7 @@ from kip405.contracts import (
 from kip405.errors import Invalid, RemoteStorageError, Unavailable
 from kip405.ids import TopicIdPartition, Uuid
 from kip405.segments import ByteRange, CustomMetadata, FileSlice, LogSegmentData, SegmentLocator
-from rlm.stores.connection import StoreLink
+from rlm.stores.connection import StoreConnection
 from rsm_plugins.endpoints import EndpointProvider, StorageEndpoint
 
 NO_STORE = (
@@ -46,10 +46,10 @@ class CopyTarget:
 class Stores:
     """Implements rlm.remote_log.ports.Stores; the managers are closed by who made them."""
 
-    def __init__(self, links: Sequence[StoreLink]) -> None:
+    def __init__(self, links: Sequence[StoreConnection]) -> None:
         self.links = tuple(links)
 
-    def by_name(self, name: str) -> StoreLink:
+    def by_name(self, name: str) -> StoreConnection:
         """Invalid where the configuration has no such store."""
         for link in self.links:
             if link.name == name:
@@ -59,7 +59,7 @@ class Stores:
         names = ", ".join(link.name for link in self.links)
         raise Invalid(f"there is no store {name!r} in the configuration, but {names}")
 
-    def by_id(self, store_id: Uuid) -> StoreLink:
+    def by_id(self, store_id: Uuid) -> StoreConnection:
         """Unavailable where no configured store is that one (as far as is known now)."""
         for link in self.links:
             if link.store_id == store_id:

@@ -1,4 +1,4 @@
-"""The cleanup lane: repairs of the ledger, re-assertion of settings, and the sweep of leftovers.
+"""The cleanup task: repairs of the ledger, re-assertion of settings, and the sweep of leftovers.
 
 Sweeping is adopting or deleting, by evidence (plans/sweep). A deletion goes in the order of G4:
 DELETE_SEGMENT_STARTED read back as our own -> still no manifest -> objects ->
@@ -67,7 +67,7 @@ class CleanupStatus:
     alarms: tuple[str, ...] = ()
 
 
-class CleanupLane:
+class CleanupTask:
     """Cleans the partitions its service leads; a job of the cleanup pool calls `run`."""
 
     def __init__(

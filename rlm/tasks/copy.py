@@ -2,7 +2,7 @@
 order.
 
 The first failure ends a partition's round: order is kept, nothing is skipped. What `status` shows
-is kept per partition as values. Must not know of pools: a job of a LanePool calls `run`.
+is kept per partition as values. Must not know of pools: a job of a TaskPool calls `run`.
 
 How long producer snapshots of closed segments have been missing, by scans of the disk.
 
@@ -127,7 +127,7 @@ class CopyStatus:
         return Finding(kind=kind, subject=subject, topic=self.topic, text=text)
 
 
-class CopyLane:
+class CopyTask:
     """`recovery_point_always`: ask for durability whatever the replication factor (H35)."""
 
     def __init__(

@@ -1,9 +1,9 @@
 """What the cleanup's snapshots say of copying: a snapshot of a partition is as good for either.
 
-Nothing to copy: the copy lane's next round, with a snapshot of its own, is left out. Something to
+Nothing to copy: the copy task's next round, with a snapshot of its own, is left out. Something to
 copy: a round is asked for at once, and takes its own snapshot, since what is copied stands on that.
 So a borrowed snapshot never copies anything; a partition at rest costs one snapshot, not one a
-lane.
+task.
 """
 
 from collections.abc import Awaitable, Callable
@@ -16,8 +16,8 @@ from kip405.ids import PartitionKey
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
 from rlm.remote_log.snapshots import PartitionSnapshot
-from rlm.tasks.copy import CopyLane
-from rlm.tasks.pool import LanePool
+from rlm.tasks.copy import CopyTask
+from rlm.tasks.pool import TaskPool
 
 log = structlog.get_logger()
 
@@ -36,13 +36,13 @@ class CopyWatch:
     def __init__(
         self,
         *,
-        lane: CopyLane,
-        pool: LanePool,
+        task: CopyTask,
+        pool: TaskPool,
         copy: Callable[[LedPartition], Awaitable[None]],
         clock: Clock,
         interval_ms: int,
     ) -> None:
-        self._lane = lane
+        self._task = task
         self._pool = pool
         self._copy = copy
         self._clock = clock
@@ -53,7 +53,7 @@ class CopyWatch:
         """A snapshot was taken that began at `began_at_ms` (monotonic)."""
         if snapshot.key in self._pool.running:
             return  # that round knows better
-        if self._lane.is_due(snapshot):
+        if self._task.is_due(snapshot):
             self.forget(snapshot.key)
             self._ask_for(snapshot.led)
             return
@@ -65,7 +65,7 @@ class CopyWatch:
         try:
             self._pool.submit(led.topic_id_partition.key, lambda: self._copy(led))
         except Busy as error:
-            log.warning("lane_busy", lane=self._pool.name, error=str(error))
+            log.warning("task_queue_full", task=self._pool.name, error=str(error))
 
     async def scheduled(self, led: LedPartition) -> None:
         """A round whose time has come; left out once for every snapshot that found nothing to

@@ -2,7 +2,7 @@
 
 A snapshot is given on only if nothing was done on the strength of it and it is fresh: a trim that
 acted, waited or failed is followed by a snapshot of the cleanup's own. What cannot be undone is
-asked again right before it is done, by either lane, however old the snapshot. No snapshot is taken
+asked again right before it is done, by either task, however old the snapshot. No snapshot is taken
 while a DeleteRecords that was given up may be executed yet (H41).
 """
 
@@ -11,21 +11,21 @@ from collections.abc import Callable
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
 from rlm.remote_log.snapshots import PartitionSnapshot, SnapshotReader
-from rlm.tasks.cleanup import CleanupLane
-from rlm.tasks.trim import TrimLane
+from rlm.tasks.cleanup import CleanupTask
+from rlm.tasks.trim import TrimTask
 
 GIVEN_ON_FOR_MS = 1_000
 
 
-class CleanupRound:
+class ExpirationTask:
     """Trim and cleanup of the partitions that a service leads."""
 
     def __init__(
         self,
         *,
         snapshots: SnapshotReader,
-        trim: TrimLane,
-        cleanup: CleanupLane,
+        trim: TrimTask,
+        cleanup: CleanupTask,
         clock: Clock,
         saw: Callable[[PartitionSnapshot, int], None],
     ) -> None:

@@ -1,4 +1,4 @@
-"""Finished segments whose objects are gone from the store, as the lanes must know them (H11, H25).
+"""Finished segments whose objects are gone from the store, as the tasks must know them (H11, H25).
 
 Somebody suspects a segment: a trim that did not see its objects, a reader that did not get them, or
 the check that is made of all that the local log still holds, for only while the log holds it can a

@@ -1,10 +1,11 @@
-"""Lanes: a bounded number of workers, one running job a partition, fair between partitions (G6).
+"""Task pools: a bounded number of workers, one running job a partition, fair between partitions
+(G6).
 
 Copy and cleanup have a pool each, so that neither can starve the other. What a job raises is kept
 per partition with a growing back-off; one partition's trouble is nobody else's. This is where
-errors end: the one place of the lanes that catches everything. Must not know what the jobs do.
+errors end: the one place of the tasks that catches everything. Must not know what the jobs do.
 
-When lanes get work: every led partition of an enabled topic, once an interval.
+When tasks get work: every led partition of an enabled topic, once an interval.
 
 Only submits; the pools bound, order and isolate (G6).
 """
@@ -29,7 +30,7 @@ Backoff = Callable[[int], float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaneError:
+class TaskFailure:
     """The last failure of a partition's job, and since when it fails.
 
     `at_ms` wall time; `since_ms` (the first failure in a row) and `retry_at_ms` monotonic.
@@ -47,7 +48,7 @@ class LaneError:
         return f"{type(self.error).__name__}: {self.error}"
 
 
-class LanePool:
+class TaskPool:
     """`size` jobs run at once, at most `queue_limit` partitions wait, one more is Busy.
 
     `run` is the pool's life, in the composition root's TaskGroup; cancelling it cancels the jobs.
@@ -73,10 +74,10 @@ class LanePool:
         self._ready: deque[PartitionKey] = deque()
         self._ready_count = asyncio.Semaphore(0)
         self._running: set[PartitionKey] = set()
-        self._errors: dict[PartitionKey, LaneError] = {}
+        self._errors: dict[PartitionKey, TaskFailure] = {}
 
     @property
-    def last_errors(self) -> Mapping[PartitionKey, LaneError]:
+    def last_errors(self) -> Mapping[PartitionKey, TaskFailure]:
         """The failure of each partition whose last job failed."""
         return MappingProxyType(self._errors)
 
@@ -104,7 +105,7 @@ class LanePool:
         if key in self._waiting or self._is_backing_off(key):
             return False
         if len(self._waiting) >= self._queue_limit:
-            raise Busy(f"{len(self._waiting)} partitions wait for the {self.name} lanes already")
+            raise Busy(f"{len(self._waiting)} partitions wait for the {self.name} tasks already")
         self._waiting[key] = job
         if key not in self._running:
             self._make_ready(key)
@@ -143,10 +144,10 @@ class LanePool:
             before = self._errors.get(key)
             self._note(key, error)
             if before is None or str(before.error) != str(error):
-                log.warning("lane_job_failed", lane=self.name, partition=str(key), error=str(error))
+                log.warning("task_failed", task=self.name, partition=str(key), error=str(error))
         except Exception as error:
             self._note(key, error)
-            log.exception("lane_job_broken", lane=self.name, partition=str(key))
+            log.exception("task_crashed", task=self.name, partition=str(key))
         else:
             self._errors.pop(key, None)
 
@@ -155,7 +156,7 @@ class LanePool:
         before = self._errors.get(key)
         failures = before.failures_in_a_row + 1 if before else 1
         now_ms = self._clock.monotonic_ms()
-        self._errors[key] = LaneError(
+        self._errors[key] = TaskFailure(
             error=error,
             failures_in_a_row=failures,
             at_ms=self._clock.now_ms(),
@@ -181,7 +182,7 @@ class Schedule:
     def __init__(
         self,
         *,
-        pool: LanePool,
+        pool: TaskPool,
         leadership: Leadership,
         settings: Settings,
         node_id: int,
@@ -219,7 +220,7 @@ class Schedule:
         try:
             self._pool.submit(row.topic_id_partition.key, lambda: round_of(row))
         except Busy as error:
-            log.warning("lane_busy", lane=self._pool.name, error=str(error))
+            log.warning("task_queue_full", task=self._pool.name, error=str(error))
 
     def _forget_others(self, keys: Iterable[PartitionKey]) -> None:
         now = set(keys)

@@ -78,7 +78,7 @@ class TrimStatus:
     alarm: str | None = None
 
 
-class TrimLane:
+class TrimTask:
     """Trims the partitions its service leads; a job of the cleanup pool calls `run`."""
 
     def __init__(
@@ -152,7 +152,7 @@ class TrimLane:
             return False
         if isinstance(plan, TrimPlan):
             await self._see_copies(snapshot, plan)
-            await self._tell_history(snapshot, plan)
+            await self._publish_lineage(snapshot, plan)
             await self._write_intent(snapshot, plan)
         await self._delete(snapshot, plan)
         return True
@@ -299,14 +299,14 @@ class TrimLane:
         )
         self._proven_epoch[snapshot.key] = plan.leader_epoch
 
-    async def _tell_history(self, snapshot: PartitionSnapshot, plan: TrimPlan) -> None:
+    async def _publish_lineage(self, snapshot: PartitionSnapshot, plan: TrimPlan) -> None:
         """The trim cuts the epoch file, too: what only that knows is written down before (H8)."""
         if not self._is_settled(snapshot, plan):
             told = self._settings.view.history(snapshot.key)
             fact = fact_of(snapshot.ledger, snapshot.lineage, None, told)
             await self._settings.publish(fact, plan.leader_epoch)
             epochs = len(fact.lineage.entries)
-            log.info("history_told", **_place(snapshot.led), bound=plan.bound, epochs=epochs)
+            log.info("lineage_published", **_place(snapshot.led), bound=plan.bound, epochs=epochs)
 
     def _is_settled(self, snapshot: PartitionSnapshot, plan: TrimPlan) -> bool:
         return is_settled(

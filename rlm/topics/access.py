@@ -35,7 +35,7 @@ Use = Callable[[], Awaitable[object]]
 
 
 class ProvingBroker(Broker, Protocol):
-    """Our own broker's direct listener, asked for what lanes ask of it later."""
+    """Our own broker's direct listener, asked for what tasks ask of it later."""
 
     async def fetch(
         self, topic: str, partition: int, offset: int, *, max_bytes: int

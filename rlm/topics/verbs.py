@@ -98,7 +98,7 @@ RefuseUntiered = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class Dependencies:
     """Collaborators; closed by the one who made them."""
 
     node_id: int
@@ -135,7 +135,7 @@ class _Seen:
 class TopicVerbs:
     """NotLeader: ask the service of `error.leader`. Other errors say what the caller must do."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Dependencies) -> None:
         self._parts = parts
         self.lock = asyncio.Lock()
 

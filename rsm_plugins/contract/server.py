@@ -17,7 +17,7 @@ from grpc_reflection.v1alpha import reflection
 from kip405.errors import Invalid
 from rsm_plugins.addresses import Address
 from rsm_plugins.contract.messages import MESSAGE_MAX_BYTES
-from rsm_plugins.contract.services import IdentityService, Parts, StorageService
+from rsm_plugins.contract.services import Dependencies, IdentityService, StorageService
 from rsm_plugins.contract.tls import ServerTls
 from rsm_plugins.v1 import identity_pb2, identity_pb2_grpc, storage_pb2, storage_pb2_grpc
 
@@ -42,7 +42,7 @@ class PluginServer:
 
     def __init__(
         self,
-        parts: Parts,
+        parts: Dependencies,
         listen: str,
         *,
         allow_insecure: bool = False,

@@ -54,7 +54,7 @@ class PluginInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class Dependencies:
     """What the services work with; closed by the one who made them."""
 
     manager: RemoteStorageManager
@@ -86,7 +86,7 @@ class Parts:
 class IdentityService(identity_pb2_grpc.IdentityServicer):
     """rsm_plugins.v1.Identity."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Dependencies) -> None:
         self._parts = parts
         self._answering = partial(Answering, secrets=parts.secrets)
 
@@ -132,7 +132,7 @@ class IdentityService(identity_pb2_grpc.IdentityServicer):
 class StorageService(storage_pb2_grpc.StorageServicer):
     """rsm_plugins.v1.Storage."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Dependencies) -> None:
         self._parts = parts
         self._manager = parts.manager
         self._answering = partial(Answering, secrets=parts.secrets)

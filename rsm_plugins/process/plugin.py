@@ -15,7 +15,7 @@ from kip405.errors import RemoteStorageError
 from kip405.version import software_version
 from rsm_plugins.addresses import Address
 from rsm_plugins.contract.server import PluginServer, new_instance
-from rsm_plugins.contract.services import Parts, PluginInfo
+from rsm_plugins.contract.services import Dependencies, PluginInfo
 from rsm_plugins.files.owned_folder import OwnedFolder
 from rsm_plugins.files.shared_volume import CallersFolders, ProbeFile
 from rsm_plugins.files.spool import Spool
@@ -47,13 +47,13 @@ async def running_server(settings: PluginSettings) -> AsyncIterator[tuple[Addres
 
 async def _parts(
     settings: PluginSettings, store: OpenStore, threads: FileThreads, stack: AsyncExitStack
-) -> Parts:
+) -> Dependencies:
     instance = new_instance()
     probe_file = None
     if settings.shared_volume and store.objects_folder is not None:
         probe_file = ProbeFile(store.objects_folder, instance)
         stack.callback(probe_file.remove)
-    return Parts(
+    return Dependencies(
         manager=store.manager,
         info=PluginInfo(
             name=settings.kind, version=software_version(), store_uri=store.uri, instance=instance

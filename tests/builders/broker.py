@@ -1,4 +1,4 @@
-"""Our own broker in memory, as far as lanes ask it: one topic of one partition."""
+"""Our own broker in memory, as far as tasks ask it: one topic of one partition."""
 
 import asyncio
 from collections.abc import Callable

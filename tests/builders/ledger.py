@@ -67,7 +67,7 @@ def metadata(
 
 
 class MemoryLedger:
-    """The Protocol of lanes/ports. `log` is every record; faults come from `before_publish`.
+    """The Protocol of tasks/ports. `log` is every record; faults come from `before_publish`.
 
     `lags`: see above. `on_barrier` is called by a barrier before it takes the end of the log: it
     may write (what others published just before) or raise (nobody answers). With `loses_acks` a
@@ -209,7 +209,7 @@ class MemoryLedger:
 
 
 class MemorySettings:
-    """The Protocol of lanes/ports over rlmm's view; `lags`, `on_barrier` as in MemoryLedger.
+    """The Protocol of tasks/ports over rlmm's view; `lags`, `on_barrier` as in MemoryLedger.
 
     `now_ms` is the writer's clock. Reads are timed by `clock`; the topic's leader is
     `broker_ahead_ms` ahead of it. With `is_replay` what is read was there before the reader began.

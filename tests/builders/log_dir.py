@@ -1,4 +1,4 @@
-"""A broker's log directory on disk, as Kafka writes it, for tests of scanner and lanes."""
+"""A broker's log directory on disk, as Kafka writes it, for tests of scanner and tasks."""
 
 import os
 import struct

@@ -1,4 +1,4 @@
-"""One service's lanes over a real log directory and everything else in memory."""
+"""One service's tasks over a real log directory and everything else in memory."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
@@ -12,17 +12,17 @@ from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
 from rlm.log_dir.partition_log import PartitionLog
 from rlm.log_dir.scanner import LogDirs
-from rlm.remote_log.lineage_publisher import Herald
+from rlm.remote_log.lineage_publisher import LineagePublisher
 from rlm.remote_log.losses import Losses
 from rlm.remote_log.snapshot_cache import SnapshotCache
 from rlm.remote_log.snapshots import SnapshotReader
 from rlm.service.threads import ServiceThreads
-from rlm.tasks.cleanup import CleanupLane, CleanupSettings
-from rlm.tasks.copy import CopyLane
+from rlm.tasks.cleanup import CleanupSettings, CleanupTask
+from rlm.tasks.copy import CopyTask
 from rlm.tasks.copy_attempt import Copier, CopySettings, LiveAttempts, StoreWrites
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.lost_segments import HoleRecords, LostSegments
-from rlm.tasks.trim import TrimLane, TrimSettings
+from rlm.tasks.trim import TrimSettings, TrimTask
 from rlmm.facts import ServiceFact, StartFact, TopicFact
 from tests.builders.broker import MemoryBroker
 from tests.builders.checkpoints import Checkpoints
@@ -103,8 +103,8 @@ class Rig:
         threads: ServiceThreads | None = None,
     ) -> None:
         """With `checkpoints` every call to ledger, settings, broker and store is a step."""
-        self.threads = threads or all_of(THREADS)
-        self.clock, self.log_dir = ManualClock(), LogDir(path / "data", node_id=NODE_ID)
+        self.threads, clock = threads or all_of(THREADS), ManualClock()
+        self.clock, self.log_dir = clock, LogDir(path / "data", node_id=NODE_ID)
         self.log_dirs = WatchedLogDirs([str(self.log_dir.path)])
         self.disk, self.broker = self.log_dir.partition(), MemoryBroker(node_id=NODE_ID)
         self.ledger, self.settings = MemoryLedger(), MemorySettings()
@@ -126,12 +126,12 @@ class Rig:
             barrier_deadline_ms=1_000,
         )
         self.deletions = self._new_deletions(around)
-        self.herald = Herald(settings=settings, ledger=ledger, clock=self.clock)
+        self.lineage_publisher = LineagePublisher(settings=settings, ledger=ledger, clock=clock)
         self.shelf = Shelf({STORE_ID: store})
         evidence, self.losses = _evidence(self.shelf), Losses()
         self.lost = _lost_segments(evidence, self.losses, self.clock)
         self.copier = self._new_copier(ledger)
-        self.copy = CopyLane(
+        self.copy = CopyTask(
             snapshots=self.snapshots,
             copier=self.copier,
             ledger=ledger,
@@ -141,7 +141,7 @@ class Rig:
             holes=HoleRecords(settings=settings, barrier_deadline_ms=1_000),
             snapshot_wait_ms=SNAPSHOT_WAIT_MS,
         )
-        self.trim = TrimLane(
+        self.trim = TrimTask(
             snapshots=self.snapshots,
             broker=broker,
             deletions=self.deletions,
@@ -153,7 +153,7 @@ class Rig:
             clock=self.clock,
             config=_TRIM,
         )
-        self.cleanup = CleanupLane(
+        self.cleanup = CleanupTask(
             snapshots=self.snapshots,
             ledger=ledger,
             settings=settings,
@@ -203,7 +203,7 @@ class Rig:
             settings=self.settings,
             max_orphans=3,
             barrier_deadline_ms=1_000,
-            herald=self.herald,
+            lineage_publisher=self.lineage_publisher,
         )
 
     def enable(self, *, mode: str = "tier", trim: bool = True, local_ms: int = 0) -> None:

@@ -26,7 +26,7 @@ STORE_ID = Uuid(b"\x51" * 16)
 
 
 class Shelf:
-    """The Stores and Targets of lanes/ports: plugins by store id, and where the next copy goes."""
+    """The Stores and Targets of tasks/ports: plugins by store id, and where the next copy goes."""
 
     def __init__(self, stores: Mapping[Uuid, RemoteStorageManager], to: Uuid = STORE_ID) -> None:
         self.stores = dict(stores)

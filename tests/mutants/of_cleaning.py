@@ -30,10 +30,13 @@ EVIDENCE = Target(
     ),
 )
 ROUND = Target(
-    "rlm/tasks/expiration.py", ("tests/rlm/tasks/test_round.py", "tests/rlm/tasks/test_evidence.py")
+    "rlm/tasks/expiration.py",
+    ("tests/rlm/tasks/test_expiration.py", "tests/rlm/tasks/test_evidence.py"),
 )
-WATCH = Target("rlm/tasks/copy_watch.py", ("tests/rlm/tasks/test_watch.py",))
-HERALD = Target("rlm/remote_log/lineage_publisher.py", ("tests/rlm/tasks/test_herald.py",))
+WATCH = Target("rlm/tasks/copy_watch.py", ("tests/rlm/tasks/test_copy_watch.py",))
+LINEAGE_PUBLISHER = Target(
+    "rlm/remote_log/lineage_publisher.py", ("tests/rlm/tasks/test_lineage_publisher.py",)
+)
 
 EDITS: tuple[Edit, ...] = (
     *CLEANUP.edits(
@@ -258,7 +261,7 @@ EDITS: tuple[Edit, ...] = (
             "        if not self._pool:\n",
         ),
     ),
-    *HERALD.edits(
+    *LINEAGE_PUBLISHER.edits(
         (
             "H4: two snapshots tell one after the other what the first has told",
             "        fact = self._due(snapshot)\n        if fact is None:\n            return\n"

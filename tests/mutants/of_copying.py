@@ -5,7 +5,7 @@ from tests.mutants.edits import Edit, Target
 SNAPSHOT = Target(
     "rlm/remote_log/snapshots.py",
     (
-        "tests/rlm/tasks/test_look.py",
+        "tests/rlm/tasks/test_snapshot_reader.py",
         "tests/rlm/tasks/test_copy.py",
         "tests/rlm/tasks/test_trim.py",
     ),
@@ -22,7 +22,7 @@ COPY = Target(
     (
         "tests/rlm/tasks/test_attempt.py",
         "tests/rlm/tasks/test_copy.py",
-        "tests/rlm/tasks/test_watch.py",
+        "tests/rlm/tasks/test_copy_watch.py",
     ),
 )
 

@@ -91,8 +91,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H4: readers are never told that a freeze is over",
-            "is_freeze_known = is_frozen_told == (frozen is not None)",
-            "is_freeze_known = is_frozen_told or frozen is None",
+            "is_freeze_known = is_frozen_published == (frozen is not None)",
+            "is_freeze_known = is_frozen_published or frozen is None",
         ),
         (
             "H4: readers are told nothing as long as no freeze changes",

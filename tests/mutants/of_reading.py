@@ -19,7 +19,7 @@ TIER = Target(
 )
 PARTITIONS = Target(
     "rlm/remote_log/snapshot_cache.py",
-    ("tests/rlm/test_snapshot_cache.py", "tests/rlm/tasks/test_herald.py"),
+    ("tests/rlm/test_snapshot_cache.py", "tests/rlm/tasks/test_lineage_publisher.py"),
 )
 _READS = (
     "tests/rlm/reading/test_remote_reader.py",
@@ -225,7 +225,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H4: readers hear of a freeze after the leader's tier",
-            "        await self._herald.tell(snapshot)\n        if mine",
+            "        await self._lineage_publisher.publish(snapshot)\n        if mine",
             "        if mine",
         ),
         (
@@ -381,13 +381,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a chunk that is on its way is asked for again",
-            "return key in self._flights or key in self._chunks",
+            "return key in self._loader or key in self._chunks",
             "return key in self._chunks",
         ),
         (
             "a failed load is found again by who asks next",
-            "if self._flights.get(key) is load:",
-            "if self._flights.get(key) is not load:",
+            "if self._loader.get(key) is load:",
+            "if self._loader.get(key) is not load:",
         ),
     ),
     *MEMORY.edits(

@@ -197,7 +197,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H8: the history is not told before a trim",
-            "            await self._tell_history(snapshot, plan)\n",
+            "            await self._publish_lineage(snapshot, plan)\n",
             "",
         ),
         (

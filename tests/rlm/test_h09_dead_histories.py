@@ -17,7 +17,7 @@ from kip405.segments import EpochEntry, RemoteLogSegmentMetadata
 from rlm.plans.fetch import ReadBounds
 from rlm.reading.cursors import Following
 from rlm.reading.requests import RemoteRead, RemoteRecords
-from rlm.remote_log.history import RemoteHistory, SegmentWalk
+from rlm.remote_log.history import RemoteHistory, SegmentReader
 from tests.builders.ledger import MemoryLedger, metadata
 from tests.kip405.batch_builder import batch
 
@@ -85,7 +85,7 @@ class Walked:
             ledger.write(segment, epoch=epoch, previous=1)
         lists = {one.segment_id.id: listed for one, listed in self.segments.items()}
         self.reader = Reader(lists)
-        walk_of = SegmentWalk(self.reader)  # type: ignore[arg-type]  # the two methods it needs
+        walk_of = SegmentReader(self.reader)  # type: ignore[arg-type]  # the two methods it needs
         history = RemoteHistory(
             place="t-0",
             ledger=ledger.view,

@@ -314,7 +314,7 @@ async def test_reading_on_asks_for_the_next_segment_before_it_is_needed(site: Si
     _, offset = await site.read(0, 250, 700)
     assert offset < 100
     async with asyncio.timeout(30):
-        while not site.reader.range_loads.is_idle:  # noqa: ASYNC110 - the loads have no event
+        while not site.reader.range_scheduler.is_idle:  # noqa: ASYNC110 - the loads have no event
             await asyncio.sleep(0.001)
     first, second = segments(site)
     assert second.start_offset == 100

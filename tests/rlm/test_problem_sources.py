@@ -8,7 +8,7 @@ from rlm.plans.problems import Finding, ProblemKind
 from rlm.service.certificates import Certificates
 from rlm.service.problem_sources import CommonSources
 from rlmm.facts import StoreFact
-from rlmm.manager import FactsSide
+from rlmm.manager import Metadata
 from tests.builders.clock import ManualClock
 from tests.rlm.stores.test_routes import GONE
 from tests.rlm.stores.test_side import World
@@ -27,7 +27,7 @@ def told(world: World) -> list[Finding]:
     """Of a service that began just now."""
     clock, facts = ManualClock(), cast(Any, Facts())
     sources = CommonSources(
-        facts=FactsSide(log=facts, settings=facts, manager=facts),
+        facts=Metadata(log=facts, settings=facts, manager=facts),
         stores=world.side,
         certificates=CERTIFICATES,
         clock=clock,

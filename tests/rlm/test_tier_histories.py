@@ -251,7 +251,7 @@ async def test_h39_an_id_means_its_own_topic_also_where_the_new_one_is_tiered(si
 
 
 async def test_h17_a_view_grows_with_the_ledger(site: Site) -> None:
-    """What the copy lane finished is remote at once, without another snapshot."""
+    """What the copy task finished is remote at once, without another snapshot."""
     await site.leadership.refresh()
     await site.barrier()
     site.rig.ledger.copied(metadata(900, 250, 300, {0: 250}))

@@ -1,4 +1,4 @@
-"""A service's lanes over fakes, watched as a service watches them, and what every place tells."""
+"""A service's tasks over fakes, watched as a service watches them, and what every place tells."""
 
 import asyncio
 import json
@@ -30,20 +30,20 @@ from rlm.service.partition_problems import PartitionProblems
 from rlm.service.problem_sources import CommonSources, ServiceSources
 from rlm.service.problem_watch import ProblemWatch
 from rlm.service.statuses import Statuses
-from rlm.service.tasks import Lanes, WorkSide
+from rlm.service.tasks import PartitionTasks, TaskWiring
 from rlm.stores.opened import OpenStores
 from rlm.stores.stores import RoutedStores, Stores
 from rlm.stores.usage import StoresInUse
-from rlm.tasks.pool import LanePool
+from rlm.tasks.pool import TaskPool
 from rlm.topics.keeper import RetentionKeeper
-from rlmm.manager import FactsSide, RemoteLogMetadataManager
+from rlmm.manager import Metadata, RemoteLogMetadataManager
 from rlmm.settings import Settings
 from tests.builders.ledger import OUR_WRITER, PLACE
 from tests.builders.rig import NODE_ID, Rig
 from tests.builders.store import STORE_ID
 from tests.builders.threads import THREADS
 from tests.rlm.api.harness import FullLedger, api_node
-from tests.rlm.stores.test_side import KnownLink
+from tests.rlm.stores.test_side import KnownConnection
 from tests.rlm.topics.world import Cluster
 
 COPY_MS = 90_000
@@ -112,8 +112,8 @@ class Watched:
         self.asked = _Asked(rig)
         clock = cast(Clock, rig.clock)
         self.leadership = Leadership(self.asked, clock, poll_interval_ms=1_000)
-        self.copy_pool = LanePool("copy", clock, size=1, queue_limit=9_999, backoff=lambda _: 0)
-        self.cleanup_pool = LanePool("cleanup", clock, size=1, queue_limit=9, backoff=lambda _: 0)
+        self.copy_pool = TaskPool("copy", clock, size=1, queue_limit=9_999, backoff=lambda _: 0)
+        self.cleanup_pool = TaskPool("cleanup", clock, size=1, queue_limit=9, backoff=lambda _: 0)
         self.certificates = Certificates(certificates, clock, THREADS)
         self.heartbeat = HeartbeatSender(
             settings=cast(Settings, rig.settings),
@@ -126,14 +126,14 @@ class Watched:
             stores=tuple,
             interval_ms=HEARTBEAT_MS,
         )
-        self.link = KnownLink("hot", STORE_ID)
+        self.link = KnownConnection("hot", STORE_ID)
         self._wire(clock)
 
     def _wire(self, clock: Clock) -> None:
         rig = self.rig
         settings = cast(Settings, rig.settings)
         manager = cast(RemoteLogMetadataManager, rig.ledger)
-        lanes = Lanes(
+        partition_tasks = PartitionTasks(
             copy=rig.copy,
             trim=rig.trim,
             cleanup=rig.cleanup,
@@ -146,7 +146,7 @@ class Watched:
             snapshots=self.snapshots,
             settings=settings,
             manager=manager,
-            lanes=lanes,
+            partition_tasks=partition_tasks,
             deletions=rig.deletions,
             losses=Losses(),
             clock=clock,
@@ -154,7 +154,7 @@ class Watched:
         )
         stores = Stores(cast(Any, (self.link,)))
         common = CommonSources(
-            facts=FactsSide(log=cast(Any, _Log()), settings=settings, manager=manager),
+            facts=Metadata(log=cast(Any, _Log()), settings=settings, manager=manager),
             stores=OpenStores(
                 stores=stores,
                 routed=RoutedStores(stores),
@@ -192,7 +192,7 @@ class Watched:
             settings=settings,
             manager=manager,
             pools=(self.copy_pool, self.cleanup_pool),
-            work=cast(WorkSide, _Work(lanes)),
+            work=cast(TaskWiring, _Work(partition_tasks)),
             clock=clock,
             partition_problems=partitions,
             problems=self.watch.current,
@@ -217,7 +217,7 @@ class Watched:
         await self.snapshots.take(led)
         await self.rig.trim.run(led)
 
-    async def _work(self, pool: LanePool, job: Any) -> None:
+    async def _work(self, pool: TaskPool, job: Any) -> None:
         done = asyncio.Event()
 
         async def noted() -> None:
@@ -294,8 +294,8 @@ class Watched:
 
 
 class _Work:
-    def __init__(self, lanes: Lanes) -> None:
-        self.lanes = lanes
+    def __init__(self, partition_tasks: PartitionTasks) -> None:
+        self.partition_tasks = partition_tasks
 
 
 def with_replica(rig: Rig, node_id: int) -> None:

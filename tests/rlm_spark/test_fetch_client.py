@@ -73,7 +73,7 @@ def test_a_range_in_the_middle_of_batches(service: FakeService) -> None:
     assert (sent.start_offset, sent.end_offset, sent.tiers) == (4, 11, pb.REMOTE_ONLY)
 
 
-@pytest.mark.parametrize("error", [Unavailable("store away"), Busy("lanes are full")])
+@pytest.mark.parametrize("error", [Unavailable("store away"), Busy("queue is full")])
 def test_a_stream_goes_on_after_its_last_whole_batch(
     service: FakeService, error: RemoteStorageError
 ) -> None:

@@ -44,7 +44,7 @@ async def _publish_in_vain(facts: Facts) -> None:
 
 
 async def _publish_at_last(facts: Facts) -> None:
-    """As a lane does: unknown stays unknown until a barrier was passed, then look."""
+    """As a task does: unknown stays unknown until a barrier was passed, then look."""
     segment_id = segment(1).segment_id.id
     while facts.manager.ledger(KEY).entries[segment_id].state is not FINISHED:
         try:

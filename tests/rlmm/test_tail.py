@@ -46,9 +46,11 @@ async def following(
 ) -> AsyncIterator[Following]:
     made = Following(leaders, remembered)
     async with asyncio.timeout(10), asyncio.TaskGroup() as group:
-        lives = [group.create_task(one()) for one in (made.tail.run, made.tail.run_verifier)]
+        background_tasks = [
+            group.create_task(one()) for one in (made.tail.run, made.tail.run_verifier)
+        ]
         yield made
-        for life in lives:
+        for life in background_tasks:
             life.cancel()
 
 

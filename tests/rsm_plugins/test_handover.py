@@ -22,7 +22,7 @@ from rsm_plugins.contract.answering import Context
 from rsm_plugins.contract.client import GrpcRemoteStorageManager
 from rsm_plugins.contract.client_files import ScratchSettings, ScratchSlots
 from rsm_plugins.contract.server import PluginServer
-from rsm_plugins.contract.services import Parts, PluginInfo
+from rsm_plugins.contract.services import Dependencies, PluginInfo
 from rsm_plugins.files.owned_folder import OwnedFolder, private_base
 from rsm_plugins.files.segment_files import (
     DATA_POSITION,
@@ -89,7 +89,7 @@ async def rig(
         (tmp_path / name).mkdir()
     threads = FileThreads()
     store = Held(tmp_path / "store", threads)
-    parts = Parts(
+    parts = Dependencies(
         manager=store,
         info=PluginInfo(name="held", version="1", store_uri=store.uri, instance="i"),
         threads=threads,

@@ -9,14 +9,14 @@ from grpc import aio
 
 from kip405.errors import Fenced, RemoteStorageError, Unavailable
 from kip405.ids import PartitionKey, Uuid
-from rlm.api.admin import AdminParts, AdminService
+from rlm.api.admin import AdminDependencies, AdminService
 from rlm.api.calls import Gate
 from rlm.api.cluster_status import ClusterStatus
 from rlm.api.endpoints import BROKER, Endpoint, Endpoints
-from rlm.api.fetch import FetchParts, FetchService
+from rlm.api.fetch import FetchDependencies, FetchService
 from rlm.api.peers import Peers, PeerServicesAccess
 from rlm.api.ports import CopyOutcome, PartitionStatus
-from rlm.api.remote_fetch import RemoteParts
+from rlm.api.remote_fetch import RemoteDependencies
 from rlm.api.server import ApiServer
 from rlm.api.tokens import TokenSource, no_tokens
 from rlm.api.topic_summaries import TopicSummaries
@@ -329,7 +329,7 @@ class Fakes:
         settings, broker = self.service.settings, self.broker
         freezes = Freezes(settings=settings, broker=broker, barrier_deadline_ms=1_000)
         return AdminService(
-            AdminParts(
+            AdminDependencies(
                 gate=self.gate,
                 verbs=self.service.verbs,
                 access=self.service.access,
@@ -366,10 +366,10 @@ class Fakes:
             heartbeat_interval_ms=10_000,
         )
 
-    def remote(self) -> RemoteParts:
+    def remote(self) -> RemoteDependencies:
         settings = self.service.settings
         view = RemoteView(settings=settings, ledger=self.ledger, clock=self.service.clock)
-        return RemoteParts(
+        return RemoteDependencies(
             gate=self.gate,
             view=view,
             reading=RemoteReading(view=view, walk=NoWalk()),
@@ -381,7 +381,7 @@ class Fakes:
 
     def fetch(self) -> FetchService:
         return FetchService(
-            FetchParts(
+            FetchDependencies(
                 remote=self.remote(),
                 places=self.places,
                 peers=self.peers,

@@ -13,10 +13,10 @@ from kip405.batches import walk
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.api.calls import Gate, call_metadata, error_of_call
 from rlm.api.endpoints import READER, Endpoint, Endpoints
-from rlm.api.remote_fetch import RemoteFetchService, RemoteParts
+from rlm.api.remote_fetch import RemoteDependencies, RemoteFetchService
 from rlm.reading.limits import ReadLimits
 from rlm.reading.reader import RemoteReader
-from rlm.remote_log.history import SegmentWalk
+from rlm.remote_log.history import SegmentReader
 from rlm.remote_log.objects import RemoteObjects
 from rlm.remote_log.remote_only_reads import RemoteReading
 from rlm.remote_log.remote_only_view import RemoteView
@@ -55,10 +55,10 @@ class Site:
             ledger=ledger,  # type: ignore[arg-type]
             clock=self.rig.clock,
         )
-        self.walk = SegmentWalk(self.reader)
+        self.walk = SegmentReader(self.reader)
         self.reading = RemoteReading(view=self.view, walk=self.walk)
         self.service = RemoteFetchService(
-            RemoteParts(
+            RemoteDependencies(
                 gate=Gate(),
                 view=self.view,
                 reading=self.reading,

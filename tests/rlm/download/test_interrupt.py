@@ -12,7 +12,7 @@ import yaml
 
 from kip405.segments import ByteRange, SegmentLocator
 from rsm_plugins.contract.server import PluginServer
-from rsm_plugins.contract.services import Parts, PluginInfo
+from rsm_plugins.contract.services import Dependencies, PluginInfo
 from rsm_plugins.files.spool import Spool
 from rsm_plugins.threads import FINISH_MS, FileThreads
 from tests.builders.interrupts import ctrl_c_heeded
@@ -77,7 +77,7 @@ async def served(store: MemoryStore, folder: Path) -> AsyncIterator[str]:
     """A plugin with the store; its address."""
     threads = FileThreads(4)
     info = PluginInfo(name="held", version="1", store_uri="held:", instance="i")
-    parts = Parts(manager=store, info=info, threads=threads, spool=Spool(folder, threads))
+    parts = Dependencies(manager=store, info=info, threads=threads, spool=Spool(folder, threads))
     server = PluginServer(parts, "127.0.0.1:0")
     address = await server.start()
     try:

@@ -15,11 +15,11 @@ from rlm.service.metrics import (
     TABLE,
     ServiceMetrics,
     generate_docs,
-    lane_gauges,
     partition_gauges,
     problem_gauges,
+    task_gauges,
 )
-from rlm.tasks.pool import LanePool
+from rlm.tasks.pool import TaskPool
 from tests.builders.clock import ManualClock
 
 STATUS = PartitionStatus(
@@ -39,9 +39,9 @@ FULL = Problem(
 
 
 def metrics() -> ServiceMetrics:
-    pool = LanePool("copy", ManualClock(), size=1, queue_limit=1)
+    pool = TaskPool("copy", ManualClock(), size=1, queue_limit=1)
     return ServiceMetrics(
-        lambda: partition_gauges([STATUS]) | lane_gauges([pool]) | problem_gauges([FULL])
+        lambda: partition_gauges([STATUS]) | task_gauges([pool]) | problem_gauges([FULL])
     )
 
 
@@ -136,7 +136,7 @@ def test_what_is_counted_is_rendered() -> None:
     counted.spliced(1_000)
     counted.barrier_waited(7, passed=True)
     counted.segment_copied("t", 500)
-    counted.lane_failed("copy")
+    counted.task_failed("copy")
     lines = counted.render().decode().splitlines()
     for line in (
         "rlm_proxy_connections_opened_total 1.0",
@@ -145,10 +145,10 @@ def test_what_is_counted_is_rendered() -> None:
         "rlm_proxy_spliced_bytes_total 1000.0",
         'rlm_proxy_barrier_seconds_count{passed="true"} 1.0',
         'rlm_remote_copy_bytes_total{topic="t"} 500.0',
-        'rlm_lane_errors_total{lane="copy"} 1.0',
+        'rlm_task_errors_total{task="copy"} 1.0',
         'rlm_remote_copy_lag_bytes{partition="3",topic="t"} 77.0',
         'rlm_partition_frozen{partition="3",topic="t"} 1.0',
-        'rlm_lane_waiting{lane="copy"} 0.0',
+        'rlm_tasks_waiting{task="copy"} 0.0',
         'rlm_problems{kind="store-refuses-writes",severity="alarm"} 1.0',
         'rlm_problems{kind="lag-unknown",severity="alarm"} 0.0',
         'rlm_partition_alarms{partition="3",topic="t"} 2.0',

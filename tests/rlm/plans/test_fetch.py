@@ -89,7 +89,7 @@ def expected(log: bytes, position: int, asked: ReadBounds) -> Cut:
 
 
 def cut_loading(log: bytes, size: int, position: int, asked: ReadBounds) -> tuple[Cut, ChunkWindow]:
-    """Cut as the lane does: load what is needed, drop what was passed, until nothing is needed."""
+    """Cut as the task does: load what is needed, drop what was passed, until nothing is needed."""
     loaded: dict[int, bytes] = {}
     window = ChunkWindow(size, len(log), loaded)
     for _ in range(2 * (len(log) // size + 2)):

@@ -8,7 +8,7 @@ from kip405.ids import MAX_OFFSET
 from kip405.lineage import Lineage, merge
 from kip405.segments import EpochEntry
 from rlm.plans.freeze import Frozen, freeze
-from rlm.plans.history import MOST_EPOCHS, history_to_tell, leaders_lineage, told_lineage
+from rlm.plans.history import MOST_EPOCHS, leaders_lineage, lineage_to_publish, published_lineage
 from rlmm.facts import HistoryFact
 from rlmm.ledger import PartitionLedger
 from tests.builders.ledger import PLACE, MemoryLedger, MemorySettings, metadata
@@ -27,7 +27,7 @@ def tell(
     trusted: bool = True,
 ) -> HistoryFact | None:
     """What the leader of the newest epoch of `local` has to tell."""
-    return history_to_tell(
+    return lineage_to_publish(
         ledger,
         merge(ledger.remote_lineage, lineage(local)),
         frozen,
@@ -39,7 +39,7 @@ def tell(
 
 def readable(ledger: PartitionLedger, told: HistoryFact | None) -> list[tuple[int, int]]:
     """Ranges that readers use."""
-    found = ledger.usable(told_lineage(ledger, told), MAX_OFFSET)
+    found = ledger.usable(published_lineage(ledger, told), MAX_OFFSET)
     return [(one.metadata.start_offset, one.next_offset) for one in found]
 
 
@@ -71,7 +71,7 @@ def test_h04_of_dead_histories_the_higher_epoch_is_dropped_also_when_new_ones_ar
     later = copied(*segments, (600, 900, {7: 600}), (900, 950, {7: 900, 9: 920}))
     assert (500, 600) in readable(later, None)
     assert readable(later, told) == [(0, 600), (600, 900), (900, 950)]
-    assert told_lineage(later, told) == lineage({5: 0, 7: 600, 9: 920})
+    assert published_lineage(later, told) == lineage({5: 0, 7: 600, 9: 920})
 
 
 def test_h04_a_later_unclean_election_that_was_copied_cuts_what_was_told() -> None:
@@ -218,7 +218,7 @@ class World:
             self._write(*self.newest)
 
     def _to_tell(self, whole: Lineage, frozen: Frozen | None) -> HistoryFact | None:
-        return history_to_tell(
+        return lineage_to_publish(
             self.ledger.view,
             whole,
             frozen,
@@ -236,7 +236,7 @@ class World:
         view, told = self.ledger.view, self.settings.view.history(KEY)
         assert (told is not None and told.frozen is not None) == (frozen is not None)
         usable = view.usable(whole, MAX_OFFSET)
-        assert view.usable(told_lineage(view, told), MAX_OFFSET) == usable
+        assert view.usable(published_lineage(view, told), MAX_OFFSET) == usable
         self.seen["frozen"] += frozen is not None
         self.seen["blind without it"] += view.usable(view.remote_lineage, MAX_OFFSET) != usable
 

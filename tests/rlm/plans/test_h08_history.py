@@ -17,10 +17,10 @@ from rlm.plans.history import (
     MOST_ENTRIES_OF_OTHERS,
     MOST_EPOCHS,
     fact_of,
-    history_to_tell,
     is_settled,
     leaders_lineage,
-    told_lineage,
+    lineage_to_publish,
+    published_lineage,
 )
 from rlmm.fact_codec import decode_fact, encode_fact
 from rlmm.facts import HistoryFact, Stamp
@@ -279,10 +279,10 @@ class World:
         self.begin_copy(number)
         self.finish_copy(-1)
 
-    def herald(self, _: int) -> None:
+    def lineage_publisher(self, _: int) -> None:
         """Readers are told; the leader alone decides nothing by whether that succeeds."""
         whole, frozen = self.snapshot()
-        told = history_to_tell(
+        told = lineage_to_publish(
             self.ledger.view,
             whole,
             frozen,
@@ -335,14 +335,14 @@ class World:
         if log.log_start:
             self.seen["hidden"] += not cover(usable).holds(0, log.log_start)
             self.seen["trimmed and looked at"] += 1
-        known = view.usable(told_lineage(view, self.settings.view.history(KEY)), MAX_OFFSET)
+        known = view.usable(published_lineage(view, self.settings.view.history(KEY)), MAX_OFFSET)
         self.seen["readers of the tier alone need the herald"] += known != usable
 
 
 ACTIONS: tuple[Callable[[World, int], None], ...] = (
     *(World.append, World.copy, World.trim) * 3,
     *(World.elect,) * 4,
-    *(World.replicate, World.begin_copy, World.finish_copy, World.check, World.herald),
+    *(World.replicate, World.begin_copy, World.finish_copy, World.check, World.lineage_publisher),
     *(World.adopt, World.adopt),
 )
 SEEDS, STEPS = 200, 120

@@ -76,7 +76,7 @@ async def consume(
 
 async def idle(reader: RemoteReader) -> None:
     async with asyncio.timeout(30):
-        while not reader.range_loads.is_idle:  # noqa: ASYNC110 - the loads have no event
+        while not reader.range_scheduler.is_idle:  # noqa: ASYNC110 - the loads have no event
             await asyncio.sleep(0.001)
 
 
@@ -137,7 +137,7 @@ async def test_a_reader_that_jumps_leaves_nothing_in_flight(bench: Bench) -> Non
     bench.store.may_answer.clear()
     jump = asyncio.ensure_future(partition.read(reader, 6 * SEGMENT_BATCHES + 5, CHUNK))
     await asyncio.sleep(0.01)
-    assert reader.range_loads.running_count <= 2  # what it waits for, no more
+    assert reader.range_scheduler.running_count <= 2  # what it waits for, no more
     bench.store.may_answer.set()
     await jump
     assert reader.chunks.ahead_bytes <= 8 * CHUNK

@@ -12,7 +12,7 @@ from kip405.ids import Uuid
 from rlm.clock import SystemClock
 from rlm.reading.chunk_cache import ChunkCache
 from rlm.reading.limits import ReadLimits
-from rlm.reading.load_scheduler import Load, Loads
+from rlm.reading.load_scheduler import Load, LoadScheduler
 from rlm.reading.memory import ReadMemory
 
 MEMORY = 8_000  # 1,000 of it for indexes
@@ -26,7 +26,7 @@ class Bench:
         self.tasks = tasks
         self.chunks = ChunkCache(limits.chunk_bytes)
         self.memory = ReadMemory(limits, self.chunks, lambda: 0)
-        self.loads = Loads(
+        self.loads = LoadScheduler(
             tasks,
             self.memory,
             SystemClock(),
@@ -232,7 +232,7 @@ async def test_what_others_wait_for_does_not_wait_for_their_room(bench: Bench) -
     ranges = [bench.load(name, size=MEMORY // 2) for name in "ab"]
     for load in ranges:
         bench.loads.submit(load)
-    others = Loads(bench.tasks, bench.memory, SystemClock(), at_once=1, most_waiting=1)
+    others = LoadScheduler(bench.tasks, bench.memory, SystemClock(), at_once=1, most_waiting=1)
     indexes = bench.load("indexes", size=100, is_ahead=True)
     indexes.waits_for_room = False
     others.submit(indexes)

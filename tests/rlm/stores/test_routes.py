@@ -9,7 +9,7 @@ from kip405.contracts import ExpectedSegment, StoredObject
 from kip405.errors import Invalid, NotFound, Unavailable
 from kip405.ids import RemoteLogSegmentId, Uuid
 from kip405.segments import ByteRange, CustomMetadata, SegmentLocator
-from rlm.stores.connection import StoreLink
+from rlm.stores.connection import StoreConnection
 from rlm.stores.stores import CopyTarget, RoutedStores, Stores, Targets
 from rsm_plugins.endpoints import RuleProvider, StorePlace, TopicRule
 from rsm_plugins.layout.keys import ObjectKind, object_name
@@ -21,7 +21,7 @@ ALL = ByteRange(start=0, end=100)
 
 
 class Link:
-    """A StoreLink that needs no settings."""
+    """A StoreConnection that needs no settings."""
 
     def __init__(self, name: str, store_id: Uuid | None) -> None:
         self.name = name
@@ -64,7 +64,7 @@ def cold() -> Link:
 
 @pytest.fixture
 def stores(hot: Link, cold: Link) -> Stores:
-    return Stores(cast(Sequence[StoreLink], (hot, cold)))
+    return Stores(cast(Sequence[StoreConnection], (hot, cold)))
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from kip405.ids import Uuid
 from kip405.segments import CustomMetadata, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.api.messages import report_message, store_message
 from rlm.service.metrics import store_gauges
-from rlm.service.stores import StoreSide
-from rlm.stores.connection import StoreLink
+from rlm.service.stores import ServiceStores
+from rlm.stores.connection import StoreConnection
 from rlm.stores.inspection import Inspection
 from rlm.stores.reports import DAY_MS, Level
 from rlm.stores.stores import RoutedStores, Stores, Targets
@@ -31,7 +31,7 @@ STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 
 
-class KnownLink(Link):
+class KnownConnection(Link):
     """A link with the fact that the settings have of its store."""
 
     @property
@@ -46,16 +46,16 @@ class World:
 
     def __init__(self, names: Sequence[str] = ("hot", "cold")) -> None:
         ids = {"hot": HOT, "cold": COLD}
-        self.links = {name: KnownLink(name, ids[name]) for name in names}
+        self.links = {name: KnownConnection(name, ids[name]) for name in names}
         self.settings = MemorySettings()
         self.ledger = FullLedger()
-        self.stores = Stores(cast(Sequence[StoreLink], tuple(self.links.values())))
+        self.stores = Stores(cast(Sequence[StoreConnection], tuple(self.links.values())))
         places = [StorePlace(name=name, plugin="s3", location=name) for name in names]
         rules = [TopicRule(topics="bids", store="cold")] if "cold" in names else []
         targets = Targets(RuleProvider(places, rules), self.stores, "c")
         clock = ManualClock()
         in_use = StoresInUse(self.ledger, clock)
-        self.side = StoreSide(
+        self.side = ServiceStores(
             stores=self.stores,
             routed=RoutedStores(self.stores),
             targets=targets,

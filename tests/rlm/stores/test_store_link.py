@@ -9,7 +9,7 @@ import pytest
 from kip405.contracts import RemoteStorageManager, StoreIdentity
 from kip405.errors import Unavailable
 from kip405.ids import Uuid
-from rlm.stores.connection import Memory, StoreLink, StoreOrigin
+from rlm.stores.connection import Memory, StoreConnection, StoreOrigin
 from rlmm.fact_log import FactLog
 from rlmm.facts import ClusterFact, Fact, StoreFact
 from rlmm.settings import Settings
@@ -75,8 +75,8 @@ class Site:
         store: RemoteStorageManager | None = None,
         is_first: bool = True,
         may_write: bool = True,
-    ) -> StoreLink:
-        return StoreLink(
+    ) -> StoreConnection:
+        return StoreConnection(
             name,
             store or self.store,
             describe=self.describe,

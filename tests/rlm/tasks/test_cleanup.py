@@ -1,4 +1,4 @@
-"""The cleanup lane: sweep by evidence, repairs, re-assertion (H2, H3, H6, H10)."""
+"""The cleanup task: sweep by evidence, repairs, re-assertion (H2, H3, H6, H10)."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The copy lane end to end on real segment files (G2, G3) and the hazards around an attempt."""
+"""The copy task end to end on real segment files (G2, G3) and the hazards around an attempt."""
 
 import base64
 import json

@@ -12,7 +12,7 @@ import pytest
 from kip405.errors import Corrupt, Fenced, Invalid, Unavailable
 from kip405.ids import Uuid
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
-from rlm.tasks.expiration import CleanupRound
+from rlm.tasks.expiration import ExpirationTask
 from rlmm.framing import decode_value
 from rsm_plugins.layout.keys import ObjectKind, object_name
 from rsm_plugins.layout.manifest import Manifest
@@ -225,7 +225,7 @@ async def test_h06_an_attempt_that_ends_during_the_look_is_left_to_the_next_roun
             ending.close()
 
     broken.broker.after_answer = end
-    a_round = CleanupRound(
+    a_round = ExpirationTask(
         snapshots=broken.snapshots,
         trim=broken.trim,
         cleanup=broken.cleanup,

@@ -232,11 +232,11 @@ async def test_h41_another_leadership_in_between_counts_for_nothing(rig: Rig) ->
 
 async def test_h41_a_cancelled_lane_leaves_its_trim_unknown(rig: Rig) -> None:
     arrived = rig.broker.answers_late = asyncio.Event()
-    lane = asyncio.ensure_future(rig.trim.run(rig.led))
+    trim = asyncio.ensure_future(rig.trim.run(rig.led))
     await arrived.wait()
-    lane.cancel()
+    trim.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await lane
+        await trim
     assert rig.broker.closed_connections == 1
     rig.broker.answers_late = None
     with pytest.raises(Unavailable, match="not known yet"):

@@ -1,4 +1,4 @@
-"""The trim lane: what is asked, written and seen before records go (H1-H5, H8, H11, H13)."""
+"""The trim task: what is asked, written and seen before records go (H1-H5, H8, H11, H13)."""
 
 import json
 from collections.abc import Mapping

@@ -23,7 +23,7 @@ from rlm.topics.ports import GroupOffset
 from rlm.topics.readers import ReaderCheck
 from rlm.topics.starts import Starts
 from rlm.topics.takeover import Settler
-from rlm.topics.verbs import Parts, TopicVerbs
+from rlm.topics.verbs import Dependencies, TopicVerbs
 from rlmm.fact_codec import encode_fact
 from rlmm.fact_headers import Headers, WriterKnowledge
 from rlmm.facts import Fact, Stamp, TopicFact
@@ -362,7 +362,7 @@ class ServiceUnderTest:
             node_id=node_id, broker=self.broker, groups=self.broker, share_groups=self.broker
         )
         self.verbs = TopicVerbs(
-            Parts(
+            Dependencies(
                 node_id=node_id,
                 broker=self.broker,
                 offsets=self.broker,

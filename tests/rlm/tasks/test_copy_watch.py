@@ -7,7 +7,7 @@ import pytest
 
 from rlm.broker.leadership import LedPartition
 from rlm.tasks.copy_watch import CopyWatch
-from rlm.tasks.pool import LanePool
+from rlm.tasks.pool import TaskPool
 from tests.builders.ledger import PLACE
 from tests.builders.rig import Rig
 
@@ -20,11 +20,11 @@ class Site:
     def __init__(self, path: Path) -> None:
         self.rig = Rig(path)
         self.rig.write_log(0, 100, 200, end=250)
-        self.pool = LanePool("copy", self.rig.clock, size=1, queue_limit=10)
+        self.pool = TaskPool("copy", self.rig.clock, size=1, queue_limit=10)
         self.rounds: list[int] = []
         self._copied = asyncio.Event()
         self.watch = CopyWatch(
-            lane=self.rig.copy,
+            task=self.rig.copy,
             pool=self.pool,
             copy=self.copy,
             clock=self.rig.clock,
@@ -163,9 +163,9 @@ async def test_while_a_round_runs_looks_of_others_change_nothing(site: Site) -> 
 
 
 async def test_a_full_pool_is_nobodys_failure(site: Site) -> None:
-    full = LanePool("copy", site.rig.clock, size=1, queue_limit=0)
+    full = TaskPool("copy", site.rig.clock, size=1, queue_limit=0)
     watch = CopyWatch(
-        lane=site.rig.copy,
+        task=site.rig.copy,
         pool=full,
         copy=site.copy,
         clock=site.rig.clock,

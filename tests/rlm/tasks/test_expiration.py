@@ -8,7 +8,7 @@ from kip405.errors import Fenced, RemoteStorageError, Unavailable
 from kip405.segments import RemoteLogSegmentState
 from rlm.broker.leadership import LedPartition
 from rlm.remote_log.snapshots import PartitionSnapshot
-from rlm.tasks.expiration import GIVEN_ON_FOR_MS, CleanupRound
+from rlm.tasks.expiration import GIVEN_ON_FOR_MS, ExpirationTask
 from rlmm.facts import FreezeFact
 from rlmm.publisher import OutcomeUnknown
 from tests.builders.ledger import PLACE
@@ -45,8 +45,8 @@ def snapshots(rig: Rig) -> CountedSnapshots:
     return made
 
 
-def a_round(rig: Rig) -> CleanupRound:
-    return CleanupRound(
+def a_round(rig: Rig) -> ExpirationTask:
+    return ExpirationTask(
         snapshots=rig.snapshots,
         trim=rig.trim,
         cleanup=rig.cleanup,
@@ -69,7 +69,7 @@ async def test_the_look_is_told_with_the_time_it_began(
     told: list[tuple[PartitionSnapshot, int]] = []
     clock = rig.clock
     began_at_ms = clock.monotonic_ms()
-    one = CleanupRound(
+    one = ExpirationTask(
         snapshots=rig.snapshots,
         trim=rig.trim,
         cleanup=rig.cleanup,

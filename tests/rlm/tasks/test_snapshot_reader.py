@@ -100,7 +100,7 @@ async def test_h17_the_settings_are_at_least_as_new_as_the_disk(rig: Rig) -> Non
 
 
 async def test_h04_a_copy_finished_meanwhile_does_not_reach_beyond_the_logs_end(rig: Rig) -> None:
-    """The log goes on and another lane copies what was just written, before the ledger is read."""
+    """The log goes on and another task copies what was just written, before the ledger is read."""
 
     def goes_on() -> None:
         rig.broker.ends_at(400)

@@ -79,7 +79,7 @@ async def test_h04_looks_at_the_same_time_tell_once(leader: Leader) -> None:
     leader.rig.settings.view.apply(
         key=f"history/{PLACE.key}".encode(), value=None, offset=leader.rig.settings.view.version
     )
-    await asyncio.gather(*(leader.rig.herald.tell(snapshot) for _ in range(3)))
+    await asyncio.gather(*(leader.rig.lineage_publisher.publish(snapshot) for _ in range(3)))
     assert len(leader.published) == 2
 
 
@@ -111,7 +111,7 @@ async def test_h04_settings_that_take_no_record_hold_looks_up_once_in_a_while(
         for _ in range(3):
             snapshot = await leader.snapshot()
             assert leader.snapshots.of(leader.rig.led) is snapshot
-    assert (attempts, _events(logs)) == (1, ["history_not_told"])
+    assert (attempts, _events(logs)) == (1, ["lineage_not_published"])
     leader.rig.clock.advance(QUIET_MS)
     await leader.snapshot()
     assert attempts == 2
@@ -198,9 +198,9 @@ async def test_h04_words_of_a_later_version_are_left_alone(leader: Leader) -> No
     leader.rig.settings.view.apply(key=key.encode(), value=later, offset=9)
     with structlog.testing.capture_logs() as logs:
         await leader.snapshot()
-    assert _events(logs) == ["history_not_told"]
+    assert _events(logs) == ["lineage_not_published"]
     assert not leader.published
 
 
 def _events(logs: list[EventDict]) -> list[str]:
-    return [row["event"] for row in logs if row["event"].startswith("history")]
+    return [row["event"] for row in logs if row["event"].startswith("lineage")]

@@ -8,7 +8,7 @@ import pytest
 
 from kip405.errors import Busy, Unavailable
 from kip405.ids import PartitionKey, Uuid
-from rlm.tasks.pool import Job, LanePool
+from rlm.tasks.pool import Job, TaskPool
 from tests.builders.clock import ManualClock
 
 TOPIC_ID = Uuid(bytes(16))
@@ -18,8 +18,10 @@ def key(partition: int) -> PartitionKey:
     return PartitionKey(TOPIC_ID, partition)
 
 
-def pool(*, size: int = 2, queue_limit: int = 10, clock: ManualClock | None = None) -> LanePool:
-    return LanePool(
+def made_pool(
+    *, size: int = 2, queue_limit: int = 10, clock: ManualClock | None = None
+) -> TaskPool:
+    return TaskPool(
         "copy",
         clock or ManualClock(),
         size=size,
@@ -29,9 +31,9 @@ def pool(*, size: int = 2, queue_limit: int = 10, clock: ManualClock | None = No
 
 
 @asynccontextmanager
-async def at_work(lanes: LanePool) -> AsyncIterator[None]:
+async def at_work(pool: TaskPool) -> AsyncIterator[None]:
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(lanes.run())
+        task = group.create_task(pool.run())
         try:
             yield
         finally:
@@ -66,25 +68,25 @@ def failing(error: Exception) -> Job:
 
 
 async def test_at_most_size_jobs_run_at_once() -> None:
-    lanes, gate = pool(size=2), asyncio.Event()
+    pool, gate = made_pool(size=2), asyncio.Event()
     for partition in range(5):
-        assert lanes.submit(key(partition), wait_for(gate))
-    async with at_work(lanes):
+        assert pool.submit(key(partition), wait_for(gate))
+    async with at_work(pool):
         await settle()
-        assert (len(lanes.running), lanes.waiting_count) == (2, 3)
+        assert (len(pool.running), pool.waiting_count) == (2, 3)
         gate.set()
         await settle()
-        assert (len(lanes.running), lanes.waiting_count) == (0, 0)
+        assert (len(pool.running), pool.waiting_count) == (0, 0)
 
 
 async def test_a_partition_has_one_running_and_one_waiting_job() -> None:
-    lanes, gate = pool(size=4), asyncio.Event()
+    pool, gate = made_pool(size=4), asyncio.Event()
     events: list[str] = []
-    async with at_work(lanes):
-        assert lanes.submit(key(0), wait_for(gate, lambda: events.append("first")))
+    async with at_work(pool):
+        assert pool.submit(key(0), wait_for(gate, lambda: events.append("first")))
         await settle()
-        assert lanes.submit(key(0), note(events, "second"))
-        assert not lanes.submit(key(0), note(events, "third"))
+        assert pool.submit(key(0), note(events, "second"))
+        assert not pool.submit(key(0), note(events, "third"))
         await settle()
         assert events == ["first"]
         gate.set()
@@ -93,12 +95,12 @@ async def test_a_partition_has_one_running_and_one_waiting_job() -> None:
 
 
 async def test_a_pool_says_of_one_partition_whether_it_waits_or_runs() -> None:
-    lanes, gate, began = pool(size=1), asyncio.Event(), asyncio.Event()
-    async with at_work(lanes):
-        lanes.submit(key(0), wait_for(gate, began.set))
+    pool, gate, began = made_pool(size=1), asyncio.Event(), asyncio.Event()
+    async with at_work(pool):
+        pool.submit(key(0), wait_for(gate, began.set))
         await began.wait()
-        lanes.submit(key(1), wait_for(gate))
-        assert [(lanes.is_running(key(n)), lanes.is_waiting(key(n))) for n in range(3)] == [
+        pool.submit(key(1), wait_for(gate))
+        assert [(pool.is_running(key(n)), pool.is_waiting(key(n))) for n in range(3)] == [
             (True, False),
             (False, True),
             (False, False),
@@ -106,78 +108,78 @@ async def test_a_pool_says_of_one_partition_whether_it_waits_or_runs() -> None:
 
 
 async def test_partitions_take_turns() -> None:
-    lanes = pool(size=1)
+    pool = made_pool(size=1)
     events: list[str] = []
 
     def again(name: str, partition: int) -> Job:
         async def job() -> None:
             events.append(name)
             if len(events) < 6:
-                lanes.submit(key(partition), again(name, partition))
+                pool.submit(key(partition), again(name, partition))
 
         return job
 
-    lanes.submit(key(0), again("a", 0))
-    lanes.submit(key(1), again("b", 1))
-    async with at_work(lanes):
+    pool.submit(key(0), again("a", 0))
+    pool.submit(key(1), again("b", 1))
+    async with at_work(pool):
         await settle()
     assert events[:6] == ["a", "b", "a", "b", "a", "b"]
 
 
 async def test_a_full_queue_says_busy() -> None:
-    lanes = pool(queue_limit=2)
-    lanes.submit(key(0), note([], ""))
-    lanes.submit(key(1), note([], ""))
-    with pytest.raises(Busy, match="2 partitions wait for the copy lanes"):
-        lanes.submit(key(2), note([], ""))
+    pool = made_pool(queue_limit=2)
+    pool.submit(key(0), note([], ""))
+    pool.submit(key(1), note([], ""))
+    with pytest.raises(Busy, match="2 partitions wait for the copy tasks"):
+        pool.submit(key(2), note([], ""))
 
 
 @pytest.mark.parametrize("error", [Unavailable("store down"), ZeroDivisionError("a bug")])
 async def test_an_error_stays_with_its_partition_and_backs_off(error: Exception) -> None:
     clock = ManualClock()
-    lanes = pool(clock=clock)
+    pool = made_pool(clock=clock)
     events: list[str] = []
-    async with at_work(lanes):
-        lanes.submit(key(0), failing(error))
-        lanes.submit(key(1), note(events, "other"))
+    async with at_work(pool):
+        pool.submit(key(0), failing(error))
+        pool.submit(key(1), note(events, "other"))
         await settle()
         assert events == ["other"]
-        found = lanes.last_errors[key(0)]
+        found = pool.last_errors[key(0)]
         assert (found.message, found.failures_in_a_row) == (f"{type(error).__name__}: {error}", 1)
-        assert not lanes.submit(key(0), note(events, "too early"))
+        assert not pool.submit(key(0), note(events, "too early"))
         clock.advance(100)
-        assert lanes.submit(key(0), failing(error))
+        assert pool.submit(key(0), failing(error))
         await settle()
-        assert lanes.last_errors[key(0)].retry_at_ms == clock.now + 200
-        assert lanes.last_errors[key(0)].since_ms == clock.now - 100
+        assert pool.last_errors[key(0)].retry_at_ms == clock.now + 200
+        assert pool.last_errors[key(0)].since_ms == clock.now - 100
         clock.advance(200)
-        assert lanes.submit(key(0), note(events, "well"))
+        assert pool.submit(key(0), note(events, "well"))
         await settle()
-        assert key(0) not in lanes.last_errors
+        assert key(0) not in pool.last_errors
 
 
 async def test_a_partition_led_elsewhere_is_forgotten() -> None:
-    lanes = pool(size=1)
+    pool = made_pool(size=1)
     events: list[str] = []
-    lanes.submit(key(0), note(events, "old"))
-    lanes.forget(key(0))
-    lanes.submit(key(0), note(events, "new"))
-    async with at_work(lanes):
+    pool.submit(key(0), note(events, "old"))
+    pool.forget(key(0))
+    pool.submit(key(0), note(events, "new"))
+    async with at_work(pool):
         await settle()
     assert events == ["new"]
 
 
 async def test_forgetting_never_lets_two_jobs_of_a_partition_run() -> None:
-    lanes, gate, other = pool(size=2), asyncio.Event(), asyncio.Event()
+    pool, gate, other = made_pool(size=2), asyncio.Event(), asyncio.Event()
     events: list[str] = []
-    lanes.submit(key(1), wait_for(other))
-    lanes.submit(key(0), note(events, "forgotten"))
-    lanes.forget(key(0))
-    lanes.submit(key(0), wait_for(gate))
-    async with at_work(lanes):
+    pool.submit(key(1), wait_for(other))
+    pool.submit(key(0), note(events, "forgotten"))
+    pool.forget(key(0))
+    pool.submit(key(0), wait_for(gate))
+    async with at_work(pool):
         await settle()
-        assert lanes.running == {key(0), key(1)}
-        lanes.submit(key(0), note(events, "second"))
+        assert pool.running == {key(0), key(1)}
+        pool.submit(key(0), note(events, "second"))
         other.set()
         await settle()
         assert events == []
@@ -187,7 +189,7 @@ async def test_forgetting_never_lets_two_jobs_of_a_partition_run() -> None:
 
 
 async def test_cancelling_the_pool_cancels_its_jobs() -> None:
-    lanes, cancelled = pool(), asyncio.Event()
+    pool, cancelled = made_pool(), asyncio.Event()
 
     async def job() -> None:
         try:
@@ -195,8 +197,8 @@ async def test_cancelling_the_pool_cancels_its_jobs() -> None:
         finally:
             cancelled.set()
 
-    lanes.submit(key(0), job)
-    async with at_work(lanes):
+    pool.submit(key(0), job)
+    async with at_work(pool):
         await settle()
     assert cancelled.is_set()
-    assert not lanes.last_errors
+    assert not pool.last_errors
