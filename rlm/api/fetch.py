@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from kip405.errors import Corrupt, Fenced, NotFound
+from kip405.errors import Corrupt, Fenced, NotFound, Unavailable
 from kip405.ids import PartitionKey
 from rlm.api import messages
 from rlm.api.calls import Answering, Caller, Context, Elsewhere
@@ -165,6 +165,8 @@ class FetchService(RemoteFetchService):
             return positions.Position(offset=-1, leader_epoch=-1) if nowhere else stands
         if positions.is_frozen_question(view, timestamp):
             raise Fenced(f"{place} is frozen: `rlm status` tells why")
+        if positions.is_unsettled_question(view, timestamp):
+            raise Unavailable(f"{place}: where the remote data begins is not settled yet")
         found = None
         if positions.needs_lookup(timestamp, view):
             try:

@@ -1,0 +1,70 @@
+"""ListOffsets of Kafka's protocol and of the gRPC API: one question, one answer."""
+
+from typing import Any
+
+import pytest
+from grpc import aio
+
+from kip405.errors import Fenced, RemoteStorageError, Unavailable
+from rlm.api.calls import call_metadata, error_of_call
+from rlm.reading.requests import TimestampedOffset
+from rlm.v1 import fetch_pb2 as pb
+from rlm.v1.fetch_pb2_grpc import FetchServiceStub
+from tests.builders.log_dir import TOPIC as API_TOPIC
+from tests.rlm.api.harness import Log, api_node, channel_to
+from tests.rlm.proxy.fakes import FakeTier, tier_partition, world
+from tests.rlm.proxy.test_positions import list_offset
+from tests.rlm.topics.world import Cluster
+
+NOTHING_REMOTE = {"remote_next": 0}
+UNSETTLED = {"remote_next": 0, "unsettled_next": 100}
+FROZEN = {"frozen": True}
+_VIEW_FIELDS = {
+    "remote_next": "remote_next_offset",
+    "unsettled_next": "unsettled_next_offset",
+    "frozen": "frozen",
+}
+
+
+async def of_the_proxy(log: dict[str, Any], timestamp: int) -> int | None:
+    """The offset, None where clients are told to ask again."""
+    view = tier_partition(**{_VIEW_FIELDS[name]: value for name, value in log.items()})
+    found = TimestampedOffset(offset=9, timestamp_ms=1_000, leader_epoch=2)
+    async with world(FakeTier(partitions={0: view}, timestamped=found)) as w:
+        error_code, offset, _ = await list_offset(w, 11, timestamp)
+    assert error_code in (0, 5)
+    return None if error_code else offset
+
+
+async def of_the_api(log: dict[str, Any], timestamp: int) -> int | None:
+    """Likewise."""
+    cluster = Cluster()
+    whole = Log(**{"remote_next": 100, "local_start": 100, "end": 120, "last_stable": 120, **log})
+    request = pb.ListOffsetsRequest(topic=pb.TopicRef(name=API_TOPIC), timestamp=timestamp)
+    async with api_node(cluster, log=whole) as node, channel_to(node.address) as channel:
+        try:
+            answer = await FetchServiceStub(channel).ListOffsets(
+                request, metadata=call_metadata("tests", None)
+            )
+        except aio.AioRpcError as error:
+            return _refused(error_of_call(error, node.address))
+    return int(answer.offset)
+
+
+def _refused(error: RemoteStorageError) -> None:
+    assert isinstance(error, Unavailable | Fenced)
+
+
+@pytest.mark.parametrize("timestamp", [-2, -4, -5, -6, 1_000])
+@pytest.mark.parametrize("log", [{}, NOTHING_REMOTE, UNSETTLED, FROZEN])
+async def test_h15_the_api_lists_the_offsets_that_the_proxy_lists(
+    log: dict[str, Any], timestamp: int
+) -> None:
+    assert await of_the_api(log, timestamp) == await of_the_proxy(log, timestamp)
+
+
+@pytest.mark.parametrize("timestamp", [-2, 1_000])
+async def test_h15_the_oldest_offset_is_refused_before_the_remote_data_is_settled(
+    timestamp: int,
+) -> None:
+    assert await of_the_api(UNSETTLED, timestamp) is None
