@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from kip405.errors import Corrupt, Fenced, NotFound, Unavailable
+from kip405.errors import Fenced, NotFound
 from kip405.ids import PartitionKey
 from rlm.api import messages
 from rlm.api.calls import Answering, Caller, Context, Elsewhere
@@ -11,9 +11,17 @@ from rlm.api.peers import Peers
 from rlm.api.ports import Broker, CopyNow, PartitionStatuses
 from rlm.api.remote_fetch import RemoteDependencies, RemoteFetchService
 from rlm.broker.answers import EARLIEST_TIMESTAMP
-from rlm.remote_log import positions
+from rlm.remote_log.list_offsets import (
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST_TIERED,
+    NOWHERE,
+    BothTiers,
+    Position,
+    needs_view,
+)
 from rlm.remote_log.objects import RemoteLogs
-from rlm.remote_log.reads import PartitionReading, Piece, ReadRequest, lost
+from rlm.remote_log.reads import PartitionReading, Piece, ReadRequest
 from rlm.remote_log.tier import Tier, TopicRef
 from rlm.remote_log.topic_refs import Place, Places
 from rlm.topics.ports import Settings
@@ -21,9 +29,9 @@ from rlm.v1 import fetch_pb2 as pb
 
 # What only we can answer; our broker is asked where its log begins instead.
 _OURS = (
-    positions.EARLIEST_LOCAL,
-    positions.LATEST_TIERED,
-    positions.EARLIEST_PENDING_UPLOAD,
+    EARLIEST_LOCAL,
+    LATEST_TIERED,
+    EARLIEST_PENDING_UPLOAD,
 )
 
 
@@ -50,6 +58,7 @@ class FetchService(RemoteFetchService):
     def __init__(self, parts: FetchDependencies) -> None:
         super().__init__(parts.remote)
         self._parts = parts
+        self._both = BothTiers(parts.tier, deadline_ms=parts.barrier_deadline_ms)
 
     async def _both_tiers(
         self, request: pb.FetchRequest, wanted: ReadRequest
@@ -139,9 +148,7 @@ class FetchService(RemoteFetchService):
         if settings.view.topic(key.topic_id) is None:
             raise NotFound(f"topic {topic} is not enabled")
 
-    async def _position(
-        self, place: Place, timestamp: int, read_committed: bool
-    ) -> positions.Position:
+    async def _position(self, place: Place, timestamp: int, read_committed: bool) -> Position:
         parts, name = self._parts, place.topic.name
         answered = await parts.broker.list_offset(
             name,
@@ -150,35 +157,17 @@ class FetchService(RemoteFetchService):
             leader_epoch=place.leader_epoch,
             read_committed=read_committed,
         )
-        stands = positions.Position(
+        stands = Position(
             offset=answered.offset,
             leader_epoch=answered.leader_epoch,
             timestamp_ms=answered.timestamp_ms,
         )
-        if not positions.needs_view(timestamp):
+        if not needs_view(timestamp):
             return stands
         view = await parts.tier.barrier(
             TopicRef(name=name), place.partition, parts.barrier_deadline_ms
         )
         if view is None:
-            nowhere = timestamp == positions.LATEST_TIERED
-            return positions.Position(offset=-1, leader_epoch=-1) if nowhere else stands
-        if positions.is_frozen_question(view, timestamp):
-            raise Fenced(f"{place} is frozen: `rlm status` tells why")
-        if positions.is_unsettled_question(view, timestamp):
-            raise Unavailable(f"{place}: where the remote data begins is not settled yet")
-        found = None
-        if positions.needs_lookup(timestamp, view):
-            try:
-                found = await parts.tier.offset_for_timestamp(
-                    view.topic_id, place.partition, timestamp
-                )
-            except (NotFound, Corrupt) as error:
-                raise lost(place, error) from error
-        corrected = positions.list_offsets_position(
-            view, timestamp, {"offset": answered.offset}, found, view.local_log_start_offset
-        )
-        if isinstance(corrected, int):
-            epoch = parts.tier.epoch_for_offset(view.topic_id, place.partition, corrected)
-            corrected = positions.Position(offset=corrected, leader_epoch=epoch)
+            return NOWHERE if timestamp == LATEST_TIERED else stands
+        corrected = await self._both.position(view, timestamp, answered.offset)
         return stands if corrected is None else corrected

@@ -11,8 +11,8 @@ from rlm.api.endpoints import Endpoint
 from rlm.api.ports import PartitionStatus
 from rlm.plans.holes import LostRange
 from rlm.plans.problems import Problem
+from rlm.remote_log.list_offsets import Position
 from rlm.remote_log.objects import RemoteLogDescription
-from rlm.remote_log.positions import Position
 from rlm.remote_log.reads import Piece
 from rlm.remote_log.remote_only_view import RemotePartitionState
 from rlm.stores.reports import StoreReport, StoreStatus

@@ -2,7 +2,8 @@
 
 Why: no answer about a position leaves before settings and ledger passed a barrier taken after the
 broker's answer (H17). DeleteRecords cannot be taken back, so its barrier comes before the broker
-is asked (H26). What is right is decided in `positions`. It must not know sockets.
+is asked (H26). What is right is decided in rlm/remote_log/list_offsets.py. It must not know
+sockets.
 """
 
 import asyncio
@@ -23,30 +24,24 @@ from kafka_protocol.primitives import Buffer
 from kafka_protocol.schema import Api, decode, encode
 from kip405.errors import Fenced, RemoteStorageError, Unavailable
 from rlm.clock import Clock
-from rlm.proxy.reads import STREAMED, WHOLE, Upstream, frozen, guarded
-from rlm.proxy.session import Taken
-from rlm.proxy.settings import ProxyMetrics, ProxySettings
-from rlm.reading.requests import TimestampedOffset
-from rlm.remote_log.positions import (
+from rlm.proxy.position_answers import (
     CONSUMER_REPLICA_ID,
-    EARLIEST_PENDING_UPLOAD,
     NOT_NOW,
-    Position,
     Question,
     Value,
+    apply_epoch_end,
     apply_error,
     apply_position,
-    correct_epoch_end,
-    is_frozen_question,
-    is_unsettled_question,
-    list_offsets_position,
+    epoch_end_of,
     merge_deletes,
-    needs_lookup,
-    needs_view,
     paired,
     questions,
     without_refused,
 )
+from rlm.proxy.reads import STREAMED, WHOLE, Upstream, frozen, guarded
+from rlm.proxy.session import Taken
+from rlm.proxy.settings import ProxyMetrics, ProxySettings
+from rlm.remote_log.list_offsets import BothTiers, Position, needs_view
 from rlm.remote_log.tier import Tier, TierPartition, TopicRef
 
 log = structlog.get_logger(__name__)
@@ -66,6 +61,7 @@ class PositionHandler:
     ) -> None:
         self._wait_ms = settings.barrier_wait_ms
         self._tier = tier
+        self._both = BothTiers(tier, deadline_ms=settings.barrier_wait_ms)
         self._clock = clock
         self._metrics = metrics
         self._deadline_ms = 0
@@ -168,59 +164,42 @@ class PositionHandler:
         view = await self._view(one.topic, one.partition)
         if view is None:
             return
-        if isinstance(view, RemoteStorageError) or (
-            is_frozen_question(view, one.asked) or is_unsettled_question(view, one.asked)
-        ):
+        if isinstance(view, RemoteStorageError):
             self._refuse("list_offsets", answered, NOT_NOW)
             return
-        found = await self._lookup(view, one)
+        found = await self._position(view, one, answered["offset"])
         if isinstance(found, RemoteStorageError):
             lost = not found.retriable and not frozen(found)
             self._refuse("list_offsets", answered, KAFKA_STORAGE_ERROR if lost else NOT_NOW)
             return
-        log_start_offset = await self._log_start(view, one)
-        if log_start_offset is None:
-            self._refuse("list_offsets", answered, NOT_NOW)
-            return
-        position = list_offsets_position(view, one.asked, answered, found, log_start_offset)
-        if isinstance(position, int):
-            epoch = self._tier.epoch_for_offset(view.topic_id, view.partition, position)
-            position = Position(offset=position, leader_epoch=epoch)
-        if position is not None:
-            apply_position(answered, position, version)
-        self._metrics.answered("list_offsets", "broker" if position is None else "remote")
+        if found is not None:
+            apply_position(answered, found, version)
+        self._metrics.answered("list_offsets", "broker" if found is None else "remote")
 
-    async def _lookup(
-        self, view: TierPartition, one: Question
-    ) -> TimestampedOffset | RemoteStorageError | None:
-        if not needs_lookup(one.asked, view):
-            return None
+    async def _position(
+        self, view: TierPartition, one: Question, broker_offset: int
+    ) -> Position | RemoteStorageError | None:
         try:
             async with asyncio.timeout(self._left_ms() / 1000):
-                return await guarded(
-                    self._tier.offset_for_timestamp(view.topic_id, view.partition, one.asked)
-                )
+                return await guarded(self._both.position(view, one.asked, broker_offset))
         except TimeoutError:
             return Unavailable(f"{one.topic}-{one.partition}: timestamp lookup took too long")
-
-    async def _log_start(self, view: TierPartition, one: Question) -> int | None:
-        """The broker's log start for -6; None = not to be had."""
-        if one.asked != EARLIEST_PENDING_UPLOAD or view.local_log_start_offset >= 0:
-            return view.local_log_start_offset
-        ref = TopicRef(name=one.topic)
-        marks = await guarded(self._tier.watermarks(ref, one.partition, self._left_ms()))
-        return None if isinstance(marks, RemoteStorageError) else marks.log_start_offset
 
     async def _epoch_end(self, one: Question, answered: Value) -> None:
         view = await self._view(one.topic, one.partition)
         if view is None:
             return
-        if isinstance(view, RemoteStorageError) or (view.frozen and answered["end_offset"] < 0):
+        if isinstance(view, RemoteStorageError):
             self._refuse("offset_for_leader_epoch", answered, NOT_NOW)
             return
-        known = self._tier.epoch_end(view.topic_id, view.partition, one.asked)
-        corrected = not view.frozen and correct_epoch_end(answered, known)
-        self._metrics.answered("offset_for_leader_epoch", "remote" if corrected else "broker")
+        try:
+            known = self._both.epoch_end(view, one.asked, epoch_end_of(answered))
+        except Fenced:
+            self._refuse("offset_for_leader_epoch", answered, NOT_NOW)
+            return
+        if known is not None:
+            apply_epoch_end(answered, known)
+        self._metrics.answered("offset_for_leader_epoch", "broker" if known is None else "remote")
 
     async def _refuse_delete(self, one: Question, refused: dict[tuple[str, int], int]) -> None:
         view = await self._view(one.topic, one.partition)

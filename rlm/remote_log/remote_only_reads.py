@@ -5,20 +5,23 @@ know gRPC.
 """
 
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import Protocol
 
 from kip405.crc import ByteBuffer
 from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import MAX_OFFSET
 from rlm.reading.requests import RemoteRead, RemoteRecords, TimestampedOffset
-from rlm.remote_log import positions
 from rlm.remote_log.history import RemoteHistory
-from rlm.remote_log.positions import Position
+from rlm.remote_log.list_offsets import (
+    MAX_TIMESTAMP,
+    Position,
+    position_of_timestamp,
+    remote_position,
+)
 from rlm.remote_log.reads import Piece, Ranges, ReadRequest, below, clipped, lost
 from rlm.remote_log.remote_only_view import RemotePartitionState, RemoteView
 from rlm.v1 import fetch_pb2
-
-_NOWHERE = Position(offset=-1, leader_epoch=-1)
 
 
 class _Walk(Protocol):
@@ -123,27 +126,18 @@ class RemoteReading:
         """
         state = await self._view.partition(ref, partition)
         state.refuse_unreadable()
-        if timestamp == positions.LATEST:
-            end = state.next_offset
-            return Position(offset=end, leader_epoch=state.epoch_for_offset(end))
-        if timestamp == positions.EARLIEST:
-            start = state.log_start_offset
-            return Position(offset=start, leader_epoch=state.epoch_for_offset(start))
-        if timestamp == positions.LATEST_TIERED:
-            if not state.has_records:
-                return _NOWHERE
-            last = state.next_offset - 1
-            return Position(offset=last, leader_epoch=state.epoch_for_offset(last))
-        if timestamp == positions.MAX_TIMESTAMP:
-            usable = state.history.usable(state.log_start_offset)
-            timestamp = max((one.metadata.max_timestamp_ms for one in usable), default=-1)
-        elif timestamp < 0:
-            raise Invalid(f"timestamp {timestamp}: the remote tier alone does not tell it")
-        return await self._at_timestamp(state, timestamp)
+        find = partial(self._offset_for_timestamp, state)
+        if timestamp != MAX_TIMESTAMP:
+            return await remote_position(state, find, timestamp)
+        usable = state.history.usable(state.log_start_offset)
+        latest = max((one.metadata.max_timestamp_ms for one in usable), default=-1)
+        return await position_of_timestamp(find, latest)
 
-    async def _at_timestamp(self, state: RemotePartitionState, timestamp_ms: int) -> Position:
+    async def _offset_for_timestamp(
+        self, state: RemotePartitionState, timestamp_ms: int
+    ) -> TimestampedOffset | None:
         try:
-            found = await self._walk.offset_for_timestamp(
+            return await self._walk.offset_for_timestamp(
                 state.history,
                 timestamp_ms,
                 start=state.log_start_offset,
@@ -151,11 +145,6 @@ class RemoteReading:
             )
         except (NotFound, Corrupt) as error:
             raise await self._lost(state, error, MAX_OFFSET) from error
-        if found is None:
-            return _NOWHERE
-        return Position(
-            offset=found.offset, leader_epoch=found.leader_epoch, timestamp_ms=found.timestamp_ms
-        )
 
 
 def _refuse_ended(state: RemotePartitionState, offset: int) -> None:

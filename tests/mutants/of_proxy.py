@@ -12,7 +12,11 @@ DIVERGENCE = Target(
 REPLACEMENTS = Target(
     "rlm/proxy/replacements.py", (*_HAZARDS, "tests/rlm/proxy/test_h37_diverging_epochs.py")
 )
-POSITIONS = Target("rlm/remote_log/positions.py", ("tests/rlm/proxy/test_positions.py",))
+LIST_OFFSETS = Target(
+    "rlm/remote_log/list_offsets.py",
+    ("tests/rlm/proxy/test_positions.py", "tests/rlm/api/test_h15_list_offsets.py"),
+)
+ANSWERS = Target("rlm/proxy/position_answers.py", ("tests/rlm/proxy/test_positions.py",))
 HANDLERS = Target("rlm/proxy/position_handlers.py", ("tests/rlm/proxy/test_positions.py",))
 
 EDITS: tuple[Edit, ...] = (
@@ -207,52 +211,69 @@ EDITS: tuple[Edit, ...] = (
             "aborted_transactions=_aborted(records) if is_plain else None,",
         ),
     ),
-    *POSITIONS.edits(
+    *LIST_OFFSETS.edits(
         (
             "H17: `earliest` passes before a barrier was",
-            "_PASS_AT_ONCE = frozenset({LATEST, MAX_TIMESTAMP})",
-            "_PASS_AT_ONCE = frozenset({LATEST, MAX_TIMESTAMP, EARLIEST})",
+            "_OF_THE_BROKER_ALONE = frozenset({LATEST, MAX_TIMESTAMP})",
+            "_OF_THE_BROKER_ALONE = frozenset({LATEST, MAX_TIMESTAMP, EARLIEST})",
         ),
         (
             "H2: `earliest` is the local start",
-            "return view.remote_log_start_offset if lower else None",
-            "return None",
+            "return found if found != NOWHERE and is_lower else None",
+            "return found if found != NOWHERE and is_lower and timestamp >= 0 else None",
         ),
         (
             "H2: `earliest` goes up to the remote start",
-            "lower = has_remote(view) and view.remote_log_start_offset < offset",
-            "lower = has_remote(view)",
+            "return found if found != NOWHERE and is_lower else None",
+            "return found if found != NOWHERE and (is_lower or timestamp == EARLIEST) else None",
         ),
         (
             "the latest tiered offset is one too high",
-            "return view.remote_next_offset - 1",
-            "return view.remote_next_offset",
+            "return _at(remote, remote.next_offset - 1) if remote.has_records else NOWHERE",
+            "return _at(remote, remote.next_offset) if remote.has_records else NOWHERE",
         ),
         (
             "the earliest pending upload lies below the log start",
-            "return max(remote_next, log_start_offset)",
-            "return remote_next",
+            "return _at(remote, max(remote_next, await self._local_log_start(view)))",
+            "return _at(remote, remote_next)",
         ),
         (
             "a timestamp is answered with a later record than the broker's",
-            "if found is not None and (offset == _UNKNOWN or found.offset < offset):",
-            "if found is not None:",
+            "return found if found != NOWHERE and is_lower else None",
+            "return found if found != NOWHERE and (is_lower or timestamp >= 0) else None",
         ),
         (
             "a timestamp that the broker does not know is unknown",
-            "if found is not None and (offset == _UNKNOWN or found.offset < offset):",
-            "if found is not None and found.offset < offset:",
+            "is_lower = found.offset < broker_offset or broker_offset == _UNKNOWN",
+            "is_lower = found.offset < broker_offset",
+        ),
+        (
+            "a timestamp that no tier knows is answered with an unknown offset",
+            "return found if found != NOWHERE and is_lower else None",
+            "return found if is_lower else None",
         ),
         (
             "H4: a frozen partition tells a lower start",
-            "return view.frozen and timestamp != EARLIEST_LOCAL",
-            "return False",
+            "if view.frozen and timestamp != EARLIEST_LOCAL:",
+            "if False:",
         ),
         (
             "H15: while the oldest data is not settled `earliest` is the local start",
-            "return asks_for_old and is_unsettled and not has_remote(view)",
-            "return False",
+            "if asks_for_old and is_unsettled and not has_remote(view):",
+            "if False:",
         ),
+        (
+            "H4: an epoch's end of a frozen partition is answered",
+            "            if broker.end_offset < 0:\n                raise _frozen(view)\n",
+            "",
+        ),
+        (
+            "H4: an epoch's end is taken from a frozen history",
+            "                raise _frozen(view)\n            return None\n",
+            "                raise _frozen(view)\n",
+        ),
+    ),
+    *ANSWERS.edits(
         (
             "an error keeps the positions beside it",
             "            answered[name] = _UNKNOWN\n",
@@ -270,17 +291,6 @@ EDITS: tuple[Edit, ...] = (
         ),
     ),
     *HANDLERS.edits(
-        (
-            "H4: an epoch's end of a frozen partition is answered",
-            "if isinstance(view, RemoteStorageError) or (view.frozen and "
-            'answered["end_offset"] < 0):',
-            "if isinstance(view, RemoteStorageError):",
-        ),
-        (
-            "H4: an epoch's end is taken from a frozen history",
-            "corrected = not view.frozen and correct_epoch_end(answered, known)",
-            "corrected = correct_epoch_end(answered, known)",
-        ),
         (
             "H25: a lost segment is asked for again for ever",
             "lost = not found.retriable and not frozen(found)",

@@ -20,7 +20,7 @@ PURE = (
     "rlm/download/plan.py",
     "rlm/plans/*.py",
     "rlm/proxy/divergence.py",
-    "rlm/remote_log/positions.py",
+    "rlm/proxy/position_answers.py",
     "rlm/proxy/replacements.py",
     "rlm/proxy/session.py",
     "rlm/proxy/sizes.py",

@@ -5,7 +5,7 @@ import pytest
 from kafka_protocol.apis import DELETE_RECORDS, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from kip405.errors import Corrupt, Unavailable
 from rlm.reading.requests import TimestampedOffset
-from rlm.remote_log.positions import list_offsets_position
+from rlm.remote_log.list_offsets import BothTiers
 from rlm.remote_log.tier import EpochEnd, Watermarks
 from tests.rlm.proxy.fakes import PLAIN, TOPIC, FakeTier, Log, Value, World, tier_partition, world
 
@@ -216,17 +216,19 @@ async def test_h04_a_frozen_history_corrects_no_epoch_end() -> None:
         assert await epoch_end(w, 4, 5) == (0, 5, 100)
 
 
-def test_h02_earliest_is_the_lower_of_both_starts() -> None:
+async def test_h02_earliest_is_the_lower_of_both_starts() -> None:
+    both = BothTiers(FakeTier(), deadline_ms=100)
     for start, expected in ((0, 0), (99, 99), (100, None), (150, None)):
         view = tier_partition(remote_log_start_offset=start, remote_next_offset=200)
-        found = list_offsets_position(view, -2, {"offset": 100}, None, 100)
-        assert found == expected
+        found = await both.position(view, -2, 100)
+        assert (found and found.offset) == expected
 
 
-def test_a_timestamp_is_answered_by_the_lower_of_both_tiers() -> None:
+async def test_a_timestamp_is_answered_by_the_lower_of_both_tiers() -> None:
     found = TimestampedOffset(offset=42, timestamp_ms=1_001, leader_epoch=2)
+    both = BothTiers(FakeTier(timestamped=found), deadline_ms=100)
     for offset, is_ours in ((-1, True), (43, True), (42, False), (41, False)):
-        answer = list_offsets_position(tier_partition(), 1_000, {"offset": offset}, found, 100)
+        answer = await both.position(tier_partition(), 1_000, offset)
         assert (answer is not None) is is_ours
 
 
