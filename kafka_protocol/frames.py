@@ -143,6 +143,20 @@ def has_flexible_response_header(api: Api, version: int) -> bool:
     return api is not API_VERSIONS and api.is_flexible(version)
 
 
+def encode_request_header(
+    api: Api, version: int, correlation_id: int, client_id: str | None
+) -> bytes:
+    """A request header v1, or v2 for a flexible version."""
+    writer = Writer(what=f"{api.name} v{version} request header")
+    writer.int16(api.key)
+    writer.int16(version)
+    writer.int32(correlation_id)
+    writer.nullable_string(client_id)
+    if api.is_flexible(version):
+        writer.uvarint(0)
+    return bytes(writer.buffer)
+
+
 def encode_request(
     api: Api,
     version: int,
@@ -151,15 +165,8 @@ def encode_request(
     value: Mapping[str, Any],
 ) -> bytes:
     """A whole request frame, its 4-byte length included."""
-    writer = Writer(what=f"{api.name} v{version} request header")
-    writer.int16(api.key)
-    writer.int16(version)
-    writer.int32(correlation_id)
-    writer.nullable_string(client_id)
-    if api.is_flexible(version):
-        writer.uvarint(0)
-    writer.raw(encode(api.request, version, value))
-    return with_length(writer.buffer)
+    header = encode_request_header(api, version, correlation_id, client_id)
+    return with_length(header + encode(api.request, version, value))
 
 
 def encode_response(api: Api, version: int, correlation_id: int, value: Mapping[str, Any]) -> bytes:

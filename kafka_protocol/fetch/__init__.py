@@ -16,6 +16,7 @@ from kafka_protocol.fetch.response import (
     FetchedPartition,
     FetchedTopic,
     FetchResponse,
+    aborted_transactions,
     scan_fetch_response,
 )
 from kafka_protocol.fetch.splice import PatchedPartition, SplicedPartition, splice_fetch_response
@@ -30,6 +31,7 @@ __all__ = [
     "FetchedTopic",
     "PatchedPartition",
     "SplicedPartition",
+    "aborted_transactions",
     "patch_fetch_request",
     "scan_fetch_request",
     "scan_fetch_response",

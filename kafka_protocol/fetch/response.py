@@ -120,6 +120,25 @@ def scan_fetch_response(frame: Buffer, api_version: int) -> FetchResponse:
     )
 
 
+def aborted_transactions(
+    frame: Buffer, answered: FetchedPartition, api_version: int
+) -> tuple[tuple[int, int], ...]:
+    """(producer id, first offset) of each aborted transaction of a scanned partition, empty where
+    the list is null. Raises `WireError`.
+    """
+    flexible = FETCH.is_flexible(api_version)
+    head = _HEAD_V5 if api_version >= 5 else _HEAD_V4
+    reader = Reader(
+        frame, answered.start + head.size, what=f"Fetch v{api_version} aborted transactions"
+    )
+    found = []
+    for _ in range(reader.count(flexible=flexible)):
+        found.append((reader.int64(), reader.int64()))
+        if flexible:
+            reader.skip_tags()
+    return tuple(found)
+
+
 def _scan_flexible(
     buffer: memoryview, position: int, count: int, version: int
 ) -> tuple[tuple[FetchedPartition, ...], int]:

@@ -10,6 +10,7 @@ import pytest
 from kafka_protocol.fetch import (
     PatchedPartition,
     SplicedPartition,
+    aborted_transactions,
     scan_fetch_response,
     splice_fetch_response,
 )
@@ -102,6 +103,10 @@ def test_scan_finds_what_was_answered(oracle: Oracle, version: int) -> None:
                 size = partition.records_size
                 assert (None if size == -1 else size) == (
                     None if one["Records"] is None else len(one["Records"])
+                )
+                assert aborted_transactions(frame, partition, version) == tuple(
+                    (row["ProducerId"], row["FirstOffset"])
+                    for row in one["AbortedTransactions"] or ()
                 )
                 records = frame[partition.records_position :][: max(size, 0)]
                 assert records == (one["Records"] or b"")
