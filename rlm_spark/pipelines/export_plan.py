@@ -18,8 +18,8 @@ from rlm_spark.plan.offsets import Positions
 from rlm_spark.plan.options import BatchQuery
 from rlm_spark.stopping import Stop
 from rlm_spark.tiers import kafka_client
-from rlm_spark.tiers.kafka_messages import NO_TOPIC_ID
 from rlm_spark.tiers.kafka_options import kafka_settings
+from rlm_spark.tiers.kafka_requests import NO_TOPIC_ID
 from rlm_spark.values import ConnectorOptions, TopicPartition
 
 

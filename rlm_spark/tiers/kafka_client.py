@@ -13,20 +13,19 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from aiokafka import errors as kafka_errors
-from aiokafka.protocol.offset import OffsetRequest
 
 from rlm_spark import clock
 from rlm_spark.errors import KafkaClientError, TopicChangedError
 from rlm_spark.stopping import Stop
 from rlm_spark.tiers.kafka_connection import BrokerConnections, LoopThread, connect
-from rlm_spark.tiers.kafka_messages import (
-    NO_TOPIC_ID,
-    FetchAsk,
-    FetchedPartition,
-    FetchOnce,
-    TopicMetadata,
-)
 from rlm_spark.tiers.kafka_options import KafkaSettings
+from rlm_spark.tiers.kafka_requests import (
+    NO_TOPIC_ID,
+    FetchedPartition,
+    TopicMetadata,
+    fetch_request,
+    list_offsets_request,
+)
 from rlm_spark.tiers.shared import Shared
 from rlm_spark.values import TopicPartition
 
@@ -135,22 +134,11 @@ class KafkaClient:
     ) -> FetchedPartition | None:
         topic = await self._topic(place.topic)
         _same_topic(topic, topic_id)
-        settings = self._settings
-        request = FetchOnce(
-            FetchAsk(
-                topic=place.topic,
-                topic_id=topic_id,
-                partition=place.partition,
-                offset=offset,
-                read_committed=read_committed,
-                max_wait_ms=settings.fetch_max_wait_ms,
-                min_bytes=settings.fetch_min_bytes,
-                max_bytes=settings.fetch_max_bytes,
-                max_partition_bytes=settings.max_partition_fetch_bytes,
-            )
+        request = fetch_request(
+            place, topic_id, offset, self._settings, read_committed=read_committed
         )
         client = await self._connected()
-        answer: FetchedPartition = (await client.send_to(_leader(topic, place), request)).value
+        answer = await client.send_to(_leader(topic, place), request)
         if answer.error_code == _OUT_OF_RANGE:
             return None
         _check(answer.error_code, str(place))
@@ -177,20 +165,17 @@ class KafkaClient:
         missing = {place.topic for place in wanted} - set(self._topics)
         if missing:
             await self._describe(sorted(missing))
-        by_node: dict[int, dict[str, list[tuple[int, int]]]] = defaultdict(
-            lambda: defaultdict(list)
-        )
+        by_node: dict[int, dict[TopicPartition, int]] = defaultdict(dict)
         for place, timestamp in wanted.items():
             node = _leader(await self._topic(place.topic), place)
-            by_node[node][place.topic].append((place.partition, timestamp))
+            by_node[node][place] = timestamp
         client = await self._connected()
-        for node, topics in by_node.items():
-            request = OffsetRequest(-1, 1 if read_committed else 0, list(topics.items()))
+        for node, timestamps in by_node.items():
+            request = list_offsets_request(timestamps, read_committed=read_committed)
             answer = await client.send_to(node, request)
-            for topic, partitions in answer.topics:
-                for partition, error_code, _, offset in partitions:
-                    _check(error_code, f"{topic}-{partition}")
-                    found[TopicPartition(topic, partition)] = offset if offset >= 0 else None
+            for place, (error_code, offset) in answer.items():
+                _check(error_code, str(place))
+                found[place] = offset if offset >= 0 else None
 
     async def _topic(self, name: str) -> TopicMetadata:
         topic = self._topics.get(name)
@@ -202,9 +187,8 @@ class KafkaClient:
 
     async def _describe(self, names: Iterable[str] | None) -> dict[str, TopicMetadata]:
         client = await self._connected()
-        answer = await client.describe(None if names is None else list(names))
         found: dict[str, TopicMetadata] = {}
-        for topic in answer.topics:
+        for topic in await client.describe(None if names is None else list(names)):
             if topic.error_code in (_NONE, 5):
                 found[topic.name] = self._topics[topic.name] = topic
             elif topic.error_code != _UNKNOWN_TOPIC:

@@ -20,11 +20,13 @@ from aiokafka.protocol.metadata import MetadataRequest
 
 from rlm_spark.errors import KafkaClientError
 from rlm_spark.stopping import Stop, Stopped
-from rlm_spark.tiers.kafka_messages import BrokersAndTopics, DescribeTopics, described
 from rlm_spark.tiers.kafka_options import KafkaSettings, TlsFiles
+from rlm_spark.tiers.kafka_requests import BrokerRequest, TopicMetadata, metadata_request
 
 _READ_AHEAD_BYTES = 1 << 20
 """What a connection buffers before it stops reading; aiokafka's 64 KiB stops it all the time."""
+
+T = TypeVar("T")
 
 
 class BrokerConnections(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
@@ -50,20 +52,22 @@ class BrokerConnections(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has n
     def open_connections(self) -> int:
         return sum(1 for connection in self._conns.values() if connection.connected())
 
-    async def describe(self, topics: Sequence[str] | None) -> BrokersAndTopics:
+    async def describe(self, topics: Sequence[str] | None) -> tuple[TopicMetadata, ...]:
         """Topics as any broker knows them, None = all; never creates one. KafkaError: no broker
         answers.
         """
-        return described(await self._send_to_any(DescribeTopics(topics)))
+        answer: tuple[TopicMetadata, ...] = await self._send_to_any(metadata_request(topics))
+        return answer
 
-    async def send_to(self, node: int, request: Any) -> Any:
+    async def send_to(self, node: int, request: BrokerRequest[T]) -> T:
         """The answer of one broker, which may be new here. TimeoutError: no broker knows it,
         or another caller has closed these connections meanwhile.
         """
         if self.cluster.broker_metadata(node) is None:
             async with asyncio.timeout(self._request_timeout_ms / 1000):
                 await self.force_metadata_update()
-        return await self.send(node, request)
+        answer: T = await self.send(node, request)
+        return answer
 
     async def try_bootstrap(self) -> None:
         """Connect to the last bootstrap server and hang up: raises why that does not work."""
@@ -155,9 +159,6 @@ def _load_texts(context: ssl.SSLContext, files: TlsFiles) -> None:
         file.write(f"{files.key_text or ''}\n{files.cert_text or ''}\n")
         file.flush()
         context.load_cert_chain(file.name, None, files.key_password or "")
-
-
-T = TypeVar("T")
 
 
 class LoopThread:

@@ -18,7 +18,7 @@ from rlm_spark.tiers import kafka_client
 from rlm_spark.tiers.failover import Absent
 from rlm_spark.tiers.fetch_client import Answer, BelowLogStart, BeyondLogEnd, FetchAsk, FetchClient
 from rlm_spark.tiers.kafka_client import KafkaClient, TopicGone
-from rlm_spark.tiers.kafka_messages import NO_TOPIC_ID, FetchedPartition
+from rlm_spark.tiers.kafka_requests import NO_TOPIC_ID, FetchedPartition
 from rlm_spark.values import Fetched, OffsetRange, TopicPartition
 
 _BASE_OFFSET = struct.Struct(">q")

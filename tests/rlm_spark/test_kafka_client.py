@@ -15,8 +15,8 @@ from rlm_spark.errors import KafkaClientError, TopicChangedError
 from rlm_spark.stopping import Stop
 from rlm_spark.tiers.kafka_client import KafkaClient, TopicGone
 from rlm_spark.tiers.kafka_connection import BrokerConnections, LoopThread, connect
-from rlm_spark.tiers.kafka_messages import NO_TOPIC_ID, DescribeTopics
 from rlm_spark.tiers.kafka_options import KafkaSettings, kafka_settings
+from rlm_spark.tiers.kafka_requests import NO_TOPIC_ID, metadata_request
 from rlm_spark.values import TopicPartition
 from tests.rlm_spark.fake_kafka import NOT_LEADER, TOPIC_ID, FakeKafka
 
@@ -71,7 +71,7 @@ def test_connections_that_another_caller_closed_are_waited_for_no_longer_than_a_
     async def ask(settings: KafkaSettings) -> None:
         connections = await connect(settings)
         await connections.close()
-        await connections.send_to(99, DescribeTopics([]))
+        await connections.send_to(99, metadata_request([]))
 
     with FakeKafka().running() as kafka:
         loop = LoopThread("rlm-kafka-consumer")
@@ -122,7 +122,7 @@ def test_a_broker_that_goes_away_after_a_query_is_no_news(
 
     async def use(settings: KafkaSettings) -> BrokerConnections:
         connections = await connect(settings)
-        await connections.send_to(1, DescribeTopics(["t"]))
+        await connections.send_to(1, metadata_request(["t"]))
         return connections
 
     async def linger(connections: BrokerConnections) -> None:

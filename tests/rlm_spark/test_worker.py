@@ -37,10 +37,16 @@ def faults():
 faults()
 print(faults())
 """
+_IMPORTS = """
+import sys
+import rlm_spark.source.reading
+import rlm_spark.tiers.kafka_client
+print(*sorted(sys.modules))
+"""
 _PAGES_OF_ONE_ROUND = (16 << 20) // 4096
 
 
-def run(code: str, reused: str | None) -> int:
+def output(code: str, reused: str | None) -> str:
     environment = {key: text for key, text in os.environ.items() if key != "SPARK_REUSE_WORKER"}
     if reused is not None:
         environment["SPARK_REUSE_WORKER"] = reused
@@ -52,7 +58,21 @@ def run(code: str, reused: str | None) -> int:
         check=True,
         timeout=60,
     )
-    return int(done.stdout)
+    return done.stdout
+
+
+def run(code: str, reused: str | None) -> int:
+    return int(output(code, reused))
+
+
+def test_a_task_imports_nothing_of_a_service() -> None:
+    imported = output(_IMPORTS, None).split()
+    libraries = {name.partition(".")[0] for name in imported}
+    of_services = {"aiohttp", "click", "prometheus_client", "psutil", "rich", "structlog", "yaml"}
+    assert not libraries & (of_services | {"pyspark", "rlmm", "rsm_plugins"})
+    assert {"rlm", "rlm.v1"} >= {
+        name.rpartition(".")[0] for name in imported if name.startswith("rlm.")
+    }
 
 
 @pytest.mark.parametrize(("reused", "is_frozen"), [("1", True), ("", False), (None, False)])
