@@ -29,7 +29,7 @@ from rlm_spark.pipelines.segments_client import RANGE_BYTES, SegmentsClient, lea
 from rlm_spark.pipelines.spark_jobs import Done, run_job
 from rlm_spark.plan.connection_options import connector_options
 from rlm_spark.plan.option_map import OptionMap
-from rlm_spark.source.source import read_text, user
+from rlm_spark.source.driver import read_text, user
 from rlm_spark.stopping import Stop
 from rlm_spark.values import ServiceConnection, TopicPartition
 

@@ -30,7 +30,7 @@ from rlm_spark.plan.loss import LossRule
 from rlm_spark.plan.option_map import OptionMap
 from rlm_spark.plan.options import BatchQuery, includes_headers, parse_batch
 from rlm_spark.plan.positions import open_positions
-from rlm_spark.source.source import read_text, user
+from rlm_spark.source.driver import read_text, user
 from rlm_spark.tiers.decoded import decoded_ahead
 from rlm_spark.tiers.range_reader import read_range
 from rlm_spark.values import ConnectorOptions, DataLoss, OffsetRange

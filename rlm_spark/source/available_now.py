@@ -9,7 +9,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from rlm_spark.plan.offset_specs import checkpoint_document
-from rlm_spark.source.stream import Document, TieredStreamReader
+from rlm_spark.source.pyspark_readers import Document, TieredStreamReader
 
 
 class LimitedStreamReader(TieredStreamReader, SupportsTriggerAvailableNow):

@@ -12,9 +12,9 @@ from pyspark.sql.types import StructType, _parse_datatype_string
 
 from rlm_spark.plan.options import includes_headers, parse_batch
 from rlm_spark.plan.planning import PlannedRange, plan_batch
+from rlm_spark.source.driver import read_text, user
 from rlm_spark.source.reading import Tiers, planned_batches
 from rlm_spark.source.schema import SchemaError, full_schema, pruned
-from rlm_spark.source.source import read_text, user
 from rlm_spark.values import ConnectorOptions
 
 

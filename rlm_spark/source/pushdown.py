@@ -30,7 +30,7 @@ from pyspark.sql.types import StructType
 from rlm_spark.plan.offsets import Positions
 from rlm_spark.plan.options import BatchQuery
 from rlm_spark.plan.planning import PlannedRange, plan_batch
-from rlm_spark.source.batch import TieredReader
+from rlm_spark.source.pyspark_readers import TieredReader
 from rlm_spark.source.reading import Tiers
 from rlm_spark.values import TopicPartition
 

@@ -1,12 +1,8 @@
 """`format("kafka_tiered")`: the data source as PySpark 4 requires it.
 
 Options, plan and reading are in other modules. Instances are pickled to planning processes and
-executors. PySpark passes options with lower-case keys and calls by keyword (`schema`). The user's
-name and the text of a token file are read here, on the driver.
+executors. PySpark passes options with lower-case keys and calls by keyword (`schema`).
 """
-
-import getpass
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
@@ -24,23 +20,9 @@ from rlm_spark.plan.options import (
     parse_batch,
     parse_stream,
 )
-from rlm_spark.source.batch import TieredReader
+from rlm_spark.source.driver import read_text, user
+from rlm_spark.source.pyspark_readers import TieredReader, TieredStreamReader
 from rlm_spark.source.schema import full_schema
-from rlm_spark.source.stream import TieredStreamReader
-
-
-def user() -> str:
-    """The user of this process; a fixed name where the system knows none."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"
-
-
-def read_text(path: str) -> str:
-    """A small text file of the driver."""
-    return Path(path).read_text(encoding="utf-8")
-
 
 FORMAT = "kafka_tiered"
 

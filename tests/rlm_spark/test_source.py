@@ -10,11 +10,10 @@ from pyspark.sql.datasource import InputPartition
 import rlm_spark
 from rlm_spark.errors import SparkTooOldError
 from rlm_spark.plan.offset_specs import OptionError
-from rlm_spark.source.batch import TieredReader
 from rlm_spark.source.pushdown import FilteringReader
+from rlm_spark.source.pyspark_readers import TieredReader, TieredStreamReader
 from rlm_spark.source.schema import full_schema
 from rlm_spark.source.source import TieredDataSource
-from rlm_spark.source.stream import TieredStreamReader
 from tests.rlm_spark.fake_tiers import FakeLog, FakePositions, FakeTiers, topic
 
 OPTIONS = {"subscribe": "t", "kafka.bootstrap.servers": "k", "readmode": "kafka_only"}
@@ -86,3 +85,14 @@ def test_executors_import_no_pyspark_for_what_does_not_need_it(modules: str) -> 
     code = f"import sys, {modules}; sys.exit('pyspark' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_spark_3_5_imports_no_python_data_source() -> None:
+    """`read` and the pipelines work there, and PySpark 3.5 has no module `datasource`."""
+    code = """
+import sys
+sys.modules["pyspark.sql.datasource"] = None
+import rlm_spark.source.legacy, rlm_spark.pipelines.commands, rlm_spark.local.session
+import rlm_spark.pipelines.auditing, rlm_spark.pipelines.exporting
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

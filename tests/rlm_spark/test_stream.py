@@ -19,9 +19,9 @@ from rlm_spark.plan.options import parse_stream
 from rlm_spark.plan.planning import PlannedRange
 from rlm_spark.source.available_now import LimitedStreamReader
 from rlm_spark.source.micro_batches import AvailableNowError, Waiting
+from rlm_spark.source.pyspark_readers import Document, TieredStreamReader
 from rlm_spark.source.schema import full_schema
 from rlm_spark.source.source import stream_reader
-from rlm_spark.source.stream import Document, TieredStreamReader
 from rlm_spark.values import TopicPartition
 from tests.rlm_spark.fake_tiers import FakeLog, FakePositions, FakeTiers, topic
 

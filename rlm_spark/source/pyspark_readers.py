@@ -1,8 +1,9 @@
-"""The stream reader that PySpark calls: offsets as Spark's JSON, partitions as ranges.
+"""The readers that PySpark 4 calls, for a batch and for a stream: partitions as ranges.
 
-PySpark 4.0 and 4.1 call `latestOffset()`, so each trigger takes all available records. Admission
-control and Trigger.AvailableNow need 4.2 and are a subclass (`available_now`). One instance is on
-the driver while the query runs; executors get copies, which only read.
+The driver plans, executors read. Offsets of a stream are Spark's JSON. PySpark 4.0 and 4.1 call
+`latestOffset()`, so each trigger takes all available records. Admission control and
+Trigger.AvailableNow need 4.2 and are a subclass (`available_now`). One instance is on the driver
+while the query runs; executors get copies, which only read.
 """
 
 import logging
@@ -11,21 +12,53 @@ from contextlib import ExitStack
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from rlm_spark import clock
 from rlm_spark.plan.offset_specs import checkpoint_document, offsets_from_checkpoint
-from rlm_spark.plan.options import StreamQuery
-from rlm_spark.source.batch import partition_batches
+from rlm_spark.plan.options import BatchQuery, StreamQuery
+from rlm_spark.plan.planning import PlannedRange, plan_batch
 from rlm_spark.source.micro_batches import MicroBatches, Waiting
-from rlm_spark.source.reading import Tiers
+from rlm_spark.source.reading import Tiers, planned_batches
 from rlm_spark.source.schema import pruned
+from rlm_spark.values import ConnectorOptions
 
 _log: Final = logging.getLogger(__name__)
 
 Document = dict[str, dict[str, int]]
 _WALL_CLOCK: Final = Waiting(now_ms=clock.now_ms, sleep_ms=clock.sleep_ms)
+
+
+class TieredReader(DataSourceReader):
+    """One batch read: planned on the driver, read on executors."""
+
+    def __init__(self, query: BatchQuery, schema: StructType, tiers: Tiers | None = None) -> None:
+        self._query = query
+        self._schema = pruned(schema)
+        self._tiers = tiers or Tiers()
+
+    def partitions(self) -> list[InputPartition]:
+        """The ranges there are now; called once for each plan."""
+        return [InputPartition(planned) for planned in self._plan()]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of one range."""
+        return partition_batches(self._query.connector, partition, self._schema, self._tiers)
+
+    def _plan(self) -> list[PlannedRange]:
+        with self._tiers.open_positions(self._query.connector) as positions:
+            return plan_batch(self._query, positions)
+
+
+def partition_batches(
+    options: ConnectorOptions, partition: InputPartition, schema: pa.Schema, tiers: Tiers
+) -> Iterator[pa.RecordBatch]:
+    """The records of one task; none for the partition that PySpark makes of an empty plan."""
+    planned = partition.value
+    if not isinstance(planned, PlannedRange):
+        return iter(())
+    return planned_batches(options, planned, schema, tiers)
 
 
 class TieredStreamReader(DataSourceStreamReader):
