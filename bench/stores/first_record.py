@@ -13,7 +13,7 @@ from bench.plan import PROXY, topic_name
 from bench.processes import BenchError
 from bench.stores.lab import Lab
 from bench.stores.report import FirstRecord
-from rlm.broker.connection import Address
+from kip405.addresses import Address
 from rlm.broker.own_broker import OwnBroker
 from rlm.cli.target import Connect
 from rlm.v1 import fetch_pb2

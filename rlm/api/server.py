@@ -8,9 +8,9 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from kip405.addresses import Address
 from kip405.errors import Invalid
 from rlm.v1 import admin_pb2, admin_pb2_grpc, fetch_pb2, fetch_pb2_grpc
-from rsm_plugins.addresses import Address
 from rsm_plugins.contract.tls import ServerTls
 
 CONCURRENT_CALLS_MAX = 1024
@@ -59,7 +59,7 @@ class ApiServer:
         self._admin = admin
         self._fetch = fetch
         self._names = (_FETCH,) if admin is None else (_ADMIN, _FETCH)
-        self._listen = Address.parse(listen)
+        self._listen = Address.parse_listening(listen)
         knows_callers = asks_tokens or (tls is not None and tls.client_ca_file is not None)
         self._listen.require_private(allow_insecure or (tls is not None and knows_callers))
         self._credentials = None if tls is None else tls.credentials()

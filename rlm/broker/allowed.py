@@ -6,8 +6,9 @@ Kafka puts them into Metadata and DescribeCluster on request (KIP-430): one bit 
 from collections.abc import Mapping, Sequence
 
 from kafka_protocol.apis import DESCRIBE_CLUSTER, METADATA
+from kip405.addresses import Address
 from rlm.broker.answers import error_of_code
-from rlm.broker.connection import Address, BrokerConnection
+from rlm.broker.connection import BrokerConnection
 
 _TIMEOUT_MS = 10_000
 _NOT_AUTHORIZED = 29

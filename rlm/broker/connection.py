@@ -9,35 +9,16 @@ connection.
 import asyncio
 import os
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from kafka_protocol.frames import FrameAssembler, encode_request, parse_response_header
 from kafka_protocol.primitives import WireError
 from kafka_protocol.schema import Api, Value, decode
+from kip405.addresses import Address
 from kip405.errors import Corrupt, Unavailable
 
 _READ_SIZE_BYTES = 256 * 1024
 _Frame = asyncio.Future[bytes | bytearray]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
-    """Where a broker listens."""
-
-    host: str
-    port: int
-
-    @classmethod
-    def parse(cls, text: str) -> "Address":
-        """`host:port` -> Address; ValueError says what is wrong."""
-        host, separator, port = text.rpartition(":")
-        if not separator or not host or not port.isdigit():
-            raise ValueError(f"{text!r} is not host:port")
-        return cls(host=host.strip("[]"), port=int(port))
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
 
 
 class _Channel:

@@ -26,6 +26,7 @@ from kafka_protocol.apis import (
 )
 from kafka_protocol.schema import Value
 from kip405.acls import Acl, MissingAcls, cluster_acl, topic_acl
+from kip405.addresses import Address
 from kip405.errors import Internal, NotFound, RemoteStorageError, Unavailable
 from rlm.broker.answers import (
     CONSUMER_REPLICA_ID,
@@ -37,7 +38,7 @@ from rlm.broker.answers import (
     TopicDescription,
     error_of_code,
 )
-from rlm.broker.connection import Address, BrokerConnection
+from rlm.broker.connection import BrokerConnection
 from rlm.broker.deletions import DeletionConnection, Place
 from rlm.broker.gathered import Gathered
 from rlm.broker.many import TOPIC_RESOURCE, ConfigValues, Many, OffsetQuestion

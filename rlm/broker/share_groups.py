@@ -21,10 +21,11 @@ from kafka_protocol.apis import (
 )
 from kafka_protocol.schema import Api, Value
 from kip405.acls import Acl, MissingAcls, cluster_acl, group_acl, missing_acls, topic_acl
+from kip405.addresses import Address
 from kip405.errors import Internal, RemoteStorageError, Unavailable
 from rlm.broker.allowed import operations_of
 from rlm.broker.answers import BrokerNode, error_of_code
-from rlm.broker.connection import Address, BrokerConnection
+from rlm.broker.connection import BrokerConnection
 from rlm.clock import Clock
 
 _GROUPS_TOPIC = "__consumer_offsets"

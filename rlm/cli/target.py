@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import click
 import grpc
 
+from kip405.addresses import Address
 from kip405.errors import Invalid, Unavailable
 from rlm.api.calls import call_metadata, error_of_call
 from rlm.api.tokens import read_tokens
@@ -202,11 +203,10 @@ def _options(command: F) -> F:
 
 
 def _checked(address: str) -> str:
-    host, colon, port = address.rpartition(":")
-    is_tcp = bool(colon and host and port.isascii() and port.isdigit() and int(port) < 65_536)
-    if not is_tcp and not address.startswith("unix:/"):
-        raise Invalid(f"--address: must be HOST:PORT or unix:/path, got {address!r}")
-    return address
+    try:
+        return str(Address.parse(address))
+    except Invalid as error:
+        raise Invalid(f"--address: must be HOST:PORT or unix:/path, got {error}") from error
 
 
 def _sandbox_addresses(root: Path) -> list[str]:

@@ -2,10 +2,9 @@
 
 from rlm.config.loader import load, load_reader
 from rlm.config.service import CommonConfig, ReaderConfig, ServiceConfig
-from rlm.config.values import Address, ConfigError
+from rlm.config.values import ConfigError
 
 __all__ = [
-    "Address",
     "CommonConfig",
     "ConfigError",
     "ReaderConfig",

@@ -5,12 +5,14 @@ is checked later, through its direct listener (H13).
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from kip405.addresses import Address
 from kip405.checkpoints import MetaProperties, parse_meta_properties, parse_properties
-from kip405.errors import Corrupt
-from rlm.config.values import Address, ConfigError
+from kip405.errors import Corrupt, Invalid
+from rlm.config.values import ConfigError
 
 _DEFAULT_LISTENERS = "PLAINTEXT://:9092"
 PLAINTEXT = "PLAINTEXT"
@@ -38,12 +40,12 @@ def read_server_properties(path: Path) -> BrokerFacts:
         return broker_facts(parse_properties(path.read_bytes()))
     except OSError as error:
         raise ConfigError(f"{key}: {path} cannot be read: {error.strerror}") from error
-    except (Corrupt, ValueError) as error:
+    except (Corrupt, Invalid, ValueError) as error:
         raise ConfigError(f"{key}: {path}: {error}") from error
 
 
 def broker_facts(properties: Mapping[str, str]) -> BrokerFacts:
-    """Facts out of parsed server.properties; raises ValueError when a value makes no sense."""
+    """Facts out of parsed server.properties; ValueError or Invalid: a value makes no sense."""
     node_id = properties.get("node.id", properties.get("broker.id"))
     dirs = properties.get("log.dirs") or properties.get("log.dir") or ""
     listeners = _listeners(properties.get("listeners", _DEFAULT_LISTENERS))
@@ -73,9 +75,9 @@ def advertised_address(listener: str, advertised_listeners: str) -> Address | No
     """Where a broker tells clients of a listener to go; None where that cannot be told."""
     for item in _names(advertised_listeners):
         name, _, place = item.partition("://")
-        host, _, port = place.rpartition(":")
-        if name.strip().upper() == listener.upper() and host and port.isdigit():
-            return Address(host=host.strip("[]"), port=int(port))
+        if name.strip().upper() == listener.upper():
+            with suppress(Invalid):
+                return _address(place)
     return None
 
 
@@ -102,11 +104,17 @@ def _listeners(text: str) -> dict[str, Address]:
         name, separator, place = item.partition("://")
         if not separator:
             raise ValueError(f"listeners has {item!r}")
-        host, _, port = place.rpartition(":")
-        address = Address.parse(f"{host or '127.0.0.1'}:{port}")
+        address = _address(f"127.0.0.1{place}" if place.startswith(":") else place)
         reachable = "127.0.0.1" if address.is_wildcard else address.host
         listeners[name.upper()] = Address(host=reachable, port=address.port)
     return listeners
+
+
+def _address(place: str) -> Address:
+    """`host:port`, where Kafka takes IPv6 without brackets too. Invalid likewise."""
+    host, _, port = place.rpartition(":")
+    is_bare_v6 = ":" in host and not host.startswith("[")
+    return Address.parse(f"[{host}]:{port}" if is_bare_v6 else place)
 
 
 def _inter_broker_listener(properties: Mapping[str, str]) -> str | None:

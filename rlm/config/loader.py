@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from kip405.addresses import Address
 from kip405.errors import Invalid
 from rlm.config.broker_files import (
     PLAINTEXT,
@@ -16,7 +17,7 @@ from rlm.config.broker_files import (
 )
 from rlm.config.service import CommonConfig, ReaderConfig, ServiceConfig, settings
 from rlm.config.stores import STORE_ROWS, is_store_key, read_rules, read_stores
-from rlm.config.values import NOT_YET, REQUIRED, Address, ConfigError, Setting, ValueRefused
+from rlm.config.values import NOT_YET, REQUIRED, ConfigError, Setting, ValueRefused
 from rsm_plugins.contract.tls import require_both
 from rsm_plugins.endpoints import ALIASES
 from rsm_plugins.process.config import yaml_fault
@@ -309,13 +310,13 @@ def _check_exposure(config: CommonConfig) -> None:
     if config.allow_insecure:
         return
     _check_api(config)
-    if not config.http_listen.is_loopback:
+    if not config.http_listen.is_private:
         raise ConfigError(
             f"http.listen: {config.http_listen} is not loopback and has no TLS; "
             "use a loopback address, or set allow_insecure: true"
         )
     for store in config.stores:
-        if store.address and not store.address.is_loopback and store.tls is None:
+        if store.address and not store.address.is_private and store.tls is None:
             raise ConfigError(
                 f"{store.where}plugin.address: {store.address} is not loopback; give "
                 "plugin.tls.ca.file, use a loopback address, or set allow_insecure: true"
@@ -324,7 +325,7 @@ def _check_exposure(config: CommonConfig) -> None:
 
 def _check_api(config: CommonConfig) -> None:
     """Others reach the API with TLS only, and only those that it can tell from everybody."""
-    if config.grpc_listen.is_loopback:
+    if config.grpc_listen.is_private:
         return
     what = f"grpc.listen: {config.grpc_listen} is not loopback"
     if config.grpc_tls is None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kip405.addresses import Address
 from rlm.config.stores import RULES_ALLOWED, STORES_ALLOWED, StoreConfig, build_provider
 from rlm.config.values import (
     ADDRESS,
@@ -20,7 +21,6 @@ from rlm.config.values import (
     REQUIRED,
     TCP,
     TEXT,
-    Address,
     Kind,
     Setting,
     choice,

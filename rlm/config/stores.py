@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kip405.addresses import Address
 from kip405.errors import Invalid
 from rlm.config.values import (
     ADDRESS,
@@ -18,7 +19,6 @@ from rlm.config.values import (
     REQUIRED,
     TEXT,
     WORDS,
-    Address,
     ConfigError,
     Scalar,
     Setting,

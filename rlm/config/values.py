@@ -5,80 +5,18 @@ One row of a table of settings: key, kind, default, doc. Pure.
 The one error of a configuration.
 """
 
-import ipaddress
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-MAX_UNIX_PATH_BYTES = 103
-"""sockaddr_un holds 108 bytes on Linux and 104 on macOS, the closing zero included."""
+from kip405.addresses import Address
+from kip405.errors import Invalid
 
 
 class ValueRefused(Exception):
     """The value is not one of the kind; the message is what to put after `got`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
-    """`host:port`, `[v6]:port`, or `unix:/path` (then host is empty and port 0)."""
-
-    host: str
-    port: int
-    path: str = ""
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Raises ValueError with the reason."""
-        if text.startswith("unix:"):
-            return cls._unix(text.removeprefix("unix:").removeprefix("//"))
-        host, colon, port = text.rpartition(":")
-        host = host.removeprefix("[").removesuffix("]")
-        if not (colon and host and port.isascii() and port.isdigit()):
-            raise ValueError("no host:port")
-        if not 0 < int(port) < 65_536:
-            raise ValueError("the port is not within 1 to 65535")
-        return cls(host=host, port=int(port))
-
-    @classmethod
-    def _unix(cls, path: str) -> Self:
-        size_bytes = len(path.encode())
-        if not path.startswith("/"):
-            raise ValueError("the path of a unix socket must be absolute")
-        if size_bytes > MAX_UNIX_PATH_BYTES:
-            raise ValueError(
-                f"the path of a unix socket has {size_bytes} bytes, "
-                f"{MAX_UNIX_PATH_BYTES} are possible: use a shorter one"
-            )
-        return cls(host="", port=0, path=path)
-
-    @property
-    def is_unix(self) -> bool:
-        return bool(self.path)
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether only this machine reaches it; a name other than localhost counts as reachable."""
-        if self.is_unix or self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
-
-    @property
-    def is_wildcard(self) -> bool:
-        """Whether it is good to listen on and useless to connect to."""
-        try:
-            return ipaddress.ip_address(self.host).is_unspecified
-        except ValueError:
-            return False
-
-    def __str__(self) -> str:
-        if self.is_unix:
-            return f"unix:{self.path}"
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 Reader = Callable[[Any], Any]
@@ -184,8 +122,8 @@ def _read_any_address(value: Any) -> Address:
     text = _read_text(value)
     try:
         return Address.parse(text)
-    except ValueError as error:
-        raise ValueRefused(f"{text!r}: {error}") from error
+    except Invalid as error:
+        raise ValueRefused(str(error)) from error
 
 
 def _read_addresses(value: Any) -> tuple[Address, ...]:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from kip405.ids import Uuid
 from kip405.version import software_version
 from rlm.broker.allowed import AllowedOperations
-from rlm.broker.connection import Address as BrokerAddress
 from rlm.broker.leadership import Leadership
 from rlm.broker.own_broker import OwnBroker
 from rlm.broker.share_groups import BrokerShareGroups
@@ -57,7 +56,7 @@ def build_dependencies(
 ) -> Dependencies:
     """Everything built, nothing contacted."""
     writer = new_uuid()
-    direct = BrokerAddress.parse(str(config.broker_direct_address))
+    direct = config.broker_direct_address
     broker = OwnBroker(direct, client_id=f"rlm-{config.node_id}")
     facts = build_metadata(config, broker=broker, clock=clock, writer=writer)
     leadership = Leadership(broker, clock, poll_interval_ms=config.leadership_poll_interval_ms)

@@ -18,7 +18,6 @@ from rlm.api.calls import Gate
 from rlm.api.endpoints import NO_NODE, READER, Endpoint, Endpoints
 from rlm.api.remote_fetch import RemoteDependencies, RemoteFetchService
 from rlm.api.tokens import token_source
-from rlm.broker.connection import Address as BrokerAddress
 from rlm.broker.own_broker import AnyBroker
 from rlm.clock import Clock, SystemClock, new_uuid
 from rlm.config import ReaderConfig
@@ -95,7 +94,7 @@ class ReaderService:
         self._config = config
         self._clock = clock
         self._threads = threads
-        addresses = [BrokerAddress.parse(str(one)) for one in config.kafka_bootstrap_servers]
+        addresses = config.kafka_bootstrap_servers
         self.brokers = AnyBroker(addresses, client_id=_CLIENT_ID)
         identity = MetadataIdentity(node_id=NO_NODE, writer=new_uuid(), client_id=_CLIENT_ID)
         self.facts = build_reader_metadata(

@@ -5,9 +5,10 @@ Reads only. Nothing that alters or deletes goes this way: that is our own broker
 
 from dataclasses import dataclass
 
+from kip405.addresses import Address
 from kip405.errors import Unavailable
 from rlm.broker.answers import TopicDescription
-from rlm.broker.connection import Address, BrokerConnection
+from rlm.broker.connection import BrokerConnection
 from rlm.broker.own_broker import OwnBroker
 
 

@@ -18,9 +18,9 @@ from typing import NoReturn
 import click
 import grpc
 
+from kip405.addresses import Address
 from kip405.errors import Invalid, RemoteStorageError
 from kip405.ids import Uuid
-from rsm_plugins.addresses import Address
 from rsm_plugins.conformance.runner import (
     CASE_SECONDS,
     CASES,

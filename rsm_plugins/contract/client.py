@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 import grpc
 
+from kip405.addresses import Address
 from kip405.contracts import (
     ExpectedSegment,
     IndexType,
@@ -27,7 +28,6 @@ from kip405.contracts import (
 from kip405.errors import Invalid, RemoteStorageError, Unavailable
 from kip405.ids import TopicIdPartition
 from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
-from rsm_plugins.addresses import Address
 from rsm_plugins.contract.answering import PRINCIPAL_KEY
 from rsm_plugins.contract.capabilities import Capability, check_plugin
 from rsm_plugins.contract.client_channel import PluginStubs, RenewedChannel, open_plugin

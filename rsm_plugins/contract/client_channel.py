@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from rsm_plugins.addresses import Address
+from kip405.addresses import Address
 from rsm_plugins.contract.messages import MESSAGE_MAX_BYTES
 from rsm_plugins.contract.tls import Renewed, Tls
 from rsm_plugins.v1 import identity_pb2_grpc, storage_pb2_grpc

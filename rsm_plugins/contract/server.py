@@ -14,8 +14,8 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from kip405.addresses import Address
 from kip405.errors import Invalid
-from rsm_plugins.addresses import Address
 from rsm_plugins.contract.messages import MESSAGE_MAX_BYTES
 from rsm_plugins.contract.services import Dependencies, IdentityService, StorageService
 from rsm_plugins.contract.tls import ServerTls
@@ -49,7 +49,7 @@ class PluginServer:
         tls: ServerTls | None = None,
     ) -> None:
         self._parts = parts
-        self._listen = Address.parse(listen)
+        self._listen = Address.parse_listening(listen)
         self._listen.require_private(
             allow_insecure or (tls is not None and tls.client_ca_file is not None)
         )
@@ -119,11 +119,9 @@ def new_instance() -> str:
 
 def _check_bindable(address: Address) -> None:
     """Invalid says why not; gRPC would tell the reason to standard error only."""
-    host = address.host.strip("[]")
     try:
-        family, kind, _, _, place = socket.getaddrinfo(host, address.port, type=socket.SOCK_STREAM)[
-            0
-        ]
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        family, kind, _, _, place = found[0]
         with socket.socket(family, kind) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(place)

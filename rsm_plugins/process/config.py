@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
+from kip405.addresses import Address
 from kip405.errors import Invalid
-from rsm_plugins.addresses import Address
 from rsm_plugins.contract.tls import ServerTls, require_both
 from rsm_plugins.files.spool import SPOOLED_COPIES_DEFAULT
 from rsm_plugins.settings.kinds import KIND_NAMES, store_kind
@@ -69,7 +69,7 @@ class PluginSettings:
     @property
     def is_private(self) -> bool:
         """Whether only processes of this machine can call."""
-        return Address.parse(self.listen).is_private
+        return Address.parse_listening(self.listen).is_private
 
 
 SETTINGS: tuple[Setting, ...] = (
@@ -236,7 +236,7 @@ def _check_reach(settings: PluginSettings) -> None:
     if settings.tls is None and settings.tls_client_ca_file is not None:
         raise Invalid("tls.client.ca.file is given without tls.cert.file and tls.key.file")
     try:
-        Address.parse(settings.listen).require_private(
+        Address.parse_listening(settings.listen).require_private(
             settings.allow_insecure or settings.tls_client_ca_file is not None
         )
     except Invalid as error:

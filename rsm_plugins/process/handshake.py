@@ -4,8 +4,8 @@ Versions of the line and of what is spoken, network, address, protocol; as Hashi
 it. Pure.
 """
 
+from kip405.addresses import Address
 from kip405.errors import Invalid
-from rsm_plugins.addresses import Address
 
 HANDSHAKE_VERSION = 1
 LINE_MAX_BYTES = 1024
@@ -14,8 +14,8 @@ _SHAPE = f"{HANDSHAKE_VERSION}|{HANDSHAKE_VERSION}|unix or tcp|ADDRESS|grpc"
 
 def handshake(address: Address) -> str:
     """The line that tells who started us where we listen."""
-    place = address.unix_path or f"{address.host}:{address.port}"
-    return f"{HANDSHAKE_VERSION}|{HANDSHAKE_VERSION}|{address.network}|{place}|grpc"
+    place = f"unix|{address.unix_path}" if address.is_unix else f"tcp|{address}"
+    return f"{HANDSHAKE_VERSION}|{HANDSHAKE_VERSION}|{place}|grpc"
 
 
 def parse_handshake(line: str) -> Address:

@@ -19,8 +19,8 @@ from typing import Any
 import structlog
 import yaml
 
+from kip405.addresses import MAX_UNIX_PATH_BYTES
 from kip405.errors import Invalid, RemoteStorageError, Unavailable
-from rsm_plugins.addresses import UNIX_PATH_MAX_BYTES
 from rsm_plugins.contract.client_channel import is_alive
 from rsm_plugins.files.owned_folder import OwnedFolder
 from rsm_plugins.process import spawn_child
@@ -277,7 +277,7 @@ class SpawnedPlugin:
 def _folder(runtime_dir: Path | None) -> OwnedFolder:
     if runtime_dir is not None:
         longest = len(os.fsencode(runtime_dir.absolute())) + len("/rlm-own-12345678/p.sock")
-        if longest <= UNIX_PATH_MAX_BYTES:
+        if longest <= MAX_UNIX_PATH_BYTES:
             return OwnedFolder.create(runtime_dir.absolute())
     return OwnedFolder.create_private()
 

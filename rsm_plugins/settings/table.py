@@ -14,8 +14,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from kip405.addresses import Address
 from kip405.errors import Invalid
-from rsm_plugins.addresses import Address
 from rsm_plugins.layout.keys import check_prefix
 
 
@@ -45,7 +45,7 @@ def text(value: object) -> str:
 
 
 def listen_address(value: object) -> str:
-    return str(Address.parse(text(value)))
+    return str(Address.parse_listening(text(value)))
 
 
 def folder(value: object) -> Path:

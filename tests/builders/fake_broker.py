@@ -12,7 +12,7 @@ from typing import Any
 from kafka_protocol.apis import API_VERSIONS, APIS
 from kafka_protocol.frames import FrameAssembler, encode_response, parse_request_header
 from kafka_protocol.schema import Api, Value, decode
-from rlm.broker.connection import Address
+from kip405.addresses import Address
 
 Answer = Mapping[str, Any] | None
 Handler = Callable[[Value], Answer | Awaitable[Answer]]

@@ -2,8 +2,8 @@
 
 import asyncio
 
+from kip405.addresses import Address
 from kip405.ids import PartitionKey
-from rlm.broker.connection import Address
 from rlm.broker.own_broker import OwnBroker
 from rlm.topics.starts import CAUSE_RETENTION, raise_start
 from tests.rlmm.running import running

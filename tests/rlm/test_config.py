@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import yaml
 
-from rlm.config import Address, ConfigError, ServiceConfig, load, load_reader
+from kip405.addresses import MAX_UNIX_PATH_BYTES, Address
+from rlm.config import ConfigError, ServiceConfig, load, load_reader
 from rlm.config.docs import generate_docs
 from rlm.config.service import ReaderConfig, settings
 from rlm.config.stores import RULE_ROWS, STORE_ROWS
-from rlm.config.values import MAX_UNIX_PATH_BYTES
 
 SERVER_PROPERTIES = """\
 process.roles=broker,controller
@@ -230,7 +230,7 @@ def test_beyond_loopback_only_when_allowed(tmp_path: Path, given: dict[str, Any]
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "localhost", "[::1]"])
 def test_loopback_has_many_names(tmp_path: Path, given: dict[str, Any], host: str) -> None:
-    assert read(tmp_path, given | {"grpc.listen": f"{host}:1234"}).grpc_listen.is_loopback
+    assert read(tmp_path, given | {"grpc.listen": f"{host}:1234"}).grpc_listen.is_private
 
 
 def test_a_wildcard_cannot_be_advertised(tmp_path: Path, given: dict[str, Any]) -> None:
@@ -241,7 +241,7 @@ def test_a_wildcard_cannot_be_advertised(tmp_path: Path, given: dict[str, Any]) 
 def test_a_unix_socket_path_must_fit(tmp_path: Path, given: dict[str, Any]) -> None:
     fits = "/" + "x" * (MAX_UNIX_PATH_BYTES - 1)
     [store] = read(tmp_path, given | {"plugin.address": f"unix:{fits}"}).stores
-    assert store.address is not None and store.address.path == fits
+    assert store.address is not None and store.address.unix_path == fits
     message = refusal(tmp_path, given | {"plugin.address": f"unix:{fits}x"})
     assert f"has {MAX_UNIX_PATH_BYTES + 1} bytes" in message
 

@@ -5,9 +5,9 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+from kip405.addresses import Address
 from kip405.errors import NotFound
 from kip405.ids import Uuid
-from rlm.broker.connection import Address
 from rlm.broker.own_broker import OwnBroker
 from rlm.clock import SystemClock, new_uuid
 from rlm.service.metadata import ReadsFile

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from kip405.addresses import Address
 from kip405.errors import Unavailable
-from rlm.broker.connection import Address
 from rlm.broker.own_broker import OwnBroker
 from rlm.clock import SystemClock
 from rlmm.barrier import Place

@@ -16,6 +16,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
 )
 
+from kip405.addresses import Address
 from kip405.errors import (
     Busy,
     Corrupt,
@@ -27,7 +28,6 @@ from kip405.errors import (
     error_of_kind,
 )
 from kip405.segments import ByteRange, FileSlice
-from rsm_plugins.addresses import Address
 from rsm_plugins.conformance.subject import Subject, read_answer
 from rsm_plugins.contract.answering import Context
 from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager
@@ -387,31 +387,6 @@ async def test_insecure_addresses_are_refused_on_both_sides(text: str, tmp_path:
         text, principal="t", deadlines=DEADLINES, allow_insecure=True
     )
     await client.close()
-
-
-@pytest.mark.parametrize(
-    "text", ["127.0.0.1:1", "localhost:1", "[::1]:1", "127.9.9.9:1", "unix:/a"]
-)
-def test_private_addresses(text: str) -> None:
-    address = Address.parse(text)
-    assert address.is_private
-    assert str(address) == text
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("", "neither"),
-        ("localhost", "neither"),
-        ("127.0.0.1:70000", "neither"),
-        ("http://localhost:1", "neither"),
-        ("unix:relative", "not an absolute path"),
-        ("unix:/" + "x" * 99, "100 bytes"),
-    ],
-)
-def test_texts_that_are_no_addresses(text: str, why: str) -> None:
-    with pytest.raises(Invalid, match=why):
-        Address.parse(text)
 
 
 @pytest.mark.parametrize("principal", ["", "\u00e4", "a\nb"])

@@ -19,8 +19,8 @@ import psutil
 import pytest
 import yaml
 
+from kip405.addresses import Address
 from kip405.errors import Invalid, RemoteStorageError, Unavailable
-from rsm_plugins.addresses import Address
 from rsm_plugins.contract.client import GrpcRemoteStorageManager
 from rsm_plugins.process.handshake import handshake, parse_handshake
 from rsm_plugins.process.spawned import OWN_COMMAND, SpawnedPlugin, SpawnTimes

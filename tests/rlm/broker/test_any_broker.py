@@ -3,8 +3,8 @@
 import pytest
 
 from kafka_protocol.apis import DESCRIBE_CLUSTER
+from kip405.addresses import Address
 from kip405.errors import Unavailable
-from rlm.broker.connection import Address
 from rlm.broker.own_broker import AnyBroker
 from tests.builders.fake_broker import FakeBroker
 

@@ -9,7 +9,7 @@ import pytest
 from kafka_protocol.apis import API_VERSIONS, DESCRIBE_CLUSTER, LIST_GROUPS, METADATA
 from kafka_protocol.schema import Value
 from kip405.errors import Corrupt, Unavailable
-from rlm.broker.connection import Address, BrokerConnection
+from rlm.broker.connection import BrokerConnection
 from tests.builders.fake_broker import FakeBroker
 
 
@@ -168,17 +168,3 @@ async def test_close_fails_those_who_wait(broker: FakeBroker) -> None:
     await connection.close()
     with pytest.raises(Unavailable):
         await waiting
-
-
-@pytest.mark.parametrize(
-    ("text", "host", "port"),
-    [("h:1", "h", 1), ("[::1]:9092", "::1", 9092), ("a.b.c:65535", "a.b.c", 65535)],
-)
-def test_addresses(text: str, host: str, port: int) -> None:
-    assert Address.parse(text) == Address(host=host, port=port)
-
-
-@pytest.mark.parametrize("text", ["", "host", ":9", "host:", "host:x", "host:-1"])
-def test_wrong_addresses(text: str) -> None:
-    with pytest.raises(ValueError, match="is not host:port"):
-        Address.parse(text)

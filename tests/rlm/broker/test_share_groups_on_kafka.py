@@ -6,7 +6,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from rlm.broker.connection import Address
+from kip405.addresses import Address
 from rlm.broker.share_groups import BrokerShareGroups
 from rlm_sandbox.kafka_dist import resolve_kafka
 from tests.builders.clock import ManualClock

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from kip405.addresses import Address
 from kip405.contracts import Presence
 from kip405.errors import Unavailable
-from rsm_plugins.addresses import Address
 from rsm_plugins.conformance.checks import StoredSegment
 from rsm_plugins.conformance.subject import MIB, Subject
 from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager
