@@ -2,7 +2,7 @@
 as arguments.
 
 Tests and the simulation give their own Clock. `monotonic_ms` measures durations, `now_ms` stamps
-facts.
+metadata.
 """
 
 import asyncio

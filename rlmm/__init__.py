@@ -1,1 +1,1 @@
-"""Facts about segments: the ledger and the settings, two compacted Kafka topics."""
+"""Metadata of segments: the ledger and the settings, two compacted Kafka topics."""

@@ -23,7 +23,7 @@ from rlmm.clients import (
     told,
 )
 from rlmm.divergence import EpochEnd
-from rlmm.facts import ClusterFact
+from rlmm.settings_records import ClusterRecord
 from rlmm.topic import SETTINGS_TOPIC, SleepMs
 
 _POLL_MS = 500
@@ -71,8 +71,8 @@ class EndOffsetClient:
         except (KafkaError, OSError, TimeoutError) as error:
             raise Unavailable(f"ends of leader epochs: {error!r}") from error
 
-    async def holds_cluster_fact(self) -> bool:
-        """Whether the settings topic tells of a cluster fact: then there was a ledger before
+    async def holds_cluster_record(self) -> bool:
+        """Whether the settings topic tells of a cluster record: then there was a ledger before
         (H6).
         """
         consumer = make_consumer(self._connection)
@@ -86,7 +86,7 @@ class EndOffsetClient:
             while await consumer.position(partition) < end:
                 batches = await consumer.getmany(timeout_ms=_POLL_MS)
                 keys = [record.key for records in batches.values() for record in records]
-                if ClusterFact.KIND.encode() in keys:
+                if ClusterRecord.KIND.encode() in keys:
                     return True
             return False
         except (KafkaError, OSError, TimeoutError) as error:

@@ -3,7 +3,7 @@ count (G3, H3, H10).
 
 A publish returns only when its own record was read back as the newest of its key and no reader of
 ours objects to it; anything else is an error, so that nobody acts on a record that others will
-mend. Must not know Kafka (fact_log does) nor the store.
+mend. Must not know Kafka (metadata_log does) nor the store.
 """
 
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from kip405.errors import Corrupt, Fenced, Invalid
 from kip405.ids import PartitionKey, RemoteLogSegmentId, Uuid
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState, is_lawful_change
 from rlmm.barrier import Place
-from rlmm.fact_log import FactLog
 from rlmm.ledger import PartitionLedger
 from rlmm.log_reader import Changes
+from rlmm.metadata_log import MetadataLog
 from rlmm.partitioner import LEDGER_PARTITIONS, ledger_partition
 from rlmm.publisher import OutcomeUnknown, Record
 from rlmm.records import NO_PREVIOUS, LedgerKey, RecordHeaders, decode_record, encode_record_value
@@ -38,7 +38,7 @@ log = structlog.get_logger(__name__)
 class RemoteLogMetadataManager:
     """All ledger partitions of the cluster, as read by this process."""
 
-    def __init__(self, *, log: FactLog, writer: Uuid, publish_timeout_ms: int) -> None:
+    def __init__(self, *, log: MetadataLog, writer: Uuid, publish_timeout_ms: int) -> None:
         """`writer` is drawn once per process start; `publish_timeout_ms` limits ack and read-back
         together.
         """
@@ -65,8 +65,8 @@ class RemoteLogMetadataManager:
 
     @property
     def damage(self) -> str | None:
-        """Why what was read may not be all there is (see FactLog.damage); None = it is, as far as
-        it was read.
+        """Why what was read may not be all there is (see MetadataLog.damage); None = it is, as far
+        as it was read.
         """
         return self._log.damage or next(iter(self._unreadable.values()), None)
 
@@ -218,8 +218,8 @@ def _newest_state(view: PartitionLedger, key: LedgerKey) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metadata:
-    """The log of facts and the two views of it."""
+    """The log of metadata and the two views of it."""
 
-    log: FactLog
+    log: MetadataLog
     settings: Settings
     manager: RemoteLogMetadataManager

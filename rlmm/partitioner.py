@@ -1,4 +1,4 @@
-"""Which ledger partition holds the facts of a user partition: Kafka's
+"""Which ledger partition holds the metadata of a user partition: Kafka's
 RemoteLogMetadataTopicPartitioner, bit for bit.
 
 Pure. Must not know the number of brokers or who leads what.

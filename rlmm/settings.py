@@ -1,8 +1,8 @@
-"""The settings topic at work: facts published, read back and adopted; the view everybody decides
-on.
+"""The settings topic at work: settings records published, read back and adopted; the view everybody
+decides on.
 
-Must not know what a fact is decided for. Facts are in `facts`, the rules of adoption in
-`settings_view`.
+Must not know what a settings record is decided for. Records are in `settings_records`, the rules of
+adoption in `settings_view`.
 """
 
 from dataclasses import replace
@@ -12,53 +12,53 @@ import structlog
 from kip405.errors import Fenced
 from kip405.ids import PartitionKey, Uuid
 from rlmm.barrier import Place
-from rlmm.fact_codec import encode_fact
-from rlmm.fact_headers import WriterKnowledge
-from rlmm.fact_log import FactLog
-from rlmm.facts import (
-    NO_LEADER_EPOCH,
-    ClusterFact,
-    DivergenceFact,
-    Fact,
-    FreezeFact,
-    HistoryFact,
-    HolesFact,
-    ReaderFact,
-    ServiceFact,
-    Stamp,
-    StartFact,
-    StoreFact,
-    TopicFact,
-    TrimFact,
-)
 from rlmm.ledger import Hole
 from rlmm.log_reader import Changes
 from rlmm.log_time import RecordTimes
+from rlmm.metadata_log import MetadataLog
 from rlmm.publisher import OutcomeUnknown, Record
-from rlmm.settings_view import FENCED_FACTS, AdoptedFact, SettingsView
+from rlmm.settings_codec import encode_settings_record
+from rlmm.settings_headers import WriterKnowledge
+from rlmm.settings_records import (
+    NO_LEADER_EPOCH,
+    ClusterRecord,
+    DivergenceRecord,
+    FreezeRecord,
+    HistoryRecord,
+    HolesRecord,
+    ReaderRecord,
+    ServiceRecord,
+    SettingsRecord,
+    Stamp,
+    StartRecord,
+    StoreRecord,
+    TopicRecord,
+    TrimRecord,
+)
+from rlmm.settings_view import FENCED_RECORDS, AdoptedRecord, SettingsView
 from rlmm.tail import TailRecord
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC, NowMs
 
 __all__ = [
     "NO_LEADER_EPOCH",
-    "AdoptedFact",
-    "ClusterFact",
-    "DivergenceFact",
-    "Fact",
-    "FreezeFact",
-    "HistoryFact",
+    "AdoptedRecord",
+    "ClusterRecord",
+    "DivergenceRecord",
+    "FreezeRecord",
+    "HistoryRecord",
     "Hole",
-    "HolesFact",
+    "HolesRecord",
     "OutcomeUnknown",
-    "ReaderFact",
-    "ServiceFact",
+    "ReaderRecord",
+    "ServiceRecord",
     "Settings",
+    "SettingsRecord",
     "SettingsView",
     "Stamp",
-    "StartFact",
-    "StoreFact",
-    "TopicFact",
-    "TrimFact",
+    "StartRecord",
+    "StoreRecord",
+    "TopicRecord",
+    "TrimRecord",
 ]
 
 _PLACE = Place(SETTINGS_TOPIC, 0)
@@ -67,12 +67,12 @@ log = structlog.get_logger(__name__)
 
 
 class Settings:
-    """Reads and writes facts; `view` is what this process knows now."""
+    """Reads and writes settings records; `view` is what this process knows now."""
 
     def __init__(
         self,
         *,
-        log: FactLog,
+        log: MetadataLog,
         node_id: int,
         writer: Uuid,
         now_ms: NowMs,
@@ -117,44 +117,44 @@ class Settings:
         await self._changes.wait()
 
     async def publish(
-        self, fact: Fact, leader_epoch: int = NO_LEADER_EPOCH, seen: int | None = None
+        self, record: SettingsRecord, leader_epoch: int = NO_LEADER_EPOCH, seen: int | None = None
     ) -> None:
-        """Publish a fact; returns when it was read back and is the one that counts.
+        """Publish a settings record; returns when it was read back and is the one that counts.
 
-        `seen`: `view.next_offset` when this was decided, None = just now; a fact of the topic's,
-        written by somebody else since, is not overwritten. Fields of the present fact that this
-        version does not know are written again. Fenced: an older leader epoch, a lower start, or a
-        record that was not known. Unavailable: not written. OutcomeUnknown: barrier, then look; it
-        may land later still, but not undo what is written meanwhile.
+        `seen`: `view.next_offset` when this was decided, None = just now; a settings record of the
+        topic's, written by somebody else since, is not overwritten. Fields of the present settings
+        record that this version does not know are written again. Fenced: an older leader epoch, a
+        lower start, or a record that was not known. Unavailable: not written. OutcomeUnknown:
+        barrier, then look; it may land later still, but not undo what is written meanwhile.
         """
         seen = self.view.next_offset if seen is None else seen
-        adopted = self.view.get(fact.key)
+        adopted = self.view.get(record.key)
         if adopted is not None:
-            fact = replace(fact, extra={**adopted.fact.extra, **fact.extra})
+            record = replace(record, extra={**adopted.record.extra, **record.extra})
         stamp = Stamp(
             node_id=self._node_id,
             leader_epoch=leader_epoch,
             writer=self._writer,
             time_ms=self._now_ms(),
         )
-        why = self.view.objection(fact, leader_epoch, seen)
+        why = self.view.objection(record, leader_epoch, seen)
         if why:
-            raise Fenced(f"fact {fact.key}: {why}")
-        key, value = encode_fact(fact, stamp)
+            raise Fenced(f"settings record {record.key}: {why}")
+        key, value = encode_settings_record(record, stamp)
         knew = WriterKnowledge(seen=seen, leader_epoch=leader_epoch)
-        headers = knew.encode() if isinstance(fact, FENCED_FACTS) else ()
+        headers = knew.encode() if isinstance(record, FENCED_RECORDS) else ()
         offset = await self._log.publish(
             Record(place=_PLACE, key=key, value=value, headers=headers), self._publish_timeout_ms
         )
-        adopted = self.view.get(fact.key)
+        adopted = self.view.get(record.key)
         if adopted is None or adopted.offset != offset:
-            raise Fenced(f"fact {fact.key}: our record at {offset} does not count")
+            raise Fenced(f"settings record {record.key}: our record at {offset} does not count")
 
     async def tombstone(
         self, key: str, leader_epoch: int = NO_LEADER_EPOCH, seen: int | None = None
     ) -> None:
-        """Remove a fact; returns when that was read back and counts. `seen`, errors as `publish`:
-        only what was known when this was decided is removed.
+        """Remove a settings record; returns when that was read back and counts. `seen`, errors as
+        `publish`: only what was known when this was decided is removed.
         """
         seen = self.view.next_offset if seen is None else seen
         knew = WriterKnowledge(seen=seen, leader_epoch=leader_epoch)
@@ -173,15 +173,15 @@ class Settings:
         """Write again what newer, overruled records of the partition deny; answers how many. For
         its leader only.
 
-        A topic's own fact and freeze belong to the leader of partition 0, the freeze of everything
-        to every leader. The stamp is new, the fact is not:
+        A topic's own settings record and freeze belong to the leader of partition 0, the freeze of
+        everything to every leader. The stamp is new, the settings record is not:
         under which epoch something was decided is told by its own fields, never by its stamp.
         """
-        mine = [found.fact for found in self.view.reassert if _belongs(found.fact, partition)]
-        for fact in mine:
-            is_leaders = not isinstance(fact, FreezeFact)
-            await self.publish(fact, leader_epoch if is_leaders else NO_LEADER_EPOCH)
-            log.warning("fact_reasserted", key=fact.key, leader_epoch=leader_epoch)
+        mine = [found.record for found in self.view.reassert if _belongs(found.record, partition)]
+        for record in mine:
+            is_leaders = not isinstance(record, FreezeRecord)
+            await self.publish(record, leader_epoch if is_leaders else NO_LEADER_EPOCH)
+            log.warning("settings_record_reasserted", key=record.key, leader_epoch=leader_epoch)
         return len(mine)
 
     def apply(self, record: TailRecord) -> None:
@@ -211,7 +211,7 @@ class Settings:
         self._skewed = frozenset(skews)
 
     def _foreign_topics(self) -> str | None:
-        """The cluster fact names other topics than those we read: one was recreated while nobody
+        """The cluster record names other topics than those we read: one was recreated while nobody
         looked (H6).
         """
         cluster = self.view.cluster
@@ -220,13 +220,13 @@ class Settings:
         known = {LEDGER_TOPIC: cluster.ledger_topic_id, SETTINGS_TOPIC: cluster.settings_topic_id}
         for name, topic_id in self._log.topic_ids.items():
             if known[name] != topic_id:
-                return f"topic {name} has id {topic_id}, the cluster fact says {known[name]}"
+                return f"topic {name} has id {topic_id}, the cluster record says {known[name]}"
         return None
 
 
-def _belongs(fact: Fact, partition: PartitionKey) -> bool:
-    if isinstance(fact, FreezeFact) and fact.topic_id is None:
+def _belongs(record: SettingsRecord, partition: PartitionKey) -> bool:
+    if isinstance(record, FreezeRecord) and record.topic_id is None:
         return True
-    if isinstance(fact, TopicFact | FreezeFact) and fact.topic_id is not None:
-        return partition == PartitionKey(fact.topic_id, 0)
-    return getattr(fact, "partition", None) == partition
+    if isinstance(record, TopicRecord | FreezeRecord) and record.topic_id is not None:
+        return partition == PartitionKey(record.topic_id, 0)
+    return getattr(record, "partition", None) == partition

@@ -1,13 +1,15 @@
-"""Which fact counts: fold of the settings topic by docs/reference/formats.md, "Settings".
+"""Which settings record counts: fold of the settings topic by docs/reference/formats.md,
+"Settings".
 
 The newest record of a key is adopted, but never a remote log start lower than one seen (H2), and
-never a fact written under an older leader epoch than the newest seen for its key. What was not
-adopted leaves the key in `reassert`: the partition's leader writes the adopted fact again.
+never a settings record written under an older leader epoch than the newest seen for its key. What
+was not adopted leaves the key in `reassert`: the partition's leader writes the adopted settings
+record again.
 
-Facts that must not be denied by a late record bear what their writer knew (`fact_headers`): one
-that did not know the adopted record of its key, and is of no newer epoch, does not count; nor does
-a tombstone that did not know what it would remove, or is of an older epoch. Pure. Must not know how
-facts travel.
+Settings records that must not be denied by a late record bear what their writer knew
+(`settings_headers`): one that did not know the adopted record of its key, and is of no newer epoch,
+does not count; nor does a tombstone that did not know what it would remove, or is of an older
+epoch. Pure. Must not know how settings records travel.
 """
 
 from collections.abc import Iterator
@@ -15,40 +17,40 @@ from dataclasses import dataclass
 
 from kip405.errors import Corrupt
 from kip405.ids import PartitionKey, Uuid
-from rlmm.fact_codec import decode_fact
-from rlmm.fact_headers import Headers, WriterKnowledge
-from rlmm.facts import (
-    NO_LEADER_EPOCH,
-    ClusterFact,
-    DivergenceFact,
-    Fact,
-    FreezeFact,
-    HistoryFact,
-    HolesFact,
-    ReaderFact,
-    ServiceFact,
-    Stamp,
-    StartFact,
-    StoreFact,
-    TopicFact,
-    TrimFact,
-)
 from rlmm.ledger import Hole
 from rlmm.log_time import MOST_SKEW_MS, ClockSkew, LogTime, RecordTimes
+from rlmm.settings_codec import decode_settings_record
+from rlmm.settings_headers import Headers, WriterKnowledge
+from rlmm.settings_records import (
+    NO_LEADER_EPOCH,
+    ClusterRecord,
+    DivergenceRecord,
+    FreezeRecord,
+    HistoryRecord,
+    HolesRecord,
+    ReaderRecord,
+    ServiceRecord,
+    SettingsRecord,
+    Stamp,
+    StartRecord,
+    StoreRecord,
+    TopicRecord,
+    TrimRecord,
+)
 
-FENCED_FACTS = (TopicFact, HistoryFact, DivergenceFact, HolesFact)
-"""Facts whose late record could undo a newer one. Heartbeats only go on, starts only rise, a freeze
-that lands late errs on the safe side."""
+FENCED_RECORDS = (TopicRecord, HistoryRecord, DivergenceRecord, HolesRecord)
+"""Settings records whose late record could undo a newer one. Heartbeats only go on, starts only
+rise, a freeze that lands late errs on the safe side."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdoptedFact:
-    """The fact that counts for its key, who wrote it, and the offset of its record.
+class AdoptedRecord:
+    """The settings record that counts for its key, who wrote it, and the offset of its record.
 
     `times`: when it was appended and read, None where nobody said.
     """
 
-    fact: Fact
+    record: SettingsRecord
     stamp: Stamp
     offset: int
     times: RecordTimes | None = None
@@ -58,7 +60,7 @@ class SettingsView:
     """What one reader has made of the settings topic; `apply` awaits nothing."""
 
     def __init__(self) -> None:
-        self._adopted: dict[str, AdoptedFact] = {}
+        self._adopted: dict[str, AdoptedRecord] = {}
         self._newest_epoch: dict[str, int] = {}
         self._overruled: dict[str, int] = {}
         self._problems: dict[bytes, str] = {}
@@ -87,15 +89,15 @@ class SettingsView:
         self._problems.pop(name, None)
         try:
             knew = WriterKnowledge.decode(headers)
-            decoded = None if value is None else decode_fact(name, value)
+            decoded = None if value is None else decode_settings_record(name, value)
         except Corrupt as error:
             self._problems[name] = f"settings offset {offset}: {error}"
             return
         if value is None:
             self._remove(name.decode(errors="replace"), offset, knew)
         elif decoded is not None:
-            fact, stamp = decoded
-            newcomer = AdoptedFact(fact=fact, stamp=stamp, offset=offset, times=times)
+            record, stamp = decoded
+            newcomer = AdoptedRecord(record=record, stamp=stamp, offset=offset, times=times)
             self._consider(newcomer, knew.seen if knew else None)
 
     @property
@@ -104,71 +106,78 @@ class SettingsView:
         return next(iter(self._problems.values()), None)
 
     @property
-    def reassert(self) -> tuple[AdoptedFact, ...]:
-        """Adopted facts that a newer record denies; the leader of the partition publishes them
-        again.
+    def reassert(self) -> tuple[AdoptedRecord, ...]:
+        """Adopted settings records that a newer record denies; the leader of the partition
+        publishes them again.
         """
         return tuple(self._adopted[key] for key in self._overruled)
 
-    def get(self, key: str) -> AdoptedFact | None:
-        """The adopted fact of a key, with its stamp."""
+    def get(self, key: str) -> AdoptedRecord | None:
+        """The adopted settings record of a key, with its stamp."""
         return self._adopted.get(key)
 
-    def facts(self) -> Iterator[AdoptedFact]:
-        """Every adopted fact, by key."""
+    def records(self) -> Iterator[AdoptedRecord]:
+        """Every adopted settings record, by key."""
         return iter([self._adopted[key] for key in sorted(self._adopted)])
 
     @property
-    def cluster(self) -> ClusterFact | None:
-        fact = self._fact("cluster")
-        return fact if isinstance(fact, ClusterFact) else None
+    def cluster(self) -> ClusterRecord | None:
+        record = self._record("cluster")
+        return record if isinstance(record, ClusterRecord) else None
 
-    def store(self, store_id: Uuid) -> StoreFact | None:
-        fact = self._fact(f"{StoreFact.KIND}/{store_id}")
-        return fact if isinstance(fact, StoreFact) else None
+    def store(self, store_id: Uuid) -> StoreRecord | None:
+        record = self._record(f"{StoreRecord.KIND}/{store_id}")
+        return record if isinstance(record, StoreRecord) else None
 
-    def stores(self) -> tuple[StoreFact, ...]:
-        return tuple(found.fact for found in self.facts() if isinstance(found.fact, StoreFact))
-
-    def topic(self, topic_id: Uuid) -> TopicFact | None:
-        fact = self._fact(f"{TopicFact.KIND}/{topic_id}")
-        return fact if isinstance(fact, TopicFact) else None
-
-    def topics(self) -> tuple[TopicFact, ...]:
-        return tuple(found.fact for found in self.facts() if isinstance(found.fact, TopicFact))
-
-    def services(self) -> tuple[tuple[ServiceFact, Stamp], ...]:
-        """Heartbeats; `stamp.time_ms` is by the writer's clock: see `heard_age_ms`."""
+    def stores(self) -> tuple[StoreRecord, ...]:
         return tuple(
-            (found.fact, found.stamp)
-            for found in self.facts()
-            if isinstance(found.fact, ServiceFact)
+            found.record for found in self.records() if isinstance(found.record, StoreRecord)
         )
 
-    def readers(self) -> tuple[tuple[ReaderFact, Stamp], ...]:
+    def topic(self, topic_id: Uuid) -> TopicRecord | None:
+        record = self._record(f"{TopicRecord.KIND}/{topic_id}")
+        return record if isinstance(record, TopicRecord) else None
+
+    def topics(self) -> tuple[TopicRecord, ...]:
+        return tuple(
+            found.record for found in self.records() if isinstance(found.record, TopicRecord)
+        )
+
+    def services(self) -> tuple[tuple[ServiceRecord, Stamp], ...]:
+        """Heartbeats; `stamp.time_ms` is by the writer's clock: see `heard_age_ms`."""
+        return tuple(
+            (found.record, found.stamp)
+            for found in self.records()
+            if isinstance(found.record, ServiceRecord)
+        )
+
+    def readers(self) -> tuple[tuple[ReaderRecord, Stamp], ...]:
         """Heartbeats of services without a broker, likewise."""
         return tuple(
-            (found.fact, found.stamp)
-            for found in self.facts()
-            if isinstance(found.fact, ReaderFact)
+            (found.record, found.stamp)
+            for found in self.records()
+            if isinstance(found.record, ReaderRecord)
         )
 
     def heard_age_ms(self, key: str, monotonic_ms: int) -> int | None:
-        """How long ago a fact was heard, None = not since this process follows the log (G1, H16).
+        """How long ago a settings record was heard, None = not since this process follows the log
+        (G1, H16).
 
         For who relies upon it that a writer is alive; clocks of writers play no part in it.
         """
         return self._log_time.heard_age_ms(self._times(key), monotonic_ms)
 
     def least_age_ms(self, key: str, monotonic_ms: int) -> int | None:
-        """How old a fact is at least, for showing: of a replay it may be older. None = unknown."""
+        """How old a settings record is at least, for showing: of a replay it may be older. None =
+        unknown.
+        """
         return self._log_time.least_age_ms(self._times(key), monotonic_ms)
 
     def clock_skews(self) -> tuple[ClockSkew, ...]:
         """Services whose clock was more than MOST_SKEW_MS off the brokers' at their last heartbeat,
         by node id.
         """
-        skews = (_clock_skew(found) for found in self.facts())
+        skews = (_clock_skew(found) for found in self.records())
         return tuple(skew for skew in skews if skew and abs(skew.skew_ms) > MOST_SKEW_MS)
 
     def _times(self, key: str) -> RecordTimes | None:
@@ -177,8 +186,8 @@ class SettingsView:
 
     def remote_log_start(self, partition: PartitionKey) -> int | None:
         """The durable remote log start offset; None = never set, so nothing may be deleted (H2)."""
-        fact = self._fact(f"{StartFact.KIND}/{partition}")
-        return fact.remote_log_start_offset if isinstance(fact, StartFact) else None
+        record = self._record(f"{StartRecord.KIND}/{partition}")
+        return record.remote_log_start_offset if isinstance(record, StartRecord) else None
 
     def remote_log_start_epoch(self, partition: PartitionKey) -> int:
         """The leader epoch under which the remote log start was decided, -1 where none was or it
@@ -188,47 +197,47 @@ class SettingsView:
         written it again for another one's lower start, and what is in that log nobody ended (H4).
         So one that does not say is taken for older than every record.
         """
-        found = self._adopted.get(f"{StartFact.KIND}/{partition}")
-        if found is None or not isinstance(found.fact, StartFact):
+        found = self._adopted.get(f"{StartRecord.KIND}/{partition}")
+        if found is None or not isinstance(found.record, StartRecord):
             return NO_LEADER_EPOCH
-        decided = found.fact.decided_epoch
+        decided = found.record.decided_epoch
         return NO_LEADER_EPOCH if decided is None else min(decided, found.stamp.leader_epoch)
 
-    def trim(self, partition: PartitionKey) -> TrimFact | None:
-        fact = self._fact(f"{TrimFact.KIND}/{partition}")
-        return fact if isinstance(fact, TrimFact) else None
+    def trim(self, partition: PartitionKey) -> TrimRecord | None:
+        record = self._record(f"{TrimRecord.KIND}/{partition}")
+        return record if isinstance(record, TrimRecord) else None
 
     def holes(self, partition: PartitionKey) -> tuple[Hole, ...]:
-        fact = self._fact(f"{HolesFact.KIND}/{partition}")
-        return fact.holes if isinstance(fact, HolesFact) else ()
+        record = self._record(f"{HolesRecord.KIND}/{partition}")
+        return record.holes if isinstance(record, HolesRecord) else ()
 
-    def divergence(self, partition: PartitionKey) -> DivergenceFact | None:
-        fact = self._fact(f"{DivergenceFact.KIND}/{partition}")
-        return fact if isinstance(fact, DivergenceFact) else None
+    def divergence(self, partition: PartitionKey) -> DivergenceRecord | None:
+        record = self._record(f"{DivergenceRecord.KIND}/{partition}")
+        return record if isinstance(record, DivergenceRecord) else None
 
-    def history(self, partition: PartitionKey) -> HistoryFact | None:
+    def history(self, partition: PartitionKey) -> HistoryRecord | None:
         """What the leader has told of the partition's history (H4). Corrupt: it told something that
         this version cannot read, so nothing is known.
         """
-        key = f"{HistoryFact.KIND}/{partition}"
+        key = f"{HistoryRecord.KIND}/{partition}"
         unread = self._problems.get(key.encode())
         if unread is not None:
             raise Corrupt(unread)
-        fact = self._fact(key)
-        return fact if isinstance(fact, HistoryFact) else None
+        record = self._record(key)
+        return record if isinstance(record, HistoryRecord) else None
 
-    def freeze(self, topic_id: Uuid) -> tuple[FreezeFact, ...]:
+    def freeze(self, topic_id: Uuid) -> tuple[FreezeRecord, ...]:
         """Freezes that hold for a topic: the cluster's and its own."""
-        found = (self._fact(FreezeFact.KIND), self._fact(f"{FreezeFact.KIND}/{topic_id}"))
-        return tuple(fact for fact in found if isinstance(fact, FreezeFact))
+        found = (self._record(FreezeRecord.KIND), self._record(f"{FreezeRecord.KIND}/{topic_id}"))
+        return tuple(record for record in found if isinstance(record, FreezeRecord))
 
     def is_stopped(self, topic_id: Uuid, what: str) -> bool:
         """Whether `what` (trim, delete, sweep) is frozen for the topic."""
         return any(what in freeze.stopped for freeze in self.freeze(topic_id))
 
-    def _fact(self, key: str) -> Fact | None:
+    def _record(self, key: str) -> SettingsRecord | None:
         found = self._adopted.get(key)
-        return found.fact if found else None
+        return found.record if found else None
 
     def _forget(self, key: str) -> None:
         self._adopted.pop(key, None)
@@ -253,31 +262,33 @@ class SettingsView:
             return f"leader epoch {knew.leader_epoch} is older than {newest_epoch}"
         return None
 
-    def objection(self, fact: Fact, leader_epoch: int, seen: int | None = None) -> str | None:
-        """Why a fact would not count if it were the next record; None = it would.
+    def objection(
+        self, record: SettingsRecord, leader_epoch: int, seen: int | None = None
+    ) -> str | None:
+        """Why a settings record would not count if it were the next record; None = it would.
 
         `seen`: how far its writer had read, None = it does not say.
         """
-        newest_epoch = self._newest_epoch.get(fact.key, leader_epoch)
+        newest_epoch = self._newest_epoch.get(record.key, leader_epoch)
         if leader_epoch < newest_epoch:
             return f"leader epoch {leader_epoch} is older than {newest_epoch}"
-        adopted = self._adopted.get(fact.key)
-        if adopted and _lowers_start(adopted.fact, fact):
+        adopted = self._adopted.get(record.key)
+        if adopted and _lowers_start(adopted.record, record):
             return "the remote log start never goes back"
         if (
             adopted is not None
             and seen is not None
-            and isinstance(fact, FENCED_FACTS)
+            and isinstance(record, FENCED_RECORDS)
             and adopted.offset >= seen
             and leader_epoch <= adopted.stamp.leader_epoch
         ):
             return _unaware(adopted, seen)
         return None
 
-    def _consider(self, newcomer: AdoptedFact, seen: int | None) -> None:
-        key = newcomer.fact.key
+    def _consider(self, newcomer: AdoptedRecord, seen: int | None) -> None:
+        key = newcomer.record.key
         epoch = newcomer.stamp.leader_epoch
-        why = self.objection(newcomer.fact, epoch, seen)
+        why = self.objection(newcomer.record, epoch, seen)
         self._newest_epoch[key] = max(self._newest_epoch.get(key, epoch), epoch)
         if why and key in self._adopted:
             self._overruled[key] = newcomer.offset
@@ -286,23 +297,23 @@ class SettingsView:
         self._adopted[key] = newcomer
 
 
-def _unaware(adopted: AdoptedFact, seen: int) -> str:
+def _unaware(adopted: AdoptedRecord, seen: int) -> str:
     return f"its writer had read to {seen} and did not know the record at {adopted.offset}"
 
 
-def _clock_skew(found: AdoptedFact) -> ClockSkew | None:
-    if found.times is None or not isinstance(found.fact, ServiceFact | ReaderFact):
+def _clock_skew(found: AdoptedRecord) -> ClockSkew | None:
+    if found.times is None or not isinstance(found.record, ServiceRecord | ReaderRecord):
         return None
     return ClockSkew(
         node_id=found.stamp.node_id,
-        who=found.fact.key,
+        who=found.record.key,
         skew_ms=found.stamp.time_ms - found.times.appended_ms,
     )
 
 
-def _lowers_start(adopted: Fact, newcomer: Fact) -> bool:
+def _lowers_start(adopted: SettingsRecord, newcomer: SettingsRecord) -> bool:
     return (
-        isinstance(adopted, StartFact)
-        and isinstance(newcomer, StartFact)
+        isinstance(adopted, StartRecord)
+        and isinstance(newcomer, StartRecord)
         and newcomer.remote_log_start_offset < adopted.remote_log_start_offset
     )

@@ -149,7 +149,7 @@ class Tail:
         if lost and not self._lost.is_set():
             self._lost.set()
             for place, why in lost.items():
-                log.error("facts_lost", topic=place.topic, partition=place.partition, why=why)
+                log.error("metadata_lost", topic=place.topic, partition=place.partition, why=why)
 
     async def run(self) -> NoReturn:
         """Follow the log until cancelled."""

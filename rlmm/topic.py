@@ -65,8 +65,8 @@ class TopicSpec:
         }
 
     def faults(self, configs: Mapping[str, str], partition_count: int) -> str | None:
-        """What makes a topic unfit to hold our facts; how often it is compacted is the operator's
-        business.
+        """What makes a topic unfit to hold our metadata; how often it is compacted is the
+        operator's business.
         """
         if partition_count != self.partition_count:
             return f"has {partition_count} partitions instead of {self.partition_count}"

@@ -66,7 +66,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
 
             async def here() -> pb.TopicDescription:
                 done = await self._parts.verbs.enable(checked_name(request.topic), options)
-                return await self._parts.summaries.describe(done.fact, done.warnings)
+                return await self._parts.summaries.describe(done.record, done.warnings)
 
             return await self._at_leader(
                 caller,
@@ -87,7 +87,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
                     confirm=request.confirm,
                     delete_remote=request.delete_remote,
                 )
-                return await self._parts.summaries.describe(done.fact, done.warnings)
+                return await self._parts.summaries.describe(done.record, done.warnings)
 
             return await self._at_leader(
                 caller,
@@ -108,7 +108,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
                     done = await self._parts.verbs.trim_on(name, force=request.force)
                 else:
                     done = await self._parts.verbs.trim_off(name, giveback=request.giveback)
-                topic = await self._parts.summaries.describe(done.fact)
+                topic = await self._parts.summaries.describe(done.record)
                 return pb.SetTrimResponse(topic=topic, warnings=done.warnings)
 
             return await self._at_leader(
@@ -129,8 +129,8 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         self, request: pb.DescribeTopicRequest, context: Context
     ) -> pb.TopicDescription:
         async with Answering(self._parts.gate, context, "describe topic"):
-            fact = await self._parts.summaries.by_name(checked_name(request.topic))
-            return await self._parts.summaries.describe(fact)
+            record = await self._parts.summaries.by_name(checked_name(request.topic))
+            return await self._parts.summaries.describe(record)
 
     async def Freeze(self, request: pb.FreezeRequest, context: Context) -> pb.FreezeResponse:
         async with Answering(self._parts.gate, context, "freeze") as caller:

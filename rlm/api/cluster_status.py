@@ -19,7 +19,7 @@ from rlm.topics.freezes import Freezes
 from rlm.topics.ports import Settings
 from rlm.v1 import admin_pb2 as pb
 from rlm.v1 import fetch_pb2
-from rlmm.facts import TopicFact
+from rlmm.settings_records import TopicRecord
 
 UNKNOWN_MS = -1
 """Since when: not known."""
@@ -131,32 +131,32 @@ class ClusterStatus:
     async def _missing(
         self, topic: str, known: Sequence[fetch_pb2.PartitionDescription]
     ) -> list[fetch_pb2.PartitionDescription]:
-        facts = {
-            fact.topic_id: fact
-            for fact in self._settings.view.topics()
-            if topic in ("", fact.name) and fact.state == "enabled"
+        records = {
+            record.topic_id: record
+            for record in self._settings.view.topics()
+            if topic in ("", record.name) and record.state == "enabled"
         }
         try:
-            topics = await self._broker.topics([fact.name for fact in facts.values()])
+            topics = await self._broker.topics([record.name for record in records.values()])
         except RemoteStorageError:
             return []
         seen = {(row.topic_id, row.partition) for row in known}
         return [
-            messages.partition_message(self._unanswered(fact, partition.partition, partition))
+            messages.partition_message(self._unanswered(record, partition.partition, partition))
             for described in topics
-            if (fact := facts.get(described.topic_id)) is not None
+            if (record := records.get(described.topic_id)) is not None
             for partition in described.partitions.values()
             if (described.topic_id.raw, partition.partition) not in seen
         ]
 
     def _unanswered(
-        self, fact: TopicFact, partition: int, described: PartitionDescription
+        self, record: TopicRecord, partition: int, described: PartitionDescription
     ) -> PartitionStatus:
         why = "no leader" if described.leader < 0 else "its leader's service tells nothing (yet)"
-        start = self._settings.view.remote_log_start(PartitionKey(fact.topic_id, partition))
+        start = self._settings.view.remote_log_start(PartitionKey(record.topic_id, partition))
         return PartitionStatus(
-            topic=fact.name,
-            topic_id=fact.topic_id,
+            topic=record.name,
+            topic_id=record.topic_id,
             partition=partition,
             leader=described.leader,
             leader_epoch=described.leader_epoch,

@@ -19,9 +19,9 @@ from rlm.stores.reports import StoreReport, StoreStatus
 from rlm.topics.made_anew import GoneTopic
 from rlm.topics.verbs import notes_of
 from rlm.v1 import admin_pb2, fetch_pb2
-from rlmm.facts import FreezeFact, TopicFact
 from rlmm.framing import encode_value
 from rlmm.ledger import SegmentEntry
+from rlmm.settings_records import FreezeRecord, TopicRecord
 from rsm_plugins.layout.keys import segment_stem
 
 _BATCHES = fetch_pb2.FetchResponse.BATCHES_FIELD_NUMBER
@@ -65,7 +65,7 @@ def problem_message(problem: Problem, node_id: int) -> admin_pb2.Problem:
 
 
 def topic_message(
-    fact: TopicFact,
+    record: TopicRecord,
     *,
     gone: GoneTopic | None,
     partitions: int,
@@ -75,29 +75,33 @@ def topic_message(
 ) -> admin_pb2.TopicDescription:
     """Only originals that were set on the topic itself are named."""
     return admin_pb2.TopicDescription(
-        topic=fact.name,
-        topic_id=fact.topic_id.raw,
-        mode=fact.mode,
-        state=fact.state,
-        trim=fact.trim,
-        retention_ms=fact.retention_ms,
-        retention_bytes=fact.retention_bytes,
-        local_retention_ms=fact.local_retention_ms,
-        local_retention_bytes=fact.local_retention_bytes,
-        originals={name: value for name, value in fact.originals.items() if value is not None},
+        topic=record.name,
+        topic_id=record.topic_id.raw,
+        mode=record.mode,
+        state=record.state,
+        trim=record.trim,
+        retention_ms=record.retention_ms,
+        retention_bytes=record.retention_bytes,
+        local_retention_ms=record.local_retention_ms,
+        local_retention_bytes=record.local_retention_bytes,
+        originals={name: value for name, value in record.originals.items() if value is not None},
         partitions=partitions,
         remote_size_bytes=remote_size_bytes,
         remote_segments=remote_segments,
-        notes=notes_of(fact),
+        notes=notes_of(record),
         warnings=warnings,
         gone=gone is not None,
         present_topic_id=gone.present_id.raw if gone and gone.present_id else b"",
     )
 
 
-def freeze_message(topic: str, fact: FreezeFact, since_ms: int) -> admin_pb2.Freeze:
+def freeze_message(topic: str, record: FreezeRecord, since_ms: int) -> admin_pb2.Freeze:
     return admin_pb2.Freeze(
-        topic=topic, stopped=", ".join(fact.stopped), by=fact.by, why=fact.why, since_ms=since_ms
+        topic=topic,
+        stopped=", ".join(record.stopped),
+        by=record.by,
+        why=record.why,
+        since_ms=since_ms,
     )
 
 
@@ -239,11 +243,11 @@ def position_message(position: Position) -> fetch_pb2.ListOffsetsResponse:
 
 
 def tiered_topic_message(
-    fact: TopicFact, partitions: Iterable[RemotePartitionState]
+    record: TopicRecord, partitions: Iterable[RemotePartitionState]
 ) -> fetch_pb2.TieredTopic:
     return fetch_pb2.TieredTopic(
-        topic=fact.name,
-        topic_id=fact.topic_id.raw,
+        topic=record.name,
+        topic_id=record.topic_id.raw,
         partitions=[
             fetch_pb2.TieredPartition(
                 partition=one.place.partition,

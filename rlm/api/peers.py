@@ -95,13 +95,13 @@ class Peers:
         view, now_ms = self._settings.view, self._clock.monotonic_ms()
         found = [
             Peer(
-                node_id=fact.node_id,
-                grpc_address=_address(fact.advertised, fact.listen, "grpc"),
-                proxy_address=_address(fact.advertised, fact.listen, "proxy"),
-                version=fact.version,
-                heartbeat_age_ms=view.least_age_ms(fact.key, now_ms),
+                node_id=record.node_id,
+                grpc_address=_address(record.advertised, record.listen, "grpc"),
+                proxy_address=_address(record.advertised, record.listen, "proxy"),
+                version=record.version,
+                heartbeat_age_ms=view.least_age_ms(record.key, now_ms),
             )
-            for fact, _ in view.services()
+            for record, _ in view.services()
         ]
         return tuple(sorted(found, key=lambda peer: peer.node_id))
 

@@ -101,7 +101,7 @@ class Broker(TopicBroker, OwnOffsets, Protocol):
 
 
 class Ledger(Protocol):
-    """The facts about segments (rlmm's manager)."""
+    """The metadata of segments (rlmm's manager)."""
 
     def ledger(self, key: PartitionKey) -> PartitionLedger: ...
 

@@ -84,9 +84,9 @@ class RemoteFetchService(fetch_pb2_grpc.FetchServiceServicer):
             return pb.DescribeTopicsResponse(
                 topics=[
                     messages.tiered_topic_message(
-                        fact, [view.stand(fact, number) for number in partitions]
+                        record, [view.stand(record, number) for number in partitions]
                     )
-                    for fact, partitions in topics
+                    for record, partitions in topics
                 ]
             )
 
@@ -111,8 +111,11 @@ class RemoteFetchService(fetch_pb2_grpc.FetchServiceServicer):
                 state = await self._remote.view.partition(request.topic, request.partition)
                 topic, keys = state.place.topic, [state.place.key]
             else:
-                fact, partitions = await self._remote.view.partitions(request.topic)
-                topic, keys = fact.name, [PartitionKey(fact.topic_id, one) for one in partitions]
+                record, partitions = await self._remote.view.partitions(request.topic)
+                topic, keys = (
+                    record.name,
+                    [PartitionKey(record.topic_id, one) for one in partitions],
+                )
             states = tuple(RemoteLogSegmentState)
             if not request.all_states:
                 states = (RemoteLogSegmentState.COPY_SEGMENT_FINISHED,)

@@ -1,4 +1,4 @@
-"""Topics as the API describes them: the fact, and what the ledger and the broker add."""
+"""Topics as the API describes them: the settings record, and what the ledger and the broker add."""
 
 from collections.abc import Iterable, Mapping
 
@@ -8,11 +8,11 @@ from kip405.segments import RemoteLogSegmentState
 from rlm.api import messages
 from rlm.api.ports import Broker, Ledger
 from rlm.broker.answers import TopicDescription
-from rlm.remote_log.topic_refs import topic_facts
+from rlm.remote_log.topic_refs import topic_records
 from rlm.topics.made_anew import GoneTopic, gone_text, gone_topics, made_anew, made_anew_text
 from rlm.topics.ports import Settings
 from rlm.v1 import admin_pb2 as pb
-from rlmm.facts import TopicFact
+from rlmm.settings_records import TopicRecord
 
 Present = Mapping[str, TopicDescription]
 
@@ -36,61 +36,65 @@ class TopicSummaries:
         self._barrier_deadline_ms = barrier_deadline_ms
 
     async def describe(
-        self, fact: TopicFact, warnings: tuple[str, ...] = ()
+        self, record: TopicRecord, warnings: tuple[str, ...] = ()
     ) -> pb.TopicDescription:
-        """One topic as its fact stands."""
-        present = await self._present([fact])
-        return self._message(fact, present, warnings)
+        """One topic as its settings record stands."""
+        present = await self._present([record])
+        return self._message(record, present, warnings)
 
     async def all(self) -> list[pb.TopicDescription]:
         """Every topic that was enabled and is not deleted, by name; those that are gone too."""
         await self._settings.barrier(self._barrier_deadline_ms)
-        facts = sorted(self._settings.view.topics(), key=lambda fact: fact.name)
-        present = await self._present(facts)
-        return [self._message(fact, present, ()) for fact in facts]
+        records = sorted(self._settings.view.topics(), key=lambda record: record.name)
+        present = await self._present(records)
+        return [self._message(record, present, ()) for record in records]
 
-    async def by_name(self, name: str) -> TopicFact:
+    async def by_name(self, name: str) -> TopicRecord:
         """Of the topic that has the name now; else the newest that had it and is gone (H39).
 
         NotFound tells a topic that does not exist from one that is not enabled.
         """
         await self._settings.barrier(self._barrier_deadline_ms)
-        facts = [fact for fact in self._facts() if fact.name == name]
-        if not facts:
+        records = [record for record in self._facts() if record.name == name]
+        if not records:
             await self._broker.topic(name)
             raise NotFound(f"topic {name} is not enabled")
-        present = await self._present(facts)
-        for fact in facts:
-            if present is not None and name in present and present[name].topic_id == fact.topic_id:
-                return fact
-        return facts[-1]
+        present = await self._present(records)
+        for record in records:
+            if (
+                present is not None
+                and name in present
+                and present[name].topic_id == record.topic_id
+            ):
+                return record
+        return records[-1]
 
-    def _facts(self) -> tuple[TopicFact, ...]:
-        return topic_facts(self._settings.view.facts())
+    def _facts(self) -> tuple[TopicRecord, ...]:
+        return topic_records(self._settings.view.records())
 
-    async def _present(self, facts: Iterable[TopicFact]) -> Present | None:
+    async def _present(self, records: Iterable[TopicRecord]) -> Present | None:
         """The topics that have these names now; None while the broker does not answer."""
         try:
-            topics = await self._broker.topics(sorted({fact.name for fact in facts}))
+            topics = await self._broker.topics(sorted({record.name for record in records}))
         except RemoteStorageError:
             return None
         return {topic.name: topic for topic in topics}
 
     def _message(
-        self, fact: TopicFact, present: Present | None, warnings: tuple[str, ...]
+        self, record: TopicRecord, present: Present | None, warnings: tuple[str, ...]
     ) -> pb.TopicDescription:
         finished = [
             entry.metadata
             for key in self._ledger.partitions()
-            if key.topic_id == fact.topic_id
+            if key.topic_id == record.topic_id
             for entry in self._ledger.ledger(key).in_state(
                 RemoteLogSegmentState.COPY_SEGMENT_FINISHED
             )
         ]
-        gone = self._gone(fact, present)
-        found = None if present is None else present.get(fact.name)
+        gone = self._gone(record, present)
+        found = None if present is None else present.get(record.name)
         return messages.topic_message(
-            fact,
+            record,
             gone=gone,
             partitions=len(found.partitions) if found is not None and gone is None else 0,
             remote_size_bytes=sum(segment.segment_size_bytes for segment in finished),
@@ -98,15 +102,15 @@ class TopicSummaries:
             warnings=(*warnings, *self._gone_texts(gone)),
         )
 
-    def _gone(self, fact: TopicFact, present: Present | None) -> GoneTopic | None:
+    def _gone(self, record: TopicRecord, present: Present | None) -> GoneTopic | None:
         if present is None:
             return None
-        return next(iter(gone_topics([fact], _ids(present))), None)
+        return next(iter(gone_topics([record], _ids(present))), None)
 
     def _gone_texts(self, gone: GoneTopic | None) -> tuple[str, ...]:
         if gone is None:
             return ()
-        name, present_id = gone.fact.name, gone.present_id
+        name, present_id = gone.record.name, gone.present_id
         ids = {} if present_id is None else {name: present_id}
         anew = made_anew((one for one in self._facts() if one.name == name), ids)
         return tuple(made_anew_text(one) for one in anew) or (gone_text(gone),)

@@ -20,7 +20,7 @@ _PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerFacts:
+class BrokerIdentity:
     """From server.properties; None and empty where the file is silent. `protocols`: of the
     listeners, as far as the file tells.
     """
@@ -33,25 +33,25 @@ class BrokerFacts:
     controller_listeners: frozenset[str]
 
 
-def read_server_properties(path: Path) -> BrokerFacts:
+def read_server_properties(path: Path) -> BrokerIdentity:
     """Raises ConfigError naming the file."""
     key = "broker.server.properties"
     try:
-        return broker_facts(parse_properties(path.read_bytes()))
+        return broker_identity(parse_properties(path.read_bytes()))
     except OSError as error:
         raise ConfigError(f"{key}: {path} cannot be read: {error.strerror}") from error
     except (Corrupt, Invalid, ValueError) as error:
         raise ConfigError(f"{key}: {path}: {error}") from error
 
 
-def broker_facts(properties: Mapping[str, str]) -> BrokerFacts:
+def broker_identity(properties: Mapping[str, str]) -> BrokerIdentity:
     """Facts out of parsed server.properties; ValueError or Invalid: a value makes no sense."""
     node_id = properties.get("node.id", properties.get("broker.id"))
     dirs = properties.get("log.dirs") or properties.get("log.dir") or ""
     listeners = _listeners(properties.get("listeners", _DEFAULT_LISTENERS))
     protocol_map = properties.get("listener.security.protocol.map", "")
     protocols = {name: protocol_of(name, protocol_map) for name in listeners}
-    return BrokerFacts(
+    return BrokerIdentity(
         node_id=int(node_id) if node_id is not None else None,
         log_dirs=tuple(Path(item.strip()) for item in dirs.split(",") if item.strip()),
         listeners=listeners,

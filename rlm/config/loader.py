@@ -11,7 +11,7 @@ from kip405.addresses import Address
 from kip405.errors import Invalid
 from rlm.config.broker_files import (
     PLAINTEXT,
-    BrokerFacts,
+    BrokerIdentity,
     read_meta_properties,
     read_server_properties,
 )
@@ -174,41 +174,43 @@ def _fill_from_broker(values: dict[str, Any]) -> None:
         _agree(values, "node_id", meta.node_id, path)
 
 
-def _fill_from_properties(values: dict[str, Any], facts: BrokerFacts, path: Path) -> None:
-    _agree(values, "node_id", facts.node_id, path)
-    if facts.log_dirs:
-        known = values.setdefault("log_dirs", facts.log_dirs)
-        if {item.resolve() for item in known} != {item.resolve() for item in facts.log_dirs}:
-            listed = ",".join(map(str, facts.log_dirs))
+def _fill_from_properties(values: dict[str, Any], identity: BrokerIdentity, path: Path) -> None:
+    _agree(values, "node_id", identity.node_id, path)
+    if identity.log_dirs:
+        known = values.setdefault("log_dirs", identity.log_dirs)
+        if {item.resolve() for item in known} != {item.resolve() for item in identity.log_dirs}:
+            listed = ",".join(map(str, identity.log_dirs))
             raise ConfigError(f"log.dirs: must be {listed} as in {path}")
     tiered = str(values.get("broker_tiered_listener_name", "TIERED")).upper()
-    _check_listeners(facts, tiered, path)
-    values.setdefault("broker_tiered_address", facts.listeners[tiered])
-    direct = facts.listeners.get(facts.inter_broker_listener or "")
+    _check_listeners(identity, tiered, path)
+    values.setdefault("broker_tiered_address", identity.listeners[tiered])
+    direct = identity.listeners.get(identity.inter_broker_listener or "")
     if direct is not None:
         values.setdefault("broker_direct_address", direct)
-    _check_port(values, "broker_tiered_address", {facts.listeners[tiered].port}, path)
-    others = {one.port for name, one in facts.listeners.items() if name != tiered}
+    _check_port(values, "broker_tiered_address", {identity.listeners[tiered].port}, path)
+    others = {one.port for name, one in identity.listeners.items() if name != tiered}
     _check_port(values, "broker_direct_address", others, path)
-    _check_direct_protocol(values.get("broker_direct_address"), facts, tiered, path)
+    _check_direct_protocol(values.get("broker_direct_address"), identity, tiered, path)
 
 
 def _check_direct_protocol(
-    direct: Address | None, facts: BrokerFacts, tiered: str, path: Path
+    direct: Address | None, identity: BrokerIdentity, tiered: str, path: Path
 ) -> None:
     """What the service's own clients cannot speak is refused once, not tried for ever."""
     if direct is None:
         return
-    controllers = {name.upper() for name in facts.controller_listeners}
-    own = {name: one for name, one in facts.listeners.items() if name not in (tiered, *controllers)}
+    controllers = {name.upper() for name in identity.controller_listeners}
+    own = {
+        name: one for name, one in identity.listeners.items() if name not in (tiered, *controllers)
+    }
     for name, address in own.items():
-        protocol = facts.protocols.get(name, PLAINTEXT)
+        protocol = identity.protocols.get(name, PLAINTEXT)
         if address.port != direct.port or protocol == PLAINTEXT:
             continue
         fit = [
             f"{other} (listener {one})"
             for one, other in own.items()
-            if facts.protocols.get(one) == PLAINTEXT
+            if identity.protocols.get(one) == PLAINTEXT
         ]
         advice = (
             f"set it to {' or '.join(fit)}"
@@ -222,15 +224,15 @@ def _check_direct_protocol(
         )
 
 
-def _check_listeners(facts: BrokerFacts, tiered: str, path: Path) -> None:
+def _check_listeners(identity: BrokerIdentity, tiered: str, path: Path) -> None:
     """H21: answers spliced into a follower's fetch would corrupt its log."""
     key = "broker.tiered.listener.name"
-    if tiered == facts.inter_broker_listener:
+    if tiered == identity.inter_broker_listener:
         raise ConfigError(f"{key}: {tiered} must not be the inter-broker listener of {path} (H21)")
-    if tiered in {name.upper() for name in facts.controller_listeners}:
+    if tiered in {name.upper() for name in identity.controller_listeners}:
         raise ConfigError(f"{key}: {tiered} must not be a controller listener of {path} (H21)")
-    if tiered not in facts.listeners:
-        names = ", ".join(facts.listeners)
+    if tiered not in identity.listeners:
+        names = ", ".join(identity.listeners)
         raise ConfigError(f"{key}: {path} has no listener {tiered}; it has {names}")
 
 

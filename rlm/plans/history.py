@@ -4,11 +4,12 @@ The segments tell of their own epochs only. That a higher epoch has begun below 
 unclean election), or that log and copies contradict each other, is known to the leader alone until
 records of its own are remote, and sometimes even then: of two dead histories the one of the higher
 epoch looks alive. So the leader tells its whole history, and whether the partition is frozen, in a
-fact of its own, but only where readers would take another course than its own tier does. Such a
-fact is true up to its newest epoch for ever; what a later leader has copied goes on from there.
+settings record of its own, but only where readers would take another course than its own tier does.
+Such a settings record is true up to its newest epoch for ever; what a later leader has copied goes
+on from there.
 
-A leader needs such facts himself: a trim cuts the log's own epoch file (H8). So none is made before
-all is told that segments, also ones that turn up later, could contradict.
+A leader needs such settings records himself: a trim cuts the log's own epoch file (H8). So none is
+made before all is told that segments, also ones that turn up later, could contradict.
 """
 
 from collections.abc import Sequence
@@ -18,8 +19,8 @@ from itertools import accumulate, pairwise
 from kip405.ids import MAX_OFFSET
 from kip405.lineage import Lineage, merge
 from rlm.plans.freeze import Frozen
-from rlmm.facts import HistoryFact
 from rlmm.ledger import PartitionLedger
+from rlmm.settings_records import HistoryRecord
 
 MOST_EPOCHS = 2_048
 """Told of one partition, the newest ones; of what lies below the segments tell."""
@@ -28,7 +29,7 @@ LEAST_OTHERS = 4
 MOST_ENTRIES_OF_OTHERS = 2_048
 
 
-def published_lineage(ledger: PartitionLedger, told: HistoryFact | None) -> Lineage:
+def published_lineage(ledger: PartitionLedger, told: HistoryRecord | None) -> Lineage:
     """The history as readers know it: by the segments, and by what a leader has told."""
     remote = ledger.remote_lineage
     latest = told.lineage.latest_epoch if told else None
@@ -44,7 +45,7 @@ def _continued(ledger: PartitionLedger, told: Lineage, remote: Lineage) -> Linea
     return merge(older, Lineage(remote.entries[len(remote.up_to(latest).entries) :]))
 
 
-def leaders_lineage(ledger: PartitionLedger, told: HistoryFact | None, local: Lineage) -> Lineage:
+def leaders_lineage(ledger: PartitionLedger, told: HistoryRecord | None, local: Lineage) -> Lineage:
     """The whole history of the log that the leader has; `local` is what its epoch file still says.
 
     An epoch had one leader and so one history below it: what was told of the oldest epoch that the
@@ -67,7 +68,7 @@ def is_settled(
     ledger: PartitionLedger,
     lineage: Lineage,
     *,
-    told: HistoryFact | None,
+    told: HistoryRecord | None,
     local: Lineage,
     bound: int,
 ) -> bool:
@@ -76,18 +77,18 @@ def is_settled(
     By what segments and leaders tell, also if a copy of a dead history turns up later (an attempt
     adopted from its manifest), or another history is told later: no epoch may fit between two of
     ours, or what was told holds the epoch that the log begins with then, and so all below it. Else
-    the history must be told before (`fact_of`).
+    the history must be told before (`record_of`).
     """
     return _is_known(ledger, lineage, told, local.from_start(bound), bound) or (
         # all was told that can be
-        told is not None and replace(told, extra={}) == fact_of(ledger, lineage, None, told)
+        told is not None and replace(told, extra={}) == record_of(ledger, lineage, None, told)
     )
 
 
 def _is_known(
     ledger: PartitionLedger,
     lineage: Lineage,
-    told: HistoryFact | None,
+    told: HistoryRecord | None,
     left: Lineage,
     bound: int,
 ) -> bool:
@@ -103,7 +104,7 @@ def _is_known(
     )
 
 
-def _told_of(told: HistoryFact | None, epoch: int) -> Lineage | None:
+def _told_of(told: HistoryRecord | None, epoch: int) -> Lineage | None:
     """What was told of the history of this epoch; else what was told last, if that was before it
     and of no frozen log.
     """
@@ -117,15 +118,15 @@ def _told_of(told: HistoryFact | None, epoch: int) -> Lineage | None:
     return told.lineage if is_before else None
 
 
-def _known_to(told: HistoryFact | None, epoch: int) -> Lineage:
+def _known_to(told: HistoryRecord | None, epoch: int) -> Lineage:
     """The history with this epoch that was told; empty where there is none."""
     histories = (told.lineage, *told.others) if told else ()
     return next((one for one in histories if one.start_of(epoch) is not None), Lineage())
 
 
-def fact_of(
-    ledger: PartitionLedger, lineage: Lineage, frozen: Frozen | None, told: HistoryFact | None
-) -> HistoryFact:
+def record_of(
+    ledger: PartitionLedger, lineage: Lineage, frozen: Frozen | None, told: HistoryRecord | None
+) -> HistoryRecord:
     """What tells this history, as far as it can be told, in place of what was `told` before.
 
     Of that nothing is lost: a log of another history may be elected again.
@@ -137,7 +138,7 @@ def fact_of(
         if not any(entries <= other for other in known):
             kept.append(one)
             known.append(entries)
-    return HistoryFact(
+    return HistoryRecord(
         partition=ledger.key,
         frozen=frozen.reason if frozen else None,
         lineage=kept[0],
@@ -160,9 +161,9 @@ def lineage_to_publish(
     frozen: Frozen | None,
     *,
     leader_epoch: int,
-    told: HistoryFact | None,
+    told: HistoryRecord | None,
     trusted: bool,
-) -> HistoryFact | None:
+) -> HistoryRecord | None:
     """What the leader must publish now; None where readers know it already.
 
     `lineage`, `frozen`: of a snapshot under `leader_epoch`. `trusted` False = the ledger has a
@@ -174,13 +175,13 @@ def lineage_to_publish(
     is_freeze_known = is_frozen_published == (frozen is not None)
     if is_freeze_known and _reads_alike(ledger, lineage, told):
         return None
-    fact = fact_of(ledger, lineage, frozen, told)
-    if is_freeze_known and told is not None and told.lineage == fact.lineage:
+    record = record_of(ledger, lineage, frozen, told)
+    if is_freeze_known and told is not None and told.lineage == record.lineage:
         return None  # all was told that can be
-    return fact
+    return record
 
 
-def _reads_alike(ledger: PartitionLedger, lineage: Lineage, told: HistoryFact | None) -> bool:
+def _reads_alike(ledger: PartitionLedger, lineage: Lineage, told: HistoryRecord | None) -> bool:
     """Whether readers use the same segments up to the same ends as the leader's tier."""
     known, end = published_lineage(ledger, told), ledger.readable_end
     if end == 0 or (known.below(end).entries and known.below(end) == lineage.below(end)):

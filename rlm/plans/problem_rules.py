@@ -14,7 +14,7 @@ from rlm.plans.copy import CopyLag, WhyNot
 from rlm.plans.problems import Finding, ProblemKind, human_bytes, human_duration
 from rlm.plans.trim import NoTrim
 
-_STOPPED_BY_OPERATOR = (NoTrim.TRIM_OFF, NoTrim.FREEZE_FACT)
+_STOPPED_BY_OPERATOR = (NoTrim.TRIM_OFF, NoTrim.FREEZE_RECORD)
 _TOPIC_REFUSED = (WhyNot.CLEANUP_POLICY, WhyNot.NATIVE_TIERING)
 _FOREVER_MS = 1 << 62
 
@@ -86,7 +86,7 @@ class CopyMeasure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CopyFacts:
+class CopyObservation:
     """One partition's copying. `led_since_ms`: since when it is ours under this leader epoch.
 
     `service_copied_at_ms`: when this service last copied any segment of any partition.
@@ -101,37 +101,39 @@ class CopyFacts:
     service_copied_at_ms: int | None = None
 
 
-def known_lag(facts: CopyFacts, limits: Limits, now_ms: int) -> CopyLag | None:
+def known_lag(observed: CopyObservation, limits: Limits, now_ms: int) -> CopyLag | None:
     """The lag, None where it was not measured, or too long ago to be true."""
-    measure = facts.measure
-    if measure is None or now_ms - measure.at_ms > _patience_ms(facts, limits, now_ms):
+    measure = observed.measure
+    if measure is None or now_ms - measure.at_ms > _patience_ms(observed, limits, now_ms):
         return None
     return measure.lag
 
 
-def copy_findings(facts: CopyFacts, limits: Limits, now_ms: int) -> Iterator[Finding]:
+def copy_findings(observed: CopyObservation, limits: Limits, now_ms: int) -> Iterator[Finding]:
     """What is wrong with copying a partition."""
-    failure = facts.failure
+    failure = observed.failure
     if failure is not None and failure.is_final:
-        yield facts.place.finding(
+        yield observed.place.finding(
             ProblemKind.CANNOT_COPY,
-            f"copying stops here ({_lag_words(facts, limits, now_ms)}): {failure.message}",
+            f"copying stops here ({_lag_words(observed, limits, now_ms)}): {failure.message}",
         )
-    elif known_lag(facts, limits, now_ms) is None:
-        yield from _unmeasured(facts, limits, now_ms)
-    elif facts.measure is not None:
-        yield from _behind(facts, facts.measure, limits, now_ms)
+    elif known_lag(observed, limits, now_ms) is None:
+        yield from _unmeasured(observed, limits, now_ms)
+    elif observed.measure is not None:
+        yield from _behind(observed, observed.measure, limits, now_ms)
 
 
-def _unmeasured(facts: CopyFacts, limits: Limits, now_ms: int) -> Iterator[Finding]:
-    since_ms = facts.led_since_ms
-    if facts.measure is not None:
-        since_ms = max(since_ms, facts.measure.at_ms)
-    if now_ms - since_ms > _patience_ms(facts, limits, now_ms):
+def _unmeasured(observed: CopyObservation, limits: Limits, now_ms: int) -> Iterator[Finding]:
+    since_ms = observed.led_since_ms
+    if observed.measure is not None:
+        since_ms = max(since_ms, observed.measure.at_ms)
+    if now_ms - since_ms > _patience_ms(observed, limits, now_ms):
         why = (
-            facts.failure.message if facts.failure else "no snapshot of the partition has succeeded"
+            observed.failure.message
+            if observed.failure
+            else "no snapshot of the partition succeeded"
         )
-        yield facts.place.finding(
+        yield observed.place.finding(
             ProblemKind.LAG_UNKNOWN,
             f"what is left to copy is not known for {human_duration(now_ms - since_ms)}, and "
             f"nothing may be copied: {why}",
@@ -139,41 +141,41 @@ def _unmeasured(facts: CopyFacts, limits: Limits, now_ms: int) -> Iterator[Findi
 
 
 def _behind(
-    facts: CopyFacts, measure: CopyMeasure, limits: Limits, now_ms: int
+    observed: CopyObservation, measure: CopyMeasure, limits: Limits, now_ms: int
 ) -> Iterator[Finding]:
     if measure.reason in _TOPIC_REFUSED:
-        yield facts.place.finding(
+        yield observed.place.finding(
             ProblemKind.COPY_REFUSED,
             f"nothing is copied or trimmed: {measure.words}; set it back, or disable the topic",
         )
         return
     if measure.behind_since_ms is None or measure.reason is WhyNot.FROZEN:
         return
-    patience_ms = _patience_ms(facts, limits, now_ms) if measure.is_due else limits.held_ms
+    patience_ms = _patience_ms(observed, limits, now_ms) if measure.is_due else limits.held_ms
     behind_ms = now_ms - measure.behind_since_ms
     if behind_ms > patience_ms:
-        why = facts.failure.message if facts.failure else measure.words
-        yield facts.place.finding(
+        why = observed.failure.message if observed.failure else measure.words
+        yield observed.place.finding(
             ProblemKind.NOTHING_COPIED,
             f"nothing was copied for {human_duration(behind_ms)}, while "
-            f"{_lag_words(facts, limits, now_ms)}: {why}",
+            f"{_lag_words(observed, limits, now_ms)}: {why}",
         )
 
 
-def _patience_ms(facts: CopyFacts, limits: Limits, now_ms: int) -> int:
+def _patience_ms(observed: CopyObservation, limits: Limits, now_ms: int) -> int:
     """A job at work may take its time; so may one that waits while others are copied."""
-    if facts.failure is not None or not (facts.is_running or facts.is_waiting):
+    if observed.failure is not None or not (observed.is_running or observed.is_waiting):
         return limits.copy_ms
     patience_ms = max(limits.copy_ms, limits.copy_deadline_ms)
-    copied_at_ms = facts.service_copied_at_ms
-    is_queued = facts.is_waiting and not facts.is_running
+    copied_at_ms = observed.service_copied_at_ms
+    is_queued = observed.is_waiting and not observed.is_running
     if is_queued and copied_at_ms is not None and now_ms - copied_at_ms <= patience_ms:
         return _FOREVER_MS
     return patience_ms
 
 
-def _lag_words(facts: CopyFacts, limits: Limits, now_ms: int) -> str:
-    lag = known_lag(facts, limits, now_ms)
+def _lag_words(observed: CopyObservation, limits: Limits, now_ms: int) -> str:
+    lag = known_lag(observed, limits, now_ms)
     if lag is None:
         return "how much is left to copy is not known"
     segments = "1 closed segment is" if lag.segments == 1 else f"{lag.segments} closed segments are"
@@ -181,7 +183,7 @@ def _lag_words(facts: CopyFacts, limits: Limits, now_ms: int) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrimFacts:
+class TrimObservation:
     """One partition's trim. `excess_bytes`: of closed segments that local retention would drop.
 
     `still_since_ms`: since when the broker's log start stands still with some excess, which was
@@ -199,38 +201,38 @@ class TrimFacts:
     excess_then_bytes: int = 0
 
 
-def trim_findings(facts: TrimFacts, limits: Limits, now_ms: int) -> Iterator[Finding]:
+def trim_findings(observed: TrimObservation, limits: Limits, now_ms: int) -> Iterator[Finding]:
     """What is wrong with trimming a partition."""
-    if facts.alarm:
-        yield facts.place.finding(ProblemKind.TRIM_REFUSED, facts.alarm)
-    if facts.foreign_log_start is not None:
-        yield facts.place.finding(
+    if observed.alarm:
+        yield observed.place.finding(ProblemKind.TRIM_REFUSED, observed.alarm)
+    if observed.foreign_log_start is not None:
+        yield observed.place.finding(
             ProblemKind.FOREIGN_LOG_START,
-            f"the broker's log start was moved to {facts.foreign_log_start} by somebody else; "
+            f"the broker's log start was moved to {observed.foreign_log_start} by somebody else; "
             "`rlm topics adopt-log-start` applies it",
         )
-    is_growing = facts.excess_bytes > facts.excess_then_bytes
-    if facts.still_since_ms is None or not is_growing:
+    is_growing = observed.excess_bytes > observed.excess_then_bytes
+    if observed.still_since_ms is None or not is_growing:
         return
-    still_ms = now_ms - facts.still_since_ms
+    still_ms = now_ms - observed.still_since_ms
     if still_ms > limits.trim_ms:
-        is_meant = facts.reason in _STOPPED_BY_OPERATOR
+        is_meant = observed.reason in _STOPPED_BY_OPERATOR
         kind = ProblemKind.TRIM_STOPPED if is_meant else ProblemKind.TRIM_BLOCKED
-        yield facts.place.finding(
+        yield observed.place.finding(
             kind,
             f"nothing was trimmed for {human_duration(still_ms)}, while "
-            f"{human_bytes(facts.excess_bytes)} beyond local retention lie on the disk, "
-            f"{human_bytes(facts.excess_then_bytes)} when it began: "
-            f"{_why_no_trim(facts)}",
+            f"{human_bytes(observed.excess_bytes)} beyond local retention lie on the disk, "
+            f"{human_bytes(observed.excess_then_bytes)} when it began: "
+            f"{_why_no_trim(observed)}",
         )
 
 
-def _why_no_trim(facts: TrimFacts) -> str:
-    if facts.failure is not None:
-        return facts.failure.message
-    if facts.reason is None:
+def _why_no_trim(observed: TrimObservation) -> str:
+    if observed.failure is not None:
+        return observed.failure.message
+    if observed.reason is None:
         return "a trim is planned and not carried out"
-    return " ".join((facts.reason.value, facts.detail)).strip()
+    return " ".join((observed.reason.value, observed.detail)).strip()
 
 
 def acl_findings(errors: Iterable[Exception | None]) -> Iterator[Finding]:
@@ -251,7 +253,7 @@ def acl_finding(acl: Acl) -> Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FactsHealth:
+class MetadataHealth:
     """What ledger or settings (`name`) say of themselves; `is_ready` = read to their end."""
 
     name: str
@@ -259,16 +261,16 @@ class FactsHealth:
     problem: str | None
 
 
-def facts_findings(
-    sides: Iterable[FactsHealth], limits: Limits, uptime_ms: int, *, loss: str | None = None
+def metadata_findings(
+    sides: Iterable[MetadataHealth], limits: Limits, uptime_ms: int, *, loss: str | None = None
 ) -> Iterator[Finding]:
     """Whether ledger and settings can be relied on (H6). `loss`: what was lost of them (H42)."""
     for side in sides:
         if side.problem is None:
             continue
-        kind = ProblemKind.FACTS
+        kind = ProblemKind.METADATA
         if loss is not None and loss in side.problem:
-            kind = ProblemKind.FACTS_LOST
+            kind = ProblemKind.METADATA_LOST
         elif not side.is_ready and uptime_ms <= limits.start_ms:
             kind = ProblemKind.STARTING
         yield Finding(kind=kind, subject=side.name, text=side.problem)
@@ -358,7 +360,7 @@ def peer_findings(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoreFacts:
+class StoreObservation:
     """One store. `was_well`: since the service began, if ever so shortly. `write_error`: why it
     takes no segments, as long as none has been taken since.
     """
@@ -371,7 +373,7 @@ class StoreFacts:
 
 
 def store_findings(
-    stores: Iterable[StoreFacts], limits: Limits, uptime_ms: int
+    stores: Iterable[StoreObservation], limits: Limits, uptime_ms: int
 ) -> Iterator[Finding]:
     """Stores that are away, take nothing, or are set up so that they endanger data (H11)."""
     for store in stores:

@@ -44,8 +44,8 @@ class ProblemKind(enum.Enum):
     """The words by which metrics and JSON name a problem."""
 
     STARTING = "starting"
-    FACTS = "facts"
-    FACTS_LOST = "facts-lost"
+    METADATA = "metadata"
+    METADATA_LOST = "metadata-lost"
     CLOCK_SKEW = "clock-skew"
     HEARTBEAT = "heartbeat"
     RIVAL_SERVICE = "rival-service"
@@ -100,11 +100,11 @@ KINDS: Mapping[ProblemKind, KindRow] = {
         severity=Severity.NOTE,
         meaning="The service has just started: ledger, settings or stores are not known yet.",
     ),
-    ProblemKind.FACTS: _alarm(
+    ProblemKind.METADATA: _alarm(
         "Ledger or settings have not been read to their end, or cannot be trusted: nothing is "
         "trimmed or deleted."
     ),
-    ProblemKind.FACTS_LOST: _alarm(
+    ProblemKind.METADATA_LOST: _alarm(
         "Ledger or settings lost records that had been read: nothing is trimmed or deleted."
     ),
     ProblemKind.CLOCK_SKEW: _alarm("A service's clock differs from the brokers' by too much."),

@@ -25,15 +25,15 @@ class Heartbeat:
 
 def heartbeats(view: SettingsView, monotonic_ms: int) -> tuple[Heartbeat, ...]:
     """The newest heartbeat of every node's service, at that time of our monotonic clock."""
-    found = ((fact, view.get(fact.key)) for fact, _ in view.services())
+    found = ((record, view.get(record.key)) for record, _ in view.services())
     return tuple(
         Heartbeat(
-            node_id=fact.node_id,
+            node_id=record.node_id,
             writer=adopted.stamp.writer,
             offset=adopted.offset,
-            heard_ms_ago=view.heard_age_ms(fact.key, monotonic_ms),
+            heard_ms_ago=view.heard_age_ms(record.key, monotonic_ms),
         )
-        for fact, adopted in found
+        for record, adopted in found
         if adopted is not None
     )
 

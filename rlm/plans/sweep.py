@@ -95,15 +95,15 @@ _DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 
 
 def refuse_sweep(
-    *, ready: bool, ledger_problem: str | None, freeze_fact: str | None, frozen: Frozen | None
+    *, ready: bool, ledger_problem: str | None, freeze_record: str | None, frozen: Frozen | None
 ) -> str | None:
     """Why nothing of a partition may be swept now, None where it may."""
     if not ready:
         return "settings or ledger are not read yet"
     if ledger_problem is not None:
         return f"the ledger has a problem: {ledger_problem}"
-    if freeze_fact is not None:
-        return f"frozen by command: {freeze_fact}"
+    if freeze_record is not None:
+        return f"frozen by command: {freeze_record}"
     if frozen is not None:
         return f"partition is frozen: {frozen.reason}"
     return None

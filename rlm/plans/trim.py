@@ -24,7 +24,7 @@ class NoTrim(enum.Enum):
 
     SETTINGS_NOT_READY = "settings or ledger are not read yet"
     LEDGER_PROBLEM = "the ledger has a problem"
-    FREEZE_FACT = "frozen by command"
+    FREEZE_RECORD = "frozen by command"
     FROZEN = "partition is frozen"
     BEGAN_ANEW = "the log holds newer records below the remote log start"
     TOPIC_REFUSED = "topic must not be trimmed"
@@ -42,14 +42,14 @@ class NoTrim(enum.Enum):
 class TrimGuards:
     """All that can forbid a trim, apart from offsets.
 
-    `freeze_fact`, `ledger_problem`, `retention_bounded`: text if there is one.
+    `freeze_record`, `ledger_problem`, `retention_bounded`: text if there is one.
     `replicas_short_ms`: how long ISR has been smaller than the replicas, None if it is not.
     `hold_max_ms`: trim.hold.max.ms.
     """
 
     ready: bool
     ledger_problem: str | None
-    freeze_fact: str | None
+    freeze_record: str | None
     frozen: Frozen | None
     topic: TopicState
     mode_is_tier: bool
@@ -156,8 +156,8 @@ def _forbidden(guards: TrimGuards) -> Held | None:
         return Held(reason=NoTrim.SETTINGS_NOT_READY)
     if guards.ledger_problem is not None:
         return Held(reason=NoTrim.LEDGER_PROBLEM, detail=guards.ledger_problem)
-    if guards.freeze_fact is not None:
-        return Held(reason=NoTrim.FREEZE_FACT, detail=guards.freeze_fact)
+    if guards.freeze_record is not None:
+        return Held(reason=NoTrim.FREEZE_RECORD, detail=guards.freeze_record)
     if guards.frozen is not None:
         return Held(reason=NoTrim.FROZEN, detail=guards.frozen.reason)
     refused = refuse_topic(guards.topic)

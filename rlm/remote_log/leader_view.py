@@ -26,9 +26,9 @@ from rlm.remote_log.history import RemoteHistory, SegmentReader
 from rlm.remote_log.snapshot_cache import CoalescedSnapshots, SnapshotCache
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.remote_log.tier import EpochEnd, TierPartition, TopicRef, Watermarks
-from rlmm.facts import TopicFact
 from rlmm.manager import RemoteLogMetadataManager
 from rlmm.settings import Settings
+from rlmm.settings_records import TopicRecord
 
 _NOTHING_REMOTE = -1
 
@@ -81,13 +81,13 @@ class LocalTier:
         )
 
     def partition(self, topic: TopicRef, partition: int) -> TierPartition | None:
-        fact = self._fact_in_view(topic)
-        if fact is None:
+        record = self._record_in_view(topic)
+        if record is None:
             return None
-        key = PartitionKey(fact.topic_id, partition)
+        key = PartitionKey(record.topic_id, partition)
         led = self._leadership.snapshot.partitions.get(key)
         if led is None:
-            led = _unknown_leader(fact, partition)
+            led = _unknown_leader(record, partition)
         return self._view(led, self._snapshots.of(led) if led.leader == self._node_id else None)
 
     async def barrier(
@@ -122,9 +122,9 @@ class LocalTier:
         """The tiered topic that this reference means today, by the broker's word."""
         name = topic.name
         if topic.topic_id is not None:
-            fact = self._settings.view.topic(topic.topic_id)
-            name = fact.name if fact else None
-        elif not any(fact.name == name for fact in self._settings.view.topics()):
+            record = self._settings.view.topic(topic.topic_id)
+            name = record.name if record else None
+        elif not any(record.name == name for record in self._settings.view.topics()):
             return None
         if name is None:
             return None
@@ -211,15 +211,15 @@ class LocalTier:
             empty=ranges_without_records(self._settings.view.holes(snapshot.key)),
         )
 
-    def _fact_in_view(self, topic: TopicRef) -> TopicFact | None:
+    def _record_in_view(self, topic: TopicRef) -> TopicRecord | None:
         if topic.topic_id is not None:
             return self._settings.view.topic(topic.topic_id)
         described = self._leadership.snapshot.topics.get(topic.name or "")
         return self._settings.view.topic(described.topic_id) if described else None
 
     def _name_of(self, topic_id: Uuid | None) -> str | None:
-        fact = self._settings.view.topic(topic_id) if topic_id else None
-        return fact.name if fact else None
+        record = self._settings.view.topic(topic_id) if topic_id else None
+        return record.name if record else None
 
     def _view(self, led: LedPartition, snapshot: PartitionSnapshot | None) -> TierPartition:
         """The partition as it stands; made anew only when something it is made of has changed."""
@@ -276,6 +276,6 @@ def _is_same(known: _Seen, seen: _Seen) -> bool:
     return known[1] is seen[1] and known[0] == seen[0] and known[2:] == seen[2:]
 
 
-def _unknown_leader(fact: TopicFact, partition: int) -> LedPartition:
-    place = TopicIdPartition(topic_id=fact.topic_id, topic=fact.name, partition=partition)
+def _unknown_leader(record: TopicRecord, partition: int) -> LedPartition:
+    place = TopicIdPartition(topic_id=record.topic_id, topic=record.name, partition=partition)
     return LedPartition(topic_id_partition=place, leader=-1, leader_epoch=-1, replicas=(), isr=())

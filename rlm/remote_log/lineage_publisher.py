@@ -13,17 +13,17 @@ import structlog
 from kip405.errors import RemoteStorageError
 from kip405.ids import PartitionKey
 from rlm.clock import Clock
-from rlm.plans.history import fact_of, is_settled, lineage_to_publish
+from rlm.plans.history import is_settled, lineage_to_publish, record_of
 from rlm.remote_log.ports import Ledger, Settings
 from rlm.remote_log.snapshots import PartitionSnapshot
-from rlmm.facts import HistoryFact
+from rlmm.settings_records import HistoryRecord
 
 QUIET_MS = 30_000
 log = structlog.get_logger()
 
 
 class LineagePublisher:
-    """Publishes history facts of the partitions its service leads, one at a time of each."""
+    """Publishes history records of the partitions its service leads, one at a time of each."""
 
     def __init__(self, *, settings: Settings, ledger: Ledger, clock: Clock) -> None:
         self._settings = settings
@@ -53,19 +53,19 @@ class LineagePublisher:
         """What is still to be told, now that other snapshots of the partition have published
         theirs.
         """
-        fact = self._due(snapshot)
-        if fact is None:
+        record = self._due(snapshot)
+        if record is None:
             return
-        await self._settings.publish(fact, snapshot.led.leader_epoch)
+        await self._settings.publish(record, snapshot.led.leader_epoch)
         self._quiet_until_ms.pop(snapshot.key, None)
-        epochs = len(fact.lineage.entries)
-        log.warning("lineage_published", **_place(snapshot), frozen=fact.frozen, epochs=epochs)
+        epochs = len(record.lineage.entries)
+        log.warning("lineage_published", **_place(snapshot), frozen=record.frozen, epochs=epochs)
 
-    def _due(self, snapshot: PartitionSnapshot) -> HistoryFact | None:
+    def _due(self, snapshot: PartitionSnapshot) -> HistoryRecord | None:
         if self._clock.monotonic_ms() < self._quiet_until_ms.get(snapshot.key, 0):
             return None
         told, trusted = self._settings.view.history(snapshot.key), self._ledger.problem is None
-        fact = lineage_to_publish(
+        record = lineage_to_publish(
             snapshot.ledger,
             snapshot.lineage,
             snapshot.frozen,
@@ -73,12 +73,12 @@ class LineagePublisher:
             told=told,
             trusted=trusted,
         )
-        if fact is None and trusted and _may_be_cut(snapshot, told):
-            return fact_of(snapshot.ledger, snapshot.lineage, None, told)
-        return fact
+        if record is None and trusted and _may_be_cut(snapshot, told):
+            return record_of(snapshot.ledger, snapshot.lineage, None, told)
+        return record
 
 
-def _may_be_cut(snapshot: PartitionSnapshot, told: HistoryFact | None) -> bool:
+def _may_be_cut(snapshot: PartitionSnapshot, told: HistoryRecord | None) -> bool:
     """Whether the broker's own retention may cut the epoch file of what only that knows (H8); our
     own trims tell before (rlm.tasks.trim).
     """

@@ -12,13 +12,13 @@ from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, Uuid
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.broker.answers import LocalRecords, OwnOffsets, TopicConfigValue, TopicDescription
 from rlm.stores.stores import CopyTarget
-from rlmm.facts import Fact
 from rlmm.ledger import PartitionLedger
+from rlmm.settings_records import SettingsRecord
 from rlmm.settings_view import SettingsView
 
 
 class Ledger(Protocol):
-    """The facts about segments (rlmm's manager)."""
+    """The metadata of segments (rlmm's manager)."""
 
     @property
     def is_ready(self) -> bool: ...
@@ -66,12 +66,14 @@ class Settings(Protocol):
 
     async def barrier(self, deadline_ms: int) -> None: ...
 
-    async def publish(self, fact: Fact, leader_epoch: int) -> None:
-        """Returns once the fact was read back and counts; Fenced where it does not."""
+    async def publish(self, record: SettingsRecord, leader_epoch: int) -> None:
+        """Returns once the settings record was read back and counts; Fenced where it does not."""
         ...
 
     async def reassert(self, partition: PartitionKey, leader_epoch: int) -> int:
-        """Write again the partition's facts that newer, overruled records deny; how many."""
+        """Write again the partition's settings records that newer, overruled records deny; how
+        many.
+        """
         ...
 
 

@@ -19,11 +19,11 @@ from rlm.clock import Clock
 from rlm.plans.history import published_lineage
 from rlm.plans.holes import ranges_without_records
 from rlm.remote_log.history import RemoteHistory
-from rlm.remote_log.topic_refs import checked_name, topic_facts, topic_id_of
+from rlm.remote_log.topic_refs import checked_name, topic_id_of, topic_records
 from rlm.v1 import fetch_pb2
-from rlmm.facts import HistoryFact, StartFact, TopicFact
 from rlmm.ledger import PartitionLedger
 from rlmm.partitioner import ledger_partition
+from rlmm.settings_records import HistoryRecord, StartRecord, TopicRecord
 from rlmm.settings_view import SettingsView
 
 BARRIER_DEADLINE_MS = 2_000
@@ -108,7 +108,7 @@ class RemoteView:
         self._ledger = ledger
         self._clock = clock
         self._quiet_until_ms = -1
-        self._names: Mapping[str, TopicFact] = {}
+        self._names: Mapping[str, TopicRecord] = {}
         self._names_version = -1
 
     async def partition(self, ref: fetch_pb2.TopicRef, number: int) -> RemotePartitionState:
@@ -129,14 +129,14 @@ class RemoteView:
         with _denying(is_fresh=is_fresh):
             return self.stand(self._required(ref), number)
 
-    def stand(self, fact: TopicFact, number: int) -> RemotePartitionState:
+    def stand(self, record: TopicRecord, number: int) -> RemotePartitionState:
         """One partition as the views know it now. NotFound: the topic has no such partition."""
-        key = PartitionKey(fact.topic_id, number)
+        key = PartitionKey(record.topic_id, number)
         ledger = self._ledger.ledger(key)
         start = self._settings.view.remote_log_start(key)
         if start is None and not ledger.entries:
-            raise NotFound(f"topic {fact.name} has no partition {number} that is tiered")
-        place = TopicIdPartition(topic_id=fact.topic_id, topic=fact.name, partition=number)
+            raise NotFound(f"topic {record.name} has no partition {number} that is tiered")
+        place = TopicIdPartition(topic_id=record.topic_id, topic=record.name, partition=number)
         told, unread = self._told(key)
         frozen = told.frozen if told else None
         return RemotePartitionState(
@@ -162,10 +162,10 @@ class RemoteView:
         """
         if self._is_unchanged(state):
             return state
-        fact = self._settings.view.topic(state.place.topic_id)
-        if fact is None or fact.state == "deleting":
+        record = self._settings.view.topic(state.place.topic_id)
+        if record is None or record.state == "deleting":
             raise NotFound(f"topic {state.place.topic} is not enabled any more")
-        now = self.stand(fact, state.place.partition)
+        now = self.stand(record, state.place.partition)
         now.refuse_unreadable()
         last = state.next_offset - 1
         was, epoch = state.epoch_for_offset(last), now.epoch_for_offset(last)
@@ -177,7 +177,7 @@ class RemoteView:
         return now
 
     def _is_unchanged(self, state: RemotePartitionState) -> bool:
-        """Whether not one fact has come since; a stream asks before every message."""
+        """Whether not one record has come since; a stream asks before every message."""
         history = state.history
         return (
             self._settings.view.version == state.settings_version
@@ -185,39 +185,39 @@ class RemoteView:
             and (self._ledger.damage is None) == history.trusted
         )
 
-    def _told(self, key: PartitionKey) -> tuple[HistoryFact | None, str | None]:
+    def _told(self, key: PartitionKey) -> tuple[HistoryRecord | None, str | None]:
         """What a leader has told, or why that cannot be read."""
         try:
             return self._settings.view.history(key), None
         except Corrupt as error:
             return None, str(error)
 
-    async def partitions(self, ref: fetch_pb2.TopicRef) -> tuple[TopicFact, tuple[int, ...]]:
+    async def partitions(self, ref: fetch_pb2.TopicRef) -> tuple[TopicRecord, tuple[int, ...]]:
         """The tiered topic that is meant and its partitions, fresh. Errors as of `partition`."""
         with _denying(is_fresh=await self._catch_up([])):
-            fact = self._required(ref)
-        return (await self._with_partitions([fact]))[0]
+            record = self._required(ref)
+        return (await self._with_partitions([record]))[0]
 
-    async def topics(self, names: Iterable[str]) -> tuple[tuple[TopicFact, tuple[int, ...]], ...]:
+    async def topics(self, names: Iterable[str]) -> tuple[tuple[TopicRecord, tuple[int, ...]], ...]:
         """Topics by name, all where no name is given, with the partitions that are known of each.
 
         NotFound: one of them is not tiered. Unavailable: likewise.
         """
         wanted = [fetch_pb2.TopicRef(name=name) for name in dict.fromkeys(names)]
         with _denying(is_fresh=await self._catch_up([])):
-            facts = [self._required(ref) for ref in wanted] if wanted else self._all()
-        return await self._with_partitions(facts)
+            records = [self._required(ref) for ref in wanted] if wanted else self._all()
+        return await self._with_partitions(records)
 
     async def _with_partitions(
-        self, facts: list[TopicFact]
-    ) -> tuple[tuple[TopicFact, tuple[int, ...]], ...]:
-        chosen = {fact.topic_id for fact in facts}
+        self, records: list[TopicRecord]
+    ) -> tuple[tuple[TopicRecord, tuple[int, ...]], ...]:
+        chosen = {record.topic_id for record in records}
         await self._catch_up([key for key in self._known_keys() if key.topic_id in chosen])
-        found: dict[Uuid, list[int]] = {fact.topic_id: [] for fact in facts}
+        found: dict[Uuid, list[int]] = {record.topic_id: [] for record in records}
         for key in self._known_keys():
             if key.topic_id in found and self._is_there(key):
                 found[key.topic_id].append(key.partition)
-        return tuple((fact, tuple(sorted(found[fact.topic_id]))) for fact in facts)
+        return tuple((record, tuple(sorted(found[record.topic_id]))) for record in records)
 
     def _is_there(self, key: PartitionKey) -> bool:
         """Whether `stand` knows it; a partition may have left nothing but tombstones."""
@@ -227,9 +227,9 @@ class RemoteView:
     def _known_keys(self) -> set[PartitionKey]:
         """Every partition of which ledger or settings know."""
         starts = (
-            found.fact.partition
-            for found in self._settings.view.facts()
-            if isinstance(found.fact, StartFact)
+            found.record.partition
+            for found in self._settings.view.records()
+            if isinstance(found.record, StartRecord)
         )
         return {*self._ledger.partitions(), *starts}
 
@@ -254,34 +254,34 @@ class RemoteView:
             return False
         return True
 
-    def _required(self, ref: fetch_pb2.TopicRef) -> TopicFact:
-        fact = self._find(ref)
-        if fact is None:
+    def _required(self, ref: fetch_pb2.TopicRef) -> TopicRecord:
+        record = self._find(ref)
+        if record is None:
             named = ref.name if ref.WhichOneof("topic") == "name" else topic_id_of(ref)
             raise NotFound(f"topic {named} is not enabled")
-        return fact
+        return record
 
-    def _find(self, ref: fetch_pb2.TopicRef) -> TopicFact | None:
+    def _find(self, ref: fetch_pb2.TopicRef) -> TopicRecord | None:
         kind = ref.WhichOneof("topic")
         if kind is None:
             raise Invalid("the call names no topic: give a name or a topic id")
         if kind == "name":
             return self._by_name().get(checked_name(ref.name))
-        fact = self._settings.view.topic(topic_id_of(ref))
-        return None if fact is None or fact.state == "deleting" else fact
+        record = self._settings.view.topic(topic_id_of(ref))
+        return None if record is None or record.state == "deleting" else record
 
-    def _all(self) -> list[TopicFact]:
+    def _all(self) -> list[TopicRecord]:
         names = self._by_name()
         return [names[name] for name in sorted(names)]
 
-    def _by_name(self) -> Mapping[str, TopicFact]:
+    def _by_name(self) -> Mapping[str, TopicRecord]:
         """Tiered topics; of several of one name the one that was decided for last: it is that of
         today, or the last that there was (H39).
         """
         view = self._settings.view
         if self._names_version != view.version:
-            facts = topic_facts(view.facts())
-            self._names = {fact.name: fact for fact in facts if fact.state != "deleting"}
+            records = topic_records(view.records())
+            self._names = {record.name: record for record in records if record.state != "deleting"}
             self._names_version = view.version
         return self._names
 

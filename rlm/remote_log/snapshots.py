@@ -27,8 +27,8 @@ from rlm.plans.copy import TopicState
 from rlm.plans.freeze import NONE_ACCEPTED, Frozen, freeze
 from rlm.plans.history import leaders_lineage
 from rlm.remote_log.ports import Broker, Ledger, Settings
-from rlmm.facts import HistoryFact, TopicFact
 from rlmm.ledger import PartitionLedger
+from rlmm.settings_records import HistoryRecord, TopicRecord
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 from rsm_plugins.threads import Threads
 
@@ -59,7 +59,7 @@ class Positions:
 class TopicSnapshot:
     """The topic's configuration now; `retention_bounded` tells which broker retention is on."""
 
-    fact: TopicFact | None
+    record: TopicRecord | None
     state: TopicState
     retention_bounded: str | None
 
@@ -142,7 +142,7 @@ class SnapshotReader:
             ),
         )
 
-    def _told(self, place: TopicIdPartition, local: Lineage) -> HistoryFact | None:
+    def _told(self, place: TopicIdPartition, local: Lineage) -> HistoryRecord | None:
         """What leaders have told of the history, which since a trim the log may not know any more.
 
         Unavailable: it cannot be read, and is needed lest dead records be taken for true ones (H8).
@@ -167,11 +167,11 @@ class SnapshotReader:
         self, description: TopicDescription, config: Mapping[str, TopicConfigValue]
     ) -> TopicSnapshot:
         """With the settings as they are known now."""
-        fact = self._settings.view.topic(description.topic_id)
+        record = self._settings.view.topic(description.topic_id)
         return TopicSnapshot(
-            fact=fact,
+            record=record,
             state=TopicState(
-                enabled=fact is not None and fact.state == "enabled",
+                enabled=record is not None and record.state == "enabled",
                 internal=description.internal or description.name in _INTERNAL,
                 cleanup_policy=_value(config, "cleanup.policy"),
                 native_tiering=_value(config, "remote.storage.enable") == "true",

@@ -8,8 +8,8 @@ from kip405.errors import Invalid, NotFound, Unavailable
 from kip405.ids import PartitionKey, Uuid
 from rlm.broker.answers import TopicDescription
 from rlm.v1 import fetch_pb2
-from rlmm.facts import TopicFact
-from rlmm.settings_view import AdoptedFact, SettingsView
+from rlmm.settings_records import TopicRecord
+from rlmm.settings_view import AdoptedRecord, SettingsView
 
 
 class _Broker(Protocol):
@@ -75,8 +75,8 @@ class Places:
         return place
 
     async def _by_id(self, topic_id: Uuid) -> TopicDescription:
-        fact = self._settings.view.topic(topic_id)
-        names = None if fact is None else [fact.name]
+        record = self._settings.view.topic(topic_id)
+        names = None if record is None else [record.name]
         for topic in await self._broker.topics(names):
             if topic.topic_id == topic_id:
                 return topic
@@ -101,7 +101,7 @@ def checked_name(name: str) -> str:
     return name
 
 
-def topic_facts(facts: Iterable[AdoptedFact]) -> tuple[TopicFact, ...]:
+def topic_records(records: Iterable[AdoptedRecord]) -> tuple[TopicRecord, ...]:
     """What was decided for topics, the newest decision last."""
-    found = sorted(facts, key=lambda one: one.offset)
-    return tuple(one.fact for one in found if isinstance(one.fact, TopicFact))
+    found = sorted(records, key=lambda one: one.offset)
+    return tuple(one.record for one in found if isinstance(one.record, TopicRecord))

@@ -99,8 +99,8 @@ class Apis:
             node_id=parts.config.node_id,
             leadership=parts.leadership,
             snapshots=parts.snapshots,
-            settings=parts.facts.settings,
-            manager=parts.facts.manager,
+            settings=parts.metadata.settings,
+            manager=parts.metadata.manager,
             pools=pools,
             work=work,
             clock=parts.clock,
@@ -118,7 +118,7 @@ class Apis:
             node_id=config.node_id,
             principal=config.principal,
             tokens=tokens,
-            settings=self._parts.facts.settings,
+            settings=self._parts.metadata.settings,
             clock=self._parts.clock,
             timeout_ms=_PEER_TIMEOUT_MS,
             tls=config.peer_tls,
@@ -138,7 +138,7 @@ class Apis:
 
     async def watch_access(self) -> None:
         """Look whether the ACLs that are needed are there, for ever (H40)."""
-        await self._parts.facts.log.wait_ready()
+        await self._parts.metadata.log.wait_ready()
         await self._topics.access_watch.run()
 
     def background_tasks(self) -> dict[str, Callable[[], Awaitable[None]]]:
@@ -159,7 +159,7 @@ class Apis:
 
     def _admin(self, gate: Gate, peers: Peers) -> AdminService:
         parts = self._parts
-        settings, broker = parts.facts.settings, parts.broker
+        settings, broker = parts.metadata.settings, parts.broker
         return AdminService(
             AdminDependencies(
                 gate=gate,
@@ -172,7 +172,7 @@ class Apis:
                 losses=self._loss_acceptance(),
                 summaries=TopicSummaries(
                     settings=settings,
-                    ledger=parts.facts.manager,
+                    ledger=parts.metadata.manager,
                     broker=broker,
                     barrier_deadline_ms=BARRIER_DEADLINE_MS,
                 ),
@@ -206,8 +206,8 @@ class Apis:
 
         return LossAcceptance(
             snapshot=snapshot,
-            ledger=parts.facts.manager,
-            settings=parts.facts.settings,
+            ledger=parts.metadata.manager,
+            settings=parts.metadata.settings,
             evidence=work.evidence,
             lost=work.lost,
             holes=work.holes,
@@ -219,21 +219,21 @@ class Apis:
             cluster_id=parts.config.cluster_id,
             known=lambda key: parts.leadership.snapshot.partitions.get(key),
             snapshots=parts.snapshots,
-            ledgers=parts.facts.manager,
+            ledgers=parts.metadata.manager,
             store=parts.stores.routed,
             threads=parts.threads.reads,
         )
         return FetchService(
             FetchDependencies(
                 remote=self._remote(gate, remote_logs),
-                places=Places(parts.broker, parts.facts.settings),
+                places=Places(parts.broker, parts.metadata.settings),
                 peers=peers,
                 reading=PartitionReading(
                     tier=parts.tier, broker=parts.broker, barrier_deadline_ms=BARRIER_DEADLINE_MS
                 ),
                 tier=parts.tier,
                 broker=parts.broker,
-                settings=parts.facts.settings,
+                settings=parts.metadata.settings,
                 statuses=self._statuses,
                 copy=self._statuses,
                 remote_logs=remote_logs,
@@ -244,13 +244,13 @@ class Apis:
     def _remote(self, gate: Gate, remote_logs: RemoteLogs) -> RemoteDependencies:
         """What is answered without the broker, as by a reader."""
         parts = self._parts
-        facts = parts.facts
-        view = RemoteView(settings=facts.settings, ledger=facts.manager, clock=parts.clock)
+        metadata = parts.metadata
+        view = RemoteView(settings=metadata.settings, ledger=metadata.manager, clock=parts.clock)
         return RemoteDependencies(
             gate=gate,
             view=view,
             reading=RemoteReading(view=view, walk=parts.tier.walk),
-            ledger=facts.manager,
+            ledger=metadata.manager,
             objects=remote_logs,
             endpoints=self._endpoints(),
             throttle=parts.throttle,
@@ -265,7 +265,7 @@ class Apis:
                 node_id=config.node_id,
                 version=software_version(),
             ),
-            settings=self._parts.facts.settings,
+            settings=self._parts.metadata.settings,
             clock=self._parts.clock,
             heartbeat_interval_ms=config.heartbeat_interval_ms,
         )
@@ -299,7 +299,7 @@ def _sources(
     return ServiceSources(
         node_id=parts.config.node_id,
         common=CommonSources(
-            facts=parts.facts,
+            metadata=parts.metadata,
             stores=parts.stores,
             certificates=certificates,
             hung_threads=parts.threads.hung,
@@ -307,7 +307,7 @@ def _sources(
             limits=limits,
             writes=work.writes,
         ),
-        settings=parts.facts.settings,
+        settings=parts.metadata.settings,
         leadership=parts.leadership,
         heartbeat=parts.heartbeat,
         heartbeat_interval_ms=parts.config.heartbeat_interval_ms,
@@ -325,8 +325,8 @@ def _partition_problems(parts: Dependencies, work: TaskWiring) -> PartitionProbl
         node_id=parts.config.node_id,
         leadership=parts.leadership,
         snapshots=parts.snapshots,
-        settings=parts.facts.settings,
-        manager=parts.facts.manager,
+        settings=parts.metadata.settings,
+        manager=parts.metadata.manager,
         partition_tasks=work.partition_tasks,
         deletions=work.deletions,
         losses=parts.tier.losses,
@@ -336,7 +336,7 @@ def _partition_problems(parts: Dependencies, work: TaskWiring) -> PartitionProbl
 
 
 def _topic_wiring(parts: Dependencies, peers: PeerAccess) -> TopicWiring:
-    config, settings, broker = parts.config, parts.facts.settings, parts.broker
+    config, settings, broker = parts.config, parts.metadata.settings, parts.broker
     brokers = OtherBrokers(broker, client_id=f"rlm-{config.node_id}-others")
     groups = ClusterGroups(brokers)
     access = ServiceAccess(
@@ -355,7 +355,7 @@ def _topic_wiring(parts: Dependencies, peers: PeerAccess) -> TopicWiring:
             broker=broker,
             offsets=brokers,
             settings=settings,
-            ledger=parts.facts.manager,
+            ledger=parts.metadata.manager,
             disk=LogDirSpace(config.log_dirs, parts.threads.other),
             starts=Starts(settings=settings, offsets=brokers),
             access=ClusterAccess(node_id=config.node_id, own=access, peers=peers),

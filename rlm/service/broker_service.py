@@ -1,6 +1,6 @@
 """The composition root of `rlm serve`: builds every part, starts the proxy first, stops in order.
 
-The proxy passes bytes from the first second on (H24); facts, tasks and API come up behind it and
+The proxy passes bytes from the first second on (H24); metadata, tasks and API come up behind it and
 are begun again when they fail. What can never be right (another broker's log.dir, TIERED used for
 replication) ends the process with one line.
 """
@@ -101,9 +101,11 @@ class Service:
     def _background_tasks(self) -> dict[str, Callable[[], Awaitable[None]]]:
         parts = self.parts
         return {
-            "facts": parts.facts.log.run,
-            "topic ids": lambda: remember_topics(parts.facts, parts.config, parts.threads.other),
-            "facts read": lambda: remember_reads(parts.facts, parts.config, parts.threads.other),
+            "metadata": parts.metadata.log.run,
+            "topic ids": lambda: remember_topics(parts.metadata, parts.config, parts.threads.other),
+            "metadata read": lambda: remember_reads(
+                parts.metadata, parts.config, parts.threads.other
+            ),
             "leadership": parts.leadership.run,
             "wanted": self._want_enabled_topics,
             "heartbeat": parts.heartbeat.run,
@@ -130,9 +132,9 @@ class Service:
             await self._clock.sleep_ms(_BROKER_RETRY_MS)
 
     async def _want_enabled_topics(self) -> None:
-        settings, leadership = self.parts.facts.settings, self.parts.leadership
+        settings, leadership = self.parts.metadata.settings, self.parts.leadership
         while True:
-            names = {fact.name for fact in settings.view.topics()}
+            names = {record.name for record in settings.view.topics()}
             new = names - leadership.snapshot.topics.keys()
             leadership.want(names)
             if new:
@@ -141,11 +143,11 @@ class Service:
             await settings.wait_changed()
 
     async def _copies(self) -> None:
-        await self.parts.facts.log.wait_ready()
+        await self.parts.metadata.log.wait_ready()
         await self.work.run_copies(self.parts.leadership)
 
     async def _cleanups(self) -> None:
-        await self.parts.facts.log.wait_ready()
+        await self.parts.metadata.log.wait_ready()
         await self.work.run_cleanups(self.parts.leadership)
 
     def _copied(self, topic: str, size_bytes: int) -> None:
@@ -165,7 +167,7 @@ def _task_dependencies(parts: Dependencies, copied: Copied) -> TaskDependencies:
     return TaskDependencies(
         config=parts.config,
         broker=parts.broker,
-        facts=parts.facts,
+        metadata=parts.metadata,
         heartbeat=parts.heartbeat,
         snapshots=parts.snapshots,
         stores=parts.stores,

@@ -39,7 +39,7 @@ class Dependencies:
     writer: Uuid
     broker: OwnBroker
     allowed: AllowedOperations
-    facts: Metadata
+    metadata: Metadata
     leadership: Leadership
     snapshots: SnapshotCache
     stores: ServiceStores
@@ -58,22 +58,22 @@ def build_dependencies(
     writer = new_uuid()
     direct = config.broker_direct_address
     broker = OwnBroker(direct, client_id=f"rlm-{config.node_id}")
-    facts = build_metadata(config, broker=broker, clock=clock, writer=writer)
+    metadata = build_metadata(config, broker=broker, clock=clock, writer=writer)
     leadership = Leadership(broker, clock, poll_interval_ms=config.leadership_poll_interval_ms)
     snapshots = SnapshotCache(
         node_id=config.node_id,
         broker=broker,
         log_dirs=LogDirs([str(path) for path in config.log_dirs]),
         threads=threads.snapshots,
-        ledger=facts.manager,
-        settings=facts.settings,
+        ledger=metadata.manager,
+        settings=metadata.settings,
         max_orphans=_MAX_ORPHANS,
         barrier_deadline_ms=BARRIER_DEADLINE_MS,
         lineage_publisher=LineagePublisher(
-            settings=facts.settings, ledger=facts.manager, clock=clock
+            settings=metadata.settings, ledger=metadata.manager, clock=clock
         ),
     )
-    stores = build_stores(config, facts, clock, new_uuid)
+    stores = build_stores(config, metadata, clock, new_uuid)
     disk_cache = build_disk_cache(config, tasks, threads.disk_cache)
     reader = build_reader(config, stores.routed, clock, tasks, threads.reads, disk_cache)
     return Dependencies(
@@ -83,7 +83,7 @@ def build_dependencies(
         writer=writer,
         broker=broker,
         allowed=AllowedOperations(direct, client_id=f"rlm-{config.node_id}"),
-        facts=facts,
+        metadata=metadata,
         leadership=leadership,
         snapshots=snapshots,
         stores=stores,
@@ -92,8 +92,8 @@ def build_dependencies(
             node_id=config.node_id,
             broker=broker,
             leadership=leadership,
-            settings=facts.settings,
-            manager=facts.manager,
+            settings=metadata.settings,
+            manager=metadata.manager,
             snapshots=snapshots,
             coalesced=CoalescedSnapshots(snapshots, tasks),
             reader=reader,
@@ -101,15 +101,15 @@ def build_dependencies(
         reader=reader,
         throttle=build_throttle(config, clock),
         disk_cache=disk_cache,
-        heartbeat=_build_heartbeat(config, facts, stores, clock, writer),
+        heartbeat=_build_heartbeat(config, metadata, stores, clock, writer),
     )
 
 
 def _build_heartbeat(
-    config: ServiceConfig, facts: Metadata, stores: ServiceStores, clock: Clock, writer: Uuid
+    config: ServiceConfig, metadata: Metadata, stores: ServiceStores, clock: Clock, writer: Uuid
 ) -> HeartbeatSender:
     return HeartbeatSender(
-        settings=facts.settings,
+        settings=metadata.settings,
         clock=clock,
         node_id=config.node_id,
         writer=writer,

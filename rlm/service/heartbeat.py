@@ -9,14 +9,14 @@ from kip405.errors import RemoteStorageError
 from kip405.ids import Uuid
 from rlm.clock import Clock, jittered_ms
 from rlm.plans.services import Rivals, heartbeats
-from rlmm.facts import ReaderFact, ServiceFact
 from rlmm.settings import Settings
+from rlmm.settings_records import ReaderRecord, ServiceRecord
 
 log = structlog.get_logger()
 
 
 class HeartbeatSender:
-    """Publishes the ServiceFact; `rival` is the writer of another live service of this node.
+    """Publishes the ServiceRecord; `rival` is the writer of another live service of this node.
 
     `error`: why the last beat was not published, and all since `failing_since_ms` (monotonic).
     """
@@ -36,7 +36,7 @@ class HeartbeatSender:
     ) -> None:
         self._settings = settings
         self._clock = clock
-        self._fact = ServiceFact(
+        self._record = ServiceRecord(
             node_id=node_id, listen=listen, advertised=advertised, version=version
         )
         self._stores = stores
@@ -57,7 +57,7 @@ class HeartbeatSender:
         began_ms = self._clock.monotonic_ms()
         self.rival = self._rivals.see(heartbeats(self._settings.view, began_ms))
         try:
-            await self._settings.publish(replace(self._fact, stores=self._stores()))
+            await self._settings.publish(replace(self._record, stores=self._stores()))
         except RemoteStorageError as error:
             log.warning("heartbeat_failed", error=str(error))
             self.failing_since_ms = self.failing_since_ms if self.error else began_ms
@@ -67,14 +67,14 @@ class HeartbeatSender:
 
 
 class ReaderHeartbeat:
-    """Publishes the ReaderFact: no broker is counted by it."""
+    """Publishes the ReaderRecord: no broker is counted by it."""
 
     def __init__(
-        self, *, settings: Settings, clock: Clock, fact: ReaderFact, interval_ms: int
+        self, *, settings: Settings, clock: Clock, record: ReaderRecord, interval_ms: int
     ) -> None:
         self._settings = settings
         self._clock = clock
-        self._fact = fact
+        self._record = record
         self._interval_ms = interval_ms
 
     async def run(self) -> None:
@@ -82,7 +82,7 @@ class ReaderHeartbeat:
         while True:
             if self._settings.is_ready:
                 try:
-                    await self._settings.publish(self._fact)
+                    await self._settings.publish(self._record)
                 except RemoteStorageError as error:
                     log.warning("heartbeat_failed", error=str(error))
             await self._clock.sleep_ms(jittered_ms(self._interval_ms))

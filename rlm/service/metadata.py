@@ -9,12 +9,12 @@ the next process (H42).
 
 A service that starts reads what is there, and what is there looks whole: only what it had read
 before can tell that records are gone. The file ends a loss, too: an operator who has repaired the
-facts, or made sure that nothing is missing, removes it and starts the service again.
+metadata, or made sure that nothing is missing, removes it and starts the service again.
 
 The ids of the ledger and settings topics, kept in the state dir across restarts (H6).
 
 A ledger that was deleted and made anew while no service looked has another id: then nothing may be
-deleted or trimmed, and only this file and the cluster fact can tell.
+deleted or trimmed, and only this file and the cluster record can tell.
 """
 
 import asyncio
@@ -36,8 +36,8 @@ from rlm.config import CommonConfig, ReaderConfig, ServiceConfig
 from rlmm.barrier import Place
 from rlmm.clients import ConnectionSettings
 from rlmm.divergence import NOTHING_READ, ReadMark, RememberedReads
-from rlmm.fact_log import FactLog
 from rlmm.manager import Metadata, RemoteLogMetadataManager
+from rlmm.metadata_log import MetadataLog
 from rlmm.settings import Settings
 from rlmm.topic import DescribeTopic, TopicDescription
 from rsm_plugins.threads import Threads
@@ -95,7 +95,7 @@ class ReadsFile:
     def remedy(self) -> str:
         """How an operator ends a loss, as the end of a sentence that says what was lost."""
         return (
-            "nothing is deleted or trimmed until the facts are repaired, "
+            "nothing is deleted or trimmed until the metadata is repaired, "
             f"{self.path} is removed and this service is started again"
         )
 
@@ -177,7 +177,7 @@ _REMEMBER_READS_EVERY_MS = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataIdentity:
-    """As whom a service reads and writes facts. `node_id` of its records, -1 of a reader."""
+    """As whom a service reads and writes metadata. `node_id` of its records, -1 of a reader."""
 
     node_id: int
     writer: Uuid
@@ -206,26 +206,26 @@ def build_reader_metadata(
     return _build(config, identity, describe_through(brokers), clock, replication_factor=None)
 
 
-async def remember_topics(facts: Metadata, config: CommonConfig, threads: Threads) -> None:
+async def remember_topics(metadata: Metadata, config: CommonConfig, threads: Threads) -> None:
     """Hold on to the ids of our own topics across restarts, once they are known; never ends."""
-    await facts.log.wait_ready()
+    await metadata.log.wait_ready()
     remembered = RememberedTopics(config.state_dir, config.cluster_id)
-    await threads.run(remembered.write, facts.log.topic_ids)
+    await threads.run(remembered.write, metadata.log.topic_ids)
     await asyncio.get_running_loop().create_future()
 
 
-async def remember_reads(facts: Metadata, config: CommonConfig, threads: Threads) -> None:
+async def remember_reads(metadata: Metadata, config: CommonConfig, threads: Threads) -> None:
     """Hold on to how far was read, each minute, and to a loss at once (H42); never ends."""
     file = ReadsFile(config.state_dir, config.cluster_id)
     is_lost = False
     while not is_lost:
-        if facts.log.loss is None:
+        if metadata.log.loss is None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_REMEMBER_READS_EVERY_MS / 1000):
-                    await facts.log.wait_lost()
-        is_lost = facts.log.loss is not None
-        if is_lost or facts.log.is_ready:
-            await threads.run(file.write, facts.log.reads)
+                    await metadata.log.wait_lost()
+        is_lost = metadata.log.loss is not None
+        if is_lost or metadata.log.is_ready:
+            await threads.run(file.write, metadata.log.reads)
     await asyncio.get_running_loop().create_future()
 
 
@@ -239,7 +239,7 @@ def _build(
 ) -> Metadata:
     """`replication_factor` None = topics that are not there are waited for."""
     reads = ReadsFile(config.state_dir, config.cluster_id)
-    log = FactLog(
+    log = MetadataLog(
         connection=ConnectionSettings(
             bootstrap_servers=tuple(str(one) for one in config.kafka_bootstrap_servers),
             client_id=identity.client_id,

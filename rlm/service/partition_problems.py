@@ -15,12 +15,12 @@ from rlm.broker.leadership import Leadership, LedPartition
 from rlm.clock import Clock
 from rlm.plans.copy import CopyLag, WhyNot
 from rlm.plans.problem_rules import (
-    CopyFacts,
     CopyMeasure,
+    CopyObservation,
     Failure,
     Limits,
     Place,
-    TrimFacts,
+    TrimObservation,
     copy_findings,
     known_lag,
     trim_findings,
@@ -94,19 +94,19 @@ class PartitionProblems:
 
     def lag(self, row: LedPartition) -> CopyLag | None:
         """What is left to copy, None where that is not known (any more)."""
-        return known_lag(self._copy_facts(row), self._limits, self._clock.monotonic_ms())
+        return known_lag(self._copy_observation(row), self._limits, self._clock.monotonic_ms())
 
     def _led(self) -> Iterator[LedPartition]:
         view = self._settings.view
         for row in self._leadership.snapshot.led_by(self._node_id):
-            fact = view.topic(row.topic_id_partition.topic_id)
-            if fact is not None and fact.state == "enabled":
+            record = view.topic(row.topic_id_partition.topic_id)
+            if record is not None and record.state == "enabled":
                 yield row
 
     def _of(self, row: LedPartition) -> Iterator[Finding]:
         now_ms = self._clock.monotonic_ms()
-        yield from copy_findings(self._copy_facts(row), self._limits, now_ms)
-        yield from trim_findings(self._trim_facts(row, now_ms), self._limits, now_ms)
+        yield from copy_findings(self._copy_observation(row), self._limits, now_ms)
+        yield from trim_findings(self._trim_observation(row, now_ms), self._limits, now_ms)
         yield from self._unknown_trim(row)
         yield from self._others(row)
 
@@ -136,12 +136,12 @@ class PartitionProblems:
             for text in self._losses.alarms(key, ids):
                 yield place.finding(ProblemKind.SEGMENT_LOST, text)
 
-    def _copy_facts(self, row: LedPartition) -> CopyFacts:
+    def _copy_observation(self, row: LedPartition) -> CopyObservation:
         key = row.topic_id_partition.key
         copy = self._partition_tasks.copy.statuses.get(key)
         if copy is not None and copy.leader_epoch != row.leader_epoch:
             copy = None
-        return CopyFacts(
+        return CopyObservation(
             place=_place(row),
             led_since_ms=self._led_since_ms(row),
             measure=None if copy is None else _measure(copy),
@@ -159,12 +159,12 @@ class PartitionProblems:
         self._led_since[key] = epoch, since_ms
         return since_ms
 
-    def _trim_facts(self, row: LedPartition, now_ms: int) -> TrimFacts:
+    def _trim_observation(self, row: LedPartition, now_ms: int) -> TrimObservation:
         key = row.topic_id_partition.key
         trim = self._partition_tasks.trim.statuses.get(key)
         excess = self._excess_bytes(row)
         still = self._stands_still(row, excess, now_ms)
-        return TrimFacts(
+        return TrimObservation(
             place=_place(row),
             reason=_NO_TRIM.get(trim.reason) if trim else None,
             detail=trim.detail if trim else "",
@@ -221,12 +221,12 @@ def _failure(pool: TaskPool, key: PartitionKey) -> Failure | None:
 
 def _excess_bytes(snapshot: PartitionSnapshot, now_ms: int) -> int:
     """Bytes of closed segments that local retention would drop, were they all copied."""
-    if snapshot.topic.fact is None or snapshot.topic.fact.mode != "tier":
+    if snapshot.topic.record is None or snapshot.topic.record.mode != "tier":
         return 0
     start = snapshot.positions.log_start_offset
     target = retention_target(
         snapshot.log.segments,
-        effective_local_retention(retention_of(snapshot.topic.fact)),
+        effective_local_retention(retention_of(snapshot.topic.record)),
         local_size_bytes=snapshot.log.size_bytes,
         local_log_start_offset=start,
         now_ms=now_ms,

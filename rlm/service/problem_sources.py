@@ -11,15 +11,15 @@ from rlm.broker.leadership import Leadership, Snapshot
 from rlm.clock import Clock
 from rlm.config import CommonConfig, ServiceConfig
 from rlm.plans.problem_rules import (
-    FactsHealth,
     Limits,
-    StoreFacts,
+    MetadataHealth,
+    StoreObservation,
     acl_findings,
     broker_findings,
     certificate_findings,
-    facts_findings,
     heartbeat_findings,
     hung_threads_finding,
+    metadata_findings,
     peer_findings,
     skew_finding,
     store_findings,
@@ -36,10 +36,10 @@ from rlm.stores.stores import NO_STORE
 from rlm.tasks.copy_attempt import StoreWrites
 from rlm.tasks.pool import TaskPool
 from rlm.topics.keeper import RetentionKeeper
-from rlmm.facts import TopicFact
 from rlmm.log_time import ClockSkew
 from rlmm.manager import Metadata
 from rlmm.settings import Settings
+from rlmm.settings_records import TopicRecord
 from rsm_plugins.threads import HungWork
 
 _DAY_MS = 86_400_000
@@ -79,12 +79,12 @@ def reader_limits(config: CommonConfig) -> Limits:
 
 
 class CommonSources:
-    """What every role has: facts, stores, certificates."""
+    """What every role has: metadata, stores, certificates."""
 
     def __init__(
         self,
         *,
-        facts: Metadata,
+        metadata: Metadata,
         stores: OpenStores,
         certificates: Certificates,
         hung_threads: Callable[[], Sequence[HungWork]],
@@ -92,7 +92,7 @@ class CommonSources:
         limits: Limits,
         writes: StoreWrites | None = None,
     ) -> None:
-        self._facts = facts
+        self._metadata = metadata
         self._stores = stores
         self._certificates = certificates
         self._hung_threads = hung_threads
@@ -111,12 +111,12 @@ class CommonSources:
         return self._clock.monotonic_ms() - self._began_ms
 
     def _of_facts(self) -> Iterator[Finding]:
-        ledger, settings = self._facts.manager, self._facts.settings
+        ledger, settings = self._metadata.manager, self._metadata.settings
         rows = [
-            FactsHealth(name="ledger", is_ready=ledger.is_ready, problem=ledger.problem),
-            FactsHealth(name="settings", is_ready=settings.is_ready, problem=settings.problem),
+            MetadataHealth(name="ledger", is_ready=ledger.is_ready, problem=ledger.problem),
+            MetadataHealth(name="settings", is_ready=settings.is_ready, problem=settings.problem),
         ]
-        return facts_findings(rows, self._limits, self.uptime_ms, loss=self._facts.log.loss)
+        return metadata_findings(rows, self._limits, self.uptime_ms, loss=self._metadata.log.loss)
 
     def _of_stores(self) -> Iterator[Finding]:
         if not self._stores.stores.links:
@@ -125,7 +125,7 @@ class CommonSources:
         self._were_well |= {row.name for row in statuses if not row.problem}
         knows_all = all(link.store_id is not None for link in self._stores.stores.links)
         rows = [
-            StoreFacts(
+            StoreObservation(
                 name=row.name or str(row.store_id),
                 problem=row.problem,
                 was_well=row.name in self._were_well if row.name else knows_all,
@@ -254,19 +254,19 @@ class ServiceSources:
         snapshot = self._leadership.snapshot
         if snapshot.taken_at_ms < 0 or self._common.uptime_ms <= self._limits.start_ms:
             return
-        for fact in self._enabled().values():
-            if snapshot.lacks(fact.name):
+        for record in self._enabled().values():
+            if snapshot.lacks(record.name):
                 yield Finding(
                     kind=ProblemKind.TOPIC_NOT_SEEN,
-                    subject=f"topic {fact.name}",
-                    topic=fact.name,
+                    subject=f"topic {record.name}",
+                    topic=record.name,
                     text=f"the broker knows no topic of this name (enabled under id "
-                    f"{fact.topic_id}); if it was deleted, `rlm topics disable {fact.name}`",
+                    f"{record.topic_id}); if it was deleted, `rlm topics disable {record.name}`",
                 )
 
-    def _enabled(self) -> dict[Uuid, TopicFact]:
+    def _enabled(self) -> dict[Uuid, TopicRecord]:
         topics = self._settings.view.topics()
-        return {fact.topic_id: fact for fact in topics if fact.state == "enabled"}
+        return {record.topic_id: record for record in topics if record.state == "enabled"}
 
 
 def _who(skew: ClockSkew) -> str:

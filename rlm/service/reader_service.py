@@ -56,7 +56,7 @@ from rlm.service.problem_watch import ProblemWatch
 from rlm.service.read_path import build_disk_cache, build_reader, build_throttle
 from rlm.service.threads import ServiceThreads, service_threads
 from rlm.stores.opened import PluginTerms, open_stores
-from rlmm.facts import ReaderFact
+from rlmm.settings_records import ReaderRecord
 from rsm_plugins.contract.client import Deadlines
 
 log = structlog.get_logger()
@@ -97,11 +97,11 @@ class ReaderService:
         addresses = config.kafka_bootstrap_servers
         self.brokers = AnyBroker(addresses, client_id=_CLIENT_ID)
         identity = MetadataIdentity(node_id=NO_NODE, writer=new_uuid(), client_id=_CLIENT_ID)
-        self.facts = build_reader_metadata(
+        self.metadata = build_reader_metadata(
             config, brokers=self.brokers, clock=clock, identity=identity
         )
         self.stores = open_stores(
-            config, _terms(config), self.facts, clock, new_uuid, may_found=False
+            config, _terms(config), self.metadata, clock, new_uuid, may_found=False
         )
         self.disk_cache = build_disk_cache(config, tasks, threads.disk_cache)
         self.reader = build_reader(
@@ -110,9 +110,9 @@ class ReaderService:
         self.walk = SegmentReader(self.reader)
         self.throttle = build_throttle(config, clock)
         self.heartbeat = ReaderHeartbeat(
-            settings=self.facts.settings,
+            settings=self.metadata.settings,
             clock=clock,
-            fact=ReaderFact(
+            record=ReaderRecord(
                 grpc_address=str(config.grpc_advertised),
                 http_address=str(config.http_listen),
                 version=software_version(),
@@ -121,7 +121,7 @@ class ReaderService:
         )
         self._certificates = Certificates(certificate_paths(config), clock, threads.other)
         common = CommonSources(
-            facts=self.facts,
+            metadata=self.metadata,
             stores=self.stores,
             certificates=self._certificates,
             hung_threads=threads.hung,
@@ -143,16 +143,16 @@ class ReaderService:
         await self._listening.start(admin=None, fetch=RemoteFetchService(self._remote(gate)))
 
     def _remote(self, gate: Gate) -> RemoteDependencies:
-        config, facts = self._config, self.facts
-        view = RemoteView(settings=facts.settings, ledger=facts.manager, clock=self._clock)
+        config, metadata = self._config, self.metadata
+        view = RemoteView(settings=metadata.settings, ledger=metadata.manager, clock=self._clock)
         return RemoteDependencies(
             gate=gate,
             view=view,
             reading=RemoteReading(view=view, walk=self.walk),
-            ledger=facts.manager,
+            ledger=metadata.manager,
             objects=RemoteObjects(
                 cluster_id=config.cluster_id,
-                ledgers=facts.manager,
+                ledgers=metadata.manager,
                 store=self.stores.routed,
                 threads=self._threads.reads,
             ),
@@ -163,7 +163,7 @@ class ReaderService:
                     node_id=NO_NODE,
                     version=software_version(),
                 ),
-                settings=facts.settings,
+                settings=metadata.settings,
                 clock=self._clock,
                 heartbeat_interval_ms=config.heartbeat_interval_ms,
             ),
@@ -172,9 +172,11 @@ class ReaderService:
 
     def _background_tasks(self) -> dict[str, Callable[[], Awaitable[None]]]:
         return {
-            "facts": self.facts.log.run,
-            "topic ids": lambda: remember_topics(self.facts, self._config, self._threads.other),
-            "facts read": lambda: remember_reads(self.facts, self._config, self._threads.other),
+            "metadata": self.metadata.log.run,
+            "topic ids": lambda: remember_topics(self.metadata, self._config, self._threads.other),
+            "metadata read": lambda: remember_reads(
+                self.metadata, self._config, self._threads.other
+            ),
             "heartbeat": self.heartbeat.run,
             "certificates": self._certificates.run,
             "problems": self.problems.run,
@@ -209,9 +211,9 @@ class ReaderService:
     def _lost(self) -> Iterator[Finding]:
         """Who reads here only would be the only one to know (H11, H25)."""
         for key in self.walk.losses.partitions[:_MOST_LOSSES]:
-            fact = self.facts.settings.view.topic(key.topic_id)
-            name = fact.name if fact else str(key.topic_id)
-            ids = self.facts.manager.ledger(key).entries.keys()
+            record = self.metadata.settings.view.topic(key.topic_id)
+            name = record.name if record else str(key.topic_id)
+            ids = self.metadata.manager.ledger(key).entries.keys()
             for text in self.walk.losses.alarms(key, ids):
                 yield Finding(
                     kind=ProblemKind.SEGMENT_LOST,
@@ -222,8 +224,8 @@ class ReaderService:
 
     def _health(self) -> HealthState:
         """Ready once it can answer: it goes on when no broker can be asked."""
-        facts = self.facts
-        is_whole = facts.log.is_ready and facts.manager.damage is None
+        metadata = self.metadata
+        is_whole = metadata.log.is_ready and metadata.manager.damage is None
         knows_stores = all(link.store_id is not None for link in self.stores.stores.links)
         return HealthState(
             alive=True,

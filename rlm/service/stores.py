@@ -42,10 +42,10 @@ class ServiceStores(OpenStores):
 
 
 def build_stores(
-    config: ServiceConfig, facts: Metadata, clock: Clock, new_uuid: Callable[[], Uuid]
+    config: ServiceConfig, metadata: Metadata, clock: Clock, new_uuid: Callable[[], Uuid]
 ) -> ServiceStores:
     """Nothing is contacted. Needs a running loop. Invalid, Unavailable: see open_plugins."""
-    opened = open_stores(config, _terms(config), facts, clock, new_uuid)
+    opened = open_stores(config, _terms(config), metadata, clock, new_uuid)
     targets = Targets(config.provider(), opened.stores, config.cluster_id)
     return ServiceStores(
         stores=opened.stores,
@@ -56,12 +56,12 @@ def build_stores(
             stores=opened.stores,
             targets=targets,
             in_use=opened.in_use,
-            view=lambda: facts.settings.view,
+            view=lambda: metadata.settings.view,
             cluster_id=config.cluster_id,
             prefixes={one.name: known_prefix(one) for one in config.stores},
             clock=clock,
         ),
-        settings=facts.settings,
+        settings=metadata.settings,
         plugins=opened.plugins,
         inspect_interval_ms=config.store_inspect_interval_ms,
     )

@@ -54,7 +54,7 @@ class TaskDependencies:
 
     config: ServiceConfig
     broker: OwnBroker
-    facts: Metadata
+    metadata: Metadata
     heartbeat: HeartbeatSender
     snapshots: SnapshotCache
     stores: ServiceStores
@@ -112,14 +112,14 @@ class TaskWiring:
             check_interval_ms=config.copy_presence_check_interval_ms,
         )
         self.holes = HoleRecords(
-            settings=parts.facts.settings, barrier_deadline_ms=BARRIER_DEADLINE_MS
+            settings=parts.metadata.settings, barrier_deadline_ms=BARRIER_DEADLINE_MS
         )
         self.partition_tasks = PartitionTasks(
             copy=CopyTask(
                 snapshots=parts.snapshots,
                 copier=_copier(parts, live, self.writes),
-                ledger=parts.facts.manager,
-                settings=parts.facts.settings,
+                ledger=parts.metadata.manager,
+                settings=parts.metadata.settings,
                 clock=parts.clock,
                 lost=self.lost,
                 holes=self.holes,
@@ -130,8 +130,8 @@ class TaskWiring:
                 snapshots=parts.snapshots,
                 broker=parts.broker,
                 deletions=self.deletions,
-                ledger=parts.facts.manager,
-                settings=parts.facts.settings,
+                ledger=parts.metadata.manager,
+                settings=parts.metadata.settings,
                 evidence=self.evidence,
                 lost=self.lost,
                 share_groups=parts.share_groups,
@@ -218,7 +218,7 @@ class TaskWiring:
         return Schedule(
             pool=pool,
             leadership=leadership,
-            settings=self._parts.facts.settings,
+            settings=self._parts.metadata.settings,
             node_id=self._parts.config.node_id,
             clock=self._parts.clock,
             interval_ms=interval_ms,
@@ -229,7 +229,7 @@ class TaskWiring:
 def _copier(parts: TaskDependencies, live: LiveAttempts, writes: StoreWrites) -> Copier:
     return Copier(
         snapshots=parts.snapshots,
-        ledger=parts.facts.manager,
+        ledger=parts.metadata.manager,
         stores=parts.stores.stores,
         targets=parts.stores.targets,
         live=live,
@@ -246,8 +246,8 @@ def _cleanup_task(
 ) -> CleanupTask:
     return CleanupTask(
         snapshots=parts.snapshots,
-        ledger=parts.facts.manager,
-        settings=parts.facts.settings,
+        ledger=parts.metadata.manager,
+        settings=parts.metadata.settings,
         evidence=evidence,
         lost=lost,
         live=live,

@@ -18,9 +18,9 @@ from kip405.contracts import (
 from kip405.errors import Invalid, RemoteStorageError, Unavailable
 from kip405.ids import Uuid
 from rlm.clock import Clock, backoff_ms
-from rlmm.fact_log import FactLog
-from rlmm.facts import ClusterFact, StoreFact
+from rlmm.metadata_log import MetadataLog
 from rlmm.settings import Settings
+from rlmm.settings_records import ClusterRecord, StoreRecord
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 
 log = structlog.get_logger()
@@ -32,7 +32,7 @@ _UNNAMED = "default"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOrigin:
-    """What the plugin says of itself, as the StoreFact records it."""
+    """What the plugin says of itself, as the StoreRecord records it."""
 
     plugin: str
     uri: str
@@ -54,16 +54,16 @@ class Memory:
 
     cluster_id: str
     settings: Settings
-    facts: FactLog
+    metadata: MetadataLog
     clock: Clock
     new_uuid: Callable[[], Uuid]
     may_write: bool = True
 
 
-def store_called(name: str, facts: Iterable[StoreFact]) -> StoreFact | None:
+def store_called(name: str, metadata: Iterable[StoreRecord]) -> StoreRecord | None:
     """The one that a name stands for; None = it stands for none yet."""
-    found = [fact for fact in facts if name in (fact.names or (_UNNAMED,))]
-    return min(found, key=lambda fact: str(fact.store_id), default=None)
+    found = [record for record in metadata if name in (record.names or (_UNNAMED,))]
+    return min(found, key=lambda record: str(record.store_id), default=None)
 
 
 class StoreConnection:
@@ -100,7 +100,7 @@ class StoreConnection:
         return self._plugin_problem() or self._problem
 
     @property
-    def fact(self) -> StoreFact | None:
+    def record(self) -> StoreRecord | None:
         """What the settings know of the store."""
         view = self._memory.settings.view
         return None if self.store_id is None else view.store(self.store_id)
@@ -155,7 +155,7 @@ class StoreConnection:
             self._problem = str(error)
 
     def _in_words(self, other: str) -> str:
-        place = f" at {self.fact.uri}" if self.fact else ""
+        place = f" at {self.record.uri}" if self.record else ""
         return (
             f"{other}; {self.name!r} is the name of that one{place}: bring it back, or give "
             "another store a new name"
@@ -232,10 +232,10 @@ class StoreConnection:
         return identity.store_id
 
     def _refuse_lost(self, uri: str) -> None:
-        for fact in self._memory.settings.view.stores():
-            if fact.uri == uri:
+        for record in self._memory.settings.view.stores():
+            if record.uri == uri:
                 raise Invalid(
-                    f"the store at {uri} is empty, this cluster knows it as {fact.store_id}: "
+                    f"the store at {uri} is empty, this cluster knows it as {record.store_id}: "
                     "bring it back; it is not founded a second time"
                 )
 
@@ -243,22 +243,22 @@ class StoreConnection:
         """Write down where the store is and what it is called, if that is news."""
         known = self._memory.settings.view.store(store_id)
         names = (known.names or (_UNNAMED,)) if known else ()
-        fact = StoreFact(
+        record = StoreRecord(
             store_id=store_id,
             plugin=origin.plugin,
             uri=origin.uri,
             prefix=origin.prefix,
             names=tuple(sorted({*names, self.name})),
         )
-        if known is None or fact != replace(known, extra={}):
-            await self._memory.settings.publish(fact)
+        if known is None or record != replace(known, extra={}):
+            await self._memory.settings.publish(record)
         self._is_recorded = True
 
     async def _publish_cluster(self, store_id: Uuid | None) -> None:
         """From now on the ledger is never made anew (H6)."""
-        ids = self._memory.facts.topic_ids
+        ids = self._memory.metadata.topic_ids
         await self._memory.settings.publish(
-            ClusterFact(
+            ClusterRecord(
                 cluster_id=self._memory.cluster_id,
                 ledger_topic_id=ids[LEDGER_TOPIC],
                 settings_topic_id=ids[SETTINGS_TOPIC],

@@ -21,7 +21,7 @@ from rlm.stores.opened import OpenPlugin, PluginTerms, known_prefix, open_plugin
 from rlm.stores.reports import UNLIMITED, StoredTopic, StoreReport, judge, prefix_of
 from rlm.stores.stores import Stores, Targets
 from rlm.stores.usage import StoresInUse
-from rlmm.facts import TopicFact
+from rlmm.settings_records import TopicRecord
 from rlmm.settings_view import SettingsView
 from rsm_plugins.contract.client import Deadlines
 from rsm_plugins.layout.keys import TOPIC_CUT
@@ -80,7 +80,7 @@ class Inspection:
         return tuple(found)
 
     async def _report(self, link: StoreConnection) -> StoreReport:
-        uri = link.fact.uri if link.fact else ""
+        uri = link.record.uri if link.record else ""
         if link.is_other:
             return StoreReport(name=link.name, uri=uri, problem=link.problem or "another store")
         try:
@@ -99,21 +99,21 @@ class Inspection:
 
     def _topics(self, link: StoreConnection) -> Iterable[StoredTopic]:
         """Topics that have segments there, and those whose next segments go there."""
-        facts = {fact.topic_id: fact for fact in self._view().topics()}
+        metadata = {record.topic_id: record for record in self._view().topics()}
         usage = None if link.store_id is None else self._in_use.by_store.get(link.store_id)
         held = usage.topics if usage else frozenset[Uuid]()
-        for topic_id in sorted(held - facts.keys(), key=str):
+        for topic_id in sorted(held - metadata.keys(), key=str):
             yield StoredTopic(name=f"topic {topic_id}", retention_ms=UNLIMITED)
-        for fact in facts.values():
-            if fact.topic_id in held or self._is_next(fact, link):
-                folder = f"{self._cluster_id}/{fact.name[:TOPIC_CUT]}-{fact.topic_id}"
-                yield StoredTopic(name=fact.name, retention_ms=fact.retention_ms, folder=folder)
+        for record in metadata.values():
+            if record.topic_id in held or self._is_next(record, link):
+                folder = f"{self._cluster_id}/{record.name[:TOPIC_CUT]}-{record.topic_id}"
+                yield StoredTopic(name=record.name, retention_ms=record.retention_ms, folder=folder)
 
-    def _is_next(self, fact: TopicFact, link: StoreConnection) -> bool:
-        if fact.state != "enabled":
+    def _is_next(self, record: TopicRecord, link: StoreConnection) -> bool:
+        if record.state != "enabled":
             return False
         try:
-            return self._targets.endpoint(fact.name, 0).store == link.name
+            return self._targets.endpoint(record.name, 0).store == link.name
         except RemoteStorageError:
             return False
 

@@ -135,17 +135,17 @@ class OpenStores:
         return ()
 
     def _status(self, link: StoreConnection, usages: dict[Uuid, StoreUsage]) -> StoreStatus:
-        fact, usage, store_id = link.fact, StoreUsage(), link.store_id
+        record, usage, store_id = link.record, StoreUsage(), link.store_id
         if store_id is None:
-            fact = store_called(link.name, self.settings.view.stores())
-            store_id = fact.store_id if fact else None
+            record = store_called(link.name, self.settings.view.stores())
+            store_id = record.store_id if record else None
         if store_id is not None:
             usage = usages.pop(store_id, usage)
         return StoreStatus(
             name=link.name,
             store_id=link.store_id,
-            plugin=fact.plugin if fact else "",
-            uri=fact.uri if fact else "",
+            plugin=record.plugin if record else "",
+            uri=record.uri if record else "",
             problem=link.problem or "",
             segments=usage.segments,
             size_bytes=usage.size_bytes,
@@ -153,14 +153,14 @@ class OpenStores:
         )
 
     def _stranger(self, store_id: Uuid, usage: StoreUsage) -> StoreStatus:
-        fact = self.settings.view.store(store_id)
-        where = f" ({fact.plugin} {fact.uri})" if fact else ""
+        record = self.settings.view.store(store_id)
+        where = f" ({record.plugin} {record.uri})" if record else ""
         not_yet = any(link.store_id is None for link in self.stores.links)
         what = "is not found (yet)" if not_yet else "is not in this service's configuration"
         return StoreStatus(
             store_id=store_id,
-            plugin=fact.plugin if fact else "",
-            uri=fact.uri if fact else "",
+            plugin=record.plugin if record else "",
+            uri=record.uri if record else "",
             problem=f"store {store_id}{where} {what}: {usage.segments} segments of "
             f"{len(usage.topics)} topics lie there and cannot be read, trimmed on or swept; name "
             "it again",
@@ -177,7 +177,7 @@ class OpenStores:
 def open_stores(
     config: CommonConfig,
     terms: PluginTerms,
-    facts: Metadata,
+    metadata: Metadata,
     clock: Clock,
     new_uuid: Callable[[], Uuid],
     *,
@@ -189,8 +189,8 @@ def open_stores(
     plugins = open_plugins(config.stores, terms, clock)
     memory = Memory(
         cluster_id=config.cluster_id,
-        settings=facts.settings,
-        facts=facts.log,
+        settings=metadata.settings,
+        metadata=metadata.log,
         clock=clock,
         new_uuid=new_uuid,
         may_write=may_found,
@@ -211,8 +211,8 @@ def open_stores(
     return OpenStores(
         stores=stores,
         routed=RoutedStores(stores),
-        in_use=StoresInUse(facts.manager, clock),
-        settings=facts.settings,
+        in_use=StoresInUse(metadata.manager, clock),
+        settings=metadata.settings,
         plugins=plugins,
     )
 

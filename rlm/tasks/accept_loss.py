@@ -56,7 +56,7 @@ class LossAcceptance:
         problem = self._ledger.problem or self._settings.problem
         if problem is not None:
             raise Unavailable(f"{place}: {problem}")
-        if snapshot.topic.fact is None:
+        if snapshot.topic.record is None:
             raise NotFound(f"{place}: the topic is not enabled")
         usable = snapshot.ledger.usable(
             snapshot.lineage, snapshot.log_end_offset, snapshot.remote_log_start_offset or 0

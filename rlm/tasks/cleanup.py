@@ -128,11 +128,11 @@ class CleanupTask:
 
     def _refusal(self, snapshot: PartitionSnapshot) -> str | None:
         freezes = self._settings.view.freeze(snapshot.key.topic_id)
-        stopped = [fact.why for fact in freezes if STOPS_SWEEP in fact.stopped]
+        stopped = [record.why for record in freezes if STOPS_SWEEP in record.stopped]
         return refuse_sweep(
             ready=self._ledger.is_ready and self._settings.is_ready,
             ledger_problem=self._ledger.problem or self._settings.problem,
-            freeze_fact="; ".join(stopped) if stopped else None,
+            freeze_record="; ".join(stopped) if stopped else None,
             frozen=snapshot.frozen,
         )
 

@@ -32,8 +32,8 @@ from rlm.remote_log.ports import Ledger, Settings
 from rlm.remote_log.snapshots import PartitionSnapshot, SnapshotReader
 from rlm.tasks.copy_attempt import Copier
 from rlm.tasks.lost_segments import HoleRecords, LostSegments
-from rlmm.facts import StartFact
 from rlmm.ledger import Hole
+from rlmm.settings_records import StartRecord
 
 
 class SnapshotWaits:
@@ -220,13 +220,13 @@ class CopyTask:
             return snapshot.remote_log_start_offset
         start = snapshot.positions.log_start_offset
         if refuse_topic(snapshot.topic.state) is None:
-            fact = StartFact(
+            record = StartRecord(
                 partition=snapshot.key,
                 remote_log_start_offset=start,
                 cause=CAUSE_ENABLE,
                 decided_epoch=snapshot.led.leader_epoch,
             )
-            await self._settings.publish(fact, snapshot.led.leader_epoch)
+            await self._settings.publish(record, snapshot.led.leader_epoch)
         return start
 
     async def _record_empty(self, snapshot: PartitionSnapshot, start: int) -> None:

@@ -27,8 +27,8 @@ from rlm.remote_log.losses import Losses
 from rlm.remote_log.ports import Settings
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.tasks.evidence import StoreEvidence, store_of
-from rlmm.facts import HolesFact
 from rlmm.ledger import Hole
+from rlmm.settings_records import HolesRecord
 
 log = structlog.get_logger()
 _MOST_PER_PARTITION = 1_000
@@ -189,5 +189,5 @@ class HoleRecords:
             wanted = change(known)
             if wanted == known:
                 return
-            await self._settings.publish(HolesFact(partition=key, holes=wanted), leader_epoch)
+            await self._settings.publish(HolesRecord(partition=key, holes=wanted), leader_epoch)
         log.warning("holes_recorded", partition=str(key), holes=len(wanted))

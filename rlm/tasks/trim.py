@@ -23,7 +23,7 @@ from rlm.broker.answers import EARLIEST_TIMESTAMP
 from rlm.broker.deletions import Place, PreparedDeletion, RecordDeletions
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
-from rlm.plans.history import fact_of, is_settled
+from rlm.plans.history import is_settled, record_of
 from rlm.plans.holes import NO_RECORDS, empty_ranges
 from rlm.plans.retention import LocalRetention, Retention, effective_local_retention
 from rlm.plans.services import heartbeats, live_nodes
@@ -42,8 +42,8 @@ from rlm.remote_log.ports import Broker, Ledger, Settings, ShareGroups
 from rlm.remote_log.snapshots import PartitionSnapshot, SnapshotReader
 from rlm.tasks.evidence import StoreEvidence, store_of
 from rlm.tasks.lost_segments import LostSegments
-from rlmm.facts import TopicFact, TrimFact
 from rlmm.ledger import Hole
+from rlmm.settings_records import TopicRecord, TrimRecord
 
 log = structlog.get_logger()
 STOPS_TRIM = "trim"
@@ -140,14 +140,14 @@ class TrimTask:
 
         All that a trim stands on is asked once more before it (H5): an old snapshot costs the plan.
         """
-        led, fact = snapshot.led, snapshot.topic.fact
-        if fact is None or snapshot.remote_log_start_offset is None:
+        led, record = snapshot.led, snapshot.topic.record
+        if record is None or snapshot.remote_log_start_offset is None:
             self._statuses.pop(snapshot.key, None)
             return False
         place = led.topic_id_partition
         group_start = await self._share_groups.start_offset(place.topic, place.partition)
-        plan = self._decide(snapshot, fact, group_start, planned_at_ms)
-        self._note(snapshot, fact, plan)
+        plan = self._decide(snapshot, record, group_start, planned_at_ms)
+        self._note(snapshot, record, plan)
         if isinstance(plan, Held):
             return False
         if isinstance(plan, TrimPlan):
@@ -160,30 +160,30 @@ class TrimTask:
     def _decide(
         self,
         snapshot: PartitionSnapshot,
-        fact: TopicFact,
+        record: TopicRecord,
         group_start: int | None,
         planned_at_ms: int,
     ) -> TrimPlan | EndedPlan | Held:
         """What the rules say of a snapshot, and of guards that are gathered now."""
-        guards = self._guards(snapshot, fact)
-        offsets = self._offsets(snapshot, fact, group_start)
+        guards = self._guards(snapshot, record)
+        offsets = self._offsets(snapshot, record, group_start)
         plan = plan_trim(guards, offsets, now_ms=self._clock.now_ms(), planned_at_ms=planned_at_ms)
         if isinstance(plan, TrimPlan) and is_hold_overdue(guards):
             led = snapshot.led
             log.warning("trim_hold_overdue", **_place(led), isr=led.isr, replicas=led.replicas)
         return plan
 
-    def _guards(self, snapshot: PartitionSnapshot, fact: TopicFact) -> TrimGuards:
+    def _guards(self, snapshot: PartitionSnapshot, record: TopicRecord) -> TrimGuards:
         settings, topic_id = self._settings, snapshot.key.topic_id
         frozen = settings.view.is_stopped(topic_id, STOPS_TRIM)
         return TrimGuards(
             ready=self._ledger.is_ready and settings.is_ready,
             ledger_problem=self._ledger.problem or settings.problem,
-            freeze_fact=_freeze_text(settings, snapshot.key) if frozen else None,
+            freeze_record=_freeze_text(settings, snapshot.key) if frozen else None,
             frozen=snapshot.frozen,
             topic=snapshot.topic.state,
-            mode_is_tier=fact.mode == "tier",
-            trim_on=fact.trim,
+            mode_is_tier=record.mode == "tier",
+            trim_on=record.trim,
             retention_bounded=snapshot.topic.retention_bounded,
             replicas=snapshot.led.replicas,
             live_nodes=live_nodes(
@@ -195,7 +195,7 @@ class TrimTask:
         )
 
     def _offsets(
-        self, snapshot: PartitionSnapshot, fact: TopicFact, group_start: int | None
+        self, snapshot: PartitionSnapshot, record: TopicRecord, group_start: int | None
     ) -> TrimOffsets:
         remote_log_start_offset = snapshot.remote_log_start_offset or 0
         start = max(remote_log_start_offset, snapshot.positions.log_start_offset)
@@ -211,7 +211,7 @@ class TrimTask:
             last_stable_offset=snapshot.positions.last_stable_offset,
             contiguous_end=self._contiguous_end(snapshot, start),
             share_group_start=group_start,
-            retention=_retention(fact),
+            retention=_retention(record),
         )
 
     def _contiguous_end(
@@ -303,9 +303,9 @@ class TrimTask:
         """The trim cuts the epoch file, too: what only that knows is written down before (H8)."""
         if not self._is_settled(snapshot, plan):
             told = self._settings.view.history(snapshot.key)
-            fact = fact_of(snapshot.ledger, snapshot.lineage, None, told)
-            await self._settings.publish(fact, plan.leader_epoch)
-            epochs = len(fact.lineage.entries)
+            record = record_of(snapshot.ledger, snapshot.lineage, None, told)
+            await self._settings.publish(record, plan.leader_epoch)
+            epochs = len(record.lineage.entries)
             log.info("lineage_published", **_place(snapshot.led), bound=plan.bound, epochs=epochs)
 
     def _is_settled(self, snapshot: PartitionSnapshot, plan: TrimPlan) -> bool:
@@ -319,9 +319,10 @@ class TrimTask:
 
     async def _write_intent(self, snapshot: PartitionSnapshot, plan: TrimPlan) -> None:
         known = self._settings.view.trim(snapshot.key)
-        fact = TrimFact(partition=snapshot.key, bound=plan.bound, planned_epoch=plan.leader_epoch)
-        if known is None or (known.bound, known.planned_epoch) != (fact.bound, fact.planned_epoch):
-            await self._settings.publish(fact, plan.leader_epoch)
+        epoch = plan.leader_epoch
+        if known is None or (known.bound, known.planned_epoch) != (plan.bound, epoch):
+            record = TrimRecord(partition=snapshot.key, bound=plan.bound, planned_epoch=epoch)
+            await self._settings.publish(record, epoch)
 
     async def _delete(self, snapshot: PartitionSnapshot, plan: TrimPlan | EndedPlan) -> None:
         """Everything once more, then at once DeleteRecords to our own broker (H5, H41)."""
@@ -377,14 +378,14 @@ class TrimTask:
             starts = await self._share_groups.starts_now(place.topic)
         asked_at_ms = self._clock.monotonic_ms()
         fresh = await self._snapshots.take(snapshot.led)
-        fact = self._settings.view.topic(snapshot.key.topic_id)
-        if fact is None or fresh.remote_log_start_offset is None:
+        record = self._settings.view.topic(snapshot.key.topic_id)
+        if record is None or fresh.remote_log_start_offset is None:
             raise Fenced(f"{place}: the topic's settings are gone")
-        again = self._decide(fresh, fact, starts.get(place.partition), plan.planned_at_ms)
+        again = self._decide(fresh, record, starts.get(place.partition), plan.planned_at_ms)
         why = why_not_confirmed(plan, again) or self._why_other_evidence(snapshot, fresh, plan)
         if why is not None:
             if isinstance(again, Held):
-                self._note(fresh, fact, again)
+                self._note(fresh, record, again)
             raise Fenced(f"{place}: {why}")
         age_ms = self._clock.monotonic_ms() - asked_at_ms
         if age_ms > self._config.check_max_age_ms:
@@ -422,7 +423,7 @@ class TrimTask:
         return left_ms
 
     def _note(
-        self, snapshot: PartitionSnapshot, fact: TopicFact, plan: TrimPlan | EndedPlan | Held
+        self, snapshot: PartitionSnapshot, record: TopicRecord, plan: TrimPlan | EndedPlan | Held
     ) -> None:
         before = self._statuses.get(snapshot.key)
         self._statuses[snapshot.key] = TrimStatus(
@@ -431,15 +432,15 @@ class TrimTask:
             detail=plan.detail if isinstance(plan, Held) else "",
             local_log_start_offset=snapshot.positions.log_start_offset,
             trimmed_to=before.trimmed_to if before else None,
-            foreign_log_start=self._foreign_log_start(snapshot, fact),
+            foreign_log_start=self._foreign_log_start(snapshot, record),
             alarm=before.alarm if before and not isinstance(plan, Held) else None,
         )
         if isinstance(plan, Held) and plan.reason is NoTrim.BEGAN_ANEW:
             self._alarm(snapshot, f"{plan.reason.value}: {plan.detail}")
 
-    def _foreign_log_start(self, snapshot: PartitionSnapshot, fact: TopicFact) -> int | None:
+    def _foreign_log_start(self, snapshot: PartitionSnapshot, record: TopicRecord) -> int | None:
         """The broker's log start, if neither a trim of ours nor the remote start moved it (H1)."""
-        if fact.mode != "tier" or snapshot.remote_log_start_offset is None:
+        if record.mode != "tier" or snapshot.remote_log_start_offset is None:
             return None
         intent = self._settings.view.trim(snapshot.key)
         ours = max(intent.bound if intent else 0, snapshot.remote_log_start_offset)
@@ -473,26 +474,25 @@ def _without_records(snapshot: PartitionSnapshot, holes: Iterable[Hole]) -> tupl
 
 def _freeze_text(settings: Settings, key: PartitionKey) -> str:
     return "; ".join(
-        f"{fact.by}: {fact.why}"
-        for fact in settings.view.freeze(key.topic_id)
-        if STOPS_TRIM in fact.stopped
+        f"{record.by}: {record.why}"
+        for record in settings.view.freeze(key.topic_id)
+        if STOPS_TRIM in record.stopped
     )
 
 
-def _retention(fact: TopicFact) -> LocalRetention:
+def _retention(record: TopicRecord) -> LocalRetention:
     return effective_local_retention(
         Retention(
-            total_ms=fact.retention_ms,
-            total_bytes=fact.retention_bytes,
-            local_ms=fact.local_retention_ms,
-            local_bytes=fact.local_retention_bytes,
+            total_ms=record.retention_ms,
+            total_bytes=record.retention_bytes,
+            local_ms=record.local_retention_ms,
+            local_bytes=record.local_retention_bytes,
         )
     )
 
 
 def _place_of(led: LedPartition) -> Place:
-    place = led.topic_id_partition
-    return Place(place.topic, place.partition)
+    return Place(led.topic_id_partition.topic, led.topic_id_partition.partition)
 
 
 def _place(led: LedPartition) -> dict[str, object]:

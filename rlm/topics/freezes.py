@@ -1,4 +1,4 @@
-"""`rlm freeze` and `unfreeze`: facts that stop trim, deletes and sweeps on every service.
+"""`rlm freeze` and `unfreeze`: records that stop trim, deletes and sweeps on every service.
 
 They need no leader and no store: any service writes them, and every service reads them from the
 settings topic within moments.
@@ -17,7 +17,7 @@ from rlm.broker.answers import (
 )
 from rlm.topics.ports import Broker, Settings
 from rlm.topics.starts import CAUSE_COMMAND
-from rlmm.facts import DivergenceFact, FreezeFact, StartFact
+from rlmm.settings_records import DivergenceRecord, FreezeRecord, StartRecord
 
 STOPPED = ("trim", "delete", "sweep")
 
@@ -32,38 +32,38 @@ class Freezes:
 
     async def freeze(self, topic: str, *, by: str, why: str) -> None:
         """Durable when this returns; NotFound for a topic that is not enabled."""
-        fact = FreezeFact(topic_id=await self._topic_id(topic), stopped=STOPPED, by=by, why=why)
-        await self._settings.publish(fact)
+        record = FreezeRecord(topic_id=await self._topic_id(topic), stopped=STOPPED, by=by, why=why)
+        await self._settings.publish(record)
 
     async def unfreeze(self, topic: str) -> None:
         """Take one freeze away; NotFound where there is none."""
         topic_id = await self._topic_id(topic)
-        key = FreezeFact(topic_id=topic_id, stopped=(), by="", why="").key
+        key = FreezeRecord(topic_id=topic_id, stopped=(), by="", why="").key
         await self._settings.barrier(self._barrier_deadline_ms)
         if self._settings.view.get(key) is None:
             raise NotFound(f"{topic or 'the cluster'} is not frozen")
         await self._settings.tombstone(key)
 
-    def listed(self) -> tuple[tuple[str, FreezeFact, int], ...]:
-        """(topic name or empty, fact, since ms) of all that holds now."""
+    def listed(self) -> tuple[tuple[str, FreezeRecord, int], ...]:
+        """(topic name or empty, record, since ms) of all that holds now."""
         return tuple(
-            (self._name(found.fact.topic_id), found.fact, found.stamp.time_ms)
-            for found in self._settings.view.facts()
-            if isinstance(found.fact, FreezeFact)
+            (self._name(found.record.topic_id), found.record, found.stamp.time_ms)
+            for found in self._settings.view.records()
+            if isinstance(found.record, FreezeRecord)
         )
 
     def _name(self, topic_id: Uuid | None) -> str:
         if topic_id is None:
             return ""
-        fact = self._settings.view.topic(topic_id)
-        return fact.name if fact else str(topic_id)
+        record = self._settings.view.topic(topic_id)
+        return record.name if record else str(topic_id)
 
     async def _topic_id(self, topic: str) -> Uuid | None:
         """By the settings first: a freeze must work while the broker has other troubles."""
         if not topic:
             return None
         await self._settings.barrier(self._barrier_deadline_ms)
-        ids = [fact.topic_id for fact in self._settings.view.topics() if fact.name == topic]
+        ids = [record.topic_id for record in self._settings.view.topics() if record.name == topic]
         if len(ids) == 1:
             return ids[0]
         described = await self._broker.topic(topic)
@@ -98,14 +98,14 @@ class Adoption:
             leader_epoch=epoch,
             replica_id=DEBUGGING_REPLICA_ID,
         )
-        fact = DivergenceFact(
+        record = DivergenceRecord(
             partition=PartitionKey(topic.topic_id, partition),
             action="adopt",
             epoch=epoch,
             offset=end.offset,
             cause=f"adopted by {by}; {frozen}",
         )
-        await self._settings.publish(fact, epoch)
+        await self._settings.publish(record, epoch)
 
     async def adopt_log_start(
         self, topic: TopicDescription, partition: int, *, frozen: str, by: str
@@ -137,10 +137,10 @@ class Adoption:
                 f"{place}: the broker's log start {answer.offset} is our own trim (up to "
                 f"{trim.bound}), not a foreign move: there is nothing to adopt"
             )
-        fact = StartFact(
+        record = StartRecord(
             partition=key,
             remote_log_start_offset=answer.offset,
             cause=f"{CAUSE_COMMAND}: {by}",
             decided_epoch=epoch,
         )
-        await self._settings.publish(fact, epoch)
+        await self._settings.publish(record, epoch)

@@ -1,4 +1,4 @@
-"""Keeps topics as their facts say, on start and from then on (H14).
+"""Keeps topics as their settings records say, on start and from then on (H14).
 
 For each topic whose partition 0 is led here: a change that a crash left half-done is finished, and
 a broker retention that came back (GitOps, an operator) is an alarm and, unless the setting says
@@ -18,7 +18,7 @@ from rlm.topics.ports import Broker, NotLeader, Settings
 from rlm.topics.rules import Config
 from rlm.topics.takeover import Settler, bounds_of, is_taken_over, is_unfinished, needed_change
 from rlm.topics.verbs import TopicVerbs
-from rlmm.facts import TopicFact
+from rlmm.settings_records import TopicRecord
 
 log = structlog.get_logger(__name__)
 
@@ -76,41 +76,41 @@ class RetentionKeeper:
         """One pass over all topics; what fails is logged and left to the next pass."""
         if not self._settings.is_ready:
             return
-        for fact in self._settings.view.topics():
+        for record in self._settings.view.topics():
             try:
                 async with self._verbs.lock:
-                    await self._keep(fact.name, fact.topic_id)
+                    await self._keep(record.name, record.topic_id)
             except (NotLeader, NotFound):
-                self._settled.discard(fact.topic_id)
-                self._alarms.pop(fact.topic_id, None)
+                self._settled.discard(record.topic_id)
+                self._alarms.pop(record.topic_id, None)
             except RemoteStorageError as error:
-                log.warning("topic_not_kept", topic=fact.name, error=str(error))
+                log.warning("topic_not_kept", topic=record.name, error=str(error))
 
     async def _keep(self, name: str, topic_id: Uuid) -> None:
         topic = await self._settler.led_topic(name)
         config = await self._broker.topic_config(name)
         await self._settings.barrier(self._barrier_deadline_ms)
-        fact = self._settings.view.topic(topic_id)
-        if fact is None or topic.topic_id != topic_id:
+        record = self._settings.view.topic(topic_id)
+        if record is None or topic.topic_id != topic_id:
             raise NotFound(f"topic {name} with id {topic_id} is gone")
         is_first_check = topic_id not in self._settled
-        unfinished = is_unfinished(fact, config)
-        self._watch(fact, config, is_half_done=is_first_check and unfinished)
-        if needed_change(fact, config) is not None or unfinished:
-            if self._may_alter(fact, is_half_done=is_first_check and unfinished):
+        unfinished = is_unfinished(record, config)
+        self._watch(record, config, is_half_done=is_first_check and unfinished)
+        if needed_change(record, config) is not None or unfinished:
+            if self._may_alter(record, is_half_done=is_first_check and unfinished):
                 await self._settler.settle(name, topic_id)
                 log.info("topic_repaired", topic=name)
             else:
                 return
         self._settled.add(topic_id)
 
-    def _may_alter(self, fact: TopicFact, *, is_half_done: bool) -> bool:
-        return self._takeover == ENFORCE or is_half_done or not is_taken_over(fact)
+    def _may_alter(self, record: TopicRecord, *, is_half_done: bool) -> bool:
+        return self._takeover == ENFORCE or is_half_done or not is_taken_over(record)
 
-    def _watch(self, fact: TopicFact, config: Config, *, is_half_done: bool) -> None:
+    def _watch(self, record: TopicRecord, config: Config, *, is_half_done: bool) -> None:
         now_ms = self._clock.now_ms()
-        bounds = bounds_of(config) if is_taken_over(fact) else ""
-        known = self._alarms.get(fact.topic_id)
+        bounds = bounds_of(config) if is_taken_over(record) else ""
+        known = self._alarms.get(record.topic_id)
         if bounds and not is_half_done:
             follows = (
                 "set back to -1, and given back by `rlm topics disable`"
@@ -118,11 +118,11 @@ class RetentionKeeper:
                 else "left as it is (warn)"
             )
             text = (
-                f"retention of {fact.name} was taken over and is bounded again ({bounds}): the "
+                f"retention of {record.name} was taken over and is bounded again ({bounds}): the "
                 f"broker deletes closed segments beyond that, uncopied ones too; {follows}"
             )
-            self._alarms[fact.topic_id] = TakeoverAlarm(
-                topic=fact.name, text=text, seen_at_ms=now_ms
+            self._alarms[record.topic_id] = TakeoverAlarm(
+                topic=record.name, text=text, seen_at_ms=now_ms
             )
         elif known is not None and now_ms - known.seen_at_ms > _ALARM_KEPT_MS:
-            del self._alarms[fact.topic_id]
+            del self._alarms[record.topic_id]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kip405.ids import Uuid
 from rlm.plans.problems import Finding, ProblemKind
-from rlmm.facts import TopicFact
+from rlmm.settings_records import TopicRecord
 
 PresentTopics = Mapping[str, Uuid]
 """Ids of the topics that exist now, by name; a name without an entry is no topic's now."""
@@ -22,30 +22,30 @@ class GoneTopic:
     `present_id`: of the topic that has its name now, None where there is none.
     """
 
-    fact: TopicFact
+    record: TopicRecord
     present_id: Uuid | None
 
 
-def gone_topics(facts: Iterable[TopicFact], present: PresentTopics) -> tuple[GoneTopic, ...]:
+def gone_topics(records: Iterable[TopicRecord], present: PresentTopics) -> tuple[GoneTopic, ...]:
     """Those whose id no topic has now, in the order given."""
     return tuple(
-        GoneTopic(fact=fact, present_id=present.get(fact.name))
-        for fact in facts
-        if present.get(fact.name) != fact.topic_id
+        GoneTopic(record=record, present_id=present.get(record.name))
+        for record in records
+        if present.get(record.name) != record.topic_id
     )
 
 
-def made_anew(facts: Iterable[TopicFact], present: PresentTopics) -> tuple[GoneTopic, ...]:
+def made_anew(records: Iterable[TopicRecord], present: PresentTopics) -> tuple[GoneTopic, ...]:
     """By name, the newest of those gone, where it was enabled and nothing was decided for the topic
-    that has the name now. `facts` as of `topic_facts`.
+    that has the name now. `records` as of `topic_records`.
     """
-    known = tuple(facts)
-    decided = {fact.topic_id for fact in known}
-    newest = {gone.fact.name: gone for gone in gone_topics(known, present)}
+    known = tuple(records)
+    decided = {record.topic_id for record in known}
+    newest = {gone.record.name: gone for gone in gone_topics(known, present)}
     return tuple(
         gone
         for gone in newest.values()
-        if gone.fact.state == "enabled"
+        if gone.record.state == "enabled"
         and gone.present_id is not None
         and gone.present_id not in decided
     )
@@ -53,10 +53,10 @@ def made_anew(facts: Iterable[TopicFact], present: PresentTopics) -> tuple[GoneT
 
 def made_anew_text(gone: GoneTopic) -> str:
     """One sentence, with both ids, and what to do."""
-    name = gone.fact.name
+    name = gone.record.name
     return (
         f"topic {name} was deleted and made anew: the present one (id {gone.present_id}) is not "
-        f"tiered and nothing of it is copied; the one that was enabled (id {gone.fact.topic_id}) "
+        f"tiered and nothing of it is copied; the one that was enabled (id {gone.record.topic_id}) "
         f"is gone, its remote data is kept; `rlm topics enable {name}` tiers the present one, "
         f"`rlm topics disable {name}` leaves it as it is"
     )
@@ -65,14 +65,14 @@ def made_anew_text(gone: GoneTopic) -> str:
 def gone_text(gone: GoneTopic) -> str:
     """What a description of one that is gone says."""
     return (
-        f"no topic has the id {gone.fact.topic_id} any more: {gone.fact.name} was deleted; its "
+        f"no topic has the id {gone.record.topic_id} any more: {gone.record.name} was deleted; its "
         "remote data is kept"
     )
 
 
-def former_texts(facts: Iterable[TopicFact], name: str, topic_id: Uuid) -> tuple[str, ...]:
+def former_texts(records: Iterable[TopicRecord], name: str, topic_id: Uuid) -> tuple[str, ...]:
     """What whoever enables a topic should know of others that had its name."""
-    former = [str(one.topic_id) for one in facts if one.name == name and one.topic_id != topic_id]
+    former = [str(one.topic_id) for one in records if one.name == name and one.topic_id != topic_id]
     if not former:
         return ()
     return (
@@ -86,8 +86,8 @@ def made_anew_findings(gone: Iterable[GoneTopic], why: Mapping[Uuid, str]) -> tu
     return tuple(
         Finding(
             kind=ProblemKind.TOPIC_MADE_ANEW,
-            subject=f"topic {one.fact.name}",
-            topic=one.fact.name,
+            subject=f"topic {one.record.name}",
+            topic=one.record.name,
             text=made_anew_text(one) + _because(one, why),
         )
         for one in gone

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 
 from kip405.acls import CLUSTER_NAME, Acl, cluster_acl, topic_acl
 from rlm.topics.takeover import is_taken_over
-from rlmm.facts import TopicFact
+from rlmm.settings_records import TopicRecord
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 
 GROUPS_TOPIC = "__consumer_offsets"
@@ -33,17 +33,17 @@ Allowed = Mapping[str, frozenset[str] | None]
 """Operations by resource name; None or no entry = not known."""
 
 
-def needed_acls(facts: Iterable[TopicFact]) -> tuple[Acl, ...]:
+def needed_acls(records: Iterable[TopicRecord]) -> tuple[Acl, ...]:
     """For the enabled topics among these, whoever leads them."""
-    enabled = [fact for fact in facts if fact.state == "enabled"]
+    enabled = [record for record in records if record.state == "enabled"]
     needed = [cluster_acl("DescribeConfigs")]
-    if any(is_taken_over(fact) for fact in enabled):
+    if any(is_taken_over(record) for record in enabled):
         needed += [cluster_acl("Describe"), topic_acl("Describe", GROUPS_TOPIC)]
     for topic in (LEDGER_TOPIC, SETTINGS_TOPIC):
         needed += [topic_acl(operation, topic) for operation in _OF_OUR_TOPICS]
-    for fact in enabled:
-        operations = (*_OF_COPY, *_OF_TIER) if is_taken_over(fact) else _OF_COPY
-        needed += [topic_acl(operation, fact.name) for operation in operations]
+    for record in enabled:
+        operations = (*_OF_COPY, *_OF_TIER) if is_taken_over(record) else _OF_COPY
+        needed += [topic_acl(operation, record.name) for operation in operations]
     return tuple(sorted(set(needed)))
 
 

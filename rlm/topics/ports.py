@@ -13,8 +13,8 @@ from typing import Protocol
 from kip405.errors import Fenced
 from kip405.ids import PartitionKey
 from rlm.broker.answers import TopicConfigValue, TopicDescription
-from rlmm.facts import Fact
 from rlmm.ledger import PartitionLedger
+from rlmm.settings_records import SettingsRecord
 from rlmm.settings_view import SettingsView
 
 
@@ -31,14 +31,18 @@ class Settings(Protocol):
         """Returns once the view knows all that was published before the call."""
         ...
 
-    async def publish(self, fact: Fact, leader_epoch: int = -1, seen: int | None = None) -> None:
-        """Returns once the fact was read back and counts; Fenced where it does not. `seen`:
-        `view.next_offset` when it was decided.
+    async def publish(
+        self, record: SettingsRecord, leader_epoch: int = -1, seen: int | None = None
+    ) -> None:
+        """Returns once the settings record was read back and counts; Fenced where it does not.
+        `seen`: `view.next_offset` when it was decided.
         """
         ...
 
     async def tombstone(self, key: str, leader_epoch: int = -1, seen: int | None = None) -> None:
-        """Remove a fact; returns when that was read back. Fenced, `seen`: as `publish`."""
+        """Remove a settings record; returns when that was read back. Fenced, `seen`: as
+        `publish`.
+        """
         ...
 
 
@@ -95,7 +99,7 @@ class ShareGroups(Protocol):
 
 
 class Ledger(Protocol):
-    """The facts about segments (rlmm's manager)."""
+    """The metadata of segments (rlmm's manager)."""
 
     def ledger(self, key: PartitionKey) -> PartitionLedger: ...
 

@@ -15,7 +15,7 @@ from kip405.ids import Uuid
 from rlm.broker.answers import TopicDescription
 from rlm.clock import Clock
 from rlm.plans.problems import Finding
-from rlm.remote_log.topic_refs import topic_facts
+from rlm.remote_log.topic_refs import topic_records
 from rlm.topics.made_anew import GoneTopic, PresentTopics, made_anew, made_anew_findings
 from rlm.topics.ports import Broker, NotLeader, Settings
 from rlm.topics.verbs import TopicVerbs
@@ -56,7 +56,7 @@ class MadeAnewWatch:
         """As last seen; nothing before the first snapshot."""
         if self._present is None:
             return ()
-        return made_anew(topic_facts(self._settings.view.facts()), self._present)
+        return made_anew(topic_records(self._settings.view.records()), self._present)
 
     def findings(self) -> tuple[Finding, ...]:
         """What was found, as problems."""
@@ -85,7 +85,7 @@ class MadeAnewWatch:
 
     async def _present_now(self) -> PresentTopics:
         """Of a topic that we may not see, what was seen last."""
-        names = {fact.name for fact in self._settings.view.topics()}
+        names = {record.name for record in self._settings.view.topics()}
         try:
             return _by_name(await self._broker.topics(sorted(names)))
         except MissingAcls as error:
@@ -99,15 +99,15 @@ class MadeAnewWatch:
         if gone.present_id is None:
             return
         try:
-            await self._verbs.enable_like(gone.fact, gone.present_id)
+            await self._verbs.enable_like(gone.record, gone.present_id)
         except NotLeader:
             self._why.pop(gone.present_id, None)
         except RemoteStorageError as error:
             if self._why.get(gone.present_id) != str(error):
-                log.warning("topic_not_enabled_again", topic=gone.fact.name, error=str(error))
+                log.warning("topic_not_enabled_again", topic=gone.record.name, error=str(error))
             self._why[gone.present_id] = str(error)
         else:
-            log.info("topic_enabled_again", topic=gone.fact.name, topic_id=str(gone.present_id))
+            log.info("topic_enabled_again", topic=gone.record.name, topic_id=str(gone.present_id))
             self._why.pop(gone.present_id, None)
 
 

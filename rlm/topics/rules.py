@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from kip405.errors import Invalid
 from rlm.broker.answers import TopicConfigValue, TopicDescription
 from rlm.plans.retention import AS_TOTAL, Retention
-from rlmm.facts import TopicFact
+from rlmm.settings_records import TopicRecord
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 
 Config = Mapping[str, TopicConfigValue]
@@ -63,7 +63,7 @@ def refuse(topic: TopicDescription, config: Config) -> None:
 
 
 def choose_retention(
-    asked: RetentionOptions, before: TopicFact | None, config: Config
+    asked: RetentionOptions, before: TopicRecord | None, config: Config
 ) -> Retention:
     """What was asked for, else as before, else the topic's present effective retention.
 
@@ -84,13 +84,13 @@ def choose_retention(
     )
 
 
-def retention_of(fact: TopicFact) -> Retention:
-    """The stored retention; Invalid if a stored fact breaks the rules."""
+def retention_of(record: TopicRecord) -> Retention:
+    """The stored retention; Invalid if a stored settings record breaks the rules."""
     return Retention(
-        total_ms=fact.retention_ms,
-        total_bytes=fact.retention_bytes,
-        local_ms=fact.local_retention_ms,
-        local_bytes=fact.local_retention_bytes,
+        total_ms=record.retention_ms,
+        total_bytes=record.retention_bytes,
+        local_ms=record.local_retention_ms,
+        local_bytes=record.local_retention_bytes,
     )
 
 

@@ -10,7 +10,7 @@ from kip405.errors import Fenced, Invalid
 from kip405.ids import PartitionKey
 from rlm.broker.answers import EARLIEST_TIMESTAMP, TopicDescription
 from rlm.topics.ports import LeaderOffsets, Settings
-from rlmm.facts import StartFact
+from rlmm.settings_records import StartRecord
 
 CAUSE_ENABLE = "enable"
 CAUSE_COMMAND = "command"
@@ -39,13 +39,13 @@ async def raise_start(
         raise Invalid(f"partition {partition} has no remote log start: the topic is not enabled")
     if known >= remote_log_start_offset:
         return known
-    fact = StartFact(
+    record = StartRecord(
         partition=partition,
         remote_log_start_offset=remote_log_start_offset,
         cause=cause,
         decided_epoch=leader_epoch,
     )
-    await settings.publish(fact, leader_epoch)
+    await settings.publish(record, leader_epoch)
     return remote_log_start_offset
 
 
@@ -73,14 +73,14 @@ class Starts:
     async def _publish(self, topic: TopicDescription, partition: int) -> None:
         start = await self._offsets.offset(topic, partition, EARLIEST_TIMESTAMP)
         leader_epoch = topic.partitions[partition].leader_epoch
-        fact = StartFact(
+        record = StartRecord(
             partition=PartitionKey(topic.topic_id, partition),
             remote_log_start_offset=start,
             cause=CAUSE_ENABLE,
             decided_epoch=leader_epoch,
         )
         try:
-            await self._settings.publish(fact, leader_epoch)
+            await self._settings.publish(record, leader_epoch)
         except Fenced:
             if self._known(topic, partition) is None:
                 raise  # nobody else was faster: the refusal is about us

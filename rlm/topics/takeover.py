@@ -1,20 +1,20 @@
-"""Makes a topic's configuration agree with its fact, whoever crashed half-way (H14).
+"""Makes a topic's configuration agree with its settings record, whoever crashed half-way (H14).
 
-Altering is idempotent and follows the fact, never the other way round. After each change the
-settings are read to a barrier: if the fact changed meanwhile, the newer one is followed, and a
-change made after somebody else's giving back is taken back by the one who made it.
+Altering is idempotent and follows the settings record, never the other way round. After each change
+the settings are read to a barrier: if the settings record changed meanwhile, the newer one is
+followed, and a change made after somebody else's giving back is taken back by the one who made it.
 
 Whose retention acts on a topic, and what must change in its configuration for that (H14). Pure.
 
-    fact                     originals   the topic's own retention.ms and .bytes
+    record                   originals   the topic's own retention.ms and .bytes
     enabled, mode tier       kept        -1, set on the topic: ours act
     anything else            kept        half-done: give them back, then forget them
     anything else            none        not ours to touch
 
-The fact is written and read back before the first change, so a crash between leaves a fact that
-says what to do. Only a -1 set on the topic is taken for ours when it is given back: another value
-is somebody's newer will. Such a will is written into the originals before it is set back to -1, so
-that what an administrator chose last is what is given back.
+The settings record is written and read back before the first change, so a crash between leaves a
+settings record that says what to do. Only a -1 set on the topic is taken for ours when it is given
+back: another value is somebody's newer will. Such a will is written into the originals before it is
+set back to -1, so that what an administrator chose last is what is given back.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ from rlm.broker.answers import TopicDescription
 from rlm.clock import Clock
 from rlm.topics.ports import Broker, NotLeader, Settings
 from rlm.topics.rules import RETENTION_BYTES, RETENTION_MS, Config, value_of
-from rlmm.facts import TopicFact
+from rlmm.settings_records import TopicRecord
 
 TAKEN_OVER = (RETENTION_MS, RETENTION_BYTES)
 UNLIMITED = "-1"
@@ -44,9 +44,9 @@ class ConfigChange:
     unset: tuple[str, ...] = ()
 
 
-def is_taken_over(fact: TopicFact) -> bool:
+def is_taken_over(record: TopicRecord) -> bool:
     """Whether the broker's retention must be off."""
-    return fact.state == "enabled" and fact.mode == "tier"
+    return record.state == "enabled" and record.mode == "tier"
 
 
 def originals_of(config: Config) -> dict[str, str | None]:
@@ -54,23 +54,23 @@ def originals_of(config: Config) -> dict[str, str | None]:
     return {name: _own(config, name) for name in TAKEN_OVER}
 
 
-def chosen_since(fact: TopicFact, config: Config) -> dict[str, str | None]:
+def chosen_since(record: TopicRecord, config: Config) -> dict[str, str | None]:
     """The originals, with what somebody else has set or unset on the topic since they were taken
     over. `config`: read by a broker that already knows our own last change.
     """
     present = {name: _own(config, name) for name in TAKEN_OVER}
     return {
-        **fact.originals,
+        **record.originals,
         **{name: value for name, value in present.items() if value != UNLIMITED},
     }
 
 
-def needed_change(fact: TopicFact, config: Config) -> ConfigChange | None:
-    """What makes the configuration agree with the fact; None = it does."""
-    if is_taken_over(fact):
+def needed_change(record: TopicRecord, config: Config) -> ConfigChange | None:
+    """What makes the configuration agree with the settings record; None = it does."""
+    if is_taken_over(record):
         bounded = [name for name in TAKEN_OVER if _own(config, name) != UNLIMITED]
         return ConfigChange(set_values=dict.fromkeys(bounded, UNLIMITED)) if bounded else None
-    return giving_back(fact.originals, config)
+    return giving_back(record.originals, config)
 
 
 def giving_back(originals: Originals, config: Config) -> ConfigChange | None:
@@ -88,11 +88,13 @@ def giving_back(originals: Originals, config: Config) -> ConfigChange | None:
     )
 
 
-def is_unfinished(fact: TopicFact, config: Config) -> bool:
+def is_unfinished(record: TopicRecord, config: Config) -> bool:
     """Whether a change was begun and not done: the originals still stand, or wait to go back."""
-    if is_taken_over(fact):
-        return needed_change(fact, config) is not None and originals_of(config) == fact.originals
-    return bool(fact.originals)
+    if is_taken_over(record):
+        return (
+            needed_change(record, config) is not None and originals_of(config) == record.originals
+        )
+    return bool(record.originals)
 
 
 def bounds_of(config: Config) -> str:
@@ -145,58 +147,61 @@ class Settler:
             )
         return topic
 
-    async def settle(self, name: str, topic_id: Uuid) -> TopicFact:
-        """Bring the configuration to what the newest fact says; answers that fact.
+    async def settle(self, name: str, topic_id: Uuid) -> TopicRecord:
+        """Bring the configuration to what the newest settings record says; answers that settings
+        record.
 
         Invalid: the cluster refuses the change (alter.config.policy). Unavailable: try again.
         """
         remembered: Mapping[str, str | None] = {}
         for _ in range(_MAX_ROUNDS):
             await self._settings.barrier(self._barrier_deadline_ms)
-            fact = self._fact(name, topic_id)
-            if is_taken_over(fact):
-                remembered = fact.originals
-            owed = fact.originals or remembered
+            record = self._record(name, topic_id)
+            if is_taken_over(record):
+                remembered = record.originals
+            owed = record.originals or remembered
             config = await self._broker.topic_config(name)
             change = (
-                needed_change(fact, config) if is_taken_over(fact) else giving_back(owed, config)
+                needed_change(record, config)
+                if is_taken_over(record)
+                else giving_back(owed, config)
             )
-            if change is not None and await self._remember_choice(name, fact):
+            if change is not None and await self._remember_choice(name, record):
                 continue
             if change is not None:
                 # Taking back our own late change needs no leadership: nobody else knows of it.
-                if fact.originals or is_taken_over(fact):
+                if record.originals or is_taken_over(record):
                     await self._refuse_unless_led(name, topic_id)
                 await self._alter(name, change)
-            elif is_taken_over(fact) or not fact.originals:
-                return fact
+            elif is_taken_over(record) or not record.originals:
+                return record
             else:
-                await self._forget_originals(name, topic_id, fact)
+                await self._forget_originals(name, topic_id, record)
         raise Unavailable(f"topic {name}: its settings keep changing; try again")
 
-    async def _remember_choice(self, name: str, fact: TopicFact) -> bool:
+    async def _remember_choice(self, name: str, record: TopicRecord) -> bool:
         """Write what somebody set on a topic taken over into its originals; whether there was any.
 
         The configuration is read after leadership: a broker that knows itself the leader knows what
         was altered before it was elected, and of our own changes each was waited for.
         """
-        if not is_taken_over(fact):
+        if not is_taken_over(record):
             return False
-        topic = await self._refuse_unless_led(name, fact.topic_id)
-        originals = chosen_since(fact, await self._broker.topic_config(name))
-        if originals == fact.originals:
+        topic = await self._refuse_unless_led(name, record.topic_id)
+        originals = chosen_since(record, await self._broker.topic_config(name))
+        if originals == record.originals:
             return False
         await self._settings.publish(
-            replace(fact, originals=originals), topic.partitions[0].leader_epoch
+            replace(record, originals=originals), topic.partitions[0].leader_epoch
         )
         log.info("topic_retention_remembered", topic=name, originals=originals)
         return True
 
-    def _fact(self, name: str, topic_id: Uuid) -> TopicFact:
-        fact = self._settings.view.topic(topic_id)
-        if fact is None:
+    def _record(self, name: str, topic_id: Uuid) -> TopicRecord:
+        record = self._settings.view.topic(topic_id)
+        if record is None:
             raise Unavailable(f"topic {name}: its settings vanished while they were applied")
-        return fact
+        return record
 
     async def _refuse_unless_led(self, name: str, topic_id: Uuid) -> TopicDescription:
         topic = await self.led_topic(name)
@@ -224,9 +229,11 @@ class Settler:
                 raise Unavailable(f"topic {name}: the altered configuration does not show yet")
             await self._clock.sleep_ms(_POLL_MS)
 
-    async def _forget_originals(self, name: str, topic_id: Uuid, fact: TopicFact) -> None:
+    async def _forget_originals(self, name: str, topic_id: Uuid, record: TopicRecord) -> None:
         topic = await self.led_topic(name)
-        await self._settings.publish(replace(fact, originals={}), topic.partitions[0].leader_epoch)
+        await self._settings.publish(
+            replace(record, originals={}), topic.partitions[0].leader_epoch
+        )
 
 
 def _is_shown(change: ConfigChange, config: Config) -> bool:

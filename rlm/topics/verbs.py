@@ -3,7 +3,7 @@
 Only the service of the partition-0 leader runs them; one at a time, so that two callers cannot
 interleave here, and with leader epochs and a barrier so that two services cannot either (H14):
 
-    read configuration -> barrier -> snapshot at the fact -> publish and read back -> alter ->
+    read configuration -> barrier -> read the record -> publish and read back -> alter ->
     barrier
 
 Whoever altered the configuration published the originals before; so a configuration read before
@@ -24,7 +24,7 @@ from kip405.segments import RemoteLogSegmentState
 from rlm.broker.answers import EARLIEST_TIMESTAMP, TopicDescription
 from rlm.clock import Clock
 from rlm.plans.retention import Retention, effective_local_retention
-from rlm.remote_log.topic_refs import topic_facts
+from rlm.remote_log.topic_refs import topic_records
 from rlm.topics import rules
 from rlm.topics.access import ClusterAccess
 from rlm.topics.existing_logs import ExistingLogs
@@ -42,25 +42,25 @@ from rlm.topics.rules import (
 )
 from rlm.topics.starts import Starts
 from rlm.topics.takeover import Settler, is_taken_over, originals_of
-from rlmm.facts import NO_LEADER_EPOCH, TopicFact
+from rlmm.settings_records import NO_LEADER_EPOCH, TopicRecord
 
 
-def notes_of(fact: TopicFact) -> tuple[str, ...]:
+def notes_of(record: TopicRecord) -> tuple[str, ...]:
     """Lasting remarks, for list and describe."""
     notes = ["total retention is stored and not yet enforced"]
-    if fact.state == "kept":
+    if record.state == "kept":
         return ("disabled: nothing is copied or trimmed, remote data is kept", *notes)
-    if fact.mode == "copy":
+    if record.mode == "copy":
         notes.append("mode copy: the broker's own retention acts, local retention does not")
-    elif not fact.trim:
+    elif not record.trim:
         notes.append("trim is off: the local log grows")
-    elif effective_local_retention(retention_of(fact)).is_unlimited:
+    elif effective_local_retention(retention_of(record)).is_unlimited:
         notes.append("local retention has no limit: nothing is trimmed")
     return tuple(notes)
 
 
 def change_warnings(
-    before: TopicFact | None, after: TopicFact, asked: RetentionOptions, config: Config
+    before: TopicRecord | None, after: TopicRecord, asked: RetentionOptions, config: Config
 ) -> tuple[str, ...]:
     """Remarks on one change: a stored retention that differs from the topic's at take-over."""
     if before is None or not is_taken_over(after) or is_taken_over(before):
@@ -87,9 +87,9 @@ class EnableOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The fact that counts now, and what the operator must know."""
+    """The settings record that counts now, and what the operator must know."""
 
-    fact: TopicFact
+    record: TopicRecord
     warnings: tuple[str, ...] = ()
 
 
@@ -119,11 +119,11 @@ class Dependencies:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """A topic led here: its configuration read first, then its fact behind a barrier."""
+    """A topic led here: its configuration read first, then its settings record behind a barrier."""
 
     topic: TopicDescription
     config: Config
-    fact: TopicFact | None
+    record: TopicRecord | None
     next_offset: int
     """How far the settings were read."""
 
@@ -150,7 +150,7 @@ class TopicVerbs:
             seen = await self._see_allowed(name, tier=options.trim)
             return await self._enable(seen, options)
 
-    async def enable_like(self, gone: TopicFact, topic_id: Uuid) -> None:
+    async def enable_like(self, gone: TopicRecord, topic_id: Uuid) -> None:
         """Enable the topic of this id with what was chosen for one of its name that is gone (H39).
 
         Errors as of `enable`; nothing is done where something was decided for it meanwhile, or
@@ -159,7 +159,7 @@ class TopicVerbs:
         tier = is_taken_over(gone)
         async with self.lock:
             seen = await self._see_allowed(gone.name, tier=tier)
-            if seen.fact is None and seen.topic.topic_id == topic_id:
+            if seen.record is None and seen.topic.topic_id == topic_id:
                 retention = RetentionOptions(
                     retention_ms=gone.retention_ms,
                     retention_bytes=gone.retention_bytes,
@@ -180,13 +180,13 @@ class TopicVerbs:
         """Stop trimming; with `giveback` the broker's own retention acts again (mode copy)."""
         async with self.lock:
             seen = await self._see(name)
-            fact = self._enabled(seen)
-            mode = "copy" if giveback else fact.mode
-            await self._publish(seen, replace(fact, trim=False, mode=mode), is_stop=True)
-            settled = await self._parts.settler.settle(name, fact.topic_id)
+            record = self._enabled(seen)
+            mode = "copy" if giveback else record.mode
+            await self._publish(seen, replace(record, trim=False, mode=mode), is_stop=True)
+            settled = await self._parts.settler.settle(name, record.topic_id)
             if is_taken_over(settled):
-                return Outcome(fact=settled, warnings=(await self._growth(seen),))
-            return Outcome(fact=settled, warnings=_giveback_warnings(fact))
+                return Outcome(record=settled, warnings=(await self._growth(seen),))
+            return Outcome(record=settled, warnings=_giveback_warnings(record))
 
     async def disable(self, name: str, *, confirm: bool, delete_remote: bool) -> Outcome:
         """Stop copying and trimming; the remote data is kept, the originals are given back.
@@ -199,42 +199,42 @@ class TopicVerbs:
         async with self.lock:
             try:
                 seen = await self._see(name)
-                fact = self._known(seen)
+                record = self._known(seen)
             except NotFound as error:
                 return await self._let_go(name, error)
             if not confirm:
                 await self._refuse_unreachable(seen.topic)
-            kept = replace(fact, state="kept", trim=False, mode="copy")
+            kept = replace(record, state="kept", trim=False, mode="copy")
             await self._publish(seen, kept, is_stop=True)
-            settled = await self._parts.settler.settle(name, fact.topic_id)
-            return Outcome(fact=settled, warnings=_giveback_warnings(fact))
+            settled = await self._parts.settler.settle(name, record.topic_id)
+            return Outcome(record=settled, warnings=_giveback_warnings(record))
 
     async def _let_go(self, name: str, error: NotFound) -> Outcome:
         """Originals stay: should a broker merely not know the topic yet, they are given back."""
         settings = self._parts.settings
         await settings.barrier(self._parts.barrier_deadline_ms)
         gone = [
-            fact
-            for fact in topic_facts(settings.view.facts())
-            if fact.name == name and fact.state == "enabled"
+            record
+            for record in topic_records(settings.view.records())
+            if record.name == name and record.state == "enabled"
         ]
         if not gone:
             raise error
-        for fact in gone:
-            adopted = settings.view.get(fact.key)
+        for record in gone:
+            adopted = settings.view.get(record.key)
             epoch = adopted.stamp.leader_epoch if adopted is not None else NO_LEADER_EPOCH
-            await settings.publish(replace(fact, state="kept", trim=False, mode="copy"), epoch)
+            await settings.publish(replace(record, state="kept", trim=False, mode="copy"), epoch)
         kept = replace(gone[-1], state="kept", trim=False, mode="copy")
-        ids = ", ".join(str(fact.topic_id) for fact in gone)
-        return Outcome(fact=kept, warnings=(f"{error}; what was enabled is gone: id {ids}",))
+        ids = ", ".join(str(record.topic_id) for record in gone)
+        return Outcome(record=kept, warnings=(f"{error}; what was enabled is gone: id {ids}",))
 
     async def _see(self, name: str) -> _Seen:
         topic = await self._parts.settler.led_topic(name)
         config = await self._parts.broker.topic_config(name)
         await self._parts.settings.barrier(self._parts.barrier_deadline_ms)
         view = self._parts.settings.view
-        fact = view.topic(topic.topic_id)
-        return _Seen(topic=topic, config=config, fact=fact, next_offset=view.next_offset)
+        record = view.topic(topic.topic_id)
+        return _Seen(topic=topic, config=config, record=record, next_offset=view.next_offset)
 
     async def _see_allowed(self, name: str, *, tier: bool) -> _Seen:
         """As `_see`; what may not even be described is refused with all that is missing."""
@@ -243,41 +243,41 @@ class TopicVerbs:
         except MissingAcls as error:
             raise await self._parts.access.refusal(name, error, tier=tier) from error
 
-    def _known(self, seen: _Seen) -> TopicFact:
-        if seen.fact is None or seen.fact.state == "deleting":
+    def _known(self, seen: _Seen) -> TopicRecord:
+        if seen.record is None or seen.record.state == "deleting":
             raise NotFound(f"topic {seen.topic.name} is not enabled")
-        return seen.fact
+        return seen.record
 
-    def _enabled(self, seen: _Seen) -> TopicFact:
-        fact = self._known(seen)
-        if fact.state != "enabled":
+    def _enabled(self, seen: _Seen) -> TopicRecord:
+        record = self._known(seen)
+        if record.state != "enabled":
             raise NotFound(f"topic {seen.topic.name} is not enabled (its remote data is kept)")
-        return fact
+        return record
 
     async def _enable(self, seen: _Seen, options: EnableOptions) -> Outcome:
         rules.refuse(seen.topic, seen.config)
         self._parts.refuse_untiered(seen.topic.name)
-        before = seen.fact
+        before = seen.record
         if before is not None and before.state == "deleting":
             raise Fenced(f"topic {seen.topic.name} is being deleted from the remote store")
         retention = rules.choose_retention(options.retention, before, seen.config)
-        fact = _wanted(seen, options, retention)
-        warnings = change_warnings(before, fact, options.retention, seen.config)
+        record = _wanted(seen, options, retention)
+        warnings = change_warnings(before, record, options.retention, seen.config)
         if before is None:
-            facts = topic_facts(self._parts.settings.view.facts())
-            warnings += former_texts(facts, seen.topic.name, seen.topic.topic_id)
-        if _needs_more(before, fact):
+            records = topic_records(self._parts.settings.view.records())
+            warnings += former_texts(records, seen.topic.name, seen.topic.topic_id)
+        if _needs_more(before, record):
             warnings += await self._parts.access.check(
-                seen.topic, tier=is_taken_over(fact), force=options.force
+                seen.topic, tier=is_taken_over(record), force=options.force
             )
-        if fact.trim and not (before is not None and before.trim):
+        if record.trim and not (before is not None and before.trim):
             warnings += await self._parts.readers.check(seen.topic, retention, force=options.force)
             warnings += await self._parts.logs.check(seen.topic, force=options.force)
         await self._parts.starts.ensure(seen.topic)
-        await self._publish(seen, fact)
-        return Outcome(fact=await self._settle_or_undo(seen, fact), warnings=warnings)
+        await self._publish(seen, record)
+        return Outcome(record=await self._settle_or_undo(seen, record), warnings=warnings)
 
-    async def _settle_or_undo(self, seen: _Seen, ours: TopicFact) -> TopicFact:
+    async def _settle_or_undo(self, seen: _Seen, ours: TopicRecord) -> TopicRecord:
         """A change the cluster refuses for good leaves things as they were (H14 c).
 
         What another leader has written meanwhile is not ours to take away: its word stands.
@@ -288,20 +288,20 @@ class TopicVerbs:
         try:
             return await self._parts.settler.settle(seen.topic.name, seen.topic.topic_id)
         except Invalid:
-            if settings.view.get(ours.key) == published and ours != seen.fact:
+            if settings.view.get(ours.key) == published and ours != seen.record:
                 with contextlib.suppress(Fenced):
-                    if seen.fact is None:
+                    if seen.record is None:
                         await settings.tombstone(ours.key, seen.leader_epoch, seen_ours)
                     else:
-                        await settings.publish(seen.fact, seen.leader_epoch, seen_ours)
+                        await settings.publish(seen.record, seen.leader_epoch, seen_ours)
             raise
 
-    async def _publish(self, seen: _Seen, fact: TopicFact, *, is_stop: bool = False) -> None:
+    async def _publish(self, seen: _Seen, record: TopicRecord, *, is_stop: bool = False) -> None:
         """`is_stop`: written although it says nothing new. Somebody's start of what is stopped may
         be on its way still, its outcome unknown; it does not count behind this (H10).
         """
-        if is_stop or fact != seen.fact:
-            await self._parts.settings.publish(fact, seen.leader_epoch, seen.next_offset)
+        if is_stop or record != seen.record:
+            await self._parts.settings.publish(record, seen.leader_epoch, seen.next_offset)
 
     async def _growth(self, seen: _Seen) -> str:
         own = [
@@ -347,16 +347,16 @@ class TopicVerbs:
         return min(offsets, default=None)
 
 
-def _wanted(seen: _Seen, options: EnableOptions, retention: Retention) -> TopicFact:
-    """The fact to publish; originals that are known are never overwritten (H14)."""
-    before = seen.fact
+def _wanted(seen: _Seen, options: EnableOptions, retention: Retention) -> TopicRecord:
+    """The settings record to publish; originals that are known are never overwritten (H14)."""
+    before = seen.record
     was_enabled = before is not None and before.state == "enabled"
     stays_tier = before is not None and was_enabled and before.mode == "tier"
     tier = options.trim or options.tier or stays_tier
     originals: Mapping[str, str | None] = before.originals if before is not None else {}
     if tier and not originals:
         originals = originals_of(seen.config)
-    return TopicFact(
+    return TopicRecord(
         topic_id=seen.topic.topic_id,
         name=seen.topic.name,
         mode="tier" if tier else "copy",
@@ -371,14 +371,14 @@ def _wanted(seen: _Seen, options: EnableOptions, retention: Retention) -> TopicF
     )
 
 
-def _needs_more(before: TopicFact | None, after: TopicFact) -> bool:
+def _needs_more(before: TopicRecord | None, after: TopicRecord) -> bool:
     """Whether a change lets the services do what they did not do before (H40)."""
     if before is None or before.state != "enabled":
         return True
     return (after.trim and not before.trim) or (is_taken_over(after) and not is_taken_over(before))
 
 
-def _giveback_warnings(before: TopicFact) -> tuple[str, ...]:
+def _giveback_warnings(before: TopicRecord) -> tuple[str, ...]:
     if not is_taken_over(before):
         return ()
     return (

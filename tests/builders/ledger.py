@@ -14,13 +14,13 @@ from kip405.segments import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
 )
-from rlmm.fact_codec import encode_fact
-from rlmm.facts import Fact, Stamp
 from rlmm.ledger import PartitionLedger
 from rlmm.log_time import RecordTimes
 from rlmm.publisher import OutcomeUnknown
 from rlmm.records import NO_PREVIOUS, LedgerKey, LedgerRecord, RecordHeaders
 from rlmm.replay import LedgerState, repairs
+from rlmm.settings_codec import encode_settings_record
+from rlmm.settings_records import SettingsRecord, Stamp
 from rlmm.settings_view import SettingsView
 from tests.builders.clock import ManualClock
 from tests.builders.log_dir import TOPIC, TOPIC_ID
@@ -219,14 +219,14 @@ class MemorySettings:
         self.view = SettingsView()
         self.is_ready = True
         self.problem: str | None = None
-        self.published: list[Fact] = []
+        self.published: list[SettingsRecord] = []
         self.after_publish: Callable[[], None] = lambda: None
         self.now_ms = 0
         self.lags = False
         self.on_barrier: Callable[[], None] = lambda: None
         self.barriers = 0
         self.loses_acks = False
-        self.in_flight: list[tuple[Fact, int]] = []
+        self.in_flight: list[tuple[SettingsRecord, int]] = []
         self.clock: ManualClock | None = None
         self.broker_ahead_ms = 0
         self.is_replay = False
@@ -250,32 +250,32 @@ class MemorySettings:
     def land(self) -> None:
         """What was in flight arrives after all."""
         landed, self.in_flight = self.in_flight, []
-        for fact, leader_epoch in landed:
-            self.write(fact, epoch=leader_epoch)
+        for record, leader_epoch in landed:
+            self.write(record, epoch=leader_epoch)
 
-    def write(self, fact: Fact, *, epoch: int = -1, node_id: int = 1) -> None:
+    def write(self, record: SettingsRecord, *, epoch: int = -1, node_id: int = 1) -> None:
         """A fact from anybody."""
         stamp = Stamp(node_id=node_id, leader_epoch=epoch, writer=OUR_WRITER, time_ms=self.now_ms)
-        key, value = encode_fact(fact, stamp)
+        key, value = encode_settings_record(record, stamp)
         now_ms = self.clock.now if self.clock else self.now_ms
         self._unread.append((key, value, now_ms + self.broker_ahead_ms))
         if not self.lags:
             self.catch_up()
 
-    async def publish(self, fact: Fact, leader_epoch: int) -> None:
-        why = self.view.objection(fact, leader_epoch)
+    async def publish(self, record: SettingsRecord, leader_epoch: int) -> None:
+        why = self.view.objection(record, leader_epoch)
         if why:
-            raise Fenced(f"fact {fact.key}: {why}")
+            raise Fenced(f"fact {record.key}: {why}")
         if self.loses_acks:
-            self.in_flight.append((fact, leader_epoch))
-            raise OutcomeUnknown(f"fact {fact.key}: no word")
-        self.published.append(fact)
-        self.write(fact, epoch=leader_epoch)
+            self.in_flight.append((record, leader_epoch))
+            raise OutcomeUnknown(f"fact {record.key}: no word")
+        self.published.append(record)
+        self.write(record, epoch=leader_epoch)
         self.after_publish()
         self.catch_up()
 
     async def reassert(self, partition: PartitionKey, leader_epoch: int) -> int:
         found = self.view.reassert
         for one in found:
-            await self.publish(one.fact, leader_epoch)
+            await self.publish(one.record, leader_epoch)
         return len(found)

@@ -20,9 +20,9 @@ async def _raise(direct_address: str, topic: str, partition: int, offset: int) -
         described = await broker.topic(topic)
     finally:
         await broker.close()
-    async with running(direct_address) as facts:
+    async with running(direct_address) as records:
         return await raise_start(
-            facts.settings,
+            records.settings,
             PartitionKey(described.topic_id, partition),
             offset,
             leader_epoch=described.partitions[partition].leader_epoch,

@@ -23,7 +23,7 @@ from rlm.tasks.copy_attempt import Copier, CopySettings, LiveAttempts, StoreWrit
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.lost_segments import HoleRecords, LostSegments
 from rlm.tasks.trim import TrimSettings, TrimTask
-from rlmm.facts import ServiceFact, StartFact, TopicFact
+from rlmm.settings_records import ServiceRecord, StartRecord, TopicRecord
 from tests.builders.broker import MemoryBroker
 from tests.builders.checkpoints import Checkpoints
 from tests.builders.clock import ManualClock
@@ -208,7 +208,7 @@ class Rig:
 
     def enable(self, *, mode: str = "tier", trim: bool = True, local_ms: int = 0) -> None:
         self.settings.write(
-            TopicFact(
+            TopicRecord(
                 topic_id=PLACE.topic_id,
                 name=PLACE.topic,
                 mode=mode,
@@ -224,18 +224,18 @@ class Rig:
     def heartbeat(self, node_id: int = NODE_ID) -> None:
         self.settings.now_ms = self.clock.now
         self.settings.write(
-            ServiceFact(node_id=node_id, listen={}, advertised={}, version="1"), node_id=node_id
+            ServiceRecord(node_id=node_id, listen={}, advertised={}, version="1"), node_id=node_id
         )
 
     def remote_start(self, offset: int) -> None:
         epoch = self.broker.partition.leader_epoch
-        fact = StartFact(
+        record = StartRecord(
             partition=PLACE.key,
             remote_log_start_offset=offset,
             cause="delete-records",
             decided_epoch=epoch,
         )
-        self.settings.write(fact, epoch=epoch)
+        self.settings.write(record, epoch=epoch)
 
     def write_log(self, *bases: int, end: int, epoch: int = 0) -> None:
         """Closed segments at these bases, the last one active up to `end`; all committed."""

@@ -76,9 +76,9 @@ def operation(head: Head) -> str:
 
 
 def _of_bucket(method: str, query: dict[str, list[str]]) -> str:
-    for name, fact in _BUCKET_FACTS.items():
+    for name, record in _BUCKET_FACTS.items():
         if name in query:
-            return fact
+            return record
     if method == "GET":
         return "ListMultipartUploads" if "uploads" in query else "ListObjects"
     if method == "POST" and "delete" in query:

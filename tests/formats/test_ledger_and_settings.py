@@ -16,25 +16,25 @@ from kip405.segments import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
 )
-from rlmm.fact_codec import decode_fact, encode_fact
-from rlmm.facts import (
-    ClusterFact,
-    DivergenceFact,
-    Fact,
-    FreezeFact,
-    HistoryFact,
-    HolesFact,
-    ReaderFact,
-    ServiceFact,
-    Stamp,
-    StartFact,
-    StoreFact,
-    TopicFact,
-    TrimFact,
-)
 from rlmm.framing import decode_value, encode_value
 from rlmm.ledger import Hole
 from rlmm.records import LedgerKey, RecordHeaders, decode_record
+from rlmm.settings_codec import decode_settings_record, encode_settings_record
+from rlmm.settings_records import (
+    ClusterRecord,
+    DivergenceRecord,
+    FreezeRecord,
+    HistoryRecord,
+    HolesRecord,
+    ReaderRecord,
+    ServiceRecord,
+    SettingsRecord,
+    Stamp,
+    StartRecord,
+    StoreRecord,
+    TopicRecord,
+    TrimRecord,
+)
 
 HERE = Path(__file__).parent
 TOPIC_ID = Uuid.parse("jF8s79t9SrG_PNqlwv7bAA")
@@ -79,15 +79,15 @@ def metadata(state: RemoteLogSegmentState) -> RemoteLogSegmentMetadata:
 VALUES = {state.name: metadata(state) for state in RemoteLogSegmentState}
 HEADERS = RecordHeaders(leader_epoch=7, expected_previous=-1, writer=WRITER)
 TOMBSTONE_HEADERS = RecordHeaders(leader_epoch=8, expected_previous=3, writer=WRITER)
-FACTS: tuple[Fact, ...] = (
-    ClusterFact(
+RECORDS: tuple[SettingsRecord, ...] = (
+    ClusterRecord(
         cluster_id="MkU3OEVBNTcwNTJENDM2Qg",
         ledger_topic_id=SEGMENT_ID,
         settings_topic_id=WRITER,
         default_store_id=STORE_ID,
     ),
-    StoreFact(store_id=STORE_ID, plugin="local", uri="file:///srv/store", prefix="kafka/prod"),
-    TopicFact(
+    StoreRecord(store_id=STORE_ID, plugin="local", uri="file:///srv/store", prefix="kafka/prod"),
+    TopicRecord(
         topic_id=TOPIC_ID,
         name="orders",
         mode="tier",
@@ -100,26 +100,26 @@ FACTS: tuple[Fact, ...] = (
         originals={"retention.ms": "15552000000", "retention.bytes": None},
         extra={"from_the_future": {"a": [1, "ü"]}},
     ),
-    StartFact(partition=PARTITION, remote_log_start_offset=1_234, cause="enable"),
-    TrimFact(partition=PARTITION, bound=2_000, planned_epoch=7),
-    HolesFact(partition=PARTITION, holes=(Hole(start=2_000, end=2_500, cause="retention"),)),
-    DivergenceFact(partition=PARTITION, action="adopt", epoch=7, offset=1_500, cause="operator"),
-    HistoryFact(
+    StartRecord(partition=PARTITION, remote_log_start_offset=1_234, cause="enable"),
+    TrimRecord(partition=PARTITION, bound=2_000, planned_epoch=7),
+    HolesRecord(partition=PARTITION, holes=(Hole(start=2_000, end=2_500, cause="retention"),)),
+    DivergenceRecord(partition=PARTITION, action="adopt", epoch=7, offset=1_500, cause="operator"),
+    HistoryRecord(
         partition=PARTITION,
         frozen="remote data ends at 2000, beyond the log's end 1600",
         lineage=Lineage(
             (EpochEntry(epoch=5, start_offset=0), EpochEntry(epoch=7, start_offset=1_500))
         ),
     ),
-    ServiceFact(
+    ServiceRecord(
         node_id=2,
         listen={"proxy": "0.0.0.0:9092", "grpc": "127.0.0.1:9500", "http": "127.0.0.1:9501"},
         advertised={"proxy": "kafka-2:9092", "grpc": "kafka-2:9500", "http": "kafka-2:9501"},
         version="0.1.0",
     ),
-    ReaderFact(grpc_address="reads-1:9500", http_address="reads-1:9501", version="0.1.0"),
-    FreezeFact(topic_id=None, stopped=("trim", "delete", "sweep"), by="ada", why="audit"),
-    FreezeFact(topic_id=TOPIC_ID, stopped=("delete",), by="ada", why="legal hold"),
+    ReaderRecord(grpc_address="reads-1:9500", http_address="reads-1:9501", version="0.1.0"),
+    FreezeRecord(topic_id=None, stopped=("trim", "delete", "sweep"), by="ada", why="audit"),
+    FreezeRecord(topic_id=TOPIC_ID, stopped=("delete",), by="ada", why="legal hold"),
 )
 
 
@@ -130,7 +130,7 @@ def golden(name: str) -> dict[str, str]:
 
 def test_every_golden_line_is_tested() -> None:
     assert set(golden("ledger.txt")) == {"key", "partition-key", *VALUES, *_header_names()}
-    assert set(golden("settings.txt")) == {fact.key for fact in FACTS}
+    assert set(golden("settings.txt")) == {record.key for record in RECORDS}
 
 
 def _header_names() -> set[str]:
@@ -174,8 +174,8 @@ def test_ledger_tombstone() -> None:
     assert read.headers == TOMBSTONE_HEADERS
 
 
-@pytest.mark.parametrize("fact", FACTS, ids=lambda fact: fact.key)
-def test_settings_fact(fact: Fact) -> None:
-    value = golden("settings.txt")[fact.key].encode()
-    assert encode_fact(fact, STAMP) == (fact.key.encode(), value)
-    assert decode_fact(fact.key.encode(), value) == (fact, STAMP)
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.key)
+def test_settings_fact(record: SettingsRecord) -> None:
+    value = golden("settings.txt")[record.key].encode()
+    assert encode_settings_record(record, STAMP) == (record.key.encode(), value)
+    assert decode_settings_record(record.key.encode(), value) == (record, STAMP)

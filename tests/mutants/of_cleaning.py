@@ -264,9 +264,9 @@ EDITS: tuple[Edit, ...] = (
     *LINEAGE_PUBLISHER.edits(
         (
             "H4: two snapshots tell one after the other what the first has told",
-            "        fact = self._due(snapshot)\n        if fact is None:\n            return\n"
+            "        record = self._due(snapshot)\n        if record is None:\n            return\n"
             "        await self._settings",
-            "        fact = self._due(snapshot)\n        assert fact is not None\n"
+            "        record = self._due(snapshot)\n        assert record is not None\n"
             "        await self._settings",
         ),
         (
@@ -277,8 +277,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H8: broker retention cuts what only the epoch file knows",
-            "if fact is None and trusted and _may_be_cut(snapshot, told):",
-            "if fact is None and not trusted and _may_be_cut(snapshot, told):",
+            "if record is None and trusted and _may_be_cut(snapshot, told):",
+            "if record is None and not trusted and _may_be_cut(snapshot, told):",
         ),
         (
             "H4: a leader of an older epoch tells",

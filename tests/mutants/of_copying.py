@@ -79,8 +79,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a topic that is kept counts as enabled",
-            'enabled=fact is not None and fact.state == "enabled",',
-            "enabled=fact is not None,",
+            'enabled=record is not None and record.state == "enabled",',
+            "enabled=record is not None,",
         ),
         (
             "H35: native tiering is not noticed",
@@ -297,8 +297,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H2: the first copy does not write the remote log start down",
-            "        if refuse_topic(snapshot.topic.state) is None:\n            fact",
-            "        if refuse_topic(snapshot.topic.state) is not None:\n            fact",
+            "        if refuse_topic(snapshot.topic.state) is None:\n            record",
+            "        if refuse_topic(snapshot.topic.state) is not None:\n            record",
         ),
         (
             "H2: the remote log start is written again with every round",

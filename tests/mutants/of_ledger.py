@@ -237,12 +237,12 @@ EDITS: tuple[Edit, ...] = (
             "newcomer.remote_log_start_offset < 0",
         ),
         (
-            "H2: a fact of an older epoch is adopted",
+            "H2: a record of an older epoch is adopted",
             "        if leader_epoch < newest_epoch:\n",
             "        if leader_epoch < -1:\n",
         ),
         (
-            "H2: a fact of the present epoch is overruled",
+            "H2: a record of the present epoch is overruled",
             "        if leader_epoch < newest_epoch:\n",
             "        if leader_epoch <= newest_epoch:\n",
         ),
@@ -278,13 +278,15 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "the cluster's freeze does not hold for a topic",
-            'found = (self._fact(FreezeFact.KIND), self._fact(f"{FreezeFact.KIND}/{topic_id}"))',
-            'found = (self._fact(f"{FreezeFact.KIND}/{topic_id}"),)',
+            "found = (self._record(FreezeRecord.KIND), "
+            'self._record(f"{FreezeRecord.KIND}/{topic_id}"))',
+            'found = (self._record(f"{FreezeRecord.KIND}/{topic_id}"),)',
         ),
         (
             "a topic's own freeze does not hold",
-            'found = (self._fact(FreezeFact.KIND), self._fact(f"{FreezeFact.KIND}/{topic_id}"))',
-            "found = (self._fact(FreezeFact.KIND),)",
+            "found = (self._record(FreezeRecord.KIND), "
+            'self._record(f"{FreezeRecord.KIND}/{topic_id}"))',
+            "found = (self._record(FreezeRecord.KIND),)",
         ),
     ),
     *VIEW.edits(
@@ -299,12 +301,12 @@ EDITS: tuple[Edit, ...] = (
             "",
         ),
         (
-            "H10: a tombstone that lands late takes a newer fact away",
+            "H10: a tombstone that lands late takes a newer record away",
             "        if adopted.offset >= knew.seen:\n",
             "        if adopted.offset >= knew.seen + 1_000_000:\n",
         ),
         (
-            "an old leader's tombstone takes a newer fact away",
+            "an old leader's tombstone takes a newer record away",
             "        if knew.leader_epoch < newest_epoch:\n",
             "        if knew.leader_epoch < -1:\n",
         ),
@@ -316,39 +318,39 @@ EDITS: tuple[Edit, ...] = (
     ),
     *SETTINGS.edits(
         (
-            "H2: a fact counts although it was overtaken or overruled",
+            "H2: a record counts although it was overtaken or overruled",
             "        if adopted is None or adopted.offset != offset:\n",
             "        if adopted is None:\n",
         ),
         (
-            "a tombstone counts although an older fact stands",
+            "a tombstone counts although an older record stands",
             "        if adopted is not None and adopted.offset < offset:\n",
             "        if adopted is not None and adopted.offset < 0:\n",
         ),
         (
-            "H2: a fact is written that is known not to count",
-            '        if why:\n            raise Fenced(f"fact',
-            '        if why == "":\n            raise Fenced(f"fact',
+            "H2: a record is written that is known not to count",
+            '        if why:\n            raise Fenced(f"settings record',
+            '        if why == "":\n            raise Fenced(f"settings record',
         ),
         (
             "H10: a writer does not say how far it had read",
-            "headers = knew.encode() if isinstance(fact, FENCED_FACTS) else ()",
+            "headers = knew.encode() if isinstance(record, FENCED_RECORDS) else ()",
             "headers = ()",
         ),
         (
             "fields of a later version are lost",
-            "fact = replace(fact, extra={**adopted.fact.extra, **fact.extra})",
-            "fact = replace(fact, extra={**fact.extra})",
+            "record = replace(record, extra={**adopted.record.extra, **record.extra})",
+            "record = replace(record, extra={**record.extra})",
         ),
         (
             "a leader asserts details of partitions that it does not lead",
-            "for found in self.view.reassert if _belongs(found.fact, partition)]",
+            "for found in self.view.reassert if _belongs(found.record, partition)]",
             "for found in self.view.reassert]",
         ),
         (
-            "every leader asserts a topic's own fact",
-            "        return partition == PartitionKey(fact.topic_id, 0)\n",
-            "        return partition.topic_id == fact.topic_id\n",
+            "every leader asserts a topic's own record",
+            "        return partition == PartitionKey(record.topic_id, 0)\n",
+            "        return partition.topic_id == record.topic_id\n",
         ),
         (
             "H6: a topic made anew while nobody looked is no problem",

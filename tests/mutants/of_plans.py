@@ -101,7 +101,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a history is told again with every snapshot though all was told",
-            "if is_freeze_known and told is not None and told.lineage == fact.lineage:",
+            "if is_freeze_known and told is not None and told.lineage == record.lineage:",
             "if is_freeze_known and told is None:",
         ),
     ),
@@ -118,8 +118,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "G1: a freeze by command does not stop the sweep",
-            "if freeze_fact is not None:",
-            "if freeze_fact == '':",
+            "if freeze_record is not None:",
+            "if freeze_record == '':",
         ),
         (
             "H4: a frozen partition is swept",

@@ -21,15 +21,15 @@ FREEZES = Target(
 EDITS: tuple[Edit, ...] = (
     *VERBS.edits(
         (
-            "H17: the fact is as stale as it may be",
+            "H17: the record is as stale as it may be",
             "        await self._parts.settings.barrier(self._parts.barrier_deadline_ms)\n",
             "",
         ),
         (
             "H2: a topic is enabled before its remote log starts are written",
             "        await self._parts.starts.ensure(seen.topic)\n"
-            "        await self._publish(seen, fact)\n",
-            "        await self._publish(seen, fact)\n"
+            "        await self._publish(seen, record)\n",
+            "        await self._publish(seen, record)\n"
             "        await self._parts.starts.ensure(seen.topic)\n",
         ),
         (
@@ -39,8 +39,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H19: nobody snapshots who reads the topic before it is trimmed",
-            "        if fact.trim and not (before is not None and before.trim):\n",
-            "        if fact.trim and before is None:\n",
+            "        if record.trim and not (before is not None and before.trim):\n",
+            "        if record.trim and before is None:\n",
         ),
         (
             "a topic that is being deleted is enabled again",
@@ -84,13 +84,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "`trim off` leaves the trim on",
-            "replace(fact, trim=False, mode=mode)",
-            "replace(fact, mode=mode)",
+            "replace(record, trim=False, mode=mode)",
+            "replace(record, mode=mode)",
         ),
         (
             "`disable` leaves the trim on",
-            'kept = replace(fact, state="kept", trim=False, mode="copy")',
-            'kept = replace(fact, state="kept", mode="copy")',
+            'kept = replace(record, state="kept", trim=False, mode="copy")',
+            'kept = replace(record, state="kept", mode="copy")',
         ),
         (
             "data that only the remote store has goes out of reach in silence",
@@ -109,8 +109,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a kept topic is trimmed",
-            '        if fact.state != "enabled":\n            raise NotFound',
-            '        if fact.state == "deleting":\n            raise NotFound',
+            '        if record.state != "enabled":\n            raise NotFound',
+            '        if record.state == "deleting":\n            raise NotFound',
         ),
     ),
     *SETTLE.edits(
@@ -120,10 +120,10 @@ EDITS: tuple[Edit, ...] = (
             "        if first.leader == self._node_id + 1_000:\n",
         ),
         (
-            "H14: the fact is as stale as it may be when the topic is altered",
+            "H14: the record is as stale as it may be when the topic is altered",
             "            await self._settings.barrier(self._barrier_deadline_ms)\n"
-            "            fact = self._fact",
-            "            fact = self._fact",
+            "            record = self._record",
+            "            record = self._record",
         ),
         (
             "H14: leadership is not asked for before the topic is altered",
@@ -142,7 +142,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H14: a late change after somebody's giving back stays",
-            "                remembered = fact.originals\n",
+            "                remembered = record.originals\n",
             "                pass\n",
         ),
     ),
@@ -169,13 +169,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H14: a topic that is kept has its retention taken over",
-            'return fact.state == "enabled" and fact.mode == "tier"',
-            'return fact.mode == "tier"',
+            'return record.state == "enabled" and record.mode == "tier"',
+            'return record.mode == "tier"',
         ),
         (
             "H14: a topic in mode copy has its retention taken over",
-            'return fact.state == "enabled" and fact.mode == "tier"',
-            'return fact.state == "enabled"',
+            'return record.state == "enabled" and record.mode == "tier"',
+            'return record.state == "enabled"',
         ),
     ),
     *STARTS.edits(
@@ -208,8 +208,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H39: a topic made anew under its name is kept",
-            "        if fact is None or topic.topic_id != topic_id:\n",
-            "        if fact is None:\n",
+            "        if record is None or topic.topic_id != topic_id:\n",
+            "        if record is None:\n",
         ),
         (
             "H14: a retention that came back is no alarm",
@@ -218,13 +218,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H14: the setting `warn` is not heeded",
-            "return self._takeover == ENFORCE or is_half_done or not is_taken_over(fact)",
+            "return self._takeover == ENFORCE or is_half_done or not is_taken_over(record)",
             "return True",
         ),
         (
             "H14: what a crash left half-done stays so where the setting is `warn`",
-            "return self._takeover == ENFORCE or is_half_done or not is_taken_over(fact)",
-            "return self._takeover == ENFORCE or not is_taken_over(fact)",
+            "return self._takeover == ENFORCE or is_half_done or not is_taken_over(record)",
+            "return self._takeover == ENFORCE or not is_taken_over(record)",
         ),
         (
             "an alarm of what was long mended stays",
@@ -274,8 +274,8 @@ EDITS: tuple[Edit, ...] = (
     ),
     VERBS.harmless(
         "who altered the topic meanwhile wrote under a newer leader epoch, or is the other process "
-        "of one node, which the lock of the state dir excludes: our fact is refused",
-        "H14: the fact is looked at before the configuration is read",
+        "of one node, which the lock of the state dir excludes: our record is refused",
+        "H14: the record is looked at before the configuration is read",
         "        config = await self._parts.broker.topic_config(name)\n"
         "        await self._parts.settings.barrier(self._parts.barrier_deadline_ms)\n",
         "        await self._parts.settings.barrier(self._parts.barrier_deadline_ms)\n"

@@ -33,8 +33,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "G1: a freeze by command does not stop the trim",
-            "    if guards.freeze_fact is not None:\n",
-            "    if guards.freeze_fact == '':\n",
+            "    if guards.freeze_record is not None:\n",
+            "    if guards.freeze_record == '':\n",
         ),
         (
             "H4: a frozen partition is trimmed",
@@ -187,8 +187,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H2: without a remote log start a trim goes on",
-            "if fact is None or snapshot.remote_log_start_offset is None:\n            self",
-            "if fact is None:\n            self",
+            "if record is None or snapshot.remote_log_start_offset is None:\n            self",
+            "if record is None:\n            self",
         ),
         (
             "H11: objects are not looked at before a trim",
@@ -207,8 +207,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "G1: a freeze by command is not gathered",
-            "freeze_fact=_freeze_text(settings, snapshot.key) if frozen else None,",
-            "freeze_fact=None,",
+            "freeze_record=_freeze_text(settings, snapshot.key) if frozen else None,",
+            "freeze_record=None,",
         ),
         (
             "H4: a frozen snapshot is trimmed on",
@@ -282,8 +282,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H2: the intent of an older epoch stands for this one",
-            "(known.bound, known.planned_epoch) != (fact.bound, fact.planned_epoch)",
-            "known.bound != fact.bound",
+            "(known.bound, known.planned_epoch) != (plan.bound, epoch)",
+            "known.bound != plan.bound",
         ),
         (
             "H5: nothing is asked again right before the deletion",
@@ -302,8 +302,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H19: share groups that began since are not asked for",
-            "again = self._decide(fresh, fact, starts.get(place.partition), plan.planned_at_ms)",
-            "again = self._decide(fresh, fact, None, plan.planned_at_ms)",
+            "again = self._decide(fresh, record, starts.get(place.partition), plan.planned_at_ms)",
+            "again = self._decide(fresh, record, None, plan.planned_at_ms)",
         ),
         (
             "H5: the second plan does not count",

@@ -43,7 +43,7 @@ PURE = (
     "rlm_spark/plan/ranges.py",
     "rlm_spark/values.py",
     "rlmm/divergence.py",
-    "rlmm/fact_headers.py",
+    "rlmm/settings_headers.py",
     "rlmm/framing.py",
     "rlmm/ledger.py",
     "rlmm/log_time.py",

@@ -229,7 +229,7 @@ FAULTS = {
         words="Corrupt",
     ),
     "the ledger cannot be relied on": Fault(
-        kind=ProblemKind.FACTS,
+        kind=ProblemKind.METADATA,
         subject="ledger",
         plant=_ledger_problem("the topic was made anew"),
         mend=_ledger_problem(None),
@@ -380,9 +380,9 @@ async def test_h38_a_topic_that_the_broker_was_not_asked_for_yet_is_not_called_u
     """Enabled a moment ago, or while the broker does not answer: the advice would be to disable."""
     service.rig.write_log(0, 100, end=150)
     await service.round()
-    fact = service.rig.settings.view.topic(PLACE.topic_id)
-    assert fact is not None
-    service.rig.settings.write(replace(fact, name="later", topic_id=Uuid(b"\x0a" * 16)))
+    record = service.rig.settings.view.topic(PLACE.topic_id)
+    assert record is not None
+    service.rig.settings.write(replace(record, name="later", topic_id=Uuid(b"\x0a" * 16)))
     assert service.watch.current() == ()
     service.leadership.want([PLACE.topic, "later"])
     await service.leadership.refresh()

@@ -9,12 +9,12 @@ from kip405.errors import Unavailable
 from kip405.ids import Uuid
 from rlm.plans.services import Rivals, heartbeats
 from rlm.service.heartbeat import ReaderHeartbeat
-from rlmm.facts import Fact, ReaderFact
 from rlmm.settings import Settings
+from rlmm.settings_records import ReaderRecord, SettingsRecord
 from tests.builders.clock import ManualClock
 from tests.builders.ledger import MemorySettings
 
-FACT = ReaderFact(grpc_address="reads-1:9500", http_address="reads-1:9501", version="1")
+RECORD = ReaderRecord(grpc_address="reads-1:9500", http_address="reads-1:9501", version="1")
 
 
 class Ending(ManualClock):
@@ -36,28 +36,28 @@ class FailingOnce(MemorySettings):
         super().__init__()
         self.failures = 1
 
-    async def publish(self, fact: Fact, leader_epoch: int = -1) -> None:
+    async def publish(self, record: SettingsRecord, leader_epoch: int = -1) -> None:
         if self.failures:
             self.failures -= 1
             raise Unavailable("no broker")
-        await super().publish(fact, leader_epoch)
+        await super().publish(record, leader_epoch)
 
 
 async def test_it_beats_on_after_a_failure() -> None:
     settings, clock = FailingOnce(), Ending()
     beating = ReaderHeartbeat(
-        settings=cast(Settings, settings), clock=clock, fact=FACT, interval_ms=10_000
+        settings=cast(Settings, settings), clock=clock, record=RECORD, interval_ms=10_000
     )
     with pytest.raises(asyncio.CancelledError):
         await beating.run()
-    assert settings.published == [FACT, FACT]
+    assert settings.published == [RECORD, RECORD]
     assert all(8_000 <= slept <= 12_000 for slept in clock.sleeps)
 
 
 def test_h13_a_reader_is_no_service() -> None:
     settings = MemorySettings()
-    settings.write(FACT, node_id=-1)
+    settings.write(RECORD, node_id=-1)
     assert settings.view.services() == ()
     assert heartbeats(settings.view, 0) == ()
     assert Rivals(-1, Uuid(b"\x01" * 16)).see(heartbeats(settings.view, 0)) is None
-    assert [fact for fact, _ in settings.view.readers()] == [FACT]
+    assert [record for record, _ in settings.view.readers()] == [RECORD]

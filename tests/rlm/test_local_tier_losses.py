@@ -3,8 +3,8 @@
 from kip405.ids import Uuid
 from kip405.segments import ByteRange, SegmentLocator
 from rlm.plans.holes import NO_RECORDS
-from rlmm.facts import HolesFact
 from rlmm.ledger import Hole
+from rlmm.settings_records import HolesRecord
 from rsm_plugins.layout.keys import ObjectKind, object_name
 from tests.builders.ledger import PLACE
 from tests.builders.log_dir import CLUSTER_ID
@@ -18,7 +18,7 @@ async def test_h15_ranges_without_records_are_known_at_once(site: Site) -> None:
     before = await site.barrier()
     assert before is not None and before.empty == ()
     empty = Hole(start=250, end=260, cause=NO_RECORDS)
-    site.rig.settings.write(HolesFact(partition=PLACE.key, holes=(empty,)), epoch=0)
+    site.rig.settings.write(HolesRecord(partition=PLACE.key, holes=(empty,)), epoch=0)
     now = site.tier.partition(BY_NAME, 0)
     assert now is not None and now.empty == ((250, 260),)
 

@@ -7,11 +7,11 @@ import pytest
 from rlm.plans.problems import Finding, ProblemKind
 from rlm.service.certificates import Certificates
 from rlm.service.problem_sources import CommonSources
-from rlmm.facts import StoreFact
 from rlmm.manager import Metadata
+from rlmm.settings_records import StoreRecord
 from tests.builders.clock import ManualClock
 from tests.rlm.stores.test_routes import GONE
-from tests.rlm.stores.test_side import World
+from tests.rlm.stores.test_service_stores import World
 from tests.rlm.watched import LIMITS
 
 
@@ -25,9 +25,9 @@ class Facts:
 
 def told(world: World) -> list[Finding]:
     """Of a service that began just now."""
-    clock, facts = ManualClock(), cast(Any, Facts())
+    clock, metadata = ManualClock(), cast(Any, Facts())
     sources = CommonSources(
-        facts=Metadata(log=facts, settings=facts, manager=facts),
+        metadata=Metadata(log=metadata, settings=metadata, manager=metadata),
         stores=world.side,
         certificates=CERTIFICATES,
         clock=clock,
@@ -64,7 +64,7 @@ async def test_h38_a_store_that_nobody_names_is_an_alarm_once_the_others_are_kno
     is_known: bool, kind: ProblemKind
 ) -> None:
     world = World()
-    world.settings.write(StoreFact(store_id=GONE, plugin="s3", uri="s3://gone", prefix=""))
+    world.settings.write(StoreRecord(store_id=GONE, plugin="s3", uri="s3://gone", prefix=""))
     world.segment(1, GONE)
     await world.side.in_use.refresh()
     if not is_known:

@@ -101,7 +101,7 @@ async def test_h11_a_lost_segment_is_a_problem_of_the_reader_that_found_it(tmp_p
     async with reader(tmp_path, Address(host="127.0.0.1", port=1)) as (service, config):
         ledger, lost = MemoryLedger(), metadata(7, 0, 100, {0: 0})
         ledger.copied(lost)
-        service.facts.manager.ledger = ledger.ledger  # type: ignore[method-assign]
+        service.metadata.manager.ledger = ledger.ledger  # type: ignore[method-assign]
         error = NotFound("object x is gone")
         service.walk.losses.note(PLACE.key, lost.segment_id.id, error, ledger.view.entries.keys())
         running = asyncio.ensure_future(service.run())

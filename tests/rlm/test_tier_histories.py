@@ -13,7 +13,7 @@ from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.reading.requests import RemoteRead, RemoteRecords
 from rlm.remote_log.snapshot_cache import CoalescedSnapshots
 from rlm.remote_log.tier import EpochEnd, TopicRef
-from rlmm.facts import DivergenceFact
+from rlmm.settings_records import DivergenceRecord
 from rsm_plugins.layout.keys import ObjectKind, object_name
 from tests.builders.ledger import PLACE, metadata
 from tests.builders.log_dir import CLUSTER_ID
@@ -109,7 +109,9 @@ async def test_h08_an_emptied_disk_is_read_again_once_it_was_accepted(site: Site
     assert view is not None and view.frozen
     with pytest.raises(Fenced, match="outside the leader's lineage"):
         await site.read(0, 40)
-    word = DivergenceFact(partition=PLACE.key, action="adopt", epoch=3, offset=0, cause="new disk")
+    word = DivergenceRecord(
+        partition=PLACE.key, action="adopt", epoch=3, offset=0, cause="new disk"
+    )
     rig.settings.write(word, epoch=3)
     view = await site.barrier()
     assert view is not None and not view.frozen

@@ -43,7 +43,7 @@ from tests.builders.rig import NODE_ID, Rig
 from tests.builders.store import STORE_ID
 from tests.builders.threads import THREADS
 from tests.rlm.api.harness import FullLedger, api_node
-from tests.rlm.stores.test_side import KnownConnection
+from tests.rlm.stores.test_service_stores import KnownConnection
 from tests.rlm.topics.world import Cluster
 
 COPY_MS = 90_000
@@ -154,7 +154,7 @@ class Watched:
         )
         stores = Stores(cast(Any, (self.link,)))
         common = CommonSources(
-            facts=Metadata(log=cast(Any, _Log()), settings=settings, manager=manager),
+            metadata=Metadata(log=cast(Any, _Log()), settings=settings, manager=manager),
             stores=OpenStores(
                 stores=stores,
                 routed=RoutedStores(stores),

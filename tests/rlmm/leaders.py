@@ -84,7 +84,7 @@ class Leaders:
     def _who_answers(self, place: Place) -> Leader:
         return self.deposed.get(place, self.now[place])
 
-    async def holds_cluster_fact(self) -> bool:
+    async def holds_cluster_record(self) -> bool:
         return False
 
     async def close(self) -> None:

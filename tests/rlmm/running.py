@@ -13,8 +13,8 @@ from rlm.clock import SystemClock, new_uuid
 from rlm.service.metadata import ReadsFile
 from rlmm.clients import ConnectionSettings
 from rlmm.divergence import NOTHING_READ
-from rlmm.fact_log import FactLog
 from rlmm.manager import RemoteLogMetadataManager
+from rlmm.metadata_log import MetadataLog
 from rlmm.settings import Settings
 from rlmm.topic import TopicDescription
 
@@ -23,7 +23,7 @@ PUBLISH_TIMEOUT_MS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    log: FactLog
+    log: MetadataLog
     manager: RemoteLogMetadataManager
     settings: Settings
     task: asyncio.Task[None]
@@ -51,7 +51,7 @@ async def running(
         values = {key: found.value or "" for key, found in configs.items()}
         return topic.topic_id, values, len(topic.partitions)
 
-    log = FactLog(
+    log = MetadataLog(
         connection=ConnectionSettings(
             bootstrap_servers=(bootstrap_servers,), client_id="rlm-test", request_timeout_ms=5_000
         ),
@@ -86,5 +86,5 @@ async def running(
             await broker.close()
 
 
-async def _run(log: FactLog) -> None:
+async def _run(log: MetadataLog) -> None:
     await log.run()

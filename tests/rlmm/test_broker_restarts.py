@@ -7,7 +7,7 @@ import pytest
 from kip405.errors import Unavailable
 from rlm.clock import new_uuid
 from rlmm.publisher import OutcomeUnknown
-from rlmm.settings import StartFact
+from rlmm.settings import StartRecord
 from tests.rlmm.builders import FINISHED, KEY, STARTED, segment
 from tests.rlmm.running import Facts, running
 from tests.sandbox_fixtures import SandboxFactory
@@ -35,21 +35,21 @@ async def test_h10_all_goes_on_after_the_broker_was_killed(sandbox_factory: Sand
         async with asyncio.timeout(20):
             while mine.manager.problem:  # noqa: ASYNC110 - gone with the next look at the topics
                 await asyncio.sleep(0.1)
-        start = StartFact(partition=KEY, remote_log_start_offset=1, cause=str(new_uuid()))
+        start = StartRecord(partition=KEY, remote_log_start_offset=1, cause=str(new_uuid()))
         await mine.settings.publish(start, leader_epoch=5)
 
 
-async def _publish_in_vain(facts: Facts) -> None:
-    await facts.manager.publish(segment(1, FINISHED), 5, STARTED)
+async def _publish_in_vain(records: Facts) -> None:
+    await records.manager.publish(segment(1, FINISHED), 5, STARTED)
 
 
-async def _publish_at_last(facts: Facts) -> None:
+async def _publish_at_last(records: Facts) -> None:
     """As a task does: unknown stays unknown until a barrier was passed, then look."""
     segment_id = segment(1).segment_id.id
-    while facts.manager.ledger(KEY).entries[segment_id].state is not FINISHED:
+    while records.manager.ledger(KEY).entries[segment_id].state is not FINISHED:
         try:
-            await facts.manager.barrier(KEY, 5_000)
-            if facts.manager.ledger(KEY).entries[segment_id].state is STARTED:
-                await facts.manager.publish(segment(1, FINISHED), 5, STARTED)
+            await records.manager.barrier(KEY, 5_000)
+            if records.manager.ledger(KEY).entries[segment_id].state is STARTED:
+                await records.manager.publish(segment(1, FINISHED), 5, STARTED)
         except (OutcomeUnknown, Unavailable):
             await asyncio.sleep(0.2)

@@ -11,7 +11,7 @@ from rlm.clock import SystemClock
 from rlmm.barrier import Place
 from rlmm.clients import ConnectionSettings
 from rlmm.end_offset_client import EndOffsetClient
-from rlmm.settings import FreezeFact
+from rlmm.settings import FreezeRecord
 from rlmm.topic import SETTINGS_TOPIC
 from tests.rlmm.running import Facts, running
 from tests.sandbox_fixtures import SandboxFactory
@@ -28,14 +28,14 @@ async def test_h17_an_old_leaders_high_watermark_is_no_end(sandbox_factory: Sand
     asker = EndOffsetClient(
         ConnectionSettings(bootstrap_servers=servers, client_id="asker"), SystemClock().sleep_ms
     )
-    async with running(servers[0], replication_factor=3) as facts:
-        before = await _freeze_at_last(facts, "first")
+    async with running(servers[0], replication_factor=3) as records:
+        before = await _freeze_at_last(records, "first")
         assert await asker.end_offset(PLACE, 2) > before
     leader, other = await _leader_and_another(servers)
-    async with running(other, replication_factor=3) as facts:
+    async with running(other, replication_factor=3) as records:
         await asyncio.to_thread(sandbox.pause, f"broker:{leader}")
         try:
-            offset = await _freeze_at_last(facts, "second")
+            offset = await _freeze_at_last(records, "second")
             asking = asyncio.ensure_future(asker.end_offset(PLACE, 2))
             await asyncio.sleep(0.5)
         finally:
@@ -44,18 +44,18 @@ async def test_h17_an_old_leaders_high_watermark_is_no_end(sandbox_factory: Sand
     await asker.close()
 
 
-async def _freeze(facts: Facts, why: str) -> int:
-    await facts.settings.publish(FreezeFact(topic_id=None, stopped=("trim",), by="a", why=why))
-    adopted = facts.settings.view.get("freeze")
+async def _freeze(records: Facts, why: str) -> int:
+    await records.settings.publish(FreezeRecord(topic_id=None, stopped=("trim",), by="a", why=why))
+    adopted = records.settings.view.get("freeze")
     assert adopted is not None
     return adopted.offset
 
 
-async def _freeze_at_last(facts: Facts, why: str) -> int:
+async def _freeze_at_last(records: Facts, why: str) -> int:
     async with asyncio.timeout(90):
         while True:
             try:
-                return await _freeze(facts, why)
+                return await _freeze(records, why)
             except Unavailable:
                 await asyncio.sleep(0.2)
 

@@ -22,15 +22,15 @@ async def test_h29_kafkas_formatter_prints_every_non_null_value(
 ) -> None:
     sandbox = sandbox_factory(services=False)
     printed_states = 0
-    async with running(sandbox.direct_bootstrap) as facts:
+    async with running(sandbox.direct_bootstrap) as records:
         for number in range(3):
-            await facts.manager.publish(segment(number, STARTED), 5, -1)
-            await facts.manager.publish(segment(number, FINISHED), 5, STARTED)
+            await records.manager.publish(segment(number, STARTED), 5, -1)
+            await records.manager.publish(segment(number, FINISHED), 5, STARTED)
             printed_states += 2
-        await facts.manager.publish(segment(0, DELETING), 5, FINISHED)
-        await facts.manager.publish(segment(0, DELETED), 5, DELETING)
+        await records.manager.publish(segment(0, DELETING), 5, FINISHED)
+        await records.manager.publish(segment(0, DELETED), 5, DELETING)
         printed_states += 2
-        await facts.manager.tombstone(segment(0).segment_id, 5)
+        await records.manager.tombstone(segment(0).segment_id, 5)
     printed = await asyncio.to_thread(
         sandbox.dist.run_tool,
         "console-consumer",

@@ -13,7 +13,7 @@ from rlmm.barrier import Place
 from rlmm.clients import ConnectionSettings, make_producer
 from rlmm.partitioner import ledger_partition
 from rlmm.records import NO_PREVIOUS, LedgerKey, RecordHeaders, encode_record_value
-from rlmm.settings import FreezeFact
+from rlmm.settings import FreezeRecord
 from rlmm.topic import LEDGER_TOPIC
 from tests.rlmm.builders import KEY, STARTED, segment
 from tests.rlmm.running import Facts, running
@@ -31,17 +31,17 @@ async def test_h42_a_ledger_that_lost_its_end_and_grew_again_stops_deletes_for_g
     sandbox = sandbox_factory(services=False)
     log = sandbox.log_dirs()[0] / f"{LEDGER_TOPIC}-{PARTITION}" / f"{0:020d}.log"
     file = ReadsFile(tmp_path, "cluster")
-    async with running(sandbox.direct_bootstrap) as facts:
+    async with running(sandbox.direct_bootstrap) as records:
         for number in range(3):
-            await facts.manager.publish(segment(number, STARTED), 5, -1)
-        before = facts.log.reads
+            await records.manager.publish(segment(number, STARTED), 5, -1)
+        before = records.log.reads
         await asyncio.to_thread(sandbox.kill, "broker:1")
         await asyncio.to_thread(_cut, log)
         await asyncio.to_thread(sandbox.start, "broker:1")
         await _write_past(sandbox.direct_bootstrap, count=3)
         async with asyncio.timeout(30):
-            await facts.log.wait_lost()
-        await _refuses_what_the_ledger_is_for(facts)
+            await records.log.wait_lost()
+        await _refuses_what_the_ledger_is_for(records)
         assert before.marks[Place(LEDGER_TOPIC, PARTITION)].position == 3
         file.write(before)
     async with running(sandbox.direct_bootstrap, reads=file) as restarted:
@@ -58,14 +58,14 @@ async def test_h42_a_ledger_that_lost_its_end_and_grew_again_stops_deletes_for_g
         assert accepted.manager.problem is None
 
 
-async def _refuses_what_the_ledger_is_for(facts: Facts) -> None:
-    assert "lost records" in (facts.manager.damage or "")
+async def _refuses_what_the_ledger_is_for(records: Facts) -> None:
+    assert "lost records" in (records.manager.damage or "")
     with pytest.raises(Unavailable, match="lost records"):
-        await facts.manager.barrier(KEY, 5_000)
+        await records.manager.barrier(KEY, 5_000)
     with pytest.raises(Unavailable, match="lost records"):
-        await facts.manager.publish(segment(9, STARTED), 5, -1)
-    await facts.settings.publish(
-        FreezeFact(topic_id=None, stopped=("trim",), by="test", why="the ledger is not whole")
+        await records.manager.publish(segment(9, STARTED), 5, -1)
+    await records.settings.publish(
+        FreezeRecord(topic_id=None, stopped=("trim",), by="test", why="the ledger is not whole")
     )
 
 

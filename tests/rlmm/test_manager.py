@@ -14,7 +14,7 @@ from rlmm.partitioner import ledger_partition
 from rlmm.publisher import OutcomeUnknown, Record
 from rlmm.records import NO_PREVIOUS, LedgerKey, RecordHeaders, encode_record_value
 from rlmm.topic import LEDGER_TOPIC
-from tests.builders.fact_log import FakeFactLog, FakeTopics
+from tests.builders.metadata_log import FakeMetadataLog, FakeTopics
 from tests.rlmm.builders import DELETED, DELETING, FINISHED, KEY, STARTED, segment, uuid
 
 LEDGER_PLACE = Place(LEDGER_TOPIC, ledger_partition(KEY))
@@ -25,9 +25,9 @@ class Process:
     """One service's manager; several of them share a log."""
 
     def __init__(self, topics: FakeTopics, writer: int = 1, *, replay_ms: int = 0) -> None:
-        self.log = FakeFactLog(topics)
+        self.log = FakeMetadataLog(topics)
         self.manager = RemoteLogMetadataManager(
-            log=self.log.as_fact_log, writer=uuid(1_000 + writer), publish_timeout_ms=1_000
+            log=self.log.as_metadata_log, writer=uuid(1_000 + writer), publish_timeout_ms=1_000
         )
         self.log.go_live(replay_ms)
 

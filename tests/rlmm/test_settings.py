@@ -7,27 +7,27 @@ import pytest
 from kip405.errors import Fenced
 from kip405.ids import PartitionKey
 from rlmm.barrier import Place
-from rlmm.fact_codec import encode_fact
-from rlmm.facts import (
-    ClusterFact,
-    DivergenceFact,
-    Fact,
-    FreezeFact,
-    HistoryFact,
-    ServiceFact,
-    Stamp,
-    StartFact,
-    TopicFact,
-)
 from rlmm.publisher import OutcomeUnknown, Record
 from rlmm.settings import Settings
+from rlmm.settings_codec import encode_settings_record
+from rlmm.settings_records import (
+    ClusterRecord,
+    DivergenceRecord,
+    FreezeRecord,
+    HistoryRecord,
+    ServiceRecord,
+    SettingsRecord,
+    Stamp,
+    StartRecord,
+    TopicRecord,
+)
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 from tests.builders.clock import ManualClock
-from tests.builders.fact_log import FakeFactLog, FakeTopics
+from tests.builders.metadata_log import FakeMetadataLog, FakeTopics
 from tests.rlm.plans.views import lineage
 from tests.rlmm.builders import KEY, TOPIC_ID, uuid
 
-FREEZE = FreezeFact(topic_id=None, stopped=("trim",), by="ada", why="audit")
+FREEZE = FreezeRecord(topic_id=None, stopped=("trim",), by="ada", why="audit")
 LEADER_EPOCH = 5
 PLACE = Place(SETTINGS_TOPIC, 0)
 
@@ -37,9 +37,9 @@ class Process:
 
     def __init__(self, topics: FakeTopics, node_id: int = 1) -> None:
         clock = ManualClock()
-        self.log = FakeFactLog(topics)
+        self.log = FakeMetadataLog(topics)
         self.settings = Settings(
-            log=self.log.as_fact_log,
+            log=self.log.as_metadata_log,
             node_id=node_id,
             writer=uuid(node_id),
             now_ms=clock.now_ms,
@@ -48,7 +48,7 @@ class Process:
         )
         self.log.go_live()
 
-    def topic(self) -> TopicFact | None:
+    def topic(self) -> TopicRecord | None:
         self.log.read_all()
         return self.settings.view.topic(TOPIC_ID)
 
@@ -56,16 +56,16 @@ class Process:
         self.log.read_all()
         return self.settings.view.is_stopped(TOPIC_ID, "trim")
 
-    async def lose(self, fact: Fact, leader_epoch: int) -> None:
+    async def lose(self, record: SettingsRecord, leader_epoch: int) -> None:
         """Publish with an outcome that stays unknown."""
         self.log.loses_acks = True
         with pytest.raises(OutcomeUnknown):
-            await self.settings.publish(fact, leader_epoch)
+            await self.settings.publish(record, leader_epoch)
         self.log.loses_acks = False
 
 
-def topic(*, trim: bool) -> TopicFact:
-    return TopicFact(
+def topic(*, trim: bool) -> TopicRecord:
+    return TopicRecord(
         topic_id=TOPIC_ID,
         name="orders",
         mode="tier",
@@ -78,10 +78,10 @@ def topic(*, trim: bool) -> TopicFact:
     )
 
 
-def written(fact: Fact, leader_epoch: int) -> Record:
+def written(record: SettingsRecord, leader_epoch: int) -> Record:
     """A record of an older version's service."""
     stamp = Stamp(node_id=3, leader_epoch=leader_epoch, writer=uuid(3), time_ms=0)
-    key, value = encode_fact(fact, stamp)
+    key, value = encode_settings_record(record, stamp)
     return Record(place=PLACE, key=key, value=value)
 
 
@@ -138,8 +138,8 @@ async def test_h10_an_unfreeze_that_lands_after_a_freeze_does_not_count(
 async def test_h10_a_history_that_lands_after_a_newer_one_of_its_leader_does_not_count(
     ours: Process,
 ) -> None:
-    thawed = HistoryFact(partition=KEY, frozen=None, lineage=lineage({0: 0}))
-    frozen = HistoryFact(partition=KEY, frozen="diverged", lineage=lineage({0: 0, 2: 50}))
+    thawed = HistoryRecord(partition=KEY, frozen=None, lineage=lineage({0: 0}))
+    frozen = HistoryRecord(partition=KEY, frozen="diverged", lineage=lineage({0: 0, 2: 50}))
     await ours.lose(thawed, LEADER_EPOCH)
     await ours.settings.publish(frozen, LEADER_EPOCH)
     ours.log.land()
@@ -195,13 +195,13 @@ async def test_a_decision_on_an_older_fact_does_not_overwrite_a_newer_one(
 async def test_a_new_leader_overrules_what_it_did_not_know_of_an_old_one(
     ours: Process, other: Process
 ) -> None:
-    fact = DivergenceFact(partition=KEY, action="adopt", epoch=6, offset=9, cause="new")
-    old = DivergenceFact(partition=KEY, action="discard", epoch=5, offset=4, cause="old")
+    record = DivergenceRecord(partition=KEY, action="adopt", epoch=6, offset=9, cause="new")
+    old = DivergenceRecord(partition=KEY, action="discard", epoch=5, offset=4, cause="old")
     await other.settings.publish(old, LEADER_EPOCH)
     seen = ours.settings.view.next_offset
     assert seen == 0
-    await ours.settings.publish(fact, LEADER_EPOCH + 1, seen)
-    assert ours.settings.view.divergence(KEY) == fact
+    await ours.settings.publish(record, LEADER_EPOCH + 1, seen)
+    assert ours.settings.view.divergence(KEY) == record
 
 
 async def test_records_of_an_older_version_count_as_they_come(
@@ -222,8 +222,8 @@ async def test_a_header_of_another_size_is_a_problem(ours: Process, topics: Fake
 
 
 async def test_h02_a_start_that_lands_late_still_only_rises(ours: Process) -> None:
-    def start(offset: int) -> StartFact:
-        return StartFact(partition=KEY, remote_log_start_offset=offset, cause="delete-records")
+    def start(offset: int) -> StartRecord:
+        return StartRecord(partition=KEY, remote_log_start_offset=offset, cause="delete-records")
 
     await ours.lose(start(200), LEADER_EPOCH)
     await ours.settings.publish(start(100), LEADER_EPOCH)
@@ -232,8 +232,8 @@ async def test_h02_a_start_that_lands_late_still_only_rises(ours: Process) -> No
     assert ours.settings.view.remote_log_start(KEY) == 200
 
 
-def start(offset: int, partition: PartitionKey = KEY) -> StartFact:
-    return StartFact(partition=partition, remote_log_start_offset=offset, cause="test")
+def start(offset: int, partition: PartitionKey = KEY) -> StartRecord:
+    return StartRecord(partition=partition, remote_log_start_offset=offset, cause="test")
 
 
 async def test_h02_a_publish_that_was_overtaken_does_not_count(
@@ -307,7 +307,7 @@ def test_h06_a_topic_that_was_made_anew_while_nobody_looked_is_a_problem(
 ) -> None:
     ids = {LEDGER_TOPIC: uuid(1), SETTINGS_TOPIC: uuid(2)}
     ours.log.topic_ids = ids
-    cluster = ClusterFact(
+    cluster = ClusterRecord(
         cluster_id="c", ledger_topic_id=uuid(1), settings_topic_id=uuid(2), default_store_id=None
     )
     topics.append(written(cluster, -1))
@@ -339,7 +339,7 @@ async def test_h17_a_barrier_reads_what_others_wrote(ours: Process, topics: Fake
 
 def test_h16_what_the_replay_brings_is_no_sign_of_life(topics: FakeTopics) -> None:
     """It may be years old."""
-    beat = ServiceFact(node_id=3, listen={}, advertised={}, version="1")
+    beat = ServiceRecord(node_id=3, listen={}, advertised={}, version="1")
     topics.append(written(beat, -1))
     late = Process(topics)
     assert late.settings.view.heard_age_ms(beat.key, 1_000_000) is None

@@ -9,23 +9,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kip405.errors import Corrupt
-from rlmm.fact_codec import decode_fact, encode_fact
-from rlmm.facts import Fact, FreezeFact, ServiceFact, Stamp, StartFact, TopicFact, TrimFact
+from rlmm.settings_codec import decode_settings_record, encode_settings_record
+from rlmm.settings_records import (
+    FreezeRecord,
+    ServiceRecord,
+    SettingsRecord,
+    Stamp,
+    StartRecord,
+    TopicRecord,
+    TrimRecord,
+)
 from rlmm.settings_view import SettingsView
 from tests.rlmm.builders import KEY, TOPIC_ID, uuid
 
 
-def put(view: SettingsView, offset: int, fact: Fact, epoch: int = 1) -> None:
+def put(view: SettingsView, offset: int, record: SettingsRecord, epoch: int = 1) -> None:
     stamp = Stamp(node_id=1, leader_epoch=epoch, writer=uuid(1), time_ms=offset)
-    key, value = encode_fact(fact, stamp)
+    key, value = encode_settings_record(record, stamp)
     view.apply(key=key, value=value, offset=offset)
 
 
-def start(offset: int) -> StartFact:
-    return StartFact(partition=KEY, remote_log_start_offset=offset, cause="test")
+def start(offset: int) -> StartRecord:
+    return StartRecord(partition=KEY, remote_log_start_offset=offset, cause="test")
 
 
-def topic(**changes: Any) -> TopicFact:
+def topic(**changes: Any) -> TopicRecord:
     values: dict[str, Any] = {
         "topic_id": TOPIC_ID,
         "name": "orders",
@@ -37,7 +45,7 @@ def topic(**changes: Any) -> TopicFact:
         "local_retention_ms": -2,
         "local_retention_bytes": -2,
     }
-    return TopicFact(**(values | changes))
+    return TopicRecord(**(values | changes))
 
 
 def test_h02_a_lower_start_is_never_adopted_and_the_higher_one_is_asserted_again() -> None:
@@ -46,7 +54,7 @@ def test_h02_a_lower_start_is_never_adopted_and_the_higher_one_is_asserted_again
     put(view, 0, start(100))
     put(view, 1, start(50), epoch=2)
     assert view.remote_log_start(KEY) == 100
-    assert [found.fact for found in view.reassert] == [start(100)]
+    assert [found.record for found in view.reassert] == [start(100)]
     put(view, 2, start(100), epoch=2)
     assert view.reassert == ()
 
@@ -65,13 +73,13 @@ def test_h02_the_start_never_goes_back(starts: list[tuple[int, int]]) -> None:
 
 def test_a_fact_of_an_older_leader_epoch_is_not_adopted() -> None:
     view = SettingsView()
-    put(view, 0, TrimFact(partition=KEY, bound=10, planned_epoch=5), epoch=5)
-    put(view, 1, TrimFact(partition=KEY, bound=99, planned_epoch=4), epoch=4)
+    put(view, 0, TrimRecord(partition=KEY, bound=10, planned_epoch=5), epoch=5)
+    put(view, 1, TrimRecord(partition=KEY, bound=99, planned_epoch=4), epoch=4)
     adopted = view.trim(KEY)
     assert adopted is not None
     assert adopted.bound == 10
     assert len(view.reassert) == 1
-    assert view.objection(TrimFact(partition=KEY, bound=11, planned_epoch=4), 4)
+    assert view.objection(TrimRecord(partition=KEY, bound=11, planned_epoch=4), 4)
 
 
 def test_an_unknown_version_is_a_problem_until_the_key_is_written_again() -> None:
@@ -110,49 +118,49 @@ def test_a_kind_of_the_future_is_no_problem() -> None:
 )
 def test_a_malformed_field_is_corrupt(change: dict[str, Any]) -> None:
     stamp = Stamp(node_id=1, leader_epoch=1, writer=uuid(1), time_ms=0)
-    key, value = encode_fact(topic(), stamp)
+    key, value = encode_settings_record(topic(), stamp)
     with pytest.raises(Corrupt, match=f"topic/{TOPIC_ID}"):
-        decode_fact(key, json.dumps(json.loads(value) | change).encode())
+        decode_settings_record(key, json.dumps(json.loads(value) | change).encode())
 
 
 @pytest.mark.parametrize("name", ["v", "kind", "writer", "time_ms", "name", "originals"])
 def test_a_missing_field_is_corrupt(name: str) -> None:
     stamp = Stamp(node_id=1, leader_epoch=1, writer=uuid(1), time_ms=0)
-    key, value = encode_fact(topic(), stamp)
+    key, value = encode_settings_record(topic(), stamp)
     document = json.loads(value)
     del document[name]
     with pytest.raises(Corrupt, match=name):
-        decode_fact(key, json.dumps(document).encode())
+        decode_settings_record(key, json.dumps(document).encode())
 
 
 @pytest.mark.parametrize("value", [b"", b"[]", b"{", b"\xff", b"null", b"1"])
 def test_no_json_object_is_corrupt(value: bytes) -> None:
     with pytest.raises(Corrupt):
-        decode_fact(b"cluster", value)
+        decode_settings_record(b"cluster", value)
 
 
 def test_a_fact_under_another_key_is_corrupt() -> None:
     stamp = Stamp(node_id=1, leader_epoch=1, writer=uuid(1), time_ms=0)
-    _, value = encode_fact(start(1), stamp)
+    _, value = encode_settings_record(start(1), stamp)
     for key in (b"trim/x/1", b"start/x/1", f"start/{TOPIC_ID}/01".encode(), b"start"):
         with pytest.raises(Corrupt):
-            decode_fact(key, value)
+            decode_settings_record(key, value)
 
 
 def test_unknown_fields_are_kept_and_written_again() -> None:
     stamp = Stamp(node_id=1, leader_epoch=1, writer=uuid(1), time_ms=0)
-    key, value = encode_fact(topic(extra={"later": {"x": [1]}}), stamp)
-    decoded = decode_fact(key, value)
+    key, value = encode_settings_record(topic(extra={"later": {"x": [1]}}), stamp)
+    decoded = decode_settings_record(key, value)
     assert decoded is not None
     assert decoded[0].extra == {"later": {"x": [1]}}
-    assert encode_fact(*decoded) == (key, value)
+    assert encode_settings_record(*decoded) == (key, value)
 
 
 def test_freeze_holds_for_all_or_for_one_and_ends_with_a_tombstone() -> None:
     view = SettingsView()
-    freeze = FreezeFact(topic_id=None, stopped=("trim",), by="ada", why="audit")
+    freeze = FreezeRecord(topic_id=None, stopped=("trim",), by="ada", why="audit")
     put(view, 0, freeze, epoch=-1)
-    put(view, 1, FreezeFact(topic_id=TOPIC_ID, stopped=("delete",), by="ada", why="x"), epoch=-1)
+    put(view, 1, FreezeRecord(topic_id=TOPIC_ID, stopped=("delete",), by="ada", why="x"), epoch=-1)
     assert view.is_stopped(TOPIC_ID, "trim")
     assert view.is_stopped(TOPIC_ID, "delete")
     assert not view.is_stopped(uuid(9), "delete")
@@ -164,11 +172,15 @@ def test_facts_of_different_writers_do_not_touch_each_other() -> None:
     view = SettingsView()
     put(view, 0, topic())
     put(view, 1, start(3))
-    put(view, 2, ServiceFact(node_id=4, listen={}, advertised={"grpc": "a:1"}, version="1"))
-    assert [fact.name for fact in view.topics()] == ["orders"]
+    put(view, 2, ServiceRecord(node_id=4, listen={}, advertised={"grpc": "a:1"}, version="1"))
+    assert [record.name for record in view.topics()] == ["orders"]
     (service, stamp), *rest = view.services()
     assert (service.node_id, stamp.time_ms, rest) == (4, 2, [])
-    assert [found.fact.key.split("/")[0] for found in view.facts()] == ["service", "start", "topic"]
+    assert [found.record.key.split("/")[0] for found in view.records()] == [
+        "service",
+        "start",
+        "topic",
+    ]
 
 
 def test_h04_the_epoch_of_a_decision_is_the_facts_own_not_the_stamps() -> None:
@@ -185,17 +197,17 @@ def test_h04_the_epoch_of_a_decision_is_the_facts_own_not_the_stamps() -> None:
 
 def test_h04_a_decided_epoch_travels_and_is_not_written_where_it_is_not_known() -> None:
     stamp = Stamp(node_id=1, leader_epoch=4, writer=uuid(1), time_ms=0)
-    for fact in (start(1), replace(start(1), decided_epoch=0)):
-        key, value = encode_fact(fact, stamp)
-        assert decode_fact(key, value) == (fact, stamp)
-    assert b"decided_epoch" not in encode_fact(start(1), stamp)[1]
+    for record in (start(1), replace(start(1), decided_epoch=0)):
+        key, value = encode_settings_record(record, stamp)
+        assert decode_settings_record(key, value) == (record, stamp)
+    assert b"decided_epoch" not in encode_settings_record(start(1), stamp)[1]
 
 
 def test_h02_an_epoch_that_was_overruled_once_stays_so() -> None:
     view = SettingsView()
-    put(view, 0, TrimFact(partition=KEY, bound=10, planned_epoch=5), epoch=5)
+    put(view, 0, TrimRecord(partition=KEY, bound=10, planned_epoch=5), epoch=5)
     for offset in (1, 2):
-        put(view, offset, TrimFact(partition=KEY, bound=99, planned_epoch=4), epoch=4)
+        put(view, offset, TrimRecord(partition=KEY, bound=99, planned_epoch=4), epoch=4)
         adopted = view.trim(KEY)
         assert adopted is not None
         assert adopted.bound == 10

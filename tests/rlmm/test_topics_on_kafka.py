@@ -17,7 +17,7 @@ from rlmm.clients import ConnectionSettings, make_consumer, make_producer
 from rlmm.partitioner import ledger_partition
 from rlmm.publisher import Record
 from rlmm.records import LedgerKey, RecordHeaders, encode_record_value
-from rlmm.settings import ClusterFact, FreezeFact, StartFact
+from rlmm.settings import ClusterRecord, FreezeRecord, StartRecord
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 from tests.rlmm.builders import DELETED, DELETING, FINISHED, KEY, STARTED, segment
 from tests.rlmm.running import Facts, running
@@ -116,18 +116,18 @@ async def test_h03_a_zombies_finished_is_disputed_and_repaired(bootstrap: str) -
 
 
 async def test_settings_are_read_back_and_the_start_never_goes_back(bootstrap: str) -> None:
-    fact = StartFact(partition=KEY, remote_log_start_offset=100, cause="enable")
-    lower = StartFact(partition=KEY, remote_log_start_offset=50, cause="enable")
+    record = StartRecord(partition=KEY, remote_log_start_offset=100, cause="enable")
+    lower = StartRecord(partition=KEY, remote_log_start_offset=50, cause="enable")
     async with running(bootstrap) as mine, running(bootstrap) as other:
-        await mine.settings.publish(fact, leader_epoch=3)
+        await mine.settings.publish(record, leader_epoch=3)
         assert mine.settings.view.remote_log_start(KEY) == 100
         await other.settings.barrier(5_000)
         assert other.settings.view.remote_log_start(KEY) == 100
         with pytest.raises(Fenced):
             await other.settings.publish(lower, leader_epoch=4)
         with pytest.raises(Fenced):
-            await other.settings.tombstone(fact.key, 2)
-        await other.settings.tombstone(fact.key, 3)
+            await other.settings.tombstone(record.key, 2)
+        await other.settings.tombstone(record.key, 3)
         await mine.settings.barrier(5_000)
         assert mine.settings.view.remote_log_start(KEY) is None
 
@@ -153,20 +153,20 @@ async def test_h06_a_deleted_ledger_stays_absent_and_stops_everything(
     creating_bootstrap: str,
 ) -> None:
     bootstrap = creating_bootstrap
-    async with running(bootstrap) as facts:
-        await facts.manager.publish(segment(1, STARTED), 5, -1)
-        await _remember(facts)
+    async with running(bootstrap) as records:
+        await records.manager.publish(segment(1, STARTED), 5, -1)
+        await _remember(records)
         admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
         await admin.start()
         await admin.delete_topics([LEDGER_TOPIC])
         await admin.close()
-        await _until(lambda: facts.manager.problem)
+        await _until(lambda: records.manager.problem)
         with pytest.raises(Unavailable, match="missing"):
-            await facts.manager.publish(segment(2, STARTED), 5, -1)
+            await records.manager.publish(segment(2, STARTED), 5, -1)
         with pytest.raises(Unavailable, match="missing"):
-            await facts.manager.barrier(KEY, 1_000)
-        await facts.settings.publish(
-            FreezeFact(topic_id=None, stopped=("trim",), by="test", why="no ledger")
+            await records.manager.barrier(KEY, 1_000)
+        await records.settings.publish(
+            FreezeRecord(topic_id=None, stopped=("trim",), by="test", why="no ledger")
         )
         assert LEDGER_TOPIC not in await _topics(bootstrap)
     async with running(bootstrap, wait=False) as restarted:
@@ -201,27 +201,27 @@ async def _asking_creates_nothing(bootstrap: str) -> None:
     assert "asked-by-aiokafka" in topics
 
 
-async def _remember(facts: Facts) -> None:
-    ids = facts.log.topic_ids
-    cluster = ClusterFact(
+async def _remember(records: Facts) -> None:
+    ids = records.log.topic_ids
+    cluster = ClusterRecord(
         cluster_id="c", ledger_topic_id=ids[LEDGER_TOPIC], settings_topic_id=ids[SETTINGS_TOPIC]
     )
-    await facts.settings.publish(cluster)
+    await records.settings.publish(cluster)
 
 
 async def test_h10_no_word_in_time_is_an_unknown_outcome_then_a_barrier_tells(
     bootstrap: str,
 ) -> None:
-    async with running(bootstrap) as facts:
+    async with running(bootstrap) as records:
         clock = SystemClock()
         place = Place(SETTINGS_TOPIC, 0)
         record = Record(place=place, key=b"x", value=None)
         outcomes = await asyncio.gather(
-            *(facts.log.publish(record, timeout_ms) for timeout_ms in (1, 5_000)),
+            *(records.log.publish(record, timeout_ms) for timeout_ms in (1, 5_000)),
             return_exceptions=True,
         )
         assert isinstance(outcomes[0], Unavailable)
         await clock.sleep_ms(10)
-        await facts.log.barrier(place, 5_000)
-        assert facts.settings.view.version >= 0
-        await facts.log.publish(record, 5_000)
+        await records.log.barrier(place, 5_000)
+        assert records.settings.view.version >= 0
+        await records.log.publish(record, 5_000)

@@ -6,7 +6,7 @@ import pytest
 import structlog
 
 from rlmm.clients import ConnectionSettings
-from rlmm.fact_log import FactLog
+from rlmm.metadata_log import MetadataLog
 from rlmm.topic import SETTINGS_TOPIC, TopicDescription
 
 
@@ -24,7 +24,7 @@ async def test_topics_that_are_not_there_are_waited_for_and_never_created() -> N
         if sleeps == 3:
             raise asyncio.CancelledError
 
-    log = FactLog(
+    log = MetadataLog(
         # Nobody listens there: to create a topic would fail with other words.
         connection=ConnectionSettings(bootstrap_servers=("127.0.0.1:1",), client_id="tests"),
         replication_factor=1,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kip405.checkpoints import parse_properties
-from rlm.config.broker_files import broker_facts
+from rlm.config.broker_files import broker_identity
 from rlm.config.loader import from_mapping, reader_from_mapping
 from rlm_sandbox.broker import (
     broker_properties,
@@ -129,7 +129,7 @@ def test_services_accept_their_configuration(brokers: int) -> None:
 
 @pytest.mark.parametrize("node", [1, 3])
 def test_the_service_finds_its_listeners_in_the_brokers_file(node: int) -> None:
-    facts = broker_facts(broker_properties(SandboxSpec(brokers=3), LAYOUT, node, PORTS, 99))
+    facts = broker_identity(broker_properties(SandboxSpec(brokers=3), LAYOUT, node, PORTS, 99))
     assert facts.node_id == node
     assert facts.listeners["TIERED"].port == PORTS[node].tiered
     assert facts.listeners[facts.inter_broker_listener or ""].port == PORTS[node].direct

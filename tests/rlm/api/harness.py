@@ -36,7 +36,7 @@ from rlm.remote_log.tier import EpochEnd, TierPartition, TopicRef, Watermarks
 from rlm.remote_log.topic_refs import Place, Places
 from rlm.topics.freezes import Adoption, Freezes
 from rlm.v1.fetch_pb2 import TopicRef as TopicName
-from rlmm.facts import ServiceFact
+from rlmm.settings_records import ServiceRecord
 from rsm_plugins.contract.tls import ServerTls, Tls
 from tests.builders.ledger import MemoryLedger
 from tests.builders.log_dir import CLUSTER_ID, TOPIC, TOPIC_ID
@@ -465,7 +465,7 @@ async def api_node(
 
 async def _say_alive(service: ServiceUnderTest, node_id: int, address: str) -> None:
     await service.settings.publish(
-        ServiceFact(
+        ServiceRecord(
             node_id=node_id,
             listen={"grpc": address},
             advertised={"grpc": address, "proxy": "127.0.0.1:1"},

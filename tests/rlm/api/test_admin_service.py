@@ -15,7 +15,7 @@ from rlm.api.server import ApiServer
 from rlm.plans.problems import Problem, ProblemKind
 from rlm.v1 import admin_pb2 as pb
 from rlm.v1.admin_pb2_grpc import AdminServiceStub
-from rlmm.facts import TrimFact
+from rlmm.settings_records import TrimRecord
 from tests.builders.log_dir import TOPIC, TOPIC_ID
 from tests.rlm.api.harness import Log, Node, api_node, channel_to
 from tests.rlm.topics.world import Cluster
@@ -110,7 +110,9 @@ async def test_status_asks_peers_and_shows_those_that_are_silent() -> None:
         assert "not reachable" in answer.services[0].problems[0]
         [alarm] = answer.problems
         assert (alarm.kind, alarm.subject) == ("peer-unreachable", "node 1")
-        of_one = next(fact for fact, _ in two.service.settings.view.services() if fact.node_id == 1)
+        of_one = next(
+            record for record, _ in two.service.settings.view.services() if record.node_id == 1
+        )
         await two.service.settings.publish(of_one)
         two.service.clock.advance(31_000)
         dead = await call(two, "Status", pb.StatusRequest())
@@ -125,7 +127,7 @@ async def test_h38_what_several_services_tell_alike_is_one_problem() -> None:
     full = Problem(
         kind=ProblemKind.STORE_REFUSES_WRITES, subject="store hot", text="full", since_ms=9
     )
-    other = Problem(kind=ProblemKind.FACTS, subject="ledger", text="made anew", since_ms=9)
+    other = Problem(kind=ProblemKind.METADATA, subject="ledger", text="made anew", since_ms=9)
     lag = Problem(
         kind=ProblemKind.LAG_UNKNOWN, subject="bids-0", text="EACCES", topic="bids", since_ms=9
     )
@@ -139,8 +141,8 @@ async def test_h38_what_several_services_tell_alike_is_one_problem() -> None:
         two.statuses.problems[:] = [full, other, soon]
         answer = await call(two, "Status", pb.StatusRequest())
         assert [(row.kind, sorted(row.node_ids), row.since_ms) for row in answer.problems] == [
-            ("facts", [2], 9),
             ("lag-unknown", [1], 9),
+            ("metadata", [2], 9),
             ("store-refuses-writes", [1, 2], 5),
             ("certificate-ends-soon", [2], 9),
         ]
@@ -153,7 +155,7 @@ async def test_h01_adopt_log_start_applies_a_foreign_move_only() -> None:
     async with api_node(Cluster(), log=Log(local_start=24)) as node:
         await call(node, "EnableTopic", pb.EnableTopicRequest(topic=TOPIC))
         key = PartitionKey(TOPIC_ID, 0)
-        await node.service.settings.publish(TrimFact(partition=key, bound=24, planned_epoch=5), 5)
+        await node.service.settings.publish(TrimRecord(partition=key, bound=24, planned_epoch=5), 5)
         request = pb.PartitionRequest(topic=TOPIC, partition=0)
         with pytest.raises(Invalid, match="our own trim"):
             await call(node, "AdoptLogStart", request)
@@ -174,10 +176,10 @@ async def test_h04_adopt_ends_a_freeze_and_is_refused_without_one() -> None:
         with pytest.raises(Invalid, match="partition adopt"):
             await call(node, "AdoptLogStart", request)
         await call(node, "AdoptPartition", request)
-        fact = node.service.settings.view.divergence(PartitionKey(TOPIC_ID, 0))
-        assert fact is not None
-        assert (fact.action, fact.epoch, fact.offset) == ("adopt", 5, 60)
-        assert "tests" in fact.cause
+        record = node.service.settings.view.divergence(PartitionKey(TOPIC_ID, 0))
+        assert record is not None
+        assert (record.action, record.epoch, record.offset) == ("adopt", 5, 60)
+        assert "tests" in record.cause
 
 
 async def test_h15_losses_are_told_and_accepted_by_the_leaders_service() -> None:

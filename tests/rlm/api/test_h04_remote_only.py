@@ -8,7 +8,7 @@ from kip405.errors import Fenced, NotFound, Unavailable
 from kip405.ids import PartitionKey, Uuid
 from rlm.remote_log.reads import ReadRequest
 from rlm.v1 import fetch_pb2 as pb
-from rlmm.facts import HistoryFact
+from rlmm.settings_records import HistoryRecord
 from tests.builders.ledger import PLACE
 from tests.rlm.api.remote_site import REF, Site, missing, offsets, positions
 from tests.rlm.plans.views import lineage
@@ -18,8 +18,8 @@ UNCLEAN = {0: 0, 6: 200}
 
 
 def tell(site: Site, epochs: dict[int, int], *, frozen: str | None = None, epoch: int = 6) -> None:
-    fact = HistoryFact(partition=PLACE.key, frozen=frozen, lineage=lineage(epochs))
-    site.rig.settings.write(fact, epoch=epoch)
+    record = HistoryRecord(partition=PLACE.key, frozen=frozen, lineage=lineage(epochs))
+    site.rig.settings.write(record, epoch=epoch)
 
 
 async def end(site: Site) -> int:
@@ -106,8 +106,8 @@ async def test_h04_a_topic_made_anew_inherits_no_word(site: Site) -> None:
     """What was told is of a topic id: neither of its name nor of another partition."""
     others = (PartitionKey(Uuid(b"\x09" * 16), 0), PartitionKey(PLACE.topic_id, 1))
     for number, key in enumerate(others):
-        fact = HistoryFact(partition=key, frozen=f"other {number}", lineage=lineage({9: 0}))
-        site.rig.settings.write(fact, epoch=9)
+        record = HistoryRecord(partition=key, frozen=f"other {number}", lineage=lineage({9: 0}))
+        site.rig.settings.write(record, epoch=9)
     assert await end(site) == 400
     with pytest.raises(NotFound, match="no partition 1"):
         await site.read(0, partition=1)

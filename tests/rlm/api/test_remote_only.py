@@ -13,8 +13,8 @@ from rlm.remote_log.reads import ReadRequest
 from rlm.remote_log.remote_only_view import QUIET_MS
 from rlm.topics.starts import CAUSE_RETENTION, raise_start
 from rlm.v1 import fetch_pb2 as pb
-from rlmm.facts import HolesFact, ReaderFact, ServiceFact, TopicFact
 from rlmm.ledger import Hole
+from rlmm.settings_records import HolesRecord, ReaderRecord, ServiceRecord, TopicRecord
 from tests.builders.ledger import PLACE
 from tests.rlm.api.remote_site import REF, WHO, Site, fetch, missing, offsets, positions
 
@@ -87,7 +87,7 @@ async def test_h15_where_no_records_were_nothing_is_missing(site: Site) -> None:
     site.delete(100)
     empty = Hole(start=100, end=200, cause=NO_RECORDS)
     lost = Hole(start=200, end=210, cause="accepted")
-    site.rig.settings.write(HolesFact(partition=PLACE.key, holes=(empty, lost)), epoch=0)
+    site.rig.settings.write(HolesRecord(partition=PLACE.key, holes=(empty, lost)), epoch=0)
     over = await site.read(80)
     assert offsets(over) == [80, 90, *range(250, 400, 10)]
     assert missing(over) == [(200, 250)]
@@ -268,9 +268,9 @@ async def _only_topic(site: Site) -> pb.TieredTopic:
 
 
 async def test_a_kept_topics_data_stays_readable(site: Site) -> None:
-    fact = site.rig.settings.view.topic(PLACE.topic_id)
-    assert isinstance(fact, TopicFact)
-    site.rig.settings.write(replace(fact, state="kept"))
+    record = site.rig.settings.view.topic(PLACE.topic_id)
+    assert isinstance(record, TopicRecord)
+    site.rig.settings.write(replace(record, state="kept"))
     assert offsets(await site.read(390)) == [390]
     assert (await _only_topic(site)).topic == PLACE.topic
 
@@ -360,12 +360,12 @@ def _ready(site: Site) -> Site:
 async def test_endpoints_are_those_that_were_heard_of_lately_and_itself(site: Site) -> None:
     rig = site.rig
 
-    def service(node_id: int) -> ServiceFact:
+    def service(node_id: int) -> ServiceRecord:
         address = {"grpc": f"127.0.0.1:{node_id}"}
-        return ServiceFact(node_id=node_id, listen={}, advertised=address, version="2")
+        return ServiceRecord(node_id=node_id, listen={}, advertised=address, version="2")
 
-    def reader(port: int) -> ReaderFact:
-        return ReaderFact(grpc_address=f"127.0.0.1:{port}", http_address="", version="3")
+    def reader(port: int) -> ReaderRecord:
+        return ReaderRecord(grpc_address=f"127.0.0.1:{port}", http_address="", version="3")
 
     rig.settings.now_ms = rig.clock.now
     rig.settings.write(service(8), node_id=8)

@@ -15,7 +15,7 @@ from kip405.ids import Uuid
 from rlm.cli.main import COMMANDS, main
 from rlm.plans.problems import Problem, ProblemKind
 from rlm.stores.reports import Level, StoreReport, StoreStatus, Verdict
-from rlmm.facts import ReaderFact
+from rlmm.settings_records import ReaderRecord
 from tests.builders.ledger import metadata
 from tests.builders.log_dir import TOPIC
 from tests.rlm.api.harness import Log, Node, api_node
@@ -394,7 +394,7 @@ async def test_h38_a_lag_that_is_not_known_is_unknown_and_null(node: Node) -> No
 async def test_status_shows_readers_apart_from_services(node: Node) -> None:
     assert "reader" not in (await asked(node, "status")).stdout
     await node.service.settings.publish(
-        ReaderFact(grpc_address="reads-1:9500", http_address="reads-1:9501", version="7")
+        ReaderRecord(grpc_address="reads-1:9500", http_address="reads-1:9501", version="7")
     )
     found = await as_json(node, "status")
     assert [row["node_id"] for row in found["services"]] == [1]

@@ -9,8 +9,8 @@ from kip405.lineage import Lineage, merge
 from kip405.segments import EpochEntry
 from rlm.plans.freeze import Frozen, freeze
 from rlm.plans.history import MOST_EPOCHS, leaders_lineage, lineage_to_publish, published_lineage
-from rlmm.facts import HistoryFact
 from rlmm.ledger import PartitionLedger
+from rlmm.settings_records import HistoryRecord
 from tests.builders.ledger import PLACE, MemoryLedger, MemorySettings, metadata
 from tests.rlm.plans.views import copied, history, lineage
 
@@ -23,9 +23,9 @@ def tell(
     local: dict[int, int],
     *,
     frozen: Frozen | None = None,
-    told: HistoryFact | None = None,
+    told: HistoryRecord | None = None,
     trusted: bool = True,
-) -> HistoryFact | None:
+) -> HistoryRecord | None:
     """What the leader of the newest epoch of `local` has to tell."""
     return lineage_to_publish(
         ledger,
@@ -37,7 +37,7 @@ def tell(
     )
 
 
-def readable(ledger: PartitionLedger, told: HistoryFact | None) -> list[tuple[int, int]]:
+def readable(ledger: PartitionLedger, told: HistoryRecord | None) -> list[tuple[int, int]]:
     """Ranges that readers use."""
     found = ledger.usable(published_lineage(ledger, told), MAX_OFFSET)
     return [(one.metadata.start_offset, one.next_offset) for one in found]
@@ -129,8 +129,8 @@ class World:
         self.leader, self.epoch, self.copies = 0, 1, 0
         self.ledger = MemoryLedger()
         self.settings = MemorySettings()
-        self.late: tuple[HistoryFact, int] | None = None
-        self.newest: tuple[HistoryFact, int] | None = None
+        self.late: tuple[HistoryRecord, int] | None = None
+        self.newest: tuple[HistoryRecord, int] | None = None
         self.accepted: int = -1
 
     @property
@@ -217,7 +217,7 @@ class World:
         if self.newest is not None:
             self._write(*self.newest)
 
-    def _to_tell(self, whole: Lineage, frozen: Frozen | None) -> HistoryFact | None:
+    def _to_tell(self, whole: Lineage, frozen: Frozen | None) -> HistoryRecord | None:
         return lineage_to_publish(
             self.ledger.view,
             whole,
@@ -227,7 +227,7 @@ class World:
             trusted=True,
         )
 
-    def _write(self, told: HistoryFact, epoch: int) -> None:
+    def _write(self, told: HistoryRecord, epoch: int) -> None:
         self.newest = told, epoch
         self.settings.write(told, epoch=epoch)
 

@@ -114,7 +114,7 @@ def test_h06_a_manifest_that_cannot_be_used_is_an_alarm() -> None:
     [
         {"ready": False},
         {"ledger_problem": "shrunk"},
-        {"freeze_fact": "ops"},
+        {"freeze_record": "ops"},
         {"frozen": Frozen(reason="emptied")},
     ],
 )
@@ -122,7 +122,7 @@ def test_h06_what_forbids_sweeping(forbidden: dict[str, object]) -> None:
     good: dict[str, object] = {
         "ready": True,
         "ledger_problem": None,
-        "freeze_fact": None,
+        "freeze_record": None,
         "frozen": None,
     }
     assert refuse_sweep(**good) is None  # type: ignore[arg-type]

@@ -16,15 +16,15 @@ from rlm.plans.history import (
     LEAST_OTHERS,
     MOST_ENTRIES_OF_OTHERS,
     MOST_EPOCHS,
-    fact_of,
     is_settled,
     leaders_lineage,
     lineage_to_publish,
     published_lineage,
+    record_of,
 )
-from rlmm.fact_codec import decode_fact, encode_fact
-from rlmm.facts import HistoryFact, Stamp
 from rlmm.ledger import PartitionLedger
+from rlmm.settings_codec import decode_settings_record, encode_settings_record
+from rlmm.settings_records import HistoryRecord, Stamp
 from tests.builders.ledger import OUR_WRITER, PLACE, MemoryLedger, MemorySettings, metadata
 from tests.rlm.plans.views import copied, history, lineage
 
@@ -36,7 +36,7 @@ DEAD_COPY = (500, 800, {6: 500})
 
 
 def read_by_leader(
-    ledger: PartitionLedger, local: dict[int, int], told: HistoryFact | None
+    ledger: PartitionLedger, local: dict[int, int], told: HistoryRecord | None
 ) -> list[tuple[int, int, int]]:
     """Ranges that the leader's tier reads, with the epoch of the copy's first record."""
     found = ledger.usable(leaders_lineage(ledger, told, lineage(local)), 1_000)
@@ -67,13 +67,13 @@ def test_h08_a_trim_that_would_lose_what_the_log_alone_knows_is_not_settled(late
     """The dead copy is there already, or is adopted from its manifest after the trim."""
     ledger = copied(*TRUE_COPIES) if late else copied(*TRUE_COPIES, DEAD_COPY)
 
-    def settled(bound: int, told: HistoryFact | None) -> bool:
+    def settled(bound: int, told: HistoryRecord | None) -> bool:
         return is_settled(ledger, lineage(TRUE), told=told, local=lineage(TRUE), bound=bound)
 
     assert settled(599, None)  # 7 at 600 stays in the log, and 5 below it
     assert not settled(600, None)
     assert not settled(700, None)
-    told = fact_of(ledger, lineage(TRUE), None, None)
+    told = record_of(ledger, lineage(TRUE), None, None)
     assert told == history(TRUE)
     assert settled(600, told) and settled(700, told)
     assert settled(700, history(TRUE, frozen="divergence"))
@@ -96,7 +96,7 @@ def test_h08_what_was_told_must_hold_the_epoch_the_log_begins_with() -> None:
     whole, local = lineage({5: 0, 7: 600, 8: 700}), lineage({7: 600, 8: 700})
     assert is_settled(ledger, whole, told=history(TRUE), local=local, bound=650)
     assert not is_settled(ledger, whole, told=history(TRUE), local=local, bound=900)
-    told = fact_of(ledger, whole, None, history(TRUE))
+    told = record_of(ledger, whole, None, history(TRUE))
     assert told.others == ()
     assert is_settled(ledger, whole, told=told, local=local, bound=900)
 
@@ -106,7 +106,7 @@ def test_h08_epochs_in_no_copy_are_told() -> None:
     ledger = copied((0, 500, {5: 0}), (800, 900, {7: 800}))
     whole = lineage({5: 0, 6: 600, 7: 800})
     assert not is_settled(ledger, whole, told=None, local=whole, bound=850)
-    told = fact_of(ledger, whole, None, None)
+    told = record_of(ledger, whole, None, None)
     assert is_settled(ledger, whole, told=told, local=whole, bound=850)
 
 
@@ -120,14 +120,16 @@ def test_h08_a_word_of_another_history_does_not_count() -> None:
 def test_h08_what_was_told_before_counts_when_its_log_is_elected_again() -> None:
     """Of the history of 5, trimmed to 5, and that of 6, each other's dead one."""
     ledger = copied((0, 5, {2: 0}), (0, 1, {4: 0}), (1, 8, {6: 1}))
-    told = fact_of(ledger, lineage({4: 0, 6: 1}), None, history({2: 0, 5: 5}))
+    told = record_of(ledger, lineage({4: 0, 6: 1}), None, history({2: 0, 5: 5}))
     assert told.others == (lineage({2: 0, 5: 5}),)
     local = lineage({5: 5, 9: 12})
     assert leaders_lineage(ledger, told, local) == lineage({2: 0, 5: 5, 9: 12})
-    again = fact_of(ledger, lineage({2: 0, 5: 5, 9: 12}), None, told)
+    again = record_of(ledger, lineage({2: 0, 5: 5, 9: 12}), None, told)
     assert again.others == (lineage({4: 0, 6: 1}),)
-    key, value = encode_fact(again, Stamp(node_id=1, leader_epoch=9, writer=OUR_WRITER, time_ms=0))
-    decoded = decode_fact(key, value)
+    key, value = encode_settings_record(
+        again, Stamp(node_id=1, leader_epoch=9, writer=OUR_WRITER, time_ms=0)
+    )
+    decoded = decode_settings_record(key, value)
     assert decoded is not None and decoded[0] == again
 
 
@@ -148,7 +150,7 @@ def test_h08_a_dead_epoch_later_than_the_logs_first_hides_none_of_its_copies() -
 def test_h08_a_history_that_is_too_long_is_settled_as_far_as_it_can_be_told() -> None:
     epochs = {2 * at: 10 * at for at in range(MOST_EPOCHS + 5)}
     whole, ledger = lineage(epochs), copied((0, 99_999, epochs))
-    told = fact_of(ledger, whole, None, None)
+    told = record_of(ledger, whole, None, None)
     assert told.lineage.entries == whole.entries[5:]
     assert is_settled(ledger, whole, told=told, local=whole, bound=90_000)
 
@@ -158,7 +160,7 @@ def test_h08_more_epochs_in_the_log_than_can_be_told_hold_no_trim_up(extra: dict
     """The trim's own epoch is older than all that was told; words of a later version stay along."""
     epochs = {2 * at: 10 * at for at in range(MOST_EPOCHS + 5)}
     whole, ledger = lineage(epochs), copied((0, 99_999, epochs))
-    told = replace(fact_of(ledger, whole, None, None), extra=extra)
+    told = replace(record_of(ledger, whole, None, None), extra=extra)
     assert not is_settled(ledger, whole, told=None, local=whole, bound=25)
     assert is_settled(ledger, whole, told=told, local=whole, bound=25)
 
@@ -168,9 +170,9 @@ def test_h08_epochs_without_records_push_no_other_history_out() -> None:
     under an epoch that the next election leaves without records.
     """
     ledger = copied((0, 500, {5: 0}), (500, 800, {6: 500}))
-    told = fact_of(ledger, lineage({3: 0, 6: 500}), None, None)
+    told = record_of(ledger, lineage({3: 0, 6: 500}), None, None)
     for epoch in range(8, 40):
-        told = fact_of(ledger, lineage({5: 0, epoch: 900}), None, told)
+        told = record_of(ledger, lineage({5: 0, epoch: 900}), None, told)
     assert leaders_lineage(ledger, told, lineage({6: 700})) == lineage({3: 0, 6: 500})
 
 
@@ -178,9 +180,9 @@ def test_h08_others_have_a_limit() -> None:
     def long(epoch: int) -> Lineage:
         return lineage({epoch + at: epoch + 5 * at for at in range(100)})
 
-    told = fact_of(copied(), long(0), None, None)
+    told = record_of(copied(), long(0), None, None)
     for epoch in range(1, 400):
-        told = fact_of(copied(), long(epoch), None, told)
+        told = record_of(copied(), long(epoch), None, told)
     assert LEAST_OTHERS < len(told.others) <= MOST_ENTRIES_OF_OTHERS // 100
     assert is_settled(copied(), long(399), told=told, local=long(399), bound=600)
 
@@ -312,7 +314,7 @@ class World:
             return is_settled(view, whole, told=told, local=self.local, bound=bound)
 
         if not settled():
-            told = fact_of(view, whole, None, self.settings.view.history(KEY))
+            told = record_of(view, whole, None, self.settings.view.history(KEY))
             self.settings.write(told, epoch=self.epoch)
             self.seen["told before a trim"] += 1
             assert settled()

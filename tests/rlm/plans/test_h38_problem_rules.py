@@ -11,21 +11,21 @@ from kip405.errors import Corrupt, Fenced, Internal, Invalid, Unavailable
 from rlm.plans.copy import CopyLag, WhyNot
 from rlm.plans.problem_rules import (
     CertificateFile,
-    CopyFacts,
     CopyMeasure,
-    FactsHealth,
+    CopyObservation,
     Failure,
     Limits,
+    MetadataHealth,
     Place,
-    StoreFacts,
-    TrimFacts,
+    StoreObservation,
+    TrimObservation,
     acl_findings,
     broker_findings,
     certificate_findings,
     copy_findings,
-    facts_findings,
     heartbeat_findings,
     known_lag,
+    metadata_findings,
     peer_findings,
     skew_finding,
     store_findings,
@@ -56,9 +56,9 @@ def measure(at_ms: int = 0, **changes: Any) -> CopyMeasure:
     return replace(known, **changes)
 
 
-def copying(**changes: Any) -> CopyFacts:
+def copying(**changes: Any) -> CopyObservation:
     """Led since 0; measured at 0 with a lag that is due; nothing at work."""
-    facts = CopyFacts(
+    records = CopyObservation(
         place=PLACE,
         led_since_ms=0,
         measure=measure(),
@@ -66,7 +66,7 @@ def copying(**changes: Any) -> CopyFacts:
         is_running=False,
         is_waiting=False,
     )
-    return replace(facts, **changes)
+    return replace(records, **changes)
 
 
 def kinds(findings: Iterable[Finding]) -> list[ProblemKind]:
@@ -74,10 +74,10 @@ def kinds(findings: Iterable[Finding]) -> list[ProblemKind]:
 
 
 def test_what_was_never_measured_is_unknown_at_once_and_an_alarm_after_the_intervals() -> None:
-    facts = copying(measure=None, failure=Failure(error=Unavailable("EACCES"), since_ms=5))
-    assert known_lag(facts, LIMITS, 0) is None
-    assert kinds(copy_findings(facts, LIMITS, 90_000)) == []
-    [found] = copy_findings(facts, LIMITS, 90_001)
+    records = copying(measure=None, failure=Failure(error=Unavailable("EACCES"), since_ms=5))
+    assert known_lag(records, LIMITS, 0) is None
+    assert kinds(copy_findings(records, LIMITS, 90_000)) == []
+    [found] = copy_findings(records, LIMITS, 90_001)
     assert (found.kind, found.subject, found.topic) == (
         ProblemKind.LAG_UNKNOWN,
         "orders-3",
@@ -87,18 +87,18 @@ def test_what_was_never_measured_is_unknown_at_once_and_an_alarm_after_the_inter
 
 
 def test_a_measure_grows_old() -> None:
-    facts = copying(measure=measure(at_ms=10_000))
-    assert known_lag(facts, LIMITS, 100_000) == LAG
-    assert known_lag(facts, LIMITS, 100_001) is None
-    assert kinds(copy_findings(facts, LIMITS, 100_001)) == [ProblemKind.LAG_UNKNOWN]
+    records = copying(measure=measure(at_ms=10_000))
+    assert known_lag(records, LIMITS, 100_000) == LAG
+    assert known_lag(records, LIMITS, 100_001) is None
+    assert kinds(copy_findings(records, LIMITS, 100_001)) == [ProblemKind.LAG_UNKNOWN]
 
 
 def test_a_job_at_work_may_take_until_its_deadline() -> None:
-    facts = copying(is_running=True)
-    assert known_lag(facts, LIMITS, 1_800_000) == LAG
-    assert kinds(copy_findings(facts, LIMITS, 1_800_000)) == []
-    assert kinds(copy_findings(facts, LIMITS, 1_800_001)) == [ProblemKind.LAG_UNKNOWN]
-    fresh = replace(facts, measure=measure(at_ms=1_800_001))
+    records = copying(is_running=True)
+    assert known_lag(records, LIMITS, 1_800_000) == LAG
+    assert kinds(copy_findings(records, LIMITS, 1_800_000)) == []
+    assert kinds(copy_findings(records, LIMITS, 1_800_001)) == [ProblemKind.LAG_UNKNOWN]
+    fresh = replace(records, measure=measure(at_ms=1_800_001))
     assert kinds(copy_findings(fresh, LIMITS, 1_800_001)) == [ProblemKind.NOTHING_COPIED]
 
 
@@ -113,9 +113,9 @@ def test_who_waits_while_others_are_copied_has_its_turn_to_come() -> None:
 
 
 def test_a_store_that_takes_nothing_is_seen_after_the_intervals() -> None:
-    facts = copying(failure=FULL, is_running=True, measure=measure(at_ms=90_000))
-    assert kinds(copy_findings(facts, LIMITS, 90_000)) == []
-    [found] = copy_findings(facts, LIMITS, 90_001)
+    records = copying(failure=FULL, is_running=True, measure=measure(at_ms=90_000))
+    assert kinds(copy_findings(records, LIMITS, 90_000)) == []
+    [found] = copy_findings(records, LIMITS, 90_001)
     assert found.kind is ProblemKind.NOTHING_COPIED
     assert "2 closed segments are not remote, 3.0 MiB" in found.text
     assert "no space left on device" in found.text
@@ -147,16 +147,16 @@ def test_nothing_behind_is_nothing_wrong_however_long_it_lasts() -> None:
 
 @pytest.mark.parametrize("error", [Corrupt("bad crc"), Internal("bug"), ValueError("bug")])
 def test_what_no_wait_mends_is_told_at_once(error: Exception) -> None:
-    facts = copying(failure=Failure(error=error, since_ms=0))
-    [found] = copy_findings(facts, LIMITS, 1)
+    records = copying(failure=Failure(error=error, since_ms=0))
+    [found] = copy_findings(records, LIMITS, 1)
     assert found.kind is ProblemKind.CANNOT_COPY
     assert "2 closed segments are not remote" in found.text
 
 
 @pytest.mark.parametrize("error", [Unavailable("away"), Fenced("led elsewhere"), Invalid("x")])
 def test_what_a_wait_may_mend_is_not(error: Exception) -> None:
-    facts = copying(failure=Failure(error=error, since_ms=0))
-    assert kinds(copy_findings(facts, LIMITS, 1)) == []
+    records = copying(failure=Failure(error=error, since_ms=0))
+    assert kinds(copy_findings(records, LIMITS, 1)) == []
 
 
 def test_a_topic_that_may_not_be_copied_any_more_is_told_at_once() -> None:
@@ -166,9 +166,9 @@ def test_a_topic_that_may_not_be_copied_any_more_is_told_at_once() -> None:
     assert "cleanup.policy=compact" in found.text
 
 
-def trimming(**changes: Any) -> TrimFacts:
+def trimming(**changes: Any) -> TrimObservation:
     """The log start stands still since 0, and more lies on the disk than then."""
-    facts = TrimFacts(
+    records = TrimObservation(
         place=PLACE,
         reason=NoTrim.NO_LIVE_SERVICE,
         detail="brokers [2]",
@@ -179,7 +179,7 @@ def trimming(**changes: Any) -> TrimFacts:
         excess_bytes=2 << 20,
         excess_then_bytes=1 << 20,
     )
-    return replace(facts, **changes)
+    return replace(records, **changes)
 
 
 def test_a_trim_that_does_not_come_while_the_disk_grows() -> None:
@@ -203,15 +203,15 @@ def test_a_disk_that_does_not_grow_is_no_problem(change: dict[str, Any]) -> None
     assert kinds(trim_findings(trimming(**change), LIMITS, 10**9)) == []
 
 
-@pytest.mark.parametrize("reason", [NoTrim.TRIM_OFF, NoTrim.FREEZE_FACT])
+@pytest.mark.parametrize("reason", [NoTrim.TRIM_OFF, NoTrim.FREEZE_RECORD])
 def test_what_an_operator_stopped_is_a_warning(reason: NoTrim) -> None:
     found = trim_findings(trimming(reason=reason), LIMITS, 900_001)
     assert kinds(found) == [ProblemKind.TRIM_STOPPED]
 
 
 def test_refused_trims_and_foreign_moves_are_alarms_at_once() -> None:
-    facts = trimming(still_since_ms=None, alarm="trim to 9 refused: gone", foreign_log_start=7)
-    found = {one.kind: one.text for one in trim_findings(facts, LIMITS, 0)}
+    records = trimming(still_since_ms=None, alarm="trim to 9 refused: gone", foreign_log_start=7)
+    found = {one.kind: one.text for one in trim_findings(records, LIMITS, 0)}
     assert found[ProblemKind.TRIM_REFUSED] == "trim to 9 refused: gone"
     assert "moved to 7 by somebody else" in found[ProblemKind.FOREIGN_LOG_START]
 
@@ -227,16 +227,16 @@ def test_each_missing_right_is_told_once_with_the_command_that_gives_it() -> Non
 
 
 def test_facts_that_are_not_read_yet_are_a_note_at_first() -> None:
-    reading = FactsHealth(name="ledger", is_ready=False, problem="not read yet")
-    assert kinds(facts_findings([reading], LIMITS, 60_000)) == [ProblemKind.STARTING]
-    assert kinds(facts_findings([reading], LIMITS, 60_001)) == [ProblemKind.FACTS]
-    broken = FactsHealth(name="ledger", is_ready=True, problem="it was made anew")
-    assert kinds(facts_findings([broken], LIMITS, 1)) == [ProblemKind.FACTS]
+    reading = MetadataHealth(name="ledger", is_ready=False, problem="not read yet")
+    assert kinds(metadata_findings([reading], LIMITS, 60_000)) == [ProblemKind.STARTING]
+    assert kinds(metadata_findings([reading], LIMITS, 60_001)) == [ProblemKind.METADATA]
+    broken = MetadataHealth(name="ledger", is_ready=True, problem="it was made anew")
+    assert kinds(metadata_findings([broken], LIMITS, 1)) == [ProblemKind.METADATA]
     lost = replace(broken, problem="offsets 7 to 9 are gone; rebuild it")
-    found = facts_findings([lost], LIMITS, 1, loss="offsets 7 to 9 are gone")
-    assert kinds(found) == [ProblemKind.FACTS_LOST]
-    well = FactsHealth(name="ledger", is_ready=True, problem=None)
-    assert kinds(facts_findings([well], LIMITS, 10**9)) == []
+    found = metadata_findings([lost], LIMITS, 1, loss="offsets 7 to 9 are gone")
+    assert kinds(found) == [ProblemKind.METADATA_LOST]
+    well = MetadataHealth(name="ledger", is_ready=True, problem=None)
+    assert kinds(metadata_findings([well], LIMITS, 10**9)) == []
 
 
 def broker_at(now_ms: int, asked_at_ms: int | None) -> list[ProblemKind]:
@@ -292,12 +292,12 @@ def test_a_broker_with_a_replica_and_no_live_service() -> None:
 
 
 def test_stores_that_are_away_full_or_set_up_badly() -> None:
-    asked = StoreFacts(name="hot", problem="not asked yet", was_well=False)
+    asked = StoreObservation(name="hot", problem="not asked yet", was_well=False)
     assert kinds(store_findings([asked], LIMITS, 60_000)) == [ProblemKind.STARTING]
     assert kinds(store_findings([asked], LIMITS, 60_001)) == [ProblemKind.STORE_UNAVAILABLE]
-    away = StoreFacts(name="hot", problem="the plugin is away", was_well=True)
+    away = StoreObservation(name="hot", problem="the plugin is away", was_well=True)
     assert kinds(store_findings([away], LIMITS, 0)) == [ProblemKind.STORE_UNAVAILABLE]
-    full = StoreFacts(
+    full = StoreObservation(
         name="hot", problem="", was_well=True, write_error="full", setup_alarms=("expiry",)
     )
     assert [(one.kind, one.subject) for one in store_findings([full], LIMITS, 0)] == [

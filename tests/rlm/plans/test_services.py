@@ -2,7 +2,7 @@
 
 from kip405.ids import Uuid
 from rlm.plans.services import Heartbeat, Rivals, heartbeats, live_nodes
-from rlmm.facts import ServiceFact
+from rlmm.settings_records import ServiceRecord
 from tests.builders.clock import ManualClock
 from tests.builders.ledger import OTHER_WRITER, OUR_WRITER, MemorySettings
 
@@ -43,8 +43,8 @@ class Followed:
 
     def beat(self, node_id: int, *, clock_ahead_ms: int = 0) -> None:
         self.settings.now_ms = self.clock.now + clock_ahead_ms
-        fact = ServiceFact(node_id=node_id, listen={}, advertised={}, version="1")
-        self.settings.write(fact, node_id=node_id)
+        record = ServiceRecord(node_id=node_id, listen={}, advertised={}, version="1")
+        self.settings.write(record, node_id=node_id)
 
     def live(self) -> frozenset[int]:
         beats = heartbeats(self.settings.view, self.clock.monotonic_ms())

@@ -93,7 +93,7 @@ def test_segments_already_trimmed_but_still_on_disk_do_not_count_as_kept() -> No
     [
         ({"ready": False}, NoTrim.SETTINGS_NOT_READY),
         ({"ledger_problem": "recreated"}, NoTrim.LEDGER_PROBLEM),
-        ({"freeze_fact": "ops: looking"}, NoTrim.FREEZE_FACT),
+        ({"freeze_record": "ops: looking"}, NoTrim.FREEZE_RECORD),
         ({"frozen": Frozen(reason="emptied")}, NoTrim.FROZEN),
         ({"mode_is_tier": False}, NoTrim.MODE_COPY),
         ({"trim_on": False}, NoTrim.TRIM_OFF),
@@ -136,7 +136,7 @@ def test_h02_what_ended_is_not_deleted_beyond_the_high_watermark() -> None:
 @pytest.mark.parametrize(
     "guard",
     [
-        {"freeze_fact": "ops"},
+        {"freeze_record": "ops"},
         {"frozen": Frozen(reason="emptied")},
         {"mode_is_tier": False},
         {"ledger_problem": "shrunk"},

@@ -10,8 +10,8 @@ from rlm.plans.copy import CopyView, TopicState
 from rlm.plans.coverage import Cover, OffsetRange
 from rlm.plans.retention import LocalRetention
 from rlm.plans.trim import TrimGuards, TrimOffsets
-from rlmm.facts import HistoryFact
 from rlmm.ledger import PartitionLedger
+from rlmm.settings_records import HistoryRecord
 from tests.builders.ledger import PLACE, MemoryLedger, metadata
 
 GOOD_TOPIC = TopicState(enabled=True, internal=False, cleanup_policy="delete", native_tiering=False)
@@ -21,9 +21,9 @@ def lineage(epochs: dict[int, int]) -> Lineage:
     return Lineage(tuple(EpochEntry(epoch=e, start_offset=at) for e, at in epochs.items()))
 
 
-def history(epochs: dict[int, int], frozen: str | None = None) -> HistoryFact:
+def history(epochs: dict[int, int], frozen: str | None = None) -> HistoryRecord:
     """As the leader of PLACE told it."""
-    return HistoryFact(partition=PLACE.key, frozen=frozen, lineage=lineage(epochs))
+    return HistoryRecord(partition=PLACE.key, frozen=frozen, lineage=lineage(epochs))
 
 
 def copied(*segments: tuple[int, int, dict[int, int]]) -> PartitionLedger:
@@ -73,7 +73,7 @@ def guards(**changes: Any) -> TrimGuards:
     good = TrimGuards(
         ready=True,
         ledger_problem=None,
-        freeze_fact=None,
+        freeze_record=None,
         frozen=None,
         topic=GOOD_TOPIC,
         mode_is_tier=True,

@@ -8,7 +8,7 @@ import pytest
 from kip405.errors import Invalid, NotFound, Unavailable
 from kip405.ids import Uuid
 from rlm.stores.stores import CopyTarget
-from rlmm.facts import ServiceFact
+from rlmm.settings_records import ServiceRecord
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import Rig
 from tests.builders.store import STORE_ID, MemoryStore
@@ -97,7 +97,7 @@ async def test_g1_nothing_is_trimmed_that_the_next_leaders_service_could_not_rea
     """A store was added to one service's configuration; the other replica's service lags behind."""
     rig.broker.partition = replace(rig.broker.partition, replicas=(1, 2), isr=(1, 2))
     rig.settings.now_ms = rig.clock.now
-    said = ServiceFact(node_id=2, listen={}, advertised={}, version="1", stores=(STORE_ID,))
+    said = ServiceRecord(node_id=2, listen={}, advertised={}, version="1", stores=(STORE_ID,))
     rig.settings.write(said, node_id=2)
     rig.settings.write(replace(said, node_id=1, stores=(STORE_ID, COLD)), node_id=1)
     with pytest.raises(Unavailable, match=f"service of node 2 does not know store {COLD}"):

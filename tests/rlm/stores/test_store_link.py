@@ -10,9 +10,9 @@ from kip405.contracts import RemoteStorageManager, StoreIdentity
 from kip405.errors import Unavailable
 from kip405.ids import Uuid
 from rlm.stores.connection import Memory, StoreConnection, StoreOrigin
-from rlmm.fact_log import FactLog
-from rlmm.facts import ClusterFact, Fact, StoreFact
+from rlmm.metadata_log import MetadataLog
 from rlmm.settings import Settings
+from rlmm.settings_records import ClusterRecord, SettingsRecord, StoreRecord
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 from rsm_plugins.local.manager import LocalRemoteStorageManager
 from tests.builders.clock import ManualClock
@@ -23,15 +23,15 @@ _INTERVAL_MS = 3_600_000
 LEDGER_ID, SETTINGS_ID = Uuid(b"\x01" * 16), Uuid(b"\x02" * 16)
 
 
-class FactTopics:
+class MetadataTopics:
     topic_ids = {LEDGER_TOPIC: LEDGER_ID, SETTINGS_TOPIC: SETTINGS_ID}  # noqa: RUF012
 
 
 class PublishingSettings(MemorySettings):
     """As rlmm's Settings: the leader epoch may be left out."""
 
-    async def publish(self, fact: Fact, leader_epoch: int = -1) -> None:
-        await super().publish(fact, leader_epoch)
+    async def publish(self, record: SettingsRecord, leader_epoch: int = -1) -> None:
+        await super().publish(record, leader_epoch)
 
 
 class PatientClock(ManualClock):
@@ -83,7 +83,7 @@ class Site:
             memory=Memory(
                 cluster_id=cluster_id,
                 settings=cast(Settings, self.settings),
-                facts=cast(FactLog, FactTopics()),
+                metadata=cast(MetadataLog, MetadataTopics()),
                 clock=clock or PatientClock(),
                 new_uuid=self.new_uuid,
                 may_write=may_write,
@@ -92,8 +92,8 @@ class Site:
         )
 
 
-def cluster_fact(store_id: Uuid | None) -> ClusterFact:
-    return ClusterFact(
+def cluster_record(store_id: Uuid | None) -> ClusterRecord:
+    return ClusterRecord(
         cluster_id="c1",
         ledger_topic_id=LEDGER_ID,
         settings_topic_id=SETTINGS_ID,
@@ -101,8 +101,8 @@ def cluster_fact(store_id: Uuid | None) -> ClusterFact:
     )
 
 
-def stored(store_id: Uuid, *names: str) -> StoreFact:
-    return StoreFact(
+def stored(store_id: Uuid, *names: str) -> StoreRecord:
+    return StoreRecord(
         store_id=store_id, plugin="local", uri="file:///store", prefix="p", names=names
     )
 
@@ -121,9 +121,9 @@ async def test_the_first_service_founds_the_store_and_writes_it_down(site: Site)
     assert identity is not None
     assert (identity.store_id, identity.cluster_id) == (store_id, "c1")
     assert site.settings.published == [
-        cluster_fact(None),
+        cluster_record(None),
         stored(store_id, "default"),
-        cluster_fact(store_id),
+        cluster_record(store_id),
     ]
 
 
@@ -155,7 +155,7 @@ async def test_h11_another_clusters_store_is_refused_and_left_alone(site: Site) 
     with pytest.raises(asyncio.CancelledError):
         await link.establish()
     assert link.problem is not None and "belongs to cluster c2" in link.problem
-    assert site.settings.published == [cluster_fact(None)]
+    assert site.settings.published == [cluster_record(None)]
     assert await site.store.read_identity() == there
 
 
@@ -251,7 +251,7 @@ async def test_a_store_that_came_back_is_noticed_before_the_next_interval(site: 
 async def test_h11_a_lost_default_never_founds_a_second_store(site: Site, tmp_path: Path) -> None:
     """Two services start at once: the late `cluster` fact without a store hides the first one's."""
     first = await site.link().establish()
-    await site.settings.publish(cluster_fact(None))
+    await site.settings.publish(cluster_record(None))
     (tmp_path / "other").mkdir()
     elsewhere = LocalRemoteStorageManager(tmp_path / "other")
     other = site.link(store=elsewhere)  # its plugin points somewhere else
@@ -259,7 +259,7 @@ async def test_h11_a_lost_default_never_founds_a_second_store(site: Site, tmp_pa
     assert other.is_other
     assert str(other.problem).startswith(f"the store has no identity, {first} was expected")
     assert await elsewhere.read_identity() is None
-    assert site.settings.view.cluster == cluster_fact(first)
+    assert site.settings.view.cluster == cluster_record(first)
 
 
 async def test_a_new_name_founds_a_store_of_its_own(site: Site, tmp_path: Path) -> None:
@@ -271,8 +271,8 @@ async def test_a_new_name_founds_a_store_of_its_own(site: Site, tmp_path: Path) 
     )
     second = await cold.establish()
     assert second != first
-    assert cold.fact is not None and cold.fact.names == ("cold",)
-    assert site.settings.view.cluster == cluster_fact(first)
+    assert cold.record is not None and cold.record.names == ("cold",)
+    assert site.settings.view.cluster == cluster_record(first)
 
 
 async def test_another_store_than_the_first_waits_for_the_clusters_fact(site: Site) -> None:
@@ -314,7 +314,7 @@ async def test_h11_a_name_given_to_another_store_meanwhile_is_refused(
     """Two services with differing settings found under one name at once: the first one counts."""
     (tmp_path / "other").mkdir()
     elsewhere = LocalRemoteStorageManager(tmp_path / "other")
-    await site.settings.publish(cluster_fact(None))
+    await site.settings.publish(cluster_record(None))
     plain = elsewhere.create_identity
 
     async def overtaken(identity: StoreIdentity) -> StoreIdentity:
@@ -343,7 +343,7 @@ async def test_who_may_not_write_waits_for_a_store_that_others_have_made_known(s
     with pytest.raises(asyncio.CancelledError):
         await reader.establish()
     assert reader.problem == "the settings do not know the cluster yet"
-    site.settings.write(cluster_fact(None))
+    site.settings.write(cluster_record(None))
     reader = site.link(may_write=False)
     with pytest.raises(asyncio.CancelledError):
         await reader.establish()

@@ -12,8 +12,8 @@ from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.tasks.accept_loss import LossAcceptance
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.lost_segments import HoleRecords
-from rlmm.facts import HolesFact
 from rlmm.ledger import Hole
+from rlmm.settings_records import HolesRecord
 from rsm_plugins.layout.keys import ObjectKind, object_name
 from tests.builders.ledger import PLACE
 from tests.builders.log_dir import CLUSTER_ID
@@ -160,7 +160,7 @@ async def test_h25_what_lacks_its_manifest_only_can_be_read_and_is_no_loss(tmp_p
     del rig.store.objects[object_name(segment.locator(CLUSTER_ID), ObjectKind.MANIFEST)]
     with pytest.raises(Invalid, match="nothing is proven lost"):
         await acceptance(rig).accept(PLACE.key, by="op", apply=True)
-    rig.settings.write(HolesFact(partition=PLACE.key, holes=(LOST,)))
+    rig.settings.write(HolesRecord(partition=PLACE.key, holes=(LOST,)))
     await rig.cleanup.run(rig.led)
     assert rig.store.deleted == []
     assert segment in finished(rig)

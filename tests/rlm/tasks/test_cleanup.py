@@ -8,8 +8,8 @@ import pytest
 
 from kip405.errors import Fenced, Invalid, Unavailable
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState, SegmentLocator
-from rlmm.facts import FreezeFact, StartFact
 from rlmm.replay import LedgerState
+from rlmm.settings_records import FreezeRecord, StartRecord
 from rsm_plugins.layout.keys import ObjectKind, object_name
 from tests.builders.ledger import OTHER_WRITER, PLACE, metadata
 from tests.builders.log_dir import CLUSTER_ID
@@ -197,7 +197,7 @@ async def test_h06_our_live_attempt_is_left_alone(rig: Rig) -> None:
 
 
 def _freeze(rig: Rig) -> None:
-    rig.settings.write(FreezeFact(topic_id=None, stopped=("sweep",), by="ops", why="looking"))
+    rig.settings.write(FreezeRecord(topic_id=None, stopped=("sweep",), by="ops", why="looking"))
 
 
 def _problem(rig: Rig) -> None:
@@ -305,11 +305,11 @@ async def test_h03_a_zombies_record_is_repaired_before_anything_else(rig: Rig) -
 
 async def test_h02_a_lower_start_that_somebody_wrote_is_put_right(rig: Rig) -> None:
     rig.remote_start(60)
-    lower = StartFact(partition=PLACE.key, remote_log_start_offset=20, cause="command")
+    lower = StartRecord(partition=PLACE.key, remote_log_start_offset=20, cause="command")
     rig.settings.write(lower, epoch=0)
     await rig.cleanup.run(rig.led)
     assert rig.settings.published == [
-        StartFact(
+        StartRecord(
             partition=PLACE.key,
             remote_log_start_offset=60,
             cause="delete-records",

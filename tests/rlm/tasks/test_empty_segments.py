@@ -7,8 +7,8 @@ import pytest
 from kip405.indexes import AbortedTransaction, TransactionIndexEntry, encode_transaction_index
 from kip405.segments import RemoteLogSegmentState
 from rlm.plans.holes import NO_RECORDS
-from rlmm.facts import HolesFact
 from rlmm.ledger import Hole
+from rlmm.settings_records import HolesRecord
 from tests.builders.ledger import PLACE
 from tests.builders.rig import Rig
 
@@ -42,7 +42,7 @@ async def test_empty_segments_are_passed_and_trimmed(rig: Rig) -> None:
 
 async def test_a_trim_goes_by_the_disk_and_not_by_what_is_on_record(rig: Rig) -> None:
     await rig.copy.run(rig.led)
-    rig.settings.write(HolesFact(partition=PLACE.key, holes=()), epoch=0)
+    rig.settings.write(HolesRecord(partition=PLACE.key, holes=()), epoch=0)
     await rig.trim.run(rig.led)
     assert rig.broker.deleted == [400]
 
@@ -67,7 +67,7 @@ async def test_h15_they_are_on_record_as_holes_in_which_nobody_misses_anything(r
 
 async def test_h15_holes_that_others_recorded_stay_on_record(rig: Rig) -> None:
     lost = Hole(start=120, end=130, cause="accepted")
-    rig.settings.write(HolesFact(partition=PLACE.key, holes=(lost,)), epoch=0)
+    rig.settings.write(HolesRecord(partition=PLACE.key, holes=(lost,)), epoch=0)
     await rig.copy.run(rig.led)
     assert lost in rig.settings.view.holes(PLACE.key)
     assert len(rig.settings.view.holes(PLACE.key)) == 3

@@ -9,8 +9,8 @@ from kip405.segments import RemoteLogSegmentState
 from rlm.broker.leadership import LedPartition
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.tasks.expiration import GIVEN_ON_FOR_MS, ExpirationTask
-from rlmm.facts import FreezeFact
 from rlmm.publisher import OutcomeUnknown
+from rlmm.settings_records import FreezeRecord
 from tests.builders.ledger import PLACE
 from tests.builders.rig import Rig
 
@@ -198,7 +198,7 @@ async def test_g1_a_freeze_since_the_shared_look_stops_the_sweep(
 
     async def frozen(topic: str, partition: int) -> int | None:
         stopped = ("trim", "delete", "sweep")
-        rig.settings.write(FreezeFact(topic_id=None, stopped=stopped, by="ops", why="looking"))
+        rig.settings.write(FreezeRecord(topic_id=None, stopped=stopped, by="ops", why="looking"))
         return None
 
     rig.share_groups.start_offset = frozen  # type: ignore[method-assign]

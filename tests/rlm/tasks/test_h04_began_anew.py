@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rlm.plans.trim import NoTrim
-from rlmm.facts import DivergenceFact, StartFact
+from rlmm.settings_records import DivergenceRecord, StartRecord
 from tests.builders.ledger import PLACE
 from tests.builders.rig import Rig
 
@@ -26,7 +26,7 @@ async def rig(tmp_path: Path) -> Rig:
     made.disk.epochs({2: 0})
     made.broker.log_start_offset = 0
     made.broker.ends_at(120)
-    adopted = DivergenceFact(
+    adopted = DivergenceRecord(
         partition=PLACE.key, action="adopt", epoch=2, offset=120, cause="operator"
     )
     made.settings.write(adopted, epoch=2)
@@ -44,7 +44,7 @@ async def test_h04_a_start_that_is_written_again_keeps_the_epoch_it_was_decided_
     """A zombie's lower start makes the leader write the old one again, under its own epoch."""
     await rig.trim.run(rig.led)
     assert reason(rig) == NoTrim.BEGAN_ANEW.value
-    zombie = StartFact(partition=PLACE.key, remote_log_start_offset=0, cause="zombie")
+    zombie = StartRecord(partition=PLACE.key, remote_log_start_offset=0, cause="zombie")
     rig.settings.write(zombie, epoch=0)
     await rig.cleanup.run(rig.led)
     again = rig.settings.view.get(f"start/{PLACE.key}")
@@ -58,7 +58,7 @@ async def test_h04_a_start_that_is_written_again_keeps_the_epoch_it_was_decided_
 
 async def test_h04_a_start_that_does_not_say_its_epoch_may_be_of_any(rig: Rig) -> None:
     """An older version wrote it again under epoch 2: the stamp says nothing of the decision."""
-    untold = StartFact(partition=PLACE.key, remote_log_start_offset=150, cause="delete-records")
+    untold = StartRecord(partition=PLACE.key, remote_log_start_offset=150, cause="delete-records")
     rig.settings.write(untold, epoch=2)
     await rig.trim.run(rig.led)
     assert reason(rig) == NoTrim.BEGAN_ANEW.value

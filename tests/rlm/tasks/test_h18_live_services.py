@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from rlm.plans.trim import NoTrim
-from rlmm.facts import ServiceFact
+from rlmm.settings_records import ServiceRecord
 from tests.builders.ledger import PLACE
 from tests.builders.rig import Rig
 
 TEN_HOURS_MS = 10 * 3_600_000
 A_DAY_MS = 86_400_000
-NODE2 = ServiceFact(node_id=2, listen={}, advertised={}, version="1")
+NODE2 = ServiceRecord(node_id=2, listen={}, advertised={}, version="1")
 
 
 @pytest.fixture

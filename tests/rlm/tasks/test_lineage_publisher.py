@@ -12,7 +12,7 @@ from kip405.errors import Fenced, Unavailable
 from kip405.segments import RemoteLogSegmentState
 from rlm.remote_log.lineage_publisher import QUIET_MS
 from rlm.remote_log.snapshots import PartitionSnapshot
-from rlmm.facts import Fact, HistoryFact
+from rlmm.settings_records import HistoryRecord, SettingsRecord
 from tests.builders.ledger import PLACE, metadata
 from tests.builders.rig import Rig
 from tests.rlm.plans.views import lineage
@@ -33,10 +33,10 @@ class Leader:
         return await self.snapshots.take(self.rig.led)
 
     @property
-    def published(self) -> list[Fact]:
+    def published(self) -> list[SettingsRecord]:
         return self.rig.settings.published
 
-    def told(self) -> HistoryFact | None:
+    def told(self) -> HistoryRecord | None:
         return self.rig.settings.view.history(PLACE.key)
 
     def told_freeze(self) -> str | None:
@@ -57,7 +57,7 @@ async def test_h04_an_unclean_election_is_told_before_the_look_counts(leader: Le
     )
     snapshot = await leader.snapshot()
     assert leader.published == [
-        HistoryFact(partition=PLACE.key, frozen=None, lineage=lineage({5: 0, 6: 50}))
+        HistoryRecord(partition=PLACE.key, frozen=None, lineage=lineage({5: 0, 6: 50}))
     ]
     assert known_when_told == [None]
     assert leader.snapshots.of(leader.rig.led) is snapshot
@@ -70,9 +70,9 @@ async def test_h04_looks_at_the_same_time_tell_once(leader: Leader) -> None:
     """A second record would be newer than the first when that is read back: as if overruled."""
     publish = leader.rig.settings.publish
 
-    async def slowly(fact: Fact, leader_epoch: int) -> None:
+    async def slowly(record: SettingsRecord, leader_epoch: int) -> None:
         await asyncio.sleep(0)
-        await publish(fact, leader_epoch)
+        await publish(record, leader_epoch)
 
     leader.rig.settings.publish = slowly  # type: ignore[method-assign]
     snapshot = await leader.snapshots.take(leader.rig.led)
@@ -101,7 +101,7 @@ async def test_h04_settings_that_take_no_record_hold_looks_up_once_in_a_while(
     attempts = 0
     publish = leader.rig.settings.publish
 
-    async def fail(fact: Fact, leader_epoch: int) -> None:
+    async def fail(record: SettingsRecord, leader_epoch: int) -> None:
         nonlocal attempts
         attempts += 1
         raise Unavailable("NOT_ENOUGH_REPLICAS")
@@ -128,10 +128,10 @@ async def test_h17_a_look_that_was_overtaken_while_it_told_is_not_remembered(
     """The settings take no record for as long as a publish may last; others look meanwhile."""
     gate, started, publish = asyncio.Event(), asyncio.Event(), leader.rig.settings.publish
 
-    async def held(fact: Fact, leader_epoch: int) -> None:
+    async def held(record: SettingsRecord, leader_epoch: int) -> None:
         started.set()
         await gate.wait()
-        await publish(fact, leader_epoch)
+        await publish(record, leader_epoch)
 
     leader.rig.settings.publish = held  # type: ignore[method-assign]
     slow = asyncio.create_task(leader.snapshot())
@@ -144,7 +144,7 @@ async def test_h17_a_look_that_was_overtaken_while_it_told_is_not_remembered(
             await leader.snapshots.take(led)
     else:
         leader.rig.settings.write(
-            HistoryFact(partition=PLACE.key, frozen=None, lineage=lineage({5: 0, 6: 50})), epoch=6
+            HistoryRecord(partition=PLACE.key, frozen=None, lineage=lineage({5: 0, 6: 50})), epoch=6
         )
         newer = await leader.snapshot()
     gate.set()
@@ -153,14 +153,14 @@ async def test_h17_a_look_that_was_overtaken_while_it_told_is_not_remembered(
 
 
 async def test_h04_a_later_leaders_word_stands_against_an_old_leaders(leader: Leader) -> None:
-    newer = HistoryFact(partition=PLACE.key, frozen=None, lineage=lineage({5: 0, 7: 40}))
+    newer = HistoryRecord(partition=PLACE.key, frozen=None, lineage=lineage({5: 0, 7: 40}))
     leader.rig.settings.write(newer, epoch=7)
     snapshot = await leader.snapshot()
     leader.rig.settings.write(
-        HistoryFact(partition=PLACE.key, frozen=None, lineage=snapshot.lineage), epoch=6
+        HistoryRecord(partition=PLACE.key, frozen=None, lineage=snapshot.lineage), epoch=6
     )
     assert leader.told() == newer
-    assert [found.fact for found in leader.rig.settings.view.reassert] == [newer]
+    assert [found.record for found in leader.rig.settings.view.reassert] == [newer]
 
 
 async def test_h08_what_the_brokers_own_retention_may_cut_is_told_before(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ async def test_h08_what_the_brokers_own_retention_may_cut_is_told_before(tmp_pat
     for _ in range(2):
         await leader.snapshot()
     assert leader.published == [
-        HistoryFact(partition=PLACE.key, frozen=None, lineage=lineage({5: 0, 7: 100}))
+        HistoryRecord(partition=PLACE.key, frozen=None, lineage=lineage({5: 0, 7: 100}))
     ]
 
 

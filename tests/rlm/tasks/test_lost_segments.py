@@ -10,7 +10,7 @@ from kip405.ids import Uuid
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.plans.problems import ProblemKind
 from rlm.stores.stores import CopyTarget
-from rlmm.facts import FreezeFact
+from rlmm.settings_records import FreezeRecord
 from rsm_plugins.layout.keys import ObjectKind, object_name
 from tests.builders.ledger import OTHER_WRITER, PLACE, metadata
 from tests.builders.log_dir import CLUSTER_ID
@@ -351,7 +351,7 @@ async def test_h04_a_copy_of_a_dead_history_does_not_replace_a_lost_one(rig: Rig
 
 async def test_g1_a_freeze_keeps_the_lost_entry_while_the_copy_is_made(rig: Rig) -> None:
     await lost_and_suspected(rig)
-    rig.settings.write(FreezeFact(topic_id=None, stopped=("trim", "sweep"), by="op", why="look"))
+    rig.settings.write(FreezeRecord(topic_id=None, stopped=("trim", "sweep"), by="op", why="look"))
     await rig.copy.run(rig.led)
     await rig.cleanup.run(rig.led)
     assert len(finished(rig, 100)) == 2

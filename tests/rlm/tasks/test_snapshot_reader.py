@@ -11,7 +11,7 @@ import pytest
 from kip405.errors import Fenced, Unavailable
 from kip405.ids import Uuid
 from rlm.plans.copy import TopicState
-from rlmm.facts import DivergenceFact, StartFact
+from rlmm.settings_records import DivergenceRecord, StartRecord
 from tests.builders.ledger import OTHER_WRITER, PLACE, metadata
 from tests.builders.rig import Rig
 
@@ -173,8 +173,8 @@ async def test_h02_a_start_of_another_epoch_shows_its_epoch(rig: Rig) -> None:
 async def test_h02_a_start_decided_elsewhere_is_not_written_again(rig: Rig) -> None:
     """Another service set it a moment ago, and our view had not read it."""
     rig.settings.lags = True
-    fact = StartFact(partition=PLACE.key, remote_log_start_offset=120, cause="retention")
-    rig.settings.write(fact, epoch=0)
+    record = StartRecord(partition=PLACE.key, remote_log_start_offset=120, cause="retention")
+    rig.settings.write(record, epoch=0)
     await rig.copy.run(rig.led)
     assert rig.settings.view.remote_log_start(PLACE.key) == 120
     assert rig.settings.published == []
@@ -204,7 +204,7 @@ async def test_h04_an_operators_word_holds_for_its_epoch_and_where_its_log_ended
     rig.disk.epochs({8: 0})
     rig.write_log(0, 40, end=60, epoch=8)
     assert (await rig.snapshots.take(rig.led)).frozen is not None
-    word = DivergenceFact(
+    word = DivergenceRecord(
         partition=PLACE.key, action="adopt", epoch=epoch, offset=offset, cause="new disk"
     )
     rig.settings.write(word, epoch=epoch)
@@ -218,9 +218,9 @@ async def test_h35_a_look_tells_how_the_topic_is_configured_now(rig: Rig) -> Non
     rig.broker.config["remote.storage.enable"] = "true"
     rig.broker.config["cleanup.policy"] = "compact"
     rig.broker.internal = True
-    fact = rig.settings.view.topic(PLACE.topic_id)
-    assert fact is not None
-    rig.settings.write(replace(fact, state="kept"))
+    record = rig.settings.view.topic(PLACE.topic_id)
+    assert record is not None
+    rig.settings.write(replace(record, state="kept"))
     assert (await rig.snapshots.take(rig.led)).topic.state == TopicState(
         enabled=False, internal=True, cleanup_policy="compact", native_tiering=True
     )

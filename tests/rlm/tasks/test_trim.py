@@ -9,7 +9,13 @@ import pytest
 
 from kip405.errors import Corrupt, Fenced, Invalid, NotFound, Unavailable
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
-from rlmm.facts import DivergenceFact, Fact, FreezeFact, HistoryFact, TrimFact
+from rlmm.settings_records import (
+    DivergenceRecord,
+    FreezeRecord,
+    HistoryRecord,
+    SettingsRecord,
+    TrimRecord,
+)
 from tests.builders.ledger import OTHER_WRITER, PLACE, metadata
 from tests.builders.rig import Rig
 from tests.rlm.plans.views import lineage
@@ -130,7 +136,7 @@ async def test_h04_an_emptied_directory_is_frozen_until_an_operator_adopts(rig: 
     assert rig.broker.deleted == []
     assert reason(rig) == "partition is frozen"
     assert rig.copy.statuses[PLACE.key].frozen
-    word = DivergenceFact(
+    word = DivergenceRecord(
         partition=PLACE.key, action="adopt", epoch=3, offset=0, cause="disk replaced"
     )
     rig.settings.write(word, epoch=3)
@@ -174,7 +180,7 @@ async def test_h05_a_plan_is_dropped_when_the_lineage_changed(rig: Rig) -> None:
 
 
 async def test_h05_a_freeze_that_comes_last_still_counts(rig: Rig) -> None:
-    freeze = FreezeFact(topic_id=None, stopped=("trim", "delete", "sweep"), by="ops", why="look")
+    freeze = FreezeRecord(topic_id=None, stopped=("trim", "delete", "sweep"), by="ops", why="look")
     rig.settings.after_publish = lambda: rig.settings.write(freeze)
     with pytest.raises(Fenced, match="frozen by command"):
         await rig.trim.run(rig.led)
@@ -192,11 +198,11 @@ async def test_h05_settings_that_change_last_still_count(rig: Rig) -> None:
 
 
 async def test_h05_a_freeze_not_read_yet_is_read_before_the_trim(rig: Rig) -> None:
-    freeze = FreezeFact(topic_id=None, stopped=("trim", "delete", "sweep"), by="ops", why="look")
+    freeze = FreezeRecord(topic_id=None, stopped=("trim", "delete", "sweep"), by="ops", why="look")
     plain = rig.settings.barrier
 
     async def read_up(deadline_ms: int) -> None:
-        if rig.settings.published and isinstance(rig.settings.published[-1], TrimFact):
+        if rig.settings.published and isinstance(rig.settings.published[-1], TrimRecord):
             rig.settings.write(freeze)
         await plain(deadline_ms)
 
@@ -304,7 +310,7 @@ async def test_a_freeze_while_share_groups_are_asked_for_stops_the_trim(rig: Rig
     """All brokers are asked: it may take long."""
 
     async def frozen_meanwhile(topic: str) -> Mapping[int, int]:
-        rig.settings.write(FreezeFact(topic_id=None, stopped=("trim",), by="op", why="x"))
+        rig.settings.write(FreezeRecord(topic_id=None, stopped=("trim",), by="op", why="x"))
         return {}
 
     rig.share_groups.starts_now = frozen_meanwhile  # type: ignore[method-assign]
@@ -340,7 +346,7 @@ async def test_h35_a_topic_that_became_compacted_is_not_trimmed(rig: Rig) -> Non
 
 async def test_h04_the_intent_carries_the_epoch_of_its_plan(rig: Rig) -> None:
     await rig.trim.run(rig.led)
-    assert rig.settings.published[-1] == TrimFact(partition=PLACE.key, bound=300, planned_epoch=0)
+    assert rig.settings.published[-1] == TrimRecord(partition=PLACE.key, bound=300, planned_epoch=0)
 
 
 async def with_a_dead_attempt(path: Path) -> tuple[Rig, RemoteLogSegmentMetadata]:
@@ -367,7 +373,7 @@ async def test_h08_a_dead_history_stays_dead_when_its_copy_is_found_after_the_tr
     before = (await rig.snapshots.take(rig.led)).lineage
     await rig.trim.run(rig.led)
     assert rig.broker.deleted == [300]
-    assert [type(one) for one in rig.settings.published[-2:]] == [HistoryFact, TrimFact]
+    assert [type(one) for one in rig.settings.published[-2:]] == [HistoryRecord, TrimRecord]
     rig.disk.epochs({2: 300})
     rig.ledger.write(dead, epoch=2, previous=0)  # adopted from its manifest
     snapshot = await rig.snapshots.take(rig.led)
@@ -385,10 +391,10 @@ async def test_h08_no_trim_before_the_history_is_told(tmp_path: Path) -> None:
     rig, _ = await with_a_dead_attempt(tmp_path)
     publish = rig.settings.publish
 
-    async def refuse(fact: Fact, leader_epoch: int) -> None:
-        if isinstance(fact, HistoryFact):
+    async def refuse(record: SettingsRecord, leader_epoch: int) -> None:
+        if isinstance(record, HistoryRecord):
             raise Unavailable("the settings topic takes no records")
-        await publish(fact, leader_epoch)
+        await publish(record, leader_epoch)
 
     rig.settings.publish = refuse  # type: ignore[method-assign]
     with pytest.raises(Unavailable, match="takes no records"):
@@ -399,10 +405,10 @@ async def test_h08_no_trim_before_the_history_is_told(tmp_path: Path) -> None:
 
 async def test_h08_a_plan_is_dropped_when_another_history_was_told(tmp_path: Path) -> None:
     rig, _ = await with_a_dead_attempt(tmp_path)
-    other = HistoryFact(partition=PLACE.key, frozen=None, lineage=lineage({1: 0, 3: 90}))
+    other = HistoryRecord(partition=PLACE.key, frozen=None, lineage=lineage({1: 0, 3: 90}))
 
     def overrule() -> None:
-        if isinstance(rig.settings.published[-1], TrimFact):
+        if isinstance(rig.settings.published[-1], TrimRecord):
             rig.settings.write(other, epoch=3)
 
     rig.settings.after_publish = overrule

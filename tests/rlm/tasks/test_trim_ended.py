@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from kip405.errors import Unavailable
-from rlmm.facts import HolesFact
 from rlmm.ledger import Hole
+from rlmm.settings_records import HolesRecord
 from tests.builders.ledger import PLACE
 from tests.builders.rig import Rig
 
@@ -28,7 +28,7 @@ async def only_the_last_copied(path: Path, *holes: Hole) -> Rig:
     snapshot = await rig.snapshots.take(rig.led)
     await rig.copier.copy(snapshot, snapshot.log.segments[2])
     rig.remote_start(0)
-    rig.settings.write(HolesFact(partition=PLACE.key, holes=holes), epoch=0)
+    rig.settings.write(HolesRecord(partition=PLACE.key, holes=holes), epoch=0)
     return rig
 
 

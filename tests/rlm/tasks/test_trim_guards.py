@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kip405.errors import Corrupt, Unavailable
-from rlmm.facts import ServiceFact, TrimFact
+from rlmm.settings_records import ServiceRecord, TrimRecord
 from rsm_plugins.layout.keys import ObjectKind, object_name
 from tests.builders.ledger import OTHER_WRITER, PLACE
 from tests.builders.log_dir import CLUSTER_ID
@@ -98,7 +98,7 @@ async def test_h13_bytes_that_were_not_the_same_are_compared_again(rig: Rig) -> 
 
 
 async def test_no_intent_is_written_while_a_peer_does_not_know_the_store(rig: Rig) -> None:
-    known = ServiceFact(node_id=1, listen={}, advertised={}, version="1", stores=(OTHER_WRITER,))
+    known = ServiceRecord(node_id=1, listen={}, advertised={}, version="1", stores=(OTHER_WRITER,))
     rig.settings.write(known)
     with pytest.raises(Unavailable, match="does not know store"):
         await rig.trim.run(rig.led)
@@ -107,7 +107,7 @@ async def test_no_intent_is_written_while_a_peer_does_not_know_the_store(rig: Ri
 
 
 async def test_h02_the_intent_of_an_older_epoch_is_written_again(rig: Rig) -> None:
-    intent = TrimFact(partition=PLACE.key, bound=300, planned_epoch=0)
+    intent = TrimRecord(partition=PLACE.key, bound=300, planned_epoch=0)
     rig.settings.write(intent, epoch=0)
     rig.begin_epoch(1, 350)
     rig.heartbeat()

@@ -25,7 +25,7 @@ async def test_freeze_works_without_a_leader_and_is_seen_by_others() -> None:
     await other.settings.barrier(1_000)
     assert all(other.settings.view.is_stopped(TOPIC_ID, what) for what in ("trim", "delete"))
     rows = freezes_of(other).listed()
-    assert [(name, fact.by, fact.why) for name, fact, _ in rows] == [
+    assert [(name, record.by, record.why) for name, record, _ in rows] == [
         ("", "ann", "disk swap"),
         (TOPIC, "bob", ""),
     ]

@@ -46,13 +46,13 @@ async def give_back(service: ServiceUnderTest) -> None:
 
 def assert_consistent(cluster: Cluster, config: dict[str, str]) -> None:
     """After a repair: taken over with the right originals, or as it was before anybody came."""
-    fact = cluster.fact()
-    if fact is not None and fact.state == "enabled" and fact.mode == "tier":
+    record = cluster.record()
+    if record is not None and record.state == "enabled" and record.mode == "tier":
         assert cluster.own_config() == config | TAKEN
-        assert dict(fact.originals) == expected_originals(config)
+        assert dict(record.originals) == expected_originals(config)
     else:
         assert cluster.own_config() == config
-        assert fact is None or not fact.originals
+        assert record is None or not record.originals
 
 
 @pytest.mark.parametrize("config", CONFIGS)
@@ -64,9 +64,9 @@ async def test_h14_originals_are_kept_and_given_back(config: dict[str, str]) -> 
     assert cluster.own_config() == config | TAKEN
     await disable(service)
     assert cluster.own_config() == config
-    fact = cluster.fact()
-    assert fact is not None
-    assert (fact.state, dict(fact.originals)) == ("kept", {})
+    record = cluster.record()
+    assert record is not None
+    assert (record.state, dict(record.originals)) == ("kept", {})
 
 
 @pytest.mark.parametrize("config", CONFIGS)
@@ -96,9 +96,9 @@ async def test_h14_a_second_enable_never_takes_our_own_values_for_originals() ->
     service = ServiceUnderTest(cluster)
     await enable(service)
     await enable(service)
-    fact = cluster.fact()
-    assert fact is not None
-    assert fact.originals["retention.ms"] == "60000"
+    record = cluster.record()
+    assert record is not None
+    assert record.originals["retention.ms"] == "60000"
     assert cluster.own_config() == TAKEN
 
 
@@ -163,9 +163,9 @@ async def test_h14_a_choice_is_remembered_before_it_is_reverted() -> None:
     seen: list[tuple[str, str | None]] = []
 
     async def snapshot() -> None:
-        fact = cluster.fact()
-        assert fact is not None
-        seen.append((cluster.own_config()["retention.ms"], fact.originals["retention.ms"]))
+        record = cluster.record()
+        assert record is not None
+        seen.append((cluster.own_config()["retention.ms"], record.originals["retention.ms"]))
 
     await ServiceUnderTest(cluster, hook=snapshot).repair()
     assert ("-1", "60000") not in seen
@@ -217,13 +217,13 @@ async def test_h14_policy_that_refuses_leaves_things_as_they_were() -> None:
     service = ServiceUnderTest(cluster)
     with pytest.raises(Invalid, match="POLICY_VIOLATION"):
         await enable(service)
-    assert cluster.fact() is None
+    assert cluster.record() is None
     await service.verbs.enable(TOPIC, EnableOptions())
     with pytest.raises(Invalid, match="POLICY_VIOLATION"):
         await enable(service)
-    fact = cluster.fact()
-    assert fact is not None
-    assert (fact.mode, fact.trim) == ("copy", False)
+    record = cluster.record()
+    assert record is not None
+    assert (record.mode, record.trim) == ("copy", False)
 
 
 async def test_h14_foreign_retention_is_an_alarm_and_set_back() -> None:
@@ -286,20 +286,22 @@ async def test_h14_what_another_leader_wrote_meanwhile_is_not_undone() -> None:
     alter = service.broker.alter_topic_config
 
     async def overtaken(*args: Any, **changes: Any) -> None:
-        fact = cluster.fact()
-        if fact is not None and cluster.leader == 1:
+        record = cluster.record()
+        if record is not None and cluster.leader == 1:
             cluster.elect(2)
             await successor.settings.barrier(1_000)
-            await successor.settings.publish(replace(fact, mode="copy", trim=False), cluster.epoch)
+            await successor.settings.publish(
+                replace(record, mode="copy", trim=False), cluster.epoch
+            )
             await service.settings.barrier(1_000)
         await alter(*args, **changes)
 
     service.broker.alter_topic_config = overtaken  # type: ignore[method-assign]
     with pytest.raises(Invalid, match="POLICY_VIOLATION"):
         await enable(service)
-    fact = cluster.fact()
-    assert fact is not None
-    assert (fact.state, fact.mode) == ("enabled", "copy")
+    record = cluster.record()
+    assert record is not None
+    assert (record.state, record.mode) == ("enabled", "copy")
 
 
 async def test_h10_trim_off_is_written_even_where_it_is_off_already() -> None:

@@ -9,7 +9,7 @@ from rlm.plans.problems import ProblemKind
 from rlm.topics.reenable import MadeAnewWatch
 from rlm.topics.rules import RetentionOptions
 from rlm.topics.verbs import EnableOptions
-from rlmm.facts import TopicFact
+from rlmm.settings_records import TopicRecord
 from tests.builders.log_dir import TOPIC, TOPIC_ID
 from tests.rlm.topics.world import Cluster, ServiceUnderTest
 
@@ -47,10 +47,10 @@ async def made_anew(
     return cluster, service, watch
 
 
-def fact_of(cluster: Cluster, topic_id: Uuid) -> TopicFact:
-    fact = cluster.fact(topic_id)
-    assert fact is not None
-    return fact
+def record_of(cluster: Cluster, topic_id: Uuid) -> TopicRecord:
+    record = cluster.record(topic_id)
+    assert record is not None
+    return record
 
 
 async def test_h39_the_new_topic_is_a_problem_with_both_ids_until_it_is_enabled() -> None:
@@ -89,11 +89,11 @@ async def test_h39_disable_ends_what_is_expected_of_the_one_that_is_gone(exists:
     if not exists:
         cluster.delete()
     outcome = await service.verbs.disable(TOPIC, confirm=False, delete_remote=False)
-    assert (outcome.fact.topic_id, outcome.fact.state) == (TOPIC_ID, "kept")
+    assert (outcome.record.topic_id, outcome.record.state) == (TOPIC_ID, "kept")
     assert str(TOPIC_ID) in outcome.warnings[0]
-    fact = fact_of(cluster, TOPIC_ID)
-    assert (fact.state, fact.trim) == ("kept", False)
-    assert fact.originals, "should the broker merely not know the topic, they are given back"
+    record = record_of(cluster, TOPIC_ID)
+    assert (record.state, record.trim) == ("kept", False)
+    assert record.originals, "should the broker merely not know the topic, they are given back"
     await watch.check()
     assert watch.findings() == ()
     with pytest.raises(NotFound):
@@ -113,12 +113,12 @@ async def test_h39_a_broker_that_did_not_know_the_topic_yet_gets_its_retention_b
 
 async def test_h39_same_name_enables_the_new_one_alike_and_never_merges_histories() -> None:
     cluster, service, watch = await made_anew("same-name")
-    old = fact_of(cluster, TOPIC_ID)
+    old = record_of(cluster, TOPIC_ID)
     await watch.check()
-    new = fact_of(cluster, NEW_ID)
+    new = record_of(cluster, NEW_ID)
     assert (new.mode, new.trim, new.state) == ("tier", True, "enabled")
     assert (new.retention_ms, new.local_retention_ms) == (1_000, 5)
-    assert fact_of(cluster, TOPIC_ID) == old
+    assert record_of(cluster, TOPIC_ID) == old
     view = service.settings.view
     assert view.remote_log_start(PartitionKey(NEW_ID, 0)) == 0
     assert view.remote_log_start(PartitionKey(TOPIC_ID, 0)) == 40
@@ -135,7 +135,7 @@ async def test_h39_same_name_keeps_mode_tier_with_trim_off() -> None:
     await service.verbs.trim_off(TOPIC, giveback=False)
     cluster.make_anew(NEWER_ID)
     await watch.check()
-    newest = fact_of(cluster, NEWER_ID)
+    newest = record_of(cluster, NEWER_ID)
     assert (newest.mode, newest.trim) == ("tier", False)
 
 
@@ -145,13 +145,13 @@ async def test_h39_same_name_proves_its_rights_first_and_says_why_it_could_not()
     alters = len(cluster.alters)
     await watch.check()
     await watch.check()
-    assert cluster.fact(NEW_ID) is None
+    assert cluster.record(NEW_ID) is None
     assert len(cluster.alters) == alters
     (finding,) = watch.findings()
     assert "missing ACL" in finding.text
     cluster.denied = set()
     await watch.check()
-    assert fact_of(cluster, NEW_ID).trim
+    assert record_of(cluster, NEW_ID).trim
     assert watch.findings() == ()
 
 
@@ -160,10 +160,10 @@ async def test_h39_same_name_does_not_undo_what_was_disabled() -> None:
     await watch.check()
     await service.verbs.disable(TOPIC, confirm=True, delete_remote=False)
     await watch.check()
-    assert fact_of(cluster, NEW_ID).state == "kept"
+    assert record_of(cluster, NEW_ID).state == "kept"
     cluster.make_anew(NEWER_ID)
     await watch.check()
-    assert cluster.fact(NEWER_ID) is None, "the last word about that name was to disable it"
+    assert cluster.record(NEWER_ID) is None, "the last word about that name was to disable it"
     assert watch.findings() == ()
 
 
@@ -173,6 +173,6 @@ async def test_h39_only_the_leader_of_partition_0_enables() -> None:
     await other.settings.barrier(1)
     watch = watch_of(other, "same-name")
     await watch.check()
-    assert cluster.fact(NEW_ID) is None
+    assert cluster.record(NEW_ID) is None
     assert len(watch.findings()) == 1
     assert not watch.why

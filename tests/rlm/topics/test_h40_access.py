@@ -52,7 +52,7 @@ async def test_h40_one_right_missing_at_one_leader_and_nothing_is_altered(
     assert f"--operation {acl.operation}" in str(error)
     assert_untouched(cluster)
     cluster.denied = set()
-    assert (await service.verbs.enable(TOPIC, TIER)).fact.trim
+    assert (await service.verbs.enable(TOPIC, TIER)).record.trim
 
 
 async def test_h40_all_that_is_missing_is_named_at_once() -> None:
@@ -91,13 +91,13 @@ async def test_h40_the_proof_deletes_nothing_and_reads_the_leaders_own_log() -> 
 async def test_h40_mode_copy_needs_what_it_uses_and_no_more(acl: Acl) -> None:
     cluster, service = two_leaders()
     cluster.denied = {(1, acl), (2, acl)}
-    assert (await service.verbs.enable(TOPIC, COPY)).fact.mode == "copy"
+    assert (await service.verbs.enable(TOPIC, COPY)).record.mode == "copy"
     assert not [what for _, what in cluster.used if what.startswith(("delete", "valid", "alter"))]
     with pytest.raises(MissingAcls):
         await service.verbs.trim_on(TOPIC, force=False)
-    fact = cluster.fact()
-    assert fact is not None
-    assert (fact.mode, fact.trim, cluster.alters) == ("copy", False, [])
+    record = cluster.record()
+    assert record is not None
+    assert (record.mode, record.trim, cluster.alters) == ("copy", False, [])
 
 
 @pytest.mark.parametrize("acl", OF_COPY, ids=str)

@@ -125,7 +125,7 @@ async def test_h40_what_nobody_tells_is_not_known_and_not_well() -> None:
 
 async def test_h40_topics_that_are_not_enabled_need_nothing() -> None:
     service = ServiceUnderTest(Cluster())
-    fact = (await service.verbs.enable(TOPIC, EnableOptions(trim=True))).fact
-    kept = needed_acls([replace(fact, state="kept")])
+    record = (await service.verbs.enable(TOPIC, EnableOptions(trim=True))).record
+    kept = needed_acls([replace(record, state="kept")])
     assert TOPIC not in {acl.resource_name for acl in kept}
-    assert not_granted(needed_acls([fact]), {}) == ()
+    assert not_granted(needed_acls([record]), {}) == ()

@@ -18,7 +18,7 @@ from rlm.topics.rules import RetentionOptions
 from rlm.topics.starts import Starts, raise_start
 from rlm.topics.takeover import is_taken_over
 from rlm.topics.verbs import EnableOptions
-from rlmm.facts import Fact, StartFact, TopicFact
+from rlmm.settings_records import SettingsRecord, StartRecord, TopicRecord
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 from tests.builders.ledger import PLACE, MemorySettings, metadata
 from tests.builders.log_dir import TOPIC, TOPIC_ID
@@ -35,8 +35,8 @@ async def enabled(cluster: Cluster) -> ServiceUnderTest:
     return service
 
 
-def fact_of(service: ServiceUnderTest) -> TopicFact:
-    found = service.cluster.fact()
+def record_of(service: ServiceUnderTest) -> TopicRecord:
+    found = service.cluster.record()
     assert found is not None
     return found
 
@@ -44,31 +44,31 @@ def fact_of(service: ServiceUnderTest) -> TopicFact:
 async def test_a_change_of_retention_keeps_mode_and_trim() -> None:
     service = await enabled(Cluster())
     await service.verbs.enable(TOPIC, SHORTER)
-    assert (fact_of(service).mode, fact_of(service).trim) == ("tier", True)
+    assert (record_of(service).mode, record_of(service).trim) == ("tier", True)
     await service.verbs.trim_off(TOPIC, giveback=False)
     await service.verbs.enable(TOPIC, SHORTER)
-    assert (fact_of(service).mode, fact_of(service).trim) == ("tier", False)
+    assert (record_of(service).mode, record_of(service).trim) == ("tier", False)
 
 
 async def test_a_trim_from_before_a_disable_is_not_taken_up_again() -> None:
     service = await enabled(Cluster())
-    kept = replace(fact_of(service), state="kept", trim=True, extra={"later": 1})
+    kept = replace(record_of(service), state="kept", trim=True, extra={"later": 1})
     await service.settings.publish(kept, service.cluster.epoch)
     await service.verbs.enable(TOPIC, EnableOptions())
-    assert (fact_of(service).state, fact_of(service).trim) == ("enabled", False)
-    assert fact_of(service).extra == {"later": 1}
+    assert (record_of(service).state, record_of(service).trim) == ("enabled", False)
+    assert record_of(service).extra == {"later": 1}
 
 
 async def test_disabling_ends_the_trim() -> None:
     service = await enabled(Cluster())
     await service.verbs.disable(TOPIC, confirm=True, delete_remote=False)
-    assert (fact_of(service).state, fact_of(service).trim) == ("kept", False)
-    assert not is_taken_over(replace(fact_of(service), mode="tier"))
+    assert (record_of(service).state, record_of(service).trim) == ("kept", False)
+    assert not is_taken_over(replace(record_of(service), mode="tier"))
 
 
 async def test_a_topic_that_is_being_deleted_is_not_enabled() -> None:
     service = await enabled(Cluster())
-    deleting = replace(fact_of(service), state="deleting")
+    deleting = replace(record_of(service), state="deleting")
     await service.settings.publish(deleting, service.cluster.epoch)
     with pytest.raises(Fenced, match="is being deleted"):
         await service.verbs.enable(TOPIC, TIER)
@@ -80,7 +80,7 @@ async def test_h02_what_ends_at_the_remote_start_holds_no_disable_up() -> None:
     service.ledger.copied(metadata(1, 0, 100, {0: 0}))
     cluster.log_starts[0] = 200
     await service.verbs.disable(TOPIC, confirm=False, delete_remote=False)
-    assert fact_of(service).state == "kept"
+    assert record_of(service).state == "kept"
 
 
 async def test_h14_a_topic_that_another_leads_by_now_is_not_altered() -> None:
@@ -88,7 +88,9 @@ async def test_h14_a_topic_that_another_leads_by_now_is_not_altered() -> None:
     cluster = Cluster()
     service = await enabled(cluster)
     cluster.configs[TOPIC].clear()
-    half_done = replace(fact_of(service), originals={"retention.ms": None, "retention.bytes": None})
+    half_done = replace(
+        record_of(service), originals={"retention.ms": None, "retention.bytes": None}
+    )
     await service.settings.publish(half_done, cluster.epoch)
     cluster.alters.clear()
     cluster.elect(2)
@@ -101,7 +103,7 @@ async def test_h14_originals_are_given_back_by_who_leads_now_only() -> None:
     """The fact says so already, and the service died before it altered anything."""
     cluster = Cluster(configs={TOPIC: {"retention.ms": "60000"}})
     service = await enabled(cluster)
-    given_back = replace(fact_of(service), mode="copy", trim=False)
+    given_back = replace(record_of(service), mode="copy", trim=False)
     await service.settings.publish(given_back, cluster.epoch)
     cluster.alters.clear()
     cluster.elect(2)
@@ -164,8 +166,8 @@ async def test_a_freeze_stops_the_sweep_too_and_any_service_ends_it() -> None:
     assert not service.settings.view.is_stopped(TOPIC_ID, "sweep")
 
 
-def start(offset: int) -> StartFact:
-    return StartFact(partition=PLACE.key, remote_log_start_offset=offset, cause="test")
+def start(offset: int) -> StartRecord:
+    return StartRecord(partition=PLACE.key, remote_log_start_offset=offset, cause="test")
 
 
 async def raised(settings: MemorySettings, offset: int) -> int:
@@ -189,14 +191,16 @@ async def test_h02_a_start_is_not_moved_on_a_stale_view() -> None:
 class Refusing(MemorySettings):
     """Publishes nothing; `faster` is what somebody else wrote just before."""
 
-    def __init__(self, faster: StartFact | None) -> None:
+    def __init__(self, faster: StartRecord | None) -> None:
         super().__init__()
         self._faster = faster
 
     async def tombstone(self, key: str, leader_epoch: int = -1, seen: int | None = None) -> None:
         raise Fenced("overtaken")
 
-    async def publish(self, fact: Fact, leader_epoch: int = -1, seen: int | None = None) -> None:
+    async def publish(
+        self, record: SettingsRecord, leader_epoch: int = -1, seen: int | None = None
+    ) -> None:
         if self._faster is not None:
             self.write(self._faster, epoch=0)
         raise Fenced("overtaken")

@@ -26,9 +26,9 @@ async def test_h19_mode_copy_alters_nothing() -> None:
     cluster = cluster_with(retention_ms="60000")
     service = ServiceUnderTest(cluster)
     outcome = await service.verbs.enable(TOPIC, EnableOptions())
-    assert (outcome.fact.mode, outcome.fact.trim) == ("copy", False)
-    assert (outcome.fact.retention_ms, outcome.fact.retention_bytes) == (60_000, -1)
-    assert outcome.fact.local_retention_ms == -2
+    assert (outcome.record.mode, outcome.record.trim) == ("copy", False)
+    assert (outcome.record.retention_ms, outcome.record.retention_bytes) == (60_000, -1)
+    assert outcome.record.local_retention_ms == -2
     await service.repair()
     await service.verbs.disable(TOPIC, confirm=False, delete_remote=False)
     assert cluster.alters == []
@@ -40,9 +40,9 @@ async def test_enable_again_changes_only_what_is_named() -> None:
     await service.verbs.enable(TOPIC, with_retention(retention_ms=1_000, local_retention_ms=100))
     await service.verbs.enable(TOPIC, with_retention(local_retention_ms=50))
     outcome = await service.verbs.enable(TOPIC, with_retention(retention_bytes=10))
-    fact = outcome.fact
-    assert (fact.retention_ms, fact.local_retention_ms) == (1_000, 50)
-    assert (fact.retention_bytes, fact.local_retention_bytes) == (10, -2)
+    record = outcome.record
+    assert (record.retention_ms, record.local_retention_ms) == (1_000, 50)
+    assert (record.retention_bytes, record.local_retention_bytes) == (10, -2)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ async def test_h19_share_groups_are_refused_unless_forced() -> None:
     await service.verbs.enable(TOPIC, EnableOptions())
     with pytest.raises(Fenced, match="share groups read this topic"):
         await service.verbs.trim_on(TOPIC, force=False)
-    assert (await service.verbs.trim_on(TOPIC, force=True)).fact.trim
+    assert (await service.verbs.trim_on(TOPIC, force=True)).record.trim
 
 
 async def test_logs_that_could_not_be_copied_are_refused_before_retention_is_touched() -> None:
@@ -145,7 +145,7 @@ async def test_logs_that_could_not_be_copied_are_refused_before_retention_is_tou
     with pytest.raises(Fenced, match="orders-0 at 300"):
         await service.verbs.trim_on(TOPIC, force=False)
     outcome = await service.verbs.trim_on(TOPIC, force=True)
-    assert outcome.fact.trim and cluster.uncopyable in outcome.warnings
+    assert outcome.record.trim and cluster.uncopyable in outcome.warnings
     assert (await service.verbs.enable(TOPIC, TIER)).warnings == ()
 
 
@@ -165,12 +165,12 @@ async def test_h18_trim_off_says_how_long_the_disk_lasts() -> None:
     service = ServiceUnderTest(cluster)
     await service.verbs.enable(TOPIC, TIER)
     outcome = await service.verbs.trim_off(TOPIC, giveback=False)
-    assert (outcome.fact.mode, outcome.fact.trim) == ("tier", False)
+    assert (outcome.record.mode, outcome.record.trim) == ("tier", False)
     assert "grows from now on" in outcome.warnings[0]
     assert "100.0 GiB are free" in outcome.warnings[0]
     assert cluster.own_config() == {"retention.ms": "-1", "retention.bytes": "-1"}
     outcome = await service.verbs.trim_off(TOPIC, giveback=True)
-    assert (outcome.fact.mode, dict(outcome.fact.originals)) == ("copy", {})
+    assert (outcome.record.mode, dict(outcome.record.originals)) == ("copy", {})
     assert cluster.own_config() == {"retention.ms": "60000"}
 
 
@@ -182,11 +182,11 @@ async def test_disable_is_refused_while_data_is_only_remote() -> None:
     cluster.log_starts = {0: 400}
     with pytest.raises(Fenced, match=f"{TOPIC}-0: 0 to 400"):
         await service.verbs.disable(TOPIC, confirm=False, delete_remote=False)
-    fact = cluster.fact()
-    assert fact is not None
-    assert fact.state == "enabled"
+    record = cluster.record()
+    assert record is not None
+    assert record.state == "enabled"
     outcome = await service.verbs.disable(TOPIC, confirm=True, delete_remote=False)
-    assert outcome.fact.state == "kept"
+    assert outcome.record.state == "kept"
     with pytest.raises(NotFound, match="is kept"):
         await service.verbs.trim_on(TOPIC, force=False)
     with pytest.raises(Invalid, match="not there yet"):
@@ -200,17 +200,17 @@ async def test_enabling_again_after_disable_takes_fresh_originals() -> None:
     await service.verbs.disable(TOPIC, confirm=True, delete_remote=False)
     cluster.configs[TOPIC] = {"retention.bytes": "99"}
     outcome = await service.verbs.enable(TOPIC, TIER)
-    assert dict(outcome.fact.originals) == {"retention.ms": None, "retention.bytes": "99"}
+    assert dict(outcome.record.originals) == {"retention.ms": None, "retention.bytes": "99"}
     assert any("total retention.bytes stays -1" in text for text in outcome.warnings)
 
 
 async def test_notes_say_what_does_not_act() -> None:
     service = ServiceUnderTest(cluster_with())
     copy = await service.verbs.enable(TOPIC, EnableOptions())
-    assert any("not yet enforced" in note for note in notes_of(copy.fact))
-    assert any("local retention does not" in note for note in notes_of(copy.fact))
+    assert any("not yet enforced" in note for note in notes_of(copy.record))
+    assert any("local retention does not" in note for note in notes_of(copy.record))
     tier = await service.verbs.enable(TOPIC, with_retention(trim=True, retention_ms=-1))
-    assert any("nothing is trimmed" in note for note in notes_of(tier.fact))
+    assert any("nothing is trimmed" in note for note in notes_of(tier.record))
 
 
 def test_growth_is_scaled_to_a_day_and_told_with_its_end() -> None:
@@ -233,5 +233,5 @@ async def test_a_topic_without_a_store_to_go_to_is_refused_and_left_alone() -> N
     service = ServiceUnderTest(cluster, refuse_untiered=refuse)
     with pytest.raises(Invalid, match=f"no store is configured for {TOPIC}"):
         await service.verbs.enable(TOPIC, EnableOptions(trim=True))
-    assert cluster.fact() is None
+    assert cluster.record() is None
     assert cluster.alters == []

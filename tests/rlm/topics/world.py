@@ -24,10 +24,10 @@ from rlm.topics.readers import ReaderCheck
 from rlm.topics.starts import Starts
 from rlm.topics.takeover import Settler
 from rlm.topics.verbs import Dependencies, TopicVerbs
-from rlmm.fact_codec import encode_fact
-from rlmm.fact_headers import Headers, WriterKnowledge
-from rlmm.facts import Fact, Stamp, TopicFact
 from rlmm.log_time import RecordTimes
+from rlmm.settings_codec import encode_settings_record
+from rlmm.settings_headers import Headers, WriterKnowledge
+from rlmm.settings_records import SettingsRecord, Stamp, TopicRecord
 from rlmm.settings_view import SettingsView
 from tests.builders.clock import ManualClock
 from tests.builders.ledger import MemoryLedger
@@ -121,7 +121,7 @@ class Cluster:
     def own_config(self) -> dict[str, str]:
         return dict(self.configs[TOPIC])
 
-    def fact(self, topic_id: Uuid = TOPIC_ID) -> TopicFact | None:
+    def record(self, topic_id: Uuid = TOPIC_ID) -> TopicRecord | None:
         view = SettingsView()
         for offset, (key, value, headers) in enumerate(self.records):
             view.apply(key=key, value=value, offset=offset, headers=headers)
@@ -145,10 +145,12 @@ class ServiceSettings:
         self._catch_up()
         await self._hook()
 
-    async def publish(self, fact: Fact, leader_epoch: int = -1, seen: int | None = None) -> None:
+    async def publish(
+        self, record: SettingsRecord, leader_epoch: int = -1, seen: int | None = None
+    ) -> None:
         await self._hook()
         seen = self.view.next_offset if seen is None else seen
-        why = self.view.objection(fact, leader_epoch, seen)
+        why = self.view.objection(record, leader_epoch, seen)
         if why:
             raise Fenced(why)
         stamp = Stamp(
@@ -159,12 +161,12 @@ class ServiceSettings:
         )
         offset = len(self._cluster.records)
         knew = WriterKnowledge(seen=seen, leader_epoch=leader_epoch)
-        self._cluster.records.append((*encode_fact(fact, stamp), knew.encode()))
+        self._cluster.records.append((*encode_settings_record(record, stamp), knew.encode()))
         await self._hook()
         self._catch_up()
-        adopted = self.view.get(fact.key)
+        adopted = self.view.get(record.key)
         if adopted is None or adopted.offset != offset:
-            raise Fenced(f"{fact.key} was overtaken")
+            raise Fenced(f"{record.key} was overtaken")
 
     async def tombstone(self, key: str, leader_epoch: int = -1, seen: int | None = None) -> None:
         await self._hook()

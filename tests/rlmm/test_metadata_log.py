@@ -9,7 +9,7 @@ import pytest
 from kip405.errors import Unavailable
 from rlmm.barrier import Place
 from rlmm.clients import ConnectionSettings
-from rlmm.fact_log import FactLog
+from rlmm.metadata_log import MetadataLog
 from rlmm.partitioner import LEDGER_PARTITIONS
 from rlmm.tail import TailRecord
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC, TopicDescription, ledger_spec, settings_spec
@@ -43,7 +43,7 @@ class Process:
         self.leaders = Leaders(*PLACES)
         self.now_ms = 0
         self.ledger = Sink()
-        self.log = FactLog(
+        self.log = MetadataLog(
             connection=ConnectionSettings(bootstrap_servers=("nowhere:1",), client_id="tests"),
             replication_factor=1,
             describe_topic=self._describe,

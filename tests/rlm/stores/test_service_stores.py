@@ -19,8 +19,8 @@ from rlm.stores.inspection import Inspection
 from rlm.stores.reports import DAY_MS, Level
 from rlm.stores.stores import RoutedStores, Stores, Targets
 from rlm.stores.usage import StoresInUse, StoreUsage
-from rlmm.facts import StoreFact, TopicFact
 from rlmm.settings import Settings
+from rlmm.settings_records import StoreRecord, TopicRecord
 from rsm_plugins.endpoints import RuleProvider, StorePlace, TopicRule
 from tests.builders.clock import ManualClock
 from tests.builders.ledger import PLACE, MemorySettings, metadata
@@ -35,10 +35,12 @@ class KnownConnection(Link):
     """A link with the fact that the settings have of its store."""
 
     @property
-    def fact(self) -> StoreFact | None:
+    def record(self) -> StoreRecord | None:
         if self.store_id is None:
             return None
-        return StoreFact(store_id=self.store_id, plugin="s3", uri=f"s3://{self.name}/p", prefix="p")
+        return StoreRecord(
+            store_id=self.store_id, plugin="s3", uri=f"s3://{self.name}/p", prefix="p"
+        )
 
 
 class World:
@@ -88,7 +90,7 @@ class World:
         self, name: str = PLACE.topic, topic_id: Uuid = PLACE.topic_id, days: int = 30
     ) -> None:
         self.settings.write(
-            TopicFact(
+            TopicRecord(
                 topic_id=topic_id,
                 name=name,
                 mode="copy",
@@ -144,7 +146,7 @@ def problems(world: World) -> list[str]:
 async def test_h11_a_store_that_segments_need_and_nobody_configures_is_an_alarm(
     world: World,
 ) -> None:
-    world.settings.write(StoreFact(store_id=GONE, plugin="s3", uri="s3://gone", prefix=""))
+    world.settings.write(StoreRecord(store_id=GONE, plugin="s3", uri="s3://gone", prefix=""))
     world.segment(1, GONE)
     assert problems(world) == []
     await world.side.in_use.refresh()
@@ -170,13 +172,13 @@ async def test_a_store_that_is_not_found_yet_is_not_called_unconfigured(world: W
     world.links["cold"].store_id, world.links["cold"].problem = None, "the plugin is away"
     assert problems(world) == ["the plugin is away"], "which store that is nobody knows yet"
     world.settings.write(
-        StoreFact(store_id=COLD, plugin="s3", uri="s3://cold", prefix="", names=("cold",))
+        StoreRecord(store_id=COLD, plugin="s3", uri="s3://cold", prefix="", names=("cold",))
     )
     assert problems(world) == ["the plugin is away"]
     [cold] = [row for row in world.side.statuses() if row.name == "cold"]
     assert (cold.segments, cold.size_bytes, cold.uri) == (1, 1, "s3://cold")
     world.settings.write(
-        StoreFact(store_id=COLD, plugin="s3", uri="s3://cold", prefix="", names=("ice",))
+        StoreRecord(store_id=COLD, plugin="s3", uri="s3://cold", prefix="", names=("ice",))
     )
     texts = problems(world)
     assert texts[0] == "the plugin is away"

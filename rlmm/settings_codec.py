@@ -1,8 +1,8 @@
-"""Facts as bytes: key text and JSON value, with the fields of docs/reference/formats.md; unknown
-fields survive a round trip.
+"""Settings records as bytes: key text and JSON value, with the fields of docs/reference/formats.md;
+unknown fields survive a round trip.
 
-Pure. Unknown kinds are no error (None: a later version's fact); an unknown v, broken JSON or a
-missing field is Corrupt, which stops everything that deletes or trims.
+Pure. Unknown kinds are no error (None: a later version's settings record); an unknown v, broken
+JSON or a missing field is Corrupt, which stops everything that deletes or trims.
 """
 
 import json
@@ -13,22 +13,22 @@ from kip405.errors import Corrupt
 from kip405.ids import PartitionKey, Uuid
 from kip405.lineage import Lineage
 from kip405.segments import EpochEntry
-from rlmm.facts import (
-    ClusterFact,
-    DivergenceFact,
-    Fact,
-    FreezeFact,
-    HistoryFact,
-    HolesFact,
-    ReaderFact,
-    ServiceFact,
-    Stamp,
-    StartFact,
-    StoreFact,
-    TopicFact,
-    TrimFact,
-)
 from rlmm.ledger import Hole
+from rlmm.settings_records import (
+    ClusterRecord,
+    DivergenceRecord,
+    FreezeRecord,
+    HistoryRecord,
+    HolesRecord,
+    ReaderRecord,
+    ServiceRecord,
+    SettingsRecord,
+    Stamp,
+    StartRecord,
+    StoreRecord,
+    TopicRecord,
+    TrimRecord,
+)
 
 FORMAT_VERSION = 1
 _STAMP_FIELDS = ("v", "kind", "node_id", "leader_epoch", "writer", "time_ms")
@@ -37,25 +37,25 @@ _SWITCHED = {word: value for value, word in _SWITCH.items()}
 _Json = Mapping[str, Any]
 
 
-def encode_fact(fact: Fact, stamp: Stamp) -> tuple[bytes, bytes]:
+def encode_settings_record(record: SettingsRecord, stamp: Stamp) -> tuple[bytes, bytes]:
     """(key, value) as they go to the settings topic."""
     document = {
         "v": FORMAT_VERSION,
-        "kind": fact.KIND,
+        "kind": record.KIND,
         "node_id": stamp.node_id,
         "leader_epoch": stamp.leader_epoch,
         "writer": str(stamp.writer),
         "time_ms": stamp.time_ms,
-        **_fields(fact),
+        **_fields(record),
     }
-    document |= {name: value for name, value in fact.extra.items() if name not in document}
+    document |= {name: value for name, value in record.extra.items() if name not in document}
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
-    return fact.key.encode(), text.encode()
+    return record.key.encode(), text.encode()
 
 
-def decode_fact(key: bytes, value: bytes) -> tuple[Fact, Stamp] | None:
-    """A fact with its stamp; None for a kind that this version does not know; Corrupt names key
-    and cause.
+def decode_settings_record(key: bytes, value: bytes) -> tuple[SettingsRecord, Stamp] | None:
+    """A settings record with its stamp; None for a kind that this version does not know; Corrupt
+    names key and cause.
     """
     try:
         name = key.decode()
@@ -70,15 +70,15 @@ def decode_fact(key: bytes, value: bytes) -> tuple[Fact, Stamp] | None:
             writer=Uuid.parse(document["writer"]),
             time_ms=_integer(document, "time_ms"),
         )
-        fact = _decode(name, document)
+        record = _decode(name, document)
     except KeyError as error:
-        raise Corrupt(f"fact {key!r} has no field {error}") from error
+        raise Corrupt(f"settings record {key!r} has no field {error}") from error
     except (ValueError, TypeError, AttributeError) as error:
-        raise Corrupt(f"fact {key!r}: {error}") from error
-    return None if fact is None else (fact, stamp)
+        raise Corrupt(f"settings record {key!r}: {error}") from error
+    return None if record is None else (record, stamp)
 
 
-def _decode(name: str, document: _Json) -> Fact | None:
+def _decode(name: str, document: _Json) -> SettingsRecord | None:
     kind = document["kind"]
     decoder = _DECODERS.get(kind)
     if decoder is None:
@@ -86,70 +86,72 @@ def _decode(name: str, document: _Json) -> Fact | None:
     head, _, rest = name.partition("/")
     if head != kind:
         raise ValueError(f"kind {kind!r} does not belong to this key")
-    fact = decoder(rest, document)
-    if fact.key != name:
-        raise ValueError(f"the key of this fact is {fact.key!r}")
-    return fact
+    record = decoder(rest, document)
+    if record.key != name:
+        raise ValueError(f"the key of this settings record is {record.key!r}")
+    return record
 
 
-def _fields(fact: Fact) -> dict[str, Any]:
+def _fields(record: SettingsRecord) -> dict[str, Any]:
     """Fields of the value in their written order; what the key says is not repeated."""
-    match fact:
-        case ClusterFact():
-            store = fact.default_store_id
+    match record:
+        case ClusterRecord():
+            store = record.default_store_id
             return {
-                "cluster_id": fact.cluster_id,
-                "ledger_topic_id": str(fact.ledger_topic_id),
-                "settings_topic_id": str(fact.settings_topic_id),
+                "cluster_id": record.cluster_id,
+                "ledger_topic_id": str(record.ledger_topic_id),
+                "settings_topic_id": str(record.settings_topic_id),
                 "default_store_id": None if store is None else str(store),
             }
-        case StoreFact():
-            names = {"names": list(fact.names)} if fact.names else {}
-            return {"plugin": fact.plugin, "uri": fact.uri, "prefix": fact.prefix, **names}
-        case TopicFact():
+        case StoreRecord():
+            names = {"names": list(record.names)} if record.names else {}
+            return {"plugin": record.plugin, "uri": record.uri, "prefix": record.prefix, **names}
+        case TopicRecord():
             return {
-                "name": fact.name,
-                "mode": fact.mode,
-                "state": fact.state,
-                "trim": _SWITCH[fact.trim],
-                "retention_ms": fact.retention_ms,
-                "retention_bytes": fact.retention_bytes,
-                "local_retention_ms": fact.local_retention_ms,
-                "local_retention_bytes": fact.local_retention_bytes,
-                "originals": dict(fact.originals),
+                "name": record.name,
+                "mode": record.mode,
+                "state": record.state,
+                "trim": _SWITCH[record.trim],
+                "retention_ms": record.retention_ms,
+                "retention_bytes": record.retention_bytes,
+                "local_retention_ms": record.local_retention_ms,
+                "local_retention_bytes": record.local_retention_bytes,
+                "originals": dict(record.originals),
             }
-        case StartFact():
-            epoch = fact.decided_epoch
+        case StartRecord():
+            epoch = record.decided_epoch
             return {
-                "remote_log_start_offset": fact.remote_log_start_offset,
-                "cause": fact.cause,
+                "remote_log_start_offset": record.remote_log_start_offset,
+                "cause": record.cause,
                 **({} if epoch is None else {"decided_epoch": epoch}),
             }
-        case TrimFact():
-            return {"bound": fact.bound, "planned_epoch": fact.planned_epoch}
-        case HolesFact() | HistoryFact():
-            return _listed_fields(fact)
-        case DivergenceFact():
+        case TrimRecord():
+            return {"bound": record.bound, "planned_epoch": record.planned_epoch}
+        case HolesRecord() | HistoryRecord():
+            return _listed_fields(record)
+        case DivergenceRecord():
             return {
-                "action": fact.action,
-                "epoch": fact.epoch,
-                "offset": fact.offset,
-                "cause": fact.cause,
+                "action": record.action,
+                "epoch": record.epoch,
+                "offset": record.offset,
+                "cause": record.cause,
             }
-        case ServiceFact() | ReaderFact():
-            return _heartbeat_fields(fact)
-        case FreezeFact():
-            return {"stopped": list(fact.stopped), "by": fact.by, "why": fact.why}
+        case ServiceRecord() | ReaderRecord():
+            return _heartbeat_fields(record)
+        case FreezeRecord():
+            return {"stopped": list(record.stopped), "by": record.by, "why": record.why}
 
 
-def _listed_fields(fact: HolesFact | HistoryFact) -> dict[str, Any]:
-    if isinstance(fact, HolesFact):
-        holes = [{"start": hole.start, "end": hole.end, "cause": hole.cause} for hole in fact.holes]
+def _listed_fields(record: HolesRecord | HistoryRecord) -> dict[str, Any]:
+    if isinstance(record, HolesRecord):
+        holes = [
+            {"start": hole.start, "end": hole.end, "cause": hole.cause} for hole in record.holes
+        ]
         return {"holes": holes}
-    others = [_entries(one) for one in fact.others]
+    others = [_entries(one) for one in record.others]
     return {
-        "frozen": fact.frozen,
-        "lineage": _entries(fact.lineage),
+        "frozen": record.frozen,
+        "lineage": _entries(record.lineage),
         **({"others": others} if others else {}),
     }
 
@@ -158,21 +160,21 @@ def _entries(lineage: Lineage) -> list[dict[str, int]]:
     return [{"epoch": entry.epoch, "start_offset": entry.start_offset} for entry in lineage.entries]
 
 
-def _heartbeat_fields(fact: ServiceFact | ReaderFact) -> dict[str, Any]:
-    if isinstance(fact, ReaderFact):
-        return {"http_address": fact.http_address, "version": fact.version}
-    stores = fact.stores
+def _heartbeat_fields(record: ServiceRecord | ReaderRecord) -> dict[str, Any]:
+    if isinstance(record, ReaderRecord):
+        return {"http_address": record.http_address, "version": record.version}
+    stores = record.stores
     return {
-        "listen": dict(fact.listen),
-        "advertised": dict(fact.advertised),
-        "version": fact.version,
+        "listen": dict(record.listen),
+        "advertised": dict(record.advertised),
+        "version": record.version,
         **({} if stores is None else {"stores": [str(one) for one in stores]}),
     }
 
 
-def _cluster(rest: str, document: _Json) -> ClusterFact:
+def _cluster(rest: str, document: _Json) -> ClusterRecord:
     store = document["default_store_id"]
-    return ClusterFact(
+    return ClusterRecord(
         cluster_id=_text(document, "cluster_id"),
         ledger_topic_id=Uuid.parse(document["ledger_topic_id"]),
         settings_topic_id=Uuid.parse(document["settings_topic_id"]),
@@ -183,8 +185,8 @@ def _cluster(rest: str, document: _Json) -> ClusterFact:
     )
 
 
-def _store(rest: str, document: _Json) -> StoreFact:
-    return StoreFact(
+def _store(rest: str, document: _Json) -> StoreRecord:
+    return StoreRecord(
         store_id=Uuid.parse(rest),
         plugin=_text(document, "plugin"),
         uri=_text(document, "uri"),
@@ -194,7 +196,7 @@ def _store(rest: str, document: _Json) -> StoreFact:
     )
 
 
-def _topic(rest: str, document: _Json) -> TopicFact:
+def _topic(rest: str, document: _Json) -> TopicRecord:
     trim = _SWITCHED.get(document["trim"])
     if trim is None:
         raise ValueError(f"trim is {document['trim']!r}, not on or off")
@@ -204,7 +206,7 @@ def _topic(rest: str, document: _Json) -> TopicFact:
         "local_retention_ms",
         "local_retention_bytes",
     )
-    return TopicFact(
+    return TopicRecord(
         topic_id=Uuid.parse(rest),
         name=_text(document, "name"),
         mode=_text(document, "mode"),
@@ -219,8 +221,8 @@ def _topic(rest: str, document: _Json) -> TopicFact:
     )
 
 
-def _start(rest: str, document: _Json) -> StartFact:
-    return StartFact(
+def _start(rest: str, document: _Json) -> StartRecord:
+    return StartRecord(
         partition=_partition(rest),
         remote_log_start_offset=_integer(document, "remote_log_start_offset"),
         cause=_text(document, "cause"),
@@ -229,8 +231,8 @@ def _start(rest: str, document: _Json) -> StartFact:
     )
 
 
-def _trim(rest: str, document: _Json) -> TrimFact:
-    return TrimFact(
+def _trim(rest: str, document: _Json) -> TrimRecord:
+    return TrimRecord(
         partition=_partition(rest),
         bound=_integer(document, "bound"),
         planned_epoch=_integer(document, "planned_epoch"),
@@ -238,8 +240,8 @@ def _trim(rest: str, document: _Json) -> TrimFact:
     )
 
 
-def _holes(rest: str, document: _Json) -> HolesFact:
-    return HolesFact(
+def _holes(rest: str, document: _Json) -> HolesRecord:
+    return HolesRecord(
         partition=_partition(rest),
         holes=tuple(
             Hole(
@@ -253,8 +255,8 @@ def _holes(rest: str, document: _Json) -> HolesFact:
     )
 
 
-def _divergence(rest: str, document: _Json) -> DivergenceFact:
-    return DivergenceFact(
+def _divergence(rest: str, document: _Json) -> DivergenceRecord:
+    return DivergenceRecord(
         partition=_partition(rest),
         action=_text(document, "action"),
         epoch=_integer(document, "epoch"),
@@ -264,8 +266,8 @@ def _divergence(rest: str, document: _Json) -> DivergenceFact:
     )
 
 
-def _history(rest: str, document: _Json) -> HistoryFact:
-    return HistoryFact(
+def _history(rest: str, document: _Json) -> HistoryRecord:
+    return HistoryRecord(
         partition=_partition(rest),
         frozen=None if document["frozen"] is None else _text(document, "frozen"),
         lineage=_lineage(document["lineage"]),
@@ -283,8 +285,8 @@ def _lineage(entries: Iterable[_Json]) -> Lineage:
     )
 
 
-def _service(rest: str, document: _Json) -> ServiceFact:
-    return ServiceFact(
+def _service(rest: str, document: _Json) -> ServiceRecord:
+    return ServiceRecord(
         node_id=int(rest),
         listen=dict(document["listen"].items()),
         advertised=dict(document["advertised"].items()),
@@ -294,8 +296,8 @@ def _service(rest: str, document: _Json) -> ServiceFact:
     )
 
 
-def _reader(rest: str, document: _Json) -> ReaderFact:
-    return ReaderFact(
+def _reader(rest: str, document: _Json) -> ReaderRecord:
+    return ReaderRecord(
         grpc_address=rest,
         http_address=_text(document, "http_address"),
         version=_text(document, "version"),
@@ -303,8 +305,8 @@ def _reader(rest: str, document: _Json) -> ReaderFact:
     )
 
 
-def _freeze(rest: str, document: _Json) -> FreezeFact:
-    return FreezeFact(
+def _freeze(rest: str, document: _Json) -> FreezeRecord:
+    return FreezeRecord(
         topic_id=Uuid.parse(rest) if rest else None,
         stopped=_texts(document, "stopped"),
         by=_text(document, "by"),
@@ -313,18 +315,18 @@ def _freeze(rest: str, document: _Json) -> FreezeFact:
     )
 
 
-_DECODERS: dict[str, Callable[[str, _Json], Fact]] = {
-    ClusterFact.KIND: _cluster,
-    StoreFact.KIND: _store,
-    TopicFact.KIND: _topic,
-    StartFact.KIND: _start,
-    TrimFact.KIND: _trim,
-    HolesFact.KIND: _holes,
-    DivergenceFact.KIND: _divergence,
-    HistoryFact.KIND: _history,
-    ServiceFact.KIND: _service,
-    ReaderFact.KIND: _reader,
-    FreezeFact.KIND: _freeze,
+_DECODERS: dict[str, Callable[[str, _Json], SettingsRecord]] = {
+    ClusterRecord.KIND: _cluster,
+    StoreRecord.KIND: _store,
+    TopicRecord.KIND: _topic,
+    StartRecord.KIND: _start,
+    TrimRecord.KIND: _trim,
+    HolesRecord.KIND: _holes,
+    DivergenceRecord.KIND: _divergence,
+    HistoryRecord.KIND: _history,
+    ServiceRecord.KIND: _service,
+    ReaderRecord.KIND: _reader,
+    FreezeRecord.KIND: _freeze,
 }
 
 

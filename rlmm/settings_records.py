@@ -1,9 +1,10 @@
-"""Facts of the settings topic: one key each, JSON values, final format (docs/reference/formats.md).
+"""Settings records of the settings topic: one key each, JSON values, final format
+(docs/reference/formats.md).
 
 Keys: cluster, store/<uuid>, topic/<topic id>, start|trim|holes|divergence|history/<topic
 id>/<partition>, service/<node id>, reader/<gRPC address>, freeze, freeze/<topic id>. Every value
 has v, kind, node_id, leader_epoch, writer, time_ms. Fields this version does not know are kept in
-`extra` and written again. Pure: which fact counts is the view's.
+`extra` and written again. Pure: which settings record counts is the view's.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,9 @@ from kip405.lineage import Lineage
 from rlmm.ledger import Hole
 
 NO_LEADER_EPOCH = -1
-"""`leader_epoch` of facts that no partition leader writes: cluster, store, service, freeze."""
+"""`leader_epoch` of settings records that no partition leader writes: cluster, store, service,
+freeze.
+"""
 
 MODES = ("copy", "tier")
 TOPIC_STATES = ("enabled", "kept", "deleting")
@@ -24,7 +27,7 @@ DIVERGENCE_ACTIONS = ("adopt", "discard")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
-    """Who wrote a fact, under which leader epoch, when."""
+    """Who wrote a settings record, under which leader epoch, when."""
 
     node_id: int
     leader_epoch: int
@@ -33,7 +36,7 @@ class Stamp:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterFact:
+class ClusterRecord:
     """Identity of the cluster, of our two topics, and the store that topics go to by default."""
 
     KIND: ClassVar[str] = "cluster"
@@ -49,7 +52,7 @@ class ClusterFact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoreFact:
+class StoreRecord:
     """One store: the plugin that serves it, its uri and the prefix of every object.
 
     `names`: what configurations call it; a name stands for one store for ever. Written where there
@@ -70,7 +73,7 @@ class StoreFact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicFact:
+class TopicRecord:
     """What was decided for a topic. Retention in ms and bytes, -1 = unlimited, local -2 = as total.
 
     `originals`: topic-level configs before we altered any, or as somebody else set them since
@@ -100,7 +103,7 @@ class TopicFact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartFact:
+class StartRecord:
     """Remote log start of a partition; only ever rises (H2). `cause`: enable, retention, delete-
     records, command.
 
@@ -121,7 +124,7 @@ class StartFact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrimFact:
+class TrimRecord:
     """Trim intent: the local log is about to start at `bound`, planned under `planned_epoch`."""
 
     KIND: ClassVar[str] = "trim"
@@ -136,7 +139,7 @@ class TrimFact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HolesFact:
+class HolesRecord:
     """Offsets of a partition that are in no tier (H15), ascending."""
 
     KIND: ClassVar[str] = "holes"
@@ -150,7 +153,7 @@ class HolesFact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DivergenceFact:
+class DivergenceRecord:
     """An operator's word on a frozen partition (H4): which end the history of `epoch` has from
     now on.
     """
@@ -172,7 +175,7 @@ class DivergenceFact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryFact:
+class HistoryRecord:
     """What a partition's leader knows and the segments do not tell (H4): why the partition is
     frozen, None = it is not, and the history it is in, merged with the remote one. `others` were
     told before: a log of theirs may be elected again, and know no more than its newest epochs.
@@ -194,7 +197,7 @@ class HistoryFact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceFact:
+class ServiceRecord:
     """Heartbeat of one service; addresses by endpoint (proxy, grpc, http), each host:port. Node
     id = stamp's. `stores` it is configured for and knows; None = it does not say.
     """
@@ -213,7 +216,7 @@ class ServiceFact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReaderFact:
+class ReaderRecord:
     """Heartbeat of a service without a broker, by its gRPC address (host:port): it answers reads of
     the remote tier. It is no broker's service and counts nowhere as one; the stamp's node id is -1.
     """
@@ -230,7 +233,7 @@ class ReaderFact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FreezeFact:
+class FreezeRecord:
     """What is stopped everywhere (trim, delete, sweep), by whom and why; topic_id None = every
     topic.
     """
@@ -247,18 +250,18 @@ class FreezeFact:
         return self.KIND if self.topic_id is None else f"{self.KIND}/{self.topic_id}"
 
 
-Fact = (
-    ClusterFact
-    | StoreFact
-    | TopicFact
-    | StartFact
-    | TrimFact
-    | HolesFact
-    | DivergenceFact
-    | HistoryFact
-    | ServiceFact
-    | ReaderFact
-    | FreezeFact
+SettingsRecord = (
+    ClusterRecord
+    | StoreRecord
+    | TopicRecord
+    | StartRecord
+    | TrimRecord
+    | HolesRecord
+    | DivergenceRecord
+    | HistoryRecord
+    | ServiceRecord
+    | ReaderRecord
+    | FreezeRecord
 )
 
 

@@ -1,9 +1,9 @@
-"""The two Kafka topics as one log of facts: tail, barrier, publish, and the watch over them.
+"""The two Kafka topics as one log of metadata: tail, barrier, publish, and the watch over them.
 
 Both topics share one consumer, one producer and one client for end offsets. `run` belongs into
 the composition root's TaskGroup and never ends. Who makes sense of the records registers a sink
-before that. Must not know what records mean (one exception: whether a `cluster` fact says that a
-ledger existed before).
+before that. Must not know what records mean (one exception: whether a `cluster` settings record
+says that a ledger existed before).
 """
 
 import asyncio
@@ -62,7 +62,7 @@ class Ends(Protocol):
 
     async def epoch_ends(self, epochs: Mapping[Place, int]) -> dict[Place, EpochEnd]: ...
 
-    async def holds_cluster_fact(self) -> bool: ...
+    async def holds_cluster_record(self) -> bool: ...
 
     async def close(self) -> None: ...
 
@@ -80,7 +80,7 @@ class _Topics:
         return self.settings, self.ledger
 
 
-class FactLog:
+class MetadataLog:
     """Edge to Kafka for ledger and settings; sinks are called on the event loop.
 
     A partition that lost records that were read (`divergence`) stops everything that deletes or
@@ -297,7 +297,7 @@ class FactLog:
         for sink in self._sinks.values():
             sink.go_live(replay_ms)
         self._live.set()
-        log.info("facts_ready", replay_ms=replay_ms)
+        log.info("metadata_ready", replay_ms=replay_ms)
 
     async def _ensure_topics(self) -> None:
         tell = log.info  # brokers learn of a topic a moment after it was created
@@ -326,7 +326,7 @@ class FactLog:
             settings.check(settings_now)
             self._refuse_unfit(SETTINGS_TOPIC)
         if not has_ledger:
-            if ledger.topic_id or (settings_now and await self._end_client.holds_cluster_fact()):
+            if ledger.topic_id or (settings_now and await self._end_client.holds_cluster_record()):
                 _refuse_to_create(ledger)
             await create_topic(ledger.spec, self._connection, self._sleep_ms)
 
@@ -345,7 +345,7 @@ class FactLog:
                 async with deadline(_VERIFY_TIMEOUT_MS, "ends of the epochs of all partitions"):
                     await self._tail.verify()
             except RemoteStorageError as error:
-                log.warning("facts_watch", error=str(error))
+                log.warning("metadata_watch", error=str(error))
 
 
 def _refuse_to_create(guard: TopicGuard) -> NoReturn:

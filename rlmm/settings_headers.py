@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass
 
 from kip405.errors import Corrupt
-from rlmm.facts import NO_LEADER_EPOCH
+from rlmm.settings_records import NO_LEADER_EPOCH
 
 _INT32 = struct.Struct(">i")
 

@@ -1,4 +1,4 @@
-"""The fact topics in memory: one log for several processes, each with a FactLog of its own."""
+"""The fact topics in memory: one log for several processes, each with a MetadataLog of its own."""
 
 from collections.abc import Callable, Mapping
 from typing import cast
@@ -6,7 +6,7 @@ from typing import cast
 from kip405.errors import RemoteStorageError, Unavailable
 from kip405.ids import Uuid
 from rlmm.barrier import Place
-from rlmm.fact_log import FactLog, Sink
+from rlmm.metadata_log import MetadataLog, Sink
 from rlmm.publisher import OutcomeUnknown, Record
 from rlmm.tail import TailRecord
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
@@ -34,7 +34,7 @@ class FakeTopics:
         return len(log) - 1
 
 
-class FakeFactLog:
+class FakeMetadataLog:
     """One process at the log. It reads when it must, by barrier or read-back, or by `read`.
 
     `before_append` and `after_append` see each record of ours: others may write then. `error`: what
@@ -58,9 +58,9 @@ class FakeFactLog:
         self._read: dict[Place, int] = {}
 
     @property
-    def as_fact_log(self) -> FactLog:
+    def as_metadata_log(self) -> MetadataLog:
         """For constructors; whoever gets it uses no more than is here."""
-        return cast(FactLog, self)
+        return cast(MetadataLog, self)
 
     def register(self, topic: str, sink: Sink) -> None:
         self._sinks[topic] = sink
