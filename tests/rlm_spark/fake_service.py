@@ -1,4 +1,4 @@
-"""A fetch API over real gRPC that serves one partition's batches and fails as a test tells it."""
+"""A fetch API over real gRPC that serves one partition's batches and fails as a test scripts it."""
 
 import contextlib
 import threading

@@ -60,7 +60,7 @@ def test_an_error_comes_after_what_was_read_before_it() -> None:
     assert gone()
 
 
-def test_a_stop_that_nobody_asked_for_is_no_end() -> None:
+def test_a_stop_of_the_source_is_no_end() -> None:
     """A client that is closed under its reader cancels what that waits for."""
 
     def cancelled() -> Generator[int, None, None]:

@@ -1,4 +1,4 @@
-"""Who is asked first, and who last."""
+"""The order in which services are called, and the retry policy."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def cluster(time: Time) -> Endpoints:
     return endpoints
 
 
-def test_readers_first_for_the_remote_tier_and_the_silent_one_last() -> None:
+def test_readers_first_for_the_remote_tier_and_the_one_without_heartbeats_last() -> None:
     found = cluster(Time()).for_remote(PLACE)
     assert set(found[:2]) == {"r1:1", "r2:1"}
     assert set(found[2:4]) == {"b1:1", "b2:1"}
@@ -134,7 +134,7 @@ def test_what_is_not_retriable_is_final(kind: ErrorKind) -> None:
         policy_for(Time(), "a", "b").failed("a", Failure(kind=kind, what="no"))
 
 
-def test_the_leader_named_is_asked_next_even_if_nobody_listed_it() -> None:
+def test_the_leader_named_is_asked_next_even_if_it_is_not_listed() -> None:
     retry_policy = policy_for(Time(), "a", "b")
     fenced = Failure(kind=ErrorKind.FENCED, what="not me", leader_address="new")
     assert retry_policy.failed("a", fenced) == 0

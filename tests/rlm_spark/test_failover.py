@@ -133,7 +133,7 @@ def test_what_a_stale_reader_does_not_know_yet_comes_from_the_authoritative_read
     assert lost == []
 
 
-def test_nothing_is_lost_where_nobody_is_certain() -> None:
+def test_nothing_is_lost_where_no_tier_is_certain() -> None:
     kafka, remote = Tier("kafka", [(60, 100)]), Tier("remote", [(0, 40)], is_certain=False)
     for authoritative in (None, Tier("authoritative", [(0, 40)], is_certain=False)):
         with pytest.raises(ConnectorError, match=r"no service could confirm .* has offset 40"):
@@ -160,7 +160,7 @@ def test_what_the_remote_log_start_passed_by_is_lost_up_to_it() -> None:
     assert read[0][0] == 30
 
 
-def test_a_final_denial_asks_nobody_else() -> None:
+def test_after_a_final_denial_no_other_tier_is_read() -> None:
     class Cut:
         name = "kafka"
 

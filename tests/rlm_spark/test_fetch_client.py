@@ -100,7 +100,7 @@ def test_a_service_that_is_gone_is_left_for_another(service: FakeService) -> Non
 
 
 @pytest.mark.parametrize("error", [Corrupt("object x is damaged"), NotFound("no t"), Internal("b")])
-def test_what_is_final_is_told_at_once(service: FakeService, error: RemoteStorageError) -> None:
+def test_what_is_final_is_raised_at_once(service: FakeService, error: RemoteStorageError) -> None:
     service.scripted.append(refusing(error, after=1))
     with pytest.raises(ServiceError, match=str(error)) as caught:
         read(service.connection(), ask())
@@ -266,7 +266,7 @@ def test_tls_both_ways(tmp_path: Path) -> None:
             fewer = {name: value for name, value in files.items() if name != missing}
             if missing == "tls_cert_file":
                 del fewer["tls_key_file"]
-            # What the certificates forbid is told at once; a door that is shut is tried again.
+            # A refused certificate is an error at once; a closed connection is retried.
             words = "gave up|CERTIFICATE_VERIFY_FAILED|Hostname Verification"
             with pytest.raises(ServiceError, match=words) as caught:
                 read(service.connection(**fewer), ask(), patience_ms=500)
@@ -313,7 +313,7 @@ def test_readers_are_found_from_a_broker_and_asked_first(service: FakeService) -
         assert len(service.asked("DescribeEndpoints")) == 1
 
 
-def test_a_service_that_comes_up_later_is_asked_who_else_there_is() -> None:
+def test_a_service_that_comes_up_later_is_asked_for_the_other_services() -> None:
     connection = ServiceConnection(endpoints=(NOBODY,), principal="p")
     client = FetchClient(connection, patience_ms=100)
     with pytest.raises(ServiceError):

@@ -96,7 +96,7 @@ def test_h06_asking_never_creates_a_topic() -> None:
         client.close()
 
 
-def test_a_leader_that_moves_is_looked_up_again() -> None:
+def test_a_leader_that_moves_is_found_again() -> None:
     with FakeKafka().running() as kafka:
         client = client_of(kafka)
         kafka.errors.extend([NOT_LEADER, 5, 74])
@@ -106,7 +106,7 @@ def test_a_leader_that_moves_is_looked_up_again() -> None:
         client.close()
 
 
-def test_connections_that_break_are_made_anew() -> None:
+def test_connections_that_break_are_opened_again() -> None:
     with FakeKafka().running() as kafka:
         client = client_of(kafka)
         for offset in (0, 3, 6):
@@ -140,7 +140,7 @@ def test_a_broker_that_goes_away_after_a_query_is_no_news(
     assert not caplog.records
 
 
-def test_what_kafka_refuses_for_good_is_told_at_once() -> None:
+def test_what_kafka_refuses_for_good_is_raised_at_once() -> None:
     with FakeKafka().running() as kafka:
         client = client_of(kafka)
         kafka.errors.append(29)
@@ -149,7 +149,7 @@ def test_what_kafka_refuses_for_good_is_told_at_once() -> None:
         client.close()
 
 
-def test_nobody_there_ends_with_patience() -> None:
+def test_an_absent_kafka_is_an_error_after_the_patience() -> None:
     with FakeKafka().running() as kafka:
         client = client_of(kafka, patience_ms=500)
     with pytest.raises(KafkaClientError, match="nothing from Kafka in 500 ms"):
@@ -175,7 +175,7 @@ def test_a_broker_that_just_started_denies_a_topic_for_a_moment() -> None:
         client.close()
 
 
-def test_h06_a_topic_made_anew_under_its_name_is_refused() -> None:
+def test_h06_a_topic_recreated_under_its_name_is_refused() -> None:
     with FakeKafka().running() as kafka:
         client = client_of(kafka)
         assert client.fetch(PLACE, TOPIC_ID, 0, read_committed=False, stop=Stop())

@@ -112,7 +112,7 @@ def test_a_certificate_of_another_host_is_refused_unless_that_is_switched_off(
         assert topics(given | {"ssl.endpoint.identification.algorithm": ""}) == {"t"}
 
 
-def test_unfit_pem_is_told(tmp_path: Path) -> None:
+def test_unfit_pem_is_an_error(tmp_path: Path) -> None:
     broken = tmp_path / "broken.pem"
     broken.write_text("-----BEGIN CERTIFICATE-----\nnothing\n-----END CERTIFICATE-----\n")
     with pytest.raises(KafkaClientError, match=r"kafka\.ssl\.\* are unfit"):

@@ -51,7 +51,7 @@ def _all(timestamp_ms: int, no_match: NoMatch = NoMatch.ERROR) -> SpecificTimest
     return SpecificTimestamps(dict.fromkeys((P0, P1, P2), timestamp_ms), no_match)
 
 
-def test_earliest_to_latest_stays_unbound_until_it_is_looked_up() -> None:
+def test_earliest_to_latest_stays_unbound_until_it_is_resolved() -> None:
     positions = FakePositions(topic("t", FakeLog([0] * 10), FakeLog([0] * 5, start=5)))
     places = assigned(Subscribe(topics=("t",)), positions, must_exist=True)
 

@@ -307,16 +307,16 @@ def test_a_start_is_not_compared_with_latest() -> None:
     assert query.starting == SpecificOffsets({TopicPartition("t", 0): 7})
 
 
-def test_unknown_options_are_ignored_but_a_misspelt_one_of_ours_is_told(
+def test_unknown_options_are_ignored_but_a_misspelt_one_of_ours_is_named(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.WARNING):
         batch({**ENOUGH, "path": "x", "startingOffset": "latest", "rlm.retries": "5"})
 
-    told = [record.getMessage() for record in caplog.records]
-    assert len(told) == 2
-    assert "option=startingoffset ignored=true did_you_mean=startingOffsets" in told[0]
-    assert "option=rlm.retries ignored=true" in told[1]
+    warnings = [record.getMessage() for record in caplog.records]
+    assert len(warnings) == 2
+    assert "option=startingoffset ignored=true did_you_mean=startingOffsets" in warnings[0]
+    assert "option=rlm.retries ignored=true" in warnings[1]
 
 
 def test_stream_limits_in_a_batch_are_ignored_with_a_warning(

@@ -1,4 +1,4 @@
-"""The plan of a batch: offsets to ranges, moving edges, and tasks that look again."""
+"""The plan of a batch: offsets to ranges, moving edges, and tasks that bind late."""
 
 import pickle
 import threading
@@ -199,10 +199,10 @@ def test_a_loss_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
 
     offsets_of(going_on, plan_batch(going_on, positions)[0], tiers)
 
-    told = [each.getMessage() for each in caplog.records if "data_loss" in each.getMessage()]
-    assert len(told) == 1
-    assert "Cannot fetch records in [2, 6) of t-0: aged out" in told[0]
-    assert '"failOnDataLoss" to "true"' in told[0]
+    warnings = [each.getMessage() for each in caplog.records if "data_loss" in each.getMessage()]
+    assert len(warnings) == 1
+    assert "Cannot fetch records in [2, 6) of t-0: aged out" in warnings[0]
+    assert '"failOnDataLoss" to "true"' in warnings[0]
 
 
 def test_a_cap_holds_against_growth() -> None:

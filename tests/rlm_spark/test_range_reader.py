@@ -339,7 +339,7 @@ def test_modes_need_their_addresses(kafka: FakeKafka) -> None:
         read(options(ReadMode.KAFKA_ONLY))
 
 
-def test_an_empty_range_asks_nobody() -> None:
+def test_an_empty_range_asks_no_tier() -> None:
     assert read(options(ReadMode.KAFKA_ONLY), 5, 5) == ([], [])
 
 
@@ -357,7 +357,7 @@ def test_a_reader_that_leaves_early_leaves_nothing(
 
 
 @pytest.mark.parametrize("after", [0, 1])
-def test_who_reads_in_a_thread_of_his_own_is_stopped_from_outside(
+def test_a_consumer_in_another_thread_is_stopped_from_outside(
     service: FakeService, after: int
 ) -> None:
     """Whatever the service does, which is nothing."""
@@ -433,6 +433,6 @@ def test_a_cut_sees_that_nothing_more_is_coming() -> None:
     assert (piece.batches, piece.start_offset, piece.next_offset) == (b"", 7, 15)
 
 
-def test_bytes_that_are_no_batches_are_told_with_their_place() -> None:
+def test_bytes_that_are_no_batches_are_an_error_with_their_offset() -> None:
     with pytest.raises(DecodeError, match=r"t-0 at offset 3"):
         cut_of(b"\0" * 100, 3, 9)

@@ -23,7 +23,7 @@ class Client:
         self.closed += 1
 
 
-def test_one_for_all_and_closed_when_nobody_has_it() -> None:
+def test_one_for_all_and_closed_when_unused() -> None:
     clients: Shared[Client] = Shared()
     with clients.leased("a", Client) as first, clients.leased("a", Client) as second:
         assert first is second
@@ -45,7 +45,7 @@ def test_idle_ones_are_closed_when_another_is_taken() -> None:
         assert clients.size == 1
 
 
-def test_one_that_cannot_be_closed_does_not_fail_who_takes_another() -> None:
+def test_one_that_cannot_be_closed_does_not_fail_the_next_lease() -> None:
     class Broken(Client):
         def close(self) -> None:
             raise OSError("broken")

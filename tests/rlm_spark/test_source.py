@@ -61,7 +61,7 @@ def test_an_empty_plan_reads_nothing() -> None:
     assert list(empty.read(InputPartition(None))) == []
 
 
-def test_a_spark_without_data_sources_is_told_what_works() -> None:
+def test_a_spark_without_data_sources_names_what_works() -> None:
     """As 3.5 is; the whole of it is tests/spark/test_releases.py."""
 
     class OldSpark:

@@ -106,7 +106,7 @@ def test_offsets_are_the_next_to_read_in_sparks_json() -> None:
     ]
 
 
-def test_a_new_stream_starts_at_the_end_unless_told() -> None:
+def test_a_new_stream_starts_at_the_end_by_default() -> None:
     positions = FakePositions(topic("t", FakeLog([100, 200, 300])))
 
     assert Driver(positions, startingOffsets="latest").initial() == {"t": {"0": 3}}
@@ -331,7 +331,7 @@ def test_a_new_partition_deleted_before_it_was_read_is_data_loss() -> None:
 
 
 @pytest.mark.parametrize("fail", ["true", "false"])
-def test_offsets_that_go_back_are_looked_up_again_and_then_data_loss(
+def test_offsets_that_go_back_are_read_again_and_then_data_loss(
     fail: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     time = FakeTime()
@@ -361,7 +361,7 @@ def test_a_stale_answer_is_not_taken_for_offsets_that_went_back() -> None:
     assert driver.latest({"t": {"0": 5}}) == {"t": {"0": 9}}
 
 
-def test_available_now_ends_exactly_where_its_first_look_ended() -> None:
+def test_available_now_ends_exactly_at_its_first_latest_offsets() -> None:
     positions = FakePositions(topic("t", FakeLog([0] * 25), FakeLog([0] * 5)))
     driver = Driver(positions, maxOffsetsPerTrigger="12", minOffsetsPerTrigger="11")
     driver.reader.prepareForTriggerAvailableNow()

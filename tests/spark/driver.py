@@ -31,12 +31,12 @@ def main(folder: Path, options: dict[str, str]) -> None:
     try:
         reader = with_options(spark.readStream.format(TIERED), options)
         query = start_available(reader.load(), folder)
-        told = 0
+        printed = 0
         deadline = time.monotonic() + _LIMIT_S
-        while (active := query.isActive) or told < len(query.recentProgress):
-            while told < len(query.recentProgress):
-                told += 1
-                print(f"batch {told}", flush=True)
+        while (active := query.isActive) or printed < len(query.recentProgress):
+            while printed < len(query.recentProgress):
+                printed += 1
+                print(f"batch {printed}", flush=True)
             if active:
                 time.sleep(_POLL_S)
             if time.monotonic() > deadline:

@@ -26,7 +26,7 @@ class Reader:
     process: "subprocess.Popen[bytes]"
 
     def kill(self) -> None:
-        """SIGKILL: nobody is told."""
+        """SIGKILL, without any clean-up."""
         self.process.kill()
         self.process.wait(_STOP_LIMIT_S)
 

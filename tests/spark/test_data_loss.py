@@ -1,4 +1,4 @@
-"""The remote log start moves up while a job runs: told, or skipped, as Spark's source does."""
+"""The remote log start moves up while a job runs: an error, or skipped, as Spark's source does."""
 
 from pathlib import Path
 
@@ -67,9 +67,9 @@ def _run(lab: Lab, topic: str, folder: Path, options: dict[str, str]) -> Streami
 
 def test_a_stream_is_told_of_the_loss(lab: Lab, topic: str, folder: Path) -> None:
     query = _run(lab, topic, folder, {})
-    with pytest.raises(StreamingQueryException) as told:
+    with pytest.raises(StreamingQueryException) as raised:
         query.awaitTermination(120)
-    assert LOST in str(told.value).lower()
+    assert LOST in str(raised.value).lower()
     assert _keys(lab.written(folder)) == [*range(A_BATCH)]
 
 

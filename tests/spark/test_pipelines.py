@@ -117,13 +117,13 @@ def _stopped_export(lab: Lab, topic: str, root: Path, *, after: int) -> ExportRe
     """An export that is asked to stop once so many chunks count."""
     stop = threading.Event()
 
-    def look(*told: object) -> None:
+    def show(*progress: object) -> None:
         if _commits(root) >= after:
             stop.set()
 
     size = ChunkSize(records=_CHUNK)
     options = _options(lab, topic)
-    report: ExportReport = export(lab.spark, options, to=str(root), size=size, show=look, stop=stop)
+    report: ExportReport = export(lab.spark, options, to=str(root), size=size, show=show, stop=stop)
     return report
 
 

@@ -1,5 +1,5 @@
 """The four read modes on a real cluster: a topic whose head is remote only, with all codecs and
-transactions, is read like by a plain consumer; a deleted head is told.
+transactions, is read like by a plain consumer; a deleted head is reported.
 """
 
 import itertools

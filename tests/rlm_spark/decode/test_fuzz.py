@@ -25,8 +25,8 @@ def fuzz(*arguments: str) -> dict[str, object]:
         check=False,
     )
     assert done.returncode == 0, f"exit {done.returncode}: {done.stderr[-3000:]}"
-    told: dict[str, object] = json.loads(done.stdout)
-    return told
+    report: dict[str, object] = json.loads(done.stdout)
+    return report
 
 
 def limit() -> list[str]:
@@ -34,9 +34,9 @@ def limit() -> list[str]:
 
 
 def test_hostile_bytes_end_in_errors_or_equal_rows() -> None:
-    told = fuzz("--cases", "2500", "--bombs", "1", *limit())
-    assert told["cases"] == 2502
-    ends = told["ends"]
+    report = fuzz("--cases", "2500", "--bombs", "1", *limit())
+    assert report["cases"] == 2502
+    ends = report["ends"]
     assert isinstance(ends, dict)
     for kind in ("hostile_records", "hostile_header", "flipped_and_sealed"):
         assert ends[f"{kind}: refused"] > 0, "no longer hostile"
@@ -48,5 +48,5 @@ def test_hostile_bytes_end_in_errors_or_equal_rows() -> None:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_a_hundred_thousand_hostile_batches(seed: int) -> None:
-    told = fuzz("--cases", "30000", "--bombs", "3", "--seed", str(seed), *limit())
-    assert told["cases"] == 30_006
+    report = fuzz("--cases", "30000", "--bombs", "3", "--seed", str(seed), *limit())
+    assert report["cases"] == 30_006

@@ -73,7 +73,7 @@ class FaultyFiles(LocalFiles):
 
     def sync(self, file: BinaryIO) -> None:
         self.machine.step()
-        file.flush()  # what a sync is for is told by the machine, and quicker
+        file.flush()  # a real sync would add nothing to the model, and it is slow
         self.machine.unsynced.discard(Path(str(file.name)))
 
     def link(self, source: Path, target: Path) -> None:

@@ -83,7 +83,7 @@ def test_places_that_are_none(text: str) -> None:
         bound_options(text, "starting")
 
 
-def test_h06_a_topic_made_anew_is_refused_and_others_go_on(tmp_path: Path) -> None:
+def test_h06_a_recreated_topic_is_refused_and_others_go_on(tmp_path: Path) -> None:
     topics = one_partition(1, 1)
     exporter = Exporter(topics=topics, root=tmp_path)
     exporter.run()
@@ -104,7 +104,7 @@ def test_h06_without_ids_a_shorter_topic_is_refused(tmp_path: Path) -> None:
         exporter.run()
 
 
-def test_offsets_that_are_gone_stop_the_plan_or_are_told(tmp_path: Path) -> None:
+def test_offsets_that_are_gone_stop_the_plan_or_are_reported(tmp_path: Path) -> None:
     topics = one_partition(*range(8))
     exporter = Exporter(topics=topics, root=tmp_path)
     exporter.changed(options=bound_options('{"t":{"0":2}}', "ending")).run()
@@ -219,7 +219,7 @@ def worked(root: Path, service: FakeService, topic_id: bytes) -> ChunkOutcome:
     return outcome
 
 
-def test_h06_a_topic_made_anew_meanwhile_is_not_exported(
+def test_h06_a_recreated_topic_meanwhile_is_not_exported(
     tmp_path: Path, service: FakeService
 ) -> None:
     assert "the plan knows it by id" in worked(tmp_path / "a", service, bytes(15) + b"\7").problem

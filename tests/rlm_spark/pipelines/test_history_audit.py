@@ -48,7 +48,7 @@ def test_h04_a_segment_counts_up_to_where_it_leaves_the_history() -> None:
     new = audited(15, 30, {1: 15})
     lost = audit_history(PLACE, [old, new], 0)
     assert lost.findings == ()
-    told = audited(10, 15, {1: 10})
-    assert audit_history(PLACE, [old, told, new], 0).overlapping_offsets == 0
+    middle = audited(10, 15, {1: 10})
+    assert audit_history(PLACE, [old, middle, new], 0).overlapping_offsets == 0
     beyond = audited(12, 14, {0: 12})
-    assert audit_history(PLACE, [old, told, new, beyond], 0).outside == 1
+    assert audit_history(PLACE, [old, middle, new, beyond], 0).outside == 1

@@ -101,7 +101,9 @@ def test_wrong_arguments_name_themselves() -> None:
         chunk_size(values("--dir", "x", "--chunk-records", "0"))
 
 
-def test_a_wrong_use_is_told_without_starting_a_spark(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_use_is_an_error_without_starting_a_spark(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["export", "t", "--dir", "x", "--from", "soon"]) == 1
     assert capsys.readouterr().err.startswith("export: 'soon' is no place in a topic")
 
@@ -124,7 +126,7 @@ rlm_spark.errors.ServiceError: no service answers (UNAVAILABLE)
 """
 
 
-def test_a_failed_job_is_told_in_the_workers_words() -> None:
+def test_a_failed_job_reports_the_workers_message() -> None:
     assert told_by(RuntimeError(_TRACE)) == "no service answers (UNAVAILABLE)"
     crashed = (
         "Job aborted: Task 7 in stage 3.0 failed 1 times, most recent failure: "

@@ -234,11 +234,11 @@ def test_offsets_and_epochs_that_are_not_the_ledgers() -> None:
 
 
 def test_h08_epochs_that_a_trim_took_from_the_lineage_are_no_finding() -> None:
-    """The first epoch told begins above the segment: nothing is known of what is below."""
+    """The first recorded epoch begins above the segment: nothing is known of what is below."""
     log = log_of()
-    told = (EpochEntry(epoch=4, start_offset=1009),)
-    sections = sections_of(log) | {IndexType.LEADER_EPOCH: encode_leader_epochs(told)}
-    assert stored(log, sections, segment_leader_epochs=told).found() == set()
+    recorded = (EpochEntry(epoch=4, start_offset=1009),)
+    sections = sections_of(log) | {IndexType.LEADER_EPOCH: encode_leader_epochs(recorded)}
+    assert stored(log, sections, segment_leader_epochs=recorded).found() == set()
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_indexes_that_are_whole_and_wrong(
     assert stored(log, sections).found() == {(kind, "indexes")}
 
 
-def test_metadata_without_checksums_is_a_finding_and_the_rest_is_looked_at() -> None:
+def test_metadata_without_checksums_is_a_finding_and_the_rest_is_checked() -> None:
     log = log_of()
     one = stored(log, sections_of(log), custom_metadata=None)
     done = one.audited()
