@@ -38,7 +38,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """The results of one release; `committed` and `all_of_it` by read mode, through `rlm_spark.read`.
+    """One release's results; `committed` and `all_of_it` by read mode, through `rlm_spark.read`.
 
     Errors and what a release does not have are texts.
     """

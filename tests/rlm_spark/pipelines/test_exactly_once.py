@@ -156,10 +156,10 @@ def test_two_exporters_at_once_are_one_and_a_refusal(tmp_path: Path) -> None:
 
 
 class Paused(Machine):
-    """Waits before one step until it may go on; `lives` for so many steps then."""
+    """Waits before one step until it may go on, and dies after so many more steps."""
 
-    def __init__(self, at: int, background_tasks: int) -> None:
-        super().__init__(die_at=at + background_tasks)
+    def __init__(self, at: int, more_steps: int) -> None:
+        super().__init__(die_at=at + more_steps)
         self.at = at
         self.is_there = threading.Event()
         self.may_go_on = threading.Event()
@@ -187,9 +187,9 @@ class Releasing(Machine):
         self.done += 1
 
 
-@pytest.mark.parametrize(("pause", "lives"), [(10, 99), (10, 1), (10, 9), (11, 99), (18, 1)])
+@pytest.mark.parametrize(("pause", "more_steps"), [(10, 99), (10, 1), (10, 9), (11, 99), (18, 1)])
 def test_a_worker_of_a_dead_driver_commits_at_any_step_of_the_next_driver(
-    tmp_path: Path, pause: int, background_tasks: int
+    tmp_path: Path, pause: int, more_steps: int
 ) -> None:
     topics = Topics(records={T0: [DAY_MS, 2 * DAY_MS]})
     for step in range(60):
@@ -198,7 +198,7 @@ def test_a_worker_of_a_dead_driver_commits_at_any_step_of_the_next_driver(
         lock = driver.book.open(driver.shape)
         (chunk,) = driver.prepare()
         lock.release()
-        paused = Paused(pause, background_tasks)
+        paused = Paused(pause, more_steps)
         worker = threading.Thread(target=_works, args=(driver, paused, chunk))
         worker.start()
         while not paused.is_there.wait(0.001) and worker.is_alive():
