@@ -47,7 +47,7 @@ def _driver(
 def test_a_checkpoint_survives_kill_9_of_driver_and_service(
     lab: Lab, twins: Twins, folder: Path, kills: int
 ) -> None:
-    batches = 4 + 4 * kills
+    batches = 2 + 4 * kills
     options = {
         **lab.connection(),
         "subscribe": twins.tiered,
