@@ -28,11 +28,8 @@ from rlm.topics.ports import Settings
 from rlm.v1 import fetch_pb2 as pb
 
 # What only we can answer; our broker is asked where its log begins instead.
-_OURS = (
-    EARLIEST_LOCAL,
-    LATEST_TIERED,
-    EARLIEST_PENDING_UPLOAD,
-)
+_TIERED_ONLY = (LATEST_TIERED, EARLIEST_PENDING_UPLOAD)  # a broker without tiering answers -1
+_OURS = (EARLIEST_LOCAL, *_TIERED_ONLY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +165,6 @@ class FetchService(RemoteFetchService):
             TopicRef(name=name), place.partition, parts.barrier_deadline_ms
         )
         if view is None:
-            return NOWHERE if timestamp == LATEST_TIERED else stands
+            return NOWHERE if timestamp in _TIERED_ONLY else stands
         corrected = await self._both.position(view, timestamp, answered.offset)
         return stands if corrected is None else corrected

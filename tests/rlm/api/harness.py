@@ -62,6 +62,7 @@ class Log:
     empty: tuple[tuple[int, int], ...] = ()
     trims_to: list[int] = field(default_factory=list)
     frozen: bool = False
+    is_tiered: bool = True
     remote_error: RemoteStorageError | None = None
     start_with_error: int = 0
     aborted: tuple[tuple[int, int], ...] = ()
@@ -136,6 +137,8 @@ class ApiTier:
 
     def partition(self, topic: TopicRef, partition: int) -> TierPartition | None:
         log = self._log
+        if not log.is_tiered:
+            return None
         return TierPartition(
             topic_id=TOPIC_ID,
             topic=TOPIC,

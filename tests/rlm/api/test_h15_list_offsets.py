@@ -52,6 +52,15 @@ async def of_the_api(log: dict[str, Any], timestamp: int) -> int | None:
     return int(answer.offset)
 
 
+@pytest.mark.parametrize(
+    ("timestamp", "offset"), [(-2, 100), (-4, 100), (-5, -1), (-6, -1), (1_000, 120)]
+)
+async def test_a_topic_that_is_not_tiered_has_the_offsets_of_its_broker(
+    timestamp: int, offset: int
+) -> None:
+    assert await of_the_api({"is_tiered": False}, timestamp) == offset
+
+
 @pytest.mark.parametrize("timestamp", [-2, -4, -5, -6, 1_000])
 @pytest.mark.parametrize("log", [{}, NOTHING_REMOTE, UNSETTLED, FROZEN])
 async def test_h15_the_api_lists_the_offsets_that_the_proxy_lists(
