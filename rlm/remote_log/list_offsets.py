@@ -105,10 +105,10 @@ class BothTiers:
         """The position over both tiers, None where the broker's answer stands; `broker_offset` is
         what the broker answered, -1 where no local record matches.
         """
-        _refuse_uncertain(view, timestamp)
-        remote = _Leading(tier=self._tier, view=view)
         if timestamp == EARLIEST_LOCAL:
             return None
+        _refuse_uncertain(view, timestamp)
+        remote = _Leading(tier=self._tier, view=view)
         if timestamp == LATEST_TIERED:
             return await remote_position(remote, remote.offset_for_timestamp, timestamp)
         if timestamp == EARLIEST_PENDING_UPLOAD:
@@ -186,9 +186,12 @@ class _Leading:
 
 def _refuse_uncertain(view: TierPartition, timestamp: int) -> None:
     """A frozen partition is answered within the broker's own log only, never lower (H4); the oldest
-    offset is not known while nothing remote can be read and something may be (H15).
+    offset is not known while nothing remote can be read and something may be (H15). What is remote
+    is known where the leader is: leadership may have moved since the broker's answer (H17).
     """
-    if view.frozen and timestamp != EARLIEST_LOCAL:
+    if not view.led_here:
+        raise Unavailable(f"{_name(view)} is not led here any more")
+    if view.frozen:
         raise _frozen(view)
     asks_for_old = timestamp == EARLIEST or timestamp >= 0
     is_unsettled = view.unsettled_next_offset > max(view.remote_log_start_offset, 0)

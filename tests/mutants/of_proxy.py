@@ -254,7 +254,12 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H4: a frozen partition tells a lower start",
-            "if view.frozen and timestamp != EARLIEST_LOCAL:",
+            "    if view.frozen:\n        raise _frozen(view)\n    asks_for_old",
+            "    asks_for_old",
+        ),
+        (
+            "H17: after a change of leadership `earliest` is the local start of the old leader",
+            "if not view.led_here:",
             "if False:",
         ),
         (

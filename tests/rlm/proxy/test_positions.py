@@ -107,6 +107,15 @@ async def test_h04_frozen_is_answered_within_the_brokers_log_only() -> None:
         assert (await list_offset(w, 11, -4))[:2] == (0, 100)
 
 
+async def test_h17_the_remote_log_of_a_partition_that_is_led_elsewhere_is_not_known() -> None:
+    """Leadership moved between the broker's answer and the barrier."""
+    async with world() as w:
+        w.tier.partitions[0] = tier_partition(led_here=False, remote_next_offset=-1)
+        for timestamp in (-2, -5, -6, 1_000):
+            assert (await list_offset(w, 11, timestamp))[:2] == (5, -1)
+        assert (await list_offset(w, 11, -4))[:2] == (0, 100)
+
+
 async def test_h25_a_lost_time_index_is_a_storage_error() -> None:
     async with world() as w:
         w.tier.error = Corrupt("bad index")
