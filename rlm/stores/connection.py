@@ -115,6 +115,9 @@ class StoreConnection:
 
         What the settings know is not asked of the plugin, which may be away.
         """
+        if not self._memory.settings.is_ready:
+            self._problem = "the settings were not read to their end yet"
+            await self._memory.metadata.wait_ready()
         attempt = 0
         while True:
             try:
@@ -163,8 +166,6 @@ class StoreConnection:
 
     async def _once(self) -> Uuid:
         settings, cluster_id = self._memory.settings, self._memory.cluster_id
-        if not settings.is_ready:
-            raise Unavailable("the settings were not read to their end yet")
         await settings.barrier(_BARRIER_MS)
         cluster = settings.view.cluster
         if cluster is not None and cluster.cluster_id != cluster_id:
