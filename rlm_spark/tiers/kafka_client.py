@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 
 from aiokafka import errors as kafka_errors
 
+from kafka_protocol import error_codes as codes
 from rlm_spark import clock
 from rlm_spark.errors import KafkaClientError, TopicChangedError
 from rlm_spark.stopping import Stop
@@ -34,14 +35,27 @@ LATEST: Final = -1
 GONE_AFTER_MS: Final = 5_000
 """A topic that all answers deny for so long is gone; a broker that just started may deny it."""
 
-_NONE: Final = 0
-_OUT_OF_RANGE: Final = 1
-_UNKNOWN_TOPIC: Final = 3
 # Errors that newer metadata, or a moment, may resolve (Errors.java).
 _PASSING: Final = frozenset(
-    {-1, _UNKNOWN_TOPIC, 5, 6, 7, 9, 13, 56, 70, 71, 74, 75, 78, 89, 100, 103}
+    {
+        codes.UNKNOWN_SERVER_ERROR,
+        codes.UNKNOWN_TOPIC_OR_PARTITION,
+        codes.LEADER_NOT_AVAILABLE,
+        codes.NOT_LEADER_OR_FOLLOWER,
+        codes.REQUEST_TIMED_OUT,
+        codes.REPLICA_NOT_AVAILABLE,
+        codes.NETWORK_EXCEPTION,
+        codes.KAFKA_STORAGE_ERROR,
+        codes.FETCH_SESSION_ID_NOT_FOUND,
+        codes.INVALID_FETCH_SESSION_EPOCH,
+        codes.FENCED_LEADER_EPOCH,
+        codes.UNKNOWN_LEADER_EPOCH,
+        codes.OFFSET_NOT_AVAILABLE,
+        codes.THROTTLING_QUOTA_EXCEEDED,
+        codes.UNKNOWN_TOPIC_ID,
+        codes.INCONSISTENT_TOPIC_ID,
+    }
 )
-
 # Errors that remain with every broker and after every wait.
 _FINAL: Final = (
     ssl.SSLCertVerificationError,
@@ -139,7 +153,7 @@ class KafkaClient:
         )
         client = await self._connected()
         answer = await client.send_to(_leader(topic, place), request)
-        if answer.error_code == _OUT_OF_RANGE:
+        if answer.error_code == codes.OFFSET_OUT_OF_RANGE:
             return None
         _check(answer.error_code, str(place))
         return answer
@@ -189,9 +203,9 @@ class KafkaClient:
         client = await self._connected()
         found: dict[str, TopicMetadata] = {}
         for topic in await client.describe(None if names is None else list(names)):
-            if topic.error_code in (_NONE, 5):
+            if topic.error_code in (codes.NONE, codes.LEADER_NOT_AVAILABLE):
                 found[topic.name] = self._topics[topic.name] = topic
-            elif topic.error_code != _UNKNOWN_TOPIC:
+            elif topic.error_code != codes.UNKNOWN_TOPIC_OR_PARTITION:
                 _check(topic.error_code, f"topic {topic.name}")
         return found
 
@@ -265,7 +279,7 @@ def _leader(topic: TopicMetadata, place: TopicPartition) -> int:
 
 def _check(error_code: int, what: str) -> None:
     """Raise what an answer's error code means."""
-    if error_code == _NONE:
+    if error_code == codes.NONE:
         return
     name = kafka_errors.for_code(error_code).__name__
     if error_code in _PASSING:
