@@ -37,15 +37,15 @@ _PREFIX = "kafka-rlm-spark-session-"
 
 @dataclass(frozen=True, slots=True)
 class SessionFolder:
-    """A folder of this process's own."""
+    """A temporary folder of this process."""
 
     path: Path
     _held: int
-    """A descriptor of the folder, not inherited by other programs; its lock is ours."""
+    """A descriptor of the folder that holds its lock; other programs do not inherit it."""
 
     @classmethod
     def made(cls, parent: Path | None = None) -> Self:
-        """A new one in `parent` (default: where temporary files go); dead ones there go."""
+        """A new folder in `parent` (default: the system's); removes those of ended processes."""
         parent = parent or Path(tempfile.gettempdir())
         _sweep(parent)
         while True:
@@ -55,13 +55,13 @@ class SessionFolder:
                 return cls(path, held)
 
     def remove(self) -> None:
-        """Gone with all that is in it."""
+        """Remove the folder and its content."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._held)
 
 
 def _held(path: Path) -> int | None:
-    """A descriptor with the lock; None where a sweep came between making and locking."""
+    """A descriptor with the lock; None if another process removed the folder before the lock."""
     try:
         held = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Work over whole topics on a Spark cluster: export to Parquet, audit of the remote tier.
+"""Pipelines over whole topics on a Spark cluster: export to Parquet, audit of the remote tier.
 
-Records stay inside the Python workers; the driver sees one small row a finished piece of work.
-Importing this package imports nothing else: workers and commands take what they use.
+Records stay inside the Python workers; the driver gets one small result for each piece of work.
+Importing this package imports nothing else, so workers and commands load only what they use.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ __all__ = ["audit", "export"]
 
 
 def export(*args: Any, **named: Any) -> "ExportReport":
-    """Append what is new of topics to Parquet files: see rlm_spark.pipelines.exporting.export."""
+    """Append new records of topics to Parquet files: see rlm_spark.pipelines.exporting.export."""
     from rlm_spark.pipelines.exporting import export as run
 
     return run(*args, **named)

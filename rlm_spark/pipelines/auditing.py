@@ -42,7 +42,7 @@ _FINDINGS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicAudit:
-    """What one topic came to; `overlapping_offsets`, `outside`, `below_start` as of History."""
+    """The result of one topic; `overlapping_offsets`, `outside`, `below_start` as in History."""
 
     topic: str
     topic_id: str
@@ -63,7 +63,7 @@ class TopicAudit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditReport:
-    """What all topics came to."""
+    """The result of all topics."""
 
     topics: tuple[TopicAudit, ...]
     duration_ms: int
@@ -139,7 +139,7 @@ class _Objects:
 
 
 def _bad(error: ServiceError) -> BadObject:
-    """What says something about the data; the rest is about the service."""
+    """The damage that the error reports; an error of the service itself is raised again."""
     kind = _FINDINGS.get(error.kind)
     if kind is None:
         raise error

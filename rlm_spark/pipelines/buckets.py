@@ -23,7 +23,7 @@ NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 
 
 SPANS_US = {"day": _DAY_HOURS * HOUR_US, "hour": HOUR_US}
-"""What a target may be partitioned by."""
+"""The periods by which a target can be partitioned."""
 
 
 def folder_of(topic: str, bucket: int, partition_by: str) -> str:
@@ -52,7 +52,7 @@ def split(batch: pa.RecordBatch, partition_by: str) -> Iterator[tuple[int, pa.Re
     runs = pc.run_end_encode(buckets.take(order))
     start = 0
     for bucket, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
-        # Copies: a slice of few rows that waits long would hold on to the whole batch.
+        # A copy: a small slice that is buffered for long would keep the whole batch in memory.
         yield bucket, batch.take(order.slice(start, end - start))
         start = end
 

@@ -27,9 +27,10 @@ class Read(Protocol):
 def export_chunk(
     chunk: Chunk, book: Book, read: Read, *, schema: pa.Schema, layout: Layout, files: Files
 ) -> Commit:
-    """The chunk counts, and readers see its files, when this returns; what counts for it.
+    """Export the chunk; returns its commit, which may be that of another attempt.
 
-    Errors are those of `read`, OSError, ExportError; nothing of this attempt is left then.
+    Readers see the files when this returns. Errors are those of `read`, OSError, ExportError; then
+    nothing of this attempt is left.
     """
     commit = book.commit_of(chunk)
     if commit is not None:

@@ -20,7 +20,7 @@ _LEAST_RECORDS = 50_000
 class Chunk:
     """Offsets [start_offset, end_offset) of one partition: what one task exports.
 
-    `topic_id` is Kafka's, None where it could not be learnt. (`plan`, `number`) is unique within
+    `topic_id` is Kafka's, None if it is unknown. (`plan`, `number`) is unique within
     a target. `from_earliest`: offsets that are gone at its start are no loss.
     """
 
@@ -53,10 +53,10 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """Offsets [start_offset, end_offset) wanted of a partition.
+    """Offsets [start_offset, end_offset) that are requested of a partition.
 
-    `from_earliest`: it begins where the partition did when it was planned, so that what retention
-    takes at its start meanwhile is no loss.
+    `from_earliest`: it begins where the partition began when it was planned, so offsets that
+    retention deletes at its start meanwhile are no loss.
     """
 
     start_offset: int
@@ -76,7 +76,7 @@ class ChunkSize:
     stored_bytes: int = 256 << 20
 
     def shared(self, total_offsets: int, workers: int) -> "ChunkSize":
-        """Small enough that each of so many workers gets some, not so small that files get tiny."""
+        """A size that gives each of `workers` workers some chunks, but not tiny files."""
         fair = max(-(-total_offsets // (_CHUNKS_A_WORKER * max(workers, 1))), _LEAST_RECORDS)
         return replace(self, records=min(self.records, fair))
 
@@ -88,7 +88,7 @@ class ChunkSize:
 
 
 def covered(chunks: Iterable[Chunk]) -> dict[TopicPartition, tuple[Interval, ...]]:
-    """What was planned already, by partition: disjoint, ascending, touching ones joined."""
+    """The planned offsets by partition: disjoint, ascending, adjacent intervals joined."""
     found: dict[TopicPartition, list[Interval]] = {}
     for chunk in chunks:
         place = TopicPartition(chunk.topic, chunk.partition)
@@ -140,7 +140,7 @@ def new_chunks(
     size: ChunkSize,
     bytes_per_offset: Mapping[TopicPartition, float],
 ) -> tuple[Chunk, ...]:
-    """What is wanted and not taken, in chunks; partitions take turns, each from its start on."""
+    """The requested offsets that are not taken, in chunks: round-robin over partitions."""
     queues = [
         [
             (place, part)

@@ -79,9 +79,7 @@ def run_audit(
 
 @contextmanager
 def _spark(app: str, values: Mapping[str, Any]) -> Iterator[SparkSession]:
-    """The session that runs already, the one that spark-submit or --master says, or one of this
-    process's own.
-    """
+    """The running session, the one of spark-submit or --master, or a local one of this process."""
     running = SparkSession.getActiveSession()
     if running is not None:
         yield running
@@ -107,7 +105,7 @@ def _spark(app: str, values: Mapping[str, Any]) -> Iterator[SparkSession]:
 
 
 class _Progress:
-    """Shown from the first moment on at which the whole is known."""
+    """Shows progress from the moment at which the total is known."""
 
     def __init__(self, name: str, unit: str) -> None:
         self._name = name

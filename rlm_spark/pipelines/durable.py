@@ -15,7 +15,7 @@ class Files(Protocol):
     """File operations. OSError as the system gives it; nothing is retried."""
 
     def make_dirs(self, path: Path) -> None:
-        """The directory and its parents are there, for good."""
+        """Create the directory and its parents, durably."""
         ...
 
     def make_unique_dir(self, parent: Path, prefix: str) -> Path:
@@ -27,7 +27,7 @@ class Files(Protocol):
         ...
 
     def sync(self, file: BinaryIO) -> None:
-        """What was written to the open file is on the disk."""
+        """Flush the open file to the disk."""
         ...
 
     def write(self, path: Path, data: bytes) -> None:
@@ -35,25 +35,25 @@ class Files(Protocol):
         ...
 
     def link(self, source: Path, target: Path) -> None:
-        """A second name for a file; FileExistsError where the name is taken: the one atomic step
-        by which of several attempts one wins. `sync_dir` makes it last.
+        """Give a file a second name; FileExistsError where the name is taken. This atomic step
+        decides which of several attempts wins. `sync_dir` makes it durable.
         """
         ...
 
     def rename(self, source: Path, target: Path) -> None:
-        """A new name; `sync_dir` of both directories makes it last."""
+        """Rename; `sync_dir` of both directories makes it durable."""
         ...
 
     def sync_dir(self, path: Path) -> None:
-        """The names in a directory are on the disk."""
+        """Flush the names in a directory to the disk."""
         ...
 
     def remove(self, path: Path) -> None:
-        """A file's name goes away, or was away already."""
+        """Remove a file's name, if it is there."""
         ...
 
     def remove_tree(self, path: Path) -> None:
-        """A directory with all in it, as far as that can be removed."""
+        """Remove a directory and its content, as far as possible."""
         ...
 
     def read(self, path: Path) -> bytes | None:
@@ -63,7 +63,7 @@ class Files(Protocol):
     def exists(self, path: Path) -> bool: ...
 
     def names(self, path: Path) -> list[str]:
-        """Of what is in a directory, ascending; none where it is not there."""
+        """The names in a directory, ascending; none if it does not exist."""
         ...
 
     def size(self, path: Path) -> int:
@@ -72,7 +72,7 @@ class Files(Protocol):
 
 
 class LocalFiles:
-    """Files as this machine's kernel has them."""
+    """File operations of this machine's kernel."""
 
     def make_dirs(self, path: Path) -> None:
         if path.is_dir():

@@ -38,7 +38,7 @@ from rlm_spark.values import ConnectorOptions, DataLoss, OffsetRange
 COLUMNS = ("key", "value", "partition", "offset", "timestamp", "timestampType")
 """Columns of the files, with `headers` where asked for; topic, date and hour are folders."""
 
-# What another attempt would meet again, and what concerns this chunk alone: the others go on.
+# Errors that every attempt would repeat and that concern one chunk alone: other chunks continue.
 _OF_THE_CHUNK = (DataLossError, DecodeError, ExportError, TopicChangedError)
 
 
@@ -54,8 +54,8 @@ class ChunkOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportReport:
-    """What one run came to: of `chunks` those in `commits` are exported, a later run does the
-    others. `problems`: why single chunks are not.
+    """The result of one run: of `chunks` those in `commits` are exported; a later run exports the
+    others. `problems`: why single chunks are not exported.
     """
 
     directory: str
@@ -83,7 +83,7 @@ class ExportReport:
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """Ranges of offsets that were wanted and gone."""
+        """Requested ranges of offsets that no longer exist."""
         by_name = {chunk.name: chunk for chunk in self.chunks}
         return tuple(
             f"{by_name[one.chunk].wanted.place} offsets {start} to {end}"
@@ -175,11 +175,11 @@ def export(
 ) -> ExportReport:
     """Append what is new of the topics to the Parquet files in the directory `to`.
 
-    `options` are the data source's, with which topics, where from and where to; without a starting
-    option it goes on where the export before ended; isolation is read_committed unless they say
-    otherwise. `to` is a path that the driver and all workers see alike. `show` hears of progress,
-    `stop` ends the run with what is done kept. Errors: ConnectorError and its kinds; problems with
-    single chunks are in the report and a later run tries those again.
+    `options` are those of the data source: topics, start and end. Without a starting option the
+    export starts where the previous one ended. Isolation is read_committed unless the options say
+    otherwise. `to` must be the same directory for the driver and all workers. `show` is called with
+    the progress; `stop` ends the run, and finished chunks stay. Errors: ConnectorError and its
+    kinds. Problems with single chunks are in the report, and a later run tries those chunks again.
     """
     given = OptionMap(options)
     query = parse_batch(
@@ -290,7 +290,7 @@ def _worked(
 
 
 def _with_flying(now: Done, book: Book) -> Done:
-    """With the bytes of chunks at work: large ones take their time."""
+    """Progress with the bytes of unfinished chunks, because large ones take long."""
     return replace(now, size_bytes=now.size_bytes + book.in_flight_bytes())
 
 

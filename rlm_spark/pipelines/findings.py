@@ -21,7 +21,7 @@ from rlm_spark.values import TopicPartition
 
 
 class FindingKind(enum.Enum):
-    """The words of the report; each means that data or what leads to it is not as it must be."""
+    """Kinds of findings; each means that data, or metadata that leads to it, is wrong."""
 
     METADATA = "metadata"
     MISSING = "missing"
@@ -111,7 +111,7 @@ def segment_of(row: pb.Segment) -> AuditedSegment:
 class History:
     """`overlapping`: offsets that several segments have, which is lawful (two leaders copied them);
     `outside`: segments of which nothing belongs to the leader's history; `below_start`: segments
-    that retention has ended and nobody has deleted yet.
+    that retention has ended and that are not deleted yet.
     """
 
     findings: tuple[Finding, ...]

@@ -32,7 +32,7 @@ class Layout:
 
 
 class ChunkFiles:
-    """Takes the batches of one chunk in order; `finish` when all came, `abandon` else."""
+    """Takes the batches of one chunk in order; then `finish`, or `abandon` after an error."""
 
     def __init__(
         self, chunk: Chunk, folder: Path, schema: pa.Schema, layout: Layout, files: Files
@@ -60,7 +60,7 @@ class ChunkFiles:
             self._waiting_bytes -= fullest.flush()
 
     def finish(self) -> tuple[OutputFile, ...]:
-        """Everything is on the disk, counted and read back; ExportError where rows are missing."""
+        """Write everything to the disk and count it again; ExportError where rows are missing."""
         while self._open:
             self._close(next(iter(self._open)))
         rows = sum(file.rows for file in self._made)
@@ -70,7 +70,7 @@ class ChunkFiles:
         return tuple(self._made)
 
     def abandon(self) -> None:
-        """Close what is open; the files stay as they are."""
+        """Close the open files, which stay as they are."""
         for file in self._open.values():
             file.abandon()
         self._open.clear()
@@ -102,8 +102,8 @@ class ChunkFiles:
         )
 
     def _name(self, folder: str) -> str:
-        """By offsets: the same of every attempt, no other chunk's; a number where a folder has
-        several.
+        """A name made of offsets: the same for every attempt, and different for other chunks. A
+        number is added where a folder has several.
         """
         chunk = self._chunk
         before = sum(file.target_name.startswith(f"{folder}/") for file in self._made)
@@ -138,7 +138,7 @@ class _OneFile:
         )
 
     def add(self, rows: pa.RecordBatch) -> int:
-        """The bytes that wait more now."""
+        """Buffer rows; returns their bytes."""
         size = int(rows.nbytes)
         self._waiting.append(rows)
         self.waiting_bytes += size
@@ -146,7 +146,7 @@ class _OneFile:
         return size
 
     def flush(self) -> int:
-        """One row group of what waits; how many bytes that were."""
+        """Write the buffered rows as one row group; returns their bytes."""
         size, self.waiting_bytes = self.waiting_bytes, 0
         if self._waiting:
             table = pa.Table.from_batches(self._waiting, self.schema)

@@ -45,7 +45,7 @@ class Shown:
         self._is_open = False
 
     def show(self, now: Done) -> None:
-        """Show it where it is time."""
+        """Show the progress if enough time has passed."""
         every_ms = _LIVE_EVERY_MS if self._is_live else _LINE_EVERY_MS
         at_ms = self._monotonic_ms()
         if at_ms - self._shown_ms >= every_ms:
@@ -134,7 +134,7 @@ class Interrupts:
 
 @contextmanager
 def interrupts() -> Iterator[Interrupts]:
-    """For the main thread, after Spark has started: it installs a handler of its own."""
+    """Call in the main thread after Spark has started, which installs its own handler."""
     found = Interrupts()
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     for number in _SIGNALS:

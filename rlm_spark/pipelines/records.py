@@ -19,7 +19,7 @@ COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
 
 
 class ExportError(ConnectorError):
-    """An export that cannot go on as asked; the message says what to do."""
+    """An export that cannot continue; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,13 +58,13 @@ class Objects(Protocol):
         ...
 
     def log(self) -> Iterator[bytes]:
-        """The whole object in pieces, a byte more than expected where it has one."""
+        """The whole object in pieces, and one byte more than expected if it has one."""
         ...
 
 
 @dataclass(slots=True, kw_only=True)
 class SegmentAudit:
-    """What one segment came to."""
+    """The result of one segment."""
 
     segment: AuditedSegment
     findings: list[Finding] = field(default_factory=list)
@@ -285,7 +285,7 @@ class SegmentAudit:
 
 
 class _Log:
-    """The pieces of a log object on their way to the decoder, seen by all checks in passing."""
+    """Passes the pieces of a log object to the decoder and runs all other checks on them."""
 
     def __init__(
         self,
@@ -313,7 +313,7 @@ class _Log:
             yield data
 
     def drain(self) -> None:
-        """See the rest too, where decoding ended early."""
+        """Check the rest too, if decoding ended early."""
         for _ in self._source:
             pass
 

@@ -32,7 +32,7 @@ class _Call(Protocol[Row_co]):
 
 
 class SegmentsClient(FetchClient):
-    """Thread-safe. ServiceError of every call: refused, or nothing answered in time."""
+    """Thread-safe. Every call may raise ServiceError: refused, or no answer in time."""
 
     def finished_segments(self, topic: str, stop: Stop) -> tuple[pb.Segment, ...]:
         """All FINISHED segments of a topic, by partition and start offset."""
@@ -78,7 +78,7 @@ class SegmentsClient(FetchClient):
         ask: Callable[[FetchServiceStub, tuple[tuple[str, str], ...]], _Call[T]],
         stop: Stop,
     ) -> list[T]:
-        """The whole of one streamed answer, from one service; from its start again elsewhere."""
+        """One whole streamed answer of one service; a failure starts it again elsewhere."""
         retry_policy = self._retry_policy(place, True, stop)
         while True:
             address = retry_policy.address()

@@ -58,11 +58,11 @@ def spans(
     *,
     goes_on: bool,
 ) -> dict[TopicPartition, Span]:
-    """What is wanted of each of `places`; those without anything new are left out.
+    """The requested offsets of each of `places`, without partitions that have no new offsets.
 
-    `goes_on`: from the end of what is `taken`. ExportError: offsets beyond the end, a partition
-    shorter than what was exported of it. PlannedLossError: wanted offsets are gone, by the loss
-    rule of the query. OffsetError, OptionError as of a batch read.
+    `goes_on`: start at the end of the `taken` offsets. ExportError: offsets beyond the end, a
+    partition that ends below its exported offsets. PlannedLossError: requested offsets are gone, by
+    the loss rule of the query. OffsetError, OptionError as of a batch read.
     """
     earliest, latest = positions.earliest(places), positions.latest(places)
     places &= earliest.keys() & latest.keys()

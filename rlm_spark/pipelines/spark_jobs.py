@@ -24,7 +24,7 @@ _LOST = re.compile(r"most recent failure: (Lost task [^\n]+)")
 
 
 class Result(Protocol):
-    """What one item came to; it travels to the driver."""
+    """The result of one item, which is sent to the driver."""
 
     @property
     def rows(self) -> int: ...
@@ -43,16 +43,16 @@ R = TypeVar("R", bound=Result)
 
 
 class JobStopped(Exception):
-    """The stop that was asked for; what was finished stays finished."""
+    """The job was stopped on request; finished items stay finished."""
 
 
 class JobFailed(ConnectorError):
-    """Spark gave the job up; the message is the worker's own where there is one."""
+    """Spark aborted the job; the message is the worker's own where there is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """How far a job is: of finished items only."""
+    """The progress of a job, by finished items only."""
 
     items: int = 0
     rows: int = 0
@@ -135,7 +135,7 @@ def run_job(
         for _ in range(round(_END_WAIT_S / _POLL_S)):
             if not thread.is_alive():
                 break
-            spark.sparkContext.cancelJobGroup(group)  # again: it may not have begun yet
+            spark.sparkContext.cancelJobGroup(group)  # again: the job may not have started yet
             thread.join(_POLL_S)
     if outcome.error is not None and not stop.is_set():
         raise JobFailed(told_by(outcome.error)) from outcome.error

@@ -49,7 +49,7 @@ class Book:
     # -- workers
 
     def commit_of(self, chunk: Chunk) -> Commit | None:
-        """What counts for the chunk; None while nothing does."""
+        """The commit of the chunk; None if there is none yet."""
         return self._commit_at(self._path_for(chunk.name))
 
     def begin(self, chunk: Chunk) -> Path:
@@ -57,7 +57,7 @@ class Book:
         return self._files.make_unique_dir(self._attempts, f"{chunk.name}.")
 
     def commit(self, chunk: Chunk, commit: Commit) -> Commit:
-        """Make an attempt's synced files count, unless another attempt's do; what counts now.
+        """Commit an attempt's synced files, unless another attempt did; returns the commit.
 
         Its files have the names that readers see when this returns.
         """
@@ -79,7 +79,7 @@ class Book:
         return counted
 
     def publish(self, commit: Commit) -> None:
-        """Bring a committed attempt's files to their names; harmless to repeat and to race."""
+        """Rename a committed attempt's files for readers; idempotent, also if run concurrently."""
         folder = self._attempts / commit.attempt
         targets = {self.root / PurePosixPath(file.target_name).parent for file in commit.files}
         if not self._files.exists(folder):
@@ -147,11 +147,11 @@ class Book:
                 )
 
     def chunks(self) -> tuple[Chunk, ...]:
-        """Of all plans, in their order."""
+        """The chunks of all plans, in their order."""
         return tuple(chunk for number in self._plan_numbers() for chunk in self._plan(number))
 
     def left(self) -> tuple[Chunk, ...]:
-        """Chunks that do not count yet, in the order of plans."""
+        """Chunks without a commit, in the order of plans."""
         names = set(self._files.names(self._plans))
         return tuple(
             chunk
@@ -161,7 +161,7 @@ class Book:
         )
 
     def in_flight_bytes(self) -> int:
-        """What attempts at work have written so far."""
+        """Bytes that unfinished attempts have written so far."""
         return sum(
             self._files.size(self._attempts / attempt / name)
             for attempt in self._files.names(self._attempts)
@@ -179,8 +179,8 @@ class Book:
             self._place(self._plans / f"{rows[0].plan:06d}.json", encode_plan(rows))
 
     def recover(self) -> None:
-        """Finish what was committed, throw away what was not; afterwards no attempt is left but
-        those of workers at work.
+        """Complete committed attempts and discard the others; afterwards only attempts of running
+        workers are left.
         """
         for name in self._files.names(self._trash):
             self._settle_trash(name)
@@ -199,7 +199,7 @@ class Book:
         return True
 
     def _settle_trash(self, name: str) -> None:
-        """It cannot commit any more; but it may have, just before it came here."""
+        """Remove an attempt that can no longer commit; complete it if it committed just before."""
         commit = self._commit_at(self._path_for(name.partition(".")[0]))
         if commit is not None and commit.attempt == name:
             self._files.rename(self._trash / name, self._attempts / name)
@@ -208,7 +208,7 @@ class Book:
             self._files.remove_tree(self._trash / name)
 
     def close_plans(self) -> None:
-        """Mark plans of which every chunk counts, so that later runs skip them."""
+        """Mark plans of which every chunk is committed, so that later runs skip them."""
         names = set(self._files.names(self._plans))
         for number in self._plan_numbers():
             done = f"{number:06d}.done"
@@ -236,7 +236,7 @@ class Book:
         return None if data is None else Commit.decode(data, str(path))
 
     def _place(self, path: Path, data: bytes) -> None:
-        """A small document, whole or not there."""
+        """Write a small document atomically."""
         fresh = path.with_name(f".{path.name}.new")
         self._files.remove(fresh)
         self._files.write(fresh, data)
@@ -245,10 +245,10 @@ class Book:
 
 
 class Lock:
-    """The one driver at work on a target; the kernel releases it when its process dies."""
+    """The lock of the one driver of a target; the kernel releases it when its process ends."""
 
     def __init__(self, path: Path) -> None:
-        """ExportError: another process has it."""
+        """Take the lock. ExportError: another process has it."""
         self._file: BinaryIO = path.open("ab")
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -262,7 +262,7 @@ class Lock:
         self._file.flush()
 
     def release(self) -> None:
-        """Another driver may have it now."""
+        """Release the lock for another driver."""
         self._file.close()
 
 
