@@ -11,6 +11,14 @@ INT64 = Scalar.INT64
 INT8 = Scalar.INT8
 STRING = Scalar.STRING
 
+# Positions that ListOffsets takes in place of a timestamp (ListOffsetsRequest).
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL_TIMESTAMP = -4
+LATEST_TIERED_TIMESTAMP = -5
+EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
+
 LIST_OFFSETS = api(
     2,
     "ListOffsets",

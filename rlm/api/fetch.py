@@ -3,6 +3,12 @@
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+from kafka_protocol.apis.offsets import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+)
 from kip405.errors import Fenced, NotFound
 from kip405.ids import PartitionKey
 from rlm.api import messages
@@ -10,16 +16,7 @@ from rlm.api.calls import Answering, Caller, Context, Elsewhere
 from rlm.api.peers import Peers
 from rlm.api.ports import Broker, CopyNow, PartitionStatuses
 from rlm.api.remote_fetch import RemoteDependencies, RemoteFetchService
-from rlm.broker.answers import EARLIEST_TIMESTAMP
-from rlm.remote_log.list_offsets import (
-    EARLIEST_LOCAL,
-    EARLIEST_PENDING_UPLOAD,
-    LATEST_TIERED,
-    NOWHERE,
-    BothTiers,
-    Position,
-    needs_view,
-)
+from rlm.remote_log.list_offsets import NOWHERE, BothTiers, Position, needs_view
 from rlm.remote_log.objects import RemoteLogs
 from rlm.remote_log.reads import PartitionReading, Piece, ReadRequest
 from rlm.remote_log.tier import Tier, TopicRef
@@ -27,9 +24,10 @@ from rlm.remote_log.topic_refs import Place, Places
 from rlm.topics.ports import Settings
 from rlm.v1 import fetch_pb2 as pb
 
-# What only we can answer; our broker is asked where its log begins instead.
-_TIERED_ONLY = (LATEST_TIERED, EARLIEST_PENDING_UPLOAD)  # a broker without tiering answers -1
-_OURS = (EARLIEST_LOCAL, *_TIERED_ONLY)
+# What only we can answer; our broker is asked where its log begins instead. Of a topic that is not
+# tiered Kafka answers -1 to the first two.
+_TIERED_ONLY = (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP)
+_OURS = (EARLIEST_LOCAL_TIMESTAMP, *_TIERED_ONLY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
+from kafka_protocol.apis.offsets import EARLIEST_PENDING_UPLOAD_TIMESTAMP
 from kip405.errors import Invalid
 from kip405.ids import PartitionKey, Uuid
 from kip405.segments import ByteRange, RemoteLogSegmentState
@@ -15,7 +16,6 @@ from rlm.api.calls import Answering, Caller, Context, Elsewhere, Gate
 from rlm.api.endpoints import Endpoints
 from rlm.api.ports import Ledger
 from rlm.reading.throttle import ReadThrottle
-from rlm.remote_log.list_offsets import EARLIEST_PENDING_UPLOAD
 from rlm.remote_log.objects import RemoteObjects
 from rlm.remote_log.reads import Piece, ReadRequest
 from rlm.remote_log.remote_only_reads import RemoteReading
@@ -25,7 +25,7 @@ from rlm.v1 import fetch_pb2_grpc
 
 DEFAULT_MAX_BYTES = 1 << 20
 MOST_BYTES = 32 << 20
-_LEAST_TIMESTAMP = EARLIEST_PENDING_UPLOAD
+_LEAST_TIMESTAMP = EARLIEST_PENDING_UPLOAD_TIMESTAMP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

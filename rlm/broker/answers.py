@@ -6,13 +6,11 @@ Codes by number are Kafka's (org.apache.kafka.common.protocol.Errors).
 from dataclasses import dataclass
 from typing import Protocol
 
+from kafka_protocol.fetch import CONSUMER_REPLICA_ID
 from kip405.acls import Acl, missing_acls
 from kip405.errors import Fenced, Invalid, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import Uuid
 
-EARLIEST_TIMESTAMP = -2
-LATEST_TIMESTAMP = -1
-CONSUMER_REPLICA_ID = -1
 DEBUGGING_REPLICA_ID = -2
 
 _NAMES = {

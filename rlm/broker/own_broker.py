@@ -24,12 +24,12 @@ from kafka_protocol.apis import (
     INCREMENTAL_ALTER_CONFIGS,
     OFFSET_FOR_LEADER_EPOCH,
 )
+from kafka_protocol.fetch import CONSUMER_REPLICA_ID
 from kafka_protocol.schema import Value
 from kip405.acls import Acl, MissingAcls, cluster_acl, topic_acl
 from kip405.addresses import Address
 from kip405.errors import Internal, NotFound, RemoteStorageError, Unavailable
 from rlm.broker.answers import (
-    CONSUMER_REPLICA_ID,
     BrokerNode,
     ClusterDescription,
     LocalRecords,

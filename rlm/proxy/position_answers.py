@@ -16,7 +16,6 @@ Value = dict[str, Any]
 
 _UNKNOWN = -1
 _FIRST_WITH_EPOCH = 4
-CONSUMER_REPLICA_ID = -1
 
 # What Java, librdkafka and aiokafka all ask again after; 78 OFFSET_NOT_AVAILABLE would do for the
 # first two but is unknown to aiokafka, which then gives up. In DeleteRecords it makes Java's admin

@@ -14,6 +14,7 @@ import structlog
 
 from kafka_protocol.apis import DELETE_RECORDS, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from kafka_protocol.error_codes import KAFKA_STORAGE_ERROR, NONE, POLICY_VIOLATION
+from kafka_protocol.fetch import CONSUMER_REPLICA_ID
 from kafka_protocol.frames import (
     encode_response,
     frame_length,
@@ -25,7 +26,6 @@ from kafka_protocol.schema import Api, decode, encode
 from kip405.errors import Fenced, RemoteStorageError, Unavailable
 from rlm.clock import Clock
 from rlm.proxy.position_answers import (
-    CONSUMER_REPLICA_ID,
     NOT_NOW,
     Question,
     Value,

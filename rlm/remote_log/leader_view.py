@@ -9,14 +9,10 @@ snapshot.
 import asyncio
 from typing import Protocol
 
+from kafka_protocol.apis.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kip405.errors import Fenced, NotFound, Unavailable
 from kip405.ids import PartitionKey, TopicIdPartition, Uuid
-from rlm.broker.answers import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    OffsetAnswer,
-    TopicDescription,
-)
+from rlm.broker.answers import OffsetAnswer, TopicDescription
 from rlm.broker.leadership import Leadership, LedPartition, partitions_of
 from rlm.plans.coverage import SETTLED
 from rlm.plans.holes import Ranges, ranges_without_records

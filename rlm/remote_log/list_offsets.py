@@ -11,18 +11,20 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from kafka_protocol.apis.offsets import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+)
 from kip405.errors import Corrupt, Fenced, Invalid, NotFound, RemoteStorageError, Unavailable
 from rlm.reading.requests import TimestampedOffset
 from rlm.remote_log.reads import lost
 from rlm.remote_log.tier import EpochEnd, Tier, TierPartition, TopicRef, has_remote
 
-LATEST = -1
-EARLIEST = -2
-MAX_TIMESTAMP = -3
-EARLIEST_LOCAL = -4
-LATEST_TIERED = -5
-EARLIEST_PENDING_UPLOAD = -6
-_OF_THE_BROKER_ALONE = frozenset({LATEST, MAX_TIMESTAMP})
+_OF_THE_BROKER_ALONE = frozenset({LATEST_TIMESTAMP, MAX_TIMESTAMP})
 _UNKNOWN = -1
 
 
@@ -67,11 +69,11 @@ async def remote_position(remote: RemoteBounds, find: FindTimestamp, timestamp: 
     Latest is the remote end and earliest the remote log start. `find` looks a timestamp up.
     Invalid: a position that only a broker knows.
     """
-    if timestamp == LATEST:
+    if timestamp == LATEST_TIMESTAMP:
         return _at(remote, remote.next_offset)
-    if timestamp == EARLIEST:
+    if timestamp == EARLIEST_TIMESTAMP:
         return _at(remote, remote.log_start_offset)
-    if timestamp == LATEST_TIERED:
+    if timestamp == LATEST_TIERED_TIMESTAMP:
         return _at(remote, remote.next_offset - 1) if remote.has_records else NOWHERE
     if timestamp < 0:
         raise Invalid(f"timestamp {timestamp}: the remote tier alone does not tell it")
@@ -105,13 +107,13 @@ class BothTiers:
         """The position over both tiers, None where the broker's answer stands; `broker_offset` is
         what the broker answered, -1 where no local record matches.
         """
-        if timestamp == EARLIEST_LOCAL:
+        if timestamp == EARLIEST_LOCAL_TIMESTAMP:
             return None
         _refuse_uncertain(view, timestamp)
         remote = _Leading(tier=self._tier, view=view)
-        if timestamp == LATEST_TIERED:
+        if timestamp == LATEST_TIERED_TIMESTAMP:
             return await remote_position(remote, remote.offset_for_timestamp, timestamp)
-        if timestamp == EARLIEST_PENDING_UPLOAD:
+        if timestamp == EARLIEST_PENDING_UPLOAD_TIMESTAMP:
             remote_next = remote.next_offset if remote.has_records else _UNKNOWN
             return _at(remote, max(remote_next, await self._local_log_start(view)))
         if not remote.has_records:
@@ -193,7 +195,7 @@ def _refuse_uncertain(view: TierPartition, timestamp: int) -> None:
         raise Unavailable(f"{_name(view)} is not led here any more")
     if view.frozen:
         raise _frozen(view)
-    asks_for_old = timestamp == EARLIEST or timestamp >= 0
+    asks_for_old = timestamp == EARLIEST_TIMESTAMP or timestamp >= 0
     is_unsettled = view.unsettled_next_offset > max(view.remote_log_start_offset, 0)
     if asks_for_old and is_unsettled and not has_remote(view):
         raise Unavailable(f"{_name(view)}: where the remote data begins is not settled yet")

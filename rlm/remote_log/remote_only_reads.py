@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import Protocol
 
+from kafka_protocol.apis.offsets import MAX_TIMESTAMP
 from kip405.crc import ByteBuffer
 from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import MAX_OFFSET
 from rlm.reading.requests import RemoteRead, RemoteRecords, TimestampedOffset
 from rlm.remote_log.history import RemoteHistory
 from rlm.remote_log.list_offsets import (
-    MAX_TIMESTAMP,
     Position,
     position_of_timestamp,
     remote_position,

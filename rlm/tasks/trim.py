@@ -16,10 +16,10 @@ from types import MappingProxyType
 
 import structlog
 
+from kafka_protocol.apis.offsets import EARLIEST_TIMESTAMP
 from kip405.errors import Corrupt, Fenced, Invalid, NotFound, Unavailable
 from kip405.ids import PartitionKey, Uuid
 from kip405.segments import RemoteLogSegmentMetadata
-from rlm.broker.answers import EARLIEST_TIMESTAMP
 from rlm.broker.deletions import Place, PreparedDeletion, RecordDeletions
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock

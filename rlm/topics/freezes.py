@@ -6,15 +6,10 @@ settings topic within moments.
 What an operator adopts: a leader's log after a freeze (H4), a foreign log start (H1).
 """
 
+from kafka_protocol.apis.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kip405.errors import Invalid, NotFound
 from kip405.ids import PartitionKey, Uuid
-from rlm.broker.answers import (
-    DEBUGGING_REPLICA_ID,
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    OwnOffsets,
-    TopicDescription,
-)
+from rlm.broker.answers import DEBUGGING_REPLICA_ID, OwnOffsets, TopicDescription
 from rlm.topics.ports import Broker, Settings
 from rlm.topics.starts import CAUSE_COMMAND
 from rlmm.settings_records import DivergenceRecord, FreezeRecord, StartRecord

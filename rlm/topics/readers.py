@@ -6,8 +6,9 @@ consumer below the bound resets its position, and a share group skips without an
 
 from collections.abc import Mapping
 
+from kafka_protocol.apis.offsets import LATEST_TIMESTAMP
 from kip405.errors import Fenced, RemoteStorageError
-from rlm.broker.answers import LATEST_TIMESTAMP, TopicDescription
+from rlm.broker.answers import TopicDescription
 from rlm.clock import Clock
 from rlm.plans.retention import Retention, effective_local_retention
 from rlm.topics.ports import GroupOffset, Groups, LeaderOffsets, ShareGroups

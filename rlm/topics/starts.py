@@ -6,9 +6,10 @@ reads back. Whoever leads a partition added later writes its start when it first
 (rlm.tasks.copy). A start that exists is never touched, but by `raise_start`: upwards, with a cause.
 """
 
+from kafka_protocol.apis.offsets import EARLIEST_TIMESTAMP
 from kip405.errors import Fenced, Invalid
 from kip405.ids import PartitionKey
-from rlm.broker.answers import EARLIEST_TIMESTAMP, TopicDescription
+from rlm.broker.answers import TopicDescription
 from rlm.topics.ports import LeaderOffsets, Settings
 from rlmm.settings_records import StartRecord
 

@@ -17,11 +17,12 @@ import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from kafka_protocol.apis.offsets import EARLIEST_TIMESTAMP
 from kip405.acls import MissingAcls
 from kip405.errors import Fenced, Invalid, NotFound
 from kip405.ids import PartitionKey, Uuid
 from kip405.segments import RemoteLogSegmentState
-from rlm.broker.answers import EARLIEST_TIMESTAMP, TopicDescription
+from rlm.broker.answers import TopicDescription
 from rlm.clock import Clock
 from rlm.plans.retention import Retention, effective_local_retention
 from rlm.remote_log.topic_refs import topic_records

@@ -214,8 +214,8 @@ EDITS: tuple[Edit, ...] = (
     *LIST_OFFSETS.edits(
         (
             "H17: `earliest` passes before a barrier was",
-            "_OF_THE_BROKER_ALONE = frozenset({LATEST, MAX_TIMESTAMP})",
-            "_OF_THE_BROKER_ALONE = frozenset({LATEST, MAX_TIMESTAMP, EARLIEST})",
+            "frozenset({LATEST_TIMESTAMP, MAX_TIMESTAMP})",
+            "frozenset({LATEST_TIMESTAMP, MAX_TIMESTAMP, EARLIEST_TIMESTAMP})",
         ),
         (
             "H2: `earliest` is the local start",
@@ -225,7 +225,7 @@ EDITS: tuple[Edit, ...] = (
         (
             "H2: `earliest` goes up to the remote start",
             "return found if found != NOWHERE and is_lower else None",
-            "return found if found != NOWHERE and (is_lower or timestamp == EARLIEST) else None",
+            "return found if found != NOWHERE and (is_lower or timestamp < 0) else None",
         ),
         (
             "the latest tiered offset is one too high",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import structlog
 from grpc import aio
 
+from kafka_protocol.apis.offsets import EARLIEST_TIMESTAMP
 from kip405.errors import Fenced, RemoteStorageError, Unavailable
 from kip405.ids import PartitionKey, Uuid
 from rlm.api.admin import AdminDependencies, AdminService
@@ -20,7 +21,7 @@ from rlm.api.remote_fetch import RemoteDependencies
 from rlm.api.server import ApiServer
 from rlm.api.tokens import TokenSource, no_tokens
 from rlm.api.topic_summaries import TopicSummaries
-from rlm.broker.answers import EARLIEST_TIMESTAMP, LocalRecords, OffsetAnswer
+from rlm.broker.answers import LocalRecords, OffsetAnswer
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
 from rlm.plans.problems import Problem

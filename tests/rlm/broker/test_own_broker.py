@@ -16,6 +16,7 @@ from kafka_protocol.apis import (
     METADATA,
     OFFSET_FOR_LEADER_EPOCH,
 )
+from kafka_protocol.apis.offsets import LATEST_TIMESTAMP
 from kafka_protocol.schema import Api
 from kip405.acls import Acl, MissingAcls, cluster_acl, topic_acl
 from kip405.errors import (
@@ -27,7 +28,7 @@ from kip405.errors import (
     Unavailable,
 )
 from kip405.ids import Uuid
-from rlm.broker.answers import LATEST_TIMESTAMP, OffsetAnswer, TopicConfigValue, error_of_code
+from rlm.broker.answers import OffsetAnswer, TopicConfigValue, error_of_code
 from rlm.broker.own_broker import OwnBroker
 from tests.builders.fake_broker import FakeBroker
 

@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kafka_protocol.apis.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kip405.acls import Acl, cluster_acl, missing_acls, topic_acl
 from kip405.errors import Fenced, Invalid, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import PartitionKey, Uuid
 from rlm.broker.answers import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
     LocalRecords,
     PartitionDescription,
     TopicConfigValue,
