@@ -84,3 +84,13 @@ class RemoteLogSegmentId:
 
     def __str__(self) -> str:
         return f"{self.topic_id_partition}:{self.id}"
+
+
+class TopicPartition(NamedTuple):
+    """A partition by its topic's name, whatever id the topic has now."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"

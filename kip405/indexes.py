@@ -275,7 +275,7 @@ class ChunkChecksums:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
+class _SectionSpan:
     position: int
     size_bytes: int
     crc: int
@@ -302,7 +302,7 @@ class IndexesObject:
     are passed over.
     """
 
-    def __init__(self, data: memoryview, places: Mapping[int, _Place]) -> None:
+    def __init__(self, data: memoryview, places: Mapping[int, _SectionSpan]) -> None:
         self._data = data
         self._places = places
 
@@ -346,7 +346,7 @@ class IndexesObject:
         return view
 
 
-def _places(view: memoryview) -> dict[int, _Place]:
+def _places(view: memoryview) -> dict[int, _SectionSpan]:
     if len(view) < _OBJECT_HEAD.size:
         raise Corrupt(f"indexes object has {len(view)} bytes")
     magic, version, count = _OBJECT_HEAD.unpack_from(view)
@@ -367,15 +367,15 @@ def _places(view: memoryview) -> dict[int, _Place]:
 
 def _contiguous(
     sections: Iterable[Sequence[int]], position: int, size_bytes: int
-) -> dict[int, _Place]:
+) -> dict[int, _SectionSpan]:
     """Sections follow each other without gap and fill the object to its end."""
-    places: dict[int, _Place] = {}
+    places: dict[int, _SectionSpan] = {}
     for number, start, size, crc in sections:
         if start != position or number in places:
             raise Corrupt(
                 f"indexes object: section {number} at {start}, expected once and at {position}"
             )
-        places[number] = _Place(position=start, size_bytes=size, crc=crc)
+        places[number] = _SectionSpan(position=start, size_bytes=size, crc=crc)
         position += size
     if position != size_bytes:
         raise Corrupt(f"indexes object has {size_bytes} bytes, its sections end at {position}")

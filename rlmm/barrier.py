@@ -7,29 +7,19 @@ be older than the event he wants to be behind. Must not know who reads the log.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
 
 from kip405.errors import RemoteStorageError, Unavailable
-
-
-class Place(NamedTuple):
-    """One partition of one of our topics."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
+from kip405.ids import TopicPartition
 
 
 class EndOffsets:
     """Single flight in front of `fetch(place) -> end offset`; `run` must be running."""
 
-    def __init__(self, fetch: Callable[[Place], Awaitable[int]]) -> None:
+    def __init__(self, fetch: Callable[[TopicPartition], Awaitable[int]]) -> None:
         self._fetch = fetch
-        self._waiting: dict[Place, list[asyncio.Future[int]]] = {}
-        self._serving: set[Place] = set()
-        self._asked: asyncio.Queue[Place] = asyncio.Queue()
+        self._waiting: dict[TopicPartition, list[asyncio.Future[int]]] = {}
+        self._serving: set[TopicPartition] = set()
+        self._asked: asyncio.Queue[TopicPartition] = asyncio.Queue()
 
     async def run(self) -> None:
         """Serve until cancelled; may be run again after it ended."""
@@ -40,7 +30,7 @@ class EndOffsets:
         finally:
             self._abandon()
 
-    async def end_offset(self, place: Place) -> int:
+    async def end_offset(self, place: TopicPartition) -> int:
         """End offset of the partition from a request that was sent after this call; errors are
         fetch's.
         """
@@ -51,7 +41,7 @@ class EndOffsets:
             self._asked.put_nowait(place)
         return await answer
 
-    async def _serve(self, place: Place) -> None:
+    async def _serve(self, place: TopicPartition) -> None:
         waiting: list[asyncio.Future[int]] = []
         try:
             while waiting := self._waiting.pop(place, []):

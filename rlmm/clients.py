@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import structlog
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, structs
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
@@ -23,11 +23,10 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.metadata import MetadataRequest
-from aiokafka.structs import TopicPartition
 
 from kip405.acls import Acl
 from kip405.errors import Unavailable
-from rlmm.barrier import Place
+from kip405.ids import TopicPartition
 from rlmm.divergence import NO_EPOCH, EpochEnd, FetchedEpochs
 from rlmm.epoch_ends import EpochEndsRequest, LogEndRequest, read_epoch_ends, read_log_end
 from rlmm.replica_votes import ReplicaVotes
@@ -70,7 +69,7 @@ class ExplicitTopicsClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ha
         if self.fetched is not None and isinstance(request, FetchRequest):
             for topic, partitions in answer.topics:
                 for partition, *_, batches in partitions:
-                    self.fetched.note(Place(topic, partition), batches or b"")
+                    self.fetched.note(TopicPartition(topic, partition), batches or b"")
         return answer
 
     async def bootstrap(self) -> None:
@@ -112,7 +111,7 @@ class ExplicitTopicsClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ha
 def _layout(cluster: Any) -> frozenset[tuple[Any, ...]]:
     brokers = {(broker.nodeId, broker.host, broker.port) for broker in cluster.brokers()}
     leaders = {
-        (topic, partition, cluster.leader_for_partition(TopicPartition(topic, partition)))
+        (topic, partition, cluster.leader_for_partition(structs.TopicPartition(topic, partition)))
         for topic in cluster.topics(exclude_internal_topics=False)
         for partition in cluster.partitions_for_topic(topic) or ()
     }
@@ -161,8 +160,8 @@ async def refresh_metadata(consumer: AIOKafkaConsumer) -> None:
 
 
 async def ask_epoch_ends(
-    consumer: AIOKafkaConsumer, epochs: Mapping[Place, int]
-) -> dict[Place, EpochEnd]:
+    consumer: AIOKafkaConsumer, epochs: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, EpochEnd]:
     """Where the leaders' logs end these epochs, all leaders at once; partitions whose leader gave
     no answer, or knows only older epochs, are left out after another try with fresh metadata.
     """
@@ -175,20 +174,20 @@ async def ask_epoch_ends(
 
 
 async def _ask_leaders(
-    client: AIOKafkaClient, epochs: Mapping[Place, int]
-) -> dict[Place, EpochEnd]:
+    client: AIOKafkaClient, epochs: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, EpochEnd]:
     for topic in {place.topic for place in epochs}:
         await client.add_topic(topic)
-    by_leader: dict[int, dict[Place, int]] = {}
+    by_leader: dict[int, dict[TopicPartition, int]] = {}
     for place, epoch in epochs.items():
-        leader = client.cluster.leader_for_partition(TopicPartition(*place))
+        leader = client.cluster.leader_for_partition(structs.TopicPartition(*place))
         if leader is not None and leader >= 0:
             by_leader.setdefault(leader, {})[place] = epoch
     answers = await asyncio.gather(
         *(_ask(client, leader, EpochEndsRequest(asked)) for leader, asked in by_leader.items()),
         return_exceptions=True,
     )
-    found: dict[Place, EpochEnd] = {}
+    found: dict[TopicPartition, EpochEnd] = {}
     for leader, answer in zip(by_leader, answers, strict=True):
         if isinstance(answer, (KafkaError, OSError, TimeoutError)):
             log.info("epoch_ends_unanswered", leader=leader, error=repr(answer))
@@ -202,7 +201,9 @@ async def _ask_leaders(
     return found
 
 
-async def ask_log_end(consumer: AIOKafkaConsumer, place: Place, min_insync_replicas: int) -> int:
+async def ask_log_end(
+    consumer: AIOKafkaConsumer, place: TopicPartition, min_insync_replicas: int
+) -> int:
     """End offset behind everything written before this call; Unavailable where the leader, or as
     many replicas as it takes to be sure of the leader, do not answer. KafkaError: we may not ask.
     """

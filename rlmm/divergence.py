@@ -28,7 +28,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rlmm.barrier import Place
+from kip405.ids import TopicPartition
 
 NO_EPOCH = -1
 _HEAD = struct.Struct(">qii")  # base offset, size of what follows the first 12 bytes, leader epoch
@@ -58,7 +58,7 @@ class ReadMark:
 class RememberedReads:
     """What a process leaves to the next one: how far it has read, and whether records were lost."""
 
-    marks: Mapping[Place, ReadMark]
+    marks: Mapping[TopicPartition, ReadMark]
     lost: str | None
 
 
@@ -69,9 +69,9 @@ class FetchedEpochs:
     """Where leader epochs begin in what one consumer has fetched, by the headers of the batches."""
 
     def __init__(self) -> None:
-        self._began: dict[Place, list[tuple[int, int]]] = {}
+        self._began: dict[TopicPartition, list[tuple[int, int]]] = {}
 
-    def note(self, place: Place, batches: bytes) -> None:
+    def note(self, place: TopicPartition, batches: bytes) -> None:
         """Take in the batches of one answer; the last one may be cut short."""
         began = self._began.setdefault(place, [])
         position = 0
@@ -83,7 +83,7 @@ class FetchedEpochs:
                 return
             position += _PREFIX_BYTES + length
 
-    def before(self, place: Place, position: int) -> int:
+    def before(self, place: TopicPartition, position: int) -> int:
         """Epoch of the last batch that begins below `position`, NO_EPOCH where none was fetched.
 
         What lies before that batch is forgotten: a consumer goes ahead only.
@@ -97,16 +97,16 @@ class FetchedEpochs:
 class ReadMarks:
     """How far every partition was read, and what of it leaders have yet to confirm."""
 
-    def __init__(self, remembered: Mapping[Place, ReadMark]) -> None:
-        self._newest: dict[Place, ReadMark] = {}
+    def __init__(self, remembered: Mapping[TopicPartition, ReadMark]) -> None:
+        self._newest: dict[TopicPartition, ReadMark] = {}
         self._unproven = {place: [mark] for place, mark in remembered.items()}
-        self._doubts: dict[Place, str] = {}
-        self.lost: dict[Place, str] = {}
+        self._doubts: dict[TopicPartition, str] = {}
+        self.lost: dict[TopicPartition, str] = {}
         """Partitions that no longer hold what was read of them, and how that is known."""
-        self.lost_before: dict[Place, str] = {}
+        self.lost_before: dict[TopicPartition, str] = {}
         """Likewise what an earlier process had read: what is there now was read from the start."""
 
-    def advance(self, place: Place, mark: ReadMark, *, is_replay: bool) -> None:
+    def advance(self, place: TopicPartition, mark: ReadMark, *, is_replay: bool) -> None:
         """More was read. Where another epoch began, a leader has to confirm the end of the former;
         not in a replay, which reads the whole history as one leader has it.
         """
@@ -115,16 +115,16 @@ class ReadMarks:
             self._unproven.setdefault(place, []).append(before)
         self._newest[place] = mark
 
-    def has_unproven(self, place: Place) -> bool:
+    def has_unproven(self, place: TopicPartition) -> bool:
         """Whether another epoch began, and no leader has confirmed the end of the former yet."""
         return bool(self._unproven.get(place))
 
-    def question(self, place: Place) -> ReadMark | None:
+    def question(self, place: TopicPartition) -> ReadMark | None:
         """What the leader is to confirm next; None where nothing is known that could be asked."""
         mark = next(iter(self._unproven.get(place, ())), None) or self._newest.get(place)
         return None if mark is None or mark.leader_epoch == NO_EPOCH else mark
 
-    def judge(self, place: Place, mark: ReadMark, answer: EpochEnd | None) -> bool:
+    def judge(self, place: TopicPartition, mark: ReadMark, answer: EpochEnd | None) -> bool:
         """Take in an answer to `mark` (None = nobody gave one); whether more is to be asked."""
         if answer is None or NO_EPOCH in answer:
             self._doubts[place] = (
@@ -143,7 +143,7 @@ class ReadMarks:
         unproven.remove(mark)
         return why is None or mark.remembered
 
-    def doubt(self, places: Iterable[Place]) -> str | None:
+    def doubt(self, places: Iterable[TopicPartition]) -> str | None:
         """Why it is not known whether these partitions still hold what was read of them."""
         for place in places:
             if place in self._doubts:
@@ -152,7 +152,7 @@ class ReadMarks:
                 return f"{place}: epoch {mark.leader_epoch} is over, its end not confirmed yet"
         return None
 
-    def newest(self) -> dict[Place, ReadMark]:
+    def newest(self) -> dict[TopicPartition, ReadMark]:
         """How far every partition was read, worth remembering across restarts."""
         return {
             place: mark for place, mark in self._newest.items() if mark.leader_epoch != NO_EPOCH

@@ -7,13 +7,12 @@ Must not know why somebody asks.
 import asyncio
 from collections.abc import Mapping
 
-from aiokafka import AIOKafkaConsumer
+from aiokafka import AIOKafkaConsumer, structs
 from aiokafka.errors import KafkaError
-from aiokafka.structs import TopicPartition
 
 from kip405.acls import topic_acl
 from kip405.errors import Unavailable
-from rlmm.barrier import Place
+from kip405.ids import TopicPartition
 from rlmm.clients import (
     ConnectionSettings,
     ask_epoch_ends,
@@ -39,7 +38,7 @@ class EndOffsetClient:
         self._consumer: AIOKafkaConsumer | None = None
         self._starting = asyncio.Lock()
 
-    async def end_offset(self, place: Place, min_insync_replicas: int) -> int:
+    async def end_offset(self, place: TopicPartition, min_insync_replicas: int) -> int:
         """End offset (high watermark) of one partition, behind all that was written before this
         call, which a deposed leader cannot pretend (`replica_votes`).
 
@@ -62,7 +61,9 @@ class EndOffsetClient:
             needs = topic_acl("Describe", place.topic)
             raise Unavailable(f"end offset of {place}: {told(error, needs)}") from error
 
-    async def epoch_ends(self, epochs: Mapping[Place, int]) -> dict[Place, EpochEnd]:
+    async def epoch_ends(
+        self, epochs: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, EpochEnd]:
         """Where leader epochs end now, of the partitions whose leader knows; Unavailable where no
         broker answers at all.
         """
@@ -76,7 +77,7 @@ class EndOffsetClient:
         (H6).
         """
         consumer = make_consumer(self._connection)
-        partition = TopicPartition(SETTINGS_TOPIC, 0)
+        partition = structs.TopicPartition(SETTINGS_TOPIC, 0)
         try:
             await consumer.start()
             consumer.assign([partition])

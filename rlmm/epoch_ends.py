@@ -12,7 +12,7 @@ from aiokafka.errors import KafkaError, for_code
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import Array, Int8, Int16, Int32, Int64, Schema, String
 
-from rlmm.barrier import Place
+from kip405.ids import TopicPartition
 from rlmm.divergence import EpochEnd
 from rlmm.replica_votes import LogEnd
 
@@ -64,7 +64,7 @@ class EpochEndsRequest(Request[EpochEndsStruct]):  # type: ignore[misc]
 
     API_KEY = 23
 
-    def __init__(self, epochs: Mapping[Place, int]) -> None:
+    def __init__(self, epochs: Mapping[TopicPartition, int]) -> None:
         self._epochs = epochs
 
     def build(self, request_struct_class: type[EpochEndsStruct]) -> EpochEndsStruct:
@@ -74,13 +74,15 @@ class EpochEndsRequest(Request[EpochEndsStruct]):  # type: ignore[misc]
         return request_struct_class(_CONSUMER, list(topics.items()))
 
 
-def read_epoch_ends(answer: Any) -> tuple[dict[Place, EpochEnd], dict[Place, str]]:
+def read_epoch_ends(
+    answer: Any,
+) -> tuple[dict[TopicPartition, EpochEnd], dict[TopicPartition, str]]:
     """What the leader told, and the names of errors where it told nothing."""
-    found: dict[Place, EpochEnd] = {}
-    refused: dict[Place, str] = {}
+    found: dict[TopicPartition, EpochEnd] = {}
+    refused: dict[TopicPartition, str] = {}
     for topic, partitions in answer.topics:
         for error_code, partition, leader_epoch, end_offset in partitions:
-            place = Place(topic, partition)
+            place = TopicPartition(topic, partition)
             if error_code:
                 refused[place] = for_code(error_code).__name__
             else:
@@ -123,7 +125,7 @@ class LogEndRequest(Request[LogEndStruct]):  # type: ignore[misc]
 
     API_KEY = 2
 
-    def __init__(self, place: Place, *, of_leader: bool) -> None:
+    def __init__(self, place: TopicPartition, *, of_leader: bool) -> None:
         self._place = place
         self._replica_id = _CONSUMER if of_leader else _DEBUGGING
 

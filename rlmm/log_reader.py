@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from aiokafka.structs import ConsumerRecord, TopicPartition
+from aiokafka import structs
+from aiokafka.structs import ConsumerRecord
 
-from rlmm.barrier import Place
+from kip405.ids import TopicPartition
 from rlmm.clients import ConnectionSettings, fetched_epochs, make_consumer
 
 
@@ -22,7 +23,7 @@ from rlmm.clients import ConnectionSettings, fetched_epochs, make_consumer
 class TailRecord:
     """One record as Kafka gave it."""
 
-    place: Place
+    place: TopicPartition
     offset: int
     timestamp_ms: int
     key: bytes | None
@@ -37,23 +38,25 @@ class Reader(Protocol):
 
     async def stop(self) -> None: ...
 
-    async def bounds(self, places: Iterable[Place]) -> dict[Place, tuple[int, int]]:
+    async def bounds(
+        self, places: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, int]]:
         """Begin and end offset now, as the leaders tell."""
         ...
 
-    def assign(self, positions: Mapping[Place, int]) -> None:
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """Read these partitions from these offsets on."""
         ...
 
-    async def read(self, timeout_ms: int) -> dict[Place, list[TailRecord]]:
+    async def read(self, timeout_ms: int) -> dict[TopicPartition, list[TailRecord]]:
         """What has come meanwhile, at most so long waited for."""
         ...
 
-    async def position(self, place: Place) -> int:
+    async def position(self, place: TopicPartition) -> int:
         """Offset that is asked for next; beyond the last record where the end was compacted."""
         ...
 
-    def epoch_before(self, place: Place, position: int) -> int:
+    def epoch_before(self, place: TopicPartition, position: int) -> int:
         """Leader epoch of the last batch read below `position`, -1 where this reader read none."""
         ...
 
@@ -70,33 +73,37 @@ class LogReader:
     async def stop(self) -> None:
         await self._consumer.stop()
 
-    async def bounds(self, places: Iterable[Place]) -> dict[Place, tuple[int, int]]:
-        partitions = [TopicPartition(*place) for place in places]
+    async def bounds(
+        self, places: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        partitions = [structs.TopicPartition(*place) for place in places]
         begins = await self._consumer.beginning_offsets(partitions)
         ends = await self._consumer.end_offsets(partitions)
-        return {Place(*one): (begins[one], ends[one]) for one in partitions}
+        return {TopicPartition(*one): (begins[one], ends[one]) for one in partitions}
 
-    def assign(self, positions: Mapping[Place, int]) -> None:
-        self._consumer.assign([TopicPartition(*place) for place in positions])
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        self._consumer.assign([structs.TopicPartition(*place) for place in positions])
         for place, position in positions.items():
-            self._consumer.seek(TopicPartition(*place), position)
+            self._consumer.seek(structs.TopicPartition(*place), position)
 
-    async def read(self, timeout_ms: int) -> dict[Place, list[TailRecord]]:
+    async def read(self, timeout_ms: int) -> dict[TopicPartition, list[TailRecord]]:
         batches = await self._consumer.getmany(timeout_ms=timeout_ms)
         return {
-            Place(*partition): [_tail_record(Place(*partition), record) for record in records]
+            TopicPartition(*partition): [
+                _tail_record(TopicPartition(*partition), record) for record in records
+            ]
             for partition, records in batches.items()
         }
 
-    async def position(self, place: Place) -> int:
-        position: int = await self._consumer.position(TopicPartition(*place))
+    async def position(self, place: TopicPartition) -> int:
+        position: int = await self._consumer.position(structs.TopicPartition(*place))
         return position
 
-    def epoch_before(self, place: Place, position: int) -> int:
+    def epoch_before(self, place: TopicPartition, position: int) -> int:
         return fetched_epochs(self._consumer).before(place, position)
 
 
-def _tail_record(place: Place, record: ConsumerRecord) -> TailRecord:
+def _tail_record(place: TopicPartition, record: ConsumerRecord) -> TailRecord:
     return TailRecord(
         place=place,
         offset=record.offset,

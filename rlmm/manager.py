@@ -11,9 +11,8 @@ from dataclasses import dataclass
 import structlog
 
 from kip405.errors import Corrupt, Fenced, Invalid
-from kip405.ids import PartitionKey, RemoteLogSegmentId, Uuid
+from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicPartition, Uuid
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState, is_lawful_change
-from rlmm.barrier import Place
 from rlmm.ledger import PartitionLedger
 from rlmm.log_reader import Changes
 from rlmm.metadata_log import MetadataLog
@@ -88,7 +87,7 @@ class RemoteLogMetadataManager:
         """Return once `ledger(key)` knows all that was published before this call; Unavailable
         after `deadline_ms`.
         """
-        await self._log.barrier(Place(LEDGER_TOPIC, ledger_partition(key)), deadline_ms)
+        await self._log.barrier(TopicPartition(LEDGER_TOPIC, ledger_partition(key)), deadline_ms)
 
     async def wait_changed(self) -> None:
         """Return after the next record of any partition."""
@@ -182,7 +181,7 @@ class RemoteLogMetadataManager:
             leader_epoch=leader_epoch, expected_previous=expected_previous, writer=self._writer
         )
         record = Record(
-            place=Place(LEDGER_TOPIC, ledger_partition(key.partition)),
+            place=TopicPartition(LEDGER_TOPIC, ledger_partition(key.partition)),
             key=key.encode(),
             value=encode_record_value(metadata),
             headers=tuple(headers.encode()),

@@ -14,8 +14,8 @@ from typing import NoReturn, Protocol
 import structlog
 
 from kip405.errors import RemoteStorageError, Unavailable
-from kip405.ids import Uuid
-from rlmm.barrier import EndOffsets, Place
+from kip405.ids import TopicPartition, Uuid
+from rlmm.barrier import EndOffsets
 from rlmm.clients import ConnectionSettings
 from rlmm.divergence import NOTHING_READ, EpochEnd, RememberedReads
 from rlmm.end_offset_client import EndOffsetClient
@@ -58,9 +58,11 @@ class Sink(Protocol):
 class Ends(Protocol):
     """Who asks leaders where things end (EndOffsetClient). Unavailable where nobody answers."""
 
-    async def end_offset(self, place: Place, min_insync_replicas: int) -> int: ...
+    async def end_offset(self, place: TopicPartition, min_insync_replicas: int) -> int: ...
 
-    async def epoch_ends(self, epochs: Mapping[Place, int]) -> dict[Place, EpochEnd]: ...
+    async def epoch_ends(
+        self, epochs: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, EpochEnd]: ...
 
     async def holds_cluster_record(self) -> bool: ...
 
@@ -120,7 +122,7 @@ class MetadataLog:
         )
         self._sinks: dict[str, Sink] = {}
         self._places = tuple(
-            Place(guard.spec.name, partition)
+            TopicPartition(guard.spec.name, partition)
             for guard in self._topics.both
             for partition in range(guard.spec.partition_count)
         )
@@ -215,7 +217,7 @@ class MetadataLog:
         self._refuse_unfit(record.place.topic)
         return await self._publisher.publish(record, timeout_ms, self._tail.wait_passed)
 
-    async def barrier(self, place: Place, deadline_ms: int) -> None:
+    async def barrier(self, place: TopicPartition, deadline_ms: int) -> None:
         """Return once all was delivered that the partition held when this was called (H17).
 
         `deadline_ms`: how long it may take; Unavailable after that, when the topic is not the one
@@ -263,7 +265,7 @@ class MetadataLog:
         if why:
             raise Unavailable(why)
 
-    def _refuse_unconfirmed(self, place: Place) -> None:
+    def _refuse_unconfirmed(self, place: TopicPartition) -> None:
         self._refuse_lost(place.topic)
         doubt = self._tail.doubt([place])
         if doubt:
@@ -272,7 +274,7 @@ class MetadataLog:
     def _lost_of(self, topic: str) -> str | None:
         return next((why for place, why in self._tail.lost.items() if place.topic == topic), None)
 
-    async def _verified_end(self, place: Place) -> int:
+    async def _verified_end(self, place: TopicPartition) -> int:
         """The end offset; by the time it is known the leader was asked for what was read, too."""
         min_insync_replicas = self._topics.of(place.topic).min_insync_replicas
         end, _ = await asyncio.gather(

@@ -17,7 +17,7 @@ from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 
 from kip405.acls import missing_acls, topic_acl
 from kip405.errors import Invalid, Unavailable
-from rlmm.barrier import Place
+from kip405.ids import TopicPartition
 from rlmm.clients import (
     NOT_AUTHORIZED,
     ConnectionSettings,
@@ -54,7 +54,7 @@ _VERIFIED_FOR_MS = 10_000
 class Record:
     """One record to append; value None is a tombstone."""
 
-    place: Place
+    place: TopicPartition
     key: bytes
     value: bytes | None
     headers: tuple[tuple[str, bytes], ...] = ()
@@ -109,7 +109,7 @@ class Publisher:
         self,
         record: Record,
         timeout_ms: int,
-        read_back: Callable[[Place, int], Awaitable[None]],
+        read_back: Callable[[TopicPartition, int], Awaitable[None]],
     ) -> int:
         """Offset of the record once `read_back(place, offset + 1)` returned; `timeout_ms` limits
         all of it.

@@ -13,7 +13,7 @@ have a record, the leader alone is enough. Pure.
 from typing import NamedTuple
 
 from kip405.errors import Unavailable
-from rlmm.barrier import Place
+from kip405.ids import TopicPartition
 
 
 class LogEnd(NamedTuple):
@@ -29,7 +29,12 @@ class ReplicaVotes:
     """The answers to one question for the end of a partition, as they come."""
 
     def __init__(
-        self, place: Place, *, leader: int, replicas: frozenset[int], min_insync_replicas: int
+        self,
+        place: TopicPartition,
+        *,
+        leader: int,
+        replicas: frozenset[int],
+        min_insync_replicas: int,
     ) -> None:
         self._place = place
         self._leader = leader

@@ -10,8 +10,7 @@ from dataclasses import replace
 import structlog
 
 from kip405.errors import Fenced
-from kip405.ids import PartitionKey, Uuid
-from rlmm.barrier import Place
+from kip405.ids import PartitionKey, TopicPartition, Uuid
 from rlmm.ledger import Hole
 from rlmm.log_reader import Changes
 from rlmm.log_time import RecordTimes
@@ -61,7 +60,7 @@ __all__ = [
     "TrimRecord",
 ]
 
-_PLACE = Place(SETTINGS_TOPIC, 0)
+_PLACE = TopicPartition(SETTINGS_TOPIC, 0)
 
 log = structlog.get_logger(__name__)
 

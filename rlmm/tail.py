@@ -18,14 +18,14 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from kip405.acls import topic_acl
 from kip405.errors import Unavailable
-from rlmm.barrier import Place
+from kip405.ids import TopicPartition
 from rlmm.clients import told
 from rlmm.divergence import NO_EPOCH, EpochEnd, ReadMark, ReadMarks
 from rlmm.log_reader import Reader, TailRecord
 
 __all__ = ["AskEpochEnds", "Tail", "TailRecord"]
 
-AskEpochEnds = Callable[[Mapping[Place, int]], Awaitable[dict[Place, EpochEnd]]]
+AskEpochEnds = Callable[[Mapping[TopicPartition, int]], Awaitable[dict[TopicPartition, EpochEnd]]]
 """Where leaders end these epochs, of those that know; Unavailable where nobody answers."""
 _POLL_MS = 250
 _BACKOFF_MS = (100, 250, 500, 1_000, 2_000)
@@ -47,11 +47,11 @@ class Tail:
         self,
         *,
         connect: Callable[[], Reader],
-        places: Iterable[Place],
+        places: Iterable[TopicPartition],
         deliver: Callable[[TailRecord], None],
         epoch_ends: AskEpochEnds,
         sleep_ms: Callable[[int], Awaitable[None]],
-        remembered: Mapping[Place, ReadMark],
+        remembered: Mapping[TopicPartition, ReadMark],
     ) -> None:
         self._connect = connect
         self._places = tuple(places)
@@ -59,9 +59,9 @@ class Tail:
         self._epoch_ends = epoch_ends
         self._sleep_ms = sleep_ms
         self._marks = ReadMarks(remembered)
-        self._next: dict[Place, int] = {}
-        self._initial_end: dict[Place, int] = {}
-        self._waiters: dict[Place, list[tuple[int, asyncio.Future[None]]]] = {}
+        self._next: dict[TopicPartition, int] = {}
+        self._initial_end: dict[TopicPartition, int] = {}
+        self._waiters: dict[TopicPartition, list[tuple[int, asyncio.Future[None]]]] = {}
         self._caught_up = asyncio.Event()
         self._lost = asyncio.Event()
         self._unverified = asyncio.Event()
@@ -74,25 +74,25 @@ class Tail:
         return self._caught_up.is_set()
 
     @property
-    def lost(self) -> Mapping[Place, str]:
+    def lost(self) -> Mapping[TopicPartition, str]:
         """Partitions of which records are gone that were read, or were to be read, and why that is
         known. What was made of them is not what is there, for as long as this process lives.
         """
         return self._marks.lost
 
     @property
-    def lost_before(self) -> Mapping[Place, str]:
+    def lost_before(self) -> Mapping[TopicPartition, str]:
         """Partitions that no longer hold what an earlier process of this service had read. What
         this one reads is what is there.
         """
         return self._marks.lost_before
 
-    def doubt(self, places: Iterable[Place] | None = None) -> str | None:
+    def doubt(self, places: Iterable[TopicPartition] | None = None) -> str | None:
         """Why it is not known whether the partitions (all) still hold what was read."""
         return self._marks.doubt(self._places if places is None else places)
 
     @property
-    def read_marks(self) -> dict[Place, ReadMark]:
+    def read_marks(self) -> dict[TopicPartition, ReadMark]:
         """How far every partition was read, worth remembering across restarts."""
         return self._marks.newest()
 
@@ -103,11 +103,11 @@ class Tail:
         """Return once something is lost."""
         await self._lost.wait()
 
-    def position(self, place: Place) -> int:
+    def position(self, place: TopicPartition) -> int:
         """Next offset to be read; 0 before the start."""
         return self._next.get(place, 0)
 
-    async def wait_passed(self, place: Place, end: int) -> None:
+    async def wait_passed(self, place: TopicPartition, end: int) -> None:
         """Return once every record below `end` was delivered."""
         if self.position(place) >= end:
             return
@@ -115,7 +115,7 @@ class Tail:
         self._waiters.setdefault(place, []).append((end, future))
         await future
 
-    async def verify(self, places: Iterable[Place] | None = None) -> None:
+    async def verify(self, places: Iterable[TopicPartition] | None = None) -> None:
         """Ask the leaders of the partitions (all) whether they still hold what was read.
 
         What they say shows in `lost` and `doubt`. Unavailable where nobody answers at all.
@@ -171,7 +171,7 @@ class Tail:
         log.warning(event, error=told(error, topic_acl("Read", topics)), retry_in_ms=delay)
         await self._sleep_ms(delay)
 
-    def _followed(self) -> tuple[Place, ...]:
+    def _followed(self) -> tuple[TopicPartition, ...]:
         return tuple(place for place in self._places if place not in self._marks.lost)
 
     async def _follow(self) -> NoReturn:
@@ -221,7 +221,7 @@ class Tail:
             self._wake(place)
         self._check_caught_up()
 
-    def _mark(self, reader: Reader, place: Place) -> None:
+    def _mark(self, reader: Reader, place: TopicPartition) -> None:
         """Remember how far the partition is read; another epoch is a reason to verify."""
         position = self._next[place]
         epoch = reader.epoch_before(place, position)
@@ -233,7 +233,7 @@ class Tail:
         if self._marks.has_unproven(place):
             self._unverified.set()
 
-    def _behind(self) -> list[Place]:
+    def _behind(self) -> list[TopicPartition]:
         """Partitions somebody waits for: the last records of a compacted log may be gone, the
         position tells.
         """
@@ -241,7 +241,7 @@ class Tail:
             return [place for place in self._followed() if self._waiters.get(place)]
         return [place for place in self._followed() if self._next[place] < self._initial_end[place]]
 
-    def _wake(self, place: Place) -> None:
+    def _wake(self, place: TopicPartition) -> None:
         position = self.position(place)
         still = []
         for end, future in self._waiters.get(place, []):

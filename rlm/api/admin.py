@@ -16,7 +16,7 @@ from rlm.api.peers import Peers, Sent, Stubs
 from rlm.api.ports import PartitionStatuses, StoreDoctor
 from rlm.api.topic_summaries import TopicSummaries
 from rlm.plans.holes import LostRange
-from rlm.remote_log.topic_refs import Places, checked_name
+from rlm.remote_log.topic_refs import TopicResolver, checked_name
 from rlm.topics.access import Access
 from rlm.topics.freezes import Adoption, Freezes
 from rlm.topics.ports import NotLeader
@@ -47,7 +47,7 @@ class AdminDependencies:
     summaries: TopicSummaries
     status: ClusterStatus
     statuses: PartitionStatuses
-    places: Places
+    places: TopicResolver
     peers: Peers
     stores: StoreDoctor
 

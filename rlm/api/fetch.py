@@ -20,7 +20,7 @@ from rlm.remote_log.list_offsets import NOWHERE, BothTiers, Position, needs_view
 from rlm.remote_log.objects import RemoteLogs
 from rlm.remote_log.reads import PartitionReading, Piece, ReadRequest
 from rlm.remote_log.tier import Tier, TopicRef
-from rlm.remote_log.topic_refs import Place, Places
+from rlm.remote_log.topic_refs import ResolvedPartition, TopicResolver
 from rlm.topics.ports import Settings
 from rlm.v1 import fetch_pb2 as pb
 
@@ -35,7 +35,7 @@ class FetchDependencies:
     """Collaborators; closed by the one who made them."""
 
     remote: RemoteDependencies
-    places: Places
+    places: TopicResolver
     peers: Peers
     reading: PartitionReading
     tier: Tier
@@ -129,7 +129,7 @@ class FetchService(RemoteFetchService):
                 first_uncopied_offset=done.first_uncopied_offset, reason=done.reason
             )
 
-    def _require_led(self, place: Place) -> None:
+    def _require_led(self, place: ResolvedPartition) -> None:
         if place.leader != self._parts.peers.node_id:
             raise Elsewhere(
                 f"{place} is led by broker {place.leader}: ask its service",
@@ -143,7 +143,9 @@ class FetchService(RemoteFetchService):
         if settings.view.topic(key.topic_id) is None:
             raise NotFound(f"topic {topic} is not enabled")
 
-    async def _position(self, place: Place, timestamp: int, read_committed: bool) -> Position:
+    async def _position(
+        self, place: ResolvedPartition, timestamp: int, read_committed: bool
+    ) -> Position:
         parts, name = self._parts, place.topic.name
         answered = await parts.broker.list_offset(
             name,

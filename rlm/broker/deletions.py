@@ -25,25 +25,16 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import structlog
 
 from kip405.errors import RemoteStorageError, Unavailable
+from kip405.ids import TopicPartition
 from rlm.clock import Clock
 from rlmm.publisher import OutcomeUnknown
 
 log = structlog.get_logger()
-
-
-class Place(NamedTuple):
-    """A partition as DeleteRecords names it: by the topic's name, whatever id the topic has."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 class DeletionConnection(Protocol):
@@ -53,7 +44,7 @@ class DeletionConnection(Protocol):
         """Connect and wait for an answer of the broker; Unavailable where there is none."""
         ...
 
-    def send(self, place: Place, offset: int, *, hold_ms: int) -> Awaitable[int]:
+    def send(self, place: TopicPartition, offset: int, *, hold_ms: int) -> Awaitable[int]:
         """Write the request at once; the low watermark comes later.
 
         OSError: nobody will answer any more. kip405.errors: the broker's answer.
@@ -89,7 +80,9 @@ class _Sent:
 class PreparedDeletion:
     """An open connection for one DeleteRecords; nothing has been sent yet."""
 
-    def __init__(self, owner: "RecordDeletions", place: Place, to: DeletionConnection) -> None:
+    def __init__(
+        self, owner: "RecordDeletions", place: TopicPartition, to: DeletionConnection
+    ) -> None:
         self._owner = owner
         self._place = place
         self._to = to
@@ -144,20 +137,22 @@ class RecordDeletions:
         self._drain_ms = drain_ms
         self.answer_slack_ms = answer_slack_ms
         self._slots = asyncio.Semaphore(at_once)
-        self._sent: dict[Place, _Sent] = {}
+        self._sent: dict[TopicPartition, _Sent] = {}
         self._before: _Sent | None = None
         if had_predecessor:
             self._before = _Sent(bound=0, closed_at_ms=clock.monotonic_ms())
 
     @property
-    def unknown(self) -> Mapping[Place, int]:
+    def unknown(self) -> Mapping[TopicPartition, int]:
         """Bound of each DeleteRecords that was given up and may be executed yet."""
         return {
             place: sent.bound for place, sent in self._sent.items() if sent.closed_at_ms is not None
         }
 
     @asynccontextmanager
-    async def prepared(self, place: Place, *, within_ms: int) -> AsyncIterator[PreparedDeletion]:
+    async def prepared(
+        self, place: TopicPartition, *, within_ms: int
+    ) -> AsyncIterator[PreparedDeletion]:
         """A connection on which the broker has just answered; what it stands on is asked then.
 
         Unavailable: there was none within `within_ms`, so nothing was sent.
@@ -190,7 +185,7 @@ class RecordDeletions:
                 if prepared.sent is not None and prepared.sent is self._sent.get(place):
                     self._given_up(place, prepared.sent)
 
-    async def settle(self, place: Place, log_start: Callable[[], Awaitable[int]]) -> None:
+    async def settle(self, place: TopicPartition, log_start: Callable[[], Awaitable[int]]) -> None:
         """Returns once nothing that was sent for a partition can be executed any more.
 
         `log_start` asks the broker for the log start; its errors are passed on. Waits for what a
@@ -228,19 +223,19 @@ class RecordDeletions:
         sent.answered(asked_at_ms, self._clock.monotonic_ms(), self._drain_ms)
         return start
 
-    def remember(self, place: Place, bound: int) -> _Sent:
+    def remember(self, place: TopicPartition, bound: int) -> _Sent:
         """Called right before one is written. Unavailable: another one is not known yet."""
         if place in self._sent:
             raise Unavailable(f"{place}: the outcome of another DeleteRecords is not known yet")
         sent = self._sent[place] = _Sent(bound=bound)
         return sent
 
-    def forget(self, place: Place, sent: _Sent) -> None:
+    def forget(self, place: TopicPartition, sent: _Sent) -> None:
         """Its outcome is known."""
         if self._sent.get(place) is sent:
             del self._sent[place]
 
-    def _given_up(self, place: Place, sent: _Sent) -> None:
+    def _given_up(self, place: TopicPartition, sent: _Sent) -> None:
         sent.closed_at_ms = self._clock.monotonic_ms()
         log.warning(
             "delete_records_unknown",

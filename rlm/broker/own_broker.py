@@ -29,6 +29,7 @@ from kafka_protocol.schema import Value
 from kip405.acls import Acl, MissingAcls, cluster_acl, topic_acl
 from kip405.addresses import Address
 from kip405.errors import Internal, NotFound, RemoteStorageError, Unavailable
+from kip405.ids import TopicPartition
 from rlm.broker.answers import (
     BrokerNode,
     ClusterDescription,
@@ -39,7 +40,7 @@ from rlm.broker.answers import (
     error_of_code,
 )
 from rlm.broker.connection import BrokerConnection
-from rlm.broker.deletions import DeletionConnection, Place
+from rlm.broker.deletions import DeletionConnection
 from rlm.broker.gathered import Gathered
 from rlm.broker.many import TOPIC_RESOURCE, ConfigValues, Many, OffsetQuestion
 from rlmm.publisher import OutcomeUnknown
@@ -170,7 +171,7 @@ class OwnBroker:
         RecordDeletions, which knows what may be executed yet (H41). Errors as there.
         """
         connection = self.deletion_connection()
-        place = Place(topic, partition)
+        place = TopicPartition(topic, partition)
         try:
             await connection.open()
             async with asyncio.timeout((timeout_ms + 2_000) / 1000):
@@ -271,7 +272,7 @@ class _DeletionConnection:
     async def open(self) -> None:
         await self._connection.call(API_VERSIONS, 0, {}, timeout_ms=self._timeout_ms)
 
-    def send(self, place: Place, offset: int, *, hold_ms: int) -> Awaitable[int]:
+    def send(self, place: TopicPartition, offset: int, *, hold_ms: int) -> Awaitable[int]:
         """Fenced: not leader, or the offset lies above the high watermark. Unavailable: applied on
         the leader while a live follower lags (7), or refused for now; the log start tells.
         """

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from kip405.acls import Acl, MissingAcls, grants
 from kip405.errors import Corrupt, Internal, RemoteStorageError
+from kip405.ids import TopicPartition
 from rlm.plans.copy import CopyLag, WhyNot
 from rlm.plans.problems import Finding, ProblemKind, human_bytes, human_duration
 from rlm.plans.trim import NoTrim
@@ -39,16 +40,9 @@ class Limits:
     start_ms: int = 60_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """A partition that we lead, of an enabled topic."""
-
-    topic: str
-    partition: int
-
-    def finding(self, kind: ProblemKind, text: str) -> Finding:
-        subject = f"{self.topic}-{self.partition}"
-        return Finding(kind=kind, subject=subject, topic=self.topic, text=text)
+def partition_finding(place: TopicPartition, kind: ProblemKind, text: str) -> Finding:
+    """A finding about one partition; its subject is the partition's name."""
+    return Finding(kind=kind, subject=str(place), topic=place.topic, text=text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +86,7 @@ class CopyObservation:
     `service_copied_at_ms`: when this service last copied any segment of any partition.
     """
 
-    place: Place
+    place: TopicPartition
     led_since_ms: int
     measure: CopyMeasure | None
     failure: Failure | None
@@ -113,7 +107,8 @@ def copy_findings(observed: CopyObservation, limits: Limits, now_ms: int) -> Ite
     """What is wrong with copying a partition."""
     failure = observed.failure
     if failure is not None and failure.is_final:
-        yield observed.place.finding(
+        yield partition_finding(
+            observed.place,
             ProblemKind.CANNOT_COPY,
             f"copying stops here ({_lag_words(observed, limits, now_ms)}): {failure.message}",
         )
@@ -133,7 +128,8 @@ def _unmeasured(observed: CopyObservation, limits: Limits, now_ms: int) -> Itera
             if observed.failure
             else "no snapshot of the partition succeeded"
         )
-        yield observed.place.finding(
+        yield partition_finding(
+            observed.place,
             ProblemKind.LAG_UNKNOWN,
             f"what is left to copy is not known for {human_duration(now_ms - since_ms)}, and "
             f"nothing may be copied: {why}",
@@ -144,7 +140,8 @@ def _behind(
     observed: CopyObservation, measure: CopyMeasure, limits: Limits, now_ms: int
 ) -> Iterator[Finding]:
     if measure.reason in _TOPIC_REFUSED:
-        yield observed.place.finding(
+        yield partition_finding(
+            observed.place,
             ProblemKind.COPY_REFUSED,
             f"nothing is copied or trimmed: {measure.words}; set it back, or disable the topic",
         )
@@ -155,7 +152,8 @@ def _behind(
     behind_ms = now_ms - measure.behind_since_ms
     if behind_ms > patience_ms:
         why = observed.failure.message if observed.failure else measure.words
-        yield observed.place.finding(
+        yield partition_finding(
+            observed.place,
             ProblemKind.NOTHING_COPIED,
             f"nothing was copied for {human_duration(behind_ms)}, while "
             f"{_lag_words(observed, limits, now_ms)}: {why}",
@@ -190,7 +188,7 @@ class TrimObservation:
     `excess_then_bytes`; None without any. `reason` None = a trim was planned.
     """
 
-    place: Place
+    place: TopicPartition
     reason: NoTrim | None
     detail: str
     failure: Failure | None
@@ -204,9 +202,10 @@ class TrimObservation:
 def trim_findings(observed: TrimObservation, limits: Limits, now_ms: int) -> Iterator[Finding]:
     """What is wrong with trimming a partition."""
     if observed.alarm:
-        yield observed.place.finding(ProblemKind.TRIM_REFUSED, observed.alarm)
+        yield partition_finding(observed.place, ProblemKind.TRIM_REFUSED, observed.alarm)
     if observed.foreign_log_start is not None:
-        yield observed.place.finding(
+        yield partition_finding(
+            observed.place,
             ProblemKind.FOREIGN_LOG_START,
             f"the broker's log start was moved to {observed.foreign_log_start} by somebody else; "
             "`rlm topics adopt-log-start` applies it",
@@ -218,7 +217,8 @@ def trim_findings(observed: TrimObservation, limits: Limits, now_ms: int) -> Ite
     if still_ms > limits.trim_ms:
         is_meant = observed.reason in _STOPPED_BY_OPERATOR
         kind = ProblemKind.TRIM_STOPPED if is_meant else ProblemKind.TRIM_BLOCKED
-        yield observed.place.finding(
+        yield partition_finding(
+            observed.place,
             kind,
             f"nothing was trimmed for {human_duration(still_ms)}, while "
             f"{human_bytes(observed.excess_bytes)} beyond local retention lie on the disk, "
@@ -319,9 +319,10 @@ def skew_finding(subject: str, skew_ms: int) -> Finding:
     )
 
 
-def unknown_trim_finding(place: Place, bound: int) -> Finding:
+def unknown_trim_finding(place: TopicPartition, bound: int) -> Finding:
     """A DeleteRecords was given up and may be executed yet (H41)."""
-    return place.finding(
+    return partition_finding(
+        place,
         ProblemKind.TRIM_UNKNOWN,
         f"a trim to {bound} was not answered in time; this partition is not trimmed before it is "
         "known whether it was carried out",

@@ -34,9 +34,9 @@ from rlm.proxy.reads import (
 from rlm.proxy.session import Taken
 from rlm.proxy.settings import ProxyMetrics, ProxySettings
 from rlm.proxy.splice import (
-    Judged,
+    JudgedAnswer,
     Key,
-    Place,
+    PartitionFetch,
     Source,
     answers_of,
     is_consumer,
@@ -147,7 +147,7 @@ class _OneFetch:
         """Whether there is anything to wait for that the broker does not wait for by itself."""
         return any(self._plan.sources(Source.REMOTE, Source.NOT_READY, Source.REFUSED))
 
-    def _is_enough(self, judged: Judged) -> bool:
+    def _is_enough(self, judged: JudgedAnswer) -> bool:
         """Bytes enough, time over, or nothing more to come from the tier."""
         remote_bytes = self._answer.remote_bytes
         return (
@@ -215,13 +215,13 @@ class _OneFetch:
                 return  # no more could be answered
             planned_bytes += self._start_read(place)
 
-    def _start_read(self, place: Place) -> int:
+    def _start_read(self, place: PartitionFetch) -> int:
         size_bytes = max(0, min(place.asked.partition_max_bytes, self._plan.request.max_bytes))
         self._reads.start(place, size_bytes)
         self._reads_begun_ms = self._clock.monotonic_ms()
         return size_bytes
 
-    async def _settle_places(self, judged: Judged) -> tuple[Place, ...]:
+    async def _settle_places(self, judged: JudgedAnswer) -> tuple[PartitionFetch, ...]:
         """Find out about every OFFSET_OUT_OF_RANGE; answers what the broker is asked again for."""
         verdicts = [
             (place, self._group.create_task(self._out_of_range(place)))
@@ -236,7 +236,7 @@ class _OneFetch:
                 self._start_read(place)
         return again
 
-    async def _out_of_range(self, place: Place) -> bool:
+    async def _out_of_range(self, place: PartitionFetch) -> bool:
         if place.tiered is not None and not place.tiered.led_here:
             refuse_follower(place)
             return False
@@ -256,7 +256,7 @@ class _OneFetch:
             return judge_out_of_range(place, view, marks, self._epoch_end(place, view))
         return False
 
-    async def _doubted(self, place: Place) -> None:
+    async def _doubted(self, place: PartitionFetch) -> None:
         """Find out who is right about the client's last fetched epoch (H37)."""
         view = await self._barrier(place, max(self._left_ms(), _LEAST_BARRIER_MS))
         if isinstance(view, RemoteStorageError):
@@ -266,7 +266,7 @@ class _OneFetch:
         judge_doubted(place, view, None if view is None else self._epoch_end(place, view))
 
     async def _barrier(
-        self, place: Place, bound_ms: int
+        self, place: PartitionFetch, bound_ms: int
     ) -> TierPartition | RemoteStorageError | None:
         began_ms = self._clock.monotonic_ms()
         view = await guarded(self._tier.barrier(place.ref, place.asked.index, bound_ms))
@@ -274,13 +274,13 @@ class _OneFetch:
         self._metrics.barrier_waited(self._clock.monotonic_ms() - began_ms, passed=passed)
         return view
 
-    def _epoch_end(self, place: Place, view: TierPartition) -> EpochEnd | None:
+    def _epoch_end(self, place: PartitionFetch, view: TierPartition) -> EpochEnd | None:
         epoch = place.asked.last_fetched_epoch
         if epoch < 0:
             return None
         return self._tier.epoch_end(view.topic_id, view.partition, epoch)
 
-    async def _hold(self, response: FetchResponse, judged: Judged) -> bool:
+    async def _hold(self, response: FetchResponse, judged: JudgedAnswer) -> bool:
         """Wait for bytes; True when the answer is to leave, False when to ask once more."""
         if judged.leave_now or self._plan.is_plain or self._has_final_error(response):
             await self._grace()

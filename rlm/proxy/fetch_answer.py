@@ -26,7 +26,15 @@ from rlm.proxy.reads import RemoteReads, frozen, is_lost
 from rlm.proxy.replacements import Replacement, empty_clean, patch_clean, splice_records
 from rlm.proxy.settings import ProxyMetrics
 from rlm.proxy.sizes import AnswerRoom, first_batch_bytes
-from rlm.proxy.splice import FetchPlan, Judged, Key, Place, Source, answers_of, upper_offset
+from rlm.proxy.splice import (
+    FetchPlan,
+    JudgedAnswer,
+    Key,
+    PartitionFetch,
+    Source,
+    answers_of,
+    upper_offset,
+)
 from rlm.reading.requests import RemoteRecords
 
 log = structlog.get_logger(__name__)
@@ -70,7 +78,7 @@ class FetchAnswer:
         self._metrics = metrics
         self._storage_errors = storage_errors
 
-    def _records(self, place: Place) -> RemoteRecords | None:
+    def _records(self, place: PartitionFetch) -> RemoteRecords | None:
         outcome = self.reads.outcome(place)
         if place.source is not Source.REMOTE or not isinstance(outcome, RemoteRecords):
             return None
@@ -82,7 +90,7 @@ class FetchAnswer:
         found = (self._records(place) for place in self.plan.sources(Source.REMOTE))
         return sum(records.size_bytes for records in found if records is not None)
 
-    def known_bytes(self, place: Place) -> int | None:
+    def known_bytes(self, place: PartitionFetch) -> int | None:
         """What a remote partition takes of max_bytes if it comes first; None = not known yet."""
         outcome = self.reads.outcome(place)
         if not isinstance(outcome, RemoteRecords):
@@ -90,7 +98,7 @@ class FetchAnswer:
         return _taken_bytes(outcome, place.asked.partition_max_bytes)
 
     async def pieces(
-        self, frame: bytearray, response: FetchResponse, judged: Judged, bound_ms: int
+        self, frame: bytearray, response: FetchResponse, judged: JudgedAnswer, bound_ms: int
     ) -> list[Buffer]:
         """Put the answer together within max_bytes, in the order asked (KIP-74).
 
@@ -123,7 +131,7 @@ class FetchAnswer:
 
     def _in_order(
         self, response: FetchResponse
-    ) -> list[tuple[tuple[int, int], Place, FetchedPartition]]:
+    ) -> list[tuple[tuple[int, int], PartitionFetch, FetchedPartition]]:
         """The partitions answered in the order asked: a broker puts some errors last."""
         order = {key: position for position, key in enumerate(self.plan.by_key)}
         return sorted(answers_of(self.plan, response), key=lambda one: order[one[1].key])
@@ -135,7 +143,7 @@ class FetchAnswer:
         told_ms = self._permit.throttle_time_ms()
         return told_ms if told_ms > response.throttle_time_ms else None
 
-    def _count(self, place: Place, records: RemoteRecords | None, error_code: int) -> None:
+    def _count(self, place: PartitionFetch, records: RemoteRecords | None, error_code: int) -> None:
         if error_code != NONE:
             outcome = f"error_{error_code}"
         elif place.source is Source.DIVERGED:
@@ -145,7 +153,7 @@ class FetchAnswer:
         self._metrics.answered("fetch", outcome)
 
     async def _given(
-        self, place: Place, room: AnswerRoom, bound_ms: int
+        self, place: PartitionFetch, room: AnswerRoom, bound_ms: int
     ) -> tuple[RemoteRecords | None, int]:
         """Records or error code of a partition that is not the broker's to answer.
 
@@ -173,7 +181,7 @@ class FetchAnswer:
             room.take(_taken_bytes(fitting, limit_bytes))
         return fitting, NONE
 
-    def _error_due(self, place: Place, error_code: int) -> int:
+    def _error_due(self, place: PartitionFetch, error_code: int) -> int:
         if error_code not in (KAFKA_STORAGE_ERROR, UNKNOWN_SERVER_ERROR):
             return error_code
         due = self._storage_errors.is_due(place.key, self.plan.request.max_wait_ms)
@@ -189,7 +197,7 @@ class FetchAnswer:
 
     async def _fitting(
         self,
-        place: Place,
+        place: PartitionFetch,
         records: RemoteRecords,
         limit_bytes: int,
         is_first: bool,
@@ -208,7 +216,7 @@ class FetchAnswer:
         return None if outcome is None or outcome.next_offset > upper else outcome
 
     async def _read(
-        self, place: Place, max_bytes: int, at_least_one: bool, bound_ms: int
+        self, place: PartitionFetch, max_bytes: int, at_least_one: bool, bound_ms: int
     ) -> RemoteRecords | None:
         """Records now, None where they are not to be had within the bound."""
         try:
@@ -226,7 +234,7 @@ def _taken_bytes(records: RemoteRecords, limit_bytes: int) -> int:
 
 
 def _fit_brokers(
-    frame: bytearray, place: Place, answered: FetchedPartition, room: AnswerRoom
+    frame: bytearray, place: PartitionFetch, answered: FetchedPartition, room: AnswerRoom
 ) -> tuple[Replacement | None, int]:
     """What is altered in the broker's own answer, and how many bytes of its records are given."""
     if answered.error_code != NONE:
@@ -244,7 +252,7 @@ def _fit_brokers(
     return patch_clean(place, answered, given_bytes), given_bytes
 
 
-def _is_brokers(place: Place, answered: FetchedPartition) -> bool:
+def _is_brokers(place: PartitionFetch, answered: FetchedPartition) -> bool:
     """Whether the broker's own answer stands: its sources, and every error but the one we own."""
     if place.source in (Source.BROKER, Source.HOLE):
         return True

@@ -17,7 +17,7 @@ import structlog
 from kafka_protocol.primitives import Buffer
 from kip405.errors import Fenced, Internal, RemoteStorageError, Unavailable
 from rlm.proxy.quota import Permit
-from rlm.proxy.splice import Key, Place, upper_offset
+from rlm.proxy.splice import Key, PartitionFetch, upper_offset
 from rlm.reading.requests import RemoteRead, RemoteRecords
 from rlm.remote_log.tier import Tier, TopicRef, Watermarks
 
@@ -58,9 +58,9 @@ class RemoteReads:
         self._put_off: set[Key] = set()
         self._read_committed = read_committed
         self._tasks: dict[Key, asyncio.Task[Outcome]] = {}
-        self._begun: dict[Key, tuple[Place, int]] = {}
+        self._begun: dict[Key, tuple[PartitionFetch, int]] = {}
 
-    def start(self, place: Place, max_bytes: int) -> None:
+    def start(self, place: PartitionFetch, max_bytes: int) -> None:
         """Begin to read for a partition with known watermarks."""
         if place.key in self._tasks:
             return
@@ -81,14 +81,14 @@ class RemoteReads:
                 del self._tasks[key]
                 self.start(*self._begun[key])
 
-    def forget(self, place: Place) -> None:
+    def forget(self, place: PartitionFetch) -> None:
         """What was read for a partition is of a view that no longer holds."""
         self._put_off.discard(place.key)
         task = self._tasks.pop(place.key, None)
         if task is not None:
             task.cancel()
 
-    async def read(self, place: Place, max_bytes: int, at_least_one: bool) -> Outcome:
+    async def read(self, place: PartitionFetch, max_bytes: int, at_least_one: bool) -> Outcome:
         """Read now; never raises an error of the tier."""
         view, marks = place.tiered, place.marks
         if view is None or marks is None:
@@ -110,11 +110,11 @@ class RemoteReads:
             )
         )
 
-    def is_begun(self, place: Place) -> bool:
+    def is_begun(self, place: PartitionFetch) -> bool:
         """Whether a read was begun or put off."""
         return place.key in self._begun
 
-    def outcome(self, place: Place) -> Outcome | None:
+    def outcome(self, place: PartitionFetch) -> Outcome | None:
         """What a read gave; None while it is under way or was never begun."""
         task = self._tasks.get(place.key)
         return task.result() if task is not None and task.done() else None

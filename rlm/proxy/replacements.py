@@ -12,7 +12,7 @@ from kafka_protocol.fetch import (
     PatchedPartition,
     SplicedPartition,
 )
-from rlm.proxy.splice import Place, Source
+from rlm.proxy.splice import PartitionFetch, Source
 from rlm.reading.requests import RemoteRecords
 from rlm.remote_log.tier import TierPartition, Watermarks, has_remote
 
@@ -28,7 +28,7 @@ def shown_log_start(view: TierPartition | None, log_start_offset: int) -> int | 
 
 
 def splice_records(
-    place: Place, records: RemoteRecords | None, error_code: int, *, read_committed: bool
+    place: PartitionFetch, records: RemoteRecords | None, error_code: int, *, read_committed: bool
 ) -> SplicedPartition:
     """The answer of a partition that is not the broker's: records, nothing yet, or an error.
 
@@ -51,7 +51,7 @@ def splice_records(
     )
 
 
-def _diverging_epoch(place: Place) -> tuple[int, int] | None:
+def _diverging_epoch(place: PartitionFetch) -> tuple[int, int] | None:
     end = place.epoch_end
     if place.source is not Source.DIVERGED or end is None:
         return None
@@ -70,7 +70,7 @@ def _aborted(records: RemoteRecords | None) -> tuple[tuple[int, int], ...] | Non
 
 
 def patch_clean(
-    place: Place, answered: FetchedPartition, given_bytes: int
+    place: PartitionFetch, answered: FetchedPartition, given_bytes: int
 ) -> PatchedPartition | None:
     """The log start of the broker's own answer (H22), and the room that is left for its records."""
     start = shown_log_start(place.tiered, answered.log_start_offset)
@@ -82,7 +82,7 @@ def patch_clean(
     )
 
 
-def empty_clean(place: Place, answered: FetchedPartition) -> SplicedPartition:
+def empty_clean(place: PartitionFetch, answered: FetchedPartition) -> SplicedPartition:
     """The broker's own answer where not even its first batch fits: no records, null aborted."""
     start = shown_log_start(place.tiered, answered.log_start_offset)
     return SplicedPartition(

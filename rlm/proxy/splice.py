@@ -63,7 +63,7 @@ _BY_OUR_VIEW = (Source.ASSUMED, Source.REMOTE, Source.DIVERGED)
 
 
 @dataclass(slots=True)
-class Place:
+class PartitionFetch:
     """One partition of one Fetch as it is settled step by step."""
 
     key: Key
@@ -87,13 +87,13 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class JudgedAnswer:
     """What one answer of the broker means for the fetch."""
 
-    out_of_range: tuple[Place, ...] = ()
-    dropped: tuple[Place, ...] = ()
-    became_remote: tuple[Place, ...] = ()
-    doubted: tuple[Place, ...] = ()
+    out_of_range: tuple[PartitionFetch, ...] = ()
+    dropped: tuple[PartitionFetch, ...] = ()
+    became_remote: tuple[PartitionFetch, ...] = ()
+    doubted: tuple[PartitionFetch, ...] = ()
     leave_now: bool = False
     broker_bytes: int = 0
 
@@ -106,9 +106,9 @@ class FetchPlan:
     """
 
     request: FetchRequest
-    places: tuple[Place, ...]
+    places: tuple[PartitionFetch, ...]
     epoch_ends: EpochEnds
-    by_key: Mapping[Key, Place] = field(init=False)
+    by_key: Mapping[Key, PartitionFetch] = field(init=False)
 
     def __post_init__(self) -> None:
         self.by_key = {place.key: place for place in self.places}
@@ -131,7 +131,7 @@ class FetchPlan:
         )
         return quiet and any(p.source in (Source.BROKER, Source.HOLE) for p in self.places)
 
-    def sources(self, *wanted: Source) -> Iterator[Place]:
+    def sources(self, *wanted: Source) -> Iterator[PartitionFetch]:
         """The partitions answered from these sources."""
         return (place for place in self.places if place.source in wanted)
 
@@ -170,7 +170,7 @@ class FetchPlan:
         asked_bytes = sum(place.asked.partition_max_bytes for place in self.places)
         return any(is_brokers) and not is_brokers[0] and asked_bytes > self.request.max_bytes
 
-    def broker_max_bytes(self, known_bytes: Callable[[Place], int | None]) -> int | None:
+    def broker_max_bytes(self, known_bytes: Callable[[PartitionFetch], int | None]) -> int | None:
         """The broker's share of max_bytes: remote partitions that were asked for first go first.
 
         `known_bytes`: what a partition takes of the answer, None = not known yet, so all it may.
@@ -217,13 +217,13 @@ def plan_fetch(
     high_watermarks: Mapping[Key, int],
 ) -> FetchPlan:
     """Look every partition up, and assume remote what is known to be (H20)."""
-    places: dict[Key, Place] = {}
+    places: dict[Key, PartitionFetch] = {}
     for topic_at, topic in enumerate(request.topics):
         ref = topic_ref(topic.name, topic.topic_id)
         name = topic.topic_id if topic.topic_id is not None else topic.name or ""
         for partition_at, asked in enumerate(topic.partitions):
             tiered = view(ref, asked.index)
-            place = Place(
+            place = PartitionFetch(
                 key=(name, asked.index),
                 ref=ref,
                 at=(topic_at, partition_at),
@@ -237,7 +237,7 @@ def plan_fetch(
     return FetchPlan(request, tuple(places.values()), epoch_ends)
 
 
-def _verdict(place: Place, epoch_ends: EpochEnds) -> EpochVerdict:
+def _verdict(place: PartitionFetch, epoch_ends: EpochEnds) -> EpochVerdict:
     """What the merged lineage as it is known now says of the client's last fetched epoch."""
     view, epoch = place.tiered, place.asked.last_fetched_epoch
     if view is None or epoch < 0:
@@ -247,7 +247,7 @@ def _verdict(place: Place, epoch_ends: EpochEnds) -> EpochVerdict:
 
 
 def _assume(
-    place: Place,
+    place: PartitionFetch,
     view: TierPartition,
     high_watermarks: Mapping[Key, int],
     verdict: EpochVerdict,
@@ -273,9 +273,9 @@ def _assume(
 
 def judge_answer(
     plan: FetchPlan, response: FetchResponse, high_watermarks: dict[Key, int]
-) -> Judged:
+) -> JudgedAnswer:
     """Take one answer in: what it proves, what must be found out, and whether it ends the wait."""
-    found: dict[_News, list[Place]] = {news: [] for news in _News}
+    found: dict[_News, list[PartitionFetch]] = {news: [] for news in _News}
     leave_now = False
     broker_bytes = 0
     for _, place, answered in answers_of(plan, response):
@@ -293,7 +293,7 @@ def judge_answer(
             leave_now |= news is None and answered.error_code != OFFSET_OUT_OF_RANGE
         if news is not None:
             found[news].append(place)
-    return Judged(
+    return JudgedAnswer(
         out_of_range=tuple(found[_News.OUT_OF_RANGE]),
         became_remote=tuple(found[_News.BECAME_REMOTE]),
         dropped=tuple(found[_News.DROPPED]),
@@ -312,17 +312,17 @@ class _News(enum.Enum):
     DOUBTED = "doubted"
 
 
-def _judge_clean(plan: FetchPlan, place: Place, answered: FetchedPartition) -> _News | None:
-    if _has_it_itself(place, answered):
-        _drop(place)
+def _judge_clean(plan: FetchPlan, one: PartitionFetch, answered: FetchedPartition) -> _News | None:
+    if _has_it_itself(one, answered):
+        _drop(one)
         return _News.DROPPED
-    if _is_doubtful(plan, place, answered):
-        place.marks = _marks(answered)
+    if _is_doubtful(plan, one, answered):
+        one.marks = _marks(answered)
         return _News.DOUBTED
-    return _News.BECAME_REMOTE if _take_clean(place, answered) else None
+    return _News.BECAME_REMOTE if _take_clean(one, answered) else None
 
 
-def _judge_error(place: Place, error_code: int) -> _News | None:
+def _judge_error(place: PartitionFetch, error_code: int) -> _News | None:
     if _is_answer_to_us(place, error_code):
         _drop(place)
         return _News.DROPPED
@@ -330,7 +330,7 @@ def _judge_error(place: Place, error_code: int) -> _News | None:
     return _News.OUT_OF_RANGE if is_ours else None
 
 
-def _is_answer_to_us(place: Place, error_code: int) -> bool:
+def _is_answer_to_us(place: PartitionFetch, error_code: int) -> bool:
     """Whether an error is about an offset or epoch that the client did not ask for."""
     if error_code in _STALE_EPOCH:
         is_named = place.asked.current_leader_epoch != _NO_EPOCH
@@ -338,7 +338,7 @@ def _is_answer_to_us(place: Place, error_code: int) -> bool:
     return error_code == OFFSET_OUT_OF_RANGE and place.ask_offset is not None
 
 
-def _has_it_itself(place: Place, answered: FetchedPartition) -> bool:
+def _has_it_itself(place: PartitionFetch, answered: FetchedPartition) -> bool:
     """Whether the broker's own log holds an offset that was thought to be in the tier only: it is
     another log than the one we know (a topic made anew, H7; a leader change), or came back.
     """
@@ -347,7 +347,7 @@ def _has_it_itself(place: Place, answered: FetchedPartition) -> bool:
     return 0 <= answered.log_start_offset <= place.asked.fetch_offset
 
 
-def _is_doubtful(plan: FetchPlan, place: Place, answered: FetchedPartition) -> bool:
+def _is_doubtful(plan: FetchPlan, place: PartitionFetch, answered: FetchedPartition) -> bool:
     """Whether the broker's judgement of the last fetched epoch has to be looked into (H37).
 
     Below its first epoch, which a trim moves up to the log start, it gives that as the end of an
@@ -362,7 +362,9 @@ def _is_doubtful(plan: FetchPlan, place: Place, answered: FetchedPartition) -> b
     return _verdict(place, plan.epoch_ends) is EpochVerdict.DIVERGED
 
 
-def judge_doubted(place: Place, view: TierPartition | None, epoch_end: EpochEnd | None) -> None:
+def judge_doubted(
+    place: PartitionFetch, view: TierPartition | None, epoch_end: EpochEnd | None
+) -> None:
     """Settle a doubtful answer after a passed barrier: ours, or the broker's as it came."""
     place.tiered = view
     if view is None or view.frozen or not view.led_here or place.marks is None:
@@ -371,19 +373,19 @@ def judge_doubted(place: Place, view: TierPartition | None, epoch_end: EpochEnd 
         _diverge(place, place.marks, epoch_end)
 
 
-def _diverge(place: Place, marks: Watermarks, epoch_end: EpochEnd | None) -> None:
+def _diverge(place: PartitionFetch, marks: Watermarks, epoch_end: EpochEnd | None) -> None:
     place.source, place.marks, place.epoch_end = Source.DIVERGED, marks, epoch_end
     place.ask_offset = marks.high_watermark
 
 
-def _drop(place: Place) -> None:
+def _drop(place: PartitionFetch) -> None:
     """The broker is asked again for what the client asked."""
     place.source, place.ask_offset, place.marks = Source.BROKER, None, None
 
 
 def answers_of(
     plan: FetchPlan, response: FetchResponse
-) -> Iterator[tuple[tuple[int, int], Place, FetchedPartition]]:
+) -> Iterator[tuple[tuple[int, int], PartitionFetch, FetchedPartition]]:
     """The partitions answered that were asked for, in their order, and where each is."""
     for topic_at, topic in enumerate(response.topics):
         name = topic.topic_id if topic.topic_id is not None else topic.name or ""
@@ -401,7 +403,7 @@ def _marks(answered: FetchedPartition) -> Watermarks:
     )
 
 
-def _take_clean(place: Place, answered: FetchedPartition) -> bool:
+def _take_clean(place: PartitionFetch, answered: FetchedPartition) -> bool:
     """An error-free answer; True when only now it shows that the offset is remote (KIP-392)."""
     marks = _marks(answered)
     if place.source is Source.ASSUMED:
@@ -421,7 +423,7 @@ def _take_clean(place: Place, answered: FetchedPartition) -> bool:
 
 
 def judge_out_of_range(
-    place: Place,
+    place: PartitionFetch,
     view: TierPartition | None,
     marks: Watermarks | None,
     epoch_end: EpochEnd | None = None,
@@ -454,7 +456,7 @@ def judge_out_of_range(
     return _settle_position(place, view, marks)
 
 
-def _settle_position(place: Place, view: TierPartition, marks: Watermarks) -> bool:
+def _settle_position(place: PartitionFetch, view: TierPartition, marks: Watermarks) -> bool:
     """Remote, not settled yet, a hole or in range by now; True when the broker is asked again."""
     offset = place.asked.fetch_offset
     if is_remote_offset(view, offset):
@@ -471,7 +473,7 @@ def _settle_position(place: Place, view: TierPartition, marks: Watermarks) -> bo
     return False
 
 
-def not_ready(place: Place, marks: Watermarks | None) -> None:
+def not_ready(place: PartitionFetch, marks: Watermarks | None) -> None:
     """Neither data nor a verdict: empty with the real high watermark, or 56 without one (H17)."""
     place.maybe_tiered = True
     if marks is None:
@@ -480,18 +482,18 @@ def not_ready(place: Place, marks: Watermarks | None) -> None:
     place.source, place.marks, place.ask_offset = Source.NOT_READY, marks, marks.high_watermark
 
 
-def refuse_follower(place: Place) -> None:
+def refuse_follower(place: PartitionFetch) -> None:
     """Remote data is read at the leader only."""
     _refuse(place, NOT_LEADER_OR_FOLLOWER)
 
 
-def refuse_storage(place: Place, marks: Watermarks | None) -> None:
+def refuse_storage(place: PartitionFetch, marks: Watermarks | None) -> None:
     """Frozen (H4) or lost for good (H25)."""
     place.maybe_tiered = True
     _refuse(place, KAFKA_STORAGE_ERROR, marks)
 
 
-def _refuse(place: Place, error_code: int, marks: Watermarks | None = None) -> bool:
+def _refuse(place: PartitionFetch, error_code: int, marks: Watermarks | None = None) -> bool:
     place.source, place.error_code, place.marks = Source.REFUSED, error_code, marks
     place.ask_offset = None if marks is None else marks.high_watermark
     return False

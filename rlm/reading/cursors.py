@@ -20,7 +20,7 @@ Following = Callable[[int], RemoteLogSegmentMetadata | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class SegmentPosition:
     """A byte position of a segment; `base` counts the bytes of the segments passed before it, each
     as a chunk at least: a window holds only so many segments, however small they are.
     """
@@ -55,8 +55,8 @@ class Cursor:
     window_bytes: int
     used_ms: int
     reads: int = 0
-    here: Place | None = None
-    mark: Place | None = None
+    here: SegmentPosition | None = None
+    mark: SegmentPosition | None = None
     """Up to where everything was asked for already."""
     _since_grown_bytes: int = 0
 
@@ -82,16 +82,18 @@ class Cursor:
     def moved(self, segment: RemoteLogSegmentMetadata, position: int, chunk_bytes: int) -> None:
         """The reader is at a position of a segment now."""
         base = self._base_of(segment, chunk_bytes)
-        self.here = Place(segment=segment, base=base, position=position)
+        self.here = SegmentPosition(segment=segment, base=base, position=position)
         if self.mark is None or self.mark.distance < self.here.distance:
-            self.mark = Place(segment=segment, base=base, position=_up(position, chunk_bytes))
+            self.mark = SegmentPosition(
+                segment=segment, base=base, position=_up(position, chunk_bytes)
+            )
 
     def asked(self, segment: RemoteLogSegmentMetadata, end: int, chunk_bytes: int) -> None:
         """Everything up to a position is asked for: read ahead behind it."""
         mark = self.mark
         base = self._base_of(segment, chunk_bytes)
         if mark is None or base + end > mark.distance:
-            self.mark = Place(segment=segment, base=base, position=end)
+            self.mark = SegmentPosition(segment=segment, base=base, position=end)
 
     def _base_of(self, segment: RemoteLogSegmentMetadata, chunk_bytes: int) -> int:
         for known in (self.mark, self.here):
@@ -121,7 +123,7 @@ class Cursor:
                 if segment is None:
                     return tuple(plan)
                 base = mark.base + _weight(mark.segment, chunk_bytes)
-                self.mark = Place(segment=segment, base=base, position=0)
+                self.mark = SegmentPosition(segment=segment, base=base, position=0)
                 plan.append(Ahead(segment=segment, start=0, end=0))
                 continue
             wanted = _cut(mark.segment.segment_size_bytes - mark.position, size, range_bytes)
@@ -129,7 +131,7 @@ class Cursor:
                 return tuple(plan)
             start, end = mark.position, mark.position + wanted
             plan.append(Ahead(segment=mark.segment, start=start, end=end))
-            self.mark = Place(segment=mark.segment, base=mark.base, position=end)
+            self.mark = SegmentPosition(segment=mark.segment, base=mark.base, position=end)
 
 
 def _weight(segment: RemoteLogSegmentMetadata, chunk_bytes: int) -> int:

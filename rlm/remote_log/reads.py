@@ -17,7 +17,7 @@ from rlm.broker.answers import LocalRecords
 from rlm.plans.holes import missed
 from rlm.reading.requests import RemoteRead, RemoteRecords
 from rlm.remote_log.tier import Tier, TierPartition, TopicRef, Watermarks, has_remote
-from rlm.remote_log.topic_refs import Place
+from rlm.remote_log.topic_refs import ResolvedPartition
 
 _MAX_REFRESHES = 5
 Ranges = tuple[tuple[int, int], ...]
@@ -117,7 +117,7 @@ class PartitionReading:
         self._broker = broker
         self._deadline_ms = barrier_deadline_ms
 
-    async def stream(self, place: Place, request: ReadRequest) -> AsyncIterator[Piece]:
+    async def stream(self, place: ResolvedPartition, request: ReadRequest) -> AsyncIterator[Piece]:
         """Pieces in order. Invalid: offsets outside the log. Fenced: leader or freeze changed.
         Corrupt: remote objects are damaged or gone.
         """
@@ -149,7 +149,7 @@ class PartitionReading:
             yield piece
             offset, refreshes = piece.next_offset, 0
 
-    def _has_moved_up(self, place: Place, offset: int, state: _PartitionState) -> bool:
+    def _has_moved_up(self, place: ResolvedPartition, offset: int, state: _PartitionState) -> bool:
         """Whether the remote log start was moved above the offset since (retention)."""
         if state.view is None:
             return False
@@ -157,7 +157,7 @@ class PartitionReading:
         before = state.view.remote_log_start_offset
         return now is not None and before < now.remote_log_start_offset > offset
 
-    async def _stand(self, place: Place) -> _PartitionState:
+    async def _stand(self, place: ResolvedPartition) -> _PartitionState:
         ref = TopicRef(name=place.topic.name)
         marks = await self._tier.watermarks(ref, place.partition, self._deadline_ms)
         view = await self._tier.barrier(ref, place.partition, self._deadline_ms)
@@ -166,7 +166,7 @@ class PartitionReading:
         return _PartitionState(marks=marks, view=view)
 
     async def _next(
-        self, place: Place, request: ReadRequest, state: _PartitionState, upper: int
+        self, place: ResolvedPartition, request: ReadRequest, state: _PartitionState, upper: int
     ) -> Piece:
         offset = request.start_offset
         missing: Ranges = ()
@@ -180,7 +180,7 @@ class PartitionReading:
         return await self._local(place, request, state, missing, upper)
 
     async def _remote(
-        self, place: Place, request: ReadRequest, state: _PartitionState, upper: int
+        self, place: ResolvedPartition, request: ReadRequest, state: _PartitionState, upper: int
     ) -> tuple[Piece | None, Ranges]:
         """What the remote tier has from there on, None for nothing, and what it lacks."""
         wanted = RemoteRead(
@@ -206,7 +206,7 @@ class PartitionReading:
 
     async def _local(
         self,
-        place: Place,
+        place: ResolvedPartition,
         request: ReadRequest,
         state: _PartitionState,
         missing: Ranges,
@@ -264,11 +264,11 @@ def lost(place: object, error: NotFound | Corrupt) -> Corrupt:
     return Corrupt(f"{place}: objects of the remote tier are damaged or gone: {error}")
 
 
-def _unsettled(place: Place, offset: int) -> Unavailable:
+def _unsettled(place: ResolvedPartition, offset: int) -> Unavailable:
     return Unavailable(f"{place}: whether offset {offset} is in the remote tier is not settled yet")
 
 
-def _refuse_ended(place: Place, offset: int, state: _PartitionState) -> None:
+def _refuse_ended(place: ResolvedPartition, offset: int, state: _PartitionState) -> None:
     if offset < state.log_start_offset:
         view = state.view
         if view is not None and view.frozen and offset >= view.remote_log_start_offset:

@@ -24,7 +24,7 @@ class _Settings(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ResolvedPartition:
     """One partition as our broker's Metadata knows it now."""
 
     topic: TopicDescription
@@ -46,7 +46,7 @@ class Place:
         return f"{self.topic.name}-{self.partition}"
 
 
-class Places:
+class TopicResolver:
     """Resolves topics by name or id; NotFound for what does not exist."""
 
     def __init__(self, broker: _Broker, settings: _Settings) -> None:
@@ -61,7 +61,7 @@ class Places:
             raise Invalid("the call names no topic: give a name or a topic id")
         return await self._by_id(topic_id_of(ref))
 
-    async def partition(self, ref: fetch_pb2.TopicRef, partition: int) -> Place:
+    async def partition(self, ref: fetch_pb2.TopicRef, partition: int) -> ResolvedPartition:
         """NotFound for a partition the topic does not have; Unavailable without a leader."""
         topic = await self.topic(ref)
         if partition not in topic.partitions:
@@ -69,7 +69,7 @@ class Places:
             raise NotFound(
                 f"topic {topic.name} has no partition {partition}; it has 0 to {count - 1}"
             )
-        place = Place(topic=topic, partition=partition)
+        place = ResolvedPartition(topic=topic, partition=partition)
         if place.leader < 0:
             raise Unavailable(f"partition {place} has no leader now")
         return place

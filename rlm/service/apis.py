@@ -25,7 +25,7 @@ from rlm.remote_log.reads import PartitionReading
 from rlm.remote_log.remote_only_reads import RemoteReading
 from rlm.remote_log.remote_only_view import RemoteView
 from rlm.remote_log.snapshots import PartitionSnapshot
-from rlm.remote_log.topic_refs import Places
+from rlm.remote_log.topic_refs import TopicResolver
 from rlm.service.certificates import Certificates, certificate_paths
 from rlm.service.dependencies import Dependencies
 from rlm.service.http_server import HealthState
@@ -189,7 +189,7 @@ class Apis:
                     now_ms=parts.clock.now_ms,
                 ),
                 statuses=self._statuses,
-                places=Places(broker, settings),
+                places=TopicResolver(broker, settings),
                 peers=peers,
                 stores=parts.stores,
             )
@@ -226,7 +226,7 @@ class Apis:
         return FetchService(
             FetchDependencies(
                 remote=self._remote(gate, remote_logs),
-                places=Places(parts.broker, parts.metadata.settings),
+                places=TopicResolver(parts.broker, parts.metadata.settings),
                 peers=peers,
                 reading=PartitionReading(
                     tier=parts.tier, broker=parts.broker, barrier_deadline_ms=BARRIER_DEADLINE_MS

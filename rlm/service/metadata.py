@@ -27,13 +27,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from kip405.errors import Invalid, NotFound
-from kip405.ids import Uuid
+from kip405.ids import TopicPartition, Uuid
 from rlm.broker.answers import TopicConfigValue
 from rlm.broker.answers import TopicDescription as DescribedTopic
 from rlm.broker.own_broker import AnyBroker, OwnBroker
 from rlm.clock import Clock
 from rlm.config import CommonConfig, ReaderConfig, ServiceConfig
-from rlmm.barrier import Place
 from rlmm.clients import ConnectionSettings
 from rlmm.divergence import NOTHING_READ, ReadMark, RememberedReads
 from rlmm.manager import Metadata, RemoteLogMetadataManager
@@ -141,8 +140,8 @@ class ReadsFile:
         fresh.replace(self.path)
 
 
-def _mark(row: dict[str, Any]) -> tuple[Place, ReadMark]:
-    place = Place(row["topic"], int(row["partition"]))
+def _mark(row: dict[str, Any]) -> tuple[TopicPartition, ReadMark]:
+    place = TopicPartition(row["topic"], int(row["partition"]))
     return place, ReadMark(
         position=int(row["position"]), leader_epoch=int(row["leader_epoch"]), remembered=True
     )

@@ -7,9 +7,8 @@ its log start stands still. The rules are `rlm/plans/problem_rules.py`. Never wa
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kip405.ids import PartitionKey
+from kip405.ids import PartitionKey, TopicPartition
 from kip405.segments import RemoteLogSegmentState
-from rlm.broker.deletions import Place as DeletionPlace
 from rlm.broker.deletions import RecordDeletions
 from rlm.broker.leadership import Leadership, LedPartition
 from rlm.clock import Clock
@@ -19,10 +18,10 @@ from rlm.plans.problem_rules import (
     CopyObservation,
     Failure,
     Limits,
-    Place,
     TrimObservation,
     copy_findings,
     known_lag,
+    partition_finding,
     trim_findings,
     unknown_trim_finding,
 )
@@ -112,7 +111,7 @@ class PartitionProblems:
 
     def _unknown_trim(self, row: LedPartition) -> Iterator[Finding]:
         place = row.topic_id_partition
-        bound = self._deletions.unknown.get(DeletionPlace(place.topic, place.partition))
+        bound = self._deletions.unknown.get(TopicPartition(place.topic, place.partition))
         if bound is not None:
             yield unknown_trim_finding(_place(row), bound)
 
@@ -120,7 +119,8 @@ class PartitionProblems:
         place, key = _place(row), row.topic_id_partition.key
         snapshot = self._snapshots.of(row)
         if snapshot is not None and snapshot.frozen is not None:
-            yield place.finding(
+            yield partition_finding(
+                place,
                 ProblemKind.PARTITION_FROZEN,
                 f"frozen: {snapshot.frozen.reason}; `rlm partition adopt` ends it",
             )
@@ -129,12 +129,12 @@ class PartitionProblems:
             yield from copy.findings()
         cleanup = self._partition_tasks.cleanup.statuses.get(key)
         for text in cleanup.alarms if cleanup else ():
-            yield place.finding(ProblemKind.CLEANUP_REFUSED, text)
+            yield partition_finding(place, ProblemKind.CLEANUP_REFUSED, text)
         if key in self._losses.partitions:
             finished = self._manager.ledger(key).in_state(_FINISHED)
             ids = {one.metadata.segment_id.id for one in finished}
             for text in self._losses.alarms(key, ids):
-                yield place.finding(ProblemKind.SEGMENT_LOST, text)
+                yield partition_finding(place, ProblemKind.SEGMENT_LOST, text)
 
     def _copy_observation(self, row: LedPartition) -> CopyObservation:
         key = row.topic_id_partition.key
@@ -198,9 +198,9 @@ class PartitionProblems:
         return known
 
 
-def _place(row: LedPartition) -> Place:
+def _place(row: LedPartition) -> TopicPartition:
     place = row.topic_id_partition
-    return Place(topic=place.topic, partition=place.partition)
+    return TopicPartition(topic=place.topic, partition=place.partition)
 
 
 def _measure(copy: CopyStatus) -> CopyMeasure:

@@ -18,7 +18,7 @@ import structlog
 
 from kafka_protocol.apis.offsets import EARLIEST_TIMESTAMP
 from kip405.errors import Corrupt, Fenced, Invalid, NotFound, Unavailable
-from kip405.ids import PartitionKey, Uuid
+from kip405.ids import PartitionKey, TopicPartition, Uuid
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.broker.deletions import Place, PreparedDeletion, RecordDeletions
 from rlm.broker.leadership import LedPartition
@@ -491,8 +491,8 @@ def _retention(record: TopicRecord) -> LocalRetention:
     )
 
 
-def _place_of(led: LedPartition) -> Place:
-    return Place(led.topic_id_partition.topic, led.topic_id_partition.partition)
+def _place_of(led: LedPartition) -> TopicPartition:
+    return TopicPartition(led.topic_id_partition.topic, led.topic_id_partition.partition)
 
 
 def _place(led: LedPartition) -> dict[str, object]:

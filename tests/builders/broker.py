@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from kip405.batches import walk
 from kip405.errors import Fenced, NotFound, Unavailable
+from kip405.ids import TopicPartition
 from rlm.broker.answers import (
     LocalRecords,
     OffsetAnswer,
@@ -13,7 +14,6 @@ from rlm.broker.answers import (
     TopicConfigValue,
     TopicDescription,
 )
-from rlm.broker.deletions import Place
 from tests.builders.ledger import PLACE
 
 
@@ -174,7 +174,7 @@ class MemoryDeletionConnection:
         if not self._broker.answers:
             raise Unavailable("the broker does not answer")
 
-    async def send(self, place: Place, offset: int, *, hold_ms: int) -> int:
+    async def send(self, place: TopicPartition, offset: int, *, hold_ms: int) -> int:
         broker = self._broker
         if broker.gives_up_deletes:
             broker.given_up.append(offset)

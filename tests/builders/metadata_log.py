@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import cast
 
 from kip405.errors import RemoteStorageError, Unavailable
-from kip405.ids import Uuid
-from rlmm.barrier import Place
+from kip405.ids import TopicPartition, Uuid
 from rlmm.metadata_log import MetadataLog, Sink
 from rlmm.publisher import OutcomeUnknown, Record
 from rlmm.tail import TailRecord
@@ -16,7 +15,7 @@ class FakeTopics:
     """What is in the log. `now_ms` is its append time."""
 
     def __init__(self) -> None:
-        self.records: dict[Place, list[TailRecord]] = {}
+        self.records: dict[TopicPartition, list[TailRecord]] = {}
         self.now_ms = 0
 
     def append(self, record: Record) -> int:
@@ -53,9 +52,9 @@ class FakeMetadataLog:
         self.error: RemoteStorageError | None = None
         self.loses_acks = False
         self.in_flight: list[Record] = []
-        self.barriers: list[Place] = []
+        self.barriers: list[TopicPartition] = []
         self._sinks: dict[str, Sink] = {}
-        self._read: dict[Place, int] = {}
+        self._read: dict[TopicPartition, int] = {}
 
     @property
     def as_metadata_log(self) -> MetadataLog:
@@ -65,7 +64,7 @@ class FakeMetadataLog:
     def register(self, topic: str, sink: Sink) -> None:
         self._sinks[topic] = sink
 
-    def read(self, place: Place, end: int | None = None) -> None:
+    def read(self, place: TopicPartition, end: int | None = None) -> None:
         """Deliver what is there, up to `end` at most."""
         log = self.topics.records.get(place, [])
         for record in log[self._read.get(place, 0) : end]:
@@ -83,7 +82,7 @@ class FakeMetadataLog:
             if topic in self._sinks:
                 self._sinks[topic].go_live(replay_ms)
 
-    async def barrier(self, place: Place, deadline_ms: int) -> None:
+    async def barrier(self, place: TopicPartition, deadline_ms: int) -> None:
         if not self.is_ready:
             raise Unavailable(f"barrier of {place} took more than {deadline_ms} ms")
         self.read(place)

@@ -60,8 +60,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H17: the barrier is of another ledger partition",
-            "await self._log.barrier(Place(LEDGER_TOPIC, ledger_partition(key)), deadline_ms)",
-            "await self._log.barrier(Place(LEDGER_TOPIC, key.partition), deadline_ms)",
+            "TopicPartition(LEDGER_TOPIC, ledger_partition(key)), deadline_ms)",
+            "TopicPartition(LEDGER_TOPIC, key.partition), deadline_ms)",
         ),
         (
             "H6: a record that cannot be read is passed over in silence",

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from kip405.errors import Invalid
+from kip405.ids import TopicPartition
 from rlm.service.metadata import ReadsFile
-from rlmm.barrier import Place
 from rlmm.divergence import NOTHING_READ, ReadMark, RememberedReads
 
-PLACE = Place("ledger", 3)
+PLACE = TopicPartition("ledger", 3)
 
 
 def test_h42_what_was_read_and_lost_survives_a_restart(tmp_path: Path) -> None:

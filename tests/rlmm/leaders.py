@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from aiokafka import structs
 from aiokafka.errors import KafkaConnectionError, OffsetOutOfRangeError
-from aiokafka.structs import TopicPartition
 
-from rlmm.barrier import Place
+from kip405.ids import TopicPartition
 from rlmm.divergence import NO_EPOCH, EpochEnd
 from rlmm.log_reader import TailRecord
 
@@ -67,21 +67,21 @@ class Leader:
 class Leaders:
     """Whoever leads; `away` answers nobody. `asked` is every question for the end of an epoch."""
 
-    def __init__(self, *places: Place) -> None:
+    def __init__(self, *places: TopicPartition) -> None:
         self.now = {place: Leader() for place in places}
-        self.deposed: dict[Place, Leader] = {}
-        self.away: set[Place] = set()
-        self.asked: list[tuple[Place, int]] = []
+        self.deposed: dict[TopicPartition, Leader] = {}
+        self.away: set[TopicPartition] = set()
+        self.asked: list[tuple[TopicPartition, int]] = []
         self.fetches = 0
 
-    def depose(self, place: Place) -> Leader:
+    def depose(self, place: TopicPartition) -> Leader:
         """The leader keeps a log as it is now; another one goes on, here."""
         old = self.now[place]
         self.deposed[place] = old
         self.now[place] = replace(old, records=list(old.records), epochs=dict(old.epochs))
         return self.now[place]
 
-    def _who_answers(self, place: Place) -> Leader:
+    def _who_answers(self, place: TopicPartition) -> Leader:
         return self.deposed.get(place, self.now[place])
 
     async def holds_cluster_record(self) -> bool:
@@ -90,10 +90,12 @@ class Leaders:
     async def close(self) -> None:
         return None
 
-    async def end_offset(self, place: Place, min_insync_replicas: int) -> int:
+    async def end_offset(self, place: TopicPartition, min_insync_replicas: int) -> int:
         return self._who_answers(place).high_watermark
 
-    async def epoch_ends(self, epochs: Mapping[Place, int]) -> dict[Place, EpochEnd]:
+    async def epoch_ends(
+        self, epochs: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, EpochEnd]:
         self.asked += epochs.items()
         ends = {place: self._who_answers(place).end_of(epoch) for place, epoch in epochs.items()}
         return {
@@ -109,7 +111,7 @@ class MemoryReader:
 
     def __init__(self, leaders: Leaders) -> None:
         self._leaders = leaders
-        self._at: dict[Place, int] = {}
+        self._at: dict[TopicPartition, int] = {}
 
     async def start(self) -> None:
         if self._leaders.away:
@@ -118,33 +120,35 @@ class MemoryReader:
     async def stop(self) -> None:
         return None
 
-    async def bounds(self, places: Iterable[Place]) -> dict[Place, tuple[int, int]]:
+    async def bounds(
+        self, places: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, int]]:
         return {place: (0, self._leaders.now[place].high_watermark) for place in places}
 
-    def assign(self, positions: Mapping[Place, int]) -> None:
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         self._at = dict(positions)
 
-    async def read(self, timeout_ms: int) -> dict[Place, list[TailRecord]]:
+    async def read(self, timeout_ms: int) -> dict[TopicPartition, list[TailRecord]]:
         await asyncio.sleep(0)
         self._leaders.fetches += 1
         found = {}
         for place, position in self._at.items():
             leader = self._leaders.now[place]
             if position > leader.log_end:
-                raise OffsetOutOfRangeError({TopicPartition(*place): position})
+                raise OffsetOutOfRangeError({structs.TopicPartition(*place): position})
             offsets = range(position, leader.high_watermark)
             if offsets:
                 found[place] = [_record(place, one, leader.records[one][1]) for one in offsets]
                 self._at[place] = leader.high_watermark
         return found
 
-    async def position(self, place: Place) -> int:
+    async def position(self, place: TopicPartition) -> int:
         return self._at[place]
 
-    def epoch_before(self, place: Place, position: int) -> int:
+    def epoch_before(self, place: TopicPartition, position: int) -> int:
         records = self._leaders.now[place].records
         return records[position - 1][0] if 0 < position <= len(records) else NO_EPOCH
 
 
-def _record(place: Place, offset: int, value: bytes) -> TailRecord:
+def _record(place: TopicPartition, offset: int, value: bytes) -> TailRecord:
     return TailRecord(place=place, offset=offset, timestamp_ms=0, key=b"k", value=value, headers=())

@@ -7,12 +7,13 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 
 from kip405.errors import Unavailable
-from rlmm.barrier import EndOffsets, Place
+from kip405.ids import TopicPartition
+from rlmm.barrier import EndOffsets
 from rlmm.topic import TopicGuard, ledger_spec, settings_spec
 from tests.rlmm.builders import uuid
 
-PLACE = Place("t", 0)
-OTHER = Place("t", 1)
+PLACE = TopicPartition("t", 0)
+OTHER = TopicPartition("t", 1)
 
 
 class Cluster:
@@ -20,9 +21,9 @@ class Cluster:
 
     def __init__(self) -> None:
         self.end = 0
-        self.requests: list[tuple[Place, asyncio.Future[int]]] = []
+        self.requests: list[tuple[TopicPartition, asyncio.Future[int]]] = []
 
-    async def fetch(self, place: Place) -> int:
+    async def fetch(self, place: TopicPartition) -> int:
         answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.requests.append((place, answer))
         return await answer

@@ -4,10 +4,10 @@ import struct
 
 import pytest
 
-from rlmm.barrier import Place
+from kip405.ids import TopicPartition
 from rlmm.divergence import EpochEnd, FetchedEpochs, ReadMark, ReadMarks
 
-PLACE = Place("ledger", 0)
+PLACE = TopicPartition("ledger", 0)
 MARK = ReadMark(position=100, leader_epoch=5)
 
 

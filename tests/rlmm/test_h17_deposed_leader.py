@@ -6,9 +6,9 @@ import pytest
 
 from kip405.addresses import Address
 from kip405.errors import Unavailable
+from kip405.ids import TopicPartition
 from rlm.broker.own_broker import OwnBroker
 from rlm.clock import SystemClock
-from rlmm.barrier import Place
 from rlmm.clients import ConnectionSettings
 from rlmm.end_offset_client import EndOffsetClient
 from rlmm.settings import FreezeRecord
@@ -18,7 +18,7 @@ from tests.sandbox_fixtures import SandboxFactory
 
 pytestmark = pytest.mark.integration
 
-PLACE = Place(SETTINGS_TOPIC, 0)
+PLACE = TopicPartition(SETTINGS_TOPIC, 0)
 
 
 async def test_h17_an_old_leaders_high_watermark_is_no_end(sandbox_factory: SandboxFactory) -> None:

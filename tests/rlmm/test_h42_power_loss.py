@@ -7,9 +7,9 @@ import pytest
 from aiokafka import AIOKafkaProducer
 
 from kip405.errors import Unavailable
+from kip405.ids import TopicPartition
 from rlm.clock import new_uuid
 from rlm.service.metadata import ReadsFile
-from rlmm.barrier import Place
 from rlmm.clients import ConnectionSettings, make_producer
 from rlmm.partitioner import ledger_partition
 from rlmm.records import NO_PREVIOUS, LedgerKey, RecordHeaders, encode_record_value
@@ -42,7 +42,7 @@ async def test_h42_a_ledger_that_lost_its_end_and_grew_again_stops_deletes_for_g
         async with asyncio.timeout(30):
             await records.log.wait_lost()
         await _refuses_what_the_ledger_is_for(records)
-        assert before.marks[Place(LEDGER_TOPIC, PARTITION)].position == 3
+        assert before.marks[TopicPartition(LEDGER_TOPIC, PARTITION)].position == 3
         file.write(before)
     async with running(sandbox.direct_bootstrap, reads=file) as restarted:
         async with asyncio.timeout(30):

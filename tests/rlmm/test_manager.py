@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from kip405.errors import Fenced, Invalid, Unavailable
+from kip405.ids import TopicPartition
 from kip405.segments import RemoteLogSegmentMetadata
-from rlmm.barrier import Place
 from rlmm.manager import RemoteLogMetadataManager
 from rlmm.partitioner import ledger_partition
 from rlmm.publisher import OutcomeUnknown, Record
@@ -17,7 +17,7 @@ from rlmm.topic import LEDGER_TOPIC
 from tests.builders.metadata_log import FakeMetadataLog, FakeTopics
 from tests.rlmm.builders import DELETED, DELETING, FINISHED, KEY, STARTED, segment, uuid
 
-LEDGER_PLACE = Place(LEDGER_TOPIC, ledger_partition(KEY))
+LEDGER_PLACE = TopicPartition(LEDGER_TOPIC, ledger_partition(KEY))
 ABSENCE_KNOWN_WITHIN_MS = 300_000
 
 

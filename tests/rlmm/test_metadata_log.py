@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from kip405.errors import Unavailable
-from rlmm.barrier import Place
+from kip405.ids import TopicPartition
 from rlmm.clients import ConnectionSettings
 from rlmm.metadata_log import MetadataLog
 from rlmm.partitioner import LEDGER_PARTITIONS
@@ -16,9 +16,12 @@ from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC, TopicDescription, ledger_sp
 from tests.rlmm.builders import uuid
 from tests.rlmm.leaders import Leaders
 
-PLACE = Place(LEDGER_TOPIC, 7)
-OTHER = Place(LEDGER_TOPIC, 8)
-PLACES = [Place(SETTINGS_TOPIC, 0), *(Place(LEDGER_TOPIC, n) for n in range(LEDGER_PARTITIONS))]
+PLACE = TopicPartition(LEDGER_TOPIC, 7)
+OTHER = TopicPartition(LEDGER_TOPIC, 8)
+PLACES = [
+    TopicPartition(SETTINGS_TOPIC, 0),
+    *(TopicPartition(LEDGER_TOPIC, n) for n in range(LEDGER_PARTITIONS)),
+]
 ABSENCE_KNOWN_WITHIN_MS = 300_000
 
 
@@ -148,7 +151,7 @@ async def test_h42_one_partitions_loss_is_no_reason_to_refuse_the_other_topic(
         await ours.barrier()
     with pytest.raises(Unavailable):
         await ours.log.barrier(OTHER, 2_000)
-    await ours.log.barrier(Place(SETTINGS_TOPIC, 0), 2_000)
+    await ours.log.barrier(TopicPartition(SETTINGS_TOPIC, 0), 2_000)
 
 
 async def test_h03_a_run_that_is_begun_again_does_not_make_absence_known() -> None:

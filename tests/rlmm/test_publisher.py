@@ -16,15 +16,15 @@ from aiokafka.errors import (
 
 from kip405.acls import MissingAcls, topic_acl
 from kip405.errors import Invalid, Unavailable
-from rlmm.barrier import Place
+from kip405.ids import TopicPartition
 from rlmm.clients import ConnectionSettings, told
 from rlmm.publisher import OutcomeUnknown, Publisher, Record
 from tests.builders.clock import ManualClock
 from tests.builders.producer import FakeCluster, Sent
 
-PLACE = Place("facts", 3)
+PLACE = TopicPartition("facts", 3)
 RECORD = Record(place=PLACE, key=b"k", value=b"v", headers=(("h", b"1"),))
-OTHER = Record(place=Place("settings", 0), key=b"k", value=None)
+OTHER = Record(place=TopicPartition("settings", 0), key=b"k", value=None)
 CONNECTION = ConnectionSettings(bootstrap_servers=("nowhere:1",), client_id="test")
 LONG_MS, SHORT_MS = 10_000, 20
 VERIFIED_FOR_MS = 10_000
@@ -38,7 +38,7 @@ class Rig:
         self.clock = ManualClock()
         self.verified: list[str] = []
         self.problem: str | None = None
-        self.read_back: list[tuple[Place, int]] = []
+        self.read_back: list[tuple[TopicPartition, int]] = []
         self.reads = asyncio.Event()
         self.reads.set()
         self.publisher = Publisher(
@@ -50,7 +50,7 @@ class Rig:
         if self.problem:
             raise Unavailable(self.problem)
 
-    async def _read(self, place: Place, end: int) -> None:
+    async def _read(self, place: TopicPartition, end: int) -> None:
         await self.reads.wait()
         self.read_back.append((place, end))
 

@@ -3,10 +3,10 @@
 import pytest
 
 from kip405.errors import Unavailable
-from rlmm.barrier import Place
+from kip405.ids import TopicPartition
 from rlmm.replica_votes import LogEnd, ReplicaVotes
 
-PLACE = Place("ledger", 0)
+PLACE = TopicPartition("ledger", 0)
 
 
 def votes(replicas: set[int] | None = None, min_insync_replicas: int = 2) -> ReplicaVotes:

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from kip405.errors import Fenced
-from kip405.ids import PartitionKey
-from rlmm.barrier import Place
+from kip405.ids import PartitionKey, TopicPartition
 from rlmm.publisher import OutcomeUnknown, Record
 from rlmm.settings import Settings
 from rlmm.settings_codec import encode_settings_record
@@ -29,7 +28,7 @@ from tests.rlmm.builders import KEY, TOPIC_ID, uuid
 
 FREEZE = FreezeRecord(topic_id=None, stopped=("trim",), by="ada", why="audit")
 LEADER_EPOCH = 5
-PLACE = Place(SETTINGS_TOPIC, 0)
+PLACE = TopicPartition(SETTINGS_TOPIC, 0)
 
 
 class Process:

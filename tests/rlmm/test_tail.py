@@ -7,23 +7,23 @@ from collections.abc import AsyncIterator, Callable, Mapping
 import pytest
 
 from kip405.errors import Unavailable
-from rlmm.barrier import Place
+from kip405.ids import TopicPartition
 from rlmm.divergence import EpochEnd, ReadMark
 from rlmm.tail import Tail, TailRecord
 from tests.rlmm.leaders import Leaders
 
-PLACE = Place("ledger", 0)
-OTHER = Place("ledger", 1)
+PLACE = TopicPartition("ledger", 0)
+OTHER = TopicPartition("ledger", 1)
 
 
 class Following:
     """A tail that runs over leaders in memory; `got` is what it handed over."""
 
     def __init__(
-        self, leaders: Leaders, remembered: Mapping[Place, ReadMark] | None = None
+        self, leaders: Leaders, remembered: Mapping[TopicPartition, ReadMark] | None = None
     ) -> None:
         self.leaders = leaders
-        self.got: list[tuple[Place, int, bytes]] = []
+        self.got: list[tuple[TopicPartition, int, bytes]] = []
         self.tail = Tail(
             connect=leaders.reader,
             places=leaders.now,
@@ -36,13 +36,13 @@ class Following:
     def _take(self, record: TailRecord) -> None:
         self.got.append((record.place, record.offset, record.value or b""))
 
-    def values(self, place: Place = PLACE) -> list[bytes]:
+    def values(self, place: TopicPartition = PLACE) -> list[bytes]:
         return [value for at, _, value in self.got if at == place]
 
 
 @contextlib.asynccontextmanager
 async def following(
-    leaders: Leaders, remembered: Mapping[Place, ReadMark] | None = None
+    leaders: Leaders, remembered: Mapping[TopicPartition, ReadMark] | None = None
 ) -> AsyncIterator[Following]:
     made = Following(leaders, remembered)
     async with asyncio.timeout(10), asyncio.TaskGroup() as group:
@@ -59,7 +59,7 @@ async def until(condition: Callable[[], object]) -> None:
         await asyncio.sleep(0)
 
 
-def leaders_of(*places: Place, count: int = 1_000) -> Leaders:
+def leaders_of(*places: TopicPartition, count: int = 1_000) -> Leaders:
     leaders = Leaders(*places)
     for leader in leaders.now.values():
         leader.append(count)
@@ -250,7 +250,7 @@ async def test_nobody_to_ask_is_unavailable_and_the_tail_goes_on() -> None:
     async with following(leaders) as one:
         await one.tail.wait_caught_up()
 
-        async def refuse(epochs: Mapping[Place, int]) -> dict[Place, EpochEnd]:
+        async def refuse(epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, EpochEnd]:
             raise Unavailable("no broker")
 
         leaders.epoch_ends = refuse  # type: ignore[method-assign]

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 
 from aiokafka.errors import OffsetOutOfRangeError
 
-from rlmm.barrier import Place
+from kip405.ids import TopicPartition
 from rlmm.divergence import NO_EPOCH, EpochEnd
 from rlmm.tail import Tail, TailRecord
 
-PLACE = Place("ledger", 0)
+PLACE = TopicPartition("ledger", 0)
 
 
 class Script:
@@ -28,22 +28,24 @@ class Script:
     async def stop(self) -> None:
         return None
 
-    async def bounds(self, places: Iterable[Place]) -> dict[Place, tuple[int, int]]:
+    async def bounds(
+        self, places: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, int]]:
         return dict.fromkeys(places, self.bounds_by_connection.pop(0))
 
-    def assign(self, positions: Mapping[Place, int]) -> None:
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         self.assigned += positions.values()
 
-    async def read(self, max_wait_ms: int) -> dict[Place, list[TailRecord]]:
+    async def read(self, max_wait_ms: int) -> dict[TopicPartition, list[TailRecord]]:
         answer = await self.answers.get()
         if isinstance(answer, Exception):
             raise answer
         return {PLACE: [_record(offset) for offset in answer]} if answer else {}
 
-    async def position(self, place: Place) -> int:
+    async def position(self, place: TopicPartition) -> int:
         return self.reached
 
-    def epoch_before(self, place: Place, position: int) -> int:
+    def epoch_before(self, place: TopicPartition, position: int) -> int:
         return NO_EPOCH
 
 
@@ -53,7 +55,7 @@ def _record(offset: int) -> TailRecord:
 
 @contextlib.asynccontextmanager
 async def following(script: Script) -> AsyncIterator[Tail]:
-    async def nobody(epochs: Mapping[Place, int]) -> dict[Place, EpochEnd]:
+    async def nobody(epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, EpochEnd]:
         return {}
 
     tail = Tail(

@@ -6,13 +6,12 @@ from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
 import pytest
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaProducer, structs
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.structs import TopicPartition
 
 from kip405.errors import Fenced, Unavailable
+from kip405.ids import TopicPartition
 from rlm.clock import SystemClock, new_uuid
-from rlmm.barrier import Place
 from rlmm.clients import ConnectionSettings, make_consumer, make_producer
 from rlmm.partitioner import ledger_partition
 from rlmm.publisher import Record
@@ -193,7 +192,7 @@ async def _asking_creates_nothing(bootstrap: str) -> None:
         await producer.stop()
     consumer = make_consumer(connection)
     await consumer.start()
-    consumer.assign([TopicPartition("asked-by-us", 0)])
+    consumer.assign([structs.TopicPartition("asked-by-us", 0)])
     await consumer.getmany(timeout_ms=500)
     await consumer.stop()
     topics = await _topics(bootstrap)
@@ -214,7 +213,7 @@ async def test_h10_no_word_in_time_is_an_unknown_outcome_then_a_barrier_tells(
 ) -> None:
     async with running(bootstrap) as records:
         clock = SystemClock()
-        place = Place(SETTINGS_TOPIC, 0)
+        place = TopicPartition(SETTINGS_TOPIC, 0)
         record = Record(place=place, key=b"x", value=None)
         outcomes = await asyncio.gather(
             *(records.log.publish(record, timeout_ms) for timeout_ms in (1, 5_000)),

@@ -34,7 +34,7 @@ from rlm.remote_log.remote_only_reads import RemoteReading
 from rlm.remote_log.remote_only_view import RemoteView
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.remote_log.tier import EpochEnd, TierPartition, TopicRef, Watermarks
-from rlm.remote_log.topic_refs import Place, Places
+from rlm.remote_log.topic_refs import ResolvedPartition, TopicResolver
 from rlm.topics.freezes import Adoption, Freezes
 from rlm.v1.fetch_pb2 import TopicRef as TopicName
 from rlmm.settings_records import ServiceRecord
@@ -285,9 +285,9 @@ class Node:
     statuses: ApiStatuses
     throttle: ReadThrottle
     reading: PartitionReading
-    places: Places
+    places: TopicResolver
 
-    async def place(self) -> Place:
+    async def place(self) -> ResolvedPartition:
         return await self.places.partition(TopicName(name=TOPIC), 0)
 
 
@@ -315,7 +315,7 @@ class Fakes:
         self.losses = ApiLosses()
         self.gate = Gate(self.tokens)
         self.throttle = throttle(self.service.clock, self.limits)
-        self.places = Places(self.broker, self.service.settings)
+        self.places = TopicResolver(self.broker, self.service.settings)
         self.reading = PartitionReading(
             tier=self.tier, broker=self.broker, barrier_deadline_ms=1_000
         )

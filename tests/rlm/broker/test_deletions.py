@@ -9,7 +9,8 @@ import pytest
 from kafka_protocol.apis import API_VERSIONS, DELETE_RECORDS
 from kafka_protocol.schema import Value
 from kip405.errors import Fenced, Unavailable
-from rlm.broker.deletions import Place, RecordDeletions
+from kip405.ids import TopicPartition
+from rlm.broker.deletions import RecordDeletions
 from rlm.broker.own_broker import OwnBroker
 from rlmm.publisher import OutcomeUnknown
 from tests.builders.clock import ManualClock
@@ -84,7 +85,7 @@ def deletions_of(
 async def delete(
     deletions: RecordDeletions, partition: int, *, within_ms: int = 20_000, hold_ms: int = HOLD_MS
 ) -> int:
-    async with deletions.prepared(Place("t", partition), within_ms=within_ms) as prepared:
+    async with deletions.prepared(TopicPartition("t", partition), within_ms=within_ms) as prepared:
         return await prepared.send(10, hold_ms=hold_ms)
 
 
@@ -140,7 +141,7 @@ async def test_h41_a_lost_connection_leaves_it_unknown(
         await broker.arrived.acquire()
         broker.drop_connections()
     assert isinstance(deleting.result(), OutcomeUnknown)
-    assert dict(deletions.unknown) == {Place("t", 0): 10}
+    assert dict(deletions.unknown) == {TopicPartition("t", 0): 10}
     with pytest.raises(Unavailable, match="another DeleteRecords is not known"):
         await delete(deletions, 0)
     assert broker.executed == [0]
@@ -152,14 +153,14 @@ async def test_h41_no_answer_in_time_leaves_it_unknown(
     deletions = deletions_of(own, clock, answer_slack_ms=0)
     with pytest.raises(OutcomeUnknown, match="no answer within 50 ms"):
         await delete(deletions, 0, hold_ms=50)
-    assert dict(deletions.unknown) == {Place("t", 0): 10}
+    assert dict(deletions.unknown) == {TopicPartition("t", 0): 10}
 
 
 async def test_h41_a_question_from_before_the_connection_was_closed_proves_nothing(
     broker: HoldingBroker, own: OwnBroker, clock: ManualClock
 ) -> None:
     deletions = deletions_of(own, clock)
-    place = Place("t", 0)
+    place = TopicPartition("t", 0)
     deleting = asyncio.ensure_future(told(delete(deletions, 0)))
     await broker.arrived.acquire()
 
@@ -202,9 +203,9 @@ async def test_h41_a_predecessors_trims_are_waited_for(own: OwnBroker, clock: Ma
         return 0
 
     began_at_ms = clock.monotonic_ms()
-    await deletions.settle(Place("t", 0), log_start)
+    await deletions.settle(TopicPartition("t", 0), log_start)
     assert asked_at_ms == [began_at_ms, began_at_ms + DRAIN_MS]
-    await deletions.settle(Place("t", 1), log_start)
+    await deletions.settle(TopicPartition("t", 1), log_start)
     assert len(asked_at_ms) == 2, "it was the same broker"
 
 

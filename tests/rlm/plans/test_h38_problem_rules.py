@@ -8,6 +8,7 @@ import pytest
 
 from kip405.acls import missing_acls, topic_acl
 from kip405.errors import Corrupt, Fenced, Internal, Invalid, Unavailable
+from kip405.ids import TopicPartition
 from rlm.plans.copy import CopyLag, WhyNot
 from rlm.plans.problem_rules import (
     CertificateFile,
@@ -16,7 +17,6 @@ from rlm.plans.problem_rules import (
     Failure,
     Limits,
     MetadataHealth,
-    Place,
     StoreObservation,
     TrimObservation,
     acl_findings,
@@ -44,7 +44,7 @@ LIMITS = Limits(
     held_ms=1_200_000,
     start_ms=60_000,
 )
-PLACE = Place(topic="orders", partition=3)
+PLACE = TopicPartition(topic="orders", partition=3)
 LAG = CopyLag(segments=2, size_bytes=3 << 20)
 FULL = Failure(error=Unavailable("no space left on device"), since_ms=0)
 

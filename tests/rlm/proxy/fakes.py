@@ -265,7 +265,7 @@ def tier_partition(**changes: Any) -> TierPartition:
     return replace(known, **changes)
 
 
-MARKS = Watermarks(high_watermark=200, last_stable_offset=200, log_start_offset=100)
+WATERMARKS = Watermarks(high_watermark=200, last_stable_offset=200, log_start_offset=100)
 
 
 @dataclass
@@ -278,7 +278,7 @@ class FakeTier:
     error: RemoteStorageError | None = None
     barrier_error: RemoteStorageError | None = None
     watermarks_error: RemoteStorageError | None = None
-    marks: Watermarks = MARKS
+    marks: Watermarks = WATERMARKS
     record_bytes: int = 10
     aborted: tuple[tuple[int, int], ...] = ()
     timestamped: TimestampedOffset | None = None

@@ -11,7 +11,7 @@ from kafka_protocol.frames import encode_request, parse_request_header
 from kip405.ids import Uuid
 from rlm.proxy.replacements import shown_log_start, splice_records
 from rlm.proxy.splice import (
-    Place,
+    PartitionFetch,
     Source,
     judge_answer,
     judge_out_of_range,
@@ -30,11 +30,11 @@ def no_epochs(_: Uuid, __: int, ___: int) -> None:
     """A tier that has no merged lineage."""
 
 
-MARKS = Watermarks(high_watermark=200, last_stable_offset=150, log_start_offset=100)
+WATERMARKS = Watermarks(high_watermark=200, last_stable_offset=150, log_start_offset=100)
 
 
-def place(offset: int, fetched_epoch: int = -1) -> Place:
-    return Place(
+def place(offset: int, fetched_epoch: int = -1) -> PartitionFetch:
+    return PartitionFetch(
         key=(TOPIC, 0),
         ref=TopicRef(name=TOPIC),
         at=(0, 0),
@@ -47,24 +47,24 @@ def place(offset: int, fetched_epoch: int = -1) -> Place:
 @pytest.mark.parametrize(
     ("view", "offset", "marks", "source", "error_code", "again"),
     [
-        (None, 40, MARKS, Source.BROKER, 0, False),
-        (tier_partition(), 40, MARKS, Source.REMOTE, 0, False),
-        (tier_partition(), 0, MARKS, Source.REMOTE, 0, False),
+        (None, 40, WATERMARKS, Source.BROKER, 0, False),
+        (tier_partition(), 40, WATERMARKS, Source.REMOTE, 0, False),
+        (tier_partition(), 0, WATERMARKS, Source.REMOTE, 0, False),
         (tier_partition(), 40, None, Source.REFUSED, 56, False),
-        (tier_partition(frozen=True), 40, MARKS, Source.REFUSED, 56, False),
+        (tier_partition(frozen=True), 40, WATERMARKS, Source.REFUSED, 56, False),
         (tier_partition(frozen=True), 40, None, Source.REFUSED, 56, False),
-        (tier_partition(led_here=False), 40, MARKS, Source.REFUSED, 6, False),
-        (tier_partition(remote_log_start_offset=41), 40, MARKS, Source.BROKER, 0, False),
-        (tier_partition(remote_next_offset=0), 40, MARKS, Source.BROKER, 0, False),
-        (tier_partition(remote_next_offset=60), 60, MARKS, Source.HOLE, 0, True),
-        (tier_partition(remote_next_offset=60), 99, MARKS, Source.HOLE, 0, True),
-        (tier_partition(remote_next_offset=60), 100, MARKS, Source.NOT_READY, 0, False),
-        (OPEN_GAP, 79, MARKS, Source.NOT_READY, 0, False),
-        (OPEN_GAP, 80, MARKS, Source.HOLE, 0, True),
-        (OPEN_GAP, 59, MARKS, Source.REMOTE, 0, False),
+        (tier_partition(led_here=False), 40, WATERMARKS, Source.REFUSED, 6, False),
+        (tier_partition(remote_log_start_offset=41), 40, WATERMARKS, Source.BROKER, 0, False),
+        (tier_partition(remote_next_offset=0), 40, WATERMARKS, Source.BROKER, 0, False),
+        (tier_partition(remote_next_offset=60), 60, WATERMARKS, Source.HOLE, 0, True),
+        (tier_partition(remote_next_offset=60), 99, WATERMARKS, Source.HOLE, 0, True),
+        (tier_partition(remote_next_offset=60), 100, WATERMARKS, Source.NOT_READY, 0, False),
+        (OPEN_GAP, 79, WATERMARKS, Source.NOT_READY, 0, False),
+        (OPEN_GAP, 80, WATERMARKS, Source.HOLE, 0, True),
+        (OPEN_GAP, 59, WATERMARKS, Source.REMOTE, 0, False),
         (OPEN_GAP, 79, None, Source.REFUSED, 56, False),
-        (tier_partition(), 200, MARKS, Source.NOT_READY, 0, False),
-        (tier_partition(), 201, MARKS, Source.BROKER, 0, False),
+        (tier_partition(), 200, WATERMARKS, Source.NOT_READY, 0, False),
+        (tier_partition(), 201, WATERMARKS, Source.BROKER, 0, False),
         (tier_partition(), 201, None, Source.REFUSED, 56, False),
     ],
 )
@@ -133,8 +133,8 @@ def test_h17_before_the_tier_is_ready_every_topic_may_be_tiered(ready: bool, pla
 
 def test_h04_upper_offset_is_the_least_of_all() -> None:
     view = tier_partition(remote_next_offset=180)
-    assert upper_offset(view, MARKS, read_committed=True) == 150
-    assert upper_offset(view, MARKS, read_committed=False) == 180
+    assert upper_offset(view, WATERMARKS, read_committed=True) == 150
+    assert upper_offset(view, WATERMARKS, read_committed=False) == 180
     unknown_lso = Watermarks(high_watermark=170, last_stable_offset=-1, log_start_offset=0)
     assert upper_offset(view, unknown_lso, read_committed=True) == 170
 

@@ -10,7 +10,7 @@ from tests.scenarios.twins.topics import Marks, TwinTopics
 from tests.scenarios.twins.wire import FETCH, LIST_OFFSETS
 
 Json = dict[str, Any]
-Place = tuple[str, int, int] | None
+TwinPartition = tuple[str, int, int] | None
 """Role of the topic, partition, and which answer about it; None: said of the whole answer."""
 Roles = Mapping[str | bytes, str]
 """Topic names and ids to roles."""
@@ -28,7 +28,7 @@ _ASK_AGAIN = (5, 56)  # LEADER_NOT_AVAILABLE, KAFKA_STORAGE_ERROR
 class Difference:
     """A field that the proxy answers otherwise than the plain broker."""
 
-    place: Place
+    place: TwinPartition
     field: str
     through: Any
     beside: Any
@@ -39,8 +39,8 @@ class Pair:
     """A question and its two answers: `through` the proxy, `beside` it."""
 
     asked: Asked
-    through: dict[Place, Json]
-    beside: dict[Place, Json]
+    through: dict[TwinPartition, Json]
+    beside: dict[TwinPartition, Json]
 
     def differences(self, twins: TwinTopics) -> list[Difference]:
         """All of them, allowed ones aside."""
@@ -222,10 +222,10 @@ ALLOWED = (
 )
 
 
-def flat(answer: Json, roles: Roles) -> dict[Place, Json]:
+def flat(answer: Json, roles: Roles) -> dict[TwinPartition, Json]:
     """Fields by place; the order of topics and partitions means nothing to anybody."""
     topics = answer["responses"] if "responses" in answer else answer.get("topics", ())
-    found: dict[Place, Json] = {
+    found: dict[TwinPartition, Json] = {
         None: {name: value for name, value in answer.items() if value is not topics}
     }
     for topic in topics:

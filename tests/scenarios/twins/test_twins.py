@@ -18,7 +18,7 @@ from rlm_sandbox.sandbox import Sandbox
 from tests.kafka_protocol.oracle import Oracle, load_messages
 from tests.scenarios.cluster import Cluster
 from tests.scenarios.raw import proxy_of
-from tests.scenarios.twins.comparing import Difference, Json, Pair, Place, Roles, flat
+from tests.scenarios.twins.comparing import Difference, Json, Pair, Roles, TwinPartition, flat
 from tests.scenarios.twins.requests import OTHER, TWIN, UNKNOWN, Asked, Requests, known_cases
 from tests.scenarios.twins.topics import TwinTopics, made_twins
 from tests.scenarios.twins.wire import FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH, Wire
@@ -56,7 +56,7 @@ class Side:
         known: dict[str | bytes, str] = {name: role for role, name in self.names.items()}
         return known | {raw: role for role, raw in self.ids.items()}
 
-    async def ask(self, asked: Asked) -> dict[Place, Json]:
+    async def ask(self, asked: Asked) -> dict[TwinPartition, Json]:
         request = asked.named(self.names, self.ids)
         return flat(await self.wire.ask(asked.api, asked.version, request), self.roles)
 
