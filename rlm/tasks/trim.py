@@ -20,7 +20,7 @@ from kafka_protocol.apis.offsets import EARLIEST_TIMESTAMP
 from kip405.errors import Corrupt, Fenced, Invalid, NotFound, Unavailable
 from kip405.ids import PartitionKey, TopicPartition, Uuid
 from kip405.segments import RemoteLogSegmentMetadata
-from rlm.broker.deletions import Place, PreparedDeletion, RecordDeletions
+from rlm.broker.deletions import PreparedDeletion, RecordDeletions
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
 from rlm.plans.history import is_settled, record_of
