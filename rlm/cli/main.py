@@ -216,11 +216,26 @@ def fail(message: str, status: int) -> NoReturn:
     raise SystemExit(status)
 
 
+def _show_version(context: click.Context, _: click.Parameter, is_asked: bool) -> None:
+    if is_asked and not context.resilient_parsing:
+        from kip405.version import software_version
+
+        click.echo(f"rlm, version {software_version()}")
+        context.exit()
+
+
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(package_name="kafka-rlm", prog_name="rlm")
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
 def main() -> None:
     """Tiered storage beside the Kafka cluster you already have.
 

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kip405.ids import Uuid
+from kip405.version import software_version
 from rlm.cli.main import COMMANDS, main
 from rlm.plans.problems import Problem, ProblemKind
 from rlm.stores.reports import Level, StoreReport, StoreStatus, Verdict
@@ -436,3 +437,22 @@ async def test_h39_segments_of_a_topic_made_anew_are_said_to_be_those_of_the_one
         assert shown.stdout == listed.stdout
         assert f"warning: topic {TOPIC} was deleted and made anew" in shown.stderr
         assert len((await as_json(node, "segments", TOPIC))["segments"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("here", "neither"),
+        ("::1:9095", "neither"),
+        ("h:0", "the port is not within"),
+        ("unix:/" + "x" * 103, "has 104 bytes"),
+    ],
+)
+async def test_an_address_is_read_as_everywhere(address: str, why: str) -> None:
+    done = await rlm("status", "--address", address)
+    assert done.exit_code != 0
+    assert why in done.stderr
+
+
+async def test_the_version_is_that_of_the_software() -> None:
+    assert (await rlm("--version")).stdout == f"rlm, version {software_version()}\n"
