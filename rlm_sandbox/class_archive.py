@@ -25,11 +25,16 @@ class ClassArchive:
 
     @property
     def path(self) -> Path:
-        """Another one after a change of Java or of any jar."""
-        found = [(str(path), path.stat()) for path in (self.java, *self.jars)]
-        known = repr([(path, stat.st_size, stat.st_mtime_ns) for path, stat in found])
-        digest = hashlib.sha256(known.encode()).hexdigest()[:16]
+        """Another one for another release of Java and after a change of any jar."""
+        found = [(str(path), path.stat()) for path in self.jars]
+        jars = [(path, stat.st_size, stat.st_mtime_ns) for path, stat in found]
+        digest = hashlib.sha256(repr((self._release(), jars)).encode()).hexdigest()[:16]
         return self.cache / "class-archives" / f"{digest}.jsa"
+
+    def _release(self) -> str:
+        """What Java's home says of itself, wherever it is installed; else its path."""
+        release = self.java.parent.parent / "release"
+        return release.read_text("utf-8") if release.is_file() else str(self.java.resolve())
 
     def options(self) -> tuple[str, ...]:
         """Options of a JVM that uses the archive; none while there is no archive.

@@ -1,6 +1,8 @@
 """The class archive: made once of what a JVM noted, and never needed."""
 
 import os
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,7 +30,8 @@ def archive(tmp_path: Path) -> ClassArchive:
 
 
 def java(folder: Path, text: str) -> Path:
-    path = folder / "java"
+    path = folder / "bin" / "java"
+    path.parent.mkdir(exist_ok=True)
     path.write_text(text, encoding="utf-8")
     path.chmod(0o755)
     return path
@@ -62,9 +65,19 @@ def test_another_jar_or_java_has_another_one(archive: ClassArchive, tmp_path: Pa
     first = archive.path
     os.utime(archive.jars[0], (1, 1))
     second = archive.path
-    java(tmp_path, REFUSES)
+    (tmp_path / "release").write_text('JAVA_VERSION="21.0.9"', encoding="utf-8")
     assert len({first, second, archive.path}) == 3
     assert archive.options() == ()
+
+
+def test_the_same_java_installed_elsewhere_has_the_same_one(
+    archive: ClassArchive, tmp_path: Path
+) -> None:
+    (tmp_path / "release").write_text('JAVA_VERSION="21.0.9"', encoding="utf-8")
+    other = tmp_path / "other"
+    shutil.copytree(tmp_path / "bin", other / "bin")
+    shutil.copy(tmp_path / "release", other)
+    assert replace(archive, java=other / "bin" / "java").path == archive.path
 
 
 def test_there_is_none_where_java_makes_none(archive: ClassArchive, tmp_path: Path) -> None:
