@@ -104,7 +104,8 @@ def _listeners(text: str) -> dict[str, Address]:
         name, separator, place = item.partition("://")
         if not separator:
             raise ValueError(f"listeners has {item!r}")
-        address = _address(f"127.0.0.1{place}" if place.startswith(":") else place)
+        has_host = bool(place.rpartition(":")[0])
+        address = _address(place if has_host else f"127.0.0.1{place}")
         reachable = "127.0.0.1" if address.is_wildcard else address.host
         listeners[name.upper()] = Address(host=reachable, port=address.port)
     return listeners
