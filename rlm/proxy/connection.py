@@ -1,8 +1,8 @@
-"""One client connection and its own connection to the broker.
+"""Joins one client connection to a broker connection of its own.
 
-Why: bytes nobody must look at go from socket to socket in callbacks, in both directions with
-backpressure; a taken request is settled by a task while later ones wait, as at a broker, which
-works on one request of a connection at a time. It must not know what a handler decides.
+Bytes that need no inspection go from socket to socket in callbacks, with backpressure in both
+directions. A task handles each intercepted request while later requests wait: a broker also works
+on one request of a connection at a time. This module must not know what a handler decides.
 """
 
 import asyncio
@@ -38,17 +38,17 @@ log = structlog.get_logger(__name__)
 READ_BUFFER_BYTES = 262_144
 _DIRECT_READ_BYTES = 32_768
 _MAX_HELD_BYTES = 262_144
-_PIECES_OF_ONE_FRAME = 2  # its length and itself; an answer that was spliced has more
+_PIECES_OF_ONE_FRAME = 2  # the length and the answer itself; a spliced answer has more pieces
 
 Handle = Callable[[Taken, "Connection"], Awaitable[list[Buffer] | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """What all connections of a server have in common.
+    """What all connections of a server share.
 
-    `read_buffer` is one for all: a callback has used its bytes before the next one runs. `moved` is
-    told of all bytes that come.
+    There is one `read_buffer`: a callback uses its bytes before the next callback runs. `moved`
+    gets the number of bytes that arrived.
     """
 
     settings: ProxySettings
@@ -60,7 +60,7 @@ class Shared:
 
 
 class _Side(asyncio.BufferedProtocol):
-    """Socket callbacks of one side, told to the connection."""
+    """Socket callbacks of one side, which are forwarded to the connection."""
 
     transport: asyncio.Transport
     writer: PacedWriter
@@ -124,7 +124,7 @@ class _BrokerSide(_Side):
 
 
 class Connection:
-    """Both sides, their order, and the one request a handler is settling."""
+    """Both sides, the order of answers, and the one request that a handler works on."""
 
     def __init__(
         self, shared: Shared, handle: Handle, on_made: Callable[["Connection"], bool]
@@ -156,7 +156,7 @@ class Connection:
         self._paused: set[_Side] = set()
         self._spliced_up_to = 0
 
-    # what is seen of the client from outside (`Client` of rlm.proxy.stalled)
+    # What `rlm.proxy.stalled` reads of the client (`Client` there).
 
     @property
     def peer(self) -> str:
@@ -181,7 +181,7 @@ class Connection:
         """Bytes of the broker that the client's socket did not take yet."""
         return 0 if self.untaken_bytes else self.client.writer.untaken_bytes
 
-    # what is seen of it by the bound on memory (`Holder`) and by the deadlines
+    # What the memory bound (`Holder`) and the deadlines read of the connection.
 
     @property
     def is_admitted(self) -> bool:
@@ -223,12 +223,12 @@ class Connection:
         )
         self.shared.memory.hold(self, self._held_bytes)
 
-    # callbacks of the client's side
+    # Callbacks of the client's side.
 
     def client_made(self) -> None:
         """Let in or turned away; nothing is read before the broker is there."""
         self._paused.add(self.client)
-        # Not now: older asyncio (Python 3.11.2) begins to read after this call whatever it did.
+        # Reading must not begin here: older asyncio (Python 3.11.2) resumes it after this call.
         asyncio.get_running_loop().call_soon(self._hold_client)
         if not self._on_made(self):
             self.client.transport.abort()
@@ -265,7 +265,7 @@ class Connection:
             self._settling_bytes = len(cut.taken.frame)
             self._taken.put_nowait(cut.taken)
 
-    # callbacks of the broker's side
+    # Callbacks of the broker's side.
 
     def broker_data(self, size_bytes: int, *, direct: bool) -> None:
         """Bytes of the broker are in the read buffer, or already in the frame being assembled."""
@@ -318,7 +318,7 @@ class Connection:
             if self._is_draining and not self._is_settling:
                 self.end("shutdown")
 
-    # what a handler may do (`Upstream`)
+    # What a handler may do (`Upstream`).
 
     async def ask(
         self, frame: Buffer, api_version: int, correlation_id: int, stream_above: int | None
@@ -340,7 +340,7 @@ class Connection:
         try:
             return await self._answer
         finally:
-            self._answer = None  # an answer may be large, and the next question far
+            self._answer = None  # an answer may be large, and the next request may come much later
 
     async def settled(self) -> None:
         """See `rlm.proxy.reads.Upstream`."""
@@ -348,7 +348,7 @@ class Connection:
             self._settled = asyncio.get_running_loop().create_future()
             await self._settled
 
-    # the connection's task
+    # The connection's task.
 
     async def run(self) -> None:
         """Connect to the broker and settle taken requests until either side ends."""
@@ -430,7 +430,7 @@ class Connection:
         self.flow()
         return True
 
-    # backpressure and the end
+    # Backpressure and the end of the connection.
 
     def flow(self) -> None:
         """Read from a side only while the other one keeps up."""
@@ -439,7 +439,8 @@ class Connection:
         self._account()
         verdict = self.shared.memory.verdict(self)
         to_broker_bytes = self._broker.writer.queued_bytes
-        # What waits for the broker's socket goes there by itself, as of a producer with acks=0.
+        # Requests without an answer (a producer with acks=0) still go to the broker's socket from
+        # here.
         if verdict is Verdict.END and self._held_bytes - to_broker_bytes > SMALL_BYTES:
             self._fail(SessionError("memory", "too much is held for clients unknown to the broker"))
             return

@@ -1,7 +1,8 @@
-"""Ends clients that do not go on: no first request, a request that stops in the middle, idle (H36).
+"""Ends clients that make no progress: no first request, an incomplete request, or no request (H36).
 
-Why: a connection costs memory and file descriptors here and at the broker, whoever opened it. A
-client that is held up by us (nothing is read from it) is not to blame. It must not know sockets.
+A connection costs memory and file descriptors here and at the broker, whoever opened it. A client
+from which the proxy itself has stopped reading is not at fault and stays. This module must not know
+sockets.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,7 +20,7 @@ _CHECKS_IN_A_DEADLINE = 10
 
 
 class Requests(Protocol):
-    """How far the client's stream of requests was understood."""
+    """How far the client's stream of requests has been parsed."""
 
     @property
     def has_request(self) -> bool: ...
@@ -84,7 +85,9 @@ class DeadlineSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Progress:
-    """Known since `first_seen_ms`; no byte has moved since `since_ms`. Monotonic clock."""
+    """A client that was first seen at `first_seen_ms` and has moved no byte since `since_ms`
+    (monotonic clock).
+    """
 
     moved_bytes: int
     since_ms: int
@@ -92,7 +95,7 @@ class _Progress:
 
 
 class ClientDeadlines:
-    """Checks all clients now and then."""
+    """Checks all clients at intervals."""
 
     def __init__(
         self,

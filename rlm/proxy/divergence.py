@@ -1,8 +1,8 @@
-"""Whether a client's last fetched epoch belongs to the history it goes on reading (KIP-595).
+"""Decides whether the last fetched epoch of a client belongs to the log that it reads (KIP-595).
 
-Why: a trim cuts the broker's leader epochs, so the broker alone would call every remote position
-diverging (H37). The merged lineage still has them all; the verdict is the one a leader without
-tiering gives (Partition.readRecords, LeaderEpochFileCache.endOffsetFor). It must not know where
+A trim cuts the broker's leader epochs, so the broker alone would call every remote position
+diverging (H37). The merged lineage still has all epochs. The verdict is that of a leader without
+tiering (Partition.readRecords, LeaderEpochFileCache.endOffsetFor). This module must not know where
 lineages come from.
 """
 
@@ -18,11 +18,11 @@ EpochEnds = Callable[[Uuid, int, int], EpochEnd | None]
 
 
 class EpochVerdict(enum.Enum):
-    """What a leader says of the epoch of the record before the offset asked for."""
+    """What a leader answers about the epoch of the record before the fetch offset."""
 
     CONSISTENT = "consistent"  # or the client named no epoch
     DIVERGED = "diverged"  # the epoch ended before the offset, or has no records here
-    UNKNOWN = "unknown"  # newer than any epoch of the leader: OFFSET_OUT_OF_RANGE at a broker
+    UNKNOWN = "unknown"  # newer than any epoch of the leader: a broker answers OFFSET_OUT_OF_RANGE
 
 
 def judge_epoch(

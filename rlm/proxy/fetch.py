@@ -1,7 +1,7 @@
-"""Settles one Fetch: asks the broker in the client's name, reads from the tier, holds, answers.
+"""Answers one Fetch: asks the broker for the client, reads from the remote tier, waits, answers.
 
-Why: the order of waiting is what keeps long polling, catch-up speed and H17, H20, H25 together;
-the decisions themselves are in `splice`. It must not know sockets.
+The order of the waits keeps long polling and catch-up speed together with H17, H20 and H25. The
+decisions are in `splice`. This module must not know sockets.
 """
 
 import asyncio
@@ -51,16 +51,16 @@ from rlm.proxy.splice import (
 )
 from rlm.remote_log.tier import EpochEnd, Tier, TierPartition
 
-_READ_FIRST_MS = 30  # most reads are through by then: only after that the broker is asked again
-_SLICE_MS = 100  # of the client's max_wait per question: new tail records end the wait at once
-_GRACE_MS = 50  # for a read that is nearly there when the broker has records already
+_READ_FIRST_MS = 30  # most reads have finished by then; the broker is asked again only after that
+_SLICE_MS = 100  # part of max_wait per request; new tail records end the wait at once
+_GRACE_MS = 50  # for a read that has nearly finished when the broker already has records
 _LEAST_BARRIER_MS = 100  # also for clients with a max_wait of 0
-_MOST_ROUNDS = 8  # of questions asked again because an answer changed what must be asked
+_MOST_ROUNDS = 8  # of requests repeated because an answer changed what has to be asked
 _MOST_REMEMBERED = 200_000
 
 
 class HighWatermarks(dict[Key, int]):
-    """Last high watermark seen per tiered partition, by all connections; forgets all when full."""
+    """Last high watermark of each tiered partition, for all connections; cleared when full."""
 
     def __setitem__(self, key: Key, high_watermark: int) -> None:
         if len(self) >= _MOST_REMEMBERED:
@@ -70,7 +70,7 @@ class HighWatermarks(dict[Key, int]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchDependencies:
-    """What fetches work with; `high_watermarks` and `quota` are of all connections."""
+    """What fetches work with; all connections share `high_watermarks` and `quota`."""
 
     settings: ProxySettings
     tier: Tier
@@ -201,7 +201,7 @@ class _OneFetch:
             frame,
             self._taken.api_version,
             self._taken.correlation_id,
-            WHOLE,  # an OFFSET_OUT_OF_RANGE may hide in any answer (H17)
+            WHOLE,  # any answer may hide an OFFSET_OUT_OF_RANGE (H17)
         )
         if answer is None:
             return None
@@ -212,7 +212,7 @@ class _OneFetch:
         planned_bytes = 0
         for number, place in enumerate(self._plan.sources(Source.ASSUMED)):
             if number and planned_bytes >= self._plan.request.max_bytes:
-                return  # no more could be answered
+                return  # nothing more could be answered
             planned_bytes += self._start_read(place)
 
     def _start_read(self, place: PartitionFetch) -> int:
@@ -287,7 +287,7 @@ class _OneFetch:
             await self._wait_for_new_reads()
             return True
         if not self._is_ours_to_hold and not any(self._plan.sources(Source.HOLE)):
-            return True  # the broker itself held it for max_wait
+            return True  # the broker itself held the request for max_wait
         first_wait = True
         while not self._is_enough(judged):
             left_ms = self._left_ms()

@@ -1,7 +1,7 @@
-"""Puts the answer of one Fetch together: the broker's partitions and those of the remote tier.
+"""Builds the answer of one Fetch from the broker's partitions and those of the remote tier.
 
-Why: sizes (KIP-74), watermarks (H4) and errors (H25) hold over the whole answer, whoever gave a
-part of it; record bytes are passed by reference. It must not know how long anything was waited for.
+Sizes (KIP-74), watermarks (H4) and errors (H25) are rules for the whole answer, whichever tier gave
+a part. Record bytes are passed by reference. This module must not know how long anything waited.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ _MOST_REMEMBERED = 10_000
 
 
 class StorageErrors:
-    """When a partition's loss was last told to this client: once per max_wait is enough (H25)."""
+    """When a lost partition was last reported to this client: once per max_wait is enough (H25)."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -62,7 +62,7 @@ class StorageErrors:
 
 
 class FetchAnswer:
-    """The answer of one Fetch as far as it is known, and at last as pieces."""
+    """The answer of one Fetch as far as it is known, and finally as pieces of bytes."""
 
     def __init__(
         self,
@@ -172,7 +172,8 @@ class FetchAnswer:
             return None, NONE
         records = self._records(place)
         if not self.reads.is_begun(place) and self._permit.may_read():
-            # There seemed to be no room for it; what came before has taken less.
+            # There seemed to be no room for this partition, but the earlier ones took less than
+            # expected.
             records = await self._read(place, limit_bytes, room.is_empty, bound_ms)
         if records is None or not records.size_bytes:
             return None, NONE
@@ -207,7 +208,7 @@ class FetchAnswer:
         if place.tiered is None or place.marks is None:
             return None
         upper = upper_offset(place.tiered, place.marks, read_committed=self.plan.read_committed)
-        # What comes first was read with its own limit, and may be one larger batch.
+        # The first records were read with a limit of their own and may be one larger batch.
         if records.next_offset <= upper and (is_first or records.size_bytes <= limit_bytes):
             return records
         if place.asked.fetch_offset >= upper:

@@ -1,14 +1,16 @@
-"""What all connections of the proxy hold together, and who may hold more once it is too much (H36).
+"""Bounds the memory of all connections of the proxy together, and decides which may use more (H36).
 
-Why: memory must follow the bytes that were received, and have one bound however many connections
-there are. Counted are requests and answers being assembled, requests being answered, and bytes that
-wait for a socket; bytes of the remote tier have a bound of their own (`rlm.reading.memory`).
+Memory must follow the bytes that were received, with one bound for any number of connections. Three
+things count: requests and answers that are being assembled, requests that are being answered, and
+bytes that wait for a socket. Bytes of the remote tier have a bound of their own
+(`rlm.reading.memory`).
 
-Once the bound is reached, a connection that holds next to nothing goes on, so small requests,
-produce and their answers pass (G6). One that wants to assemble more waits, except for one at a
-time: it may pass the bound until it has been given what it asked for. Otherwise all could wait for
-all. Connections the broker has not answered yet, who may be anybody, share an eighth of the bound;
-beyond it the one that wants more is ended. Pure. Must not know sockets or frames.
+When the bound is reached, a connection that holds almost nothing continues, so that small requests,
+Produce and their answers pass (G6). A connection that wants to assemble more has to wait. Only one
+at a time may exceed the bound, until it has what it asked for; otherwise all connections could wait
+for each other. Connections that the broker has not answered yet are not authenticated. They share
+an eighth of the bound; beyond it, the connection that asks for more is closed. This module is pure
+and must not know sockets or frames.
 """
 
 import enum
@@ -33,7 +35,7 @@ class Holder(Protocol):
 
 
 class Verdict(enum.Enum):
-    """What a connection that wants to hold more is to do."""
+    """What a connection that wants to hold more has to do."""
 
     GO_ON = "go_on"
     WAIT = "wait"
@@ -41,14 +43,14 @@ class Verdict(enum.Enum):
 
 
 class ConnectionMemory:
-    """Counts and decides; every connection tells what it holds after each event."""
+    """Counts and decides; every connection reports what it holds after each event."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.held_bytes = 0
         self._strangers_bytes = 0
         self._held: dict[Holder, tuple[int, bool]] = {}
-        self._waiting: dict[Holder, int] = {}  # how many more bytes it asked for
+        self._waiting: dict[Holder, int] = {}  # how many more bytes the connection asked for
         self._beyond: Holder | None = None
 
     @property

@@ -1,7 +1,7 @@
-"""Decoded requests and answers about positions: ListOffsets, OffsetForLeaderEpoch, DeleteRecords.
+"""Decodes requests and answers about offsets: ListOffsets, OffsetForLeaderEpoch, DeleteRecords.
 
-Each question with its answer, and answers changed in place. What is right is decided in
-rlm/remote_log/list_offsets.py. Must not know sockets or tasks.
+Each question is paired with its answer, and answers are changed in place.
+rlm/remote_log/list_offsets.py decides what is right. This module must not know sockets or tasks.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,15 +17,16 @@ Value = dict[str, Any]
 _UNKNOWN = -1
 _FIRST_WITH_EPOCH = 4
 
-# What Java, librdkafka and aiokafka all ask again after; 78 OFFSET_NOT_AVAILABLE would do for the
-# first two but is unknown to aiokafka, which then gives up. In DeleteRecords it makes Java's admin
-# look the leader up and send again, and unlike REQUEST_TIMED_OUT never means "maybe done".
+# Java, librdkafka and aiokafka all repeat the request after this error. 78 OFFSET_NOT_AVAILABLE
+# would do for the first two, but aiokafka does not know it and gives up. After it, the Java admin
+# client looks up the leader of a DeleteRecords and sends it again; unlike REQUEST_TIMED_OUT it
+# never means "perhaps done".
 NOT_NOW = LEADER_NOT_AVAILABLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One partition of a request about positions; `asked` is a timestamp or a leader epoch."""
+    """One partition of a request about offsets; `asked` is a timestamp or a leader epoch."""
 
     topic: str
     partition: int

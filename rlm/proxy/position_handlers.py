@@ -1,9 +1,9 @@
 """Answers ListOffsets, OffsetForLeaderEpoch and DeleteRecords: the broker first, then the view.
 
-Why: no answer about a position leaves before settings and ledger passed a barrier taken after the
-broker's answer (H17). DeleteRecords cannot be taken back, so its barrier comes before the broker
-is asked (H26). What is right is decided in rlm/remote_log/list_offsets.py. It must not know
-sockets.
+No answer about an offset is sent before settings and ledger have passed a barrier that was taken
+after the broker's answer (H17). DeleteRecords cannot be undone, so its barrier comes before the
+request to the broker (H26). rlm/remote_log/list_offsets.py decides what is right. This module must
+not know sockets.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ View = TierPartition | RemoteStorageError | None
 
 
 class PositionHandler:
-    """Answers the questions about positions of one connection."""
+    """Answers the requests about offsets of one connection."""
 
     def __init__(
         self, settings: ProxySettings, tier: Tier, clock: Clock, metrics: ProxyMetrics

@@ -1,20 +1,22 @@
-"""The quota on remote reads, as a Fetch meets it: put off, within max_wait, and told to wait (H23).
+"""Applies the quota on remote reads to a Fetch: delays reads within max_wait, throttles clients
+(H23).
 
-Why: spliced bytes pass by the broker's own quotas. A partition whose read is put off is answered
-empty and error-free with the real watermarks, as Kafka's remote fetch quota does (KIP-956); who
-reads nothing but such partitions is told `throttle_time_ms` too. A Fetch that also asks for records
-of the broker is not: the client would pause those as well. Must not know how quotas are counted.
+Spliced bytes bypass the broker's own quotas. A partition whose read is delayed is answered empty
+and error-free with the real watermarks, as Kafka's remote fetch quota does (KIP-956). A client that
+reads only such partitions also gets a `throttle_time_ms`. A Fetch that also asks for records of the
+broker gets none, because the client would pause those too. This module must not know how quotas are
+counted.
 """
 
 from typing import Protocol
 
 from rlm.clock import Clock
 
-_LONGEST_THROTTLE_MS = 1_000  # told at a time: whatever else the client does there waits too
+_LONGEST_THROTTLE_MS = 1_000  # in one answer; the connection's other requests wait too
 
 
 class ConnectionQuota(Protocol):
-    """Of one connection. Calls are cheap and never fail."""
+    """The quota of one connection. Calls are cheap and never fail."""
 
     def wait_ms(self, client_id: str) -> int:
         """How long before the next remote read of the client; 0 = now."""
@@ -34,7 +36,7 @@ class ConnectionQuota(Protocol):
 
 
 class FetchQuota(Protocol):
-    """Of all connections."""
+    """The quota of all connections."""
 
     def moved(self, size_bytes: int) -> None:
         """So many bytes came from a client or from the broker."""
@@ -46,7 +48,7 @@ class FetchQuota(Protocol):
 
 
 class NoQuota:
-    """Nothing is counted, nobody waits."""
+    """Counts nothing and delays nobody."""
 
     def connection(self) -> ConnectionQuota:
         """See `FetchQuota`."""

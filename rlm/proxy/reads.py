@@ -1,11 +1,9 @@
-"""Remote reads of one Fetch, side by side with the question to the broker.
+"""Runs the remote reads of one Fetch beside the request to the broker.
 
-Why: a read may be slow, may fail and may be given up; none of that may end the connection. It must
-not know the broker or frames.
-
-What a handler may do with the client's own connection to the broker.
-
-Why: handlers settle one request; they must not know sockets, and tests give them a script.
+A read may be slow, may fail and may be abandoned; none of these may end the connection. `Upstream`
+is what a handler may do with the client's connection to the broker: a handler answers one request,
+and tests give it a script instead of a socket. This module must not know the broker, sockets or
+frames.
 """
 
 import asyncio
@@ -44,9 +42,10 @@ def is_lost(outcome: Outcome | None) -> bool:
 
 
 class RemoteReads:
-    """At most one read per partition under way; given up by `cancel`, the cache goes on filling.
+    """Runs at most one read per partition. `cancel` abandons them; the cache still gets their
+    chunks.
 
-    A read that the quota puts off begins with a later `retry`.
+    A read that the quota delays begins with a later `retry`.
     """
 
     def __init__(
@@ -168,7 +167,7 @@ STREAMED = 0
 
 
 class Upstream(Protocol):
-    """The connection to the broker, in the client's name."""
+    """The connection to the broker, with the client's identity."""
 
     async def ask(
         self, frame: Buffer, api_version: int, correlation_id: int, stream_above: int | None

@@ -1,7 +1,8 @@
-"""Pure: what stands in a Fetch answer where the broker's own partition does not.
+"""Builds the partitions of a Fetch answer that replace the broker's own. Pure.
 
-Why: watermarks, log start (H22), aborted transactions and tagged fields must be those that a leader
-with the whole log would give. It must not know where records come from, nor who waits.
+Watermarks, log start offset (H22), aborted transactions and tagged fields must be those that a
+leader with the whole log would answer. This module must not know where records come from, nor who
+waits.
 """
 
 from kafka_protocol.error_codes import (

@@ -1,7 +1,8 @@
-"""The proxy on its listening socket: accepts, bounds, and closes connections.
+"""The proxy's listening socket: accepts, limits and closes connections.
 
-Why: the thin edge around sessions and handlers. Produce and fetches within the local log pass
-whatever the state of tier, ledger or store is (G6, H24). It must not know how data is stored.
+This is the thin edge around sessions and handlers. Produce and fetches within the local log pass in
+every state of remote tier, ledger and store (G6, H24). This module must not know how data is
+stored.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ _NO_QUOTA = NoQuota()
 
 
 class ProxyServer:
-    """Kafka clients on one side, our own broker's TIERED listener on the other."""
+    """Accepts Kafka clients and connects each to the TIERED listener of this service's broker."""
 
     def __init__(
         self,
@@ -163,7 +164,7 @@ class ProxyServer:
     async def _run(self, connection: Connection) -> None:
         try:
             await connection.run()
-        except Exception:  # one connection's bug must not end the others
+        except Exception:  # a bug in one connection must not end the others
             log.exception("connection_crashed")
         finally:
             with contextlib.suppress(KeyError):

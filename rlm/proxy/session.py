@@ -1,8 +1,8 @@
-"""Pure state of one client connection: cutting both byte streams, knowing what answers need.
+"""The state of one client connection: cuts both byte streams into requests and answers. Pure.
 
-Why: most bytes pass opaque and must not be assembled; a few requests are taken whole because an
-answer to them may be altered. A broker answers in order, so a queue of expectations is enough.
-It must not know sockets, tasks or the tier.
+Most bytes pass unparsed and must not be assembled. A few requests are intercepted whole, because an
+answer to them may be altered. A broker answers in order, so a queue of expected answers is enough.
+This module must not know sockets, tasks or the remote tier.
 """
 
 import enum
@@ -37,7 +37,7 @@ _TAKEN_KEYS = frozenset(
 
 
 class SessionError(Exception):
-    """The connection cannot go on; `cause` is the word for logs and metrics."""
+    """The connection cannot continue; `cause` is the word for logs and metrics."""
 
     def __init__(self, cause: str, message: str) -> None:
         super().__init__(message)
@@ -45,7 +45,7 @@ class SessionError(Exception):
 
 
 class Intercept(enum.Enum):
-    """What an answer needs."""
+    """How the answer to a request is handled."""
 
     NOTHING = "nothing"
     PRODUCE = "produce"
@@ -55,9 +55,10 @@ class Intercept(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """An answer under way. `stream_above`: an ASKED answer beyond this many bytes is streamed.
+    """An answer that the broker still owes. An ASKED answer beyond `stream_above` bytes is
+    streamed.
 
-    `admits`: a broker gives it to nobody who has not authenticated where it wants that.
+    `admits`: where a broker requires authentication, only an authenticated client gets this answer.
     """
 
     intercept: Intercept
@@ -69,7 +70,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """A whole request (no length before it) that a handler must answer before the next passes."""
+    """A whole request (without its length) that a handler answers before the next one passes."""
 
     api_key: int
     api_version: int
@@ -79,7 +80,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """What a feed of client bytes gave: bytes to pass on, the answers they will have, a request."""
+    """What a feed of client bytes gave: bytes to pass on, answers to expect, a request."""
 
     passed: Buffer
     expected: tuple[Expected, ...]
@@ -88,7 +89,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """A whole answer, no length before it."""
+    """A whole answer, without its length."""
 
     expected: Expected
     frame: bytearray
@@ -117,16 +118,17 @@ def _size_of(head: memoryview, smallest: int, max_frame_bytes: int | None) -> in
 
 
 class RequestCutter:
-    """Cuts the client's byte stream; stops after a taken request until `resume`.
+    """Cuts the client's byte stream; stops after an intercepted request until `resume`.
 
-    A frame that is taken grows with the bytes received, whatever size it declares (H36). Before
-    `admit` it may have `first_frame_bytes` at most.
+    The buffer of an intercepted frame grows with the bytes received, whatever size the frame
+    declares (H36). Before `admit`, a frame may have at most `first_frame_bytes`.
     """
 
     def __init__(self, max_frame_bytes: int, first_frame_bytes: int | None = None) -> None:
         self._max_frame_bytes = max_frame_bytes
         self._max_taken_bytes = max_frame_bytes if first_frame_bytes is None else first_frame_bytes
-        self._held = bytearray()  # the start of a frame not yet understood, or bytes behind `taken`
+        # The start of a frame that is not parsed yet, or bytes behind `taken`.
+        self._held = bytearray()
         self._passing_bytes = 0
         self._frame: bytearray | None = None
         self._missing_bytes = 0
@@ -277,8 +279,8 @@ def _acks(head: memoryview, size_bytes: int) -> int | None:
 class ResponseCutter:
     """Cuts the broker's byte stream by the expected answers, in their order.
 
-    `may_assemble` is asked before an answer of so many bytes is assembled; after a no, nothing more
-    is taken until `resume`.
+    `may_assemble` is asked before an answer of a given size is assembled. If it refuses, nothing
+    more is accepted until `resume`.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Settings and counters of the proxy, as values and as a narrow Protocol.
 
-Why: the composition root gives both; the proxy knows neither the settings file nor Prometheus.
+The composition root provides both; the proxy knows neither the settings file nor Prometheus.
 """
 
 from dataclasses import dataclass
@@ -9,13 +9,14 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxySettings:
-    """Where to listen, where the broker's TIERED listener is, and a limit on everything (G10).
+    """Where the proxy listens, where the broker's TIERED listener is, and a limit on everything
+    (G10).
 
-    `listen_port` 0 = any free port. `barrier_wait_ms` bounds what ListOffsets, epochs and
-    DeleteRecords wait for the ledger view (H17); a Fetch waits within its own max_wait.
-    `write_queue_bytes` is what one side may lag behind the other, per direction. `memory_max_bytes`
-    bounds what all connections hold together. A client whose first request does not begin, whose
-    request does not go on, or who is idle for so many ms is ended (H36).
+    `listen_port` 0 means any free port. `barrier_wait_ms` bounds how long ListOffsets,
+    OffsetForLeaderEpoch and DeleteRecords wait for the ledger view (H17); a Fetch waits within its
+    own max_wait. `write_queue_bytes` is how far one side may lag behind the other, in each
+    direction. `memory_max_bytes` bounds what all connections hold together. The timeouts in ms end
+    a client that sends no first request, that does not complete a request, or that is idle (H36).
     """
 
     listen_host: str

@@ -1,8 +1,10 @@
-"""Pure: how many bytes of records each partition of a Fetch answer may have, in the order asked.
+"""Decides how many bytes of records each partition of a Fetch answer may have, in request order.
+Pure.
 
-Why: a client plans its memory by max_bytes and partition_max_bytes, whichever tier gives the bytes,
-and must go on where one batch is larger than both (KIP-74). The rule is the broker's
-(ReplicaManager.readFromLog, LogSegment.read), over both tiers. It must not know tiers.
+A client plans its memory by max_bytes and partition_max_bytes, whichever tier gives the bytes, and
+must make progress where one batch is larger than both (KIP-74). The rule is the broker's
+(ReplicaManager.readFromLog, LogSegment.read), applied to both tiers. This module must not know
+tiers.
 """
 
 import struct
@@ -16,7 +18,7 @@ _LOG_OVERHEAD_BYTES = 12
 
 @dataclass(slots=True)
 class AnswerRoom:
-    """What is left of one answer; `is_empty` until a partition gave the first bytes."""
+    """The room left in one answer; `is_empty` holds until a partition gave the first bytes."""
 
     left_bytes: int
     is_empty: bool = True

@@ -1,9 +1,9 @@
-"""Pure decisions of a Fetch: what is asked of the broker in the client's name, what is answered.
+"""Decides what a Fetch asks of the broker for the client, and what the client is answered. Pure.
 
-Why: every rule about positions (G7), access (G8) and dead lineages (H4) in one place without IO.
-The broker is asked for every partition; one that is known to be remote is asked at its high
-watermark (H20), so that an error-free answer proves access, leadership and epoch and carries the
-watermarks, while long polling goes on. It must not know sockets, tasks or where bytes come from.
+Every rule about positions (G7), access (G8) and dead lineages (H4) is here, without IO. The broker
+is asked for every partition. A partition that is known to be remote is asked at its high watermark
+(H20): an error-free answer then proves access, leadership and epoch and carries the watermarks,
+while long polling still works. This module must not know sockets, tasks or where bytes come from.
 """
 
 import enum
@@ -40,7 +40,7 @@ from rlm.remote_log.tier import (
 READ_COMMITTED = 1
 _FULL_SESSION_EPOCHS = (0, -1)
 _NO_EPOCH = -1
-_FIRST_WITH_LOG_START = 5  # older answers cannot show that the broker's log is the one we know
+_FIRST_WITH_LOG_START = 5  # older answers cannot prove that the broker's log is the known one
 _STALE_EPOCH = frozenset({FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH})
 
 Key = tuple[str | bytes, int]
@@ -50,12 +50,12 @@ View = Callable[[TopicRef, int], TierPartition | None]
 class Source(enum.Enum):
     """Where the answer of a partition comes from."""
 
-    BROKER = "broker"  # its own offset is asked, the broker's answer stands
-    ASSUMED = "assumed"  # asked at the high watermark; an error-free answer makes it remote
-    REMOTE = "remote"  # the broker proved access, records come from the tier
+    BROKER = "broker"  # asked at its own offset; the broker's answer is passed on
+    ASSUMED = "assumed"  # asked at the high watermark; an error-free answer makes it REMOTE
+    REMOTE = "remote"  # the broker proved access; records come from the remote tier
     HOLE = "hole"  # asked at the local start: answered like a compaction gap (H15)
-    NOT_READY = "not_ready"  # error 0, no records, real watermarks, held to max_wait (H17)
-    REFUSED = "refused"  # `error_code` is answered
+    NOT_READY = "not_ready"  # error 0, no records, real watermarks, held for up to max_wait (H17)
+    REFUSED = "refused"  # the answer is `error_code`
     DIVERGED = "diverged"  # no records: where the client's last fetched epoch ended (KIP-595, H37)
 
 
@@ -100,9 +100,10 @@ class JudgedAnswer:
 
 @dataclass(slots=True)
 class FetchPlan:
-    """All partitions of a Fetch, each once, in the order asked; `epoch_ends` is the Tier's.
+    """All partitions of a Fetch, each once, in request order; `epoch_ends` is that of the Tier.
 
-    The last entry of one named twice counts, at the place of the first (FetchRequest.fetchData).
+    When a partition is named twice, the last entry counts, in the position of the first
+    (FetchRequest.fetchData).
     """
 
     request: FetchRequest
@@ -256,9 +257,9 @@ def _assume(
     if view.frozen or not view.led_here or not is_remote_offset(view, offset):
         return
     if verdict is not EpochVerdict.CONSISTENT:
-        return  # an error or a divergence is told behind a barrier only (H17)
+        return  # an error or a divergence is answered behind a barrier only (H17)
     if place.asked.current_leader_epoch not in (_NO_EPOCH, view.leader_epoch):
-        return  # one of both does not know the leadership of today: the broker does
+        return  # either side may not know today's leader; the broker knows it
     high_watermark = max(high_watermarks.get(place.key, -1), view.high_watermark)
     if offset < view.local_log_start_offset <= high_watermark:
         stable = view.last_stable_offset if view.last_stable_offset >= 0 else high_watermark
@@ -304,7 +305,7 @@ def judge_answer(
 
 
 class _News(enum.Enum):
-    """What there is to do for a partition after an answer of the broker."""
+    """What remains to be done for a partition after an answer of the broker."""
 
     OUT_OF_RANGE = "out_of_range"
     BECAME_REMOTE = "became_remote"
@@ -435,7 +436,7 @@ def judge_out_of_range(
     """
     place.tiered = view
     if view is None:
-        return False  # the broker's error passes
+        return False  # the broker's error is passed on
     place.maybe_tiered = True
     if not view.led_here:
         return _refuse(place, NOT_LEADER_OR_FOLLOWER)
@@ -469,7 +470,7 @@ def _settle_position(place: PartitionFetch, view: TierPartition, marks: Watermar
         place.source, place.marks, place.ask_offset = Source.HOLE, marks, marks.log_start_offset
         return True
     if offset <= marks.high_watermark:
-        not_ready(place, marks)  # it came into range meanwhile
+        not_ready(place, marks)  # the offset came into range meanwhile
     return False
 
 

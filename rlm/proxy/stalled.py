@@ -1,8 +1,8 @@
-"""Ends clients that take nothing of what they were answered, once the room it holds is lacking.
+"""Ends clients that do not take their answers when the room that these hold is needed.
 
-Why: records stay in memory until the client's socket took them. A few hundred clients that stop
-reading would hold all there is, and nobody else could read cold data any more. They may connect
-again whenever they like. It must not know sockets, or for what the room is lacking.
+Records stay in memory until the client's socket has taken them. A few hundred clients that stop
+reading could hold all room, and nobody else could read cold data. Such a client may reconnect at
+any time. This module must not know sockets, or what needs the room.
 """
 
 from collections.abc import Callable, Iterable
@@ -47,16 +47,17 @@ C = TypeVar("C", bound=Client)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Mark:
-    """A client's socket took no byte beyond `taken_bytes` since `since_ms`."""
+    """The client's socket has taken no byte beyond `taken_bytes` since `since_ms`."""
 
     taken_bytes: int
     since_ms: int
 
 
 class StalledClients(Generic[C]):
-    """Looks at all clients now and then; `lacking_bytes` tells how much room somebody waits for.
+    """Checks all clients at intervals; `lacking_bytes` returns how much room somebody waits for.
 
-    `held_bytes`: what of that room a client holds with bytes its socket did not take.
+    `held_bytes` is the part of that room which a client holds with bytes that its socket did not
+    take.
     """
 
     def __init__(

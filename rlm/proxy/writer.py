@@ -1,8 +1,8 @@
-"""Writes pieces to a transport without letting it copy and keep more than one small part of them.
+"""Writes pieces to a transport so that the transport copies and keeps only a small part of them.
 
-Why: asyncio's transports copy (or keep a reference to) whatever the socket does not take at once.
-Paced in parts, record bytes go from where they are to the socket, and what is queued is known.
-It must not know Kafka.
+The transports of asyncio copy (or keep a reference to) whatever the socket does not take at once.
+Written in small parts, record bytes go from where they are to the socket, and the queued amount is
+known. This module must not know Kafka.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ _SMALL_BYTES = 16_384
 
 
 class PacedWriter:
-    """Owns the writing side of one transport; `on_drained` is called when the queue got empty."""
+    """Owns the writing side of one transport; `on_drained` is called when its queue is empty."""
 
     def __init__(self, transport: asyncio.WriteTransport, on_drained: Callable[[], None]) -> None:
         self._transport = transport
