@@ -1,5 +1,4 @@
-"""Applies the quota on remote reads to a Fetch: delays reads within max_wait, throttles clients
-(H23).
+"""Applies the remote read quota to a Fetch: delays reads within max_wait, throttles clients (H23).
 
 Spliced bytes bypass the broker's own quotas. A partition whose read is delayed is answered empty
 and error-free with the real watermarks, as Kafka's remote fetch quota does (KIP-956). A client that

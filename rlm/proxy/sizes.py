@@ -1,5 +1,4 @@
-"""Decides how many bytes of records each partition of a Fetch answer may have, in request order.
-Pure.
+"""Divides the bytes of a Fetch answer among its partitions, in request order. Pure.
 
 A client plans its memory by max_bytes and partition_max_bytes, whichever tier gives the bytes, and
 must make progress where one batch is larger than both (KIP-74). The rule is the broker's

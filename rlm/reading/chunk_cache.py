@@ -1,15 +1,14 @@
-"""Verified chunks in memory: what is read again stays, what is read ahead waits for its reader,
-what an answer still refers to does not leave.
+"""Caches in memory: verified chunks, and values whose load is shared by all who ask for them.
 
-A chunk that answers being sent refer to is skipped by eviction: to drop it would free nothing, and
-so what is kept is exactly what is in memory. Who refers to a chunk is asked of the interpreter (its
-reference count), which no sender of views has to tell. Must not know stores or segments.
+`ChunkCache` keeps chunks that are read again, chunks that were read ahead until their reader needs
+them, and chunks to which an answer still refers. Eviction skips the last kind: dropping such a
+chunk would free nothing, so the bytes that count as kept are exactly the bytes in memory. The
+interpreter's reference count shows who refers to a chunk, so senders report nothing.
 
-A bounded cache: a load happens once, outlives the asker, and a failure is never kept.
-
-The unit is bytes: every value has a weight, and a scan of values read once drives out none that are
-read again. Who begins a load decides where it runs; here it is only remembered while it is under
-way.
+`SingleFlightCache` runs each load once, even when its first caller is cancelled, and never keeps a
+failure. Its bound is in bytes: every value has a weight, and a scan of values that are read once
+evicts nothing that is read again. The caller that begins a load decides where it runs; the cache
+only remembers it while it is under way. This module must not know stores or segments.
 """
 
 import asyncio
@@ -33,7 +32,7 @@ _HELD_ONCE = _references_of_one_held_once()
 
 
 class ChunkCache:
-    """Chunks by key; never evicts by itself: whoever needs room asks `evict`."""
+    """Chunks by key. It never evicts by itself: a caller that needs room calls `evict`."""
 
     def __init__(self, capacity_bytes: int) -> None:
         self._data: dict[ChunkKey, bytes] = {}
@@ -138,7 +137,7 @@ V = TypeVar("V")
 
 
 class SingleFlightCache(Generic[K, V]):
-    """`capacity_bytes` bounds what is kept; who begins loads bounds what is in flight."""
+    """`capacity_bytes` bounds what is kept; callers that begin loads bound what is in flight."""
 
     def __init__(self, *, capacity_bytes: int, weigh: Callable[[V], int]) -> None:
         self._capacity_bytes = capacity_bytes
@@ -192,8 +191,8 @@ class SingleFlightCache(Generic[K, V]):
         value = flight.result()
         weight = self._weigh(value)
         if weight > self._capacity_bytes:
-            return  # it would drive out all the others and then itself
-        # Room first: the newest is not to be the one that leaves.
+            return  # it would evict all the others and then itself
+        # Make room first, so that the newest value is not evicted.
         while self.kept_bytes + weight > self._capacity_bytes:
             leaving = self._order.pop(lambda _: True)
             if leaving is None:

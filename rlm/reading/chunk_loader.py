@@ -1,7 +1,7 @@
-"""Chunks and indexes on their way: asked for once, whoever wants them, in ranges as large as they
-are missing.
+"""Loads chunks and indexes: each is requested once, in ranges as large as the missing part.
 
-What lands is kept; a failure goes to those who wait and is forgotten. Must not know readers' plans.
+What arrives is kept; a failure goes to the reads that wait and is forgotten. This module must not
+know readers' plans.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from rlm.reading.verify import Landed, byte_range
 class Wanted:
     """Consecutive chunks of a segment that a reader wants.
 
-    `holds_part`: it holds the beginning of a batch and can give nothing before it has the rest.
+    `holds_part`: the reader holds the beginning of a batch and can return nothing without the rest.
     """
 
     segment: RemoteLogSegmentMetadata
@@ -38,7 +38,7 @@ class Wanted:
 
 
 class ChunkLoader:
-    """Single flight over chunks and indexes; Busy where too many wait for a turn."""
+    """Single flight over chunks and indexes; raises Busy when too many loads wait."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class ChunkLoader:
                 load.is_reader_gone = True
         self._chunks.release(reader)
 
-    # -- indexes
+    # Indexes.
 
     def kept_indexes(self, segment: RemoteLogSegmentMetadata, reader: int) -> SegmentIndexes | None:
         return self._indexes.peek(segment.segment_id.id, reader)
@@ -112,7 +112,7 @@ class ChunkLoader:
 
         return self._indexes.start(key, begin, reader)
 
-    # -- chunks
+    # Chunks.
 
     def ask(self, wanted: Wanted) -> None:
         """Begin to load what is neither kept nor on its way. Busy: not even the first of it."""
@@ -176,7 +176,8 @@ class ChunkLoader:
     ) -> Landed:
         landed = await self._fetch(load, wanted, numbers, indexes)
         self._range_scheduler.landed(load)
-        # At once: who finds nothing in what landed must not find this flight again.
+        # At once: a read that does not find its chunks in what arrived must not find this load
+        # again.
         self._ended([wanted.key(number) for number in numbers], load)
         waits_for_reader = wanted.is_ahead and not load.is_reader_gone
         for number, outcome in landed.items():

@@ -1,8 +1,9 @@
-"""Readers, told apart by where they read on: each has a cursor and a window of what to read ahead.
+"""Recognises readers by the offset at which they continue, and decides what to read ahead. Pure.
 
-Nobody says who asks, so a reader is an offset that was given and is now asked for. The window of a
-cursor doubles while its reader keeps up with it and is bounded; a partition whose readers jump
-about begins with less. Pure.
+A Fetch does not identify its reader, so a reader is recognised when it asks for the offset that
+follows an earlier answer. Each reader has a cursor and a read-ahead window. The window is bounded
+and doubles while its reader keeps up with it; in a partition whose readers seek often, new cursors
+begin with a smaller one.
 """
 
 from collections import OrderedDict
@@ -21,8 +22,8 @@ Following = Callable[[int], RemoteLogSegmentMetadata | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentPosition:
-    """A byte position of a segment; `base` counts the bytes of the segments passed before it, each
-    as a chunk at least: a window holds only so many segments, however small they are.
+    """A byte position of a segment. `base` counts the bytes of the segments passed before it, each
+    as at least one chunk, so that a window covers a bounded number of segments of any size.
     """
 
     segment: RemoteLogSegmentMetadata
@@ -37,7 +38,7 @@ class SegmentPosition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ahead:
-    """Positions [start, end) of a segment to read ahead; none = only its indexes."""
+    """Positions [start, end) of a segment to read ahead; an empty range means its indexes only."""
 
     segment: RemoteLogSegmentMetadata
     start: int
@@ -46,7 +47,7 @@ class Ahead:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Cursor:
-    """One reader. `start_offset` to `next_offset` is what it was given last."""
+    """One reader. `start_offset` to `next_offset` is the range that it was given last."""
 
     reader: int
     partition: PartitionKey
@@ -102,7 +103,7 @@ class Cursor:
         here = self.here
         if here is None:
             return 0
-        # The one after; where segments were skipped, nothing beyond was asked for either.
+        # The next segment. Where segments were skipped, nothing beyond them was requested either.
         return here.base + _weight(here.segment, chunk_bytes)
 
     def ahead(
@@ -157,14 +158,14 @@ def _cut(left_bytes: int, size_bytes: int, most_bytes: int) -> int:
 
 @dataclass(slots=True, eq=False)
 class _Partition:
-    """`start_window_bytes` is what the next new cursor begins with."""
+    """`start_window_bytes` is the window of the next new cursor."""
 
     start_window_bytes: int
     cursors: list[Cursor] = field(default_factory=list)
 
 
 class Cursors:
-    """All readers, bounded; who was idle longest is forgotten first."""
+    """All readers, up to a bound; the reader that was idle longest is forgotten first."""
 
     def __init__(self, limits: ReadLimits) -> None:
         self._limits = limits

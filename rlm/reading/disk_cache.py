@@ -1,19 +1,16 @@
-"""The disk cache of chunks: survives restarts, is bounded, and never fails a reader.
+"""The disk cache of chunks: it survives restarts, is bounded, and never makes a read fail.
 
-At worst it has nothing: a damaged file is a miss and removed, a full, slow or broken disk turns the
-cache off with one warning. Writes happen behind the readers' backs and are dropped when the disk
-lags. Must not know stores or what a chunk means.
+At worst it holds nothing. A damaged file is a miss and is removed; a full, slow or broken disk
+turns the cache off with one warning. Writes run in the background and are dropped when the disk
+lags. The cache must not know stores or what a chunk means.
 
-The folder of the disk cache: locked by one service, scanned at start, read and written by file.
+One service locks the folder, scans it at start, and reads and writes its files. This blocks, so it
+runs in threads. A file appears whole under its name or not at all. Nothing is synced: the checksum
+shows damage after a crash. The caller handles OSError.
 
-Blocking: runs in threads. A file appears whole under its name or not at all; nothing is synced, the
-checksum tells after a crash. OSError is for the caller to judge.
-
-One chunk as a file of the disk cache: its name, its header, and whether what is read is whole.
-
-Header: magic `RLMC`, u8 version, 16 bytes segment id, uint32 number, uint32 size, uint32 CRC-32C of
-the chunk; then the chunk. A cache, not a format that outlives us: what is not understood is a miss.
-Pure.
+A file holds one chunk behind a header: magic `RLMC`, u8 version, 16 bytes segment id, uint32
+number, uint32 size, uint32 CRC-32C of the chunk. This is a cache and not a durable format: a file
+that is not understood is a miss.
 """
 
 import asyncio
@@ -81,7 +78,7 @@ class KeptFile:
 
 
 class ChunkFolder:
-    """Files of chunks below one folder."""
+    """The files of chunks in one folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -164,7 +161,7 @@ def _unlink_if_possible(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
     except OSError:
-        return  # the disk is as broken as the caller is about to learn
+        return  # the caller will soon meet the same broken disk
 
 
 log = structlog.get_logger(__name__)
@@ -186,7 +183,9 @@ class DiskCounts:
 
 
 class DiskCache:
-    """Chunks in files; `run` owns the folder, until it does and after it ends nothing is cached."""
+    """Chunks in files. `run` owns the folder: before it has it, and after it ends, nothing is
+    cached.
+    """
 
     def __init__(
         self,
@@ -255,7 +254,7 @@ class DiskCache:
             self._work.set()
             return None
 
-    # -- rlm.reading.source.ChunkDisk
+    # Implements rlm.reading.source.ChunkDisk.
 
     def has(self, key: ChunkKey) -> bool:
         """Whether the chunk is probably there."""
@@ -302,7 +301,7 @@ class DiskCache:
         self._queued_bytes += len(data)
         self._has_work()
 
-    # -- behind the readers' backs
+    # Background writes.
 
     async def _write_queued(self) -> None:
         while self._queue or self._removals:

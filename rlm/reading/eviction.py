@@ -1,10 +1,10 @@
-"""Which entry of a cache leaves next: S3-FIFO, weighed in bytes, so that a scan drives out nothing
-that is read again.
+"""Decides which cache entry is evicted next: S3-FIFO by bytes, resistant to scans. Pure.
 
-Newcomers wait in a small queue; only what somebody else reads there a second time moves to the main
-one. What left the small queue is remembered by name for a while: if it comes back, it goes to the
-main queue at once. Reads in a row by one reader count as one, else every sequential reader would
-look like many. Pure. Source: Yang et al., "FIFO queues are all you need for cache eviction", 2023.
+New entries wait in a small queue. Only an entry that is read there again, by another reader, moves
+to the main queue. The key of an entry that was evicted from the small queue is remembered for a
+while; if the entry returns, it joins the main queue at once. Consecutive reads by one reader count
+once; otherwise every sequential reader would count as many. Source: Yang et al., "FIFO queues are
+all you need for cache eviction", 2023.
 """
 
 from collections import OrderedDict
@@ -26,7 +26,7 @@ class _Entry:
 
 
 class _Queue(Generic[K]):
-    """Entries in the order they came, and their weight."""
+    """Entries in order of arrival, and their total weight."""
 
     def __init__(self) -> None:
         self.entries: OrderedDict[K, _Entry] = OrderedDict()
@@ -50,7 +50,7 @@ class _Queue(Generic[K]):
 
 
 class ScanResistant(Generic[K]):
-    """The order of leaving; whoever holds the values asks `pop` until there is room enough."""
+    """The order of eviction; the owner of the values calls `pop` until there is enough room."""
 
     def __init__(self, capacity_bytes: int) -> None:
         self._small_bytes = capacity_bytes // _SMALL_SHARE

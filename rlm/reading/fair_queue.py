@@ -1,7 +1,8 @@
-"""Whose turn it is: who waits goes before who reads ahead, reader after reader within each.
+"""A fair queue: requests that a reader waits for come before read-ahead, in round-robin order of
+readers.
 
-A reader of fifty partitions is fifty readers here, and still nobody waits for more than one turn of
-each. Pure.
+A client that reads fifty partitions counts as fifty readers here; even so, each reader waits for at
+most one job of every other. Pure.
 """
 
 from collections import OrderedDict, deque
@@ -12,7 +13,7 @@ J = TypeVar("J")
 
 
 class _Round(Generic[J]):
-    """Queues of readers; the one whose turn it is comes first."""
+    """The queues of readers in round-robin order; the next reader comes first."""
 
     def __init__(self) -> None:
         self._queues: OrderedDict[int, deque[J]] = OrderedDict()
@@ -53,7 +54,7 @@ class _Round(Generic[J]):
 
 
 class FairQueue(Generic[J]):
-    """Jobs of readers (numbers) in the order in which they are to begin."""
+    """Jobs of readers (numbers) in the order in which they begin."""
 
     def __init__(self) -> None:
         self._wanted: _Round[J] = _Round()

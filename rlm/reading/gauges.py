@@ -1,4 +1,4 @@
-"""What the read path shows to a scraper, by the names of rlm/service/metrics.py."""
+"""The gauges of the read path, by the names of rlm/service/metrics.py."""
 
 from collections.abc import Mapping
 

@@ -1,6 +1,6 @@
-"""How much the read path may take, as one value; sizes in bytes (G10).
+"""Limits of the read path, in bytes (G10), and what it counts.
 
-What the read path counts; `rlm_read_*` of the metrics are these.
+The metrics `rlm_read_*` are these counts.
 """
 
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ _RANGES_IN_MEMORY = 4
 class ReadLimits:
     """`memory_bytes` bounds what is kept, in flight and referred to by answers, indexes included.
 
-    `range_bytes` is the most one GET asks for, `window_bytes` the most read ahead for one reader,
+    `range_bytes` is the largest GET, `window_bytes` the most that is read ahead for one reader,
     `ranges_at_once` and `indexes_at_once` the GETs in flight, `most_waiting` the reads that may
-    wait for a turn (one more is Busy). `first_bytes` is what a reader nobody knows waits for:
-    little, so that its first record comes soon. `index_objects_bytes`: what indexes take beside
-    their bytes, which is most of it where segments are small.
+    wait for a slot (one more gets Busy). `first_bytes` is what the first read of an unknown reader
+    waits for: it is small, so that the first record arrives soon. `index_objects_bytes` is what
+    parsed indexes take beside their bytes, which is most of their memory when segments are small.
     """
 
     memory_bytes: int
@@ -56,7 +56,7 @@ class ReadLimits:
 
 @dataclass(slots=True, kw_only=True)
 class ReadCounts:
-    """Totals since the start; chunks are counted each time a read wants one."""
+    """Totals since the start; a chunk counts each time a read wants it."""
 
     memory_hits: int = 0
     joined: int = 0

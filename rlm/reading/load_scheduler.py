@@ -1,7 +1,8 @@
-"""Runs loads: so many at once, within the memory bound, in fair turns; a load outlives its asker.
+"""Runs loads, a bounded number at once, within the memory bound and in fair order.
 
-The pool is wider than the processor: a load waits for the store most of its time. Apart from copy
-and cleanup, so that none can starve another (G6). Must not know what a load brings.
+A load continues when its caller is cancelled. The pool has more threads than processors, because a
+load mostly waits for the store. It is separate from the pools of copy and cleanup, so that none can
+starve another (G6). This module must not know what a load fetches.
 """
 
 import asyncio
@@ -21,10 +22,11 @@ _ASK_FOR_ROOM_MS = 10
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Load(Generic[V]):
-    """One load of a reader: `run` brings the value, `size_bytes` is the memory it takes meanwhile.
+    """One load of a reader: `run` returns the value, `size_bytes` is the memory it takes meanwhile.
 
-    `waits_for_room` False: other loads in flight wait for it, so it must not wait for theirs.
-    `holds_part`: whoever waits for it holds part of a batch already (see ReadMemory.overdraw).
+    `waits_for_room` is False where other loads in flight wait for this one, so it must not wait for
+    theirs. `holds_part`: whoever waits for the load already holds part of a batch (see
+    ReadMemory.overdraw).
     """
 
     reader: int
@@ -49,13 +51,13 @@ def _caused(error: Unavailable, cause: BaseException) -> Unavailable:
 
 def _future() -> asyncio.Future[Any]:
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    # A load outlives its asker: mark a failure nobody waits for as seen.
+    # A load outlives its caller: mark a failure that nobody awaits as retrieved.
     future.add_done_callback(lambda done: done.cancelled() or done.exception())
     return future
 
 
 class LoadScheduler:
-    """Loads live in the owner's TaskGroup; a failure goes to the load's future alone."""
+    """Runs loads in the owner's TaskGroup; a failure goes to the load's future only."""
 
     def __init__(
         self,
@@ -193,7 +195,7 @@ class LoadScheduler:
         except asyncio.CancelledError as error:
             if load.task is not None and load.task.cancelling():
                 raise
-            # Nobody cancelled it: the asker must not be taken for cancelled either.
+            # Nobody cancelled the load: its caller must not appear to be cancelled either.
             if not load.future.done():
                 load.future.set_exception(_caused(Unavailable("the load broke off"), error))
         except Exception as error:  # noqa: BLE001 - a task runner: the failure belongs to who asked

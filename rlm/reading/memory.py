@@ -1,7 +1,7 @@
-"""One bound on what reads hold: bytes in flight, bytes kept, bytes that answers still refer to.
+"""One bound on the memory of reads: bytes in flight, bytes kept, bytes that answers refer to.
 
-Reading ahead has a smaller bound within it, so that a reader who waits finds room. Must not know
-what is loaded or for whom.
+Read-ahead has a smaller bound within it, so that a waiting reader finds room. This module must not
+know what is loaded or for whom.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ _LEAST_SHARE = 64
 
 
 class ReadMemory:
-    """Reservations for loads against what `chunks` keeps and `indexes_kept_bytes` tells."""
+    """Reservations for loads, beside what `chunks` keeps and what `indexes_kept_bytes` returns."""
 
     def __init__(
         self, limits: ReadLimits, chunks: ChunkCache, indexes_kept_bytes: Callable[[], int]

@@ -1,8 +1,9 @@
-"""Reads of remote segments: whole batches out of verified chunks, read ahead for who reads on.
+"""Reads whole batches of remote segments from verified chunks, and reads ahead for steady readers.
 
-A read waits for the first chunk it lacks and then gives what is there: a reader that asks for much
-gets its first record as soon as one that asks for little. Indexes and first range of an unknown
-segment are asked for together, so that the first record is at most two round trips away.
+A read waits for the first chunk that is missing and then returns what is there: a reader that asks
+for much gets its first record as soon as a reader that asks for little. The indexes and the first
+range of an unknown segment are requested together, so that the first record is at most two round
+trips away.
 """
 
 import asyncio
@@ -32,7 +33,9 @@ from rsm_plugins.threads import Threads
 
 
 class RemoteReader:
-    """Reads batches of FINISHED segments from the store through caches; owns no task, no pool."""
+    """Reads batches of FINISHED segments from the store through caches; owns no task and no
+    pool.
+    """
 
     def __init__(
         self,
@@ -165,7 +168,7 @@ class RemoteReader:
         coming = self._loader.begin_indexes(segment, reader, is_ahead=False)
         return await asyncio.shield(coming)
 
-    # -- readers and what is read ahead for them
+    # Readers, and what is read ahead for them.
 
     def _cursor(self, segment: RemoteLogSegmentMetadata, offset: int) -> Cursor:
         key = segment.topic_id_partition.key
@@ -187,7 +190,7 @@ class RemoteReader:
         cursor.start_offset = one.bounds.offset
         cursor.next_offset = found.next_offset
         if found.end == found.start:
-            if found.exhausted:  # its reader goes on in the next segment
+            if found.exhausted:  # its reader continues in the next segment
                 cursor.next_offset = max(found.next_offset, one.segment.next_offset)
             return
         cursor.moved(one.segment, found.end, self._chunk_bytes)
@@ -200,7 +203,7 @@ class RemoteReader:
     def _read_ahead(self, cursor: Cursor, following: Following) -> None:
         """Ask for what the reader will want next, as far as its window reaches."""
         if not self._cursors.knows(cursor):
-            return  # forgotten while it read: nobody would let go what is kept for it
+            return  # forgotten during the read: nobody would release what is kept for it
         plan = cursor.ahead(
             window_bytes=min(cursor.window_bytes, self._cursors.window_share_bytes),
             range_bytes=self._limits.range_bytes,
@@ -224,7 +227,7 @@ class RemoteReader:
                     )
                 )
             except Corrupt:
-                return  # it is told to the reader who gets there
+                return  # the reader that gets there receives the error
 
 
 class _OneRead:
@@ -257,7 +260,8 @@ class _OneRead:
         try:
             return await self._run(supposed_chunk_bytes)
         except BaseException:
-            # An error refers to this by its traceback: whoever keeps it is to hold no chunks.
+            # An error refers to this object by its traceback; whoever keeps the error must not keep
+            # chunks.
             self._pieces.clear()
             raise
 
@@ -331,8 +335,8 @@ class _OneRead:
         self.has_waited = True
         key = (self.segment.segment_id.id, numbers.start)
         if not self._has_yielded and self._loader.waits_for_turn(key):
-            # Who waits for a turn holds nothing, or all memory were held by those who wait. Once is
-            # enough: what is lost meanwhile is fetched again.
+            # A read that waits for a slot holds nothing; otherwise waiting reads could hold all
+            # memory. Once is enough: what is evicted meanwhile is fetched again.
             self._has_yielded = True
             self._pieces.clear()
         data = await self._loader.land(key, holds_part=bool(self._pieces))

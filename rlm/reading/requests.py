@@ -1,4 +1,4 @@
-"""What the read path is asked for and what it answers, as plain values."""
+"""Requests and answers of the read path, as plain values."""
 
 from dataclasses import dataclass
 
@@ -9,9 +9,10 @@ from kip405.ids import Uuid
 class RemoteRead:
     """A read of whole stored batches from the remote tier.
 
-    Starts with the batch that holds `offset` (or the next one, as over a compaction gap); ends
-    before `upper_offset` (exclusive: min of remote end and the broker's HW or LSO) and near
-    `max_bytes`; the first batch is given even when larger if `at_least_one`.
+    It starts with the batch that holds `offset` (or the next batch, as over a compaction gap). It
+    ends before `upper_offset` (exclusive: the minimum of the remote end and the broker's high
+    watermark or last stable offset) and near `max_bytes`. If `at_least_one`, the first batch is
+    returned even when it is larger.
     """
 
     topic_id: Uuid
@@ -27,10 +28,10 @@ class RemoteRead:
 class RemoteRecords:
     """Whole batches byte for byte; `next_offset` is the first offset after them.
 
-    `aborted` holds (producer id, first offset), empty unless read_committed was asked.
-    `exhausted` tells that the segment read holds nothing more below the upper offset asked for.
-    `missing` holds half-open ranges, from the offset asked for up to `next_offset` (without records
-    up to the upper offset), that no segment holds.
+    `aborted` holds (producer id, first offset) and is empty unless read_committed was requested.
+    `exhausted` means that the segment holds nothing more below the requested upper offset.
+    `missing` holds the half-open ranges that no segment holds, from the requested offset up to
+    `next_offset` (without records: up to the upper offset).
     """
 
     records: tuple[bytes | memoryview, ...]

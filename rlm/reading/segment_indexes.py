@@ -1,8 +1,4 @@
-"""The indexes object of one segment, parsed, and where in the segment an offset may be before it is
-read.
-
-Pure.
-"""
+"""Parses the indexes object of a segment, and finds where in it an offset may be. Pure."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,7 @@
-"""Brings chunks and indexes of one segment, verified: from disk cache, a known file, or the store.
+"""Reads verified chunks and indexes of one segment from disk cache, known file or store.
 
-A NotFound or Corrupt answer is asked once more, of the store itself and for what was wrong only,
-before it is believed (H25). Owns no task and no bound: see loads.
+After a NotFound or Corrupt answer, the store itself is asked once more, for the affected part only,
+before the answer is believed (H25). This module owns no task and no bound; `load_scheduler` does.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _MOST_PATHS = 10_000
 
 
 class ChunkDisk(Protocol):
-    """Chunks on a local disk; never fails, at worst it has nothing."""
+    """Chunks on a local disk. It never fails; at worst it holds nothing."""
 
     def has(self, key: ChunkKey) -> bool: ...
 
@@ -36,7 +36,7 @@ class ChunkDisk(Protocol):
 
 
 class SegmentSource:
-    """Reads of the store's objects; every byte answered passed its checksum (G9)."""
+    """Reads the store's objects; every byte that it returns has passed its checksum (G9)."""
 
     def __init__(
         self,
@@ -53,7 +53,8 @@ class SegmentSource:
         self._disk = disk
         self._counts = counts
         self._paths: dict[Uuid, str] = {}
-        # While bytes are split there are two copies of a range: of few ranges at a time.
+        # While its chunks are split off, a range exists twice in memory: limits how many do so at
+        # once.
         self._splitting = asyncio.Semaphore(_SPLIT_AT_ONCE)
 
     async def indexes(self, segment: RemoteLogSegmentMetadata) -> SegmentIndexes:
@@ -187,7 +188,7 @@ class SegmentSource:
         landed = await self._split(segment, numbers, indexes, known)
         good = {number: data for number, data in landed.items() if isinstance(data, bytes)}
         if len(good) < len(landed):
-            self._paths.pop(segment.segment_id.id, None)  # the store has the last word
+            self._paths.pop(segment.segment_id.id, None)  # the store decides
         return good
 
     async def _of_disk(

@@ -1,24 +1,21 @@
-"""Holds historical reads to their quotas, over proxy and API, and counts bytes by tier.
+"""Applies the quotas on historical reads, for proxy and API, and counts bytes by tier.
 
-A Kafka client is told to wait (`throttle_time_ms`), a stream of the API waits here. Reads of the
-local tier, and whatever producers do, are counted and never held. Must not know frames nor gRPC.
+A Kafka client receives a `throttle_time_ms`; a stream of the API waits here. Reads of the
+local tier and all produce traffic are counted and never delayed. This module must not know frames
+or gRPC.
 
-Quotas on historical reads: token buckets of bytes for the service and for each client. Pure.
+Byte quotas are token buckets, one for the service and one for each client. The size of a read is
+known only after it (KIP-956), so a bucket may go into debt: a client that took too much waits until
+the debt is repaid, and over time the rate is exact. While the service's own bucket is in debt, a
+client that took less than its fair share does not wait for those that took more. What passes this
+way is bounded too; otherwise new client names would evade the quota.
 
-What a read gives is known after it only (KIP-956), so a bucket may go into debt: the one who took
-too much waits until that is paid back, and over time the rate holds exactly. While the service's
-own bucket is in debt, clients that took less than their fair share of it are not made to wait for
-those that took more; what goes ahead so is bounded too, or new names would be a way around.
-Must not know what is read, nor by which way.
-
-What a byte costs the processor, measured, and a quota on what historical reads may take of it.
-
-The processor's time of this process, with all its threads, is divided by all bytes that came or
-went meanwhile, those of producers and local reads through the proxy included: that is the price of
-a byte now, and what a read through the API is charged for its own. Where nothing but the API is at
-work the sum is exact. Work without such bytes, copying above all, is counted among the reads', who
-wait the sooner; a bound on the price keeps that from stopping them. A plugin is another process and
-not counted. Pure.
+The processor quota needs the price of a byte. The processor time of this process, over all its
+threads, is divided by all bytes that came or went meanwhile, including those of producers and local
+reads through the proxy. A read through the API is charged this price. Where only the API works, the
+sum is exact. Work without such bytes, above all copying, is charged to reads, which then wait
+sooner; a bound on the price keeps this from stopping them. A plugin is another process and is not
+counted. The buckets and the price are pure.
 """
 
 from collections import OrderedDict
@@ -29,11 +26,11 @@ from rlm.clock import Clock
 
 MOST_CLIENTS = 10_000
 _BURST_MS = 1_000  # what a bucket holds when nobody took anything for a while
-_ACTIVE_MS = 5_000  # who took something so lately has a share of the service's rate
+_ACTIVE_MS = 5_000  # a client that took something this recently has a share of the service's rate
 
 
 class Bucket:
-    """Fills by `rate` a second up to what it fills in a second; time is given with each call."""
+    """Gains `rate` a second, up to what it gains in a second; each call passes the time."""
 
     def __init__(self, rate: float, now_ms: int) -> None:
         self.rate = rate
@@ -73,9 +70,9 @@ class _Client:
 
 
 class ByteQuota:
-    """Bytes a second of all clients together, and of each one.
+    """Bytes a second of all clients together, and of each client.
 
-    Clients are told apart by a name; the one who took nothing for longest is forgotten first.
+    A client is known by a name; the client that took nothing for longest is forgotten first.
     """
 
     def __init__(
@@ -141,14 +138,14 @@ class ByteQuota:
 ProcessorClock = Callable[[], float]
 """Milliseconds of the processor that this process took since it began."""
 
-MOST_PER_BYTE_MS = 20 / (1 << 20)  # several times what a read was ever measured to take
+MOST_PER_BYTE_MS = 20 / (1 << 20)  # several times the most that a read was ever measured to take
 _LEAST_WINDOW_MS = 200
-_MOST_WINDOW_MS = 2_000  # in a longer one there was a pause: what it took is nobody's
-_OLD_PRICE = 0.5  # after a pause the price is that of another time
+_MOST_WINDOW_MS = 2_000  # a longer window had a pause; its processor time is charged to nobody
+_OLD_PRICE = 0.5  # after a pause the old price no longer holds
 
 
 class BytePrice:
-    """Milliseconds of the processor for a byte, of the window before the running one."""
+    """Milliseconds of processor time for a byte, measured over the last complete window."""
 
     def __init__(self, now_ms: int, processor_ms: float) -> None:
         self.per_byte_ms = 0.0
@@ -176,7 +173,7 @@ class BytePrice:
 
 
 class ProcessorQuota:
-    """Cores that reads may take on average; like bytes they may run into debt."""
+    """Cores that reads may take on average; like bytes, they may go into debt."""
 
     def __init__(self, *, cores: float, now_ms: int, processor_ms: float) -> None:
         self._price = BytePrice(now_ms, processor_ms)
@@ -283,7 +280,7 @@ class ReadThrottle:
             self.counts.throttled_ms[wait.kind] += slept_ms
             left_ms -= slept_ms
 
-    # of the proxy's connections
+    # Connections of the proxy.
 
     def wait(self, client_id: str) -> Wait:
         """What a Kafka client has to wait for."""
@@ -308,8 +305,8 @@ class ReadThrottle:
 
 
 class ConnectionThrottle:
-    """One connection's part: a client's rate holds for each connection too, whatever ids it names
-    on it (H23).
+    """The quota of one connection: a client's rate also holds for each connection, whatever client
+    ids the connection names (H23).
     """
 
     def __init__(self, throttle: ReadThrottle, clock: Clock) -> None:

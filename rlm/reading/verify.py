@@ -1,8 +1,8 @@
-"""A fetched range -> chunks that passed their CRC-32C, each a piece of memory of its own (G9).
+"""Splits a fetched range into chunks that passed their CRC-32C, each in its own memory (G9).
 
-Runs in a thread, once for a whole range. Of a slice of a file each chunk is read by itself; bytes
-are split by copying, so that a chunk that leaves the cache frees its memory whatever becomes of its
-neighbours. What is wrong with one chunk does not spoil the others.
+This runs in a thread, once for a whole range. From a slice of a file, each chunk is read
+separately. Bytes are split by copying, so that an evicted chunk frees its memory whatever happens
+to its neighbours. Damage in one chunk does not affect the others.
 """
 
 import os

@@ -1,1 +1,1 @@
-"""The stores of a service: which there are, which one an object lies in, how each of them is."""
+"""The stores of a service: which stores exist, which one holds an object, and their health."""

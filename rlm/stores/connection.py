@@ -1,8 +1,9 @@
-"""One configured store: which one it is, and whether its plugin still serves that one (H11).
+"""Connects to one configured store, and checks that its plugin still serves this same store (H11).
 
-The first service that meets an empty store creates its identity object, once; the settings remember
-the store and the name that the configuration gives it. A name stands for one store for ever: from
-then on a store with another identity, or none, is not ours, and nothing is copied or trimmed there.
+The first service that meets an empty store creates its identity object, once. The settings topic
+records the store and the name that the configuration gives it. A name refers to one store
+permanently: a store with another identity, or with none, is foreign, and nothing is copied or
+trimmed there.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -32,7 +33,7 @@ _UNNAMED = "default"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOrigin:
-    """What the plugin says of itself, as the StoreRecord records it."""
+    """The plugin's description of its store, as the StoreRecord records it."""
 
     plugin: str
     uri: str
@@ -47,9 +48,10 @@ PluginProblem = Callable[[], str | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Where it is remembered which store is which: one cluster's settings.
+    """Records which name refers to which store: the settings of one cluster.
 
-    `may_write` False = only what they know counts: no store is founded, nothing is recorded.
+    With `may_write` False, only what the settings already know counts: no store is founded and
+    nothing is recorded.
     """
 
     cluster_id: str
@@ -69,8 +71,8 @@ def store_called(name: str, metadata: Iterable[StoreRecord]) -> StoreRecord | No
 class StoreConnection:
     """Finds or founds one store; `problem` says why there is none, or what is wrong with it.
 
-    `is_first`: the store that the cluster's settings call the default one. `is_other`: the plugin
-    serves another store than the name stands for, so no byte of it may be used.
+    `is_first`: the settings of the cluster call this store the default one. `is_other`: the plugin
+    serves another store than the one recorded under this name, so none of its bytes may be used.
     """
 
     def __init__(

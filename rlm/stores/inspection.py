@@ -1,11 +1,11 @@
-"""How every store is set up, asked through its plugin and judged against the topics it holds.
+"""Inspects the set-up of every store through its plugin, and judges it by the topics that it holds.
 
-`rlm doctor --store` asks now; the service itself looks every few minutes, so that a lifecycle rule
-that will remove segments is an alarm before it does (H11).
+`rlm doctor --store` inspects at once. The service inspects every few minutes, so that a lifecycle
+rule that would remove segments raises an alarm before it does (H11).
 
-The stores of a configuration asked without a service: plugins are dialled, or started for it.
-
-No settings topic is read, so no retention is known: whatever is kept counts as kept without limit.
+The stores of a configuration can also be inspected without a service: their plugins are then
+dialled, or started for the inspection. In this case no settings topic is read and no retention is
+known, so everything counts as kept without limit.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _AGAIN_MS = 30_000
 
 
 class Inspection:
-    """Asks and judges; `reports` by name are the last ones."""
+    """Asks and judges; `reports` holds the last reports by name."""
 
     def __init__(
         self,

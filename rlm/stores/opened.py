@@ -1,6 +1,6 @@
-"""The stores that a service reads from, in every role: plugins, links, routes, what lies where.
+"""The stores that a service reads from, in every role: plugins, connections, routes and usage.
 
-The plugins behind the configured stores: started by this service, or dialled where they run.
+A service starts the plugin behind a configured store, or dials it where it already runs.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -24,7 +24,9 @@ from rsm_plugins.process.spawned import OWN_COMMAND, SpawnedPlugin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginTerms:
-    """How plugins are called and started. `runtime_dir`: for sockets, if its path is short."""
+    """How plugins are called and started. `runtime_dir` holds the sockets if its path is short
+    enough.
+    """
 
     principal: str
     deadlines: Deadlines
@@ -36,7 +38,9 @@ class PluginTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenPlugin:
-    """A client of one plugin, and its process where that is ours (then somebody runs it)."""
+    """A client of one plugin and, if this service started it, its process, which somebody has to
+    run.
+    """
 
     store: StoreConfig
     manager: GrpcRemoteStorageManager

@@ -1,9 +1,8 @@
-"""What a store's own set-up means for the segments that lie in it: alarms, hints, facts. Pure.
+"""Judges what the set-up of a store means for the segments in it: alarms, hints, facts. Pure.
 
-An alarm is what loses data that a topic's total retention promises to keep, or the store's identity
-(H11); a hint is what costs money or makes a delete fail. Findings are kip405.contracts'.
-
-What `rlm status` and `rlm doctor` show of one store, as values.
+An alarm is a risk to data that a topic's total retention promises to keep, or to the store's
+identity (H11). A hint is something that costs money or makes a delete fail. kip405.contracts
+defines the findings. The values here are also what `rlm status` and `rlm doctor` show of a store.
 """
 
 import enum
@@ -25,7 +24,7 @@ _NAMED_TOPICS = 5
 
 
 class Level(enum.Enum):
-    """The gravest first."""
+    """Levels, the gravest first."""
 
     ALARM = "alarm"
     HINT = "hint"
@@ -43,9 +42,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTopic:
-    """A topic whose segments lie in the store, or go there next.
+    """A topic whose segments are in the store, or go there next.
 
-    `retention_ms`: total, -1 = unlimited. `folder`: cluster id/topic-topicId, "" = not known.
+    `retention_ms` is the total retention, -1 = unlimited. `folder` is cluster id/topic-topicId, ""
+    = not known.
     """
 
     name: str
@@ -245,7 +245,9 @@ def _verdict(level: Level, text: str) -> Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreStatus:
-    """`name` empty: only the ledger knows the store. `segments`, `size_bytes`: FINISHED ones."""
+    """`name` is empty if only the ledger knows the store; `segments` and `size_bytes` count
+    FINISHED ones.
+    """
 
     name: str = ""
     store_id: Uuid | None = None
@@ -259,7 +261,7 @@ class StoreStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreReport:
-    """What a store said and what it means; `problem` says why it said nothing."""
+    """What a store reported and what it means; `problem` says why it reported nothing."""
 
     name: str
     uri: str = ""

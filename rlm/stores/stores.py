@@ -1,12 +1,12 @@
-"""The configured stores of a service: by name, by the uuid that segments record, their troubles.
+"""The configured stores of a service: by name, by the uuid in segments, and their problems.
 
-Which store a new segment goes to is the provider's word; where an old one lies is the segment's
-own. A store that is away, or another than its name stands for, stops only what needs it.
+The provider decides to which store a new segment goes; an old segment records its own store. A
+store that is unreachable, or that is not the one recorded under its name, stops only the work that
+needs it.
 
-All stores as one RemoteStorageManager, routed by the store that each segment records.
-
-What the rules of the configuration say today does not matter here. A store that nobody serves is
-Unavailable, never NotFound: its objects may well be there (H11).
+`RoutedStores` is all stores as one RemoteStorageManager. It routes each call by the store that the
+segment records, whatever the rules of the configuration say now. A store that nobody serves is
+Unavailable, never NotFound, because its objects may well exist (H11).
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class CopyTarget:
 
 
 class Stores:
-    """Implements rlm.remote_log.ports.Stores; the managers are closed by who made them."""
+    """Implements rlm.remote_log.ports.Stores; the creator of the managers closes them."""
 
     def __init__(self, links: Sequence[StoreConnection]) -> None:
         self.links = tuple(links)
@@ -103,7 +103,7 @@ class Stores:
 
 
 class Targets:
-    """Implements rlm.remote_log.ports.Targets: the provider's word, as a store that is known."""
+    """Implements rlm.remote_log.ports.Targets: the provider's choice, as a known store."""
 
     def __init__(self, provider: EndpointProvider, stores: Stores, cluster_id: str) -> None:
         self._provider = provider

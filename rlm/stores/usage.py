@@ -1,7 +1,7 @@
-"""Which stores the ledger's segments lie in, how much, and of which topics; looked at now and then.
+"""Finds at intervals which stores hold the ledger's segments, how much, and of which topics.
 
-So that a service whose configuration no longer names a store that segments need says so, and a
-store's lifecycle rules are judged against the topics it really holds.
+With this, a service reports that its configuration no longer names a store that segments need, and
+a store's lifecycle rules are judged by the topics that it really holds.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ _FIRST_MS = 500
 
 
 class Ledger(Protocol):
-    """rlmm's manager."""
+    """The manager of rlmm."""
 
     @property
     def is_ready(self) -> bool: ...
@@ -34,7 +34,7 @@ class Ledger(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreUsage:
-    """`segments` and `size_bytes` of FINISHED ones; `topics` of all that need the store."""
+    """`segments` and `size_bytes` count FINISHED ones; `topics` are all that need the store."""
 
     segments: int = 0
     size_bytes: int = 0
@@ -50,14 +50,14 @@ class StoreUsage:
 
 @dataclass(kw_only=True)
 class _Known:
-    """What a version of a partition's view came to."""
+    """The result for one version of a partition's view."""
 
     version: int
     usage: Mapping[Uuid, StoreUsage] = field(default_factory=dict)
 
 
 class StoresInUse:
-    """`by_store` is the last that was seen; empty before the ledger was read."""
+    """`by_store` holds the last result; it is empty before the ledger was read."""
 
     def __init__(self, ledger: Ledger, clock: Clock) -> None:
         self.by_store: Mapping[Uuid, StoreUsage] = {}
