@@ -1,6 +1,6 @@
 """rlm.v1.AdminService: topics, freezes, status, and what an operator adopts.
 
-What alters a topic runs on the service of the partition-0 leader (H14); others forward to it.
+The service of the partition-0 leader makes every change to a topic (H14); the others forward to it.
 """
 
 from collections.abc import Awaitable, Callable
@@ -29,14 +29,14 @@ T = TypeVar("T")
 
 
 class Losses(Protocol):
-    """What is lost for good, and may be accepted (rlm.tasks.accept_loss)."""
+    """Data that is lost permanently, and may be accepted as lost (rlm.tasks.accept_loss)."""
 
     async def accept(self, key: PartitionKey, *, by: str, apply: bool) -> tuple[LostRange, ...]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminDependencies:
-    """Collaborators; closed by the one who made them."""
+    """Collaborators; their creator closes them."""
 
     gate: Gate
     verbs: TopicVerbs

@@ -1,8 +1,8 @@
-"""Calls of the API: a principal is named, a token shown if one is set.
+"""Authenticates calls of the API, and translates errors to gRPC statuses and back.
 
-kip405's errors <-> gRPC statuses with rlm.v1.ErrorDetail (proto/rlm/v1/errors.proto).
-
-Errors are translated once: here, for servers and for clients.
+A call names a principal, and shows a token if tokens are configured. The errors of kip405 are
+translated only here, for servers and for clients: to gRPC statuses with rlm.v1.ErrorDetail
+(proto/rlm/v1/errors.proto).
 """
 
 import hmac
@@ -69,7 +69,7 @@ __all__ = ["FORWARDED_KEY", "Answering", "Caller", "Context", "Gate", "call_meta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who asks; `forwarded_by` is the service that passed the call on, empty for a first hand."""
+    """The principal of a call; `forwarded_by` is the service that forwarded the call, or empty."""
 
     principal: str
     forwarded_by: str = ""
@@ -80,7 +80,7 @@ class Caller:
 
 
 class Gate:
-    """Lets calls in; with tokens only those that show one."""
+    """Admits calls; with tokens configured, only calls that show one."""
 
     def __init__(self, tokens: TokenSource = no_tokens) -> None:
         self._tokens = tokens

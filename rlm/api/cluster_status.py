@@ -1,6 +1,6 @@
-"""Status of the whole cluster: our own partitions, those of every peer that answers, and the gaps.
+"""Collects the cluster's status: own partitions, those of every peer that answers, and gaps.
 
-A partition nobody answered for is shown with the reason; a silent peer never fails the call.
+A partition for which nobody answered is shown with the reason; a silent peer never fails the call.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ UNKNOWN_MS = -1
 
 
 class ClusterStatus:
-    """Collects; owns nothing."""
+    """Collects the status; owns nothing."""
 
     def __init__(
         self,

@@ -1,6 +1,7 @@
-"""Which services of the cluster answer the API, by their heartbeats: from one all are found.
+"""Lists the services of the cluster that answer the API, by their heartbeats.
 
-This service itself is always among them. Must not know gRPC; nobody is asked.
+A client that knows one service finds all. This service itself is always in the list. This module
+must not know gRPC and asks nobody.
 """
 
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ _REMEMBERED_MS = 24 * 3_600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """One service. `node_id` is -1 of a reader; the heartbeat's age None = unknown."""
+    """One service. `node_id` is -1 for a reader; the heartbeat's age is None if unknown."""
 
     grpc_address: str
     role: str
@@ -34,7 +35,7 @@ class _Settings(Protocol):
 
 
 class Endpoints:
-    """Reads the settings view; `own` is what this service says of itself."""
+    """Reads the settings view; `own` is this service's own endpoint."""
 
     def __init__(
         self, *, own: Endpoint, settings: _Settings, clock: Clock, heartbeat_interval_ms: int

@@ -1,4 +1,4 @@
-"""rlm.v1.FetchService of a broker's service: both tiers, the leader's word, and copying now."""
+"""rlm.v1.FetchService beside a broker: both tiers, the leader's answers, and immediate copies."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -24,15 +24,15 @@ from rlm.remote_log.topic_refs import ResolvedPartition, TopicResolver
 from rlm.topics.ports import Settings
 from rlm.v1 import fetch_pb2 as pb
 
-# What only we can answer; our broker is asked where its log begins instead. Of a topic that is not
-# tiered Kafka answers -1 to the first two.
+# Only this service can answer these; the broker is asked for its log start offset instead. For a
+# topic that is not tiered, Kafka answers -1 to the first two.
 _TIERED_ONLY = (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP)
 _OURS = (EARLIEST_LOCAL_TIMESTAMP, *_TIERED_ONLY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchDependencies:
-    """Collaborators; closed by the one who made them."""
+    """Collaborators; their creator closes them."""
 
     remote: RemoteDependencies
     places: TopicResolver

@@ -1,4 +1,4 @@
-"""Values <-> messages of rlm.v1, each in one function. Pure."""
+"""Converts between values and messages of rlm.v1, with one function for each. Pure."""
 
 from collections.abc import Iterable
 

@@ -1,9 +1,8 @@
-"""The other services of the cluster: found by their heartbeats, asked over cached channels.
+"""The other services of the cluster: found by their heartbeats, called over cached channels.
 
-A peer that does not answer is shown, never fatal. A call that was forwarded once is not forwarded
-again: then the caller hears whom to ask.
-
-Asks the services of other brokers which ACLs they lack (H40): rlm.topics.access over gRPC.
+A peer that does not answer is shown and never fails a call. A call that was forwarded once is not
+forwarded again: its caller learns which service to ask. `PeerServicesAccess` is rlm.topics.access
+over gRPC: it asks the services of other brokers which ACLs they lack (H40).
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -41,7 +40,9 @@ _OPTIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """One service as its last heartbeat describes it; how old that is at least, None = unknown."""
+    """One service as its last heartbeat describes it, with the least age of that heartbeat (None =
+    unknown).
+    """
 
     node_id: int
     grpc_address: str
@@ -59,15 +60,15 @@ class Stubs:
 
 
 class ViewSource(Protocol):
-    """Where heartbeats are read (rlmm.settings.Settings)."""
+    """The source of heartbeats (rlmm.settings.Settings)."""
 
     @property
     def view(self) -> SettingsView: ...
 
 
 class Peers:
-    """Closed by its owner. `timeout_ms` is the deadline of one call of one peer. With `tls` all of
-    them are called with it: the services of a cluster are alike.
+    """The owner closes it. `timeout_ms` is the deadline of one call to one peer. With `tls`, all
+    peers are called with TLS: the services of a cluster are configured alike.
     """
 
     def __init__(
@@ -164,7 +165,7 @@ def _address(advertised: Mapping[str, str], listen: Mapping[str, str], name: str
 
 
 class PeerServicesAccess:
-    """Implements rlm.topics.access.PeerAccess. `peers`: None until the API listens."""
+    """Implements rlm.topics.access.PeerAccess. `peers` returns None until the API listens."""
 
     def __init__(self, peers: Callable[[], Peers | None]) -> None:
         self._peers = peers

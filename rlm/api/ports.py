@@ -1,7 +1,7 @@
 """What the API needs of the rest of the service, as plain values and narrow Protocols.
 
-The composition root gives them: the tasks and snapshots behind `PartitionStatuses`, the copy task
-behind `CopyNow`, our own broker, settings and ledger as they are.
+The composition root provides them: the tasks and snapshots behind `PartitionStatuses`, the copy
+task behind `CopyNow`, and this service's broker, settings and ledger directly.
 """
 
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ from rlmm.ledger import PartitionLedger
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStatus:
-    """All that `rlm status` shows of one partition. Offsets, half-open; -1 = not known yet.
+    """All that `rlm status` shows of one partition. Offsets are half-open; -1 = not known yet.
 
-    `remote_next_offset`: first offset after the in-lineage remote data, -1 without any.
-    `lag_*`: closed segments that are not remote yet, None where that is not known. Texts are empty
-    where nothing is the matter: `copy_reason`, `trim_reason` why nothing is copied or trimmed now;
-    `frozen` why (H4).
+    `remote_next_offset` is the first offset after the remote data of the lineage, -1 without any.
+    `lag_*` are closed segments that are not remote yet, None where that is not known. The texts are
+    empty when all is well: `copy_reason` and `trim_reason` say why nothing is copied or trimmed
+    now, `frozen` why the partition is frozen (H4).
     """
 
     topic: str
@@ -66,14 +66,14 @@ class PartitionStatuses(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyOutcome:
-    """`first_uncopied_offset` and the reason why copying stopped there."""
+    """`first_uncopied_offset`, and the reason why copying stopped there."""
 
     first_uncopied_offset: int
     reason: str
 
 
 class CopyNow(Protocol):
-    """The copy task, asked to work now."""
+    """Runs the copy task of a partition at once."""
 
     async def copy_now(self, key: PartitionKey, up_to_offset: int | None) -> CopyOutcome:
         """Copy closed segments up to an offset (exclusive; None = all that is eligible).
@@ -85,7 +85,7 @@ class CopyNow(Protocol):
 
 
 class Broker(TopicBroker, OwnOffsets, Protocol):
-    """Our own broker's direct listener (rlm.broker.OwnBroker)."""
+    """The direct listener of this service's broker (rlm.broker.OwnBroker)."""
 
     async def fetch(
         self,
@@ -101,7 +101,7 @@ class Broker(TopicBroker, OwnOffsets, Protocol):
 
 
 class Ledger(Protocol):
-    """The metadata of segments (rlmm's manager)."""
+    """The metadata of segments (the manager of rlmm)."""
 
     def ledger(self, key: PartitionKey) -> PartitionLedger: ...
 
@@ -115,7 +115,7 @@ class Ledger(Protocol):
 
 
 class StoreDoctor(Protocol):
-    """The stores, asked how they are set up (rlm.service.stores.ServiceStores)."""
+    """Inspects the set-up of the stores (rlm.service.stores.ServiceStores)."""
 
     async def inspect(self) -> Sequence[StoreReport]:
         """Asked now; one that does not answer says so in its report."""
@@ -123,6 +123,6 @@ class StoreDoctor(Protocol):
 
 
 class Problems(Protocol):
-    """What is wrong with this service now, alarms first; empty = nothing."""
+    """The problems of this service now, alarms first; empty = none."""
 
     def __call__(self) -> Sequence[Problem]: ...

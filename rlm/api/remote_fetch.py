@@ -1,6 +1,6 @@
-"""rlm.v1.FetchService as any service answers it: by ledger, settings and store alone.
+"""rlm.v1.FetchService as any service answers it, from ledger, settings and store only.
 
-A reader service has just this; a broker's service adds what its broker tells (rlm.api.fetch).
+A reader service has only this; a service beside a broker adds the broker's answers (rlm.api.fetch).
 """
 
 from collections.abc import AsyncIterator
@@ -30,7 +30,7 @@ _LEAST_TIMESTAMP = EARLIEST_PENDING_UPLOAD_TIMESTAMP
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteDependencies:
-    """Collaborators; closed by the one who made them."""
+    """Collaborators; their creator closes them."""
 
     gate: Gate
     view: RemoteView
@@ -58,7 +58,8 @@ class RemoteFetchService(fetch_pb2_grpc.FetchServiceServicer):
             async for piece in pieces:
                 size_bytes, is_remote = piece.size_bytes, piece.is_remote
                 sent = messages.piece_bytes(piece)
-                piece.batches.clear()  # who waits for its reader or its quota holds no chunks
+                # A call that waits for its client or its quota holds no chunks.
+                piece.batches.clear()
                 await self._remote.throttle.pace(caller.principal, size_bytes, is_remote=is_remote)
                 yield sent
 

@@ -1,7 +1,8 @@
 """The API as a listening gRPC server: both services, health and reflection on one checked address.
 
-Loopback or a unix socket only, unless TLS and a token or client certificates say who may call, or
-`allow_insecure` that all may. Must not know what the services do.
+The address is loopback or a unix socket, unless callers are authenticated by TLS with a token or
+client certificates, or `allow_insecure` admits everyone. This module must not know what the
+services do.
 """
 
 import grpc
@@ -31,7 +32,7 @@ _OPTIONS = (
     ("grpc.max_concurrent_streams", CALLS_OF_A_CONNECTION_MAX),
     ("grpc.absolute_max_metadata_size", METADATA_MAX_BYTES),
     ("grpc.max_send_message_length", MESSAGE_MAX_BYTES),
-    ("grpc.so_reuseport", 0),  # a port that is taken is an error, not a second listener
+    ("grpc.so_reuseport", 0),  # a port that is in use is an error, not a second listener
     ("grpc.keepalive_permit_without_calls", 1),
 )
 _ADMIN = admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
@@ -39,11 +40,10 @@ _FETCH = fetch_pb2.DESCRIPTOR.services_by_name["FetchService"].full_name
 
 
 class ApiServer:
-    """Serves until stopped; the services are closed by the one who made them. A reader has no
-    `admin`.
+    """Serves until stopped; the creator of the services closes them. A reader has no `admin`.
 
-    `asks_tokens`: the services let in only who shows one. Invalid where a file of TLS cannot be
-    used, and for an address that others reach without TLS.
+    `asks_tokens`: the services admit only callers that show a token. Raises Invalid if a file of
+    TLS cannot be used, and for an address that other machines reach without TLS.
     """
 
     def __init__(

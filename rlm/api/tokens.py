@@ -1,8 +1,8 @@
-"""The tokens that callers of the API show: of a file with one a line, read again when it changes.
+"""Reads the tokens of the API from a file, one a line, and again when the file changes.
 
-Every line is accepted, the first is what this side shows to others. So a token is changed without a
-moment at which a caller is refused: add the new one as second line everywhere, then make it the
-first one everywhere, then take the old one away. Must not know calls.
+Every line is accepted; the first line is the token that this side shows to others. So a token can
+be replaced without refusing any caller: add the new token as second line everywhere, then make it
+the first line everywhere, then remove the old one. This module must not know calls.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ def read_tokens(path: Path, setting: str) -> Tokens:
 
 
 class TokenFile:
-    """A `TokenSource`; a file that cannot be used any more leaves the tokens as they were."""
+    """A `TokenSource`; a file that becomes unusable leaves the former tokens in force."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         """Invalid where the file cannot be used now."""

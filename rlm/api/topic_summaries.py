@@ -1,4 +1,4 @@
-"""Topics as the API describes them: the settings record, and what the ledger and the broker add."""
+"""Describes topics for the API: the settings record, with the additions of ledger and broker."""
 
 from collections.abc import Iterable, Mapping
 
@@ -18,8 +18,8 @@ Present = Mapping[str, TopicDescription]
 
 
 class TopicSummaries:
-    """Answers from this process's views; only partitions, and whether a topic is gone, need the
-    broker: while it does not answer, none is called gone.
+    """Answers from the views of this process. Only the partitions, and whether a topic was deleted,
+    need the broker: while it does not answer, no topic counts as deleted.
     """
 
     def __init__(

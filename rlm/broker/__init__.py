@@ -1,1 +1,1 @@
-"""The direct connection to our own broker: typed calls, leadership, what it says of topics."""
+"""The direct connection to this service's broker: typed calls, leadership, topics."""

@@ -1,6 +1,6 @@
-"""Which operations a broker allows our own principal, as it answers without anything being done.
+"""Asks a broker which operations it allows this service's principal, without performing any.
 
-Kafka puts them into Metadata and DescribeCluster on request (KIP-430): one bit an operation.
+Kafka adds them to Metadata and DescribeCluster on request (KIP-430), with one bit an operation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,9 @@ def operations_of(bits: int) -> Operations | None:
 
 
 class AllowedOperations:
-    """Asks one broker over a connection of its own, at the first question; closed by its owner."""
+    """Asks one broker over a connection of its own, opened at the first call; the owner closes
+    it.
+    """
 
     def __init__(self, address: Address, *, client_id: str) -> None:
         self._connection = BrokerConnection(address, client_id=f"{client_id}-allowed")

@@ -1,6 +1,6 @@
-"""What our own broker answers, as values; and Kafka's error codes turned into ours, once.
+"""The broker's answers as values, and the only translation of Kafka's error codes to kip405's.
 
-Codes by number are Kafka's (org.apache.kafka.common.protocol.Errors).
+The codes are Kafka's (org.apache.kafka.common.protocol.Errors).
 """
 
 from dataclasses import dataclass
@@ -66,7 +66,7 @@ def error_of_code(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDescription:
-    """Leadership of one partition as our broker knows it; leader -1 = none."""
+    """Leadership of one partition as the broker knows it; leader -1 = none."""
 
     partition: int
     leader: int
@@ -94,9 +94,7 @@ class BrokerNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterDescription:
-    """The cluster behind a listener; `node_id` is the one of the broker that answered, if it can be
-    told.
-    """
+    """The cluster behind a listener; `node_id` is the broker that answered, if that is known."""
 
     cluster_id: str
     nodes: tuple[BrokerNode, ...]
@@ -112,7 +110,9 @@ class OffsetAnswer:
 
 
 class OwnOffsets(Protocol):
-    """Who answers ListOffsets of our own broker (OwnBroker), for those who need that of it."""
+    """Answers ListOffsets from this service's broker (OwnBroker), for components that need only
+    this.
+    """
 
     async def list_offset(
         self,
@@ -136,7 +136,7 @@ class TopicConfigValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalRecords:
-    """A read of the broker's own log: whole and maybe one partial batch at the end."""
+    """A read of the broker's own log: whole batches, and perhaps one partial batch at the end."""
 
     high_watermark: int
     last_stable_offset: int

@@ -1,9 +1,8 @@
-"""One TCP connection to one broker, over our own wire layer: requests pipelined, a deadline on each
-call.
+"""One TCP connection to one broker, over kafka_protocol: pipelined requests, each with a deadline.
 
-Why not aiokafka: its Metadata knows neither topic ids nor leader epochs, and its admin routes
-DeleteRecords to whichever broker leads (H5). Reconnects lazily: a call after a failure opens a new
-connection.
+aiokafka does not fit: its Metadata knows neither topic ids nor leader epochs, and its admin client
+sends DeleteRecords to whichever broker leads (H5). The connection is reopened lazily: a call after
+a failure opens a new one.
 """
 
 import asyncio
@@ -22,7 +21,7 @@ _Frame = asyncio.Future[bytes | bytearray]
 
 
 class _Channel:
-    """An open connection: correlation ids, waiting calls, the reader task's work."""
+    """An open connection: correlation ids, waiting calls, and the loop of the reader task."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -69,7 +68,7 @@ class _Channel:
 
 
 class BrokerConnection:
-    """Calls to one address; safe to use concurrently. Owner calls `close`."""
+    """Calls to one address; safe for concurrent use. The owner calls `close`."""
 
     def __init__(
         self, address: Address, *, client_id: str, connect_timeout_ms: int = 5_000
@@ -95,7 +94,8 @@ class BrokerConnection:
                 channel = await self._open()
                 frame = await channel.send(api, version, body, self._client_id)
         except TimeoutError as error:
-            # As Kafka's clients do: a peer that is gone without a word would time out for ever.
+            # Kafka's clients do the same: calls to a peer that vanished silently would otherwise
+            # always time out.
             if channel is not None:
                 channel.close(error)
             raise Unavailable(f"{what}: no answer within {timeout_ms} ms") from error
@@ -135,7 +135,8 @@ class BrokerConnection:
             async with asyncio.timeout(self._connect_timeout_ms / 1000):
                 reader, writer = await asyncio.open_connection(self.address.host, self.address.port)
             channel = _Channel(reader, writer)
-            # The reader belongs to this object, not to the call that happened to open it.
+            # The reader task belongs to this object, not to the call that happened to open the
+            # connection.
             self._reader_task = asyncio.get_running_loop().create_task(channel.read_forever())
             self._channel = channel
             return channel

@@ -1,23 +1,25 @@
-"""DeleteRecords to our own broker: each is sent in time or not at all, and none is forgotten (H41).
+"""Sends DeleteRecords to this service's broker: each in time or not at all, none forgotten (H41).
 
-A broker works off one request of a connection at a time, executes what it has read even where the
-connection is closed by then, and checks no leader epoch (H5). So what was given up may be executed
-later, when all that spoke for it has changed. Therefore:
+A broker works on one request of a connection at a time, executes what it has read even if the
+connection is closed by then, and checks no leader epoch (H5). So an abandoned request may be
+executed later, when all evidence for it has changed. Therefore:
 
-- Every DeleteRecords has a connection of its own, out of a bounded number, so that one which the
-  broker holds (a follower lags) delays no other. It is written at once, after the broker has
-  answered on that very connection: it waits in no queue of ours, and behind nothing of ours.
-- It is remembered before it is written. An answer, also a refusal, ends that. No answer (time-out,
-  lost connection, cancellation) leaves it unknown, and its connection is closed.
-- An unknown one becomes known by the log start: at its bound or above, it has nothing left to do.
-- Else it becomes known by time. When a question that was asked after the connection was closed is
-  answered, the broker runs, and its network threads read what their sockets hold within moments;
-  requests that it has read are taken up in the order of one queue. So a second question, asked
-  `drain_ms` later and answered, was taken up long after the DeleteRecords, if there was one: now
-  the log start says what came of it. A broker that is paused answers no question, so time alone
-  counts for nothing. A change of the leader epoch counts for nothing either, since the same broker
-  may lead again when it executes the request.
-- A process knows nothing of what its predecessor sent: it begins as if it had just given up one
+- Every DeleteRecords has a connection of its own, out of a bounded number, so that a request that
+  the broker holds (a follower lags) delays no other. It is written at once, after the broker has
+  answered on that same connection: it waits in no queue of this service, behind none of its
+  requests.
+- It is recorded before it is written. An answer, also a refusal, ends the record. Without an answer
+  (time-out, lost connection, cancellation) the outcome is unknown, and the connection is closed.
+- An unknown outcome becomes known by the log start offset: at its bound or above, the request has
+  nothing left to do.
+- Otherwise it becomes known by time. When a request that was sent after the connection was closed
+  is answered, the broker runs, and its network threads read what their sockets hold within moments;
+  requests that it has read are taken up in the order of one queue. So a second request, sent
+  `drain_ms` later and answered, was taken up long after the DeleteRecords, if that arrived at all:
+  now the log start offset shows the outcome. A paused broker answers no request, so time alone
+  proves nothing. A change of the leader epoch proves nothing either, since the same broker may lead
+  again when it executes the request.
+- A process does not know what its predecessor sent: it begins as if it had just abandoned one
   DeleteRecords of every partition.
 """
 
@@ -58,7 +60,7 @@ class DeletionConnection(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class _Sent:
-    """One that may be executed yet. Times are monotonic ms; None = has not happened."""
+    """A request that may still be executed. Times are monotonic ms; None = has not happened."""
 
     bound: int
     closed_at_ms: int | None = None
@@ -117,7 +119,7 @@ class PreparedDeletion:
 
 
 class RecordDeletions:
-    """Sends DeleteRecords to one broker and remembers those whose outcome is not known."""
+    """Sends DeleteRecords to one broker, and remembers each until its outcome is known."""
 
     def __init__(
         self,

@@ -1,8 +1,9 @@
-"""Questions of one kind, asked together: one request in flight, the next takes all who came since.
+"""Coalesces requests of one kind: while one is in flight, later questions are collected for the
+next.
 
-Whoever asks gets the answer to a request that was sent after the question, as if it had been alone:
-what comes while a request is in flight waits for the next one. A rule that wants to know "now" is
-served by it; only the number of requests is another. Must not know what is asked.
+Each caller gets the answer to a request that was sent after its question, as if it had asked alone.
+So rules that need an answer "as of now" hold, with fewer requests. This module must not know what
+is asked.
 """
 
 import asyncio
@@ -20,7 +21,9 @@ Answers = Mapping[Q, A | RemoteStorageError]
 
 
 class _Batch(Generic[Q, A]):
-    """Those who go together. `answers` None = not answered yet; then one of them may be asking."""
+    """Questions that are sent together. With `answers` None they are unanswered, and one caller may
+    be sending them.
+    """
 
     __slots__ = ("answers", "changed", "is_led", "questions", "was_sent")
 
@@ -38,10 +41,10 @@ class _Batch(Generic[Q, A]):
 
 
 class Gathered(Generic[Q, A]):
-    """In front of `ask(questions) -> answer of each`, which may give an error as one's answer.
+    """Coalesces `ask(questions) -> answer of each`, where an answer may be an error.
 
-    Needs no task: the first of a batch asks for all of it when its turn comes. Equal questions are
-    one.
+    It needs no task: the first caller of a batch sends the whole batch when the batch is next.
+    Equal questions are sent once.
     """
 
     def __init__(self, ask: Callable[[Sequence[Q]], Awaitable[Answers[Q, A]]]) -> None:
@@ -75,7 +78,7 @@ class Gathered(Generic[Q, A]):
         batch.is_led = True
         try:
             async with self._turn:
-                await next_turn()  # who was woken together with us asks the same now
+                await next_turn()  # callers that were woken at the same time add their questions
                 batch.was_sent = True
                 batch.answers = await self._answers(tuple(batch.questions))
         finally:

@@ -1,6 +1,6 @@
-"""Who leads what, as our own broker says: polled, and replaced whole.
+"""Polls this service's broker for the leaders of partitions, and replaces the whole snapshot.
 
-A snapshot is a value; a task that acts on it asks again right before anything irreversible (H5).
+A snapshot is a value; a task asks again right before anything irreversible (H5).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ class LedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """What the broker said at one time (monotonic ms); `asked`: the topics it was asked for."""
+    """The broker's answer at one time (monotonic ms); `asked` are the topics of the request."""
 
     taken_at_ms: int
     asked: frozenset[str] = frozenset()
@@ -75,8 +75,8 @@ def partitions_of(topics: Iterable[TopicDescription]) -> dict[PartitionKey, LedP
 
 
 class Leadership:
-    """Keeps the newest snapshot of the topics that `wanted` names; `error`: why it was not renewed
-    last.
+    """Keeps the newest snapshot of the topics that `wanted` returns; `error` says why the last poll
+    failed.
     """
 
     def __init__(self, broker: _Asked, clock: Clock, *, poll_interval_ms: int) -> None:

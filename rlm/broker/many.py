@@ -1,7 +1,7 @@
-"""Requests to one broker that name many topics or partitions, and the answer for each of them.
+"""Requests to one broker for many topics or partitions, with an answer for each of them.
 
-An error that concerns one topic or partition is the answer for that one; one of the whole request
-is raised.
+An error of one topic or partition is the answer for that one; an error of the whole request is
+raised.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,14 +1,12 @@
-"""Typed calls to our own broker's direct listener; the only sender of DeleteRecords (H5).
+"""Typed calls to this service's broker, the only sender of DeleteRecords (H5), and to any broker.
 
-Two connections: one for calls the broker answers at once, one for calls it may hold (alter, fetch),
-since a broker works off one request of a connection at a time; and one for each DeleteRecords
-(`deletions`). What tasks ask of every partition, again and again, goes out together (`gathered`): a
-request names many of them.
+A broker works on one request of a connection at a time. So there are two connections, one for calls
+that the broker answers at once and one for calls that it may hold (alter, fetch), and one more for
+each DeleteRecords (`deletions`). Questions that tasks repeat for every partition are coalesced
+(`gathered`): a request names many of them.
 
-Whichever broker of the cluster answers: for a service that has none of its own.
-
-Questions only, and only those that every broker answers alike. The broker that answered last is
-asked first; one that does not answer passes the question on.
+`AnyBroker` is for a service without a broker. It offers only queries that every broker answers
+alike. It asks the broker that answered last first; if a broker does not answer, it asks the next.
 """
 
 import asyncio
@@ -52,7 +50,7 @@ _OffsetKind = tuple[bool, int]
 
 
 class OwnBroker:
-    """Our own broker. Every call has the default deadline; errors are kip405.errors."""
+    """This service's broker. Every call has the default deadline; errors are kip405.errors."""
 
     def __init__(self, address: Address, *, client_id: str, timeout_ms: int = 10_000) -> None:
         self.address = address
@@ -326,7 +324,7 @@ _TIMEOUT_MS = 5_000
 
 
 class AnyBroker:
-    """Connects at the first question; closed by its owner."""
+    """Connects at the first call; the owner closes it."""
 
     def __init__(self, addresses: Sequence[Address], *, client_id: str) -> None:
         self._brokers = [

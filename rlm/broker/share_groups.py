@@ -1,8 +1,9 @@
-"""Where share groups stand (KIP-932): a trim must not pass the start offset of any of them (H19).
+"""Start offsets of share groups (KIP-932): a trim must not pass any of them (H19).
 
-Every broker is asked for the share groups it coordinates, and asked for their offsets there; no
-FindCoordinator, which would create the topic of the groups. Whatever leaves a doubt is Unavailable:
-then nothing is trimmed. The principal needs DESCRIBE on the cluster, or brokers hide groups.
+Every broker is asked for the share groups that it coordinates, and for their offsets.
+FindCoordinator is not used, because it would create the topic of the groups. Any doubt is
+Unavailable: then nothing is trimmed. The principal needs DESCRIBE on the cluster; otherwise brokers
+hide groups.
 """
 
 import asyncio
@@ -44,7 +45,7 @@ _Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answer:
-    """What one round of questions found; `failure` says why it found nothing."""
+    """The result of asking all brokers once; `failure` says why there is none."""
 
     round: int
     until_ms: int
@@ -66,8 +67,8 @@ class _Answer:
 class BrokerShareGroups:
     """Implements rlm.remote_log.ports.ShareGroups over the direct listeners of all brokers.
 
-    One round of questions serves all partitions that are planned within 5 s; a failure is not asked
-    again for 1 s. What cannot be undone asks anew.
+    One set of requests serves all partitions that are planned within 5 s; after a failure, none is
+    sent for 1 s. An irreversible step asks again.
     """
 
     def __init__(self, direct: Address, *, clock: Clock, client_id: str) -> None:
@@ -104,7 +105,7 @@ class BrokerShareGroups:
         self._answer = _Answer(round=0, until_ms=-1, starts={})
 
     async def _ask(self) -> None:
-        self._rounds += 1  # of one that is broken off too: its answer never comes
+        self._rounds += 1  # an abandoned request counts too: its answer never comes
         asked = self._rounds
         failure: RemoteStorageError | None = None
         try:
@@ -143,7 +144,7 @@ class BrokerShareGroups:
 
 
 class _Broker:
-    """The questions to one broker."""
+    """The requests to one broker."""
 
     def __init__(self, connection: BrokerConnection) -> None:
         self._connection = connection

@@ -1,4 +1,4 @@
-"""`rlm doctor`: what endangers the data, found before it does."""
+"""`rlm doctor`: finds what endangers the data, before it does."""
 
 import asyncio
 from collections.abc import Sequence

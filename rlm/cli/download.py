@@ -1,4 +1,4 @@
-"""`rlm download`: the remote part of a topic as a Kafka log directory, by a service or a store."""
+"""`rlm download`: the remote part of a topic as a Kafka log directory, from service or store."""
 
 import asyncio
 import sys
@@ -27,7 +27,7 @@ _SHOW_EVERY_MS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """Where to read manifests and objects without any service; all None = ask a service."""
+    """Where to read manifests and objects without a service; all None = ask a service."""
 
     plugin: str | None
     plugin_config: Path | None
@@ -185,7 +185,9 @@ def _summary(plan: PartitionPlan, directory: Path) -> dict[str, Any]:
 
 
 class _Shown:
-    """Progress on standard error: one line that changes on a terminal, else a line a partition."""
+    """Progress on standard error: one line that changes on a terminal, otherwise one line a
+    partition.
+    """
 
     def __init__(self, clock: Clock, *, is_live: bool) -> None:
         self._clock = clock

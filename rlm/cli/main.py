@@ -1,4 +1,4 @@
-"""`rlm`: the command line. Commands are imported when they are called, so that --help is quick."""
+"""`rlm`: the command line. Commands are imported when they are called, so that --help is fast."""
 
 import importlib
 import os
@@ -21,7 +21,9 @@ _AGAIN_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LazyCommand:
-    """Where a command is, and the line that help shows for it without importing it."""
+    """Where a command is defined, and its line in the help, which needs no import of the
+    command.
+    """
 
     module: str
     attribute: str
@@ -103,7 +105,9 @@ COMMANDS = {
 
 
 class LazyGroup(click.Group):
-    """Imports a command when it is used, and turns our errors into one line and a status."""
+    """Imports a command when it is used, and shows kip405's errors as one line and an exit
+    status.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)

@@ -1,9 +1,8 @@
-"""How answers are shown: JSON as it is, tables with rich on a terminal, plain columns elsewhere.
+"""Shows answers: JSON unchanged, tables with rich on a terminal, plain columns elsewhere.
 
-Records of fetched batches, as a consumer would get them. Pure.
-
-Control records are left out, and so is what an aborted transaction wrote where the answer lists
-those (read_committed). Source: Kafka's FetchCollector.
+Records of fetched batches are shown as a consumer would get them: control records are left out, and
+so are records of aborted transactions where the answer lists those (read_committed). Source:
+Kafka's FetchCollector. This part is pure.
 """
 
 import json

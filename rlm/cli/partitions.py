@@ -1,7 +1,4 @@
-"""`rlm segments`, `rlm copy` and `rlm partition`: one topic's partitions.
-
-`rlm freeze` and `rlm unfreeze`.
-"""
+"""`rlm segments`, `rlm copy`, `rlm partition`, `rlm freeze` and `rlm unfreeze`."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -82,7 +79,7 @@ def segments(*, topic: str, partition: int | None, all_states: bool, connect: Co
 def _warnings(topic: str, target: Target) -> Sequence[str]:
     """Whose segments these are: of a topic that is gone, or was made anew (H39)."""
     request = admin_pb2.DescribeTopicRequest(topic=topic)
-    with suppress(grpc.RpcError):  # a reader's service knows nothing of that
+    with suppress(grpc.RpcError):  # a reader service does not know this
         answer = target.admin.DescribeTopic(
             request, metadata=target.metadata, timeout=target.timeout_s
         )

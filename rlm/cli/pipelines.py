@@ -1,8 +1,7 @@
-"""Commands that run on Spark, made from a table of their arguments; by itself imports no Spark.
+"""`rlm audit` and `rlm export`, which run on Spark, built from a table of their arguments.
 
-`rlm audit`: every byte of the remote segments of topics read and checked, by Spark.
-
-`rlm export`: topics to Parquet files, each record once over any number of runs, by Spark.
+`rlm audit` reads and checks every byte of the remote segments of topics. `rlm export` writes topics
+to Parquet files, each record once over any number of runs. This module imports no Spark.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""`rlm status`: where every partition stands, in the whole cluster."""
+"""`rlm status`: the state of every partition in the whole cluster."""
 
 from collections.abc import Sequence
 

@@ -1,6 +1,7 @@
-"""Which service a command asks, and how: address, TLS, principal, token, deadline; errors as ours.
+"""Selects the service that a command calls, and how: address, TLS, principal, token, deadline.
 
-Plain blocking gRPC: a command does one thing at a time, and Ctrl-C ends it.
+Errors become kip405's. The calls are blocking gRPC: a command does one thing at a time, and Ctrl-C
+ends it.
 """
 
 import getpass
@@ -30,7 +31,7 @@ _TRY_SECONDS = 1.5
 
 @dataclass(kw_only=True)
 class Target:
-    """Stubs of one service, and what to send with each call."""
+    """Stubs of one service, and the metadata of each call."""
 
     address: str
     channel: grpc.Channel
@@ -46,7 +47,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connect:
-    """The options that say which service to ask; `open` does it."""
+    """The options that select a service; `open` connects to it."""
 
     address: str | None
     principal: str | None
@@ -75,7 +76,7 @@ class Connect:
         """Of a service that answers, for those who dial it themselves. Unavailable if none does."""
         addresses = self._addresses()
         if len(addresses) == 1:
-            return addresses[0]  # a single one is simply used
+            return addresses[0]  # a single token is used without a choice
         for address in addresses:
             with self._channel(address) as channel:
                 try:

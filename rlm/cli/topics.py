@@ -28,7 +28,7 @@ def topics() -> None:
 
 
 class _Parsed(click.ParamType[int]):
-    """A duration or a size, by one of rlm.plans.retention's parsers."""
+    """A duration or a size, read by a parser of rlm.plans.retention."""
 
     def __init__(self, name: str, parse: Callable[[str], int]) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""Settings of `rlm serve`: one typed table, from which checks and docs follow."""
+"""Settings of `rlm serve`: one typed table, from which checks and documentation are derived."""
 
 from rlm.config.loader import load, load_reader
 from rlm.config.service import CommonConfig, ReaderConfig, ServiceConfig

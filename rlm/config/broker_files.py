@@ -1,7 +1,7 @@
-"""What a broker's own files say about it, as settings of ours: to fill gaps and to compare.
+"""Reads a broker's own files, to fill in missing settings and to compare the configured ones.
 
-Reads server.properties and each log directory's meta.properties; whether the running broker agrees
-is checked later, through its direct listener (H13).
+The files are server.properties and the meta.properties of each log directory. Whether the running
+broker agrees is checked later, through its direct listener (H13).
 """
 
 from collections.abc import Mapping
@@ -21,8 +21,8 @@ _PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerIdentity:
-    """From server.properties; None and empty where the file is silent. `protocols`: of the
-    listeners, as far as the file tells.
+    """From server.properties; None and empty where the file does not say. `protocols` are those of
+    the listeners, as far as the file names them.
     """
 
     node_id: int | None

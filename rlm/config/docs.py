@@ -1,4 +1,4 @@
-"""The settings tables -> docs/reference/settings.md."""
+"""Writes docs/reference/settings.md from the tables of settings."""
 
 from typing import Any
 

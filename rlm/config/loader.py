@@ -1,4 +1,4 @@
-"""YAML file -> configuration of a role, gaps filled from the broker's files, every rule checked."""
+"""Reads the YAML file of a role, fills gaps from the broker's files, and checks every rule."""
 
 import difflib
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from rsm_plugins.process.config import yaml_fault
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
-    """YAML in which a key given twice is an error, not a coin toss."""
+    """YAML in which a duplicate key is an error, so that no value is ignored."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()

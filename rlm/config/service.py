@@ -1,8 +1,8 @@
-"""The table: every setting of `rlm serve` is one field here, with its key, kind, default and doc.
+"""The table of settings: each setting of `rlm serve` is a field with key, kind, default and doc.
 
-What a service needs in every role comes first; what it needs beside a broker only, after that.
-An attribute's name is its key with dots as underscores. Kafka's names are used where Kafka has one.
-Pure; reading files is the loader's.
+Settings of every role come first, then those that only a service beside a broker has. An
+attribute's name is its key with underscores for dots. Kafka's names are used where Kafka has one.
+Pure; the loader reads files.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ from rlm.config.values import (
 from rsm_plugins.contract.tls import ServerTls, Tls
 from rsm_plugins.endpoints import EndpointProvider, TopicRule
 
-_LEAST_QUOTA = 1 << 20  # below it a stream that is held looks dead to who waits for it
+_LEAST_QUOTA = 1 << 20  # below this, a delayed stream looks dead to its client
 
 
 def _setting(
@@ -263,7 +263,7 @@ class CommonConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceConfig(CommonConfig):
-    """Settings of the service beside one broker, checked; made by `rlm.config.load`."""
+    """Checked settings of the service beside one broker; built by `rlm.config.load`."""
 
     node_id: int = _setting(
         "node.id",
@@ -483,7 +483,7 @@ class ServiceConfig(CommonConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderConfig(CommonConfig):
-    """Settings of a service without a broker, checked; made by `rlm.config.load_reader`."""
+    """Checked settings of a service without a broker; built by `rlm.config.load_reader`."""
 
 
 def settings(config: type[CommonConfig] = ServiceConfig) -> dict[str, Setting]:

@@ -1,9 +1,9 @@
-"""Settings of stores and of the rules that choose among them: rows, checks, and what may be shown.
+"""Settings of stores and of the rules that choose a store: rows, checks, and what may be shown.
 
-One store stands at the top level and is called `default`; several stand below `stores`, by name.
-Either way a store is the plugin that serves it: one the service starts (`plugin` or
-`plugin.command`, with `rsm.config.*`), or one that runs already (`plugin.address`). Pure, but for
-the import of the kind of store that is named.
+A single store is configured at the top level and is called `default`; several stores are configured
+by name under `stores`. In both cases a store is the plugin that serves it: the service starts the
+plugin (`plugin` or `plugin.command`, with `rsm.config.*`), or it already runs (`plugin.address`).
+Pure, except that it imports the kind of store that is named.
 """
 
 import difflib
@@ -113,8 +113,8 @@ RULE_ROWS: tuple[Setting, ...] = (
 class StoreConfig:
     """One store; exactly one of `kind`, `command` and `address` is set.
 
-    `config`: the `rsm.config.*` values by full key, secrets among them; `secrets`: keys of those.
-    `where` begins the keys of its settings in the file.
+    `config` holds the `rsm.config.*` values by full key, secrets included; `secrets` the keys of
+    those. `where` is the beginning of its keys in the file.
     """
 
     name: str
@@ -311,7 +311,7 @@ def _refuse_same_location(stores: Iterable[StoreConfig]) -> None:
     for store in stores:
         location = store.place.location
         key: tuple[object, ...] = (store.kind, location, store.prefix if store.kind else "")
-        if store.command:  # where such a plugin keeps objects is its own secret
+        if store.command:  # only such a plugin knows where it keeps objects
             key = (*key, *sorted(store.config.items()))
         if key in seen:
             shown = f"{location} with prefix {store.prefix!r}" if store.kind else location

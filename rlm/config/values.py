@@ -1,8 +1,7 @@
-"""Kinds of values a setting may have: each reads a YAML value or says what is allowed. Pure.
+"""Kinds of values of a setting, and `Setting`, a row of a table of settings. Pure.
 
-One row of a table of settings: key, kind, default, doc. Pure.
-
-The one error of a configuration.
+Each kind reads a YAML value or says what is allowed. `ConfigError` is the only error of a
+configuration.
 """
 
 import math
@@ -16,7 +15,7 @@ from kip405.errors import Invalid
 
 
 class ValueRefused(Exception):
-    """The value is not one of the kind; the message is what to put after `got`."""
+    """The value is not of the kind; the message is what follows `got`."""
 
 
 Reader = Callable[[Any], Any]
@@ -24,7 +23,7 @@ Reader = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """What a value may be: `allowed` ends the words `must be`; `read` converts or refuses."""
+    """A kind of value: `allowed` completes the words `must be`; `read` converts or refuses."""
 
     allowed: str
     read: Reader
@@ -151,7 +150,7 @@ Scalar = str | int | float | bool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One row of the table. `default_doc` says what stands in when the default is computed."""
+    """One row of the table. `default_doc` describes a default that is computed."""
 
     key: str
     kind: Kind

@@ -1,4 +1,4 @@
-"""A part of a segment as a segment of its own: where its batches lie, and new indexes. Pure.
+"""Cuts a part of a segment out as a segment of its own, with new indexes. Pure.
 
 Index entries are spaced as a broker spaces them by default. Source: LogSegment.append,
 onBecomeInactiveSegment.
@@ -20,7 +20,7 @@ _TIME_ENTRY = struct.Struct(">qi")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutSegment:
-    """Half-open byte positions in the whole log, and the indexes of what lies between them."""
+    """Half-open byte positions in the whole log, and the indexes of the batches between them."""
 
     start_position: int
     end_position: int
@@ -29,7 +29,7 @@ class CutSegment:
 
 
 class _Indexes:
-    """Grows offset and time index batch by batch, as a log segment does when it is appended to."""
+    """Builds offset and time index batch by batch, as a log segment does on append."""
 
     def __init__(self, base_offset: int) -> None:
         self._base_offset = base_offset

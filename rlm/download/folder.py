@@ -1,13 +1,13 @@
-"""One partition's log directory while it is downloaded: blocking file work, safe to break off.
+"""The log directory of one partition during a download: blocking file work that may be interrupted.
 
     D/T-P/                          what a broker would have, complete segments only
     D/T-P/BASE.log.part             the segment that is being fetched
-    D/T-P.rlm-download              what we wrote there: one JSON line a segment, the first says of
-                                    which partition; a broker passes over files in a log.dir
+    D/T-P.rlm-download              the journal of this download: one JSON line a segment, the
+                                    first line names the partition; brokers skip such files
 
-A segment's .log is renamed into place after its other files, and noted after that. Whatever is in
-T-P/ and not noted or planned is somebody else's: then nothing is touched. Must not know where bytes
-come from.
+A segment's .log is renamed after its other files, and recorded after that. A file in T-P/ that is
+neither recorded nor planned belongs to somebody else: then nothing is touched. This module must not
+know where bytes come from.
 """
 
 import fcntl
@@ -167,7 +167,7 @@ class PartitionFolder:
         text = self._notes.read()
         whole = text[: text.rfind("\n") + 1]
         if whole != text:
-            self._notes.truncate(len(whole))  # JSON in ASCII: characters are bytes
+            self._notes.truncate(len(whole))  # JSON in ASCII: one character is one byte
         lines = whole.splitlines()
         if not lines:
             self._note(self._header())

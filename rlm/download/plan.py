@@ -1,10 +1,9 @@
-"""Which part of which segment a downloaded partition is made of: each offset once, in order. Pure.
+"""Plans which part of which segment a downloaded partition consists of: each offset once. Pure.
 
 Copies may overlap (two leaders, two segment boundaries) and may leave the leader's history before
-their end (H4); a log directory may do neither. So of several segments that hold an offset the one
-that reaches furthest is taken, and what it does not add is cut off at a batch.
-
-What a download needs of where the segments are: a narrow Protocol of plain values.
+their end (H4); a log directory must not. So, of several segments that hold an offset, the one that
+reaches furthest is taken, and the part that it does not add is cut off at a batch. `Source` is the
+narrow Protocol that finds the segments.
 """
 
 from collections.abc import Iterable, Sequence
@@ -45,7 +44,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPlan:
-    """All that is downloaded of one partition."""
+    """The segments to download of one partition."""
 
     cluster_id: str
     place: TopicIdPartition
@@ -105,7 +104,9 @@ RANGE_BYTES = 8 << 20
 
 
 class Source(Protocol):
-    """A running service, or a store by itself. Errors are kip405's; retriable ones are retried."""
+    """A running service, or a store without one. Errors are kip405's; retriable ones are
+    retried.
+    """
 
     async def plans(self, topic: str, partition: int | None) -> Sequence[PartitionPlan]:
         """One plan a partition, ascending; NotFound for a topic that is not there."""

@@ -1,7 +1,7 @@
 """Runs a download: a few segments at once, every byte checked before it counts (G9).
 
-Indexes are checked by the CRC-32C of the segment's metadata, the log by the chunk checksums that
-the indexes hold. What fails in a way that may pass is tried again.
+Indexes are checked by the CRC-32C in the segment's metadata, the log by the chunk checksums that
+the indexes hold. A failure that may pass is retried.
 """
 
 import asyncio
@@ -32,7 +32,9 @@ _ONCE_MORE = (Corrupt, NotFound)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far one partition is; bytes of log objects, `had_bytes` of them from an earlier call."""
+    """Progress of one partition in bytes of log objects, `had_bytes` of them from an earlier
+    call.
+    """
 
     plan: PartitionPlan
     done_bytes: int
@@ -44,7 +46,7 @@ Report = Callable[[Progress], None]
 
 
 class Download:
-    """Partitions of one source into one directory."""
+    """Downloads partitions of one source into one directory."""
 
     def __init__(
         self, source: Source, root: Path, *, clock: Clock, threads: Threads, report: Report

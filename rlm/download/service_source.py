@@ -1,4 +1,4 @@
-"""A download by way of running services: the leader's says what counts, ranges come through it."""
+"""Downloads through running services; the leader's service says what counts and reads ranges."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from rlmm.framing import decode_value
 from rsm_plugins.contract.client_channel import RenewedChannel
 from rsm_plugins.contract.tls import Tls
 
-if TYPE_CHECKING:  # the async shapes of the stubs exist for the type checker only
+if TYPE_CHECKING:  # the async shapes of the stubs exist only for the type checker
     from rlm.v1.admin_pb2_grpc import AdminServiceAsyncStub
     from rlm.v1.fetch_pb2_grpc import FetchServiceAsyncStub
 
@@ -38,7 +38,9 @@ def _stubs(channel: aio.Channel) -> _Stubs:
 
 
 class ServiceSource:
-    """Begins at one service and follows partitions to their leaders'; `close` ends the channels."""
+    """Begins at one service and follows partitions to the services of their leaders; `close` ends
+    the channels.
+    """
 
     def __init__(
         self,

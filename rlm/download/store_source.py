@@ -1,4 +1,4 @@
-"""A download from a store by itself: manifests tell everything, no service or cluster is asked."""
+"""Downloads from a store by its manifests only, without any service or cluster."""
 
 import asyncio
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class _Known:
 
 
 class StoreSource:
-    """`cluster_id` None = the store's own; `topic_id` chooses where a name was used twice."""
+    """`cluster_id` None = the store's own; `topic_id` decides where a name was used twice."""
 
     def __init__(
         self,

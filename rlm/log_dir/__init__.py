@@ -1,1 +1,1 @@
-"""The broker's disk, read-only, and the proof that it is the right one (H13)."""
+"""The broker's log directories, read-only, and the proof that they are the right ones (H13)."""

@@ -1,8 +1,9 @@
-"""Proof that these are the right disks and that no second service works on them (H13).
+"""Proves that these are the right log directories, used by no second service (H13).
 
-meta.properties of every log dir must name the cluster and the node behind the direct listener, and
-an exclusive lock per node and cluster is held for the life of the process. The lock is advisory
-(flock): it works between processes of one machine on Linux and macOS, and goes with the process.
+The meta.properties of every log directory must name the cluster and the node behind the direct
+listener. The process holds an exclusive lock per node and cluster as long as it runs. The lock is
+advisory (flock): it works between processes of one machine on Linux and macOS, and ends with the
+process.
 """
 
 import fcntl
@@ -59,7 +60,9 @@ def check_topic_id(topic: str, partition: int, on_disk: Uuid | None, by_broker: 
 
 
 class StateLock:
-    """Held by one process, in its state dir; a context manager. `whom` it works for, in words."""
+    """One process holds it, in its state dir; a context manager. `whom` describes what the service
+    works for.
+    """
 
     def __init__(self, path: str, whom: str) -> None:
         self._path = path
@@ -97,7 +100,7 @@ class StateLock:
 
 
 class ServiceLock(StateLock):
-    """Held by the one service of a broker."""
+    """The one service of a broker holds it."""
 
     def __init__(self, state_dir: str, identity: BrokerIdentity) -> None:
         name = f"{identity.cluster_id}-{identity.node_id}.lock"
@@ -105,7 +108,7 @@ class ServiceLock(StateLock):
 
 
 class ReaderLock(StateLock):
-    """Held by the one reader that has this state dir."""
+    """The one reader with this state dir holds it."""
 
     def __init__(self, state_dir: str, cluster_id: str) -> None:
         path = os.path.join(state_dir, f"{cluster_id}-reader.lock")

@@ -1,9 +1,9 @@
-"""What one partition directory holds, as values. Pure: the scanner reads, this says what it means.
+"""The content of one partition directory, as values. Pure; the scanner reads the files.
 
-A segment is closed when a later .log exists. The producer snapshot at that later base belongs to
-its copy: Kafka writes it a moment after the new .log, but one may be missing for good, of a log
-older than snapshots at every roll, or after files were lost. Must not know about brokers or the
-ledger. Sources: LocalLog.roll and LogFileUtils of Kafka.
+A segment is closed when a later .log exists. The producer snapshot at that later base offset
+belongs to its copy. Kafka writes the snapshot a moment after the new .log, but it may be missing
+permanently: if the log is older than snapshots at every roll, or after files were lost. This module
+must not know about brokers or the ledger. Sources: LocalLog.roll and LogFileUtils of Kafka.
 """
 
 import enum
@@ -24,11 +24,12 @@ class Closed(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalSegment:
-    """One .log file; `next_offset` is the base of the following one, None for the active segment.
+    """One .log file; `next_offset` is the base offset of the following one, None for the active
+    segment.
 
-    `max_timestamp_ms` is the time index's last entry, the file's mtime where it has none (as
-    Kafka does). `indexes_size_bytes`: .index, .timeindex and .txnindex together, looked at only for
-    a closed segment of 0 bytes; None = not looked at, or one of them is not there.
+    `max_timestamp_ms` is the last entry of the time index, or the file's mtime where it has none
+    (as Kafka does). `indexes_size_bytes` is .index, .timeindex and .txnindex together, read only
+    for a closed segment of 0 bytes; None = not read, or one of them is missing.
     """
 
     base_offset: int
@@ -61,9 +62,9 @@ class LocalSegment:
 class PartitionLog:
     """One partition directory as it was during one scan.
 
-    `topic_id` is None while partition.metadata is not written yet; `recovery_point` is the offset
-    below which all is flushed to disk, `cleaned_up_to` that below which the log cleaner has worked,
-    None where the log dir's checkpoint does not tell.
+    `topic_id` is None while partition.metadata is not written yet. `recovery_point` is the offset
+    below which everything is flushed to disk, `cleaned_up_to` the offset below which the log
+    cleaner has worked; None where the checkpoint of the log directory does not say.
     """
 
     topic: str

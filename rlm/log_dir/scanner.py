@@ -1,10 +1,10 @@
-"""Looks at the broker's log directories: thin IO, read-only, by polling.
+"""Scans the broker's log directories: thin IO, read-only, by polling.
 
 The broker works in these directories meanwhile: files vanish (retention, topic deletion), appear
-(roll) and are renamed. A scan that was overtaken is done again; what vanished is simply not there.
-Never caches what a segment holds, only its newest timestamp by inode and size. Must not know
-whether anybody leads the partition. Blocking: call it off the event loop.
-Sources: LogFileUtils and LogManager of Kafka.
+(roll) and are renamed. A scan that was overtaken is repeated; a vanished file is simply absent. The
+scanner never caches what a segment holds, only its newest timestamp by inode and size. It must not
+know whether any broker leads the partition. It blocks: call it off the event loop. Sources:
+LogFileUtils and LogManager of Kafka.
 """
 
 import os

@@ -349,8 +349,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H25: what is wrong in a known file is answered",
-            "store has the last word\n        return good\n",
-            "store has the last word\n        return landed\n",
+            "the store decides\n        return good\n",
+            "the store decides\n        return landed\n",
         ),
         (
             "G9: a chunk of the disk cache is not checked against the segment",
