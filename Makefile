@@ -3,11 +3,12 @@
 #   make demo             a one-broker sandbox, data, trimming, reading back; KEEP=1 leaves it up
 #                         STORE=s3 or STORE=hdfs: with such a server as the remote store
 #   make demo-spark       the same records read by Spark: DataFrame, stream, export; needs no Java
-#   make test             set-up, check, then every test that CI runs; TESTS= and ARGS= narrow it
+#   make test             set-up, lint, then every test that CI runs; TESTS= and ARGS= narrow it
 #   make long             the tests with the full numbers
 #   make mutants          takes one guard away at a time and sees which tests notice (ARGS=--help)
-#   make check            format, lint, types, import rules, fresh generated code and pages, locks,
-#                         the site, links and commands in its pages, house rules
+#   make lint             format, lint, types, import rules, fresh generated code, locks, the site
+#   make check            the same and the tests of generated pages, locks,
+#                         links and commands in pages, house rules
 #   make bench            the benchmark of reads; make bench-stores: S3 and HDFS (ARGS=--help)
 #   make bench-spark      the connector beside Spark's own Kafka source
 #   make proto            generate code from proto/
@@ -35,7 +36,7 @@ PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 ## From nothing each time: pages that are read from Sphinx's cache do not repeat their warnings.
 SITE = rm -rf build/docs && $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs build/docs
 
-.PHONY: help setup setup-demo demo demo-spark test long check check-wheels proto reference docs lock clean
+.PHONY: help setup setup-demo demo demo-spark test long lint check check-wheels proto reference docs lock clean
 .PHONY: bench bench-stores bench-spark mutants
 
 help:
@@ -54,7 +55,8 @@ demo-spark:
 	@$(WITH_PYTHON) -m build_tools.install demo spark
 	@STORE= $(RUN) rlm_sandbox.demo --spark $(ARGS)
 
-test: check
+## The tests that `check` runs are among TESTS.
+test: lint
 	@$(PYTEST) $(ARGS) $(TESTS)
 
 long: setup
@@ -63,7 +65,7 @@ long: setup
 mutants: setup
 	@$(RUN) tests.mutants --workers $(WORKERS) $(ARGS)
 
-check: setup
+lint: setup
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(RUN) mypy
@@ -71,6 +73,8 @@ check: setup
 	$(RUN) build_tools.proto --check
 	$(RUN) build_tools.wheels --check
 	$(SITE)
+
+check: lint
 	$(BIN)/pytest -q --no-header tests/project tests/docs/test_architecture.py tests/docs/test_generated.py tests/docs/test_site.py
 
 check-wheels: setup
