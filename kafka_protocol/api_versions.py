@@ -1,8 +1,8 @@
-"""What the proxy reads, and the ApiVersions answer cut down to it.
+"""The APIs that the proxy reads, and the ApiVersions answer reduced to them.
 
-Why: every version of an API the proxy reads is either handled or not offered (G7); APIs that read
-records where the remote tier cannot be spliced in are taken out (H19). Everything else keeps the
-broker's own range. It must not know what the proxy does with an API.
+Every version of an API that the proxy reads is either handled or not offered (G7). APIs that read
+records where the remote tier cannot be spliced in are removed (H19). All others keep the broker's
+own range. This module must not know what the proxy does with an API.
 """
 
 from collections.abc import Mapping
@@ -28,8 +28,8 @@ SHARE_FETCH_KEY = 78
 SHARE_ACKNOWLEDGE_KEY = 79
 REMOVED_APIS = frozenset({SHARE_FETCH_KEY, SHARE_ACKNOWLEDGE_KEY})
 
-# Produce starts at 0 although nobody sends it: brokers go on offering it because older librdkafka
-# looks for it (KAFKA-18659), and a range cut to 3+ would make such clients give up.
+# Produce starts at 0 although no client sends it: brokers still offer it because older librdkafka
+# checks for it (KAFKA-18659), and a range cut to 3+ would make such clients give up.
 READ_APIS: Mapping[int, VersionRange] = MappingProxyType(
     {
         api.key: api.versions

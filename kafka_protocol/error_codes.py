@@ -4,7 +4,7 @@ The proxy only sends codes that clients handle (FetchCollector and OffsetFetcher
 Java consumer); any other code makes a Java consumer throw.
 """
 
-# Said in the logs of Java and librdkafka, and retried, where 56 is retried in silence (H25).
+# Java and librdkafka log this error and retry, whereas they retry 56 silently (H25).
 UNKNOWN_SERVER_ERROR = -1
 NONE = 0
 OFFSET_OUT_OF_RANGE = 1

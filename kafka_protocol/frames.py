@@ -1,7 +1,7 @@
-"""Frames and headers: cutting a byte stream into frames, reading and writing message headers.
+"""Cuts a byte stream into frames, and reads and writes message headers.
 
-Why: the only parts of the protocol that every message has. It must not know sockets or asyncio;
-bytes come in by `feed`, complete frames (without their 4-byte length) come out.
+These are the parts of the protocol that every message has. `feed` takes bytes and yields complete
+frames (without their 4-byte length). This module must not know sockets or asyncio.
 """
 
 import struct
@@ -112,7 +112,7 @@ def parse_request_header(frame: Buffer) -> RequestHeader:
         size_bytes = reader.int16()
         if size_bytes < -1:
             raise reader.fail(f"client id of {size_bytes} bytes")
-        if size_bytes >= 0:  # shown, never sent on: an odd byte must not cost the connection
+        if size_bytes >= 0:  # shown, never sent on: an invalid byte must not cost the connection
             client_id = str(reader.view(size_bytes), "utf-8", "replace")
     api = APIS.get(api_key)
     if api is not None and api.is_flexible(api_version):

@@ -1,7 +1,8 @@
 """Readers and writers of Kafka's primitive types over a buffer and a position.
 
-Why: one bounds-checked place for integers, varints, strings, bytes and uuids, in both the classic
-and the compact (KIP-482) form. It must not know APIs or versions; `what` only names them in errors.
+Integers, varints, strings, bytes and uuids are bounds-checked here only, in both the classic and
+the compact (KIP-482) form. This module must not know APIs or versions; `what` only names them in
+errors.
 """
 
 import struct
@@ -27,7 +28,7 @@ _INT64 = struct.Struct(">q")
 
 
 class WireError(Exception):
-    """Bytes or values that are not the Kafka message they should be; names message and position."""
+    """Bytes or values that are not the expected Kafka message; names message and position."""
 
 
 def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
@@ -60,7 +61,7 @@ def encode_uvarint(value: int) -> bytes:
 
 
 class Reader:
-    """A cursor over a buffer; every read past the end or out of range is a `WireError`."""
+    """A cursor over a buffer; every read past the end or out of range raises `WireError`."""
 
     __slots__ = ("buffer", "position", "what")
 
@@ -175,7 +176,7 @@ class Reader:
         if count < 0:
             self._check_null(count)
             return None
-        if count > self.remaining():  # every element takes a byte at least: no huge allocation
+        if count > self.remaining():  # every element takes at least one byte: no huge allocation
             raise self.fail(f"array of {count} elements in {self.remaining()} bytes")
         return [read(self) for _ in range(count)]
 
@@ -209,7 +210,7 @@ class Reader:
 
 
 class Writer:
-    """Appends primitives to a bytearray; a value that does not fit is a `WireError`."""
+    """Appends primitives to a bytearray; a value that does not fit raises `WireError`."""
 
     __slots__ = ("buffer", "what")
 

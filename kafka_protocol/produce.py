@@ -1,7 +1,7 @@
 """Produce: the acks of a request, and the log start offset in its answer.
 
-Why: a request with acks=0 has no response and must not wait for one; answers of enabled topics
-show the remote log start (H22). It must not know topics of ours.
+A request with acks=0 has no response and must not wait for one; answers of tiered topics show the
+remote log start offset (H22). This module must not know which topics are tiered.
 """
 
 import struct

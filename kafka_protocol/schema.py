@@ -1,9 +1,10 @@
 """A table-driven codec: one `Schema` per message, compiled per version into a reader and a writer.
 
-Why: all versions of the few APIs we read, from tables that a test compares with Kafka's own message
-JSON. It must not know any single API. Values are dicts with the snake_case names of Kafka's JSON;
-a decoded dict has every field of the schema, those its version lacks at Kafka's default; tagged
-fields that the table does not know are kept under `UNKNOWN_TAGS` and written back.
+It covers all versions of the few APIs that are read, from tables that a test compares with Kafka's
+own message JSON. Values are dicts with the snake_case names of Kafka's JSON. A decoded dict has
+every field of the schema; fields that its version lacks have Kafka's default. Tagged fields that
+the table does not know are kept under `UNKNOWN_TAGS` and written back. This module must not know
+any single API.
 """
 
 from collections.abc import Callable, Mapping
@@ -54,7 +55,7 @@ FieldType = Scalar | Struct | Array
 
 
 class VersionRange(NamedTuple):
-    """Both ends belong to it, as in Kafka's ApiVersions."""
+    """Both ends are inclusive, as in Kafka's ApiVersions."""
 
     low: int
     high: int
@@ -140,7 +141,9 @@ def array(*fields: Field) -> Array:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Schema:
-    """A message body: its name for errors, the versions we read, the first flexible one."""
+    """A message body: its name for errors, the versions that are read, the first flexible
+    version.
+    """
 
     name: str
     versions: VersionRange
@@ -150,7 +153,7 @@ class Schema:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Api:
-    """An API: key, versions we handle, request and response tables."""
+    """An API: key, handled versions, request and response tables."""
 
     key: int
     name: str

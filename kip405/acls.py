@@ -1,7 +1,7 @@
-"""ACLs that a principal lacks, as values, and the error that carries them. Pure.
+"""The ACLs that a principal lacks, as values, and the error that carries them. Pure.
 
-Who shows or counts a missing ACL takes it from `MissingAcls.acls`, never from the text of a
-message. Names of operations and resource types are those that kafka-acls.sh takes and prints.
+Code that shows or counts a missing ACL takes it from `MissingAcls.acls`, never from the text of a
+message. Names of operations and resource types are those that kafka-acls.sh accepts and prints.
 """
 
 import shlex
@@ -38,7 +38,9 @@ class Acl:
 
 
 class MissingAcls(Invalid):
-    """A broker refused, or would refuse, for want of these ACLs; the message names them all."""
+    """A broker refused, or would refuse, because these ACLs are missing; the message names them
+    all.
+    """
 
     def __init__(self, message: str, acls: Iterable[Acl]) -> None:
         super().__init__(message)

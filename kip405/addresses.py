@@ -1,6 +1,7 @@
-"""Addresses that something listens on or is reached at: `host:port`, `[v6]:port` or `unix:/path`.
+"""Addresses of listeners and servers: `host:port`, `[v6]:port` or `unix:/path`.
 
-One parser for settings, commands, plugins and brokers. Must not open sockets or look names up.
+This is the only parser, for settings, commands, plugins and brokers. It must not open sockets or
+resolve names.
 """
 
 import ipaddress
@@ -92,7 +93,8 @@ def _is_v6(host: str) -> bool:
 
 
 def _checked_path(text: str) -> str:
-    path = text.removeprefix("unix:").removeprefix("//")  # unix:///path is the URI of the same
+    # Unix:///path is the URI form of the same address.
+    path = text.removeprefix("unix:").removeprefix("//")
     if not path.startswith("/"):
         raise Invalid(f"{text!r}: the path of a unix socket must be absolute")
     length = len(path.encode("utf-8"))

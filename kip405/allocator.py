@@ -1,9 +1,9 @@
-"""Keeps glibc from giving freed memory back to the system after every message.
+"""Keeps glibc from returning freed memory to the system after every message.
 
-Chunks, messages and batches of megabytes come and go with each read. By default glibc maps each
-block of that size, faults it in page by page and unmaps it, and gives the top of an arena back as
-soon as it is free: that costs more than reading the data. Only glibc has the means; elsewhere
-nothing is done. Must not know what the memory is for.
+Each read allocates and frees chunks, messages and batches of megabytes. By default glibc maps each
+block of that size, faults it in page by page and unmaps it, and returns the top of an arena as soon
+as it is free: that costs more than reading the data. Only glibc has these settings; on other
+systems nothing is done. This module must not know what the memory is for.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ KEPT_BY_A_TASK_BYTES = 64 << 20
 # malloc.h of glibc.
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
-_LARGEST_BLOCK_BYTES = 32 << 20  # the most that glibc accepts on 64 bits
+_LARGEST_BLOCK_BYTES = 32 << 20  # the maximum that glibc accepts on 64 bits
 
 
 def keep_freed_memory(kept_bytes: int, library: str | None = None) -> bool:

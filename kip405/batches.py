@@ -1,10 +1,9 @@
-"""Record batches by their headers: read, walk, cut. Records inside stay opaque (see records.py).
+"""Record batches by their headers: read, iterate, cut. The records inside stay opaque (records.py).
 
-Magic 2 is the format of every Kafka since 0.11; magic 0 and 1 are legal in old logs and are walked
-by offset and size, checked by their CRC-32. Must not know where the bytes come from.
-Sources: DefaultRecordBatch, AbstractLegacyRecordBatch, LegacyRecord.
-
-Unsigned varints, as in Kafka's flexible messages and protobuf: 7 bits a byte, low first.
+Magic 2 is the format of every Kafka since 0.11. Magic 0 and 1 are legal in old logs; they are
+iterated by offset and size and checked by their CRC-32. Unsigned varints are as in Kafka's flexible
+messages and protobuf: 7 bits a byte, low bits first. This module must not know where the bytes come
+from. Sources: DefaultRecordBatch, AbstractLegacyRecordBatch, LegacyRecord.
 """
 
 import enum
@@ -52,8 +51,8 @@ class Compression(enum.IntEnum):
 class BatchHeader(NamedTuple):
     """Header of one batch. last_offset is inclusive as on disk; size_bytes counts the whole batch.
 
-    Magic 0 and 1: base_offset equals last_offset (a compressed one only tells its last), epoch,
-    producer and sequence are -1, record_count is -1 where only decompression would tell.
+    Magic 0 and 1: base_offset equals last_offset (a compressed batch records only its last offset),
+    epoch, producer and sequence are -1, record_count is -1 where only decompression would show it.
     """
 
     base_offset: int

@@ -1,8 +1,8 @@
-"""A protobuf message with one large `bytes` field: written and read without copies of that field.
+"""Writes and reads a protobuf message with one large `bytes` field, without copies of that field.
 
-protobuf's classes copy it four times on its way out and twice on its way in; for messages that
-carry stored batches that is most of their cost. What goes over the wire is the same. Source:
-https://protobuf.dev/programming-guides/encoding/. Must not know which message it is.
+protobuf's classes copy the field four times on its way out and twice on its way in, which is most
+of the cost of messages with stored batches. The encoded bytes are the same. Source:
+https://protobuf.dev/programming-guides/encoding/. This module must not know which message it is.
 """
 
 from collections.abc import Sequence

@@ -1,10 +1,9 @@
-"""Small text files of a broker: epoch and offset checkpoints, partition.metadata, meta.properties,
-server.properties.
+"""Parses small text files of a broker: checkpoints, partition.metadata, and properties files.
 
-Parsers of bytes: Corrupt names what is wrong, whatever was cut off. Must not know where the files
-lie.
-Sources: CheckpointFile, LeaderEpochCheckpointFile, OffsetCheckpointFile, PartitionMetadataFile,
-MetaProperties, java.util.Properties.
+The properties files are meta.properties and server.properties; the checkpoints hold epochs or
+offsets. The parsers take bytes: Corrupt names what is wrong, wherever the file was cut off. This
+module must not know where the files are. Sources: CheckpointFile, LeaderEpochCheckpointFile,
+OffsetCheckpointFile, PartitionMetadataFile, MetaProperties, java.util.Properties.
 """
 
 import re

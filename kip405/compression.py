@@ -1,7 +1,8 @@
-"""Decompression of the records of one batch, with a limit on what may come out.
+"""Decompresses the records of one batch, with a limit on the size of the output.
 
-Kafka's codecs: gzip, snappy (xerial framing or raw), LZ4 frames, zstd frames. cramjam comes with
-the service only, so it is imported when a batch needs it. Must not know what the bytes mean.
+The codecs are Kafka's: gzip, snappy (xerial framing or raw), LZ4 frames, zstd frames. Only the
+service installs cramjam, so it is imported when a batch needs it. This module must not know what
+the bytes mean.
 """
 
 import struct
@@ -12,14 +13,13 @@ from kip405.batches import Compression
 from kip405.crc import ByteBuffer
 from kip405.errors import Corrupt, Invalid
 
-# Ten thousand times a usual batch; a batch that grows beyond it is taken for an attack on our
-# memory.
+# Ten thousand times a usual batch; a batch that grows beyond it counts as an attack on memory.
 MAX_RECORDS_BYTES = 256 * 1024 * 1024
 _FIRST_GUESS_BYTES = 64 * 1024
 _GROWTH = 4
-# A usual batch never needs more; what a huge one took is given back with the next.
+# A usual batch never needs more; what a huge batch took is freed with the next one.
 _KEPT_BYTES = 16 * 1024 * 1024
-# Rust's own text of std::io::ErrorKind::WriteZero: the only sign that the output did not fit.
+# Rust's own text of std::io::ErrorKind::WriteZero, the only sign that the output did not fit.
 _NO_ROOM = "failed to write whole buffer"
 _GZIP_WINDOW = 31
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -35,7 +35,7 @@ def decompress(
 
 
 class Scratch:
-    """Memory for the records of one batch after the other, reused."""
+    """Memory for the records of one batch after another; it is reused."""
 
     def __init__(self) -> None:
         self._room = bytearray()

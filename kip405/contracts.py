@@ -43,7 +43,7 @@ class StoreIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedSegment:
-    """What a complete segment must look like in the store; sizes in bytes."""
+    """The expected state of a complete segment in the store; sizes in bytes."""
 
     locator: SegmentLocator
     log_size_bytes: int
@@ -69,7 +69,7 @@ class StoredObject:
 
 
 class FindingKind(enum.Enum):
-    """What a store can say about itself that bears on the safety of what is kept in it (H11)."""
+    """What a store can report about itself that bears on the safety of the data in it (H11)."""
 
     VERSIONING = "versioning"
     OBJECT_LOCK = "object_lock"
@@ -81,11 +81,11 @@ class FindingKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreFinding:
-    """One fact about the store as it is set up now; values only, the judgement is the caller's.
+    """One fact about the present set-up of the store; values only, the caller judges them.
 
-    `state` is the store's own word ("Enabled", "absent", "unknown: <why it could not be read>").
-    `days` is a period where the kind has one (expiry, abort, lock), `applies_to` the key prefix it
-    is limited to ("" = everything), `value` a number in the kind's unit (bytes, copies).
+    `state` is the store's own term ("Enabled", "absent", "unknown: <why it could not be read>").
+    `days` is a period where the kind has one (expiry, abort, lock), `applies_to` the key prefix to
+    which it is limited ("" = everything), `value` a number in the kind's unit (bytes, copies).
     """
 
     kind: FindingKind

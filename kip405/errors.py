@@ -5,18 +5,15 @@ kind         retriable  what the caller does
 NotFound     no         stop asking; a FINISHED segment not found is an alarm (H11, H25)
 Unavailable  yes        wait and try again; nothing is known to have happened
 Busy         yes        come back later; a bounded queue is full
-Invalid      no         mend the request or the setting named in the message
+Invalid      no         correct the request or the setting named in the message
 Corrupt      no         do not use the bytes; the message names the object
-Fenced       no         drop the plan: somebody else leads, or the evidence changed
-Internal     no         a bug of ours; report it
+Fenced       no         drop the plan: another broker leads, or the evidence changed
+Internal     no         a bug of this product; report it
 
-Foreign errors are translated once, at the seam, with `raise ... from`. KIP-405's
+Foreign errors are translated once, where they enter, with `raise ... from`. KIP-405's
 RemoteResourceNotFoundException is NotFound, RetriableRemoteStorageException is Unavailable,
-RemoteStorageException is any of the others.
-
-What TLS has to do with a gRPC connection that was never made, out of gRPC's own text.
-
-Must not know who called whom.
+RemoteStorageException is any of the others. For a gRPC connection that could not be opened, the
+cause in TLS is taken from gRPC's own text. This module must not know the caller or the callee.
 """
 
 import enum
@@ -40,7 +37,7 @@ class ErrorKind(enum.Enum):
 
 
 class RemoteStorageError(Exception):
-    """Base of every error of ours; raise one of its subclasses."""
+    """Base class of the errors of this product; raise one of its subclasses."""
 
     kind: ClassVar[ErrorKind] = ErrorKind.INTERNAL
 

@@ -1,7 +1,7 @@
 """Identities of KIP-405: Kafka's Uuid, TopicIdPartition and RemoteLogSegmentId.
 
 Offsets are record offsets (int64), positions are byte positions, epochs are leader epochs (int32).
-Must not know where anything is stored or how it travels.
+This module must not know where anything is stored or how it is sent.
 """
 
 import base64
@@ -44,7 +44,9 @@ ZERO_UUID = Uuid(bytes(_UUID_BYTES))
 
 
 class PartitionKey(NamedTuple):
-    """What identifies a partition for ever: the topic's id, not its name, and the number."""
+    """The permanent identity of a partition: the topic's id, not its name, and the partition
+    number.
+    """
 
     topic_id: Uuid
     partition: int
@@ -55,7 +57,7 @@ class PartitionKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class TopicIdPartition:
-    """A partition with the name its topic has today (org.apache.kafka.common.TopicIdPartition)."""
+    """A partition with the current name of its topic (org.apache.kafka.common.TopicIdPartition)."""
 
     topic_id: Uuid
     topic: str

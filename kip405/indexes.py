@@ -1,9 +1,8 @@
-"""Index formats: Kafka's offset, time and transaction index, our aborted list and chunk checksums,
-and the object that carries them all (docs/reference/formats.md, "Store").
+"""Index formats: Kafka's offset, time and transaction index, the aborted list, chunk checksums.
 
-Entries are looked up by bisection in the bytes as they are; nothing is decoded up front. Integers
-are big-endian. Must not know where the objects are stored. Sources: OffsetIndex, TimeIndex,
-TransactionIndex, AbortedTxn.
+One object carries them all (docs/reference/formats.md, "Store"). Entries are found by bisection in
+the encoded bytes; nothing is decoded in advance. Integers are big-endian. This module must not know
+where the objects are stored. Sources: OffsetIndex, TimeIndex, TransactionIndex, AbortedTxn.
 """
 
 import struct
@@ -36,7 +35,9 @@ def _entry_count(data: ByteBuffer, entry: struct.Struct, what: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class OffsetIndex:
-    """Offset index of a closed segment (8 bytes an entry); Corrupt at birth for a torn entry."""
+    """Offset index of a closed segment (8 bytes an entry); raises Corrupt on creation for a torn
+    entry.
+    """
 
     data: memoryview
     base_offset: int
@@ -93,7 +94,9 @@ class OffsetIndex:
 
 @dataclass(frozen=True, slots=True)
 class TimeIndex:
-    """Time index of a closed segment (12 bytes an entry); Corrupt at birth for a torn entry."""
+    """Time index of a closed segment (12 bytes an entry); raises Corrupt on creation for a torn
+    entry.
+    """
 
     data: memoryview
     base_offset: int
@@ -134,8 +137,8 @@ class TimeIndex:
 
 @dataclass(frozen=True, slots=True, order=True)
 class AbortedTransaction:
-    """An aborted transaction's producer and its first and last offset in this partition (both
-    inclusive).
+    """The producer of an aborted transaction, and its first and last offset in this partition
+    (inclusive).
     """
 
     producer_id: int
@@ -145,8 +148,8 @@ class AbortedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class TransactionIndexEntry:
-    """One entry of Kafka's transaction index; transactions that began below last_stable_offset were
-    all decided.
+    """One entry of Kafka's transaction index; all transactions that began below last_stable_offset
+    were decided.
     """
 
     aborted: AbortedTransaction
@@ -298,8 +301,8 @@ def build_indexes_object(sections: Mapping[IndexType, ByteBuffer]) -> bytes:
 
 
 class IndexesObject:
-    """A parsed indexes object; sections are views into the bytes given. Sections of unknown types
-    are passed over.
+    """A parsed indexes object; sections are views into the given bytes. Sections of unknown types
+    are skipped.
     """
 
     def __init__(self, data: memoryview, places: Mapping[int, _SectionSpan]) -> None:

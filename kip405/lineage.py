@@ -1,10 +1,9 @@
-"""Leader-epoch lineage: which epoch wrote which offset, and which remote segments belong to that
-history.
+"""Leader-epoch lineage: which epoch wrote which offset, and which remote segments belong to it.
 
-A trim re-bases the first entry of the broker's own file (H8), so only the merge of what the remote
-segments tell with what the leader still holds is the whole history; every decision is taken on that
-merge (H4). Must not know where lineages are kept. Sources: LeaderEpochFileCache, RemoteLogManager;
-G3 and H8 of docs/design.
+A trim re-bases the first entry of the broker's own file (H8). Only the merge of the epochs in the
+remote segments with those that the leader still holds is the whole history, and every decision uses
+this merge (H4). This module must not know where lineages are kept. Sources: LeaderEpochFileCache,
+RemoteLogManager; G3 and H8 of docs/design.
 """
 
 from bisect import bisect_left, bisect_right

@@ -1,8 +1,7 @@
-"""Records inside one batch: the only place where records are decoded.
+"""Decodes the records inside one batch; no other module does.
 
-For the batch that answers a ListOffsets timestamp, for `rlm fetch`, and for checks; the read path
-never comes here.
-Source: DefaultRecord, ControlRecordType (Kafka's record format v2).
+It is for the batch that answers a ListOffsets timestamp, for `rlm fetch`, and for checks; the read
+path never uses it. Source: DefaultRecord, ControlRecordType (Kafka's record format v2).
 """
 
 import enum

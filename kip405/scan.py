@@ -1,8 +1,8 @@
 """Verifies a segment file in one pass and reports what it holds.
 
-Proves what is copied (H13): magic, length and checksum of every batch, ascending offsets inside the
-segment's range, and the leader epochs from the batches themselves. Sans-IO: the caller feeds bytes
-in big chunks; memory is bounded by one batch.
+The scan proves what is copied (H13): magic, length and checksum of every batch, ascending offsets
+within the segment's range, and the leader epochs from the batches themselves. Sans-IO: the caller
+feeds bytes in large pieces; memory is bounded by one batch.
 """
 
 from dataclasses import dataclass
@@ -14,8 +14,7 @@ from kip405.ids import MAX_OFFSET
 from kip405.lineage import Lineage
 from kip405.segments import EpochEntry
 
-# Kafka's largest request is 100 MiB unless someone raised it; a batch that claims more is taken for
-# a torn length.
+# Kafka's largest request is 100 MiB by default; a batch that claims more counts as a torn length.
 MAX_BATCH_BYTES = 256 * 1024 * 1024
 DEFAULT_CHUNK_BYTES = 1024 * 1024
 

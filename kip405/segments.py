@@ -1,5 +1,4 @@
-"""Remote log segments as values: metadata, our custom-metadata envelope, what is copied and where
-it lies.
+"""Remote log segments as values: metadata, the custom-metadata envelope, sources and locations.
 
 Offsets in RemoteLogSegmentMetadata are Kafka's: end_offset is inclusive; `next_offset` is the
 half-open end. Sources: org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
@@ -14,7 +13,7 @@ from kip405.ids import RemoteLogSegmentId, TopicIdPartition, Uuid
 
 
 class RemoteLogSegmentState(enum.IntEnum):
-    """The ids are Kafka's and go to disk."""
+    """The ids are Kafka's and are stored."""
 
     COPY_SEGMENT_STARTED = 0
     COPY_SEGMENT_FINISHED = 1
@@ -66,7 +65,7 @@ class EpochEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomMetadata:
-    """Our envelope around the plugin's bytes; sizes and checksums are 0 in COPY_SEGMENT_STARTED."""
+    """The envelope around the plugin's bytes; sizes and checksums are 0 in COPY_SEGMENT_STARTED."""
 
     store_id: Uuid
     entropy_bits: int = 0
@@ -223,7 +222,7 @@ class ByteRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSlice:
-    """A byte range of a file on a volume that both sides can read."""
+    """A byte range of a file on a volume that plugin and client can both read."""
 
     path: str
     position: int
@@ -232,7 +231,7 @@ class FileSlice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSegmentData:
-    """What one copy hands to the store: the segment file and the ready-made indexes object.
+    """What one copy passes to the store: the segment file and the complete indexes object.
 
     `end_offset` (inclusive) is for stores that keep metadata beside objects; None: not known.
     """

@@ -1,4 +1,4 @@
-"""The version of this software, as `--version`, GetInfo, heartbeats and objects have it."""
+"""The version of this software, as `--version`, GetInfo, heartbeats and objects show it."""
 
 from importlib.metadata import PackageNotFoundError, version
 

@@ -1,1 +1,1 @@
-"""Metadata of segments: the ledger and the settings, two compacted Kafka topics."""
+"""Metadata of remote log segments: the ledger and the settings, two compacted Kafka topics."""

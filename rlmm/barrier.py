@@ -1,8 +1,8 @@
-"""End offsets taken after the question was asked, one request in flight a partition, many callers
-to one answer (H17).
+"""Serves barriers with end offsets that were requested after the barrier was taken (H17).
 
-A caller who arrives while a request is in flight waits for the next one: the answer under way may
-be older than the event he wants to be behind. Must not know who reads the log.
+One request is in flight per partition, and one answer serves many callers. A caller that arrives
+while a request is in flight waits for the next request: the answer under way may be older than the
+event that the caller needs to be behind. This module must not know who reads the log.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from kip405.ids import TopicPartition
 
 
 class EndOffsets:
-    """Single flight in front of `fetch(place) -> end offset`; `run` must be running."""
+    """Single flight for `fetch(place) -> end offset`; `run` must be running."""
 
     def __init__(self, fetch: Callable[[TopicPartition], Awaitable[int]]) -> None:
         self._fetch = fetch

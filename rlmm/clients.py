@@ -1,9 +1,8 @@
-"""The aiokafka edge: clients that never create a topic by asking for it, and how they are made
-and dropped.
+"""The edge to aiokafka: clients that never create a topic by asking for it, and their life cycle.
 
-aiokafka 0.14 always asks Metadata with allow_auto_topic_creation=true: a deleted ledger would
-come back with the broker's defaults and look empty (H6). Everything private of aiokafka that we
-touch is touched in this file. Must not know what the records mean.
+aiokafka 0.14 always sends Metadata with allow_auto_topic_creation=true: a deleted ledger would come
+back with the broker's defaults and look empty (H6). Only this file touches private parts of
+aiokafka. It must not know what the records mean.
 """
 
 import asyncio
@@ -45,7 +44,9 @@ def told(error: BaseException, needs: Acl) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionSettings:
-    """Where our own clients connect: the brokers' direct listeners, never a proxy. Times in ms."""
+    """Where this product's own clients connect: the brokers' direct listeners, never a proxy. Times
+    in ms.
+    """
 
     bootstrap_servers: tuple[str, ...]
     client_id: str
@@ -57,8 +58,9 @@ class ConnectionSettings:
 class ExplicitTopicsClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
     """An AIOKafkaClient whose metadata requests forbid topic creation.
 
-    `layout` tells when the cluster looked different: brokers, or leaders of the topics it follows.
-    `fetched` notes the leader epochs of what a consumer fetches: its records do not tell them.
+    `layout` is notified when the cluster changed: brokers, or leaders of the topics that it
+    follows. `fetched` records the leader epochs of what a consumer fetches, because aiokafka's
+    records lack them.
     """
 
     layout: frozenset[tuple[Any, ...]] = frozenset()

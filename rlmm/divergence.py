@@ -1,26 +1,27 @@
-"""Whether the leader of a partition still has what was read from it (H42).
+"""Decides whether a partition's leader still has the records that were read from it (H42). Pure.
 
-A reader that goes by offsets alone sees nothing of it when a log loses its end and grows past the
-reader's position again. So it keeps the leader epoch of the last batch it read, and asks the leader
-where that epoch ends (OffsetForLeaderEpoch). What an answer proves, for a reader that has read up
-to `position` under `leader_epoch`:
+A reader that goes only by offsets does not notice when a log loses its end and then grows past the
+reader's position. So the reader keeps the leader epoch of the last batch that it read, and asks the
+leader where that epoch ends (OffsetForLeaderEpoch). For a reader that has read up to `position`
+under `leader_epoch`, the answers prove this:
 
-- **The epoch ends below the position: lost, for certain.** The log of whoever answers parted from
-  what was read, and only a leader answers. A leader that merely lags cannot say this: what was read
-  was below the high watermark, a clean election keeps it, and the answer goes by the log and its
-  epochs, not by the high watermark.
-- **The leader has no such epoch, but newer ones: lost.** Other records have taken the place. (A
-  replica that was made after compaction had removed every record of the epoch says the same. A
-  reader that follows the log is never so far behind; of what an earlier process remembered this
-  answer is not held against the leader.)
+- **The epoch ends below the position: records are certainly lost.** The log of the answering broker
+  parted from what was read, and only a leader answers. A leader that merely lags cannot give this
+  answer: what was read was below the high watermark, a clean election keeps it, and the answer
+  comes from the log and its epochs, not from the high watermark.
+- **The leader has no such epoch, but newer ones: records are lost.** Other records have replaced
+  them. (A replica that was created after compaction had removed every record of the epoch gives the
+  same answer. A reader that follows the log is never so far behind; for what an earlier process
+  remembered, this answer is not held against the leader.)
 - **The leader knows only older epochs: nothing is proven.** It was deposed before the last batch
-  was written and has not noticed. So it is with a partition that nobody answers for. The doubt
-  stands until a leader answers: nothing may be deleted or trimmed meanwhile, no barrier is passed.
-- **The epoch ends at or above the position: whole.** By the log's own rules (an epoch is written by
-  one leader, epochs ascend) everything below is the same too.
+  was written and has not noticed. The same holds for a partition for which nobody answers. The
+  doubt remains until a leader answers: meanwhile nothing may be deleted or trimmed, and no barrier
+  is passed.
+- **The epoch ends at or above the position: nothing is lost.** By the rules of the log (one leader
+  writes an epoch, epochs ascend) everything below is the same too.
 
-An end offset (ListOffsets) below the position proves nothing by itself: a deposed leader may have
-told it. It is a reason to ask for the epoch at once. Pure.
+An end offset (ListOffsets) below the position proves nothing by itself: it may come from a deposed
+leader. It is a reason to ask for the epoch at once.
 """
 
 import struct
@@ -31,12 +32,13 @@ from typing import NamedTuple
 from kip405.ids import TopicPartition
 
 NO_EPOCH = -1
-_HEAD = struct.Struct(">qii")  # base offset, size of what follows the first 12 bytes, leader epoch
+# Base offset, size of the batch after its first 12 bytes, leader epoch.
+_HEAD = struct.Struct(">qii")
 _PREFIX_BYTES = 12
 
 
 class EpochEnd(NamedTuple):
-    """What a leader answers: the epoch it has, not above the one asked for, and where it ends."""
+    """A leader's answer: its epoch at or below the requested one, and where that epoch ends."""
 
     leader_epoch: int
     end_offset: int
@@ -46,7 +48,7 @@ class EpochEnd(NamedTuple):
 class ReadMark:
     """Everything below `position` was read, the last batch of it under `leader_epoch`.
 
-    `remembered`: by an earlier process of this service.
+    `remembered`: an earlier process of this service read it.
     """
 
     position: int
@@ -66,7 +68,9 @@ NOTHING_READ = RememberedReads(marks={}, lost=None)
 
 
 class FetchedEpochs:
-    """Where leader epochs begin in what one consumer has fetched, by the headers of the batches."""
+    """Where leader epochs begin in what one consumer has fetched, from the headers of the
+    batches.
+    """
 
     def __init__(self) -> None:
         self._began: dict[TopicPartition, list[tuple[int, int]]] = {}
@@ -95,7 +99,7 @@ class FetchedEpochs:
 
 
 class ReadMarks:
-    """How far every partition was read, and what of it leaders have yet to confirm."""
+    """How far every partition was read, and which part of it leaders have yet to confirm."""
 
     def __init__(self, remembered: Mapping[TopicPartition, ReadMark]) -> None:
         self._newest: dict[TopicPartition, ReadMark] = {}

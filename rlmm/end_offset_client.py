@@ -1,7 +1,6 @@
-"""Asks leaders where partitions and epochs end, on connections of its own, so that no long poll of
-the tail is ahead of the question.
+"""Asks leaders where partitions and epochs end, on connections of its own.
 
-Must not know why somebody asks.
+So no long poll of the tail delays the question. This module must not know why somebody asks.
 """
 
 import asyncio
@@ -30,7 +29,7 @@ _RETRY_MS = 100
 
 
 class EndOffsetClient:
-    """A consumer that is never assigned anything; connected at the first question."""
+    """A consumer without any assignment; it connects at the first question."""
 
     def __init__(self, connection: ConnectionSettings, sleep_ms: SleepMs) -> None:
         self._connection = connection

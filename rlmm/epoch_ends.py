@@ -1,7 +1,7 @@
-"""OffsetForLeaderEpoch v3 and ListOffsets v5, as aiokafka sends requests: where logs end, and
-which leader epochs their brokers know.
+"""OffsetForLeaderEpoch v3 and ListOffsets v5 in the form in which aiokafka sends requests.
 
-aiokafka has no class for the one, and of the other none that tells the epoch. Sources:
+They ask where logs end, and which leader epochs the brokers know. aiokafka has no class for the
+first, and its classes for the second do not return the epoch. Sources:
 OffsetForLeaderEpochRequest.json, ListOffsetsRequest.json and their responses.
 """
 
@@ -60,7 +60,7 @@ class EpochEndsStruct(RequestStruct):  # type: ignore[misc]
 
 
 class EpochEndsRequest(Request[EpochEndsStruct]):  # type: ignore[misc]
-    """Leader epochs by partition, all of one leader."""
+    """Asks one leader for leader epochs, by partition."""
 
     API_KEY = 23
 
@@ -121,7 +121,9 @@ class LogEndStruct(RequestStruct):  # type: ignore[misc]
 
 
 class LogEndRequest(Request[LogEndStruct]):  # type: ignore[misc]
-    """The end of one partition; `of_leader` False = as whatever replica is asked has it."""
+    """Asks for the end of one partition; with `of_leader` False, as any replica that is asked has
+    it.
+    """
 
     API_KEY = 2
 

@@ -1,10 +1,9 @@
-"""Bytes of a ledger value: Kafka's RemoteLogSegmentMetadataRecord in AbstractApiMessageSerde's
-framing.
+"""Bytes of a ledger value: RemoteLogSegmentMetadataRecord, framed by AbstractApiMessageSerde.
 
-`uvarint frame version 1, uvarint api key 0, uvarint version 0`, then the flexible message, full
-state each time. Kafka's own formatter prints these bytes. Pure. Must not know keys, headers or
-what a state means. Source: storage/src/main/resources/message/RemoteLogSegmentMetadataRecord.json
-(4.3).
+The frame is `uvarint frame version 1, uvarint api key 0, uvarint version 0`, then the flexible
+message with the full state each time. Kafka's own formatter prints these bytes. Pure. This module
+must not know keys, headers or what a state means. Source:
+storage/src/main/resources/message/RemoteLogSegmentMetadataRecord.json (4.3).
 """
 
 import struct
@@ -119,7 +118,7 @@ def _read_flag(data: bytes | None) -> bool:
 
 @dataclass(slots=True)
 class _Reader:
-    """Bounds-checked cursor over one value; ValueError where the bytes end too early."""
+    """Bounds-checked cursor over one value; raises ValueError where the bytes end too early."""
 
     data: bytes
     position: int = 0

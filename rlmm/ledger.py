@@ -1,10 +1,10 @@
-"""All segments of one user partition as one immutable view, and the questions plans ask of it.
+"""All segments of one user partition as one immutable view, with the queries that plans need. Pure.
 
-Every answer about offsets is given inside the leader's merged lineage only (H4): a segment whose
-epoch ended earlier counts up to that end, one that ends at or beyond the log's end does not count
-at all (then the partition is frozen). A disputed segment (H3) is still readable, by what is lawful
-where the newest record is no FINISHED, but it is never part of what the trim bound stands on. Pure.
-Must not know the store: that FINISHED objects are really there is for the trim to see (H11).
+Every answer about offsets holds within the leader's merged lineage only (H4): a segment whose epoch
+ended earlier counts up to that end; a segment that ends at or beyond the log's end does not count
+at all (then the partition is frozen). A disputed segment (H3) is still readable, by its lawful
+state where the newest record is not FINISHED, but it never supports the trim bound. This module
+must not know the store: the trim verifies that FINISHED objects really exist (H11).
 """
 
 from bisect import bisect_right
@@ -19,13 +19,13 @@ from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlmm.replay import Dispute, PartitionState
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-_COVERS_KEPT = 2  # the leader's lineage, and that of who reads the remote tier alone
+_COVERS_KEPT = 2  # the leader's lineage, and that of a reader of the remote tier only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentEntry:
-    """Newest record of one segment; `disputed` says why this reader holds it illegal, empty = it
-    does not.
+    """Newest record of one segment; `disputed` says why this reader considers it illegal, empty =
+    legal.
     """
 
     metadata: RemoteLogSegmentMetadata
@@ -42,7 +42,7 @@ class SegmentEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsableSegment:
-    """A FINISHED segment and the half-open end up to which it belongs to the leader's history."""
+    """A FINISHED segment, and the half-open end up to which it belongs to the leader's history."""
 
     metadata: RemoteLogSegmentMetadata
     next_offset: int
@@ -63,7 +63,7 @@ class Hole:
 
 
 class PartitionLedger:
-    """Immutable view of one partition; answers are computed once per lineage and then looked up."""
+    """Immutable view of one partition; answers are computed once per lineage and then kept."""
 
     def __init__(
         self,

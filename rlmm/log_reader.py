@@ -1,10 +1,8 @@
-"""One consumer of our topics: records, the leader epochs of their batches, where partitions begin
-and end.
+"""One consumer of this product's topics: records, the leader epochs of their batches, and offsets.
 
-Assigned by hand, no group, made anew after each failure: the tail says from where. Must not know
-what records mean.
-
-Tells waiters that something has changed, once per wait.
+Partitions are assigned by hand, without a group. After each failure a new consumer is created; the
+tail says from which offset it reads. `Changes` wakes waiters, once per wait. This module must not
+know what records mean.
 """
 
 import asyncio
@@ -21,7 +19,7 @@ from rlmm.clients import ConnectionSettings, fetched_epochs, make_consumer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TailRecord:
-    """One record as Kafka gave it."""
+    """One record as Kafka delivered it."""
 
     place: TopicPartition
     offset: int
@@ -62,7 +60,7 @@ class Reader(Protocol):
 
 
 class LogReader:
-    """The Reader over aiokafka."""
+    """Implements Reader with aiokafka."""
 
     def __init__(self, connection: ConnectionSettings) -> None:
         self._consumer = make_consumer(connection)

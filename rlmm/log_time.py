@@ -1,13 +1,13 @@
-"""How old a record of the settings topic is, without the clock of whoever wrote it (G1, H16).
+"""Computes the age of a record of the settings topic without its writer's clock (G1, H16). Pure.
 
-Brokers stamp its records (LogAppendTime), so their distances in time are told by one clock, however
-wrong. What has passed since a record was read, our own monotonic clock tells. A record is at least
-as old as both say: an append time that is far behind the last one read is old although it was read
-only now (a backlog, after this process or its broker stood still), and one that nothing followed
-ages nevertheless.
+Brokers stamp the records (LogAppendTime), so one clock, even a wrong one, measures the time between
+them. The monotonic clock of this process measures the time since a record was read. A record is at
+least as old as either says. A record that was appended long before the last one is old even if it
+was read just now (a backlog, after this process or its broker was paused), and a record that
+nothing followed ages too.
 
-A record that was there before this process began to follow the log says nothing about now: its
-writer may have died years ago, and nothing have been written since. Pure.
+A record that existed before this process began to follow the log says nothing about now: its writer
+may have died years ago with nothing written since.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,9 @@ MOST_SKEW_MS = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordTimes:
-    """`appended_ms` by the broker's clock, `read_ms` by our monotonic one; None = in the replay."""
+    """`appended_ms` by the broker's clock, `read_ms` by this process's monotonic one; None = in the
+    replay.
+    """
 
     appended_ms: int
     read_ms: int | None
@@ -26,9 +28,9 @@ class RecordTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockSkew:
-    """How far a service's clock is ahead of the brokers' by its last heartbeat, below 0 = behind.
+    """How far a service's clock is ahead of the brokers' by its last heartbeat; below 0 = behind.
 
-    `node_id` is -1 of a reader, `who` its key in the settings topic.
+    `node_id` is -1 for a reader, `who` its key in the settings topic.
     """
 
     node_id: int
@@ -37,7 +39,9 @@ class ClockSkew:
 
 
 class LogTime:
-    """What time it is by the log: the append time of the last record read, and when that was."""
+    """The current time by the log: the append time of the last record read, and when it was
+    read.
+    """
 
     def __init__(self) -> None:
         self._last: RecordTimes | None = None

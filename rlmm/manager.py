@@ -1,9 +1,8 @@
-"""The ledger as its users see it: views of partitions, barriers, and publishes that are known to
-count (G3, H3, H10).
+"""The ledger for its users: views of partitions, barriers, confirmed publishes (G3, H3, H10).
 
 A publish returns only when its own record was read back as the newest of its key and no reader of
-ours objects to it; anything else is an error, so that nobody acts on a record that others will
-mend. Must not know Kafka (metadata_log does) nor the store.
+this process disputes it. Everything else is an error, so that nobody acts on a record that others
+will repair. This module must not know Kafka (metadata_log does) nor the store.
 """
 
 from dataclasses import dataclass
@@ -217,7 +216,7 @@ def _newest_state(view: PartitionLedger, key: LedgerKey) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metadata:
-    """The log of metadata and the two views of it."""
+    """The log of metadata, and the two views of it."""
 
     log: MetadataLog
     settings: Settings

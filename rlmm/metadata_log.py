@@ -1,9 +1,9 @@
-"""The two Kafka topics as one log of metadata: tail, barrier, publish, and the watch over them.
+"""The two Kafka topics as one metadata log: tail, barrier, publish, and checks of the topics.
 
-Both topics share one consumer, one producer and one client for end offsets. `run` belongs into
-the composition root's TaskGroup and never ends. Who makes sense of the records registers a sink
-before that. Must not know what records mean (one exception: whether a `cluster` settings record
-says that a ledger existed before).
+Both topics share one consumer, one producer and one client for end offsets. `run` belongs in the
+TaskGroup of the composition root and never ends. A component that interprets the records registers
+a sink before that. This module must not know what records mean, except whether a `cluster` settings
+record says that a ledger existed before.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ log = structlog.get_logger(__name__)
 
 
 class Sink(Protocol):
-    """Who makes sense of one topic's records; both methods await nothing."""
+    """Interprets one topic's records; both methods await nothing."""
 
     def apply(self, record: TailRecord) -> None:
         """The next record of a partition, each offset once, ascending."""
@@ -56,7 +56,9 @@ class Sink(Protocol):
 
 
 class Ends(Protocol):
-    """Who asks leaders where things end (EndOffsetClient). Unavailable where nobody answers."""
+    """Asks leaders where partitions and epochs end (EndOffsetClient). Unavailable if nobody
+    answers.
+    """
 
     async def end_offset(self, place: TopicPartition, min_insync_replicas: int) -> int: ...
 
@@ -83,11 +85,12 @@ class _Topics:
 
 
 class MetadataLog:
-    """Edge to Kafka for ledger and settings; sinks are called on the event loop.
+    """The edge to Kafka for ledger and settings; sinks are called on the event loop.
 
-    A partition that lost records that were read (`divergence`) stops everything that deletes or
-    trims, for good. This process takes and gives nothing more of that topic: what it has made of it
-    is not what is there. A later one reads what is left, and works with it as far as is safe.
+    A partition that lost records which were already read (`divergence`) permanently stops
+    everything that deletes or trims. This process no longer reads or writes that topic, because its
+    view is not what the topic holds. A later process reads what is left, and works with it as far
+    as is safe.
     """
 
     def __init__(
@@ -302,7 +305,7 @@ class MetadataLog:
         log.info("metadata_ready", replay_ms=replay_ms)
 
     async def _ensure_topics(self) -> None:
-        tell = log.info  # brokers learn of a topic a moment after it was created
+        tell = log.info  # brokers learn of a topic a moment after its creation
         while True:
             try:
                 await self._create_missing()

@@ -1,7 +1,7 @@
-"""Which ledger partition holds the metadata of a user partition: Kafka's
-RemoteLogMetadataTopicPartitioner, bit for bit.
+"""Assigns user partitions to ledger partitions, as Kafka's RemoteLogMetadataTopicPartitioner does.
 
-Pure. Must not know the number of brokers or who leads what.
+The result is equal bit for bit. Pure. This module must not know the number of brokers or the
+leaders.
 """
 
 from kip405.ids import PartitionKey

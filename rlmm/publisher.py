@@ -1,10 +1,8 @@
-"""Appends records with acks=all, idempotently, and knows the difference between "not written" and
-"unknown" (H10).
+"""Appends records with acks=all, idempotently; separates "not written" from "unknown" (H10).
 
-After an unknown outcome the producer is dropped with all it has not sent: nothing of it may
-arrive later by a client-side retry. Must not know what the records mean.
-
-A publish whose outcome is unknown, and deadlines as our errors (H10).
+After an unknown outcome the producer is dropped with everything that it has not sent, so that no
+client-side retry can deliver it later. Deadlines become kip405's errors. This module must not know
+what the records mean.
 """
 
 import asyncio
@@ -30,8 +28,8 @@ from rlmm.topic import NowMs
 
 
 class OutcomeUnknown(Unavailable):
-    """The record may or may not be in the log: pass a barrier, then look at the state; until then
-    nothing.
+    """The record may or may not be in the log: pass a barrier, then check the state, and do nothing
+    before.
     """
 
     outcome_unknown = True
@@ -62,7 +60,7 @@ class Record:
 
 @dataclass(slots=True)
 class _Attempt:
-    """How far one publish came; a producer that was given a record and never acknowledged it is
+    """Progress of one publish; a producer that received a record and never acknowledged it is
     dropped.
     """
 
@@ -71,7 +69,7 @@ class _Attempt:
 
 
 class Publisher:
-    """One producer at a time; `run` must be running, it buries producers that were dropped."""
+    """One producer at a time; `run` must be running, it closes producers that were dropped."""
 
     def __init__(
         self,
@@ -153,7 +151,7 @@ class Publisher:
         try:
             metadata = await delivery
         except KafkaError as error:
-            # Also where it was refused: an earlier try of the client's own may have arrived.
+            # Also after a refusal: an earlier attempt of the client may have arrived.
             raise OutcomeUnknown(f"publish to {place}: {told(error, needs)}") from error
         offset: int = metadata.offset
         return offset

@@ -1,8 +1,8 @@
-"""A ledger record: key, headers, value, where it was read (docs/reference/formats.md, "Ledger").
+"""A ledger record: key, headers, value, and its offset (docs/reference/formats.md, "Ledger"). Pure.
 
 Key = 16 bytes topic id, int32 partition, 16 bytes segment id (partition-delete records have no
-segment id). Headers of every record, tombstones too: rlm.v, rlm.epoch, rlm.prev, rlm.writer.
-Pure. Must not know what follows from a record: that is replay's.
+segment id). Every record, tombstones included, has the headers rlm.v, rlm.epoch, rlm.prev,
+rlm.writer. This module must not know what follows from a record; replay does.
 """
 
 import struct
@@ -76,7 +76,9 @@ class LedgerKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordHeaders:
-    """Who wrote a record and what he believed: leader epoch, expected previous state, process."""
+    """Who wrote a record, and what the writer believed: leader epoch, expected previous state,
+    process.
+    """
 
     leader_epoch: int
     expected_previous: int
@@ -118,7 +120,7 @@ class RecordHeaders:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerRecord:
-    """One record as it lies in the ledger; metadata None is a tombstone."""
+    """One record as it is in the ledger; metadata None is a tombstone."""
 
     key: LedgerKey
     metadata: RemoteLogSegmentMetadata | None

@@ -1,6 +1,6 @@
-"""Fold of ledger records: what is the state, what is disputed, what the leader republishes (H3).
+"""Fold of ledger records: the state, what is disputed, and what the leader republishes (H3). Pure.
 
-The newest record of a key is its state, live and in replay alike. That is the only fold that
+The newest record of a key is its state, live and in replay alike. This is the only fold that
 compaction cannot change, so replay(compact(log)) == replay(log). Legality never decides what the
 state is, only what is repaired:
 
@@ -9,18 +9,20 @@ state is, only what is repaired:
                              no:  this reader holds the key as disputed, and the leader of the
                                   partition republishes what was lawful
 
-A record is lawful where its writer's leader epoch is not below the newest seen for the partition
-and he either
+A record is lawful if its writer's leader epoch is not below the newest seen for the partition and
+the writer either
   - expected the last lawful state, and the state machine allows the change; or
-  - expected exactly the newest record and mends it: he republishes the lawful state, or says
-    FINISHED (a correction may bring data back at any time), or is of a newer epoch than its writer.
+  - expected exactly the newest record and repairs it: the writer republishes the lawful state, or
+    says FINISHED (a correction may bring data back at any time), or has a newer epoch than the
+    writer of that record.
 
-Disputes are the knowledge of one live reader: no part of the state, gone after a restart. A reader
-who may have missed records to compaction knows less, and objects to less: of keys whose every
-record he saw he judges all, of others the epoch only. So whatever the leader republishes settles
-the key for all readers, and nobody objects to what somebody with full knowledge accepts.
+Disputes are the knowledge of one live reader: they are no part of the state and are gone after a
+restart. A reader that may have missed records through compaction knows less and disputes less: for
+keys of which it saw every record it judges everything, for others only the epoch. So whatever the
+leader republishes settles the key for all readers, and no reader disputes what a reader with full
+knowledge accepts.
 
-Pure. Must not know the store; nothing irreversible may follow from what is told here.
+This module must not know the store; nothing irreversible may follow from its results alone.
 """
 
 from collections import deque
@@ -39,7 +41,9 @@ _NO_EPOCH = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispute:
-    """The newest record of a key is illegal; `lawful` should stand, None = no record at all."""
+    """The newest record of a key is illegal; `lawful` is the state it should have, None = no
+    record.
+    """
 
     newest: LedgerRecord
     lawful: LedgerRecord | None
@@ -66,7 +70,7 @@ class _KeyKnowledge:
 
 @dataclass(slots=True)
 class PartitionState:
-    """All that one reader knows of one user partition."""
+    """Everything that one reader knows of one user partition."""
 
     keys: dict[Uuid, _KeyKnowledge] = field(default_factory=dict)
     newest_epoch: int = _NO_EPOCH
@@ -96,7 +100,7 @@ class PartitionState:
 
 
 class LedgerState:
-    """What one reader has made of one ledger partition; `apply` is the step of the fold."""
+    """One reader's state of one ledger partition; `apply` is the step of the fold."""
 
     def __init__(self) -> None:
         self.partitions: dict[PartitionKey, PartitionState] = {}

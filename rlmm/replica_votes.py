@@ -1,13 +1,13 @@
-"""Whether an end offset is the leader's, or that of one that was deposed and has not noticed (H17).
+"""Decides whether an end offset comes from the leader or from a deposed leader (H17). Pure.
 
-A leader that stood still answers with its old high watermark before it learns of the election, and
-one that is cut off from the controller for as long as that lasts. To ask with an epoch does not
-help: nobody knows the newer one yet. But a record counts as written once it is in as many replicas
-as min.insync.replicas says. So of any (replicas - min.insync.replicas + 1) replicas one has it, and
-knows the epoch it was written under: it got the record from a leader of that epoch. Where so many,
-the leader among them, were asked after the question came up and none knows a newer epoch than the
-leader's, everything written before is below the leader's end. With one replica, or where all must
-have a record, the leader alone is enough. Pure.
+A leader that was paused answers with its old high watermark before it learns of the election; a
+leader that is cut off from the controller does so for as long as that lasts. A request with an
+epoch does not help: nobody knows the newer epoch yet. But a record counts as written once it is in
+as many replicas as min.insync.replicas. So at least one of any (replicas - min.insync.replicas + 1)
+replicas has it, and knows the epoch it was written under: it got the record from a leader of that
+epoch. If so many replicas, the leader among them, were asked after the question arose and none
+knows a newer epoch than the leader's, then everything written before is below the leader's end.
+With one replica, or where all replicas must have a record, the leader alone is enough.
 """
 
 from typing import NamedTuple
@@ -17,8 +17,8 @@ from kip405.ids import TopicPartition
 
 
 class LogEnd(NamedTuple):
-    """End of a partition by one broker: the leader's high watermark, another replica's log end; and
-    the leader epoch that broker knows.
+    """The end of a partition on one broker (the leader's high watermark, another replica's log
+    end), and the leader epoch that this broker knows.
     """
 
     end_offset: int
@@ -26,7 +26,7 @@ class LogEnd(NamedTuple):
 
 
 class ReplicaVotes:
-    """The answers to one question for the end of a partition, as they come."""
+    """The answers, as they arrive, to one question for the end of a partition."""
 
     def __init__(
         self,

@@ -1,8 +1,7 @@
-"""The settings topic at work: settings records published, read back and adopted; the view everybody
-decides on.
+"""Publishes, reads back and adopts settings records; holds the view that all decisions use.
 
-Must not know what a settings record is decided for. Records are in `settings_records`, the rules of
-adoption in `settings_view`.
+This module must not know the purpose of a settings record. Records are in `settings_records`, the
+rules of adoption in `settings_view`.
 """
 
 from dataclasses import replace

@@ -1,8 +1,8 @@
-"""Settings records as bytes: key text and JSON value, with the fields of docs/reference/formats.md;
-unknown fields survive a round trip.
+"""Settings records as bytes: key text and JSON value (docs/reference/formats.md). Pure.
 
-Pure. Unknown kinds are no error (None: a later version's settings record); an unknown v, broken
-JSON or a missing field is Corrupt, which stops everything that deletes or trims.
+Unknown fields survive a round trip. An unknown kind is no error (None: a settings record of a later
+version). An unknown v, broken JSON or a missing field is Corrupt, which stops everything that
+deletes or trims.
 """
 
 import json

@@ -1,10 +1,10 @@
-"""What the writer of a settings record knew when it decided: headers of its record.
+"""Headers of a settings record: what its writer knew when it decided. Pure.
 
-A record can land long after it was sent: its outcome was unknown, its writer paused or gone, the
-broker worked it off at last. `rlm.seen` (int64) is how far the writer had read the settings topic;
-whoever reads the record behind a newer one of its key knows that the writer did not know that one.
-Tombstones have no value to say their leader epoch: `rlm.epoch` (int32) does. Records of older
-versions have neither, and count as they come. Pure.
+A record can arrive long after it was sent: its outcome was unknown, its writer was paused or gone,
+the broker executed it late. `rlm.seen` (int64) is how far the writer had read the settings topic; a
+reader that finds the record behind a newer one of its key knows that the writer did not know the
+newer one. Tombstones have no value that could hold their leader epoch, so `rlm.epoch` (int32) does.
+Records of older versions have neither header, and count in their order.
 """
 
 import struct
@@ -30,7 +30,9 @@ _INT64 = struct.Struct(">q")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterKnowledge:
-    """`seen`: every record below that offset was known. `leader_epoch`: of a tombstone's writer."""
+    """`seen`: the writer knew every record below that offset. `leader_epoch`: of a tombstone's
+    writer.
+    """
 
     seen: int
     leader_epoch: int = NO_LEADER_EPOCH

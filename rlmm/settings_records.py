@@ -1,10 +1,10 @@
-"""Settings records of the settings topic: one key each, JSON values, final format
-(docs/reference/formats.md).
+"""Settings records as values: one key each, with JSON values in final format. Pure.
 
-Keys: cluster, store/<uuid>, topic/<topic id>, start|trim|holes|divergence|history/<topic
-id>/<partition>, service/<node id>, reader/<gRPC address>, freeze, freeze/<topic id>. Every value
-has v, kind, node_id, leader_epoch, writer, time_ms. Fields this version does not know are kept in
-`extra` and written again. Pure: which settings record counts is the view's.
+Keys (docs/reference/formats.md): cluster, store/<uuid>, topic/<topic id>,
+start|trim|holes|divergence|history/<topic id>/<partition>, service/<node id>, reader/<gRPC
+address>, freeze, freeze/<topic id>. Every value has v, kind, node_id, leader_epoch, writer,
+time_ms. Fields that this version does not know are kept in `extra` and written again. The view
+decides which settings record counts.
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterRecord:
-    """Identity of the cluster, of our two topics, and the store that topics go to by default."""
+    """Identity of the cluster and of this product's two topics, and the default store of topics."""
 
     KIND: ClassVar[str] = "cluster"
     cluster_id: str
@@ -53,10 +53,10 @@ class ClusterRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreRecord:
-    """One store: the plugin that serves it, its uri and the prefix of every object.
+    """One store: the plugin that serves it, its uri, and the prefix of every object.
 
-    `names`: what configurations call it; a name stands for one store for ever. Written where there
-    are any.
+    `names`: what configurations call it; a name refers to one store permanently. Written only if
+    there are any.
     """
 
     KIND: ClassVar[str] = "store"
@@ -74,10 +74,10 @@ class StoreRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRecord:
-    """What was decided for a topic. Retention in ms and bytes, -1 = unlimited, local -2 = as total.
+    """Decisions for a topic. Retention in ms and bytes, -1 = unlimited, local -2 = as total.
 
-    `originals`: topic-level configs before we altered any, or as somebody else set them since
-    (None = was not set there); never a value of our own (H14).
+    `originals`: the topic-level configs before this product altered any, or as somebody else set
+    them since (None = was not set there); never a value that this product set (H14).
     """
 
     KIND: ClassVar[str] = "topic"
@@ -104,11 +104,11 @@ class TopicRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRecord:
-    """Remote log start of a partition; only ever rises (H2). `cause`: enable, retention, delete-
-    records, command.
+    """Remote log start offset of a partition; it only ever rises (H2). `cause`: enable, retention,
+    delete-records, command.
 
-    `decided_epoch`: leader epoch under which it was decided; the stamp's is that of whoever wrote
-    it last, perhaps again. None = an older version wrote it and did not say (H4).
+    `decided_epoch`: leader epoch under which it was decided; the stamp's epoch is that of its last
+    writer, which may have republished it. None = an older version wrote it without the epoch (H4).
     """
 
     KIND: ClassVar[str] = "start"
@@ -154,8 +154,8 @@ class HolesRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DivergenceRecord:
-    """An operator's word on a frozen partition (H4): which end the history of `epoch` has from
-    now on.
+    """An operator's decision on a frozen partition (H4): where the history of `epoch` ends from now
+    on.
     """
 
     KIND: ClassVar[str] = "divergence"
@@ -176,12 +176,13 @@ class DivergenceRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryRecord:
-    """What a partition's leader knows and the segments do not tell (H4): why the partition is
-    frozen, None = it is not, and the history it is in, merged with the remote one. `others` were
-    told before: a log of theirs may be elected again, and know no more than its newest epochs.
+    """What a partition's leader knows beyond the segments (H4): why the partition is frozen (None =
+    it is not), and its history, merged with the remote one. `others` are histories of earlier
+    records: a replica with such a log may be elected again, and know no more than its newest
+    epochs.
 
-    Stays once it was written: a tombstone bears no leader epoch, so a stale leader's could take a
-    newer leader's word away.
+    The record stays once it was written: a tombstone has no leader epoch, so that of a stale leader
+    could remove a newer leader's record.
     """
 
     KIND: ClassVar[str] = "history"
@@ -198,8 +199,9 @@ class HistoryRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceRecord:
-    """Heartbeat of one service; addresses by endpoint (proxy, grpc, http), each host:port. Node
-    id = stamp's. `stores` it is configured for and knows; None = it does not say.
+    """Heartbeat of one service; addresses by endpoint (proxy, grpc, http), each host:port. The
+    stamp has the node id. `stores` are those that it is configured for and knows; None = it does
+    not say.
     """
 
     KIND: ClassVar[str] = "service"
@@ -218,7 +220,8 @@ class ServiceRecord:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderRecord:
     """Heartbeat of a service without a broker, by its gRPC address (host:port): it answers reads of
-    the remote tier. It is no broker's service and counts nowhere as one; the stamp's node id is -1.
+    the remote tier. It is not a broker's service and never counts as one; the stamp's node id is
+    -1.
     """
 
     KIND: ClassVar[str] = "reader"

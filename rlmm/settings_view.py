@@ -1,15 +1,15 @@
-"""Which settings record counts: fold of the settings topic by docs/reference/formats.md,
-"Settings".
+"""Decides which settings record counts: the fold of the settings topic. Pure.
 
-The newest record of a key is adopted, but never a remote log start lower than one seen (H2), and
-never a settings record written under an older leader epoch than the newest seen for its key. What
-was not adopted leaves the key in `reassert`: the partition's leader writes the adopted settings
-record again.
+The rules are in docs/reference/formats.md, "Settings". The newest record of a key is adopted, but
+never a remote log start offset below one that was seen (H2), and never a settings record written
+under an older leader epoch than the newest seen for its key. A record that was not adopted leaves
+its key in `reassert`: the partition's leader writes the adopted settings record again.
 
-Settings records that must not be denied by a late record bear what their writer knew
-(`settings_headers`): one that did not know the adopted record of its key, and is of no newer epoch,
-does not count; nor does a tombstone that did not know what it would remove, or is of an older
-epoch. Pure. Must not know how settings records travel.
+Settings records that a late record must not override carry what their writer knew
+(`settings_headers`). A record does not count if its writer did not know the adopted record of its
+key and its epoch is not newer. A tombstone does not count if its writer did not know the record
+that it would remove, or if its epoch is older. This module must not know how settings records
+travel.
 """
 
 from collections.abc import Iterator
@@ -45,9 +45,9 @@ rise, a freeze that lands late errs on the safe side."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptedRecord:
-    """The settings record that counts for its key, who wrote it, and the offset of its record.
+    """The settings record that counts for its key, its writer, and the offset of its record.
 
-    `times`: when it was appended and read, None where nobody said.
+    `times`: when it was appended and read, None where that is unknown.
     """
 
     record: SettingsRecord
@@ -57,7 +57,7 @@ class AdoptedRecord:
 
 
 class SettingsView:
-    """What one reader has made of the settings topic; `apply` awaits nothing."""
+    """One reader's state of the settings topic; `apply` awaits nothing."""
 
     def __init__(self) -> None:
         self._adopted: dict[str, AdoptedRecord] = {}

@@ -1,12 +1,11 @@
-"""Reads every partition of our topics from the beginning, for ever, in order, and says how far it
-is.
+"""Reads the metadata topics continuously, every partition from the beginning.
 
-One reader at a time. A failure ends the reader, never the tail: it is made again after a back-off
-and goes on at the offset after the last record handed over, unless the partition has lost what was
-read (`divergence` says when that is certain). The leaders are asked for that at every connection
-(so after every OFFSET_OUT_OF_RANGE too), when the epoch of what comes changes, and whenever
-`verify` is called. What is lost is not followed any further: what the process has made of it is not
-what is there. Must not know what records mean.
+One reader works at a time. A failure ends the reader, never the tail: after a back-off a new reader
+continues at the offset after the last delivered record, unless the partition has lost records that
+were read (`divergence` says when that is certain). The leaders are asked for this at every
+connection (so after every OFFSET_OUT_OF_RANGE too), when the epoch of new records changes, and
+whenever `verify` is called. A partition that lost records is not followed any further: this
+process's state of it is not what the partition holds. This module must not know what records mean.
 """
 
 import asyncio
@@ -34,7 +33,7 @@ log = structlog.get_logger(__name__)
 
 
 class _PlacesChanged(Exception):
-    """A partition is not followed any more."""
+    """A partition is no longer followed."""
 
 
 class Tail:
@@ -141,7 +140,7 @@ class Tail:
             self._unverified.clear()
             try:
                 await self.verify()
-            except Unavailable as error:  # whoever calls `verify` next settles it
+            except Unavailable as error:  # the next call of `verify` settles it
                 log.warning("tail_not_verified", error=str(error))
 
     def _say_lost(self) -> None:

@@ -1,9 +1,8 @@
-"""What our two topics must be, how they come to exist, and when they are no longer the ones we
-knew (H6).
+"""Defines and creates the two metadata topics, and detects when they are no longer the same (H6).
 
-They are created explicitly and only where there never were any: the settings topic first, the
-ledger after it. A missing, recreated or differently configured topic is a problem that stops
-everything that deletes or trims.
+They are created explicitly and only where they never existed: the settings topic first, then the
+ledger. A missing, recreated or differently configured topic is a problem that stops everything that
+deletes or trims.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -40,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSpec:
-    """One of our topics as it must be configured (docs/reference/formats.md)."""
+    """One of the two topics as it must be configured (docs/reference/formats.md)."""
 
     name: str
     partition_count: int
@@ -92,7 +91,9 @@ def settings_spec(replication_factor: int) -> TopicSpec:
 
 
 class TopicGuard:
-    """Remembers one topic's id and says what is wrong with the topic that bears the name now."""
+    """Remembers the id of one topic, and says what is wrong with the topic that now has its
+    name.
+    """
 
     def __init__(self, spec: TopicSpec, remembered: Uuid | None) -> None:
         self.spec = spec

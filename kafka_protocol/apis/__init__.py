@@ -1,7 +1,7 @@
-"""Tables of the APIs we read or send, by Kafka's names (`FETCH.request`, `METADATA.response`, ...).
+"""Tables of the APIs that are read or sent, by Kafka's names (`FETCH.request` and so on).
 
-Why: a version that a table lacks is capped out of ApiVersions, so this is the list of what the
-proxy and the direct broker connection understand. It must not know who uses an API for what.
+A version that a table lacks is removed from ApiVersions, so this is the list of what the proxy and
+the direct broker connection understand. This package must not know who uses an API for what.
 """
 
 from kafka_protocol.apis.cluster import API_VERSIONS, DESCRIBE_CLUSTER, DESCRIBE_PRODUCERS

@@ -1,4 +1,4 @@
-"""Fetch and its answer; the hot path does not use it (see `kafka_protocol.fetch`).
+"""Fetch request and response; the hot path does not use these tables (see `kafka_protocol.fetch`).
 
 Rows follow Kafka's message JSON; a test compares them with the JSON in the kafka-clients jar.
 """

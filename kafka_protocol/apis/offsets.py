@@ -1,4 +1,4 @@
-"""Questions about positions: ListOffsets, OffsetForLeaderEpoch, DeleteRecords.
+"""APIs about offsets: ListOffsets, OffsetForLeaderEpoch, DeleteRecords.
 
 Rows follow Kafka's message JSON; a test compares them with the JSON in the kafka-clients jar.
 """

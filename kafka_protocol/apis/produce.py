@@ -1,4 +1,4 @@
-"""Produce and its answer.
+"""Produce request and response.
 
 Rows follow Kafka's message JSON; a test compares them with the JSON in the kafka-clients jar.
 """

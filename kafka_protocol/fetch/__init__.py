@@ -1,7 +1,7 @@
-"""The hot path: scan, patch and splice Fetch requests and responses of all versions.
+"""The hot path: scans, patches and splices Fetch requests and responses of all versions.
 
-Why: a Fetch answer is mostly record bytes that must not be copied or decoded. It must not know
-why a partition is replaced, or by what.
+A Fetch answer is mostly record bytes, which must not be copied or decoded. This package must not
+know why a partition is replaced, or by what.
 """
 
 from kafka_protocol.fetch.request import (

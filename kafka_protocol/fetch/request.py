@@ -1,7 +1,8 @@
-"""Scan and patch Fetch requests, all versions: nothing is decoded that is not needed.
+"""Scans and patches Fetch requests of all versions; decodes only what is needed.
 
-Why: the proxy takes over fetch sessions and points partitions known to be remote at the broker's
-high watermark (H20), by overwriting fixed-size fields in place. It must not know why.
+The proxy takes over fetch sessions, and points partitions that are known to be remote at the
+broker's high watermark (H20), by overwriting fixed-size fields in place. This module must not know
+why.
 """
 
 import struct
@@ -27,7 +28,7 @@ _NO_EPOCH = -1
 
 
 class FetchPartition(NamedTuple):
-    """One partition asked for; positions are those of the patchable fields in the frame.
+    """One requested partition; positions are those of the patchable fields in the frame.
 
     A tuple, not a dataclass: a frozen dataclass would double the time of a scan.
     """
@@ -51,7 +52,9 @@ class FetchTopic(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchRequest:
-    """What a Fetch request asks for; `*_position` are places in its frame, -1 = no such field."""
+    """The content of a Fetch request; `*_position` are positions in its frame, -1 = no such
+    field.
+    """
 
     api_version: int
     replica_id: int
@@ -70,7 +73,7 @@ class FetchRequest:
 
 
 class _PartitionLayout(NamedTuple):
-    """Fixed part of a partition: where the wanted fields are, relative to its start."""
+    """Fixed part of a partition: offsets of the wanted fields from its start."""
 
     layout: struct.Struct
     fetch_offset: int

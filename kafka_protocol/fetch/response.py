@@ -1,7 +1,7 @@
-"""Scan Fetch responses, all versions: headers of partitions and where everything lies.
+"""Scans Fetch responses of all versions: headers of partitions, and the positions of their parts.
 
-Why: the proxy decides per partition and must leave record bytes, unknown tagged fields and node
-endpoints untouched. It must not know what a decision is based on.
+The proxy decides per partition and must leave record bytes, unknown tagged fields and node
+endpoints untouched. This module must not know what a decision is based on.
 """
 
 import struct
@@ -27,11 +27,11 @@ _EPOCH_END = struct.Struct(">iq")
 class FetchedPartition(NamedTuple):
     """One partition of an answer; positions are in the frame, -1 = this version has no such field.
 
-    [start, end) is the whole partition struct; `records_size` -1 = null records. `tags_position`
-    is where its tagged fields begin (flexible versions), they reach to `end`. `diverging_epoch`:
-    the epoch and the offset where it ended, if the broker says that the client's last fetched epoch
-    is not in its history (KIP-595). A tuple, not a dataclass: a frozen dataclass would double the
-    time of a scan.
+    [start, end) is the whole partition struct; `records_size` -1 = null records. `tags_position` is
+    where its tagged fields begin (flexible versions); they reach to `end`. `diverging_epoch` is the
+    epoch and the offset where it ended, if the broker says that the client's last fetched epoch is
+    not in its history (KIP-595). A tuple, not a dataclass: a frozen dataclass would double the time
+    of a scan.
     """
 
     index: int  # type: ignore[assignment]  # Kafka's word hides tuple.index, which nobody needs
@@ -60,9 +60,9 @@ class FetchedTopic(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchResponse:
-    """What a Fetch answer says, records apart; `tags_position` -1 before v12.
+    """The content of a Fetch answer without records; `tags_position` is -1 before v12.
 
-    Below v7 there are no error code and session: both are 0.
+    Below v7 there is no error code and no session: both are 0.
     """
 
     api_version: int
@@ -167,7 +167,7 @@ def _scan_flexible(
             position += records_size
         tags_position = position
         diverging_epoch = None
-        if buffer[position] == 0:  # an IndexError when the records are cut
+        if buffer[position] == 0:  # raises IndexError when the records are cut off
             position += 1
         else:
             diverging_epoch, position = _read_tags(buffer, position)

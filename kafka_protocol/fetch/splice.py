@@ -1,8 +1,8 @@
-"""Put partitions of our own into a Fetch response without copying record bytes of either side.
+"""Splices partitions into a Fetch response without copying record bytes of either tier.
 
-Why: remote records go where the broker answered OFFSET_OUT_OF_RANGE or an error-free stand-in
-(H20), everything else of the broker's frame is sent as it came. It must not know where the
-records are from.
+Remote records replace an OFFSET_OUT_OF_RANGE of the broker, or its error-free answer at the high
+watermark (H20). Everything else of the broker's frame is sent unchanged. This module must not know
+where the records come from.
 """
 
 import struct
@@ -26,11 +26,12 @@ _EPOCH_END = struct.Struct(">iq")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplicedPartition:
-    """Replaces a partition's answer. Offsets are record offsets; records whole stored batches.
+    """Replaces a partition's answer. Offsets are record offsets; the records are whole stored
+    batches.
 
     `aborted_transactions`: (producer id, first offset) each, None = null as for read_uncommitted.
     `diverging_epoch`: (epoch, end offset), v12 on (KIP-595). The broker's own tagged fields are
-    dropped: they belong to an error, or to an offset that the client did not ask for (H37).
+    dropped: they belong to an error, or to an offset that the client did not request (H37).
     """
 
     error_code: int
@@ -47,8 +48,8 @@ class SplicedPartition:
 class PatchedPartition:
     """Overwrites single fields of a partition's answer; None leaves them.
 
-    A log start offset of the broker below 0 stays (H22), as does a field the version lacks. Of the
-    records the first `records_size_bytes` are kept.
+    A log start offset of the broker below 0 stays (H22), and so does a field that the version
+    lacks. Of the records, the first `records_size_bytes` are kept.
     """
 
     log_start_offset: int | None = None
