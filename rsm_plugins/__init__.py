@@ -1,1 +1,1 @@
-"""Objects: the remote stores behind one contract, in process and over gRPC."""
+"""The remote stores behind one contract, in process and over gRPC."""

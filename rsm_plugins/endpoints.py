@@ -1,9 +1,9 @@
-"""Which store a partition's segments go to: the storage endpoint provider.
+"""Decides to which store a partition's segments go: the storage endpoint provider.
 
-A pure function of cluster, topic and partition. Copy, fetch, checks and readers without a service
-all ask the same provider. It says where new segments go; where an old one lies is recorded with the
-segment (store uuid, entropy bits), so that a changed rule strands nothing. Pinterest's
-StorageServiceEndpointProvider is the model.
+The provider is a pure function of cluster, topic and partition. Copy, fetch, checks and readers
+without a service all ask the same provider. It decides where new segments go; the location of an
+old segment is recorded with the segment (store uuid, entropy bits), so that no segment becomes
+unreachable when a rule changes. Pinterest's StorageServiceEndpointProvider is the model.
 """
 
 import re
@@ -27,7 +27,7 @@ ALIASES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorePlace:
-    """A store that endpoints may name; `entropy_bits` where no rule says otherwise."""
+    """A store that endpoints may name; `entropy_bits` applies where no rule says otherwise."""
 
     name: str
     plugin: str
@@ -57,9 +57,9 @@ class StorageEndpoint:
 
 
 class EndpointProvider(Protocol):
-    """Pure and quick: the same answer whenever and wherever it is asked with the same settings.
+    """Pure and fast: the same settings give the same answer at any time and in any process.
 
-    A class of one's own is made as `Class(stores={name: StorePlace})`.
+    A user's own class is created as `Class(stores={name: StorePlace})`.
     """
 
     def endpoint(self, cluster_id: str, topic: str, partition: int) -> StorageEndpoint:
@@ -112,10 +112,10 @@ def endpoint_in(place: StorePlace, entropy_bits: int | None = None) -> StorageEn
 
 
 class CheckedProvider:
-    """A provider of somebody's own, its answers held against the stores there are.
+    """A user's own provider, whose answers are checked against the configured stores.
 
-    Segments go where the store's plugin puts them; who reads without a service goes where the
-    endpoint says: the two must be one place.
+    Segments go where the store's plugin puts them; a reader without a service uses the endpoint:
+    both must be the same location.
     """
 
     def __init__(self, provider: EndpointProvider, stores: Sequence[StorePlace]) -> None:

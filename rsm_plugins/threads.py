@@ -1,16 +1,16 @@
-"""A bounded pool of threads, the one place that makes any: what hangs takes nobody else's place.
+"""Bounded pools of threads for work that may block: a thread that hangs is replaced.
 
-Work that reads a disk may hang for good (a network file system, a dying disk). A thread that has
-worked on one thing for longer than the pool's limit counts as hung: whoever waits for it is told,
-another thread takes its place, and it ends when its work does. So many may be replaced; beyond
-that what is asked of the pool fails at once instead of waiting for ever. Threads are daemons: the
-end of the process does not wait for them. Must not know what the work is.
+Work that reads a disk may hang permanently (a network file system, a dying disk). A thread that has
+worked on one job for longer than the pool's limit counts as hung: its waiters get an error, another
+thread replaces it, and it ends when its work does. The number of replacements is bounded; beyond
+it, a request to the pool fails at once instead of waiting without limit. Threads are daemons: the
+end of the process does not wait for them. Only this module creates threads, and it must not know
+what the work is.
 
-Threads for file work: so many at once, so many waiting, then Busy; what hangs is replaced.
-
-Each piece of work opens and closes its files within its thread, so descriptors are bounded by the
-pool however many callers wait. Cancelling a caller asks its work to stop and waits for it a while:
-what was abandoned should not go on changing the store.
+`FileThreads` is such a pool for file work: a number of jobs at once, a number waiting, then Busy.
+Each job opens and closes its files within its thread, so the pool bounds the descriptors however
+many callers wait. Cancelling a caller asks its job to stop and waits for it a while: abandoned work
+should not continue to change the store.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _LEAST_REPLACED = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HungWork:
-    """Threads of one pool that hang; `longest_ms`: for how long the first of them has worked."""
+    """Hung threads of one pool; `longest_ms` is how long the first of them has worked."""
 
     pool: str
     count: int
@@ -41,7 +41,7 @@ class HungWork:
 
 
 class Job(Generic[T]):
-    """One piece of work; `future` gets what comes of it, also when nobody waits any more."""
+    """One job; `future` gets its result, even if nobody waits for it any more."""
 
     __slots__ = ("_loop", "_work", "future", "hang_seconds", "is_hung", "started_at")
 
@@ -81,9 +81,9 @@ class Job(Generic[T]):
 
 
 class Threads:
-    """At most `size` threads at work, at most `max_pending` pieces of work under way, then Busy.
+    """At most `size` threads at work, at most `max_pending` jobs under way, then Busy.
 
-    `hang_ms`: after which a thread counts as hung. Closed by who made it, without waiting.
+    After `hang_ms` a thread counts as hung. Its creator closes the pool, without waiting.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class Threads:
         """
         limit = self._hang_seconds if hang_ms is None else hang_ms / 1000
         loop = asyncio.get_running_loop()
-        self._clock = loop.time  # monotonic, whichever loop it is
+        self._clock = loop.time  # monotonic, the same for every loop
         job = Job(work, loop, limit)
         with self._changed:
             self._mark_hung(job.now())
@@ -194,7 +194,7 @@ class Threads:
                     raise
                 self._engage()
 
-    # -- all of these with the lock held
+    # All of these run with the lock held.
 
     def _mark_hung(self, now: float) -> None:
         for job in self._running:
@@ -217,7 +217,7 @@ class Threads:
             self._changed.notify()
         while self._idle < len(self._queue) and self._alive < self._most_alive():
             self._alive += 1
-            self._idle += 1  # until it takes its work
+            self._idle += 1  # until it takes its first job
             threading.Thread(target=self._serve, name=self.name, daemon=True).start()
 
     def _serve(self) -> None:
@@ -258,7 +258,7 @@ _LONG_WORK_MS = 600_000
 
 
 class StopFlag:
-    """Set when the caller has given up; work looks at it between steps."""
+    """Set when the caller has given up; work checks it between steps."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -273,7 +273,7 @@ class StopFlag:
 
 
 class FileThreads(Threads):
-    """Runs synchronous file work off the event loop; `close` by the one who made it."""
+    """Runs synchronous file work off the event loop; whoever created it calls `close`."""
 
     def __init__(
         self,

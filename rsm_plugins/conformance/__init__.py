@@ -1,5 +1,5 @@
-"""The conformance suite of the RemoteStorageManager contract: for every implementation, direct and
-over gRPC.
+"""The conformance suite of RemoteStorageManager, for every implementation, direct and over gRPC.
 
-Plain async functions over a `Subject`, without a test framework, so that it also runs as a command.
+The cases are plain async functions over a `Subject`, without a test framework, so that the suite
+also runs as a command.
 """

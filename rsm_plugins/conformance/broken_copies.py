@@ -1,4 +1,4 @@
-"""Cases about copies that fail, are given up, or come at once: whole or not there at all."""
+"""Cases about copies that fail, are cancelled, or run at once: each is whole or absent."""
 
 import asyncio
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The segments that conformance cases store, and checks that explain themselves."""
+"""The segments that conformance cases store, and checks with explanatory messages."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ class ConformanceFailure(Exception):
 
 
 class CaseSkipped(Exception):
-    """A case that says nothing here; the message is why."""
+    """A case that does not apply here; the message is the reason."""
 
 
 def check(condition: bool, message: str) -> None:
@@ -29,7 +29,7 @@ def check_equal(found: object, expected: object, what: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSegment:
-    """A segment to copy, with the bytes it must come back as."""
+    """A segment to copy, with the bytes that must be returned."""
 
     locator: SegmentLocator
     data: LogSegmentData

@@ -1,7 +1,7 @@
-"""`rsm-plugin conformance ADDRESS`: the suite against anybody's plugin, one line a case.
+"""`rsm-plugin conformance ADDRESS`: runs the suite against any plugin, with one line a case.
 
-Knows of the plugin only what it answers: which capabilities it has decides which cases and which
-ways of handing bytes over are tried, and each one left out is said with its reason.
+The command knows of the plugin only what it answers: its capabilities decide which cases and which
+ways of transferring bytes are tried. Each case that is left out is shown with the reason.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Cases that need somebody to do things to the store behind the manager's back (H11)."""
+"""Cases that need changes to the store behind the manager's back (H11)."""
 
 from kip405.contracts import Presence, RemoteStorageManager
 from kip405.errors import NotFound, Unavailable

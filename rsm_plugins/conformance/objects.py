@@ -1,4 +1,4 @@
-"""Cases about the objects of one segment: what is stored is what comes back."""
+"""Cases about the objects of one segment: what is read is what was stored."""
 
 import asyncio
 from dataclasses import replace

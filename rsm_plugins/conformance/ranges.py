@@ -1,4 +1,4 @@
-"""Cases about reading ranges of a log, at every edge and from many places at once."""
+"""Cases about reading ranges of a log, at every edge and concurrently."""
 
 import asyncio
 import os

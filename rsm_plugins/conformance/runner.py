@@ -1,7 +1,6 @@
-"""Runs cases one after the other, each under a cluster id of its own, and reports instead of
-stopping.
+"""Runs cases one after the other, each under a cluster id of its own; reports failures and goes on.
 
-Whoever calls it gives the manager; must not know which store is behind it.
+The caller provides the manager; the runner must not know which store is behind it.
 """
 
 import asyncio
@@ -46,7 +45,7 @@ class Status(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Of one case; `detail` says why it failed or was skipped."""
+    """The outcome of one case; `detail` says why it failed or was skipped."""
 
     mode: str
     name: str

@@ -1,4 +1,4 @@
-"""Cases about what a store says of itself."""
+"""Cases about what a store reports about itself."""
 
 from kip405.contracts import FindingKind
 from rsm_plugins.conformance.checks import check, check_equal

@@ -1,6 +1,4 @@
-"""What a conformance case works with: a manager under test, segments to store, and checks that
-explain themselves.
-"""
+"""What a conformance case works with: a manager under test, segments to store, and checks."""
 
 import asyncio
 import os
@@ -63,7 +61,7 @@ async def fails(kind: type[_E], call: Awaitable[object], what: str) -> _E:
 
 
 class StoreFaults(Protocol):
-    """What is done to a store behind the manager's back; offered by the tests of the stores."""
+    """Changes to a store behind the manager's back; the tests of the stores provide them."""
 
     def move_away(self) -> None: ...
 
@@ -82,12 +80,12 @@ class StoreFaults(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Subject:
-    """A manager under test; everything is written below a cluster id of its own and removed by
-    `clean_up`.
+    """A manager under test; everything is written below a cluster id of its own, and `clean_up`
+    removes it.
 
-    `lacking`: optional capability -> why it is not there (`inspect`, `batch_delete`). `sweep` gets
-    a grace in ms. `many` is how many objects are many, `part_bytes` where the store may cut a log
-    into parts, `secrets` what no error may show.
+    `lacking`: optional capability -> why it is missing (`inspect`, `batch_delete`). `sweep` takes a
+    grace in ms. `many` is a number of objects that counts as many, `part_bytes` the size at which
+    the store may split a log into parts, `secrets` what no error may show.
     """
 
     manager: RemoteStorageManager

@@ -1,5 +1,6 @@
-"""Cases about the contract's streams themselves: short, slow, damaged and broken-off bodies, values
-that cannot be. They need a plugin at an address; a store called directly has no wire.
+"""Cases about the contract's streams: short, slow, damaged and interrupted bodies, invalid values.
+
+They need a plugin at an address; a store that is called directly has no wire.
 """
 
 import grpc

@@ -1,4 +1,6 @@
-"""The contract's messages by hand, for cases about streams that no client of ours would send."""
+"""Builds the contract's messages by hand, for streams that this product's client would never
+send.
+"""
 
 from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, replace
@@ -21,7 +23,7 @@ CopyPart = pb.CopyLogSegmentDataRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wire:
-    """The two services of a plugin, and the metadata that names a principal."""
+    """The two services of a plugin, and the metadata with the name of a principal."""
 
     identity: "IdentityAsyncStub"
     storage: "StorageAsyncStub"
@@ -43,7 +45,7 @@ class Wire:
                 await call.write(part)
             await call.done_writing()
         except (grpc.aio.AioRpcError, grpc.aio.UsageError, RuntimeError, ValueError):
-            pass  # answered before all was sent: the status below says how
+            pass  # answered before everything was sent: the status below has the reason
         return await code_of(call)
 
 

@@ -1,7 +1,6 @@
-"""What every gRPC call of ours has in common, whoever serves: who asks is found out first, errors
-become statuses, bugs are logged.
+"""What all served gRPC calls share: the caller's identity, statuses of errors, logs of bugs.
 
-Calls of a plugin: a principal is named, and no secret gets into what a caller is told.
+A call of a plugin must name a principal, and no secret may reach the caller.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,10 +33,10 @@ def principal_of(context: Context) -> str:
 
 
 class Answered(Generic[C]):
-    """`async with` it around the body of a call; gives what `admit` says of the caller.
+    """`async with` around the body of a call; returns what `admit` says of the caller.
 
-    `admit` raises Unauthenticated for a call that is not let in; `status_of` turns any other error
-    of ours into what the caller is told.
+    `admit` raises Unauthenticated for a call that is not admitted; `status_of` turns every other
+    error of this product into the status for the caller.
     """
 
     def __init__(

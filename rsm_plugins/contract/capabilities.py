@@ -1,5 +1,6 @@
-"""What a plugin can do beyond the least, and the refusal of one that speaks otherwise or lacks what
-is needed. Pure.
+"""The optional capabilities of a plugin, and the check of those that are required. Pure.
+
+A plugin with another version of the contract, or without a required capability, is refused.
 """
 
 import enum

@@ -1,10 +1,10 @@
-"""A store plugin at an address, as a RemoteStorageManager again.
+"""The client of a store plugin, which is a RemoteStorageManager again.
 
-Every call has a deadline, names a principal, and fails with kip405's errors only. Files are handed
-over by path where both sides were proven to see the same volume, fetched ranges of other stores
-through scratch files; else bytes travel. A plugin that was killed and restarted is usable within
-about a second; one that hangs is Unavailable at the deadline, or when it leaves keepalive pings
-unanswered. Must not know which store is behind the plugin.
+Every call has a deadline, names a principal, and fails with kip405's errors only. Files are passed
+by path where client and plugin have proved that they see the same volume; fetched ranges of other
+stores go through scratch files; otherwise bytes are sent. A plugin that was killed and restarted is
+usable within about a second. A plugin that hangs is Unavailable at the deadline, or when it does
+not answer keepalive pings. This module must not know which store is behind the plugin.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ _FetchCall: TypeAlias = "grpc.aio.UnaryStreamCall[Any, pb.FetchResponse]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadlines:
-    """How long calls may take: `copy_ms` for one copy and one whole listing, `call_ms` for all
+    """Time limits of calls: `copy_ms` for one copy and one whole listing, `call_ms` for all
     others.
     """
 
@@ -87,7 +87,7 @@ class Deadlines:
 
 
 class GrpcRemoteStorageManager:
-    """The contract over one channel; `close` by the one who connected."""
+    """The contract over one channel; whoever connected calls `close`."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class GrpcRemoteStorageManager:
                 f"plugin {self._target}: {operation}: the client is closed"
             ) from error
 
-    # -- about the plugin
+    # Calls about the plugin.
 
     async def get_info(self) -> idpb.GetInfoResponse:
         """Who the plugin is; Invalid where it speaks another version of the contract or lacks a
@@ -194,7 +194,7 @@ class GrpcRemoteStorageManager:
                 request, timeout=self._deadlines.call_seconds, metadata=self._metadata
             )
 
-    # -- RemoteStorageManager
+    # Implements RemoteStorageManager.
 
     async def read_identity(self) -> StoreIdentity | None:
         """See RemoteStorageManager."""
@@ -236,7 +236,7 @@ class GrpcRemoteStorageManager:
         try:
             yield
         except asyncio.InvalidStateError:
-            return  # the status is there: awaiting the call raises it
+            return  # the status has arrived: awaiting the call raises it
         except grpc.aio.AioRpcError as error:
             if is_lost_status(error):
                 raise Unavailable(

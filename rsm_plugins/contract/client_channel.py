@@ -1,5 +1,6 @@
-"""How a client dials: with TLS, whose files may be renewed; how it dials a plugin: keepalive, quick
-reconnects, no retries of gRPC's own; and how it asks whether one is alive.
+"""Dials gRPC servers, with TLS files that may be renewed; dials plugins, and checks that they live.
+
+A plugin is dialled with keepalive, quick reconnects, and without gRPC's own retries.
 """
 
 from collections import deque
@@ -25,7 +26,7 @@ KEEPALIVE_TIMEOUT_MS = 5_000
 RECONNECT_MAX_MS = 1_000
 
 _NO_ANSWER = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE)
-_CHANNELS_KEPT = 3  # calls may still run on those before the last
+_CHANNELS_KEPT = 3  # calls may still run on earlier channels
 Options = Sequence[tuple[str, int | str]]
 _OPTIONS: tuple[tuple[str, int | str], ...] = (
     ("grpc.max_receive_message_length", MESSAGE_MAX_BYTES),
@@ -37,15 +38,15 @@ _OPTIONS: tuple[tuple[str, int | str], ...] = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", RECONNECT_MAX_MS),
     ("grpc.max_reconnect_backoff_ms", RECONNECT_MAX_MS),
-    ("grpc.use_local_subchannel_pool", 1),  # one client's back-off is not another's
-    ("grpc.enable_retries", 0),  # who retries is the caller's decision
+    ("grpc.use_local_subchannel_pool", 1),  # each client has a back-off of its own
+    ("grpc.enable_retries", 0),  # the caller decides about retries
     ("grpc.enable_http_proxy", 0),
 )
 
 
 class RenewedChannel(Generic[S]):
-    """Stubs on a channel that is dialled anew when a file of its TLS has changed; calls that run
-    on the former one end there. Closed by its owner.
+    """Stubs on a channel that is dialled again when a file of its TLS has changed; calls on the
+    former channel end there. The owner closes it.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class RenewedChannel(Generic[S]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginStubs:
-    """The services of a plugin; the async shapes of the stubs exist for the type checker only."""
+    """The services of a plugin; the async shapes of the stubs exist only for the type checker."""
 
     identity: "IdentityAsyncStub"
     storage: "StorageAsyncStub"

@@ -1,12 +1,9 @@
-"""The scratch files of one client: bounded in number and size, made when first needed, removed at
-the end; those of a crashed process are removed by the next one.
+"""The files that a client shares with a plugin: scratch files, and proofs of a shared volume.
 
-Without a free slot, or where none can be made now, bytes travel instead.
-
-What a client has proven about the volume it may share with a plugin; forgotten when the plugin
-restarts.
-
-Must not know what is copied or fetched.
+Scratch files are bounded in number and size. They are created when first needed and removed at the
+end; the next process removes those of a crashed one. Without a free slot, or where no file can be
+created now, bytes are sent instead. What a client has proved about a shared volume is forgotten
+when the plugin restarts. This module must not know what is copied or fetched.
 """
 
 import os
@@ -34,8 +31,8 @@ class ScratchSettings:
     """Where scratch files are and how much they may take: `slots` files of `slot_bytes` each, of
     which `kept` stay for the next fetches.
 
-    `folder` None is one of this user's in memory where there is such a file system, else below the
-    folder for temporary files.
+    With `folder` None it is a folder of this user on a memory file system where one exists,
+    otherwise below the folder for temporary files.
     """
 
     folder: Path | None = None
@@ -46,7 +43,7 @@ class ScratchSettings:
 
 
 class ScratchSlots:
-    """Slots for one plugin; `close` by the one who made them."""
+    """Slots for one plugin; whoever created them calls `close`."""
 
     def __init__(self, settings: ScratchSettings, threads: FileThreads) -> None:
         self._settings = settings
@@ -84,7 +81,7 @@ class ScratchSlots:
             self._taken -= 1
 
     def _make(self) -> None:
-        # Straight into the list: who asked for it may have gone meanwhile.
+        # Directly into the list: the task that asked for it may have ended meanwhile.
         with suppress(OSError, RemoteStorageError), self._lock:
             self._free.append(Slot(self._folder(), self._settings.slot_bytes))
 
@@ -113,14 +110,14 @@ def _owned_folder(folder: Path | None) -> OwnedFolder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeCalls:
-    """The two calls the proofs need."""
+    """The two calls that the proofs need."""
 
     get_info: Callable[[], Awaitable[idpb.GetInfoResponse]]
     check_path: Callable[[pb.CheckPathRequest], Awaitable[pb.CheckPathResponse]]
 
 
 class ClientVolume:
-    """Proofs for one plugin; with `wanted` false nothing is ever shared."""
+    """Proofs for one plugin; with `wanted` False nothing is ever shared."""
 
     def __init__(self, calls: VolumeCalls, threads: FileThreads, *, wanted: bool) -> None:
         self._calls = calls
@@ -162,7 +159,7 @@ class ClientVolume:
         self._fills_scratch = idpb.CAPABILITY_SCRATCH in info.capabilities
         shared = info.shared_volume
         if not shared.nonce:
-            # It could share but not write its probe file now: ask again next time.
+            # The plugin could share, but could not write its probe file now: ask again next time.
             return None if idpb.CAPABILITY_SHARED_VOLUME in info.capabilities else ""
         seen = await self._threads.run(read_nonce, shared.path)
         return shared.nonce if seen == shared.nonce else ""
@@ -184,7 +181,7 @@ class ClientVolume:
         answer = await self._calls.check_path(request)
         self.saw_instance(answer.instance)
         if not answer.readable:
-            # A file that is gone meanwhile says nothing about its folder.
+            # A file that vanished meanwhile proves nothing about its folder.
             await self._threads.run(source_head, file_slice)
             return False
         return ours == FileHead(

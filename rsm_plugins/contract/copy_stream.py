@@ -1,5 +1,6 @@
-"""The stream of one CopyLogSegmentData call: header, indexes, then the log's bytes unless the
-header names a file.
+"""Receives the stream of one CopyLogSegmentData call.
+
+The stream is a header, the indexes, and then the log's bytes unless the header names a file.
 """
 
 from collections.abc import AsyncIterator
@@ -22,7 +23,7 @@ from rsm_plugins.v1 import storage_pb2 as pb
 
 @dataclass(slots=True, kw_only=True)
 class _Incoming:
-    """How far the stream has come; Invalid as soon as it breaks its own declaration."""
+    """Progress of the stream; raises Invalid as soon as the stream breaks its own declaration."""
 
     header: pb.CopyHeader
     indexes: bytearray = field(default_factory=bytearray)
@@ -106,7 +107,7 @@ async def _receive(
     spooled: SpoolFile | None,
 ) -> None:
     if spooled is not None:
-        await spooled.append(b"")  # an empty log is a file too
+        await spooled.append(b"")  # an empty log also needs its file
     async for request in requests:
         part = request.WhichOneof("part")
         if part == "indexes_chunk":

@@ -1,6 +1,4 @@
-"""The stream of one fetch as it arrives: a header, then exactly as many bytes as it declares, or a
-slice instead.
-"""
+"""Receives the stream of one fetch: a header, then exactly the declared bytes or a file slice."""
 
 from dataclasses import dataclass, field
 
@@ -12,11 +10,11 @@ from rsm_plugins.v1 import storage_pb2 as pb
 
 @dataclass(slots=True, kw_only=True)
 class Received:
-    """What has arrived; Corrupt as soon as the stream breaks its own declaration or is larger than
-    asked for.
+    """What has arrived; raises Corrupt as soon as the stream breaks its own declaration or is
+    larger than requested.
 
-    `may_be_slice`: the plugin was told that we see its files. A path of one that was not could lead
-    to any file of this machine.
+    `may_be_slice`: the plugin knows that this client sees its files. Without that, a path could
+    lead to any file of this machine.
     """
 
     place: str

@@ -1,6 +1,4 @@
-"""kip405's values <-> protobuf messages of rsm_plugins.v1; Invalid where a message cannot be a
-value.
-"""
+"""Converts kip405's values to messages of rsm_plugins.v1 and back; raises Invalid if it cannot."""
 
 from kip405.contracts import (
     ExpectedSegment,

@@ -1,4 +1,4 @@
-"""What a plugin answers about its store's health: values, and the messages they travel as."""
+"""A plugin's answer about its store's health: as values, and as messages."""
 
 import enum
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class ProbeState(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeAnswer:
-    """`problem` is set where unhealthy; `findings` where they were asked for."""
+    """`problem` is set if the store is unhealthy; `findings` if they were requested."""
 
     state: ProbeState
     detail: str

@@ -1,8 +1,7 @@
-"""A plugin as a listening gRPC server: Identity, Storage, health and reflection on one checked
-address.
+"""A plugin as a listening gRPC server: Identity, Storage, health and reflection on one address.
 
-Loopback or a unix socket only, unless clients show certificates or `allow_insecure`. Must not know
-which store is behind the manager.
+The address is checked: loopback or a unix socket only, unless clients show certificates or
+`allow_insecure` is set. This module must not know which store is behind the manager.
 """
 
 import os
@@ -30,7 +29,7 @@ _OPTIONS = (
     ("grpc.max_receive_message_length", MESSAGE_MAX_BYTES),
     ("grpc.max_send_message_length", MESSAGE_MAX_BYTES),
     ("grpc.server_handshake_timeout_ms", HANDSHAKE_TIMEOUT_MS),
-    ("grpc.so_reuseport", 0),  # a port that is taken is an error, not a second listener
+    ("grpc.so_reuseport", 0),  # a port that is in use is an error, not a second listener
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 1000),
     ("grpc.http2.max_ping_strikes", 0),
@@ -38,7 +37,7 @@ _OPTIONS = (
 
 
 class PluginServer:
-    """Serves the parts until stopped; the parts are closed by the one who made them."""
+    """Serves the services until stopped; their creator closes them."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""The two services of a plugin over any RemoteStorageManager: messages in, values out, messages
-back.
+"""The two gRPC services of a plugin over any RemoteStorageManager.
 
-Must not know which store is behind the manager, nor how the server listens.
+They convert messages to values and results back to messages. They must not know which store is
+behind the manager, nor how the server listens.
 """
 
 from collections.abc import AsyncIterator
@@ -45,7 +45,7 @@ from rsm_plugins.v1 import storage_pb2 as pb
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginInfo:
-    """What GetInfo answers; `instance` is fresh at each start of the process."""
+    """The content of GetInfo; `instance` is new at each start of the process."""
 
     name: str
     version: str
@@ -55,18 +55,18 @@ class PluginInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """What the services work with; closed by the one who made them."""
+    """What the services work with; their creator closes it."""
 
     manager: RemoteStorageManager
     info: PluginInfo
     threads: FileThreads
     spool: Spool
-    # None: fetched ranges always travel as bytes.
+    # None: fetched ranges are always sent as bytes.
     probe_file: ProbeFile | None = None
     source_folders: CallersFolders = field(default_factory=lambda: CallersFolders(None))
-    # None: nothing is put into scratch files.
+    # None: scratch files are never used.
     scratch_folders: CallersFolders | None = None
-    # Masked in whatever a caller is told.
+    # Masked in every text that a caller receives.
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
     @property
@@ -200,7 +200,7 @@ class StorageService(storage_pb2_grpc.StorageServicer):
                 async for response in stream:
                     yield response
             except FileNotFoundError as error:
-                # Deleted between two chunks, or the store is away: the manager knows which.
+                # Deleted between two chunks, or the store is unreachable: the manager knows which.
                 await self._manager.fetch_log_segment(locator, byte_range)
                 raise Unavailable(f"{locator.segment_id} was replaced while it was read") from error
 

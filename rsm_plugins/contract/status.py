@@ -1,11 +1,8 @@
-"""kip405's errors <-> gRPC statuses of a plugin (proto/rsm_plugins/v1/errors.proto has the table).
+"""Translates kip405's errors to gRPC statuses and back; no other module does.
 
-Errors are translated once: here.
-
-kip405's errors in a gRPC status, with a typed detail in google.rpc.Status
-(`grpc-status-details-bin`); the message of the detail is the service's own, of one shape.
-
-Must not know services.
+proto/rsm_plugins/v1/errors.proto has the table. A status has a typed detail in google.rpc.Status
+(`grpc-status-details-bin`); the message type of the detail belongs to the service's own package,
+with the same fields in each. This module must not know services.
 """
 
 from typing import Any, Generic, Protocol, TypeVar, cast
@@ -34,8 +31,8 @@ Status = tuple[grpc.StatusCode, str, Metadata]
 
 
 class Unauthenticated(Invalid):
-    """A call that is not let in: without a principal, or without a token where one is asked for;
-    Invalid with its own status code.
+    """A call that is not admitted, because it has no principal or lacks a required token; an
+    Invalid with a status code of its own.
     """
 
 

@@ -1,12 +1,11 @@
-"""TLS of a gRPC connection: the files of each side, read and made into credentials.
+"""TLS of a gRPC connection: reads the files of each side and makes credentials of them.
 
-With them an address need not be private to this machine. A server looks at its files before every
-handshake, a client when it dials (client_channel.py). Must not open sockets.
+With TLS, an address need not be private to this machine. A server checks its files before every
+handshake, a client when it dials (client_channel.py). This module must not open sockets.
 
-A value made of files that others replace while we run: certificates, tokens.
-
-Files are looked at when somebody asks, and read only if one of them changed since. Whatever cannot
-be used leaves the former value in place: a renewal that is half done ends nothing.
+`Renewed` is a value made of files that others replace during operation: certificates, tokens. The
+files are checked when somebody asks for the value, and read only if one of them has changed. If
+they cannot be used, the former value stays in force, so that an incomplete renewal ends nothing.
 """
 
 import ssl
@@ -26,8 +25,8 @@ log = structlog.get_logger(__name__)
 
 
 class Renewed(Generic[T]):
-    """`make` reads the files, and raises Invalid where it cannot: from here at first, later into
-    the log, once for each change.
+    """`make` reads the files, and raises Invalid if it cannot. At first the caller gets this error;
+    later it is logged, once for each change.
     """
 
     def __init__(self, files: Sequence[Path], make: Callable[[], T]) -> None:
@@ -68,8 +67,8 @@ def _one(path: Path) -> tuple[int, int, int] | None:
 class Tls:
     """What a client trusts and shows; every file is PEM.
 
-    `ca_file` None trusts what gRPC trusts by itself. `server_name` is the name to be found in the
-    server's certificate where it is not the one dialled.
+    With `ca_file` None it trusts what gRPC trusts by default. `server_name` is the name expected in
+    the server's certificate if it differs from the dialled one.
     """
 
     ca_file: Path | None = None
@@ -102,7 +101,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerTls:
-    """What a server shows, and whom it lets in: with `client_ca_file` only clients with a
+    """What a server shows and which clients it admits: with `client_ca_file`, only clients with a
     certificate of that authority.
     """
 
@@ -157,7 +156,7 @@ def _require_pair(cert_file: Path, key_file: Path) -> None:
     for path in (cert_file, key_file):
         _pem(path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.set_ciphers("ALL:@SECLEVEL=0")  # how strong they have to be is for gRPC to say
+    context.set_ciphers("ALL:@SECLEVEL=0")  # gRPC decides how strong they have to be
     try:
         context.load_cert_chain(cert_file, key_file, password="")  # never asked for on a terminal
     except (OSError, ValueError) as error:

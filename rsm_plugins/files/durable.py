@@ -1,14 +1,12 @@
-"""The one seam to what platforms do differently with files: kernel-side copies and making writes
-durable.
+"""File operations that differ between platforms: copies in the kernel, durable writes, and errors.
 
-Linux copies inside the kernel (and on file systems with shared extents without copying at all);
-elsewhere, and where a file system refuses, bytes pass through us. Synchronous: the callers run in
-threads. Must not know of stores.
+Linux copies inside the kernel (and, on file systems with shared extents, without copying). On other
+platforms, and where a file system refuses, the bytes pass through this process. Synchronous: the
+callers run in threads.
 
-OSError of file work -> our kinds of error, with what the operator can do about it.
-
-Almost everything a file system answers is Unavailable: wait, mend the disk, and the same call
-succeeds.
+An OSError of file work becomes one of kip405's errors, with what the operator can do. Almost every
+answer of a file system is Unavailable: wait, repair the disk, and the same call succeeds. This
+module must not know stores.
 """
 
 import errno
@@ -27,7 +25,7 @@ CopyPiece = Callable[[int, int, int, int, int], tuple[int, bytes]]
 
 
 class SourceCut(Exception):
-    """The source ended before the bytes asked for; `copied_bytes` is what was there."""
+    """The source ended before the requested bytes; `copied_bytes` is what it had."""
 
     def __init__(self, copied_bytes: int) -> None:
         super().__init__(f"the source ended after {copied_bytes} bytes")
@@ -64,7 +62,7 @@ def copy_bytes(
         if count == 0:
             if copy_piece is plain_copy:
                 raise SourceCut(copied)
-            copy_piece = plain_copy  # refused, or at an end that must be seen to be one
+            copy_piece = plain_copy  # refused, or at an end of file that must be confirmed
             continue
         crc = crc32c(stored, crc)
         copied += count
@@ -127,7 +125,7 @@ def make_durable(descriptor: int) -> None:
             fcntl.fcntl(descriptor, full_sync)
             return
     except OSError:
-        pass  # not every file system of macOS has it
+        pass  # not every file system of macOS supports it
     os.fsync(descriptor)
 
 

@@ -1,7 +1,7 @@
-"""A folder for temporary files of one process: locked while it lives, gone afterwards.
+"""A folder for temporary files of one process: locked while the process lives, removed afterwards.
 
-What a process left that was killed is removed when the next folder is made beside it: its lock is
-free. Synchronous: the callers run in threads.
+A folder that a killed process left is removed when the next folder is created beside it: its lock
+is free. Synchronous: the callers run in threads.
 """
 
 import errno
@@ -21,7 +21,7 @@ _ATTEMPTS = 20
 
 
 class OwnedFolder:
-    """Made by `create` or `create_private`, closed by the one who made it."""
+    """`create` and `create_private` make it; whoever called them closes it."""
 
     def __init__(self, path: Path, lock: int, private: Path | None = None) -> None:
         self.path = path
@@ -47,7 +47,7 @@ class OwnedFolder:
             try:
                 return cls(*_made(base), private=base)
             except FileNotFoundError:
-                continue  # the last of the others took the base with it
+                continue  # the last of the other processes removed the base too
             except OSError as error:
                 raise _failed(error, base) from error
         raise Unavailable("no folder for temporary files: others keep removing it")
@@ -58,7 +58,7 @@ class OwnedFolder:
         with suppress(OSError):
             os.close(self._lock)
         if self._private is not None:
-            with suppress(OSError):  # others are still in it
+            with suppress(OSError):  # other processes still use it
                 self._private.rmdir()
 
 

@@ -1,15 +1,14 @@
-"""The file a copy reads from: a closed segment in the broker's log directory, which may vanish at
-any time.
+"""The files of a plugin call: the segment that a copy reads, the range that a fetch writes.
 
-Its errors mean something else than those of the store: gone is Fenced, because the evidence behind
-the plan changed. Synchronous: the callers run in threads.
+A copy reads a closed segment in the broker's log directory, which may vanish at any time. Its
+errors do not mean what those of the store mean: a vanished file is Fenced, because the evidence for
+the plan changed.
 
-Scratch files: how fetched ranges of stores whose objects are no files get to a client on the
-same machine.
-
-The client makes the file, begins it with a nonce and names both; a plugin that finds the nonce
-there sees the client's file and puts the range behind it. So every hand-over proves itself, and a
-plugin writes only into files made for that. Synchronous: the callers run in threads.
+Fetched ranges of stores whose objects are not files reach a client on the same machine through
+scratch files. The client creates the file, writes a nonce at its beginning and names both. A plugin
+that finds the nonce there sees the client's file, and writes the range behind the nonce. So every
+transfer proves itself, and a plugin writes only into files that were created for it. Synchronous:
+the callers run in threads.
 """
 
 import os
@@ -73,7 +72,7 @@ _OPEN = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScratchFile:
-    """Where a range may be put, as the client names it."""
+    """The file for a range, as the client names it."""
 
     path: str
     nonce: bytes = field(repr=False)
@@ -116,7 +115,7 @@ def _is_the_callers(descriptor: int, nonce: bytes) -> bool:
 
 
 class Slot:
-    """One scratch file of a client's, used for one fetch after the other."""
+    """One scratch file of a client, used for one fetch after another."""
 
     def __init__(self, folder: Path, size_bytes: int) -> None:
         """OSError where the file cannot be made."""

@@ -1,8 +1,8 @@
-"""Proof that plugin and service see the same files, before a range is handed over as (path, range).
+"""Proves that plugin and service see the same files, before a range is passed as (path, range).
 
-For fetches the plugin writes a nonce beside its objects and the client reads it. For copies, whose
-files the client may not write (log.dirs are read-only for us), the client asks the plugin what it
-sees under a path and compares. Synchronous: the callers run in threads.
+For fetches, the plugin writes a nonce beside its objects and the client reads it. For copies, the
+client must not write into the folder (the service only reads log.dirs), so it asks the plugin what
+it sees under a path and compares. Synchronous: the callers run in threads.
 """
 
 import os
@@ -31,7 +31,9 @@ class FileHead:
 
 
 class ProbeFile:
-    """The plugin's file with the nonce; written when first asked for and again when it has gone."""
+    """The plugin's file with the nonce; written at the first request, and again if it has
+    vanished.
+    """
 
     def __init__(self, folder: Path, nonce: str) -> None:
         self._path = folder / f".probe-{nonce}{TEMPORARY_SUFFIX}"
@@ -41,7 +43,7 @@ class ProbeFile:
     def ensure(self) -> str | None:
         """The file's path, None where it cannot be written now: then ranges travel as bytes."""
         try:
-            self._identity.stat()  # nothing is written into a mount point without its volume
+            self._identity.stat()  # a mount point without its volume must stay empty
             if read_nonce(str(self._path)) != self.nonce:
                 self._path.write_text(self.nonce, encoding="ascii")
             else:
@@ -83,7 +85,9 @@ def read_head(file_slice: FileSlice) -> FileHead:
 
 
 class CallersFolders:
-    """The folders whose files a plugin may read or fill on a caller's word; None = every folder."""
+    """The folders whose files a plugin may read or write at a caller's request; None = every
+    folder.
+    """
 
     def __init__(self, folders: tuple[Path, ...] | None) -> None:
         self._folders = (

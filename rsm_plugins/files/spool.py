@@ -1,6 +1,4 @@
-"""Files for logs that arrive as bytes, because a store takes a file: bounded in number, gone
-afterwards.
-"""
+"""Temporary files for logs that arrive as bytes, for stores that need a file; bounded in number."""
 
 import os
 from collections.abc import AsyncIterator
@@ -16,7 +14,7 @@ SPOOLED_COPIES_DEFAULT = 8
 
 
 class SpoolFile:
-    """One file being filled in order."""
+    """One file that is written in order."""
 
     def __init__(self, path: Path, threads: FileThreads) -> None:
         self.path = path
@@ -33,7 +31,7 @@ class SpoolFile:
         try:
             descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                if self._is_removed:  # whoever wrote was given up before this thread came to it
+                if self._is_removed:  # the writer was cancelled before this thread began
                     self.path.unlink(missing_ok=True)
                     return
                 write_at(descriptor, chunk, self.size_bytes)
@@ -50,8 +48,8 @@ class SpoolFile:
 
 
 class Spool:
-    """A folder of spool files; their names end like every temporary file's, so that the sweep knows
-    them.
+    """A folder of spool files; their names end like those of all temporary files, so that the sweep
+    finds them.
     """
 
     def __init__(

@@ -1,10 +1,9 @@
-"""A store in a directory, synchronously: every step relative to one open descriptor of the store's
-base.
+"""A store in a directory, synchronously; every step is relative to one open descriptor of its base.
 
-Opening the base and seeing the identity object in it comes first; what is then found missing is
-missing in that very tree and not in an empty mount point (H11). Files are written under a temporary
-name in their own directory, made durable, renamed, and the directory made durable. Runs in threads;
-must not know of gRPC or asyncio.
+The base is opened and the identity object in it is read first; a file that is then missing is
+missing in that very tree and not in an empty mount point (H11). A file is written under a temporary
+name in its own directory, made durable and renamed, and the directory is made durable. Runs in
+threads; this module must not know gRPC or asyncio.
 """
 
 import errno
@@ -26,7 +25,7 @@ TEMPORARY_SUFFIX = ".rlm-tmp"
 _FOLDER_ATTEMPTS = 20
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
-_LOOK = _READ | os.O_NONBLOCK  # of a pipe in an object's place, too
+_LOOK = _READ | os.O_NONBLOCK  # also for a pipe in an object's location
 _NO_FILE = {errno.ELOOP, errno.ENXIO}
 """A link or a socket is there, no object."""
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -49,7 +48,7 @@ class Entry:
 
 
 class StoreTree:
-    """The directory `root/prefix` and what is done to it; errors are kip405's."""
+    """The directory `root/prefix` and the operations on it; errors are kip405's."""
 
     def __init__(self, root: Path, prefix: str = "") -> None:
         self.root = Path(os.path.abspath(root))
@@ -90,7 +89,7 @@ class StoreTree:
         except OSError as error:
             raise error_of_os(error, operation, str(self)) from error
 
-    # -- identity
+    # Identity.
 
     def read_identity(self) -> StoreIdentity | None:
         """The identity, None where the root is there and has none; Unavailable where the root is
@@ -141,7 +140,7 @@ class StoreTree:
                 os.link(name, IDENTITY_NAME, src_dir_fd=base, dst_dir_fd=base)
         make_durable(base)
 
-    # -- writing
+    # Writing.
 
     @contextmanager
     def new_file(self, base: int, folder: str, file: str) -> Iterator["NewFile"]:
@@ -153,7 +152,7 @@ class StoreTree:
                 descriptor = self._ensure_folder(base, folder)
                 temporary = TemporaryFiles(descriptor)
                 try:
-                    # With this file in it the folder is not empty: nobody can remove it any more.
+                    # With this file in it the folder is not empty, so nobody can remove it.
                     name, file_descriptor = temporary.create(file)
                 except OSError as error:
                     os.close(descriptor)
@@ -200,7 +199,7 @@ class StoreTree:
             new.temporary.publish(new.name, file)
             new.temporary.make_durable()
 
-    # -- reading
+    # Reading.
 
     def size_of(self, base: int, name: str) -> int | None:
         """Size of an object in bytes, None where it is missing in this tree.
@@ -247,7 +246,7 @@ class StoreTree:
             raise Corrupt(f"{self.path_of(name)} became shorter while it was read")
         return data
 
-    # -- listing and removing
+    # Listing and removing.
 
     def entries(self, folder: str, operation: str) -> list[Entry]:
         """What a folder holds, temporary files left out; empty where it is missing in a store that
@@ -292,7 +291,7 @@ class StoreTree:
                 make_durable(descriptor)
             finally:
                 os.close(descriptor)
-            with suppress(OSError):  # not empty, or gone already
+            with suppress(OSError):  # not empty, or already gone
                 os.rmdir(folder, dir_fd=base)
 
     def space(self) -> tuple[int, int]:
@@ -372,7 +371,7 @@ class TemporaryFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewFile:
-    """A file being written, and the temporary files of its folder, which may become more."""
+    """A file being written, and the temporary files of its folder, whose number may grow."""
 
     temporary: TemporaryFiles
     name: str

@@ -1,1 +1,1 @@
-"""RemoteStorageManager over HDFS, by the client library hdfs-native (no Java)."""
+"""The RemoteStorageManager over HDFS, with the client library hdfs-native (no Java)."""

@@ -1,13 +1,13 @@
-"""The client library's clients, every call to them with a deadline of our own.
+"""The clients of hdfs-native; every call to them has a deadline of this plugin.
 
-Why the asyncio client and not the one that blocks: a call that is given up is cancelled there and
-its connection freed, while a blocked thread stays blocked for as long as a paused NameNode says
-nothing. It has two traps. It panics where it would wait outside its runtime, which the number of
-fail-overs allowed prevents (settings.py). And the end of a client holds Python's lock while it
-waits for its threads, one of which may wait for that lock: then the whole process stands still
-(seen after a NameNode was killed in mid-read). So no client is ever let go: a few per store take
-turns, for one that timed out or panicked the next one, which asks the next NameNode first. The
-library itself would ask one that accepts connections and says nothing for ever.
+The asyncio client is used, not the blocking one: an abandoned asyncio call is cancelled and its
+connection freed, while a blocked thread stays blocked as long as a paused NameNode is silent. The
+library has two traps. It panics where it would wait outside its runtime, which the number of
+allowed fail-overs prevents (settings.py). And a client that is destroyed holds the GIL while it
+waits for its threads, one of which may wait for the GIL: then the whole process hangs (seen after a
+NameNode was killed in mid-read). So no client is ever destroyed. A store has a few, used in turn:
+after a client timed out or panicked the next one is used, which asks the next NameNode first. The
+library itself would keep asking a NameNode that accepts connections and never answers.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ log = structlog.get_logger(__name__)
 
 
 class Repeat(enum.Enum):
-    """Whether a call may be made again while name nodes change places."""
+    """Whether a call may be repeated during a fail-over of NameNodes."""
 
     NEVER = "never"
     IF_NEVER_RAN = "if it surely changed nothing"
@@ -62,7 +62,7 @@ class Session:
 
 
 class Connection:
-    """Owns the clients; `close` by the one who made it."""
+    """Owns the clients; whoever created it calls `close`."""
 
     def __init__(self, settings: HdfsSettings) -> None:
         self._settings = settings

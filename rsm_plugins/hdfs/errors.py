@@ -1,9 +1,9 @@
-"""Errors of HDFS and of its client library -> our kinds, with what the operator can do about it.
+"""Translates errors of HDFS and of its client library, with what the operator can do.
 
-The library gives FileNotFoundError and FileExistsError, OSError for broken connections, and for all
-else RuntimeError with the text of its own error: `RPCError("<Java class>", "<message and stack>")`.
-A panic inside it comes as pyo3's PanicException, which is no Exception. Almost everything is
-Unavailable: wait, mend HDFS, and the same call succeeds.
+The library raises FileNotFoundError and FileExistsError, OSError for broken connections, and for
+everything else RuntimeError with the text of its own error: `RPCError("<Java class>", "<message and
+stack>")`. A panic inside it appears as pyo3's PanicException, which is no Exception. Almost
+everything is Unavailable: wait, repair HDFS, and the same call succeeds.
 """
 
 import re
@@ -56,7 +56,7 @@ NOT_EMPTY = "PathIsNotEmptyDirectoryException"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """What the library said: the short name of the error and its message's first line."""
+    """The library's cause: the short name of the error and the first line of its message."""
 
     name: str
     message: str

@@ -1,8 +1,8 @@
-"""What an HDFS tells about itself: replication factor and free space.
+"""Findings about an HDFS: replication factor and free space.
 
-The client library cannot ask a NameNode for its capacity. Where the folder has a space quota that
-is the bound; else the NameNode's metrics page is asked, where its address is in the configuration
-and needs no login.
+The client library cannot ask a NameNode for its capacity. If the folder has a space quota, that is
+the bound. Otherwise the NameNode's metrics page is asked, if its address is in the configuration
+and it needs no login.
 """
 
 import json

@@ -1,9 +1,10 @@
-"""The store in HDFS as a kind of store: its settings and how it is opened.
+"""HDFS as a kind of store: its settings, and how it is opened.
 
 Kerberos: principal, keytab and cache go to the client library, which logs in through the machine's
 libgssapi; its handshake, SASL protection and encryption towards DataNodes are the library's. The
-tests show that the settings reach it, not a login: there is no KDC here. By its source it logs in
-anew for every connection, so that a ticket need not outlive the process.
+tests show that the settings reach the library, not a login: there is no KDC in the tests. According
+to its source, the library logs in again for every connection, so that a ticket need not outlive the
+process.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The objects of a cluster or a partition in bytewise order of their names, folder by folder."""
+"""Lists the objects of a cluster or a partition in bytewise order of names, folder by folder."""
 
 from collections.abc import AsyncIterator, Callable
 

@@ -1,8 +1,8 @@
-"""RemoteStorageManager in HDFS: temporary file, hsync, close, rename; the manifest last.
+"""The RemoteStorageManager in HDFS: temporary file, hsync, close, rename; the manifest last.
 
-Objects appear whole or not at all, the bytes written are those whose CRC-32C was computed (HDFS
-checks its own checksums from there on), and the store is only believed where its identity object is
-seen (H11). User metadata has no place in HDFS: the manifest carries it.
+Objects appear whole or not at all. The bytes written are those whose CRC-32C was computed (from
+there on HDFS checks its own checksums). An answer of the store is believed only if its identity
+object is visible (H11). HDFS has no user metadata: the manifest carries it.
 """
 
 from collections import defaultdict
@@ -80,8 +80,8 @@ class HdfsRemoteStorageManager:
         async with self._writing(locator, operation) as writing:
             log = await writing.create(operation, self._options)
             await self._copy_log(data, log)
-            # Side by side: the library often waits half a second before it asks once more whether
-            # the NameNode takes a file for complete.
+            # Concurrently: the library often waits half a second before it asks again whether the
+            # NameNode considers a file complete.
             _, indexes = await together(
                 [log.close(), writing.write(data.indexes, operation, self._options)]
             )

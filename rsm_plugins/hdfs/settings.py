@@ -1,7 +1,7 @@
-"""Settings of the HDFS kind and what they make of the client's configuration.
+"""Settings of the HDFS kind, and the client configuration that they result in.
 
-Hadoop's own files are read here and not by the client library, so that core-site.xml and
-hdfs-site.xml may lie anywhere. Later wins: the library's needs, the files, and last
+This module, not the client library, reads Hadoop's own files, so that core-site.xml and
+hdfs-site.xml may be anywhere. The later source wins: the library's needs, the files, and last
 `rsm.config.hdfs.conf.*`.
 """
 
@@ -128,7 +128,7 @@ SETTINGS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HdfsSettings:
-    """What the client is made of; `conf` is Hadoop's configuration as key and value."""
+    """The settings of the client; `conf` is Hadoop's configuration as key and value."""
 
     url: str
     root: str

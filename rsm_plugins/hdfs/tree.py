@@ -1,9 +1,9 @@
-"""A store in a folder of HDFS: names below `root/prefix`, files whole or not there at all.
+"""A store in a folder of HDFS: names below `root/prefix`; files are whole or absent.
 
-What is being written lies below `~rlm-tmp/<segment id>/`, which no name of an object can begin
-with: so that a delete finds and ends a running copy of the segment with one call, and a sweep reads
-one folder and not the whole store. The identity object is looked at before anything is changed or
-believed to be missing (H11). Must not know of segments.
+Files being written are below `~rlm-tmp/<segment id>/`; no object name can begin like that. So a
+delete finds and ends a running copy of the segment with one call, and a sweep reads one folder
+instead of the whole store. The identity object is read before anything is changed or believed to be
+missing (H11). This module must not know segments.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class HdfsTree:
-    """The folder `root/prefix` and what is done to it; errors are kip405's."""
+    """The folder `root/prefix` and the operations on it; errors are kip405's."""
 
     def __init__(self, connection: Connection, url: str, root: str, prefix: str = "") -> None:
         self._connection = connection
@@ -99,7 +99,7 @@ class HdfsTree:
             return error
         return NotFound(f"cannot {operation}: {self.uri}/{name} is not there")
 
-    # -- identity
+    # Identity.
 
     async def read_identity(self) -> StoreIdentity | None:
         """The identity, None where the root is there and has none; Unavailable where the root is
@@ -139,7 +139,7 @@ class HdfsTree:
                     operation, target, lambda: writing.session.client.rename(source, target)
                 )
             except FileExistsError:
-                pass  # somebody else was first
+                pass  # another writer was first
             except FileNotFoundError as error:
                 raise Unavailable(f"cannot {operation} {self}: {error}") from error
         present = await self.read_identity()
@@ -147,7 +147,7 @@ class HdfsTree:
             raise Unavailable(f"the identity of {self} was created and is gone again")
         return present
 
-    # -- reading
+    # Reading.
 
     async def read(
         self, name: str, operation: str, start: int = 0, end: int | None = None
@@ -190,7 +190,7 @@ class HdfsTree:
         pieces = await together([piece(at) for at in range(start, end, RANGE_BYTES)])
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    # -- writing
+    # Writing.
 
     @asynccontextmanager
     async def writing(self, group: str) -> AsyncIterator["Writing"]:
@@ -206,14 +206,14 @@ class HdfsTree:
             await self._clean(writing, folder)
 
     async def _clean(self, writing: "Writing", folder: str) -> None:
-        # Another session: the client of the one that failed may be put away.
+        # Another session: the client of the failed call may have been replaced.
         try:
             session = self.session()
             for path in writing.unpublished:
                 await self.remove(session, path, "clean up")
             await self.remove(session, folder, "clean up")
         except RemoteStorageError:
-            return  # the error of the writing itself counts; the sweep does the rest
+            return  # the error of the write counts; the sweep removes the rest
 
     async def require_whole(
         self, session: Session, path: str, name: str, size_bytes: int, operation: str
@@ -272,7 +272,7 @@ class HdfsTree:
                     raise Unavailable(f"{name} was deleted while it was being copied") from error
         raise Unavailable(f"cannot {operation} {self}: {folder} is removed again and again")
 
-    # -- listing and removing
+    # Listing and removing.
 
     async def entries(self, session: Session, name: str, operation: str) -> list[FileStatus]:
         """What a folder holds, in no order; empty where it is missing.
@@ -337,7 +337,7 @@ class HdfsTree:
 
 
 class Writing:
-    """Temporary files of one folder; `unpublished` are those still there."""
+    """Temporary files of one folder; `unpublished` are those that still exist."""
 
     def __init__(self, tree: HdfsTree, session: Session, folder: str) -> None:
         self._tree = tree
@@ -373,7 +373,7 @@ class Writing:
 
 
 class NewFile:
-    """A file being written. Bytes only: the library takes thirteen times the CPU for a
+    """A file being written. Only bytes: the library takes thirteen times the CPU for a
     memoryview.
     """
 

@@ -1,1 +1,1 @@
-"""Names and formats of what lies in a store: object keys, the manifest, the identity."""
+"""Names and formats of the objects in a store: keys, the manifest, the identity."""

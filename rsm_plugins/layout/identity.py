@@ -1,7 +1,6 @@
-"""The identity object of a store, `rlm-store.json`: which store this is and which cluster owns it
-(H11).
+"""The identity object of a store, `rlm-store.json`: the store's id and its owning cluster (H11).
 
-Created once and only if absent, never rewritten. Pure: bytes in, value out.
+It is created once and only if absent, and never rewritten. Pure: bytes in, value out.
 """
 
 import json

@@ -1,13 +1,12 @@
-"""Names of objects: the de-facto layout of KIP-405 stores, below an optional prefix and entropy
-digits.
+"""Names of objects: the de-facto layout of KIP-405 stores, with optional prefix and entropy.
 
     [prefix/][entropy digits/]cluster id/topic-topicId/partition/FILE
     FILE = 20-digit start offset-segment id.{log,indexes,rsm-manifest}
 
-A *name* is what lies below the prefix; a *key* has the prefix too. Names are part of the formats
-that outlive us (docs/reference/formats.md). Nothing that comes from a topic name, cluster id or
-prefix can leave its place: the characters allowed exclude the slash, and "." and ".." are refused.
-Must not know what kind of store keeps the objects.
+A *name* is the part below the prefix; a *key* includes the prefix. Names are a durable format
+(docs/reference/formats.md). No topic name, cluster id or prefix can lead out of its folder: the
+allowed characters exclude the slash, and "." and ".." are refused. This module must not know what
+kind of store keeps the objects.
 """
 
 import enum
@@ -45,7 +44,7 @@ class ObjectKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedName:
-    """What a name says; `topic_cut` is the first 200 characters of the topic's name."""
+    """The parts of a name; `topic_cut` is the first 200 characters of the topic's name."""
 
     entropy_digits: str
     cluster_id: str

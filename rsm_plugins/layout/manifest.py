@@ -1,9 +1,8 @@
-"""The manifest of a segment, written last: enough to adopt it, rebuild the ledger and serve it
-without either.
+"""The manifest of a segment, written last: enough to adopt it, rebuild the ledger, or serve it.
 
-JSON, specified in docs/reference/formats.md. `segment_metadata` is the exact value that
-COPY_SEGMENT_FINISHED publishes and is opaque here (its framing is rlmm's). Pure: bytes in, value
-out.
+It needs neither ledger nor service. The manifest is JSON, specified in docs/reference/formats.md.
+`segment_metadata` is the exact value that COPY_SEGMENT_FINISHED publishes and is opaque here (its
+framing is rlmm's). Pure: bytes in, value out.
 """
 
 import base64
@@ -24,7 +23,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestObject:
-    """One object the manifest vouches for; `name` is the key below the store's prefix."""
+    """One object that the manifest guarantees; `name` is the key below the store's prefix."""
 
     name: str
     size_bytes: int

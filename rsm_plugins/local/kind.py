@@ -1,4 +1,4 @@
-"""The store in a directory as a kind of store: its settings and how it is opened."""
+"""A directory as a kind of store: its settings, and how it is opened."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,9 +1,9 @@
-"""RemoteStorageManager in a directory: the simplest store, and the model for the others.
+"""The RemoteStorageManager in a directory: the simplest store, and the model for the others.
 
-Objects appear whole or not at all (temporary file, fsync, rename, fsync of the directory);
-checksums are computed of the bytes stored; the store is only believed where its identity object is
-seen (H11). The root must exist: it is never created, because a root that is away must not be
-mistaken for an empty one.
+Objects appear whole or not at all (temporary file, fsync, rename, fsync of the directory).
+Checksums are computed from the stored bytes. An answer of the store is believed only if its
+identity object is visible (H11). The root must exist: it is never created, because an unmounted
+root must not be mistaken for an empty one.
 """
 
 import os
@@ -45,7 +45,7 @@ from rsm_plugins.threads import FINISH_MS, FileThreads, StopFlag
 
 
 class LocalRemoteStorageManager:
-    """The contract over `root/prefix`; with `shared` fetches answer slices of the store's own
+    """The contract over `root/prefix`; with `shared`, fetches return slices of the store's own
     files.
     """
 

@@ -1,5 +1,6 @@
-"""The settings of `rsm-plugin serve`: one YAML file with the rows common to every plugin, which are
-here, and those of the kind of store it names. Refusals name the key and what is allowed.
+"""The settings of `rsm-plugin serve`: one YAML file. Refusals name the key and what is allowed.
+
+The rows common to every plugin are here; the file names a kind of store, which adds its own rows.
 """
 
 from collections.abc import Mapping
@@ -35,7 +36,7 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginSettings:
-    """What the plugin is told; see SETTINGS for the meaning of each."""
+    """The settings of a plugin; SETTINGS has the meaning of each."""
 
     listen: str
     kind: str

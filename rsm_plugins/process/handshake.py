@@ -1,7 +1,7 @@
-"""The one line a plugin prints once it takes calls: `1|1|unix|/short/path|grpc`.
+"""The line that a plugin prints once it accepts calls: `1|1|unix|/short/path|grpc`. Pure.
 
-Versions of the line and of what is spoken, network, address, protocol; as HashiCorp's go-plugin has
-it. Pure.
+Its fields are the version of the line, the version of the contract, network, address and protocol,
+as in HashiCorp's go-plugin.
 """
 
 from kip405.addresses import Address

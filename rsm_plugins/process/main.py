@@ -1,4 +1,4 @@
-"""`rsm-plugin`: serve a store as a plugin, or try the conformance suite on somebody's plugin."""
+"""`rsm-plugin`: serves a store as a plugin, or runs the conformance suite against any plugin."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ EXIT_CONFIGURATION = 2
 
 
 class _ServeCommand(click.Command):
-    """Its help ends with the settings, looked up only when it is asked for."""
+    """Its help ends with the settings, which are loaded only when it is requested."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """See click.Command."""

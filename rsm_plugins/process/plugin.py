@@ -1,7 +1,7 @@
-"""The plugin process put together from its settings: store, services, server, sweep of leftovers.
+"""Composes the plugin process from its settings: store, services, server, sweep of leftovers.
 
-The composition root of `rsm-plugin serve`; it ends when told to by the event it is given. It knows
-no kind of store by name.
+This is the composition root of `rsm-plugin serve`. It ends when the event that it is given is set.
+It knows no kind of store by name.
 """
 
 import asyncio
@@ -120,7 +120,7 @@ async def _sweep(store: OpenStore, grace_ms: int) -> None:
         removed = await store.sweep(grace_ms)
     except RemoteStorageError as error:
         log.warning("sweep_failed", what=str(error))
-    except Exception:  # a runner: what housekeeping trips over must not end the plugin
+    except Exception:  # a background task: an error in housekeeping must not end the plugin
         log.exception("sweep_broken")
     else:
         log.info("sweep_done", removed=removed)

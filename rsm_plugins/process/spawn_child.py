@@ -1,9 +1,9 @@
-"""Becomes a plugin that dies with the process that started it, even when that one is killed.
+"""Becomes a plugin that dies with the process that started it, even when that process is killed.
 
-Run as a script before the plugin's own command: on Linux it asks the kernel for SIGKILL at the
-parent's death and becomes the command; elsewhere it stays, watches its standard input, which the
-parent holds open, and kills the command when that ends. Standard library only: it must start fast
-and needs nothing installed.
+It runs as a script before the plugin's own command. On Linux it asks the kernel for SIGKILL at the
+parent's death and becomes the command. On other systems it stays, watches its standard input, which
+the parent holds open, and kills the command when that ends. It uses the standard library only: it
+must start fast and needs nothing installed.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ EXIT_NOT_RUN = 127
 def become(command: Sequence[str], parent: int) -> int:
     """Does not return where the command could be run."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it died before we asked
+    if os.getppid() != parent:  # the parent died before the request to the kernel
         return EXIT_NOT_RUN
     os.execvp(command[0], list(command))  # noqa: S606 # the command is the operator's own setting
 

@@ -1,8 +1,7 @@
-"""A plugin process that this process starts, watches and restarts: configuration file, handshake,
-logs, back-off, stop.
+"""Starts, watches and restarts a plugin process: configuration, handshake, logs, back-off, stop.
 
 The socket's path is the same after every restart, so that a client connects once
-(GrpcRemoteStorageManager at `.address`). Must not know which store the plugin serves.
+(GrpcRemoteStorageManager at `.address`). This module must not know which store the plugin serves.
 """
 
 import asyncio
@@ -45,10 +44,10 @@ def to_standard_error(line: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpawnTimes:
-    """`handshake` to be ready, `stop` to end after SIGTERM; back-off between restarts, doubled from
-    the first to the last, and anew after `steady` of running. Every `ask` it is asked whether it
-    is alive, and has `answer` to say so. Seconds; after `silent_most` questions without an answer
-    in a row it is taken for dead.
+    """Times of a plugin process, in seconds: `handshake` to become ready, `stop` to end after
+    SIGTERM. The back-off between restarts doubles from the first to the last value, and starts
+    again after `steady` of running. Every `ask` the plugin is asked whether it is alive, and has
+    `answer` to reply; after `silent_most` unanswered questions in a row it counts as dead.
     """
 
     handshake: float = 30.0
@@ -63,10 +62,10 @@ class SpawnTimes:
 
 class SpawnedPlugin:
     """One plugin; the caller runs `run` in its TaskGroup and waits for `ready`. On Linux the plugin
-    dies with the thread that runs the loop, so that is to be the main one.
+    dies with the thread that runs the loop, which should therefore be the main thread.
 
     `command` is called with `--config FILE`: a YAML file (mode 0600) of `config` and the `listen`
-    it must listen at. `config` None as a value leaves a key out.
+    address. A value None in `config` leaves its key out.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""RemoteStorageManager over a bucket of Amazon S3 or of a server that speaks its protocol."""
+"""The RemoteStorageManager over a bucket of Amazon S3, or of a server with the same protocol."""

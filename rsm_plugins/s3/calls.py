@@ -1,12 +1,10 @@
-"""One request to the store, tried until it succeeds, is refused, or its time is over.
+"""Makes requests to the store, with retries until one succeeds, is refused, or time runs out.
 
-Retries are ours: the client library is told to try once, so that nobody waits twice. Every try has
-a deadline of its own with the body included, and needs one of a bounded number of connections.
-
-The one place of the S3 store that lets time pass: waiting, jitter, and work that must end though
-its caller is gone.
-
-Several calls at once: all answers, or the first error as itself and the others cancelled.
+The retries are this plugin's: the client library tries once, so that waits do not multiply. Every
+attempt has a deadline of its own that includes the body, and needs one of a bounded number of
+connections. Only this module of the S3 store waits: back-off, jitter, and work that must end
+although its caller is gone. Several calls can run at once: the result is all answers, or the first
+error itself with the others cancelled.
 """
 
 import asyncio
@@ -48,7 +46,7 @@ async def to_its_end(work: Coroutine[Any, Any, T], seconds: float) -> T:
         if not task.done():
             task.cancel()
         elif not task.cancelled():
-            task.exception()  # nobody is left to hear of it
+            task.exception()  # no caller is left to receive it
         raise
 
 

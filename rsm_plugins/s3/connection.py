@@ -1,8 +1,8 @@
-"""The client of one store, made when it is first needed: address, style, credentials, limits.
+"""The client of one store, created when first needed: address, style, credentials, limits.
 
-botocore is told to try once (rsm_plugins/s3/calls.py retries), to sign no payloads (the CRC-32C of
-every object and part is in a signed header; hashing SHA-256 besides would cost 0.6 CPU s/GB), and
-to check no checksums of answers: whoever reads knows the CRC-32C of what it asked for.
+botocore tries once (rsm_plugins/s3/calls.py retries) and signs no payloads: the CRC-32C of every
+object and part is in a signed header, and hashing SHA-256 besides would cost 0.6 CPU s/GB. It
+checks no checksums of answers, because each reader knows the CRC-32C of what it requested.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ _CHATTY = ("aiobotocore", "botocore")
 
 
 class Pieces:
-    """A body given to the socket piece by piece, without the copies that aiohttp makes of large
-    bytes and of files in memory.
+    """A body that is passed to the socket piece by piece, without the copies that aiohttp makes of
+    large bytes and of files in memory.
     """
 
     def __init__(self, body: bytes) -> None:
@@ -44,10 +44,10 @@ class Pieces:
 
 
 class BulkSession(AIOHTTPSession):  # type: ignore[misc] # published without types
-    """aiobotocore's HTTP, made for bodies of megabytes.
+    """The HTTP session of aiobotocore, for bodies of megabytes.
 
-    aiohttp stops and resumes the socket whenever twice its read buffer of 64 KiB is full; with
-    1 MiB a GB read costs a quarter less CPU.
+    aiohttp stops and resumes the socket whenever twice its read buffer of 64 KiB is full; with 1
+    MiB, reading a GB costs a quarter less CPU.
     """
 
     async def send(self, request: Any) -> Any:
@@ -66,7 +66,7 @@ class BulkSession(AIOHTTPSession):  # type: ignore[misc] # published without typ
 
 
 class Connection:
-    """Owns the client; `close` by the one who made it."""
+    """Owns the client; whoever created it calls `close`."""
 
     def __init__(self, settings: S3Settings, *, open_seconds: float = OPEN_SECONDS) -> None:
         self._settings = settings
@@ -113,7 +113,7 @@ def client_config(settings: S3Settings) -> AioConfig:
     attempt_seconds = settings.attempt_timeout_ms / 1000
     return AioConfig(
         connect_timeout=min(attempt_seconds, CONNECT_TIMEOUT_SECONDS_MAX),
-        read_timeout=None,  # a try has a deadline; a timer renewed at every read costs CPU
+        read_timeout=None,  # an attempt has a deadline; a timer renewed at every read costs CPU
         max_pool_connections=settings.max_connections,
         retries={"total_max_attempts": 1},
         signature_version="s3v4",

@@ -1,8 +1,7 @@
-"""Where the credentials of the S3 store come from: given, a file that may change, a role, or
-botocore's own chain.
+"""The credentials of the S3 store: given, from a file that may change, a role, or botocore's chain.
 
-A provider is what a botocore session asks when it makes a client; what it answers is asked for
-frozen credentials at every request, so that renewed ones are used at once.
+A botocore session asks the provider when it creates a client, and asks its answer for frozen
+credentials at every request, so that renewed credentials are used at once.
 """
 
 import configparser
@@ -38,9 +37,9 @@ class CredentialProvider(Protocol):
 
 
 class FileCredentials(AioCredentials):  # type: ignore[misc] # published without types
-    """Credentials of one profile of a shared credentials file, read again when it changes.
+    """Credentials of one profile of a shared credentials file, which is read again when it changes.
 
-    A file that cannot be used while it is being replaced leaves the ones read before in force.
+    If the file cannot be used while it is being replaced, the former credentials stay in force.
     """
 
     def __init__(self, path: Path, profile: str | None) -> None:
@@ -64,7 +63,7 @@ class FileCredentials(AioCredentials):  # type: ignore[misc] # published without
                 reason = f"{self._path}, profile {self._profile}: {type(error).__name__}"
                 raise CredentialRetrievalError(
                     provider=self.method, error_msg=reason
-                ) from None  # what a parser says may quote the file
+                ) from None  # a parser's message may quote the file
             log.warning("s3_credentials_file_unusable", file=str(self._path))
         return self._frozen
 
@@ -95,7 +94,7 @@ class GivenProvider:
 
 
 class RoleProvider:
-    """Credentials of a role, asked for when they are first needed and renewed in time."""
+    """Credentials of a role, requested when they are first needed and renewed in time."""
 
     def __init__(
         self,

@@ -1,13 +1,13 @@
-"""Errors of S3 and of the way there -> our few kinds, and whether we try again ourselves.
+"""Translates errors of S3 and of the network, and decides whether the plugin retries by itself.
 
-One table, by the server's code, then by status, then by the exception's class. A message names the
-operation, the bucket, the key and what to do; it never repeats what the server wrote, because some
-servers write back parts of what was sent.
+There is one table: by the server's code, then by status, then by the exception's class. A message
+names the operation, the bucket, the key and what to do. It never repeats the server's text, because
+some servers send back parts of the request.
 
-A refusal (403) is Unavailable, not Invalid: once the policy or the credentials are mended, the same
-call succeeds, and until then nothing is known about the object. A 404 without a code of S3's is the
-page of a proxy or of another server, and says nothing about it either (H11); only the answer to a
-HEAD has no place for a code.
+A refusal (403) is Unavailable, not Invalid: once the policy or the credentials are corrected, the
+same call succeeds, and until then nothing is known about the object. A 404 without a code of S3 is
+the page of a proxy or of another server, and proves nothing about the object either (H11); only the
+answer to a HEAD cannot carry a code.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _MANY = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What an error means; `tries`: how often the same request is tried in all."""
+    """The meaning of an error; `tries`: how often the same request is tried in all."""
 
     kind: ErrorKind
     tries: int = 1

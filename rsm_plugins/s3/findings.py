@@ -1,11 +1,11 @@
-"""How the bucket is set up, as far as it bears on what we keep in it (H11).
+"""The set-up of the bucket, as far as it matters to the objects of this product in it (H11).
 
-States: versioning "Enabled" | "Suspended" | "absent"; object lock "absent" or the mode
-("COMPLIANCE", "GOVERNANCE"; "Enabled" without a default retention); lifecycle expiry one finding
-for each rule that can touch our keys, "Expiration" for objects, "Transition to <class>" for a move
-of objects into an archive, where nobody can read them, and "NoncurrentVersionExpiration" for what
-deletes leave in a versioned bucket, "absent" where there is none; abort of unfinished uploads
-likewise, "AbortIncompleteMultipartUpload". What cannot be read is "unknown: <why>".
+States: versioning "Enabled" | "Suspended" | "absent". Object lock is "absent" or the mode
+("COMPLIANCE", "GOVERNANCE"; "Enabled" without a default retention). Lifecycle expiry is one finding
+for each rule that can affect this store's keys: "Expiration" for objects, "Transition to <class>"
+for a move of objects into an archive where nobody can read them, "NoncurrentVersionExpiration" for
+what deletes leave in a versioned bucket; "absent" if there is none. Abort of unfinished uploads is
+alike: "AbortIncompleteMultipartUpload". What cannot be read is "unknown: <why>".
 """
 
 from collections.abc import Iterator, Mapping

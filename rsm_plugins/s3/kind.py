@@ -1,4 +1,4 @@
-"""S3 as a kind of store: its settings and how it is opened."""
+"""S3 as a kind of store: its settings, and how it is opened."""
 
 from collections.abc import Mapping
 from typing import Any

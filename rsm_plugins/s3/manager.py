@@ -1,11 +1,10 @@
-"""RemoteStorageManager over a bucket: what a segment's objects are, and the order they come and go
-in.
+"""The RemoteStorageManager over a bucket: a segment's objects, and the order of writes and deletes.
 
-Bytes become visible whole: a log by one PUT or a completed upload, after every byte was proved.
-A manifest and the identity are written only where there is none: a manifest that is there already
-with the same bytes is success, one with others is Fenced, because a copy attempt is one writer's,
-and what says which bytes are in the ledger must not change under it. The bucket is believed where
-it answers; one that does not is Unavailable, never empty.
+Bytes become visible whole: a log by one PUT or a completed upload, after every byte was proved. A
+manifest and the identity are written only if absent. An existing manifest with the same bytes is
+success. A different one is Fenced, because a copy attempt has one writer, and the object that says
+which bytes are in the ledger must not change under it. A bucket is believed only if it answers;
+otherwise it is Unavailable, never empty.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -52,7 +51,7 @@ _DATA = (ObjectKind.LOG, ObjectKind.INDEXES)
 
 
 class S3RemoteStorageManager:
-    """The contract over one bucket and prefix; `close` by the one who made it."""
+    """The contract over one bucket and prefix; whoever created it calls `close`."""
 
     def __init__(self, settings: S3Settings, threads: FileThreads, pause: Pause) -> None:
         self._settings = settings
@@ -87,7 +86,7 @@ class S3RemoteStorageManager:
         if found is not None:
             return found
         metadata = {"rlm-cluster": identity.cluster_id}
-        with suppress(AlreadyThere):  # then somebody else's is the one
+        with suppress(AlreadyThere):  # then another writer's object is the identity
             await self._objects.write(
                 IDENTITY_NAME, encode_identity(identity), metadata=metadata, only_if_absent=True
             )
@@ -192,7 +191,7 @@ class S3RemoteStorageManager:
         """
         name = object_name(locator, ObjectKind.LOG)
         await self._objects.remove(object_name(locator, ObjectKind.MANIFEST))
-        with suppress(Invalid):  # a server that lists no uploads has none either
+        with suppress(Invalid):  # a server that cannot list uploads has none either
             await self._uploads.abort_all(name, lambda found, _began_ms, _now_ms: found == name)
         await together(self._objects.remove(object_name(locator, kind)) for kind in _DATA)
 

@@ -1,11 +1,9 @@
-"""Single objects of the store by their names: read, write, look, list, remove.
+"""Single objects of the store by name: reads, writes, checks, lists and removes them.
 
-Bodies are checked for their length; what was written is proved to the server by its CRC-32C. Must
+The length of every body is checked; the server verifies what is written by its CRC-32C. User
+metadata describes the objects for people and tools that see only the bucket: everything in it is
+also in the object's name or in the manifest, and no code of this product reads it. This module must
 not know what a segment is.
-
-User metadata of objects: what they are, for people and tools that see the bucket and not us.
-
-Everything here is also in the object's name or in the manifest; nothing of ours reads it. Pure.
 """
 
 import base64
@@ -69,7 +67,7 @@ _OPEN_END = 1 << 62
 
 
 class AlreadyThere(Exception):
-    """A conditional write found an object under the name."""
+    """A conditional write found an object under this name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

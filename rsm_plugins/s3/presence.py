@@ -1,14 +1,13 @@
-"""Listing of a cluster's or a partition's objects, in the order of names.
+"""Lists the objects of a cluster or partition by name, and finds which segments exist.
 
-Objects of one cluster may lie below several entropy folders; those that exist are asked for once,
-and the rest follows from the names. What is no object of a segment is left out.
+Objects of one cluster may be below several entropy folders; the existing folders are listed once,
+and the rest follows from the names. Objects that belong to no segment are left out.
 
-Whether segments are in the store, in as few and as cheap requests as there are.
-
-A few segments are asked for by HEAD of their objects, many of one partition by listing its folder
-from the first to the last of them: a listed page costs as much as a dozen HEADs and tells of 333
-segments. An answer "404" to a HEAD does not say whether the object or the bucket is not there, and
-away must never be taken for missing (H11): it counts only when the bucket answers a listing.
+Presence takes as few and as cheap requests as possible. A few segments are checked by HEAD of their
+objects; many segments of one partition by listing its folder from the first to the last of them: a
+listed page costs as much as a dozen HEADs and covers 333 segments. An answer "404" to a HEAD does
+not say whether the object or the bucket is missing, and an unreachable object must never count as
+missing (H11): the 404 counts only when the bucket answers a listing.
 """
 
 import asyncio
@@ -95,7 +94,7 @@ async def presence_in(
     for found in await together(looks):
         sizes |= found
     if any(name not in sizes for name in _flat(names, names)):
-        await objects.page("", most=1)  # Unavailable where it is the bucket that is not there
+        await objects.page("", most=1)  # Unavailable if it is the bucket that is missing
     return tuple(
         presence_of(segment, {kind: sizes.get(name) for kind, name in _names(segment).items()})
         for segment in segments

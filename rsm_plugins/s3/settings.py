@@ -240,7 +240,7 @@ SETTINGS: tuple[Setting, ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CredentialSettings:
-    """Where the credentials come from; with nothing set, botocore's own chain."""
+    """Where the credentials come from; without any setting, botocore's own chain."""
 
     access_key: str | None = None
     secret_key: str | None = None
@@ -271,7 +271,7 @@ class CredentialSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Settings:
-    """What the store is told; sizes in bytes, times in ms."""
+    """The settings of the store; sizes in bytes, times in ms."""
 
     bucket: str
     prefix: str = ""

@@ -1,9 +1,9 @@
-"""A log on its way up: parts in parallel, visible only when every byte was proved.
+"""Uploads a log in parallel parts; it becomes visible only when every byte was proved.
 
-The source is read once, in order; each part is proved to the server by its own CRC-32C, and the
-whole log against the one it was planned with before the upload is completed. Whatever goes wrong,
+The source is read once, in order. The server verifies each part by its own CRC-32C, and the whole
+log is compared with the CRC-32C of its plan before the upload is completed. Every failure,
 cancellation included, ends in an abort, so that no part is paid for. Memory is bounded by the
-permits: a part is read only when it may go up.
+permits: a part is read only when it may be sent.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One part that the server has; numbers begin with 1."""
+    """One part that the server has; part numbers begin with 1."""
 
     number: int
     etag: str
@@ -59,7 +59,9 @@ class Part:
 
 
 class SourceReader:
-    """Reads a log in order and keeps the CRC-32C of all that was read; reads happen in threads."""
+    """Reads a log in order and keeps the CRC-32C of all bytes that were read; reads run in
+    threads.
+    """
 
     def __init__(self, data: LogSegmentData, threads: FileThreads) -> None:
         self._data = data
@@ -99,7 +101,7 @@ class SourceReader:
 
 
 class Uploads:
-    """Uploads in parts, and the removal of what is left of them."""
+    """Uploads in parts, and the removal of unfinished uploads."""
 
     def __init__(
         self, objects: Objects, threads: FileThreads, *, part_size_bytes: int, concurrency: int
@@ -142,7 +144,8 @@ class Uploads:
                     await self._permits.acquire()
                     part = await self._next(reader, size_bytes)
                     sending = group.create_task(upload.send(number, *part))
-                    # Not in a finally of the task: one cancelled before it began never runs it.
+                    # Not in a finally of the task: a task that is cancelled before it began never
+                    # runs it.
                     sending.add_done_callback(lambda _task: self._permits.release())
         except BaseExceptionGroup as errors:
             raise first_of(errors) from errors
@@ -322,7 +325,7 @@ class Upload:
         try:
             return bool(await self._run("ListParts", request))
         except (Invalid, NotFound):
-            return False  # a server that lists no parts: believed
+            return False  # a server that cannot list parts: its abort is believed
 
     def _target(self) -> dict[str, str]:
         return self._objects.target(self._name)

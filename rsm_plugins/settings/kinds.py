@@ -1,10 +1,8 @@
-"""What a kind of store (local, s3, hdfs, yours) brings to the plugin process: its settings and how
-it is opened.
+"""A kind of store (local, s3, hdfs, or a user's own): its settings and how it is opened.
 
-Kinds are found by name and imported when asked for, so that a plugin for one store needs the
-libraries of that one only.
-
-Values that must not be shown, masked in whatever text they turn up in. Pure.
+Kinds are found by name and imported when needed, so that a plugin for one store needs the libraries
+of only that store. Values that must not be shown are masked in every text in which they occur; this
+part is pure.
 """
 
 import json
@@ -26,8 +24,8 @@ Sweep = Callable[[int], Awaitable[int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenStore:
-    """A store ready to be served. `objects_folder` is set where objects are files that a client on
-    this machine could read by path; the others hand over bytes, or through the scratch volume.
+    """A store ready to be served. `objects_folder` is set if objects are files that a client on
+    this machine could read by path; other stores send bytes, or use scratch files.
     """
 
     manager: RemoteStorageManager
@@ -38,8 +36,8 @@ class OpenStore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreKind:
-    """`settings` are the `rsm.config.*` rows of this kind; `open` gets their checked values by full
-    key and must not wait for the store to answer: a store that is away makes calls Unavailable.
+    """`settings` are the `rsm.config.*` rows of this kind. `open` gets their checked values by full
+    key and must not wait for the store to answer: an unreachable store makes calls Unavailable.
     """
 
     name: str
@@ -112,7 +110,7 @@ def secrets_of(config: Mapping[str, object]) -> tuple[str, ...]:
     if kind in KIND_NAMES:
         try:
             return secret_values(config, store_kind(str(kind)).settings)
-        except Invalid:  # its library is not here
+        except Invalid:  # its library is not installed
             pass
     return tuple(
         str(value)

@@ -1,11 +1,8 @@
-"""Rows of a plugin's settings: key, check, what is allowed, doc. One table makes refusals and docs.
+"""Rows of a plugin's settings (key, check, what is allowed, doc), and the check of values by them.
 
-Every kind of store brings its own rows (rsm_plugins/settings/kinds.py). Pure.
-
-A mapping of keys and values -> checked values by a table of rows; refusals name the key and what
-is allowed.
-
-Pure. The value of a secret is never part of an error, not even as its cause.
+One table gives the refusals and the documentation. Every kind of store brings its own rows
+(rsm_plugins/settings/kinds.py). A refusal names the key and what is allowed. The value of a secret
+is never part of an error, not even as its cause. Pure.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,11 +18,11 @@ from rsm_plugins.layout.keys import check_prefix
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One row of the table; `default` None with `required` false means absent.
+    """One row of the table; `default` None with `required` False means absent.
 
-    A key that ends in `.*` stands for every key that begins so. `field` is for rows that become a
-    field of a dataclass; the rows of a kind of store are looked up by key. `secret`: the value is
-    never logged, printed, or put into an error.
+    A key that ends in `.*` covers every key with that beginning. `field` is for rows that become a
+    field of a dataclass; the rows of a kind of store are found by key. `secret`: the value is never
+    logged, printed, or put into an error.
     """
 
     key: str
