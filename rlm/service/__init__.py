@@ -1,1 +1,1 @@
-"""Compositions of broker and reader service: wiring, lifetime, heartbeat, status and problems."""
+"""Composition roots of broker and reader service, with their wiring, lifetime and status."""

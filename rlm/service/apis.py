@@ -1,6 +1,6 @@
-"""The front of one service, wired together: gRPC API, topic verbs, HTTP, metrics.
+"""Wires what answers people and programs: gRPC API, topic verbs, HTTP endpoint and metrics.
 
-Everything here answers people and programs; nothing here is on the path of a Kafka client.
+Nothing here is on the path of a Kafka client.
 """
 
 from collections.abc import Awaitable, Callable
@@ -65,7 +65,7 @@ _PEER_TIMEOUT_MS = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicWiring:
-    """The verbs on topics and who keeps their effect."""
+    """The topic verbs and the components that maintain what the verbs decided."""
 
     verbs: TopicVerbs
     access: Access
@@ -77,7 +77,9 @@ class TopicWiring:
 
 
 class Apis:
-    """Built before anything is contacted; `start` listens, `close` ends in order."""
+    """The APIs of one service. The constructor contacts nothing; `start` listens, `close` ends all
+    in order.
+    """
 
     def __init__(
         self, parts: Dependencies, pools: tuple[TaskPool, TaskPool], work: TaskWiring
@@ -111,7 +113,7 @@ class Apis:
         self._listening = Listening(parts.config, health=self._health, metrics=self.metrics.render)
 
     async def start(self) -> None:
-        """Listen for HTTP and gRPC; Invalid where a port is taken or the token file is bad."""
+        """Listen for HTTP and gRPC. Invalid: a port is taken, or the token file is not valid."""
         config = self._parts.config
         tokens = token_source(config.api_token_file, self._parts.clock)
         self._peers = Peers(
@@ -129,20 +131,22 @@ class Apis:
         )
 
     async def keep_topics(self) -> None:
-        """Hold taken-over retention where it must be, for ever (H14)."""
+        """Enforce the retention of topics that were taken over, until cancelled (H14)."""
         await self._topics.keeper.run()
 
     async def watch_names(self) -> None:
-        """Look for topics made anew under the name of an enabled one, for ever (H39)."""
+        """Detect topics that were recreated under the name of an enabled one, until cancelled
+        (H39).
+        """
         await self._topics.made_anew.run()
 
     async def watch_access(self) -> None:
-        """Look whether the ACLs that are needed are there, for ever (H40)."""
+        """Check that the service still has every ACL that it needs, until cancelled (H40)."""
         await self._parts.metadata.log.wait_ready()
         await self._topics.access_watch.run()
 
     def background_tasks(self) -> dict[str, Callable[[], Awaitable[None]]]:
-        """What runs beside the answers, by component name."""
+        """What runs in the background beside the APIs, by component name."""
         return {
             "topics": self.keep_topics,
             "access": self.watch_access,
@@ -242,7 +246,7 @@ class Apis:
         )
 
     def _remote(self, gate: Gate, remote_logs: RemoteLogs) -> RemoteDependencies:
-        """What is answered without the broker, as by a reader."""
+        """What the API answers without the broker, as a reader service does."""
         parts = self._parts
         metadata = parts.metadata
         view = RemoteView(settings=metadata.settings, ledger=metadata.manager, clock=parts.clock)
@@ -282,7 +286,9 @@ class Apis:
         }
 
     def _health(self) -> HealthState:
-        """Ready while clients can be served: what is a problem for operators is none for them."""
+        """The service is ready once clients can be served. Problems for operators do not make it
+        unready.
+        """
         return HealthState(
             alive=True, ready=self._parts.tier.ready(), problems=self.problems.current()
         )

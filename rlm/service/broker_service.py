@@ -1,8 +1,9 @@
-"""The composition root of `rlm serve`: builds every part, starts the proxy first, stops in order.
+"""The composition root of `rlm serve`: builds every component, starts the proxy first, stops in
+order.
 
-The proxy passes bytes from the first second on (H24); metadata, tasks and API come up behind it and
-are begun again when they fail. What can never be right (another broker's log.dir, TIERED used for
-replication) ends the process with one line.
+The proxy passes bytes through from the first second (H24). Metadata, tasks and API start behind it
+and are restarted when they fail. A set-up that can never be right (the log.dir of another broker, a
+TIERED listener that is used for replication) ends the process with one line.
 """
 
 import asyncio
@@ -41,7 +42,9 @@ _NEEDS = "a broker with a PLAINTEXT listener at broker.direct.address"
 
 
 def run(config: ServiceConfig) -> None:
-    """Serve until SIGTERM or SIGINT. RemoteStorageError: refused to start, the message says why."""
+    """Serve until SIGTERM or SIGINT. RemoteStorageError: the start was refused; the message says
+    why.
+    """
     configure_logs(level=config.log_level, log_format=config.log_format)
     disks = read_identity([str(path) for path in config.log_dirs])
     check_disks(config, disks)
@@ -57,7 +60,7 @@ async def _serve(config: ServiceConfig) -> None:
 
 
 class Service:
-    """All parts of one service; `close` in the end, by who made it."""
+    """All components of one service. The caller that created it calls `close` at the end."""
 
     def __init__(
         self,
@@ -92,7 +95,9 @@ class Service:
         )
 
     async def run(self) -> None:
-        """Proxy first, then the checks that may refuse, then all the rest until cancelled."""
+        """Start the proxy, then run the checks that may refuse, then everything else until
+        cancelled.
+        """
         await self.proxy.start()
         await self.front.start()
         await self._check_broker()
@@ -154,7 +159,7 @@ class Service:
         self.front.metrics.segment_copied(topic, size_bytes)
 
     async def close(self) -> None:
-        """Proxy and API first, connections last."""
+        """Closes proxy and API first, connections last."""
         await self.proxy.close()
         await self.front.close()
         await self.parts.stores.close()

@@ -1,7 +1,8 @@
-"""When the certificates of this service's PEM files end; looked at every minute, off the loop.
+"""Reads when the certificates in this service's PEM files expire: every minute, off the event loop.
 
-TLS itself never says it before it is too late: a handshake fails. Of the certificate that is shown
-the whole chain must hold; of a file of authorities one that holds is enough.
+TLS itself gives no warning: the first sign of an expired certificate is a failed handshake. Of a
+certificate that the service presents, the whole chain must be valid. Of a file of trusted
+authorities, one valid certificate is enough.
 """
 
 import base64
@@ -27,7 +28,9 @@ _CHECK_EVERY_MS = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificatePath:
-    """A file and what it is for. `is_shown`: its chain is shown to others, else it is trusted."""
+    """A file and its purpose. `is_shown`: the chain is presented to others; else the file is
+    trusted.
+    """
 
     path: Path
     use: str
@@ -35,7 +38,7 @@ class CertificatePath:
 
 
 def certificate_paths(config: CommonConfig) -> tuple[CertificatePath, ...]:
-    """Every file of certificates that the configuration names; keys have no end."""
+    """Every file of certificates that the configuration names; keys do not expire."""
     rows: list[tuple[Path | None, str, bool]] = [
         (config.grpc_tls_cert_file, "certificate of the gRPC API (grpc.tls.cert.file)", True),
         (config.grpc_tls_client_ca_file, "who may call (grpc.tls.client.ca.file)", False),
@@ -54,7 +57,7 @@ def certificate_paths(config: CommonConfig) -> tuple[CertificatePath, ...]:
 
 
 class Certificates:
-    """`files` is the last snapshot."""
+    """Checks the files periodically. `files` is the result of the last check."""
 
     def __init__(self, paths: Sequence[CertificatePath], clock: Clock, threads: Threads) -> None:
         self._paths = tuple(paths)
@@ -74,7 +77,7 @@ class Certificates:
 
 
 def read_file(place: CertificatePath) -> CertificateFile:
-    """When the file ends, or why that cannot be told. Blocking."""
+    """When the certificates of the file expire, or why that is not known. Blocking."""
     ends: list[int] = []
     error = None
     try:
@@ -93,7 +96,7 @@ def read_file(place: CertificatePath) -> CertificateFile:
 
 
 def ends_of(pem: bytes) -> Iterator[int]:
-    """The end (wall ms) of each certificate in a PEM file; Invalid for what is none."""
+    """The expiry (wall ms) of each certificate in a PEM file; Invalid where there is none."""
     for block in _BLOCK.findall(pem):
         try:
             der = base64.b64decode(b"".join(block.split()), validate=True)
@@ -134,7 +137,7 @@ def _value(data: bytes) -> bytes:
 
 
 def _values(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Tag and content of each DER value in a row."""
+    """Tag and content of each DER value in a sequence of values."""
     at = 0
     while at < len(data):
         tag, size, at = data[at], data[at + 1], at + 2

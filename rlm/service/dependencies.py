@@ -1,4 +1,4 @@
-"""The parts that other parts of a service are built on: built here, contacted later."""
+"""Builds the clients and views that the components of a service share. Nothing connects yet."""
 
 import asyncio
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ _MAX_ORPHANS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """Everything that other parts are built on."""
+    """The clients, views and threads that other components are built on."""
 
     config: ServiceConfig
     threads: ServiceThreads
@@ -54,7 +54,7 @@ class Dependencies:
 def build_dependencies(
     config: ServiceConfig, clock: Clock, tasks: asyncio.TaskGroup, threads: ServiceThreads
 ) -> Dependencies:
-    """Everything built, nothing contacted."""
+    """Builds everything and contacts nothing."""
     writer = new_uuid()
     direct = config.broker_direct_address
     broker = OwnBroker(direct, client_id=f"rlm-{config.node_id}")

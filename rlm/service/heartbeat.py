@@ -1,4 +1,7 @@
-"""Says every few seconds that this service lives and where, and notices a second one (H13, H18)."""
+"""Publishes this service's heartbeat and address every few seconds, and detects a rival (H13, H18).
+
+A rival is a second live service of the same node.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -16,9 +19,10 @@ log = structlog.get_logger()
 
 
 class HeartbeatSender:
-    """Publishes the ServiceRecord; `rival` is the writer of another live service of this node.
+    """Publishes the ServiceRecord; `rival` is the writer id of another live service of this node.
 
-    `error`: why the last beat was not published, and all since `failing_since_ms` (monotonic).
+    `error`: why the last heartbeat was not published. All heartbeats since `failing_since_ms`
+    (monotonic) have failed.
     """
 
     def __init__(
@@ -47,7 +51,9 @@ class HeartbeatSender:
         self.failing_since_ms = 0
 
     async def run(self) -> None:
-        """Beat for ever; a beat that cannot be published is tried again at the next interval."""
+        """Send heartbeats until cancelled. One that cannot be published is retried at the next
+        interval.
+        """
         while True:
             if self._settings.is_ready:
                 await self._beat()
@@ -67,7 +73,7 @@ class HeartbeatSender:
 
 
 class ReaderHeartbeat:
-    """Publishes the ReaderRecord: no broker is counted by it."""
+    """Publishes the ReaderRecord, which no broker counts as a live service."""
 
     def __init__(
         self, *, settings: Settings, clock: Clock, record: ReaderRecord, interval_ms: int

@@ -1,15 +1,15 @@
 """The HTTP endpoint: /healthz and /readyz for supervisors, /metrics for Prometheus.
 
-/healthz answers 200 while the process does its work, 503 once it does not: a service that waits for
-ledger or store still passes bytes (G6) and must not be restarted for that. /readyz answers 200 once
-Kafka clients can be served from both tiers, 503 before. Neither status depends on problems: a pod
-that was taken out of service for a full store would take its broker's clients with it. The body of
-both has the problems, and `health` as the verdict on them. Must not know what the problems are.
+/healthz answers 200 while the process works, else 503. A service that waits for ledger or store
+still passes bytes through (G6) and must not be restarted for that. /readyz answers 200 once Kafka
+clients can be served from both tiers, 503 before. Neither status depends on problems: a pod that is
+taken out of service because a store is full would take the clients of its broker with it. Both
+bodies list the problems, with `health` as the verdict. This module must not know what the problems
+are.
 
-Bounds on connections to the HTTP endpoint: how many, and what a first request may cost (H36).
-
-Why: aiohttp waits for the end of a request's headers for ever, and keeps what came of them. Later
-requests of a connection are bounded by its own keep-alive timeout. Must not know what is asked.
+The number of connections and the size and duration of a connection's first request are bounded
+(H36), because aiohttp waits for the end of a request's headers without limit and keeps what it has
+received. For later requests of a connection its keep-alive timeout applies.
 """
 
 import asyncio
@@ -28,7 +28,9 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpLimits:
-    """`first_request_bytes` and `first_request_ms` are for a connection's first request, whole."""
+    """`first_request_bytes` and `first_request_ms` apply to the whole first request of a
+    connection.
+    """
 
     connections: int = 256
     first_request_bytes: int = 16_384
@@ -36,7 +38,7 @@ class HttpLimits:
 
 
 class LimitedConnections:
-    """Makes the protocols of a listening socket, each in front of one of aiohttp's."""
+    """Creates the protocols of a listening socket; each wraps one of aiohttp's."""
 
     def __init__(self, make: Callable[[], asyncio.Protocol], limits: HttpLimits) -> None:
         self._make = make
@@ -47,25 +49,25 @@ class LimitedConnections:
         return _Limited(self, self._make())
 
     def served(self, transport: asyncio.BaseTransport | None) -> None:
-        """A request of this connection was understood."""
+        """The first request of this connection was parsed."""
         limited = None if transport is None else self._open.get(transport)
         if limited is not None:
             limited.served()
 
     def admit(self, transport: asyncio.BaseTransport, limited: "_Limited") -> bool:
-        """Whether there is room for one more."""
+        """Whether there is room for one more connection."""
         if len(self._open) >= self.limits.connections:
             return False
         self._open[transport] = limited
         return True
 
     def leave(self, transport: asyncio.BaseTransport) -> None:
-        """The connection is over."""
+        """The connection has ended."""
         self._open.pop(transport, None)
 
 
 class _Limited(asyncio.Protocol):
-    """One connection: passes everything on to aiohttp's protocol, within the limits."""
+    """One connection: forwards everything to aiohttp's protocol, within the limits."""
 
     def __init__(self, connections: LimitedConnections, inner: asyncio.Protocol) -> None:
         self._connections = connections
@@ -86,7 +88,7 @@ class _Limited(asyncio.Protocol):
         self._inner.connection_made(transport)
 
     def served(self) -> None:
-        """Its first request was understood."""
+        """The first request of the connection was parsed."""
         self._left_bytes = None
         if self._deadline is not None:
             self._deadline.cancel()
@@ -127,8 +129,8 @@ _MOST_PROBLEMS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthState:
-    """`alive` False = restart me; `ready` = settings, ledger and leadership are known, so that
-    clients can be served. `problems`: alarms first.
+    """`alive` False = the supervisor should restart the process; `ready` = settings, ledger and
+    leadership are known, so that clients can be served. `problems`: alarms first.
     """
 
     alive: bool
@@ -158,7 +160,7 @@ class HttpServer:
         self._listening: asyncio.Server | None = None
 
     async def start(self) -> int:
-        """Listen; answers the port taken. Invalid where that fails."""
+        """Listen and return the port. Invalid: the address cannot be listened on."""
         application = web.Application(client_max_size=1 << 16, middlewares=[self._count])
         application.router.add_get("/healthz", self._healthz)
         application.router.add_get("/readyz", self._readyz)
@@ -216,7 +218,7 @@ class HttpServer:
 
 
 def _body(state: HealthState) -> dict[str, Any]:
-    """`problem_count` is of all, `problems` are the gravest."""
+    """`problem_count` counts all problems; `problems` lists the most severe ones."""
     return {
         "status": "ok" if state.alive else "failed",
         "ready": state.ready,

@@ -1,11 +1,8 @@
-"""The life of a service's process, in every role: signals end it, background tasks end with it.
+"""The lifetime of a service process: stop signals, supervised background tasks and logging set-up.
 
-Keeps a component's life going: what ends or fails is logged and begun again, with back-off.
-
-A crash of tasks, ledger client or poller must not take the proxy down (H24).
-
-How log lines look: one structlog event a line, key=value, JSON for machines or console for
-people.
+A background task that ends or fails is logged and restarted with back-off. A crash of a task, the
+ledger client or a poller must not stop the proxy (H24). Log lines are structlog events, one a line,
+with key=value fields: JSON for machines or console format for people.
 """
 
 import asyncio
@@ -26,7 +23,7 @@ _STEADY_MS = 30_000
 
 
 async def keep_running(name: str, life: Callable[[], Awaitable[None]], clock: Clock) -> None:
-    """Run `life` for ever; ends only by cancellation."""
+    """Run `life` and restart it whenever it ends; returns only by cancellation."""
     failures = 0
     while True:
         began_ms = clock.monotonic_ms()
@@ -42,7 +39,9 @@ async def keep_running(name: str, life: Callable[[], Awaitable[None]], clock: Cl
 
 
 async def until_stopped(serve: Coroutine[Any, Any, None]) -> None:
-    """Run until SIGTERM or SIGINT; a RemoteStorageError that ends it is raised alone."""
+    """Run until SIGTERM or SIGINT; a RemoteStorageError that ends the service is raised on its
+    own.
+    """
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.TaskGroup() as group:
@@ -60,7 +59,9 @@ class _Service(Protocol):
 
 
 async def serving(make: Callable[[asyncio.TaskGroup], _Service]) -> None:
-    """Run what `make` makes and close it; its background tasks, in the group, end after that."""
+    """Run the service that `make` creates and close it; its background tasks, in the group, end
+    after.
+    """
     async with Background() as tasks:
         service = make(tasks.group)
         try:
@@ -72,7 +73,7 @@ async def serving(make: Callable[[asyncio.TaskGroup], _Service]) -> None:
 async def keep_all_running(
     background_tasks: dict[str, Callable[[], Awaitable[None]]], clock: Clock
 ) -> None:
-    """Every life for ever, each begun again without the others when it fails."""
+    """Run all components until cancelled; each one that fails is restarted without the others."""
     async with asyncio.TaskGroup() as group:
         for name, life in background_tasks.items():
             group.create_task(keep_running(name, life, clock))
@@ -112,7 +113,7 @@ _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
 def configure_logs(*, level: str, log_format: str) -> None:
-    """Set up structlog for this process, on stderr; foreign libraries speak from warnings on."""
+    """Set up structlog for this process, on stderr; other libraries log from level warning on."""
     renderer: Any = (
         structlog.processors.JSONRenderer()
         if log_format == "json"
@@ -130,6 +131,6 @@ def configure_logs(*, level: str, log_format: str) -> None:
         logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=True,
     )
-    # aiokafka logs every failed connection as an error; what matters of it we log ourselves.
+    # aiokafka logs every failed connection as an error; our own code logs what matters.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     logging.basicConfig(stream=sys.stderr, level=logging.ERROR, format="%(name)s %(message)s")

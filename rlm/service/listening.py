@@ -1,6 +1,6 @@
-"""What a service listens on besides Kafka, in every role: HTTP and the gRPC API, as configured.
+"""The HTTP and gRPC listeners of a service in every role, as configured.
 
-Must not know what is asked there.
+Must not know what their clients request.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,9 @@ from rlm.v1 import admin_pb2_grpc, fetch_pb2_grpc
 
 
 class Listening:
-    """`start` listens, `close` hangs up; the services are closed by the one who made them."""
+    """`start` listens, `close` stops listening. The caller closes the services behind the
+    listeners.
+    """
 
     def __init__(
         self,
@@ -36,7 +38,7 @@ class Listening:
         admin: admin_pb2_grpc.AdminServiceServicer | None,
         fetch: fetch_pb2_grpc.FetchServiceServicer,
     ) -> None:
-        """Invalid where a port is taken, an address may not be used, or a file of TLS is unfit."""
+        """Invalid: a port is taken, an address may not be used, or a TLS file is not usable."""
         config = self._config
         self._api = ApiServer(
             admin=admin,
@@ -50,7 +52,7 @@ class Listening:
         await self._api.start()
 
     async def close(self) -> None:
-        """API first."""
+        """Closes the API first."""
         if self._api is not None:
             await self._api.stop()
         await self._http.stop()

@@ -1,20 +1,15 @@
-"""Ledger and settings of one service, wired together (rlmm over our wire layer and clocks).
+"""Wires ledger and settings of one service (rlmm over our wire protocol and clocks).
 
-How rlmm asks the cluster about its two topics: id, configuration and partition count now.
+The cluster is asked for the id, configuration and partition count of the two topics over our own
+wire protocol, since aiokafka's metadata has no topic ids (H6).
 
-aiokafka's Metadata knows no topic ids, so the question goes over our own wire layer (H6).
-
-How far ledger and settings were read, and whether they lost records: kept in the state dir, for
-the next process (H42).
-
-A service that starts reads what is there, and what is there looks whole: only what it had read
-before can tell that records are gone. The file ends a loss, too: an operator who has repaired the
-metadata, or made sure that nothing is missing, removes it and starts the service again.
-
-The ids of the ledger and settings topics, kept in the state dir across restarts (H6).
-
-A ledger that was deleted and made anew while no service looked has another id: then nothing may be
-deleted or trimmed, and only this file and the cluster record can tell.
+Two small files in the state dir survive restarts. One has the ids of the two topics (H6): a topic
+that was deleted and recreated while no service was running has another id. Then nothing may be
+deleted or trimmed, and only this file and the cluster record reveal it. The other has how far both
+topics were read and whether they lost records (H42): a topic that lost records looks complete to a
+service that starts, and only the positions that an earlier process had read show the loss. To end a
+recorded loss, an operator repairs the metadata, or makes sure that nothing is missing, removes the
+file and restarts the service.
 """
 
 import asyncio
@@ -45,14 +40,14 @@ _FILE = "topics.json"
 
 
 class RememberedTopics:
-    """One small file of one cluster, replaced whole."""
+    """The file of topic ids for one cluster; replaced atomically."""
 
     def __init__(self, state_dir: Path, cluster_id: str) -> None:
         self._path = state_dir / _FILE
         self._cluster_id = cluster_id
 
     def read(self) -> dict[str, Uuid]:
-        """Topic ids by name, empty before the first run; Invalid for a file that is not ours."""
+        """Topic ids by name, empty before the first run. Invalid: the file is not one of ours."""
         try:
             content = json.loads(self._path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -84,7 +79,7 @@ _READS_FILE = "facts-read.json"
 
 
 class ReadsFile:
-    """One small file of one cluster, replaced whole."""
+    """The file of read positions for one cluster; replaced atomically."""
 
     def __init__(self, state_dir: Path, cluster_id: str) -> None:
         self.path = state_dir / _READS_FILE
@@ -92,15 +87,15 @@ class ReadsFile:
 
     @property
     def remedy(self) -> str:
-        """How an operator ends a loss, as the end of a sentence that says what was lost."""
+        """How an operator ends a loss, as the end of a sentence that names what was lost."""
         return (
             "nothing is deleted or trimmed until the metadata is repaired, "
             f"{self.path} is removed and this service is started again"
         )
 
     def read(self) -> RememberedReads:
-        """What the process before wrote, nothing before the first run; Invalid for a file that is
-        not ours.
+        """What the previous process wrote, nothing before the first run. Invalid: the file was not
+        written by us.
         """
         try:
             content = json.loads(self.path.read_text(encoding="utf-8"))
@@ -154,8 +149,8 @@ class _Broker(Protocol):
 
 
 def describe_through(broker: _Broker) -> DescribeTopic:
-    """A question to our own broker's direct listener (a reader: to any broker's); None =
-    positively unknown.
+    """Describes a topic through our own broker's direct listener (a reader: through any broker).
+    None = the topic is known not to exist.
     """
 
     async def describe(name: str) -> TopicDescription | None:
@@ -176,7 +171,9 @@ _REMEMBER_READS_EVERY_MS = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataIdentity:
-    """As whom a service reads and writes metadata. `node_id` of its records, -1 of a reader."""
+    """The identity a service reads and writes metadata with. `node_id` is that of its records, -1
+    for a reader.
+    """
 
     node_id: int
     writer: Uuid
@@ -186,8 +183,8 @@ class MetadataIdentity:
 def build_metadata(
     config: ServiceConfig, *, broker: OwnBroker, clock: Clock, writer: Uuid
 ) -> Metadata:
-    """Of a broker's service. Nothing is contacted before `log.run()`; topic ids of an earlier run
-    are held to (H6).
+    """Ledger and settings of a broker's service. Nothing is contacted before `log.run()`; the topic
+    ids of an earlier run must still be the same (H6).
     """
     return _build(
         config,
@@ -201,12 +198,12 @@ def build_metadata(
 def build_reader_metadata(
     config: ReaderConfig, *, brokers: AnyBroker, clock: Clock, identity: MetadataIdentity
 ) -> Metadata:
-    """Of a reader: the topics are never created here."""
+    """Ledger and settings of a reader, which never creates the topics."""
     return _build(config, identity, describe_through(brokers), clock, replication_factor=None)
 
 
 async def remember_topics(metadata: Metadata, config: CommonConfig, threads: Threads) -> None:
-    """Hold on to the ids of our own topics across restarts, once they are known; never ends."""
+    """Store the ids of our own topics for later runs once they are known; runs until cancelled."""
     await metadata.log.wait_ready()
     remembered = RememberedTopics(config.state_dir, config.cluster_id)
     await threads.run(remembered.write, metadata.log.topic_ids)
@@ -214,7 +211,7 @@ async def remember_topics(metadata: Metadata, config: CommonConfig, threads: Thr
 
 
 async def remember_reads(metadata: Metadata, config: CommonConfig, threads: Threads) -> None:
-    """Hold on to how far was read, each minute, and to a loss at once (H42); never ends."""
+    """Store the read positions each minute, and a loss at once (H42); runs until cancelled."""
     file = ReadsFile(config.state_dir, config.cluster_id)
     is_lost = False
     while not is_lost:
@@ -236,7 +233,7 @@ def _build(
     *,
     replication_factor: int | None,
 ) -> Metadata:
-    """`replication_factor` None = topics that are not there are waited for."""
+    """`replication_factor` None = wait for topics that do not exist yet."""
     reads = ReadsFile(config.state_dir, config.cluster_id)
     log = MetadataLog(
         connection=ConnectionSettings(

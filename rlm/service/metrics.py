@@ -1,7 +1,8 @@
-"""Every metric of the service in one typed table -> prometheus_client; the docs follow from it.
+"""Every metric of the service in one typed table; prometheus_client and the docs are built from it.
 
-Counters and histograms follow events, gauges are read when somebody asks (`gauges`). Must not know
-who counts: `ServiceMetrics` is the proxy's `ProxyMetrics` and a few more calls.
+Counters and histograms follow events; gauges are read at each scrape (`gauges`). Must not know
+which component counts: `ServiceMetrics` implements the proxy's `ProxyMetrics` and a few more
+methods.
 """
 
 import enum
@@ -21,7 +22,7 @@ from rsm_plugins.threads import Threads
 
 
 class MetricKind(enum.Enum):
-    """Prometheus' kinds that are in use."""
+    """The Prometheus metric types that are in use."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -32,7 +33,7 @@ class MetricKind(enum.Enum):
 class MetricRow:
     """One metric; `buckets` in the metric's own unit, for histograms.
 
-    A counter that `is_read` is a total somebody else keeps, asked for at each scrape.
+    A counter with `is_read` is a total that another component keeps; it is read at each scrape.
     """
 
     name: str
@@ -44,7 +45,7 @@ class MetricRow:
 
     @property
     def is_told(self) -> bool:
-        """Whether events tell it, rather than a source at each scrape."""
+        """Whether events update the metric, rather than a source that is read at each scrape."""
         return self.kind is not MetricKind.GAUGE and not self.is_read
 
 
@@ -314,11 +315,11 @@ TABLE: tuple[MetricRow, ...] = (
 
 Labelled = Mapping[tuple[str, ...], float]
 GaugeSource = Callable[[], Mapping[str, Labelled]]
-"""Gauges by metric name: label values -> value; asked at each scrape."""
+"""Gauges by metric name: label values -> value; called at each scrape."""
 
 
 class ServiceMetrics:
-    """Counts for the whole service, and renders what a scraper reads. Calls never fail."""
+    """Counts for the whole service and renders the scrape. The counting methods never raise."""
 
     def __init__(self, gauges: GaugeSource) -> None:
         self._registry = CollectorRegistry()
@@ -336,7 +337,7 @@ class ServiceMetrics:
         self._registry.register(_Gauges(gauges))
 
     def render(self) -> bytes:
-        """The text that Prometheus reads."""
+        """The metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
     def connection_opened(self) -> None:
@@ -371,7 +372,7 @@ class ServiceMetrics:
 
 
 class _Gauges:
-    """A collector that asks its source at each scrape."""
+    """A collector that reads its source at each scrape."""
 
     def __init__(self, source: GaugeSource) -> None:
         self._source = source
@@ -387,7 +388,7 @@ class _Gauges:
             yield family
 
     def describe(self) -> Iterable[Metric]:
-        """Named without asking the source, which is not ready at registration."""
+        """The names, without reading the source, which is not ready at registration."""
         return [_family(row) for row in TABLE if not row.is_told]
 
 
@@ -398,7 +399,7 @@ def _family(row: MetricRow) -> GaugeMetricFamily | CounterMetricFamily:
 
 
 def partition_gauges(statuses: Iterable[PartitionStatus]) -> dict[str, Labelled]:
-    """Gauges of the partitions led here."""
+    """Gauges of the partitions that this node leads."""
     rows: dict[str, dict[tuple[str, ...], float]] = {}
     for status in statuses:
         labels = (status.topic, str(status.partition))
@@ -419,7 +420,7 @@ def partition_gauges(statuses: Iterable[PartitionStatus]) -> dict[str, Labelled]
 
 
 class PoolView(Protocol):
-    """What is shown of a pool of tasks (rlm.tasks.pool.TaskPool)."""
+    """What metrics show of a task pool (rlm.tasks.pool.TaskPool)."""
 
     name: str
 
@@ -440,7 +441,7 @@ def task_gauges(partition_tasks: Iterable[PoolView]) -> dict[str, Labelled]:
 
 
 def thread_gauges(pools: Iterable[Threads]) -> dict[str, Labelled]:
-    """How many threads of each pool hang."""
+    """The number of hanging threads in each pool."""
     found = {pool.name: pool.hung() for pool in pools}
     return {
         "rlm_threads_hung": {(name,): hung.count if hung else 0 for name, hung in found.items()}
@@ -448,7 +449,7 @@ def thread_gauges(pools: Iterable[Threads]) -> dict[str, Labelled]:
 
 
 def store_gauges(stores: Iterable[StoreStatus]) -> dict[str, Labelled]:
-    """Gauges of the stores; one that only segments name has no name and is not available."""
+    """Gauges of the stores. A store that only segments name has no name and is not available."""
     rows: dict[str, dict[tuple[str, ...], float]] = {"rlm_stores_configured": {(): 0}}
     for store in stores:
         rows["rlm_stores_configured"][()] += bool(store.name)
@@ -464,7 +465,7 @@ def store_gauges(stores: Iterable[StoreStatus]) -> dict[str, Labelled]:
 
 
 def problem_gauges(problems: Iterable[Problem]) -> dict[str, Labelled]:
-    """How much is wrong now, by kind; a kind without any is 0, so that alerts have a series."""
+    """The number of problems by kind; a kind without any is 0, so that alerts have a series."""
     counts = Counts(problem.kind for problem in problems)
     return {
         "rlm_problems": {
@@ -474,7 +475,7 @@ def problem_gauges(problems: Iterable[Problem]) -> dict[str, Labelled]:
 
 
 def generate_docs() -> str:
-    """docs/reference/metrics.md, whole."""
+    """The whole text of docs/reference/metrics.md."""
     head = (
         "# Metrics of `rlm serve`\n\nThe service serves them as `/metrics` at `http.listen`. "
         "Made from `rlm/service/metrics.py`; edit there.\n\n"

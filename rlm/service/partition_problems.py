@@ -1,7 +1,7 @@
-"""What is a problem with the partitions we lead, gathered from snapshots, tasks and pools.
+"""Gathers the problems of the partitions we lead from snapshots, tasks and pools.
 
-Remembers between two questions what no part tells: since when a partition is ours, and since when
-its log start stands still. The rules are `rlm/plans/problem_rules.py`. Never waits.
+Keeps what no other component knows: since when we lead a partition, and since when its log start
+has not moved. The rules are in `rlm/plans/problem_rules.py`. Never waits.
 """
 
 from collections.abc import Iterator
@@ -44,7 +44,9 @@ _NO_TRIM = {reason.value: reason for reason in NoTrim}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Still:
-    """The log start stands at an offset since a time (monotonic ms), beyond which lay `excess`."""
+    """The log start has not moved since `since_ms` (monotonic); `excess_bytes` lay beyond it
+    then.
+    """
 
     log_start_offset: int
     since_ms: int
@@ -52,7 +54,7 @@ class _Still:
 
 
 class PartitionProblems:
-    """`findings()` of all partitions led here; `lag()` of one."""
+    """`findings()` covers all partitions that we lead; `lag()` answers for one."""
 
     def __init__(
         self,
@@ -92,7 +94,7 @@ class PartitionProblems:
             yield from self._of(row)
 
     def lag(self, row: LedPartition) -> CopyLag | None:
-        """What is left to copy, None where that is not known (any more)."""
+        """What is left to copy; None where that is not known (any more)."""
         return known_lag(self._copy_observation(row), self._limits, self._clock.monotonic_ms())
 
     def _led(self) -> Iterator[LedPartition]:
@@ -177,7 +179,7 @@ class PartitionProblems:
         )
 
     def _excess_bytes(self, row: LedPartition) -> int:
-        """As of the last snapshot; counted once a snapshot, since it goes over all segments."""
+        """As of the last snapshot; computed once for each snapshot, since it reads all segments."""
         key, snapshot = row.topic_id_partition.key, self._snapshots.of(row)
         if snapshot is None:
             return 0
@@ -220,7 +222,7 @@ def _failure(pool: TaskPool, key: PartitionKey) -> Failure | None:
 
 
 def _excess_bytes(snapshot: PartitionSnapshot, now_ms: int) -> int:
-    """Bytes of closed segments that local retention would drop, were they all copied."""
+    """Bytes of closed segments that local retention would drop if all of them were copied."""
     if snapshot.topic.record is None or snapshot.topic.record.mode != "tier":
         return 0
     start = snapshot.positions.log_start_offset

@@ -1,7 +1,7 @@
-"""Gathers what the rules of problems ask for from the parts of a service; `sources` has them all.
+"""Collects the inputs of the problem rules from the components of a service; `sources` lists all.
 
-Every source is a function without arguments that answers findings of now. It never waits and never
-raises; what must be read or asked first is read by a part that runs, and taken here as it was last.
+Every source is a function without arguments that returns current findings. It never waits and never
+raises: values that need IO are read by a background component, and a source uses the latest ones.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -48,11 +48,11 @@ _COPY_LEAST_MS = 15_000
 _LEADERSHIP_POLLS = 10
 _LEADERSHIP_LEAST_MS = 10_000
 _NEVER_MS = 1 << 53
-"""Of what the role does not do."""
+"""The limit for work that the role does not do."""
 
 
 def service_limits(config: ServiceConfig) -> Limits:
-    """How long things may take in a service beside a broker."""
+    """How long each thing may take in a service beside a broker."""
     return Limits(
         copy_ms=max(
             _COPY_LEAST_MS,
@@ -68,7 +68,7 @@ def service_limits(config: ServiceConfig) -> Limits:
 
 
 def reader_limits(config: CommonConfig) -> Limits:
-    """How long things may take in a reader, which copies and trims nothing."""
+    """How long each thing may take in a reader, which copies and trims nothing."""
     return Limits(
         copy_ms=_NEVER_MS,
         copy_deadline_ms=_NEVER_MS,
@@ -79,7 +79,7 @@ def reader_limits(config: CommonConfig) -> Limits:
 
 
 class CommonSources:
-    """What every role has: metadata, stores, certificates."""
+    """The sources of every role: metadata, stores, certificates."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class CommonSources:
 
     @property
     def uptime_ms(self) -> int:
-        """Since the service was built."""
+        """Time since the service was built."""
         return self._clock.monotonic_ms() - self._began_ms
 
     def _of_facts(self) -> Iterator[Finding]:
@@ -147,7 +147,7 @@ class CommonSources:
 
 
 class ServiceSources:
-    """What a service beside a broker has on top."""
+    """The additional sources of a service beside a broker."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class ServiceSources:
         limits: Limits,
         others: Sequence[FindingSource],
     ) -> None:
-        """`others`: methods of parts that know their problems themselves."""
+        """`others`: methods of components that report their own findings."""
         self._others = tuple(others)
         self._node_id = node_id
         self._common = common
@@ -218,7 +218,7 @@ class ServiceSources:
         )
 
     def _followed_ms(self) -> int:
-        """For how long heartbeats could be heard: those of a replay say nothing about now."""
+        """How long heartbeats have been received live: replayed ones say nothing about now."""
         now_ms = self._clock.monotonic_ms()
         if not self._settings.is_ready:
             self._followed_since_ms = None
@@ -274,7 +274,7 @@ def _who(skew: ClockSkew) -> str:
 
 
 def _replicas(snapshot: Snapshot, enabled: Iterable[Uuid]) -> dict[int, set[str]]:
-    """Topics of which each node has a replica, by node id."""
+    """The enabled topics of which each node has a replica, by node id."""
     wanted = set(enabled)
     found: dict[int, set[str]] = {}
     for key, row in snapshot.partitions.items():

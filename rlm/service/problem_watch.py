@@ -1,7 +1,7 @@
-"""Asks again and again what is a problem, and logs what appeared and what ended.
+"""Asks for the current problems periodically and logs those that appeared and those that ended.
 
-Whoever shows problems reads them here. Must not know what a problem is (rlm/plans/problems.py) nor
-where it shows.
+Everything that shows problems reads them here. Must not know what a problem is
+(rlm/plans/problems.py) nor where it is shown.
 """
 
 import logging
@@ -19,14 +19,18 @@ _LEVELS = {
     Severity.NOTE: logging.INFO,
 }
 FindingSource = Callable[[], Iterable[Finding]]
-"""Findings of now; never waits, never raises."""
+"""Current findings; never waits, never raises."""
 _INTERVAL_MS = 5_000
 _MOST_LINES_A_KIND = 20
-"""Of one kind at one time: a broker that is down is not a line for each of its partitions."""
+"""Limit of lines of one kind at one time: a broker that is down must not log a line for each
+partition.
+"""
 
 
 class ProblemWatch:
-    """`current()` asks the sources anew, so what is shown is never older than the question."""
+    """`current()` asks the sources at each call, so that what is shown is never older than the
+    call.
+    """
 
     def __init__(self, sources: Callable[[], Sequence[FindingSource]], clock: Clock) -> None:
         self._sources = sources
@@ -34,13 +38,13 @@ class ProblemWatch:
         self._register = ProblemRegister()
 
     async def run(self) -> None:
-        """Run until cancelled, so that the log knows when nobody asks."""
+        """Run until cancelled, so that problems are logged even when nobody asks for them."""
         while True:
             self.current()
             await self._clock.sleep_ms(_INTERVAL_MS)
 
     def current(self) -> tuple[Problem, ...]:
-        """All problems of now, alarms first."""
+        """All current problems, alarms first."""
         findings = [finding for source in self._sources() for finding in source()]
         changes = self._register.update(findings, self._clock.now_ms())
         _log_each(changes.appeared, _log_appeared)
@@ -68,6 +72,6 @@ def _log_ended(problem: Problem, more: int) -> None:
 
 
 def _shown(problem: Problem, more: int) -> dict[str, object]:
-    """`more_of_this_kind`: how many others are not given a line of their own."""
+    """`more_of_this_kind`: how many other problems of the kind get no line of their own."""
     shown: dict[str, object] = {"kind": problem.kind.value, "subject": problem.subject}
     return {**shown, "more_of_this_kind": more} if more else shown

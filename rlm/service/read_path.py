@@ -1,4 +1,4 @@
-"""The read path of one service, wired together, in every role: reader, caches, quotas, threads."""
+"""Wires the read path of one service, in every role: reader, caches, quotas, threads."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ def build_reader(
     threads: Threads,
     disk: DiskCache | None,
 ) -> RemoteReader:
-    """The read path over a store; nothing is contacted."""
+    """The read path over a store; contacts nothing."""
     return RemoteReader(
         store=store,
         cluster_id=config.cluster_id,
@@ -39,7 +39,7 @@ def build_reader(
 
 
 def build_throttle(config: CommonConfig, clock: Clock) -> ReadThrottle:
-    """The quotas on historical reads; one of them for a whole service."""
+    """The quotas on historical reads; the whole service shares one throttle."""
     limits = ThrottleLimits(
         service_bytes_per_second=config.remote_log_manager_fetch_max_bytes_per_second,
         client_bytes_per_second=config.remote_fetch_client_max_bytes_per_second,
@@ -51,7 +51,7 @@ def build_throttle(config: CommonConfig, clock: Clock) -> ReadThrottle:
 def build_disk_cache(
     config: CommonConfig, tasks: asyncio.TaskGroup, threads: Threads
 ) -> DiskCache | None:
-    """The disk cache where one is wanted; it opens its folder behind everything else."""
+    """The disk cache, if configured; it opens its folder in the background."""
     if config.fetch_chunk_cache_path is None:
         return None
     disk = DiskCache(

@@ -1,9 +1,9 @@
 """The composition root of `rlm serve --role reader`: a service without a broker.
 
-It follows ledger and settings and answers reads of the remote tier from the stores, wherever it is
-placed and however many there are. It creates, copies, trims and sweeps nothing; all it publishes is
-its heartbeat. Cluster and topics that are not there yet are waited for; another cluster than the
-configuration names ends the process with one line.
+It follows ledger and settings and answers reads of the remote tier from the stores. It can run
+anywhere and in any number. It creates, copies, trims and sweeps nothing; it publishes nothing but
+its heartbeat. It waits for a cluster and topics that do not exist yet. A cluster other than the
+configured one ends the process with one line.
 """
 
 import asyncio
@@ -64,11 +64,13 @@ _CLIENT_ID = "rlm-reader"
 _CLUSTER_RETRY_MS = 1_000
 _MOST_LOSSES = 20
 _NEVER_MS = 2**53
-"""Grace of a plugin that is ours: what others upload is not a reader's to sweep."""
+"""The sweep grace for our plugins: a reader never sweeps what other services upload."""
 
 
 def run(config: ReaderConfig) -> None:
-    """Serve until SIGTERM or SIGINT. RemoteStorageError: refused to start, the message says why."""
+    """Serve until SIGTERM or SIGINT. RemoteStorageError: the start was refused; the message says
+    why.
+    """
     configure_logs(level=config.log_level, log_format=config.log_format)
     keep_freed_memory(KEPT_BY_A_SERVICE_BYTES)
     with ReaderLock(str(config.state_dir), config.cluster_id):
@@ -82,7 +84,7 @@ async def _serve(config: ReaderConfig) -> None:
 
 
 class ReaderService:
-    """All parts of one reader; `close` in the end, by who made it."""
+    """All components of one reader. The caller that created it calls `close` at the end."""
 
     def __init__(
         self,
@@ -133,7 +135,7 @@ class ReaderService:
         self._listening = Listening(config, health=self._health, metrics=self.metrics.render)
 
     async def run(self) -> None:
-        """Listen first, then the check that may refuse, then all the rest until cancelled."""
+        """Listen first, then run the check that may refuse, then the rest until cancelled."""
         await self._listen()
         await self._check_cluster()
         await keep_all_running(self._background_tasks(), self._clock)
@@ -184,7 +186,7 @@ class ReaderService:
         }
 
     async def _check_cluster(self) -> None:
-        """Wait for a broker; Invalid where it belongs to another cluster."""
+        """Wait for a broker. Invalid: the broker belongs to another cluster."""
         while True:
             try:
                 found = (await self.brokers.describe_cluster()).cluster_id
@@ -209,7 +211,9 @@ class ReaderService:
         }
 
     def _lost(self) -> Iterator[Finding]:
-        """Who reads here only would be the only one to know (H11, H25)."""
+        """Segments that this reader found lost: a client that reads only here would be the only one
+        to notice (H11, H25).
+        """
         for key in self.walk.losses.partitions[:_MOST_LOSSES]:
             record = self.metadata.settings.view.topic(key.topic_id)
             name = record.name if record else str(key.topic_id)
@@ -223,7 +227,7 @@ class ReaderService:
                 )
 
     def _health(self) -> HealthState:
-        """Ready once it can answer: it goes on when no broker can be asked."""
+        """Ready once it can answer; it stays ready when no broker can be reached."""
         metadata = self.metadata
         is_whole = metadata.log.is_ready and metadata.manager.damage is None
         knows_stores = all(link.store_id is not None for link in self.stores.stores.links)
@@ -234,7 +238,7 @@ class ReaderService:
         )
 
     async def close(self) -> None:
-        """API first, connections last."""
+        """Closes the API first, connections last."""
         await self._listening.close()
         await self.stores.close()
         await self.brokers.close()

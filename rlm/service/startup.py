@@ -1,6 +1,6 @@
-"""What must be true before a service works for a broker (H13, H21, H23); a refusal is one line.
+"""The preconditions of a service beside a broker (H13, H21, H23); a refusal is one line.
 
-The proxy cuts what passes into Kafka's frames, so it cannot serve a tiered listener with TLS.
+The proxy splits the stream into Kafka's frames, so it cannot serve a tiered listener with TLS.
 """
 
 from collections.abc import Mapping
@@ -16,16 +16,16 @@ _READABLE = ("", "PLAINTEXT", "SASL_PLAINTEXT")
 
 
 def check_disks(config: ServiceConfig, disks: BrokerIdentity) -> None:
-    """Invalid unless log.dirs belong to the node and cluster that the configuration names."""
+    """Invalid unless the log.dirs belong to the configured node and cluster."""
     check_identity(
         disks, cluster_id=config.cluster_id, node_id=config.node_id, source="the configuration"
     )
 
 
 async def check_broker(config: ServiceConfig, broker: OwnBroker) -> None:
-    """Invalid unless the broker behind the direct listener is ours and TIERED is attached safely.
+    """Invalid unless the broker behind the direct listener is ours and TIERED is set up safely.
 
-    Unavailable while the broker does not answer: ask again.
+    Unavailable: the broker does not answer yet; retry.
     """
     cluster = await broker.describe_cluster()
     if cluster.cluster_id != config.cluster_id:
@@ -37,7 +37,9 @@ async def check_broker(config: ServiceConfig, broker: OwnBroker) -> None:
 
 
 def check_listeners(config: ServiceConfig, broker_config: Mapping[str, str | None]) -> None:
-    """Invalid where TIERED carries replication or control (H21), or hides who a client is (H23)."""
+    """Invalid where TIERED carries replication or control traffic (H21), or hides a client's
+    identity (H23).
+    """
     tiered = config.broker_tiered_listener_name.upper()
     if _inter_broker_listener(broker_config) == tiered:
         raise Invalid(
@@ -68,7 +70,9 @@ def check_listeners(config: ServiceConfig, broker_config: Mapping[str, str | Non
 def _check_advertised(
     config: ServiceConfig, tiered: str, broker_config: Mapping[str, str | None]
 ) -> None:
-    """Clients go where the broker tells them: past the proxy, or nowhere, if that is not it."""
+    """Clients connect to the advertised address; one that is not the proxy's leads them past the
+    proxy, or nowhere.
+    """
     listeners = broker_config.get("advertised.listeners") or broker_config.get("listeners") or ""
     told = advertised_address(tiered, listeners)
     wanted = config.proxy_advertised
@@ -84,6 +88,6 @@ def _check_advertised(
 
 
 def _inter_broker_listener(broker_config: Mapping[str, str | None]) -> str:
-    """Kafka's rule: the listener named, else the one called like the security protocol."""
+    """Kafka's rule: the configured listener, else the one named like the security protocol."""
     name = broker_config.get("inter.broker.listener.name")
     return (name or broker_config.get("security.inter.broker.protocol") or "PLAINTEXT").upper()

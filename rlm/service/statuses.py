@@ -1,6 +1,6 @@
-"""What `status` says of the partitions we lead, put together from snapshots, tasks and ledger.
+"""Builds the status of the partitions we lead from snapshots, tasks and ledger.
 
-Never waits but in `current` and `copy_now`; everything else is the last that was seen.
+Only `current` and `copy_now` wait; everything else returns what was seen last.
 """
 
 import asyncio
@@ -111,7 +111,7 @@ class Statuses:
         return row
 
     def _alarms(self) -> Mapping[str, Sequence[str]]:
-        """The words of all alarms, by subject."""
+        """The texts of all alarms, by subject."""
         found: dict[str, list[str]] = {}
         for problem in self._problems():
             if problem.severity is Severity.ALARM:

@@ -1,4 +1,4 @@
-"""Everything about stores of a service that copies: those it reads from, targets, inspection."""
+"""All stores of a service that copies: stores to read from, copy targets, and their inspection."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from rsm_plugins.contract.client import Deadlines
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceStores(OpenStores):
-    """Built before anything is contacted; `lives` run until cancelled, `close` comes last."""
+    """Contacts nothing when built; the background tasks run until cancelled, `close` comes last."""
 
     targets: Targets
     inspection: Inspection
@@ -36,7 +36,7 @@ class ServiceStores(OpenStores):
         return report.alarms if report else ()
 
     async def inspect(self) -> tuple[StoreReport, ...]:
-        """How every store is set up, asked now and judged by the topics it holds."""
+        """How every store is set up now, judged by the topics that it holds."""
         await self.in_use.refresh()
         return await self.inspection.inspect()
 

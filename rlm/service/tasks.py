@@ -1,4 +1,4 @@
-"""The tasks of one service, wired together over all of its stores."""
+"""Wires the copy and expiration tasks of one service over all of its stores."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,14 +32,14 @@ BARRIER_DEADLINE_MS = 10_000
 DEAD_AFTER_BEATS = 3
 _TASK_QUEUE_LIMIT = 10_000
 _DELETE_HOLD_MS = 1_000
-"""A follower that keeps up takes half a second (replica.fetch.wait.max.ms) to follow the log start;
-for one that lags nobody waits: the trim is done on the leader.
+"""A follower that keeps up follows the log start within half a second (replica.fetch.wait.max.ms).
+The service does not wait for one that lags: the trim is done on the leader.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionTasks:
-    """Copy and cleanup with a pool each (G6); `status` reads what they note."""
+    """Copy and cleanup with a pool each (G6); `status` reads the results that they keep."""
 
     copy: CopyTask
     trim: TrimTask
@@ -50,7 +50,7 @@ class PartitionTasks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskDependencies:
-    """What the tasks are made of."""
+    """What the tasks are built on."""
 
     config: ServiceConfig
     broker: OwnBroker
@@ -69,7 +69,9 @@ class TaskDependencies:
 def build_pools(
     config: ServiceConfig, clock: Clock, failed: Callable[[str], None]
 ) -> tuple[TaskPool, TaskPool]:
-    """The pools of copy and cleanup; fetch has its own (reader_pool). `failed` counts failures."""
+    """The pools of copy and cleanup; fetch has a pool of its own (reader_pool). `failed` counts
+    failures.
+    """
     copy = TaskPool(
         "copy",
         clock,
@@ -88,7 +90,7 @@ def build_pools(
 
 
 class TaskWiring:
-    """Copies, trims and cleans what this node leads; each segment in the store it belongs to."""
+    """Copies, trims and cleans the partitions led by this node; each segment in its own store."""
 
     def __init__(self, parts: TaskDependencies, pools: tuple[TaskPool, TaskPool]) -> None:
         self._parts = parts
@@ -158,15 +160,17 @@ class TaskWiring:
         )
 
     async def run_copy(self, led: LedPartition, up_to_offset: int | None = None) -> None:
-        """Copy what is eligible, to where the rules say; the store is proven right first (H11)."""
+        """Copy what is eligible to the store that the rules name, once its identity was checked
+        (H11).
+        """
         await self.partition_tasks.copy.run(led, up_to_offset)
 
     async def run_expiration(self, led: LedPartition) -> None:
-        """Trim, then clean; the failure of one does not keep the other from its turn."""
+        """Trim, then clean up; a failure of one does not prevent the other."""
         await self._expiration_task.run(led)
 
     async def run_copies(self, leadership: Leadership) -> None:
-        """Copy rounds for ever."""
+        """Schedule copy tasks until cancelled."""
 
         def forget(key: PartitionKey) -> None:
             self.partition_tasks.copy.forget(key)
@@ -181,7 +185,7 @@ class TaskWiring:
         await schedule.run(self._unless_rival(self._copy_watch.scheduled))
 
     async def run_cleanups(self, leadership: Leadership) -> None:
-        """Trim and cleanup rounds for ever."""
+        """Schedule trim and cleanup tasks until cancelled."""
 
         def forget(key: PartitionKey) -> None:
             self.partition_tasks.trim.forget(key)

@@ -1,8 +1,9 @@
 """The threads of one service: a pool for each kind of work, so that none starves another (G6).
 
-Copies read and hash whole segments for minutes, a snapshot must not wait for that, and a disk that
-hangs must not stop what needs no disk. Nothing here runs in asyncio's default executor, whose
-threads are shared by all and waited for at the end of the process. What hangs is told by `hung`.
+Copies read and hash whole segments for minutes, and a snapshot must not wait for that. A disk that
+hangs must not stop work that needs no disk. Nothing here runs in asyncio's default executor: all of
+a process shares its threads, and the process waits for them when it ends. `hung` reports the
+threads that hang.
 """
 
 from collections.abc import Iterator
@@ -19,10 +20,10 @@ _OTHER_THREADS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceThreads:
-    """Pools by what they do; a thread is made when there is work for it.
+    """Pools by kind of work; threads are created on demand.
 
     copies: reading and hashing segments. snapshots: scans of the broker's disk, for tasks and
-    barriers. evidence: what stores hand over as files before a trim. reads: what readers wait for.
+    barriers. evidence: files that stores return before a trim. reads: what readers wait for.
     disk_cache: chunks in files. other: small files of our own, free space.
     """
 
@@ -34,7 +35,7 @@ class ServiceThreads:
     other: Threads
 
     def hung(self) -> tuple[HungWork, ...]:
-        """One for each pool with threads that hang now."""
+        """One entry for each pool that has hanging threads now."""
         return tuple(found for pool in self.pools() if (found := pool.hung()) is not None)
 
     def pools(self) -> tuple[Threads, ...]:
@@ -50,7 +51,7 @@ class ServiceThreads:
 
 @contextmanager
 def service_threads(config: CommonConfig) -> Iterator[ServiceThreads]:
-    """The pools of a service in either role; closed without waiting for what hangs."""
+    """The pools of a service in either role; closed without waiting for hanging threads."""
     hang_ms = config.threads_hang_ms
     of_broker = config if isinstance(config, ServiceConfig) else None
     made = ServiceThreads(
