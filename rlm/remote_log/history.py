@@ -1,9 +1,9 @@
-"""One partition's remote records as its readers walk them: segment by segment inside one history.
+"""Reads one partition's remote segments in offset order, along one leader epoch lineage.
 
-Which history that is decides who asks: the leader's tier has the merged lineage of a snapshot, who
-reads the remote tier alone has what segments and leaders tell (rlm.plans.history). Here are the
-rules that both need: a gap is not passed over before it is settled (H15), a copy that is lost is
-replaced by another one in the history (H25). Must not know snapshots, leaders or settings.
+The caller chooses the lineage: the leader's tier uses the merged lineage of a snapshot, a reader of
+the remote tier alone uses what segments and leaders have published (rlm.plans.history). This module
+has the rules that both need: a gap is not skipped before it is settled (H15), and a lost copy is
+replaced by another copy inside the lineage (H25). Must not know snapshots, leaders or settings.
 """
 
 from collections.abc import Iterator
@@ -25,10 +25,10 @@ from rlmm.ledger import PartitionLedger, UsableSegment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteHistory:
-    """The segments of a partition, seen by one lineage; `place` names it in errors.
+    """The segments of a partition inside one lineage; `place` names the partition in errors.
 
-    `trusted` False = the ledger has a problem and proves no hole. `empty`: ranges on record in
-    which there are no records that anybody could miss (H15).
+    `trusted` False = the ledger has a problem and proves no hole. `empty`: recorded ranges without
+    any records that a reader could miss (H15).
     """
 
     place: str
@@ -47,7 +47,7 @@ class RemoteHistory:
         return self.ledger.usable_segment_for(self.lineage, self.log_end_offset, offset)
 
     def following(self, offset: int) -> RemoteLogSegmentMetadata | None:
-        """What is read after a segment that ends at the offset."""
+        """The segment to read after one that ends at the offset."""
         found = self.segment_at(offset)
         return found.metadata if found else None
 
@@ -73,7 +73,7 @@ class RemoteHistory:
         )
 
     def refuse_unsettled(self, start: int, next_offset: int) -> None:
-        """Unavailable where it is not known yet whether all of [start, next_offset) can be read."""
+        """Unavailable where it is not yet known whether all of [start, next_offset) can be read."""
         if start >= next_offset:
             return  # nothing is left out
         if self.unsettled_end(start, next_offset) != SETTLED:
@@ -84,14 +84,17 @@ class RemoteHistory:
 
 
 class SegmentReader:
-    """Reads histories through the reader; `losses` remembers what could not be read for good."""
+    """Reads along a lineage through the reader; `losses` keeps the segments that are lost for
+    good.
+    """
 
     def __init__(self, reader: RemoteReader) -> None:
         self._reader = reader
         self.losses = Losses()
 
     async def read(self, history: RemoteHistory, request: RemoteRead) -> RemoteRecords:
-        """Batches from the first segment at or after the offset that has any below the upper one.
+        """Batches from the first segment at or after the offset that has any below the upper
+        offset.
 
         NotFound or Corrupt: every copy is lost. Unavailable: a gap is not settled yet.
         """
@@ -117,9 +120,9 @@ class SegmentReader:
     async def _read_any(
         self, history: RemoteHistory, best: UsableSegment, request: RemoteRead
     ) -> tuple[UsableSegment, RemoteRecords]:
-        """Read the best copy; where it is lost, another in-lineage one of the same offset (H25).
+        """Read the best copy; if it is lost, read another in-lineage copy of the same offset (H25).
 
-        One that is known to be lost is asked for last.
+        A copy that is known to be lost is tried last.
         """
         if best.metadata.segment_id.id in self.losses.segments(history.ledger.key):
             for other in self._others(history, best, request):
@@ -170,9 +173,9 @@ class SegmentReader:
         offset: int,
         read: RemoteRecords,
     ) -> RemoteRecords:
-        """The records with the aborted transactions of this history (H9); `end`: see `shared_end`.
+        """The records with the aborted transactions of this lineage (H9); `end`: see `shared_end`.
 
-        Unavailable where the segment that knows what became of open ones is not remote yet.
+        Unavailable: the segment that decides the open transactions is not remote yet.
         """
         own = await self._aborted_list(history, usable)
         if not _is_cut(usable) and not open_at(own, end):
@@ -185,7 +188,7 @@ class SegmentReader:
     async def _aborted_behind(
         self, history: RemoteHistory, end: int
     ) -> tuple[AbortedTransaction, ...]:
-        """The transactions open at the offset that were aborted later on in this history."""
+        """Transactions open at the offset that were aborted later in this lineage."""
         following = history.segment_at(end)
         if following is None or following.metadata.start_offset > end:
             raise Unavailable(
@@ -210,8 +213,8 @@ class SegmentReader:
     async def offset_for_timestamp(
         self, history: RemoteHistory, timestamp_ms: int, *, start: int, next_offset: int
     ) -> TimestampedOffset | None:
-        """First record at or after the timestamp and `start`; None where [start, next_offset) has
-        none for certain. Errors as `read`.
+        """First record at or after the timestamp and `start`; None where [start, next_offset)
+        certainly has none. Errors as `read`.
         """
         lost: list[UsableSegment] = []
         known = history.usable(start)
@@ -236,7 +239,7 @@ class SegmentReader:
     def _noticing(
         self, ledger: PartitionLedger, segment: RemoteLogSegmentMetadata
     ) -> Iterator[None]:
-        """Remembers a segment that is lost, and forgets it once it is read again."""
+        """Records a lost segment, and clears the entry once the segment is read again."""
         segment_id = segment.segment_id.id
         try:
             yield
@@ -247,11 +250,11 @@ class SegmentReader:
 
 
 def _is_cut(usable: UsableSegment) -> bool:
-    """Whether the segment leaves the history before its end."""
+    """Whether the lineage leaves the segment before the segment's end."""
     return usable.next_offset < usable.metadata.next_offset
 
 
 def _covers(other: UsableSegment, segment: UsableSegment) -> bool:
-    """Whether the other one has all records of the segment."""
+    """Whether the other segment has all records of this one."""
     begins = other.metadata.start_offset <= segment.metadata.start_offset
     return begins and other.next_offset >= segment.next_offset

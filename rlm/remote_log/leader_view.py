@@ -1,8 +1,7 @@
-"""The Tier of this process: the proxy's questions answered from ledger, settings, snapshots and
-tasks.
+"""The Tier of a broker's service: answers the proxy from ledger, settings, snapshots and tasks.
 
-See rlm/remote_log/tier.py for what each answer guarantees. A view is only as good as the leader
-epoch it was taken under: after a change of leadership it is not used until a barrier took a new
+rlm/remote_log/tier.py states what each answer guarantees. A view is valid for the leader epoch of
+its snapshot only: after a change of leadership it is not used until a barrier has taken a new
 snapshot.
 """
 
@@ -38,8 +37,8 @@ class _Broker(Protocol):
 
 
 _Seen = tuple[LedPartition, PartitionSnapshot | None, int | None, int, str | None, Ranges]
-"""What a view is made of: leadership, snapshot, remote start, ledger version and problem, and
-ranges without records.
+"""The inputs of a view: leadership, snapshot, remote start, ledger version and problem, and ranges
+without records.
 """
 
 
@@ -115,7 +114,7 @@ class LocalTier:
         return self._view(snapshot.led, snapshot)
 
     async def _describe(self, topic: TopicRef) -> TopicDescription | None:
-        """The tiered topic that this reference means today, by the broker's word."""
+        """The tiered topic that this reference currently means, according to the broker."""
         name = topic.name
         if topic.topic_id is not None:
             record = self._settings.view.topic(topic.topic_id)
@@ -186,7 +185,9 @@ class LocalTier:
         return EpochEnd(leader_epoch=found[0], end_offset=found[1]) if found else None
 
     def _readable(self, key: PartitionKey) -> tuple[PartitionSnapshot, RemoteHistory]:
-        """What to read by; Fenced where frozen, Unavailable before the first snapshot."""
+        """The snapshot and segments to read from. Fenced: the partition is frozen. Unavailable:
+        there is no snapshot yet.
+        """
         snapshot = self._snapshots.snapshots.get(key)
         if snapshot is None:
             raise Unavailable(f"partition {key} was not looked at yet")
@@ -195,8 +196,8 @@ class LocalTier:
         return snapshot, self._history(snapshot)
 
     def _history(self, snapshot: PartitionSnapshot) -> RemoteHistory:
-        """The remote records inside the lineage of the snapshot, as the ledger tells of them
-        now.
+        """The remote records inside the lineage of the snapshot, according to the current
+        ledger.
         """
         return RemoteHistory(
             place=str(snapshot.led.topic_id_partition),
@@ -218,7 +219,7 @@ class LocalTier:
         return record.name if record else None
 
     def _view(self, led: LedPartition, snapshot: PartitionSnapshot | None) -> TierPartition:
-        """The partition as it stands; made anew only when something it is made of has changed."""
+        """The current partition state; rebuilt only when one of its inputs has changed."""
         key = led.topic_id_partition.key
         start = self._settings.view.remote_log_start(key)
         version = self._manager.ledger(key).version if snapshot else -1
@@ -259,16 +260,16 @@ class LocalTier:
         )
 
     def _remote_ends(self, snapshot: PartitionSnapshot, start: int) -> tuple[int | None, int]:
-        """Where the in-lineage remote data ends, None for none; up to where it is unsettled."""
+        """The end of the in-lineage remote data, None without any; and the end of what is
+        unsettled.
+        """
         history = self._history(snapshot)
         unsettled_end = history.unsettled_end(start, snapshot.positions.log_start_offset)
         return history.next_offset, unsettled_end
 
 
 def _is_same(known: _Seen, seen: _Seen) -> bool:
-    """Snapshots are compared by identity: a new snapshot is a new view even where nothing
-    changed.
-    """
+    """Compares snapshots by identity: a new snapshot gives a new view even if nothing changed."""
     return known[1] is seen[1] and known[0] == seen[0] and known[2:] == seen[2:]
 
 

@@ -1,9 +1,9 @@
-"""Publishes to readers of the remote tier alone what only the partition's leader knows (H4).
+"""Publishes the leader's lineage, so that services without a broker can read the remote tier (H4).
 
-Before a snapshot counts for the leader's own tier, so that readers refuse or end no later than it
-does. A settings topic that takes no records keeps no snapshot back for more than one publish in a
-while: the leader's own clients depend on what it sees, not on who was told. What is told:
-plans/history.
+It publishes before the leader's own tier uses a snapshot, so that readers refuse or end no later
+than the leader does. While the settings topic accepts no records, snapshots are delayed only by one
+attempt per interval: the leader's own clients depend on what the leader sees, not on what readers
+have received. plans/history decides what is published.
 """
 
 import asyncio
@@ -23,7 +23,9 @@ log = structlog.get_logger()
 
 
 class LineagePublisher:
-    """Publishes history records of the partitions its service leads, one at a time of each."""
+    """Publishes history records of the partitions its service leads, one at a time per
+    partition.
+    """
 
     def __init__(self, *, settings: Settings, ledger: Ledger, clock: Clock) -> None:
         self._settings = settings
@@ -33,8 +35,8 @@ class LineagePublisher:
         self._quiet_until_ms: dict[PartitionKey, int] = {}
 
     async def publish(self, snapshot: PartitionSnapshot) -> None:
-        """Return once readers can know what the snapshot has found; where that cannot be told, it
-        is tried again with a snapshot in a while.
+        """Return once readers can know what the snapshot has found; after a failure a later
+        snapshot retries.
         """
         try:
             if self._due(snapshot) is not None:
@@ -45,12 +47,12 @@ class LineagePublisher:
             log.warning("lineage_not_published", **_place(snapshot), error=str(error))
 
     def forget(self, key: PartitionKey) -> None:
-        """The partition is led elsewhere now."""
+        """The partition is no longer led here."""
         self._publishing.pop(key, None)
         self._quiet_until_ms.pop(key, None)
 
     async def _publish(self, snapshot: PartitionSnapshot) -> None:
-        """What is still to be told, now that other snapshots of the partition have published
+        """Publish what is still missing, now that other snapshots of the partition have published
         theirs.
         """
         record = self._due(snapshot)
@@ -79,8 +81,8 @@ class LineagePublisher:
 
 
 def _may_be_cut(snapshot: PartitionSnapshot, told: HistoryRecord | None) -> bool:
-    """Whether the broker's own retention may cut the epoch file of what only that knows (H8); our
-    own trims tell before (rlm.tasks.trim).
+    """Whether the broker's own retention may truncate epochs that only its epoch file knows (H8).
+    Our own trims publish the lineage first (rlm.tasks.trim).
     """
     is_ours = snapshot.frozen is None and snapshot.ledger.newest_epoch <= snapshot.led.leader_epoch
     return (

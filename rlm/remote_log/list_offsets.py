@@ -1,10 +1,10 @@
-"""Offsets by position, by timestamp and by leader epoch: one answer for the proxy, the API and
-readers.
+"""Looks up offsets by position, timestamp and leader epoch, for the proxy, the API and readers
+alike.
 
-A client that asks where data begins or where an epoch ended must hear about both tiers (G7); the
-broker knows one. The broker's answer comes first and its errors pass: it is the authority on access
-(G8). Callers pass a barrier between the broker's answer and the view (H17). Must not know Kafka's
-protocol, gRPC or how long a barrier takes.
+A client that asks where data begins or where an epoch ended needs the answer for both tiers (G7),
+but the broker knows one. The broker is asked first, and its errors are passed on: it is the
+authority on access (G8). Callers pass a barrier between the broker's answer and the view (H17).
+Must not know Kafka's protocol, gRPC or how long a barrier takes.
 """
 
 from collections.abc import Awaitable, Callable
@@ -44,7 +44,7 @@ FindTimestamp = Callable[[int], Awaitable[TimestampedOffset | None]]
 
 
 class RemoteBounds(Protocol):
-    """Where the remote tier of one partition begins and ends; both the same without records."""
+    """Start and end of the remote tier of one partition; they are equal without records."""
 
     @property
     def log_start_offset(self) -> int: ...
@@ -59,7 +59,9 @@ class RemoteBounds(Protocol):
 
 
 def needs_view(timestamp: int) -> bool:
-    """Whether the remote tier may alter the broker's answer: all but -1 and -3 (H17)."""
+    """Whether the remote tier may change the broker's answer: for all timestamps but -1 and -3
+    (H17).
+    """
     return timestamp not in _OF_THE_BROKER_ALONE
 
 
@@ -67,7 +69,7 @@ async def remote_position(remote: RemoteBounds, find: FindTimestamp, timestamp: 
     """The position in the remote tier alone, NOWHERE where no remote record matches.
 
     Latest is the remote end and earliest the remote log start. `find` looks a timestamp up.
-    Invalid: a position that only a broker knows.
+    Invalid: only a broker knows this position.
     """
     if timestamp == LATEST_TIMESTAMP:
         return _at(remote, remote.next_offset)
@@ -81,7 +83,7 @@ async def remote_position(remote: RemoteBounds, find: FindTimestamp, timestamp: 
 
 
 async def position_of_timestamp(find: FindTimestamp, timestamp_ms: int) -> Position:
-    """Of the first remote record at or after it, NOWHERE without one."""
+    """The first remote record at or after the timestamp; NOWHERE without one."""
     found = await find(timestamp_ms)
     if found is None:
         return NOWHERE
@@ -91,10 +93,10 @@ async def position_of_timestamp(find: FindTimestamp, timestamp_ms: int) -> Posit
 
 
 class BothTiers:
-    """Corrects what our broker answers for a partition that it leads, by the view of the tier.
+    """Corrects our broker's answers, for partitions that it leads, by the view of the remote tier.
 
-    `deadline_ms` is that of a question to the broker. Errors: Fenced: the partition is frozen (H4).
-    Unavailable: not known yet, ask again. Corrupt: objects are damaged or gone (H25).
+    `deadline_ms` bounds a request to the broker. Errors: Fenced: the partition is frozen (H4).
+    Unavailable: not known yet, retry. Corrupt: objects are damaged or missing (H25).
     """
 
     def __init__(self, tier: Tier, *, deadline_ms: int) -> None:
@@ -104,8 +106,8 @@ class BothTiers:
     async def position(
         self, view: TierPartition, timestamp: int, broker_offset: int
     ) -> Position | None:
-        """The position over both tiers, None where the broker's answer stands; `broker_offset` is
-        what the broker answered, -1 where no local record matches.
+        """The position over both tiers, None where the broker's answer is right. `broker_offset` is
+        the broker's answer, -1 where no local record matches.
         """
         if timestamp == EARLIEST_LOCAL_TIMESTAMP:
             return None
@@ -126,11 +128,12 @@ class BothTiers:
         self, view: TierPartition, leader_epoch: int, broker: EpochEnd
     ) -> EpochEnd | None:
         """The merged lineage's answer where it ends the epoch no higher than the broker's, or where
-        the broker knows nothing; None where the broker's answer stands.
+        the broker knows nothing; None where the broker's answer is right.
 
-        A broker whose first epochs were trimmed ends older ones at its local start, and gives back
-        the epoch asked for, though it may have no records (LeaderEpochFileCache.endOffsetFor): both
-        too high, so that a truncation would go unseen (H37).
+        A broker whose first epochs were trimmed ends older epochs at its local start and returns
+        the epoch that was asked for, though it may have no records
+        (LeaderEpochFileCache.endOffsetFor). Both are too high, so that a truncation would not be
+        detected (H37).
         """
         if view.frozen:
             if broker.end_offset < 0:
@@ -140,7 +143,7 @@ class BothTiers:
         if known is None or known == broker:
             return None
         if broker.end_offset != _UNKNOWN and known.end_offset > broker.end_offset:
-            return None  # the broker's log is not the one that we know
+            return None  # the broker's log differs from the one that we know
         return known
 
     async def _local_log_start(self, view: TierPartition) -> int:
@@ -158,7 +161,7 @@ class BothTiers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Leading:
-    """The remote tier of a partition as its leader's service sees it."""
+    """The remote tier of a partition as seen by the service of its leader."""
 
     tier: Tier
     view: TierPartition
@@ -187,9 +190,8 @@ class _Leading:
 
 
 def _refuse_uncertain(view: TierPartition, timestamp: int) -> None:
-    """A frozen partition is answered within the broker's own log only, never lower (H4); the oldest
-    offset is not known while nothing remote can be read and something may be (H15). What is remote
-    is known where the leader is: leadership may have moved since the broker's answer (H17).
+    """A frozen partition is answered within the broker's own log only, never lower (H4). The
+    earliest offset is unknown while no remote record can be read but some may exist (H15).
     """
     if not view.led_here:
         raise Unavailable(f"{_name(view)} is not led here any more")

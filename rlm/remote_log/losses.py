@@ -1,7 +1,7 @@
-"""Segments that readers found lost: objects gone or damaged under a FINISHED record (H11, H25).
+"""Segments that reads found lost: objects missing or damaged under a FINISHED record (H11, H25).
 
-Why: the reader's client gets an error, and the operator must hear of it too. What is remembered is
-forgotten when the segment is read again, as after a restore from a backup.
+The reading client gets an error, and the operator must learn of the loss too. An entry is removed
+when the segment is read again, as after a restore from a backup.
 """
 
 from collections.abc import Collection, Mapping
@@ -28,8 +28,8 @@ class Losses:
         error: NotFound | Corrupt,
         segments: Collection[Uuid],
     ) -> None:
-        """A read failed for good; logged once. What is not of the ledger's `segments` any more
-        makes room.
+        """Record that a read failed permanently; logged once. When the list is full, segments that
+        are no longer in the ledger's `segments` are dropped.
         """
         known = self._found.setdefault(key, {})
         if segment_id in known:
@@ -43,7 +43,7 @@ class Losses:
         log.error("segment_lost", segment=str(segment_id), error=str(error))
 
     def forget(self, key: PartitionKey, segment_id: Uuid) -> None:
-        """The segment was read: it is there again."""
+        """The segment was read successfully: its objects are there again."""
         known = self._found.get(key)
         if known is not None and known.pop(segment_id, None) is not None:
             log.info("segment_found_again", segment=str(segment_id))
@@ -52,22 +52,22 @@ class Losses:
 
     @property
     def partitions(self) -> tuple[PartitionKey, ...]:
-        """Those with a segment that could not be read."""
+        """Partitions with a segment that could not be read."""
         return tuple(self._found)
 
     def segments(self, key: PartitionKey) -> frozenset[Uuid]:
-        """Those of the partition that could not be read."""
+        """Segments of the partition that could not be read."""
         return frozenset(self._found.get(key, ()))
 
     def damaged(self, key: PartitionKey) -> Mapping[Uuid, str]:
-        """Those of which a checksum does not fit, and what readers found: their objects are there,
-        so whether they are is no question that helps.
+        """Segments that failed a checksum, with what readers found. Their objects exist, so a check
+        for existence proves nothing.
         """
         known = self._found.get(key, {})
         return {one: str(error) for one, error in known.items() if isinstance(error, Corrupt)}
 
     def alarms(self, key: PartitionKey, segments: Collection[Uuid]) -> tuple[str, ...]:
-        """One line per lost segment of those that the ledger still vouches for."""
+        """One line for each lost segment that the ledger still lists as readable."""
         known = self._found.get(key, {})
         return tuple(
             f"readers cannot have segment {segment_id}: {why}; restore its objects, or "

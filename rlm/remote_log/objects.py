@@ -1,9 +1,8 @@
-"""A partition's remote log as a whole, for those who copy it: its segments, and ranges of objects.
+"""Serves a partition's remote log to clients that copy it: segment metadata and ranges of objects.
 
-Ranges come straight from the store, past the chunk cache: who copies a partition reads every byte
-once. So many at once, so many waiting, then Busy (G6, G10). Must not know gRPC.
-
-What a store answers with, as bytes: a slice of a shared file is read.
+Ranges are read directly from the store, past the chunk cache, since a client that copies a
+partition reads every byte once. The numbers of running and waiting reads are bounded; one more is
+Busy (G6, G10). Must not know gRPC.
 """
 
 import asyncio
@@ -25,7 +24,10 @@ from rsm_plugins.threads import Threads
 
 
 async def slice_bytes(found: bytes | FileSlice, threads: Threads) -> bytes:
-    """NotFound where the file is gone, Unavailable where it cannot be read."""
+    """The bytes of a store's answer; a slice of a shared file is read.
+
+    NotFound: the file is gone. Unavailable: it cannot be read.
+    """
     return await threads.run(_read, found) if isinstance(found, FileSlice) else bytes(found)
 
 
@@ -51,20 +53,22 @@ _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
 
 class Snapshots(Protocol):
-    """Takes snapshots of partitions we lead (rlm.remote_log.snapshots)."""
+    """Takes snapshots of partitions that we lead (rlm.remote_log.snapshots)."""
 
     async def take(self, led: LedPartition) -> PartitionSnapshot: ...
 
 
 class Ledgers(Protocol):
-    """The ledger view by partition (rlmm's manager)."""
+    """The ledger views by partition (rlmm's manager)."""
 
     def ledger(self, key: PartitionKey) -> PartitionLedger: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteLogDescription:
-    """What readers of a partition are given from the remote tier; segments by start offset."""
+    """The description of the remote tier that readers of a partition get; segments by start
+    offset.
+    """
 
     cluster_id: str
     remote_log_start_offset: int
@@ -73,7 +77,7 @@ class RemoteLogDescription:
 
 
 class RemoteObjects:
-    """Over ledger and store; closes neither."""
+    """Reads objects by ledger and store; closes neither."""
 
     def __init__(
         self, *, cluster_id: str, ledgers: Ledgers, store: RemoteStorageManager, threads: Threads
@@ -88,7 +92,9 @@ class RemoteObjects:
     async def read_log(
         self, key: PartitionKey, segment_id: Uuid, wanted: ByteRange
     ) -> AsyncGenerator[bytes, None]:
-        """A range of the log object in pieces of at most 1 MiB. Busy: too many are read already."""
+        """A range of the log object in pieces of at most 1 MiB. Busy: too many reads already
+        run.
+        """
         if wanted.size_bytes > RANGE_MAX_BYTES:
             raise Invalid(f"a range has at most {RANGE_MAX_BYTES} bytes, not {wanted.size_bytes}")
         locator = self._finished(key, segment_id).locator(self.cluster_id)
@@ -101,7 +107,7 @@ class RemoteObjects:
     async def read_indexes(
         self, key: PartitionKey, segment_id: Uuid
     ) -> AsyncGenerator[bytes, None]:
-        """The whole indexes object, likewise."""
+        """The whole indexes object, in the same way."""
         locator = self._finished(key, segment_id).locator(self.cluster_id)
         with self._counted():
             async with self._slots, _deadline(segment_id):
@@ -110,7 +116,9 @@ class RemoteObjects:
                     yield piece
 
     def _finished(self, key: PartitionKey, segment_id: Uuid) -> RemoteLogSegmentMetadata:
-        """A zombie's record hides no data: what is lawful counts too (H3)."""
+        """The metadata of a finished segment. A zombie's record must not hide data: the lawful
+        record counts too (H3).
+        """
         ledger = self._ledgers.ledger(key)
         entry, dispute = ledger.entries.get(segment_id), ledger.disputes.get(segment_id)
         lawful = dispute.lawful.metadata if dispute and dispute.lawful else None
@@ -131,7 +139,7 @@ class RemoteObjects:
 
 
 class RemoteLogs(RemoteObjects):
-    """With snapshots. `known`: partitions and their leaders."""
+    """Adds descriptions from snapshots. `known`: partitions and their leaders."""
 
     def __init__(
         self,
@@ -148,7 +156,9 @@ class RemoteLogs(RemoteObjects):
         self._snapshots = snapshots
 
     async def describe(self, key: PartitionKey) -> RemoteLogDescription:
-        """Looked at now. Fenced: not led here, or frozen (H4). Unavailable: not up to date yet."""
+        """The current description. Fenced: not led here, or frozen (H4). Unavailable: not up to
+        date yet.
+        """
         led = self._known(key)
         if led is None:
             raise Unavailable(f"partition {key} is not known here yet")
@@ -166,7 +176,7 @@ class RemoteLogs(RemoteObjects):
 
 @asynccontextmanager
 async def _deadline(segment_id: Uuid) -> AsyncIterator[None]:
-    """A reader that takes nothing any more gives its slot back."""
+    """A client that stops consuming loses its slot."""
     try:
         async with asyncio.timeout(_DEADLINE_S):
             yield

@@ -1,6 +1,6 @@
-"""What the tasks need of others, as narrow Protocols: ledger, settings, stores, our own broker.
+"""The narrow Protocols that the tasks depend on: ledger, settings, stores, our own broker.
 
-The real ones are rlmm's manager and settings, rlm.stores and rlm.broker.OwnBroker; tests bring
+The implementations are rlmm's manager and settings, rlm.stores and rlm.broker.OwnBroker; tests use
 fakes.
 """
 
@@ -18,7 +18,7 @@ from rlmm.settings_view import SettingsView
 
 
 class Ledger(Protocol):
-    """The metadata of segments (rlmm's manager)."""
+    """The segment metadata (rlmm's manager)."""
 
     @property
     def is_ready(self) -> bool: ...
@@ -37,9 +37,10 @@ class Ledger(Protocol):
     async def publish(
         self, metadata: RemoteLogSegmentMetadata, leader_epoch: int, expected_previous: int
     ) -> None:
-        """Returns once the own record was read back as the newest of its key.
+        """Returns once our record was read back as the newest of its key.
 
-        Fenced: another is newer. OutcomeUnknown: it may or may not be in the log (H10).
+        Fenced: another record is newer. OutcomeUnknown: the record may or may not be in the log
+        (H10).
         """
         ...
 
@@ -48,7 +49,9 @@ class Ledger(Protocol):
         ...
 
     async def repair(self, key: PartitionKey, leader_epoch: int) -> int:
-        """Republish what is lawful for every disputed segment (H3); how many records that took."""
+        """Republish the lawful record of every disputed segment (H3); returns how many were
+        published.
+        """
         ...
 
 
@@ -71,28 +74,28 @@ class Settings(Protocol):
         ...
 
     async def reassert(self, partition: PartitionKey, leader_epoch: int) -> int:
-        """Write again the partition's settings records that newer, overruled records deny; how
-        many.
+        """Republish the partition's settings records that newer, overruled records contradict;
+        returns how many.
         """
         ...
 
 
 class Stores(Protocol):
-    """The stores of this service's configuration (rlm.stores.Stores)."""
+    """The configured stores of this service (rlm.stores.Stores)."""
 
     def manager(self, store_id: Uuid) -> RemoteStorageManager:
         """The plugin that is configured for a store; Unavailable names a store without one.
 
-        Whether it still serves that store is the caller's question (H11).
+        The caller must check whether the plugin still serves that store (H11).
         """
         ...
 
 
 class Targets(Protocol):
-    """Where new segments go, by the rules of the configuration (rlm.stores.Targets)."""
+    """The target store of new segments, by the rules of the configuration (rlm.stores.Targets)."""
 
     def target(self, place: TopicIdPartition) -> CopyTarget:
-        """Unavailable while the store is not known (yet), Invalid where the rules name none."""
+        """Unavailable: the store is not known (yet). Invalid: the rules name no store."""
         ...
 
 
@@ -111,15 +114,15 @@ class Broker(OwnOffsets, Protocol):
 
 
 class ShareGroups(Protocol):
-    """Where share groups stand: a trim must not pass them (H19)."""
+    """Start offsets of share groups, which a trim must not pass (H19)."""
 
     async def start_offset(self, topic: str, partition: int) -> int | None:
         """Lowest start offset of any share group that reads the partition; None for none.
 
-        What was found in the last seconds may be answered again.
+        The answer may be a few seconds old.
         """
         ...
 
     async def starts_now(self, topic: str) -> Mapping[int, int]:
-        """The same by partition, asked anew."""
+        """The same by partition, asked now."""
         ...

@@ -1,8 +1,8 @@
-"""Reads of one partition over both tiers, as a stream of whole stored batches.
+"""Reads one partition over both tiers, as a stream of whole stored batches.
 
-The broker's marks are taken before the view's barrier, so that a local start is never newer than
-the remote end it is compared with (H17). What lies below the broker's log start comes from the
-remote tier; a hole is passed over like a compaction gap, and told (H15). Must not know gRPC.
+The broker's watermarks are taken before the view's barrier, so that a local start is never newer
+than the remote end that it is compared with (H17). Offsets below the broker's log start come from
+the remote tier. A hole is skipped like a compaction gap and reported (H15). Must not know gRPC.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -38,7 +38,7 @@ class _Broker(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRequest:
-    """`end_offset` exclusive, None = up to LSO or high watermark as they are now."""
+    """`end_offset` exclusive; None = up to the current LSO or high watermark."""
 
     start_offset: int
     end_offset: int | None
@@ -48,10 +48,10 @@ class ReadRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """Whole batches of one tier, in parts that may end inside of one; where the partition stands.
+    """Whole batches of one tier, in parts that may end inside a batch, with the partition's state.
 
-    The parts hold chunks of the read path's memory: who has made a message of them clears them.
-    `missing`: half-open ranges from where the piece begins to `next_offset` that no tier has (H15).
+    The parts hold chunks of the read path's memory; the caller that has encoded them clears them.
+    `missing`: half-open ranges from the piece's start to `next_offset` that no tier has (H15).
     """
 
     batches: list[ByteBuffer]
@@ -65,13 +65,13 @@ class Piece:
 
     @property
     def size_bytes(self) -> int:
-        """Of the batches."""
+        """Size of the batches."""
         return sum(len(part) for part in self.batches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PartitionState:
-    """Marks of the broker, then the view after a barrier (None = not tiered)."""
+    """Watermarks of the broker, then the view after a barrier (None = not tiered)."""
 
     marks: Watermarks
     view: TierPartition | None
@@ -90,7 +90,7 @@ class _PartitionState:
         return self.view.remote_next_offset if self.view is not None else -1
 
     def is_remote(self, offset: int) -> bool:
-        """Whether only the remote tier can have the offset, and reaches it."""
+        """Whether only the remote tier can have the offset, and the remote data extends to it."""
         view = self.view
         return (
             view is not None
@@ -100,7 +100,7 @@ class _PartitionState:
         )
 
     def is_unsettled(self, offset: int) -> bool:
-        """Whether an unfinished or disputed ledger entry may yet hold what the broker has not."""
+        """Whether an unfinished or disputed ledger entry may still hold what the broker lacks."""
         return (
             self.view is not None
             and not self.view.frozen
@@ -118,8 +118,8 @@ class PartitionReading:
         self._deadline_ms = barrier_deadline_ms
 
     async def stream(self, place: ResolvedPartition, request: ReadRequest) -> AsyncIterator[Piece]:
-        """Pieces in order. Invalid: offsets outside the log. Fenced: leader or freeze changed.
-        Corrupt: remote objects are damaged or gone.
+        """Pieces in order. Invalid: offsets outside the log. Fenced: leadership or freeze changed.
+        Corrupt: remote objects are damaged or missing.
         """
         state = await self._stand(place)
         if request.start_offset > state.marks.high_watermark:
@@ -137,7 +137,7 @@ class PartitionReading:
             try:
                 piece = await self._next(place, replace(request, start_offset=offset), state, upper)
             except Fenced:
-                # The log start moved on below us, or we do not lead any more: the barrier tells.
+                # The log start moved up, or we no longer lead: the barrier shows which.
                 refreshes += 1
                 if refreshes > _MAX_REFRESHES:
                     raise
@@ -150,7 +150,7 @@ class PartitionReading:
             offset, refreshes = piece.next_offset, 0
 
     def _has_moved_up(self, place: ResolvedPartition, offset: int, state: _PartitionState) -> bool:
-        """Whether the remote log start was moved above the offset since (retention)."""
+        """Whether retention has moved the remote log start above the offset meanwhile."""
         if state.view is None:
             return False
         now = self._tier.partition(TopicRef(name=place.topic.name), place.partition)
@@ -182,12 +182,14 @@ class PartitionReading:
     async def _remote(
         self, place: ResolvedPartition, request: ReadRequest, state: _PartitionState, upper: int
     ) -> tuple[Piece | None, Ranges]:
-        """What the remote tier has from there on, None for nothing, and what it lacks."""
+        """What the remote tier has from the offset on, None for nothing, and the ranges that it
+        lacks.
+        """
         wanted = RemoteRead(
             topic_id=place.topic.topic_id,
             partition=place.partition,
             offset=request.start_offset,
-            # Not the caller's end: the tier leaves out a batch that reaches beyond its bound.
+            # Not the caller's end: the tier omits a batch that extends beyond its bound.
             upper_offset=min(_stable(request, state), state.remote_next_offset),
             max_bytes=request.max_bytes,
             at_least_one=True,
@@ -212,7 +214,7 @@ class PartitionReading:
         missing: Ranges,
         upper: int,
     ) -> Piece:
-        """What the broker has from there on; `missing` is what the remote tier lacks below."""
+        """What the broker has from the offset on; `missing` is what the remote tier lacks below."""
         offset = max(request.start_offset, state.marks.log_start_offset)
         hole = (max(request.start_offset, state.remote_next_offset), offset)
         empty = state.view.empty if state.view is not None else ()
@@ -248,7 +250,7 @@ def below(
     found: RemoteRecords, offset: int, max_bytes: int, upper: int
 ) -> tuple[tuple[ByteBuffer, ...], int]:
     """The batches read from the offset on that begin below `upper`, and the first offset after
-    them; without any the offset itself.
+    them; without batches, the offset itself.
     """
     if found.size_bytes and found.next_offset <= upper:
         return found.records, found.next_offset
@@ -258,8 +260,8 @@ def below(
 
 
 def lost(place: object, error: NotFound | Corrupt) -> Corrupt:
-    """What callers are told of objects that a finished segment should have: NotFound would tell
-    them that there is no such topic, and no such records to miss (H11, H25).
+    """The error for a finished segment whose objects are not there. NotFound would claim that the
+    topic does not exist, or that there are no records to miss (H11, H25).
     """
     return Corrupt(f"{place}: objects of the remote tier are damaged or gone: {error}")
 
@@ -272,7 +274,7 @@ def _refuse_ended(place: ResolvedPartition, offset: int, state: _PartitionState)
     if offset < state.log_start_offset:
         view = state.view
         if view is not None and view.frozen and offset >= view.remote_log_start_offset:
-            raise Fenced(  # not "below the log start": nobody may skip what is only held back (H4)
+            raise Fenced(  # not "below the log start": withheld records must not be skipped (H4)
                 f"{place} is frozen: only the broker's own log is read, "
                 f"from {state.log_start_offset} on; `rlm status` tells why"
             )
@@ -289,7 +291,7 @@ def _stable(request: ReadRequest, state: _PartitionState) -> int:
 
 
 def _upper(request: ReadRequest, state: _PartitionState) -> int:
-    """Where the stream ends: as things stand when it begins."""
+    """Where the stream ends, by the state at its begin."""
     end = MAX_OFFSET if request.end_offset is None else request.end_offset
     return min(end, _stable(request, state))
 

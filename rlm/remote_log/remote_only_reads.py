@@ -1,7 +1,7 @@
-"""Reads and positions of the remote tier alone (REMOTE_ONLY), whether a broker has the records too.
+"""Reads and positions of the remote tier alone (REMOTE_ONLY), even where a broker has the records.
 
-The same read path as the proxy's, without snapshot, leader or broker; any service answers. Must not
-know gRPC.
+Uses the same read path as the proxy, without snapshot, leader or broker, so any service can answer.
+Must not know gRPC.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -35,7 +35,7 @@ class _Walk(Protocol):
 
 
 class RemoteReading:
-    """Over the view and the walk; owns neither."""
+    """Reads through the view and the segment reader; owns neither."""
 
     def __init__(self, *, view: RemoteView, walk: _Walk) -> None:
         self._view = view
@@ -44,11 +44,11 @@ class RemoteReading:
     async def stream(
         self, ref: fetch_pb2.TopicRef, partition: int, request: ReadRequest
     ) -> AsyncIterator[Piece]:
-        """Pieces in order up to the end asked for or the remote end as it is now; nothing from
-        there on. The last piece may have no batches: it tells that all was told.
+        """Pieces in order up to the requested end or the remote end as it is now; nothing when it
+        begins there. The last piece may have no batches: it shows that the stream is complete.
 
         Invalid: below the remote log start, also when that moves up meanwhile. Corrupt: objects are
-        damaged or gone. Errors as of RemoteView.partition, Unavailable as of SegmentReader.read.
+        damaged or missing. Errors as of RemoteView.partition, Unavailable as of SegmentReader.read.
         """
         state = await self._view.partition(ref, partition)
         _refuse_ended(state, request.start_offset)
@@ -56,7 +56,7 @@ class RemoteReading:
         wanted_end = MAX_OFFSET if request.end_offset is None else request.end_offset
         offset, upper = request.start_offset, min(wanted_end, remote_end)
         if remote_end <= offset < wanted_end < MAX_OFFSET:
-            # Whoever asks for this very offset takes silence for its absence.
+            # A caller that asks for exactly this offset takes an empty answer for its absence.
             state.history.refuse_unsettled(offset, offset + 1)
         while offset < upper:
             state = self._view.again(state)
@@ -71,8 +71,8 @@ class RemoteReading:
     async def _lost(
         self, state: RemotePartitionState, error: NotFound | Corrupt, offset: int
     ) -> RemoteStorageError:
-        """What to tell of objects that were not there, as fresh as Kafka allows: they may have been
-        deleted in order. Invalid: the offset is below the remote log start by now.
+        """The error for missing objects, as current as Kafka allows: they may have been deleted in
+        order. Invalid: the offset is below the remote log start by now.
         """
         topic = fetch_pb2.TopicRef(topic_id=state.place.topic_id.raw)
         now = await self._view.partition(topic, state.place.partition)
@@ -96,7 +96,7 @@ class RemoteReading:
                 topic_id=state.place.topic_id,
                 partition=state.place.partition,
                 offset=offset,
-                # Not the caller's end: a batch that reaches beyond the bound is left out.
+                # Not the caller's end: a batch that extends beyond the bound is omitted.
                 upper_offset=remote_end,
                 max_bytes=request.max_bytes,
                 at_least_one=True,
@@ -119,10 +119,10 @@ class RemoteReading:
         )
 
     async def position(self, ref: fetch_pb2.TopicRef, partition: int, timestamp: int) -> Position:
-        """Offset of a timestamp or a special one; -1 where no remote record matches.
+        """Offset of a timestamp or a special position; -1 where no remote record matches.
 
-        Latest is the remote end and earliest the remote log start: both the same where there is no
-        remote record. Invalid: a special one that only a broker knows.
+        Latest is the remote end and earliest the remote log start; they are equal where there is no
+        remote record. Invalid: a special position that only a broker knows.
         """
         state = await self._view.partition(ref, partition)
         state.refuse_unreadable()

@@ -1,8 +1,8 @@
-"""The remote tier by ledger and settings alone: which topics there are, where each begins and ends.
+"""The remote tier by ledger and settings alone: its topics, and each partition's start and end.
 
-No leader, no snapshot and no broker is asked. Kafka is tried for a moment, so that the answer is as
-fresh as anybody's; while it is away the views serve as they are, once they were ready. Must not
-know gRPC streams nor the store.
+No leader, snapshot or broker is needed. Kafka is asked briefly, so that the answer is as fresh as
+possible; while Kafka is away, the views answer with what they have, once they were ready. Must not
+know gRPC streams or the store.
 """
 
 import asyncio
@@ -28,7 +28,9 @@ from rlmm.settings_view import SettingsView
 
 BARRIER_DEADLINE_MS = 2_000
 QUIET_MS = 5_000
-"""How long Kafka is not asked again after it did not answer: calls must not wait in turn for it."""
+"""How long Kafka is not asked again after it did not answer, so that calls do not each wait for
+it.
+"""
 _NOTHING = -1
 log = structlog.get_logger()
 
@@ -59,12 +61,12 @@ class _Ledger(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemotePartitionState:
-    """Where the remote tier of one partition stands now. Offsets, half-open.
+    """The current state of one partition's remote tier. Offsets, half-open.
 
-    `written_start`: the remote log start, None = none was ever written. `history` is what the
-    segments tell and what a leader has told beyond that (H4). `frozen`: why the leader's tier
-    refuses the partition. `unread`: what a leader has told, in words of a later version.
-    `settings_version`: of the settings that were read for it.
+    `written_start`: the remote log start, None = none was ever written. `history`: the lineage that
+    the segments show, with what a leader has published beyond that (H4). `frozen`: why the leader's
+    tier refuses the partition. `unread`: a leader's record that only a later version can read.
+    `settings_version`: the version of the settings that were read.
     """
 
     place: TopicIdPartition
@@ -75,7 +77,9 @@ class RemotePartitionState:
     unread: str | None = None
 
     def refuse_unreadable(self) -> None:
-        """Fenced: the partition is frozen. Unavailable: whether it is cannot be read here."""
+        """Fenced: the partition is frozen. Unavailable: this version cannot read whether it is
+        frozen.
+        """
         if self.frozen is not None:
             raise Fenced(f"{self.place} is frozen: {self.frozen}")
         if self.unread is not None:
@@ -101,7 +105,7 @@ class RemotePartitionState:
 
 
 class RemoteView:
-    """Answers from the views; `clock` measures how long Kafka is left in peace."""
+    """Answers from the views; `clock` measures how long Kafka is not asked."""
 
     def __init__(self, *, settings: _Settings, ledger: _Ledger, clock: Clock) -> None:
         self._settings = settings
@@ -144,7 +148,7 @@ class RemoteView:
             history=RemoteHistory(
                 place=str(place),
                 ledger=ledger,
-                # What is frozen is shown as long as it was: a plan without it would skip it.
+                # A frozen partition keeps its end: a plan without its records would skip them.
                 lineage=published_lineage(ledger, told if frozen is None else None),
                 log_end_offset=MAX_OFFSET,
                 trusted=self._ledger.damage is None,
@@ -157,8 +161,8 @@ class RemoteView:
         )
 
     def again(self, state: RemotePartitionState) -> RemotePartitionState:
-        """The same partition as it stands now. NotFound: it is being deleted. Fenced: it is frozen
-        now. Unavailable: the history that was read is not its history any more.
+        """The same partition in its current state. NotFound: it is being deleted. Fenced: it is
+        frozen now. Unavailable: the lineage that was read is no longer its lineage.
         """
         if self._is_unchanged(state):
             return state
@@ -177,7 +181,7 @@ class RemoteView:
         return now
 
     def _is_unchanged(self, state: RemotePartitionState) -> bool:
-        """Whether not one record has come since; a stream asks before every message."""
+        """Whether no record has arrived since; a stream asks this before every message."""
         history = state.history
         return (
             self._settings.view.version == state.settings_version
@@ -186,22 +190,22 @@ class RemoteView:
         )
 
     def _told(self, key: PartitionKey) -> tuple[HistoryRecord | None, str | None]:
-        """What a leader has told, or why that cannot be read."""
+        """The leader's published history, or why it cannot be read."""
         try:
             return self._settings.view.history(key), None
         except Corrupt as error:
             return None, str(error)
 
     async def partitions(self, ref: fetch_pb2.TopicRef) -> tuple[TopicRecord, tuple[int, ...]]:
-        """The tiered topic that is meant and its partitions, fresh. Errors as of `partition`."""
+        """The tiered topic of the reference and its partitions, fresh. Errors as of `partition`."""
         with _denying(is_fresh=await self._catch_up([])):
             record = self._required(ref)
         return (await self._with_partitions([record]))[0]
 
     async def topics(self, names: Iterable[str]) -> tuple[tuple[TopicRecord, tuple[int, ...]], ...]:
-        """Topics by name, all where no name is given, with the partitions that are known of each.
+        """Topics by name, all if no name is given, with the known partitions of each.
 
-        NotFound: one of them is not tiered. Unavailable: likewise.
+        NotFound: one of them is not tiered. Unavailable: that is not certain while Kafka is away.
         """
         wanted = [fetch_pb2.TopicRef(name=name) for name in dict.fromkeys(names)]
         with _denying(is_fresh=await self._catch_up([])):
@@ -220,12 +224,12 @@ class RemoteView:
         return tuple((record, tuple(sorted(found[record.topic_id]))) for record in records)
 
     def _is_there(self, key: PartitionKey) -> bool:
-        """Whether `stand` knows it; a partition may have left nothing but tombstones."""
+        """Whether `stand` knows the partition; it may have left nothing but tombstones."""
         has_start = self._settings.view.remote_log_start(key) is not None
         return has_start or bool(self._ledger.ledger(key).entries)
 
     def _known_keys(self) -> set[PartitionKey]:
-        """Every partition of which ledger or settings know."""
+        """Every partition that appears in ledger or settings."""
         starts = (
             found.record.partition
             for found in self._settings.view.records()
@@ -234,8 +238,8 @@ class RemoteView:
         return {*self._ledger.partitions(), *starts}
 
     async def _catch_up(self, keys: Iterable[PartitionKey]) -> bool:
-        """Pass barriers if Kafka answers soon, False where it does not; questions of many callers
-        are asked once.
+        """Pass barriers if Kafka answers soon; False if it does not. Concurrent calls share one
+        request.
         """
         is_ready = self._settings.is_ready and self._ledger.is_ready
         if is_ready and self._clock.monotonic_ms() < self._quiet_until_ms:
@@ -275,8 +279,8 @@ class RemoteView:
         return [names[name] for name in sorted(names)]
 
     def _by_name(self) -> Mapping[str, TopicRecord]:
-        """Tiered topics; of several of one name the one that was decided for last: it is that of
-        today, or the last that there was (H39).
+        """Tiered topics; of several with one name, the topic of the newest decision: it is the
+        current topic, or the last one that existed (H39).
         """
         view = self._settings.view
         if self._names_version != view.version:
@@ -288,7 +292,7 @@ class RemoteView:
 
 @contextmanager
 def _denying(*, is_fresh: bool) -> Iterator[None]:
-    """A topic may have been enabled, and trimmed, since Kafka was last heard of: only a fresh view
+    """A topic may have been enabled, and trimmed, since Kafka last answered: only a fresh view
     proves that there is nothing (H17).
     """
     try:

@@ -1,8 +1,8 @@
-"""The last snapshot of every partition we lead, and what status says of it.
+"""Keeps the last snapshot of every partition we lead, for the proxy's view and for status.
 
-Lanes take snapshots and the proxy's barrier takes snapshots; all go through here, so that the
-proxy's synchronous view is as fresh as anybody's. A snapshot is good for one leader epoch: within
-it the lineage stands and the log only grows.
+Tasks and the proxy's barrier both take snapshots through this cache, so that the proxy's
+synchronous view is as fresh as any other. A snapshot is valid for one leader epoch: within it, the
+lineage is fixed and the log only grows.
 """
 
 import asyncio
@@ -21,9 +21,7 @@ from rsm_plugins.threads import Threads
 
 
 class SnapshotCache(SnapshotReader):
-    """A reader that remembers the last snapshot of each partition; `herald` tells readers before
-    that.
-    """
+    """A reader that keeps the last snapshot of each partition, once the lineage is published."""
 
     def __init__(
         self,
@@ -52,26 +50,24 @@ class SnapshotCache(SnapshotReader):
         self._snapshots: dict[PartitionKey, PartitionSnapshot] = {}
         self._begun = 0
         self._newest: dict[PartitionKey, tuple[int, int]] = {}
-        """Leader epoch and number of the snapshot that says what is remembered, or that nothing
-        is.
-        """
+        """Leader epoch and number of the snapshot that decided what is kept, or that nothing is."""
 
     @property
     def snapshots(self) -> Mapping[PartitionKey, PartitionSnapshot]:
-        """The last snapshot of each partition that was led when it was taken."""
+        """The last snapshot of each partition that was led here when it was taken."""
         return MappingProxyType(self._snapshots)
 
     def of(self, led: LedPartition) -> PartitionSnapshot | None:
-        """The last snapshot under this very leadership, None if there was none yet."""
+        """The last snapshot under this leadership, None if there is none yet."""
         snapshot = self._snapshots.get(led.topic_id_partition.key)
         if snapshot is None or snapshot.led.leader_epoch != led.leader_epoch:
             return None
         return snapshot
 
     async def take(self, led: LedPartition) -> PartitionSnapshot:
-        """Take a snapshot and remember it; a partition that is led elsewhere is forgotten.
+        """Take a snapshot and keep it; a partition that is led elsewhere is dropped.
 
-        One that was overtaken, while readers were told, is not remembered any more.
+        A snapshot that was overtaken while its lineage was published is not kept.
         """
         key = led.topic_id_partition.key
         self._begun += 1
@@ -94,19 +90,18 @@ class SnapshotCache(SnapshotReader):
 
 @dataclass(slots=True, kw_only=True)
 class _Waiting:
-    """The snapshot that has not begun yet; `led` is the newest leadership that anybody asked
-    under.
-    """
+    """A snapshot that has not begun yet; `led` is the newest leadership among its callers."""
 
     led: LedPartition
     future: asyncio.Future[PartitionSnapshot]
 
 
 class CoalescedSnapshots:
-    """Joins callers who want a snapshot of the same partition: each gets one that began after it
-    asked.
+    """Coalesces requests for a snapshot of one partition: each caller gets one that began after its
+    call.
 
-    A fetch per consumer and half a second would else take as many snapshots as there are consumers.
+    Otherwise one fetch per consumer and half a second would take as many snapshots as there are
+    consumers.
     """
 
     def __init__(self, snapshots: SnapshotCache, tasks: asyncio.TaskGroup) -> None:
@@ -141,7 +136,7 @@ class CoalescedSnapshots:
             if key in self._next:
                 self._begin(key)
             return
-        # The TaskGroup ends: no snapshot begins any more, and a task may be cancelled unstarted.
+        # The TaskGroup ends: no further snapshot begins, and a task may be cancelled unstarted.
         follower = self._next.pop(key, None)
         for waiting in (taken, follower):
             if waiting is not None:

@@ -1,9 +1,8 @@
-"""One snapshot of a partition we lead: broker, disk, ledger and settings, sampled in the order that
-makes each plan safe.
+"""Takes a snapshot of a partition we lead from broker, disk, ledger and settings, in a safe order.
 
-Positions come first, then the disk, then settings and ledger behind barriers, the log's end last:
-the disk is then at least as new as the last stable offset, the ledger at least as new as both, and
-a copy that another task finished meanwhile cannot seem to reach beyond the log's end.
+Positions come first, then the disk, then settings and ledger behind barriers, the log's end last.
+The disk is then at least as new as the last stable offset, the ledger at least as new as both, and
+a copy that another task finished meanwhile cannot appear to extend beyond the log's end.
 """
 
 from collections.abc import Mapping
@@ -43,7 +42,7 @@ _INTERNAL = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Positions:
-    """Offsets that the broker told."""
+    """Offsets that the broker answered."""
 
     log_start_offset: int
     last_stable_offset: int
@@ -52,7 +51,9 @@ class Positions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSnapshot:
-    """The topic's configuration now; `retention_bounded` tells which broker retention is on."""
+    """The topic's configuration now; `retention_bounded` names the broker retention that is
+    active.
+    """
 
     record: TopicRecord | None
     state: TopicState
@@ -61,7 +62,7 @@ class TopicSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionSnapshot:
-    """All that a plan needs of one partition. `remote_log_start_offset` None = never set."""
+    """All inputs of the plans for one partition. `remote_log_start_offset` None = never set."""
 
     led: LedPartition
     topic: TopicSnapshot
@@ -103,7 +104,7 @@ class SnapshotReader:
         self._barrier_deadline_ms = barrier_deadline_ms
 
     async def take(self, led: LedPartition) -> PartitionSnapshot:
-        """Fenced: led elsewhere by now. Unavailable: something is not up to date yet."""
+        """Fenced: no longer led here. Unavailable: something is not up to date yet."""
         place = led.topic_id_partition
         description = await self.check_leadership(led)
         now = description.partitions[place.partition]
@@ -138,9 +139,11 @@ class SnapshotReader:
         )
 
     def _told(self, place: TopicIdPartition, local: Lineage) -> HistoryRecord | None:
-        """What leaders have told of the history, which since a trim the log may not know any more.
+        """The lineage that leaders have published; since a trim the log itself may no longer know
+        it.
 
-        Unavailable: it cannot be read, and is needed lest dead records be taken for true ones (H8).
+        Unavailable: it cannot be read, but is needed so that dead records are not taken for valid
+        (H8).
         """
         view = self._settings.view
         try:
@@ -153,7 +156,7 @@ class SnapshotReader:
             raise Unavailable(why) from error
 
     async def topic(self, led: LedPartition) -> TopicSnapshot:
-        """Leadership and configuration, asked now (H35); Fenced where we do not lead any more."""
+        """Leadership and configuration as of now (H35); Fenced where we no longer lead."""
         description = await self.check_leadership(led)
         config = await self._broker.topic_config(description.name, _CONFIG)
         return self._topic_snapshot(description, config)
@@ -161,7 +164,7 @@ class SnapshotReader:
     def _topic_snapshot(
         self, description: TopicDescription, config: Mapping[str, TopicConfigValue]
     ) -> TopicSnapshot:
-        """With the settings as they are known now."""
+        """With the settings as known now."""
         record = self._settings.view.topic(description.topic_id)
         return TopicSnapshot(
             record=record,
@@ -175,7 +178,7 @@ class SnapshotReader:
         )
 
     async def check_leadership(self, led: LedPartition) -> TopicDescription:
-        """Fenced unless the broker still says: this topic id, led by us, under this epoch."""
+        """Fenced unless the broker still has this topic id, led by us, under this leader epoch."""
         place = led.topic_id_partition
         try:
             topic = await self._broker.topic(place.topic)
@@ -192,7 +195,7 @@ class SnapshotReader:
         return topic
 
     async def scan(self, led: LedPartition) -> PartitionLog:
-        """The disk, proven to be of this topic and as new as the leadership (H13)."""
+        """The disk state, proven to be that of this topic and as new as the leadership (H13)."""
         place = led.topic_id_partition
         log = await self._threads.run(self._log_dirs.scan, place.topic, place.partition)
         if log.topic_id is None:
@@ -207,7 +210,9 @@ class SnapshotReader:
         return log
 
     async def _positions(self, led: LedPartition) -> Positions:
-        """Last stable offset first: nothing decided later can have been below it undecided."""
+        """Reads the last stable offset first: nothing decided later can have been undecided below
+        it.
+        """
         stable = await self._offset(led, LATEST_TIMESTAMP, read_committed=True)
         return Positions(
             last_stable_offset=stable,

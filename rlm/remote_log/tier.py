@@ -1,8 +1,8 @@
-"""What the proxy may ask of the rest of the service: one narrow Protocol of plain values.
+"""The Protocol through which the proxy uses the rest of the service; all values are plain.
 
-It can become a process border: arguments and answers are values, nothing is shared. The proxy
-passes bytes through before the other side is ready; while `ready()` is False every topic counts as
-possibly tiered (H17).
+It could become a process border: arguments and answers are values, nothing is shared. The proxy
+passes bytes through before the implementation is ready; while `ready()` is False every topic counts
+as possibly tiered (H17).
 """
 
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ class TopicRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierPartition:
-    """What is known now of a partition of an enabled (or kept) topic. Offsets; -1 = not known yet.
+    """The known state of a partition of an enabled (or kept) topic. Offsets; -1 = not known yet.
 
     `remote_next_offset` is the first offset after the in-lineage remote data; remote data exists
     iff it is above `remote_log_start_offset`. `local_log_start_offset` is the broker's own log
     start as last seen. Below `unsettled_next_offset` a gap in the remote data is no hole yet: an
-    unfinished or disputed entry of the ledger may bring records back (H3, H6); -1 = nothing may.
+    unfinished or disputed entry of the ledger may bring records back (H3, H6); -1 = none may.
     `empty`: half-open ranges, ascending, that are known to hold no records (H15).
     """
 
@@ -48,7 +48,7 @@ class TierPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watermarks:
-    """Asked of the broker just now, over the service's own connection."""
+    """The broker's current watermarks, read over the service's own connection."""
 
     high_watermark: int
     last_stable_offset: int
@@ -64,10 +64,11 @@ class EpochEnd:
 
 
 class Tier(Protocol):
-    """Views are sync and never wait; everything that waits is async and bounded by its deadline.
+    """Views are synchronous and never wait; all methods that wait are async and bounded by a
+    deadline.
 
-    Errors: Unavailable and Busy = not ready, try again; NotFound and Corrupt = permanent (H25);
-    Fenced = the partition is frozen (H4).
+    Errors: Unavailable and Busy = not ready, retry; NotFound and Corrupt = permanent (H25); Fenced
+    = the partition is frozen (H4).
     """
 
     def ready(self) -> bool:
@@ -77,9 +78,7 @@ class Tier(Protocol):
         ...
 
     def partition(self, topic: TopicRef, partition: int) -> TierPartition | None:
-        """The view as it stands, None for a topic that is not tiered (or not known yet, see
-        `ready`).
-        """
+        """The current view, None for a topic that is not tiered (or not known yet, see `ready`)."""
         ...
 
     async def barrier(
@@ -97,8 +96,8 @@ class Tier(Protocol):
         ...
 
     async def read(self, request: RemoteRead) -> RemoteRecords:
-        """Remote batches; the caller bounds the wait by cancelling, the read itself goes on in the
-        cache.
+        """Remote batches. The caller bounds the wait by cancelling; the cache still completes the
+        load.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Which topic and partition a call means, and who leads it."""
+"""Resolves which topic and partition a call means, and which broker leads the partition."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -84,7 +84,7 @@ class TopicResolver:
 
 
 def topic_id_of(ref: fetch_pb2.TopicRef) -> Uuid:
-    """Invalid for bytes that are no topic id."""
+    """Invalid for bytes that are not a topic id."""
     try:
         return Uuid(ref.topic_id)
     except ValueError as error:
@@ -102,6 +102,6 @@ def checked_name(name: str) -> str:
 
 
 def topic_records(records: Iterable[AdoptedRecord]) -> tuple[TopicRecord, ...]:
-    """What was decided for topics, the newest decision last."""
+    """The topics' settings records, the newest decision last."""
     found = sorted(records, key=lambda one: one.offset)
     return tuple(one.record for one in found if isinstance(one.record, TopicRecord))
