@@ -25,7 +25,7 @@ class _Settings(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedPartition:
-    """One partition as our broker's Metadata knows it now."""
+    """One partition as our broker's Metadata currently describes it."""
 
     topic: TopicDescription
     partition: int
@@ -47,7 +47,7 @@ class ResolvedPartition:
 
 
 class TopicResolver:
-    """Resolves topics by name or id; NotFound for what does not exist."""
+    """Resolves topics by name or id; NotFound for one that does not exist."""
 
     def __init__(self, broker: _Broker, settings: _Settings) -> None:
         self._broker = broker

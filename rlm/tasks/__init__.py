@@ -1,1 +1,1 @@
-"""What copies, trims and cleans the partitions that this node leads."""
+"""The tasks that copy, trim and clean up the partitions that this node leads."""

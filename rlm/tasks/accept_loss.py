@@ -1,8 +1,8 @@
-"""What an operator accepts as lost: offsets that no store has and the leader's log has not (H15).
+"""Records offsets that an operator accepts as lost: no store has them, nor the leader's log (H15).
 
-The range goes on record as a hole; from then on readers pass it like a compaction gap, and the
-cleanup takes the entries of the lost segments out of the ledger, once it has proven again that
-their objects are gone. Objects that come back before are kept.
+The range is recorded as a hole. From then on readers skip it like a compaction gap, and the cleanup
+task removes the entries of the lost segments from the ledger, once it has proven again that their
+objects are missing. Objects that come back before that are kept.
 """
 
 from collections.abc import Awaitable, Callable
@@ -24,7 +24,9 @@ CAUSE_ACCEPTED = "accepted loss"
 
 
 class LossAcceptance:
-    """For partitions that our broker leads. `take` takes one now; Fenced where it does not."""
+    """For partitions that our broker leads. `take` takes a snapshot now; Fenced where we do not
+    lead.
+    """
 
     def __init__(
         self,
@@ -44,9 +46,9 @@ class LossAcceptance:
         self._holes = holes
 
     async def accept(self, key: PartitionKey, *, by: str, apply: bool) -> tuple[LostRange, ...]:
-        """The ranges that are lost; with `apply` they are on record when this returns.
+        """The ranges that are lost; with `apply` they are recorded when this returns.
 
-        Invalid: nothing is proven lost, the partition is frozen, or a store is another one.
+        Invalid: nothing is proven lost, the partition is frozen, or a store has another identity.
         Unavailable: a store or the ledger does not answer, which proves nothing.
         """
         snapshot = await self._snapshot(key)

@@ -1,8 +1,9 @@
-"""The cleanup task: repairs of the ledger, re-assertion of settings, and the sweep of leftovers.
+"""The cleanup task: repairs the ledger, republishes overruled settings, and sweeps leftovers.
 
-Sweeping is adopting or deleting, by evidence (plans/sweep). A deletion goes in the order of G4:
+Sweeping adopts or deletes by evidence (plans/sweep). A deletion follows the order of G4:
 DELETE_SEGMENT_STARTED read back as our own -> still no manifest -> objects ->
-DELETE_SEGMENT_FINISHED -> tombstone. Cut short anywhere, the next round goes on from there.
+DELETE_SEGMENT_FINISHED -> tombstone. After an interruption at any point, the next run continues
+from there.
 """
 
 from collections.abc import Iterable, Mapping
@@ -57,7 +58,7 @@ class CleanupSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanupStatus:
-    """Result of the last round; `refused`: why nothing was swept, `alarms` need an operator."""
+    """Result of the last run; `refused`: why nothing was swept, `alarms` need an operator."""
 
     refused: str | None
     leftovers: int
@@ -97,22 +98,20 @@ class CleanupTask:
         return MappingProxyType(self._statuses)
 
     def forget(self, key: PartitionKey) -> None:
-        """The partition is led elsewhere now."""
+        """The partition is no longer led here."""
         self._statuses.pop(key, None)
 
     async def run(self, led: LedPartition) -> None:
-        """One round: mend the records first, then sweep what is left."""
+        """One run: repair the records first, then sweep what is left."""
         live_before = self.live_attempts()
         await self.run_on(await self._snapshots.take(led), live_before)
 
     def live_attempts(self) -> frozenset[Uuid]:
-        """The attempts that are running now; to be asked for before the snapshot of a round
-        (H6).
-        """
+        """The copy attempts that are running; must be read before the snapshot of a run (H6)."""
         return frozenset(self._live)
 
     async def run_on(self, snapshot: PartitionSnapshot, live_before: frozenset[Uuid]) -> None:
-        """The same on a snapshot that is fresh, with the attempts that were live before it."""
+        """The same with a snapshot that is fresh and the attempts that were live before it."""
         led = snapshot.led
         await self._settings.reassert(snapshot.key, led.leader_epoch)
         repaired = await self._ledger.repair(snapshot.key, led.leader_epoch)
@@ -137,7 +136,9 @@ class CleanupTask:
         )
 
     def _leftovers(self, key: PartitionKey, live_before: Iterable[Uuid]) -> list[SweepEntry]:
-        """An attempt live before or after the view was taken is not judged by it."""
+        """An attempt that was live before or after the view was taken is not judged by that
+        view.
+        """
         entries = (_sweep_entry(one) for one in self._ledger.ledger(key).entries.values())
         sweeper = Sweeper(
             node_id=self._config.node_id,
@@ -150,9 +151,10 @@ class CleanupTask:
     async def _sweep(
         self, snapshot: PartitionSnapshot, entries: Iterable[SweepEntry], repaired: int
     ) -> None:
-        """Judge and act; what lies in a store that is away, or another, waits and is raised.
+        """Decide and act. Segments in a store that is away, or is another one, wait; the error is
+        raised.
 
-        So does what a store refuses to delete: the others' turn comes nevertheless (G6).
+        A store that refuses to delete is handled alike: the other segments are still swept (G6).
         """
         adopted = deleted = count = 0
         stopped: str | None = None
@@ -160,7 +162,7 @@ class CleanupTask:
         away: dict[Uuid, RemoteStorageError] = {}
         refused: list[RemoteStorageError] = []
         for entry in entries:
-            stopped = self._refusal(snapshot)  # a freeze counts within a round, too (G1)
+            stopped = self._refusal(snapshot)  # a freeze counts during a run, too (G1)
             if stopped is not None:
                 break
             count += 1
@@ -191,7 +193,7 @@ class CleanupTask:
     async def _judge(
         self, snapshot: PartitionSnapshot, entry: SweepEntry, away: dict[Uuid, RemoteStorageError]
     ) -> Decision | None:
-        """What the segment's own store calls for; None while that store cannot be asked."""
+        """What the segment's own store requires; None while that store cannot be asked."""
         try:
             store_id = store_of(entry.metadata)
         except Invalid as error:
@@ -209,7 +211,7 @@ class CleanupTask:
     async def _examine(
         self, snapshot: PartitionSnapshot, metadata: RemoteLogSegmentMetadata
     ) -> Evidence:
-        """What the segment's own store shows; Invalid where it is not the one meant (H11)."""
+        """What the segment's own store has; Invalid where it is not the expected store (H11)."""
         await self._evidence.check_identity([metadata])
         found = await self._evidence.manifest(metadata)
         presence = Presence.MISSING
@@ -224,9 +226,10 @@ class CleanupTask:
         )
 
     async def _retire_lost(self, snapshot: PartitionSnapshot) -> None:
-        """Take lost segments out of the ledger whose records other copies have, or nobody misses.
+        """Remove lost segments from the ledger if other copies have their records or none is
+        missed.
 
-        In the order of every deletion, so that whatever is left of their objects goes too.
+        In the order of every deletion, so that any remaining objects are deleted too.
         """
         for metadata in self._lost.suspects(snapshot):
             entry = snapshot.ledger.entries[metadata.segment_id.id]
@@ -241,10 +244,10 @@ class CleanupTask:
     async def _is_superseded(
         self, snapshot: PartitionSnapshot, metadata: RemoteLogSegmentMetadata
     ) -> bool:
-        """Whether its objects are gone now, and other copies seen now make good for it.
+        """Whether its objects are missing now, and other copies seen now have its records.
 
-        A loss that was accepted makes good for no copy that only lacks its manifest: readers have
-        its records yet.
+        An accepted loss does not replace a copy that only lacks its manifest: readers can still
+        read its records.
         """
         usable = snapshot.ledger.usable(snapshot.lineage, snapshot.log_end_offset)
         others = overlapping(metadata, usable)
@@ -271,7 +274,7 @@ class CleanupTask:
     async def _delete(
         self, snapshot: PartitionSnapshot, entry: SweepEntry, reason: str
     ) -> RemoteStorageError | None:
-        """What the store says where it does not delete; the next round goes on from there."""
+        """The store's error where it does not delete; the next run continues from there."""
         led = snapshot.led
         deleting = self._in_state(entry.metadata, _DELETING)
         await self._check_again(snapshot, deleting)
@@ -293,7 +296,7 @@ class CleanupTask:
     async def _check_again(
         self, snapshot: PartitionSnapshot, metadata: RemoteLogSegmentMetadata
     ) -> None:
-        """Right before something goes: it is the right store, nobody stopped us, we lead."""
+        """Right before a deletion: it is the right store, no freeze was set, and we still lead."""
         await self._evidence.check_identity([metadata])
         stopped = self._refusal(snapshot)
         if stopped is not None:
@@ -303,7 +306,7 @@ class CleanupTask:
     async def _check_reason_stands(
         self, snapshot: PartitionSnapshot, metadata: RemoteLogSegmentMetadata
     ) -> None:
-        """Fenced where what was to be deleted came to life meanwhile: the next round adopts it."""
+        """Fenced where the object to be deleted became valid meanwhile: the next run adopts it."""
         match metadata.state:
             case RemoteLogSegmentState.COPY_SEGMENT_STARTED:
                 await self._check_still_without_manifest(metadata)
@@ -314,9 +317,10 @@ class CleanupTask:
     async def _delete_late_manifest(
         self, metadata: RemoteLogSegmentMetadata, deleting: RemoteLogSegmentMetadata
     ) -> None:
-        """A manifest whose write was given up may be stored after its objects were deleted (H12).
+        """The manifest of a write that was given up may be stored after its objects were deleted
+        (H12).
 
-        Fenced where it has its objects: then it is a copy, and the next round adopts it.
+        Fenced where its objects exist: then it is a copy, and the next run adopts it.
         """
         found = await self._evidence.manifest(metadata)
         if found.metadata is None and not found.unreadable:
@@ -328,7 +332,7 @@ class CleanupTask:
         await self._evidence.delete(deleting)
 
     async def _check_still_without_manifest(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Fenced where the attempt got its manifest after all (H6)."""
+        """Fenced where the attempt has its manifest after all (H6)."""
         found = await self._evidence.manifest(metadata)
         if found.metadata is not None or found.unreadable:
             raise Fenced(f"{metadata.segment_id} has a manifest now")

@@ -1,16 +1,14 @@
-"""The copy task takes a snapshot of a partition its service leads and copies what is eligible, in
-order.
+"""The copy task: takes a snapshot of a partition we lead and copies its eligible segments in order.
 
-The first failure ends a partition's round: order is kept, nothing is skipped. What `status` shows
-is kept per partition as values. Must not know of pools: a job of a TaskPool calls `run`.
+The first failure ends the partition's run: order is kept, nothing is skipped. The values that
+`status` shows are kept per partition. Must not know of pools: a job of a TaskPool calls `run`.
 
-How long producer snapshots of closed segments have been missing, by scans of the disk.
-
-Kafka writes a snapshot right after it rolls, but one that is missing for good (a log older than
-snapshots at every roll, files that were lost) would stop the copies of its partition for ever. So
-after a while a segment is copied without one. An empty snapshot instead would say that there were
-no producers. Readers need none, and a broker that is given a download of the segment rebuilds the
-state from the records.
+A segment waits for its producer snapshot only so long (copy.snapshot.wait.ms). Kafka writes a
+snapshot right after it rolls, but one that is missing permanently (a log older than snapshots at
+every roll, files that were lost) would block the copies of its partition. So after the wait the
+segment is copied without a snapshot. An empty snapshot instead would claim that there were no
+producers. Readers need none, and a broker that gets a download of the segment rebuilds the state
+from the records.
 """
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -37,14 +35,17 @@ from rlmm.settings_records import StartRecord
 
 
 class SnapshotWaits:
-    """`wait_ms` is copy.snapshot.wait.ms; all times are monotonic."""
+    """How long producer snapshots of closed segments have been missing, by scans of the disk.
+
+    `wait_ms` is copy.snapshot.wait.ms; all times are monotonic.
+    """
 
     def __init__(self, wait_ms: int) -> None:
         self._wait_ms = wait_ms
         self._since_ms: dict[PartitionKey, dict[int, int]] = {}
 
     def over(self, snapshot: PartitionSnapshot, now_ms: int) -> frozenset[int]:
-        """Bases of the segments whose snapshot has been missing long enough."""
+        """Base offsets of the segments whose snapshot has been missing long enough."""
         before = self._since_ms.get(snapshot.key, {})
         since = {
             one.base_offset: before.get(one.base_offset, now_ms)
@@ -55,7 +56,7 @@ class SnapshotWaits:
         return frozenset(base for base, at in since.items() if now_ms - at >= self._wait_ms)
 
     def forget(self, key: PartitionKey) -> None:
-        """The partition is led elsewhere now."""
+        """The partition is no longer led here."""
         self._since_ms.pop(key, None)
 
 
@@ -63,7 +64,7 @@ log = structlog.get_logger()
 CAUSE_ENABLE = "enable"
 _NOT_YET = (WhyNot.LAST_STABLE_OFFSET, WhyNot.RECOVERY_POINT, WhyNot.SNAPSHOT_MISSING)
 Copied = Callable[[str, int], None]
-"""Told topic and size in bytes of every segment copied."""
+"""Called with topic and size in bytes of every copied segment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +75,7 @@ class CopyStatus:
     times: `measured_at_ms` that of the snapshot, or of the last segment copied since;
     `behind_since_ms` since when there is a lag and no segment was copied, None without a lag.
     `doubtful`: segments of 0 bytes that may have lost their records. `without_snapshot`: bases of
-    those in the log whose producer snapshot is waited for no longer (copy.snapshot.wait.ms).
+    segments in the log that no longer wait for their producer snapshot (copy.snapshot.wait.ms).
     `lost`: starts of the remote segments that were not found in their store and begin below the
     local log.
     """
@@ -100,7 +101,7 @@ class CopyStatus:
     lost: tuple[int, ...] = ()
 
     def findings(self) -> Iterator[Finding]:
-        """What an operator must look at."""
+        """Findings that need an operator's attention."""
         for one in self.doubtful:
             yield self._finding(
                 ProblemKind.CANNOT_COPY,
@@ -128,7 +129,7 @@ class CopyStatus:
 
 
 class CopyTask:
-    """`recovery_point_always`: ask for durability whatever the replication factor (H35)."""
+    """`recovery_point_always`: require durability whatever the replication factor (H35)."""
 
     def __init__(
         self,
@@ -156,22 +157,22 @@ class CopyTask:
         self._recovery_point_always = recovery_point_always
         self._statuses: dict[PartitionKey, CopyStatus] = {}
         self.copied_at_ms: int | None = None
-        """When any segment was copied last, monotonic."""
+        """When any segment was last copied, monotonic."""
 
     @property
     def statuses(self) -> Mapping[PartitionKey, CopyStatus]:
         return MappingProxyType(self._statuses)
 
     def forget(self, key: PartitionKey) -> None:
-        """The partition is led elsewhere now."""
+        """The partition is no longer led here."""
         self._statuses.pop(key, None)
         self._lost.forget(key)
         self._snapshot_waits.forget(key)
 
     async def run(self, led: LedPartition, up_to_offset: int | None = None) -> None:
-        """One round: copy every eligible segment, oldest first; the first error ends it.
+        """One run: copy every eligible segment, oldest first; the first error ends it.
 
-        With `up_to_offset` only segments that begin below it.
+        With `up_to_offset`, only segments that begin below it.
         """
         if not (self._ledger.is_ready and self._settings.is_ready):
             raise Unavailable(f"{led.topic_id_partition}: settings or ledger are not read yet")
@@ -203,9 +204,7 @@ class CopyTask:
             self._note_copied(snapshot, finished.next_offset, segment.size_bytes)
 
     def is_due(self, snapshot: PartitionSnapshot) -> bool:
-        """Whether there is work for a round, or soon may be, by a snapshot that somebody else
-        took.
-        """
+        """Whether a run would have work, or soon may have, by a snapshot that another task took."""
         start = snapshot.remote_log_start_offset
         if start is None or not (self._ledger.is_ready and self._settings.is_ready):
             return True
@@ -230,7 +229,7 @@ class CopyTask:
         return start
 
     async def _record_empty(self, snapshot: PartitionSnapshot, start: int) -> None:
-        """What the log cleaner left empty is written down: readers miss nothing there (H15)."""
+        """Record segments that the log cleaner left empty: readers miss nothing there (H15)."""
         if snapshot.frozen is not None or refuse_topic(snapshot.topic.state) is not None:
             return
         known = self._settings.view.holes(snapshot.key)
@@ -244,7 +243,7 @@ class CopyTask:
             await self._holes.add(snapshot.key, new, snapshot.led.leader_epoch)
 
     async def _fill_holes(self, snapshot: PartitionSnapshot, segment: LocalSegment) -> None:
-        """A loss that was accepted is none where our log has the records (H15)."""
+        """Remove an accepted loss where our log has the records after all (H15)."""
         if segment.next_offset is not None:
             start, epoch = segment.base_offset, snapshot.led.leader_epoch
             await self._holes.fill(snapshot.key, start, segment.next_offset, epoch)
@@ -252,7 +251,7 @@ class CopyTask:
     def _plan(
         self, snapshot: PartitionSnapshot, remote_log_start_offset: int, gone: Container[Uuid] = ()
     ) -> CopyPlan:
-        """`gone`: segments whose objects are not there any more, which cover nothing (H11)."""
+        """`gone`: segments whose objects are missing; they cover nothing (H11)."""
         usable = snapshot.ledger.usable(snapshot.lineage, snapshot.log_end_offset)
         needs_durability = self._recovery_point_always or len(snapshot.led.replicas) == 1
         recovery_point = snapshot.log.recovery_point
@@ -271,7 +270,7 @@ class CopyTask:
         )
 
     async def _recheck_topic(self, snapshot: PartitionSnapshot) -> None:
-        """cleanup.policy and the like, read again before each copy (H35)."""
+        """Read cleanup.policy and the like again before each copy (H35)."""
         refused = refuse_topic((await self._snapshots.topic(snapshot.led)).state)
         if refused is not None:
             raise Fenced(
@@ -339,7 +338,7 @@ def _some(offsets: Sequence[int]) -> str:
 
 
 def _reason(plan: CopyPlan) -> WhyNot:
-    """Why the plan ends where it ends; "all is remote" is said only once it is."""
+    """Why the plan ends there; "all is remote" is reported only when it is true."""
     ends_well = plan.reason in (WhyNot.CAUGHT_UP, WhyNot.NO_CLOSED_SEGMENT)
     return WhyNot.TO_BE_COPIED if plan.segments and ends_well else plan.reason
 
@@ -347,7 +346,7 @@ def _reason(plan: CopyPlan) -> WhyNot:
 def _behind_since(
     snapshot: PartitionSnapshot, plan: CopyPlan, before: CopyStatus | None, now_ms: int
 ) -> int | None:
-    """Under a new leader epoch it counts anew: whoever led before may have copied until then."""
+    """Restarts with each leader epoch: the previous leader may have copied until then."""
     if not plan.lag.segments:
         return None
     if before is None or before.leader_epoch != snapshot.led.leader_epoch:

@@ -1,14 +1,14 @@
-"""One attempt to copy one segment, exactly in the order of G3; a failed one is left to the sweep.
+"""One attempt to copy one segment, in exactly the order of G3; the sweep cleans up failed attempts.
 
     prepare (off the loop) -> COPY_SEGMENT_STARTED read back -> objects -> file and store are still
-    the same, we still lead, the attempt stands -> manifest -> COPY_SEGMENT_FINISHED read back
+    the same, we still lead, the attempt is valid -> manifest -> COPY_SEGMENT_FINISHED read back
 
-Nothing is ever deleted here: whatever the outcome of a publish was, the sweep finds out behind a
-barrier (H10). A manifest is the point of no return: from then on the copy is adopted, not swept.
+An attempt never deletes anything: whatever the outcome of a publish was, the sweep finds out behind
+a barrier (H10). The manifest is the point of no return: from then on the copy is adopted, not
+swept.
 
-Which stores take no segments: the last writes failed and none has succeeded since.
-
-A store that is full or read-only answers every read, so nothing else notices it.
+StoreWrites tracks which stores accept no segments: the last writes failed and none has succeeded
+since. A store that is full or read-only answers every read, so no other check detects it.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from rsm_plugins.layout.manifest import Manifest, ManifestObject, build_manifest
 from rsm_plugins.threads import Threads
 
 _LEAST_FAILURES = 2
-"""One failure may be an accident of one segment or one connection."""
+"""A single failure may be due to one segment or one connection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,14 +45,14 @@ class _Failed:
 
 
 class StoreWrites:
-    """Told of each write by who writes."""
+    """The outcomes of the last writes by store; each writer reports its own."""
 
     def __init__(self) -> None:
         self._failed: dict[Uuid, _Failed] = {}
 
     @contextmanager
     def noted(self, store_id: Uuid) -> Iterator[None]:
-        """Around one write to a store; errors pass."""
+        """Wraps one write to a store; errors are passed on."""
         try:
             yield
         except RemoteStorageError as error:
@@ -63,7 +63,7 @@ class StoreWrites:
         self._failed.pop(store_id, None)
 
     def error(self, store_id: Uuid | None) -> str | None:
-        """Why the store takes nothing, None while there is no sign of that."""
+        """Why the store accepts no segments; None without a sign of that."""
         found = None if store_id is None else self._failed.get(store_id)
         return str(found.error) if found is not None and found.count >= _LEAST_FAILURES else None
 
@@ -75,7 +75,9 @@ _LAYOUT = "kafka"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopySettings:
-    """What every attempt needs. `deadline_ms` (copy.deadline.ms): below the sweep's grace (H12)."""
+    """Settings of every attempt. `deadline_ms` (copy.deadline.ms): below the sweep's grace
+    (H12).
+    """
 
     cluster_id: str
     node_id: int
@@ -86,7 +88,7 @@ class CopySettings:
 
 
 class LiveAttempts:
-    """Segment ids this process is working on: the sweep leaves them alone."""
+    """Ids of the segments that this process is copying; the sweep leaves them alone."""
 
     def __init__(self) -> None:
         self._ids: set[Uuid] = set()
@@ -110,7 +112,7 @@ class LiveAttempts:
 
 
 class Copier:
-    """Makes attempts; holds no state between them but the ids at work."""
+    """Makes attempts; keeps no state between them but the ids of the running ones."""
 
     def __init__(
         self,
@@ -138,9 +140,9 @@ class Copier:
         self._settings = settings
 
     async def check_target(self, place: TopicIdPartition) -> None:
-        """Invalid unless the store for the partition's next segment is the one meant (H11).
+        """Invalid unless the store for the partition's next segment is the expected one (H11).
 
-        Unavailable while it is away or not known yet. Asked before an attempt leaves a record.
+        Unavailable while it is away or not known yet. Called before an attempt leaves a record.
         """
         problem = await self._store_problem(self._targets.target(place))
         if problem is not None:
@@ -149,7 +151,7 @@ class Copier:
     async def copy(
         self, snapshot: PartitionSnapshot, segment: LocalSegment
     ) -> RemoteLogSegmentMetadata:
-        """Copy one segment; the FINISHED metadata once it was read back as accepted.
+        """Copy one segment; returns the FINISHED metadata once it was read back as accepted.
 
         Fenced: leadership, file or ledger changed meanwhile. Unavailable: try again later, with a
         fresh id. OutcomeUnknown: the record may be there; the next snapshot passes a barrier first.
@@ -198,7 +200,9 @@ class Copier:
     async def _check_unchanged(
         self, led: LedPartition, prepared: PreparedSegment, segment_id: Uuid, target: CopyTarget
     ) -> None:
-        """Same file, store, leadership and attempt as before the upload (H11, H13), or Fenced."""
+        """Fenced unless file, store, leadership and attempt are the same as before the upload (H11,
+        H13).
+        """
         place = led.topic_id_partition
         problem = await self._store_problem(target)
         if problem is not None:

@@ -1,9 +1,8 @@
-"""What the cleanup's snapshots say of copying: a snapshot of a partition is as good for either.
+"""Skips a scheduled copy task when a recent cleanup snapshot shows nothing to copy.
 
-Nothing to copy: the copy task's next round, with a snapshot of its own, is left out. Something to
-copy: a round is asked for at once, and takes its own snapshot, since what is copied stands on that.
-So a borrowed snapshot never copies anything; a partition at rest costs one snapshot, not one a
-task.
+If the snapshot shows something to copy, a copy task is requested at once. It takes a snapshot of
+its own, since what is copied must not depend on the snapshot of another task. So an idle partition
+costs one snapshot per interval instead of one per task.
 """
 
 from collections.abc import Awaitable, Callable
@@ -24,14 +23,14 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Idle:
-    """Nothing was to be copied under this epoch; good until then (monotonic ms)."""
+    """Nothing was to be copied under this epoch; valid until then (monotonic ms)."""
 
     leader_epoch: int
     until_ms: int
 
 
 class CopyWatch:
-    """`interval_ms`: that of the copy rounds; a snapshot that began longer ago saves none."""
+    """`interval_ms`: the interval of copy tasks; an older snapshot does not skip one."""
 
     def __init__(
         self,
@@ -52,7 +51,7 @@ class CopyWatch:
     def saw(self, snapshot: PartitionSnapshot, began_at_ms: int) -> None:
         """A snapshot was taken that began at `began_at_ms` (monotonic)."""
         if snapshot.key in self._pool.running:
-            return  # that round knows better
+            return  # that task has newer information
         if self._task.is_due(snapshot):
             self.forget(snapshot.key)
             self._ask_for(snapshot.led)
@@ -68,7 +67,7 @@ class CopyWatch:
             log.warning("task_queue_full", task=self._pool.name, error=str(error))
 
     async def scheduled(self, led: LedPartition) -> None:
-        """A round whose time has come; left out once for every snapshot that found nothing to
+        """Run a copy task that is due; skipped once for every snapshot that found nothing to
         copy.
         """
         known = self._idle.pop(led.topic_id_partition.key, None)
@@ -81,5 +80,5 @@ class CopyWatch:
         await self._copy(led)
 
     def forget(self, key: PartitionKey) -> None:
-        """The partition is led elsewhere now."""
+        """The partition is no longer led here."""
         self._idle.pop(key, None)

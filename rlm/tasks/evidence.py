@@ -1,7 +1,7 @@
-"""What stores show right before something irreversible: identity, presence, bytes (H11, H13).
+"""Checks stores right before an irreversible step: identity, presence, bytes (H11, H13).
 
-A FINISHED record may be minutes or years old; these questions are about now. Every segment is asked
-of the store that its own metadata names, whatever the rules say today.
+A FINISHED record may be minutes or years old; these checks are about now. Every segment is checked
+in the store that its own metadata names, whatever the rules currently say.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,14 +24,14 @@ _COMPARED_BYTES = 256 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundManifest:
-    """A manifest's metadata, or why the manifest that is there cannot be used."""
+    """A manifest's metadata, or why the existing manifest cannot be used."""
 
     metadata: RemoteLogSegmentMetadata | None
     unreadable: str = ""
 
 
 def store_of(metadata: RemoteLogSegmentMetadata) -> Uuid:
-    """The store a segment lies in; Invalid where its metadata does not say."""
+    """The store that a segment lies in; Invalid where its metadata does not name one."""
     try:
         return metadata.custom().store_id
     except ValueError as error:
@@ -39,7 +39,7 @@ def store_of(metadata: RemoteLogSegmentMetadata) -> Uuid:
 
 
 class StoreEvidence:
-    """Questions to the stores on behalf of one cluster; Unavailable where a store is away."""
+    """Checks the stores on behalf of one cluster; Unavailable where a store is away."""
 
     def __init__(self, stores: Stores, *, cluster_id: str, threads: Threads) -> None:
         self._stores = stores
@@ -50,7 +50,7 @@ class StoreEvidence:
         return metadata.locator(self._cluster_id)
 
     async def check_identity(self, segments: Iterable[RemoteLogSegmentMetadata]) -> None:
-        """Invalid unless every store that holds one of the segments is the one meant (H11)."""
+        """Invalid unless every store that holds one of the segments is the expected one (H11)."""
         for store_id in dict.fromkeys(store_of(metadata) for metadata in segments):
             manager = self._stores.manager(store_id)
             problem = await identity_problem(manager, store_id, self._cluster_id)
@@ -60,11 +60,11 @@ class StoreEvidence:
     async def missing(
         self, segments: Sequence[RemoteLogSegmentMetadata], *, needs_manifest: bool = True
     ) -> Mapping[Uuid, str]:
-        """The segments of which an object is not there in its full size, and what of each; without
-        `needs_manifest` those that cannot be read.
+        """The segments of which an object is missing or truncated, with the reason; without
+        `needs_manifest`, only those that cannot be read.
 
-        Asked twice, of stores that were the ones meant before and after: a store that is away, or
-        another one, proves nothing (H11, H25). Errors as `check_identity`.
+        Checked twice, in stores that had the expected identity before and after: a store that is
+        away, or is another one, proves nothing (H11, H25). Errors as `check_identity`.
         """
         await self.check_identity(segments)
         first = await self._not_whole(segments, needs_manifest)
@@ -96,12 +96,12 @@ class StoreEvidence:
         return missing
 
     async def presence(self, metadata: RemoteLogSegmentMetadata) -> Presence:
-        """Of the objects that this metadata (with sizes) vouches for."""
+        """Presence of the objects that this metadata (with sizes) lists."""
         (seen,) = await self._store(metadata).stat([self._expected(metadata)])
         return seen.presence
 
     async def manifest(self, metadata: RemoteLogSegmentMetadata) -> FoundManifest:
-        """What is there of the attempt's manifest."""
+        """What exists of the attempt's manifest."""
         try:
             data = await self._store(metadata).read_manifest(self.locator(metadata))
         except NotFound:
@@ -117,7 +117,7 @@ class StoreEvidence:
             return FoundManifest(metadata=None, unreadable=str(error))
 
     async def delete(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Remove what is there of the attempt."""
+        """Remove what exists of the attempt."""
         await self._store(metadata).delete_log_segment_data(self.locator(metadata))
 
     async def check_same_bytes(
@@ -128,7 +128,7 @@ class StoreEvidence:
         offset: int,
         leader_epoch: int,
     ) -> None:
-        """Corrupt unless the broker's batch at `offset` is, byte for byte, in the copy (H13)."""
+        """Corrupt unless the copy has the broker's batch at `offset`, byte for byte (H13)."""
         place = metadata.topic_id_partition
         local = await broker.fetch(
             place.topic,
@@ -149,8 +149,8 @@ class StoreEvidence:
     async def _remote_batch(self, metadata: RemoteLogSegmentMetadata, local: BatchHeader) -> bytes:
         """The copy's batch with the base offset of the local one, empty if there is none.
 
-        The range asked for ends at the next batch that is indexed: an entry has the last offset of
-        its batch, so the one of this very batch is above its base offset, and no end.
+        The requested range ends at the next indexed batch. An index entry has the last offset of
+        its batch, so the entry of this batch is above its base offset and does not end the range.
         """
         data = await self._store(metadata).fetch_indexes(self.locator(metadata))
         section = IndexesObject.parse(data).section(IndexType.OFFSET)

@@ -1,9 +1,9 @@
-"""A round of the cleanup pool: trim, then clean, of one snapshot where that is as good as two.
+"""The expiration task of the cleanup pool: trims, then cleans up, with one snapshot where possible.
 
-A snapshot is given on only if nothing was done on the strength of it and it is fresh: a trim that
-acted, waited or failed is followed by a snapshot of the cleanup's own. What cannot be undone is
-asked again right before it is done, by either task, however old the snapshot. No snapshot is taken
-while a DeleteRecords that was given up may be executed yet (H41).
+The cleanup reuses the trim's snapshot only if the trim changed nothing and the snapshot is fresh:
+after a trim that acted, waited or failed, the cleanup takes its own. Either task checks an
+irreversible step again right before it, however old the snapshot. No snapshot is taken while a
+DeleteRecords that was given up may still be executed (H41).
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ class ExpirationTask:
         clock: Clock,
         saw: Callable[[PartitionSnapshot, int], None],
     ) -> None:
-        """`saw` is told each snapshot of a round, and when it began (monotonic ms)."""
+        """`saw` is called with each snapshot of a run and when it began (monotonic ms)."""
         self._snapshots = snapshots
         self._trim = trim
         self._cleanup = cleanup
@@ -37,9 +37,9 @@ class ExpirationTask:
         self._saw = saw
 
     async def run(self, led: LedPartition) -> None:
-        """Trim, then clean; the failure of one does not keep the other from its turn.
+        """Trim, then clean up; a failure of one does not prevent the other.
 
-        Errors of the snapshot or of the first that failed. Unavailable, and nothing is planned,
+        Raises the error of the snapshot, or the first failure. Unavailable, and nothing is planned,
         while the outcome of a DeleteRecords is not known.
         """
         await self._trim.settle(led)
@@ -53,7 +53,7 @@ class ExpirationTask:
             acted = await self._trim.run_on(snapshot, began_at_ms)
             age_ms = self._clock.monotonic_ms() - began_at_ms
             is_given_on = not acted and age_ms <= GIVEN_ON_FOR_MS
-        except Exception as error:  # noqa: BLE001 - raised below, after the other's turn
+        except Exception as error:  # noqa: BLE001 - raised below, after the cleanup
             failures.append(error)
         try:
             if is_given_on:
@@ -61,7 +61,7 @@ class ExpirationTask:
             else:
                 await self._trim.settle(led)
                 await self._cleanup.run(led)
-        except Exception as error:  # noqa: BLE001 - raised below, behind the trim's
+        except Exception as error:  # noqa: BLE001 - raised below, after the trim's error
             failures.append(error)
         if failures:
             raise failures[0]

@@ -1,14 +1,13 @@
-"""Finished segments whose objects are gone from the store, as the tasks must know them (H11, H25).
+"""Finished segments whose objects are missing from the store, as the tasks need them (H11, H25).
 
-Somebody suspects a segment: a trim that did not see its objects, a reader that did not get them, or
-the check that is made of all that the local log still holds, for only while the log holds it can a
-lost segment be copied again. A suspicion decides nothing: the store is asked each time, and a store
-that is away or another one proves nothing.
+A segment becomes suspected by a trim that did not find its objects, by a reader that did not get
+them, or by the periodic check of all segments that the local log still holds: only while the log
+holds its records can a lost segment be copied again. A suspicion decides nothing. The store is
+asked each time, and a store that is away or is another one proves nothing.
 
-Writes holes down: the one place that changes a partition's list (H15).
-
-Whoever adds to it reads it behind a barrier first, one after the other, so that nobody takes
-another one's hole away. Only the partition's leader writes.
+HoleRecords is the only writer of a partition's list of holes (H15). Each change reads the list
+behind a barrier first, one change after the other, so that none removes another's hole. Only the
+partition's leader writes.
 """
 
 import asyncio
@@ -36,8 +35,9 @@ _MOST_PER_PARTITION = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """Segments whose objects are proven gone, and those that are whole: all is there, and no reader
-    has found it damaged. In neither are those whose store cannot be asked, or is another one.
+    """Segments whose objects are proven missing, and those that are whole: all objects exist, and
+    no reader found them damaged. Segments whose store cannot be asked, or is another one, are in
+    neither.
     """
 
     gone: frozenset[Uuid]
@@ -45,7 +45,7 @@ class Found:
 
 
 class LostSegments:
-    """`losses` are the readers'; `check_interval_ms` is copy.presence.check.interval.ms."""
+    """`losses` are those of readers; `check_interval_ms` is copy.presence.check.interval.ms."""
 
     def __init__(
         self, *, evidence: StoreEvidence, losses: Losses, clock: Clock, check_interval_ms: int
@@ -65,7 +65,7 @@ class LostSegments:
                 known.add(segment_id)
 
     def suspects(self, snapshot: PartitionSnapshot) -> tuple[RemoteLogSegmentMetadata, ...]:
-        """The suspected ones among the finished, undisputed segments of the leader's history."""
+        """The suspected segments among the finished, undisputed ones of the leader's lineage."""
         ids = self._suspects.get(snapshot.key, set()) | self._losses.segments(snapshot.key)
         return tuple(one for one in _usable(snapshot) if one.segment_id.id in ids) if ids else ()
 
@@ -74,10 +74,10 @@ class LostSegments:
         return self._is_check_due(snapshot.key) or bool(self.suspects(snapshot))
 
     async def gone(self, snapshot: PartitionSnapshot) -> frozenset[Uuid]:
-        """Segments whose objects are proven gone, of those that are suspected, or due for a check,
-        and those that are damaged: they count for nothing.
+        """Segments whose objects are proven missing, of those that are suspected or due for a
+        check, and those that are damaged; none of them counts as a copy.
 
-        What a store does not answer about now is not gone.
+        A segment that a store cannot answer about now is not in the result.
         """
         wanted = self.suspects(snapshot)
         if self._is_check_due(snapshot.key):
@@ -89,18 +89,18 @@ class LostSegments:
         return (await self.ask(snapshot, wanted)).gone | self.damaged(snapshot).keys()
 
     def damaged(self, snapshot: PartitionSnapshot) -> Mapping[Uuid, str]:
-        """Segments that readers found damaged, and how. Nothing is trimmed on them, and they are
-        copied again; they are not deleted, for a repair of the store can bring them back.
+        """Segments that readers found damaged, and how. No trim relies on them, and they are copied
+        again. They are not deleted, since a repair of the store can restore them.
         """
         return self._losses.damaged(snapshot.key)
 
     async def ask(
         self, snapshot: PartitionSnapshot, segments: Collection[RemoteLogSegmentMetadata]
     ) -> Found:
-        """What the stores show of the segments now."""
+        """What the stores currently show of the segments."""
         by_store: dict[Uuid, list[RemoteLogSegmentMetadata]] = {}
         for one in segments:
-            with suppress(Invalid):  # where it does not say where it lies, nobody can be asked
+            with suppress(Invalid):  # metadata that names no store: there is none to ask
                 by_store.setdefault(store_of(one), []).append(one)
         gone: set[Uuid] = set()
         whole: set[Uuid] = set()
@@ -116,7 +116,7 @@ class LostSegments:
         return Found(gone=frozenset(gone), whole=frozenset(whole - self.damaged(snapshot).keys()))
 
     def forget(self, key: PartitionKey) -> None:
-        """The partition is led elsewhere now."""
+        """The partition is no longer led here."""
         self._suspects.pop(key, None)
         self._next_check_ms.pop(key, None)
 
@@ -126,7 +126,7 @@ class LostSegments:
         asked: Iterable[RemoteLogSegmentMetadata],
         missing: Collection[Uuid],
     ) -> None:
-        """What is there again is suspected no more, what is missing is from now on."""
+        """Segments that were found again are no longer suspected; missing ones now are."""
         known = self._suspects.get(key, set())
         for segment_id in missing:
             if segment_id not in known:
@@ -142,7 +142,7 @@ class LostSegments:
         return self._clock.monotonic_ms() >= self._next_check_ms[key]
 
     def _put_off_check(self, key: PartitionKey) -> None:
-        """Spread, so that a service does not ask about all its partitions at once."""
+        """Spread in time, so that a service does not check all its partitions at once."""
         wait_ms = int(jittered_ms(self._check_interval_ms))
         self._next_check_ms[key] = self._clock.monotonic_ms() + wait_ms
 
@@ -161,15 +161,15 @@ class HoleRecords:
         self._turn = asyncio.Lock()
 
     async def add(self, key: PartitionKey, holes: Iterable[Hole], leader_epoch: int) -> None:
-        """Returns once they are on record. Fenced: led elsewhere by now. Invalid: too many."""
+        """Returns once they are recorded. Fenced: led elsewhere by now. Invalid: too many."""
         new = tuple(holes)
         await self._change(key, lambda known: with_holes(known, new), leader_epoch)
 
     async def fill(
         self, key: PartitionKey, start: int, next_offset: int, leader_epoch: int
     ) -> None:
-        """To be called before [start, next_offset) is copied: the leader's log has it after all, so
-        that the copy is not one whose loss was accepted already. Errors as `add`.
+        """Call this before [start, next_offset) is copied: the leader's log has it after all, so
+        the new copy must not count as an accepted loss. Errors as `add`.
         """
         known = self._settings.view.holes(key)
         if without_copied(known, start, next_offset) != known:

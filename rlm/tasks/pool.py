@@ -1,13 +1,12 @@
-"""Task pools: a bounded number of workers, one running job a partition, fair between partitions
-(G6).
+"""Task pools and the schedule that feeds them: bounded workers, fair between partitions (G6).
 
-Copy and cleanup have a pool each, so that neither can starve the other. What a job raises is kept
-per partition with a growing back-off; one partition's trouble is nobody else's. This is where
-errors end: the one place of the tasks that catches everything. Must not know what the jobs do.
+Copy and cleanup have a pool each, so that neither can starve the other. A pool runs one job per
+partition at a time. The error of a job is kept per partition with a growing back-off, so one
+failing partition does not affect the others. This is the only code of the tasks that catches every
+exception. Must not know what the jobs do.
 
-When tasks get work: every led partition of an enabled topic, once an interval.
-
-Only submits; the pools bound, order and isolate (G6).
+The schedule submits a job for every led partition of an enabled topic once per interval; pools
+bound, order and isolate the jobs.
 """
 
 import asyncio
@@ -31,7 +30,7 @@ Backoff = Callable[[int], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFailure:
-    """The last failure of a partition's job, and since when it fails.
+    """The last failure of a partition's job, and since when it has been failing.
 
     `at_ms` wall time; `since_ms` (the first failure in a row) and `retry_at_ms` monotonic.
     """
@@ -44,14 +43,15 @@ class TaskFailure:
 
     @property
     def message(self) -> str:
-        """Kind and words, for people."""
+        """Kind and message, for people."""
         return f"{type(self.error).__name__}: {self.error}"
 
 
 class TaskPool:
-    """`size` jobs run at once, at most `queue_limit` partitions wait, one more is Busy.
+    """`size` jobs run at once and at most `queue_limit` partitions wait; one more is Busy.
 
-    `run` is the pool's life, in the composition root's TaskGroup; cancelling it cancels the jobs.
+    `run` works until cancelled, in the composition root's TaskGroup; cancelling it cancels the
+    jobs.
     """
 
     def __init__(
@@ -86,11 +86,13 @@ class TaskPool:
         return frozenset(self._running)
 
     def is_running(self, key: PartitionKey) -> bool:
-        """Whether its job is at work. Copies no set: it is asked for every partition."""
+        """Whether the partition's job is running. Copies no set, since it is asked for every
+        partition.
+        """
         return key in self._running
 
     def is_waiting(self, key: PartitionKey) -> bool:
-        """Whether a job of it waits."""
+        """Whether a job of the partition waits."""
         return key in self._waiting
 
     @property
@@ -100,7 +102,7 @@ class TaskPool:
     def submit(self, key: PartitionKey, job: Job) -> bool:
         """Queue a job behind the partition's running one; Busy if too many partitions wait.
 
-        False, and nothing queued: one waits already, or the partition is in back-off.
+        False, and nothing queued: a job already waits, or the partition is in back-off.
         """
         if key in self._waiting or self._is_backing_off(key):
             return False
@@ -112,7 +114,7 @@ class TaskPool:
         return True
 
     def forget(self, key: PartitionKey) -> None:
-        """The partition is led elsewhere now: its waiting job and its error are dropped."""
+        """The partition is no longer led here: its waiting job and its error are dropped."""
         self._waiting.pop(key, None)
         self._errors.pop(key, None)
 
@@ -127,7 +129,7 @@ class TaskPool:
             await self._ready_count.acquire()
             key = self._ready.popleft()
             if key in self._running or key not in self._waiting:
-                continue  # forgotten, and perhaps submitted again, since it was made ready
+                continue  # dropped, and perhaps submitted again, since it became ready
             job = self._waiting.pop(key)
             self._running.add(key)
             try:
@@ -177,7 +179,7 @@ Round = Callable[[LedPartition], Awaitable[None]]
 
 
 class Schedule:
-    """Submits one kind of round for the partitions of a node."""
+    """Submits one kind of task for the partitions of a node."""
 
     def __init__(
         self,
@@ -200,7 +202,7 @@ class Schedule:
         self._known: set[PartitionKey] = set()
 
     async def run(self, round_of: Round) -> None:
-        """Submit for ever; what is led elsewhere now is forgotten."""
+        """Submit until cancelled; partitions that are led elsewhere now are dropped."""
         while True:
             led = self._led()
             self._forget_others(row.topic_id_partition.key for row in led)

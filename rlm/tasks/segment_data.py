@@ -1,8 +1,8 @@
-"""What one copy uploads: the segment, proven byte by byte, and its indexes object. Blocking work.
+"""Prepares what one copy uploads: the verified segment and its indexes object. Blocking work.
 
-One pass over the .log checks every batch and takes the checksums; indexes are checked before they
-go up (G9). The aborted-transaction list is the complete one (H9): the .txnindex files are walked
-forward, over later segments too, until everything that began below the segment's end is decided.
+One pass over the .log checks every batch and computes the checksums; indexes are checked before the
+upload (G9). The aborted-transaction list is complete (H9): the .txnindex files are read forward,
+into later segments too, until everything that began below the segment's end is decided.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,8 +45,9 @@ class PreparedSegment:
 def prepare(log: PartitionLog, segment: LocalSegment, lineage: Lineage) -> PreparedSegment:
     """Read and check one closed segment.
 
-    `log` must have been scanned after a last stable offset at or above the segment's end was told.
-    Corrupt: bytes are damaged or not of this history (H13). Fenced: the file changed or is gone.
+    `log` must have been scanned after the broker answered a last stable offset at or above the
+    segment's end. Corrupt: bytes are damaged or not of this lineage (H13). Fenced: the file changed
+    or is gone.
     """
     if segment.next_offset is None:
         raise ValueError(f"{segment.path} is active")
@@ -81,10 +82,10 @@ def prepare(log: PartitionLog, segment: LocalSegment, lineage: Lineage) -> Prepa
 
 
 def _agrees(scan: SegmentScan, lineage: Lineage) -> bool:
-    """Whether batches and lineage tell the same epochs, from the lineage's first offset on.
+    """Whether batches and lineage have the same epochs, from the lineage's first offset on.
 
-    A DeleteRecords into the middle of the first segment re-bases the broker's epoch file: what it
-    says nothing of cannot be compared (H8).
+    A DeleteRecords into the middle of the first segment moves the start of the broker's epoch file:
+    offsets below that start cannot be compared (H8).
     """
     first = lineage.first
     if first is None:
@@ -144,9 +145,9 @@ def _sections(
 
 
 def _snapshot(segment: LocalSegment) -> bytes | None:
-    """Producer state at the segment's end; None where the plan goes on without it.
+    """Producer state at the segment's end; None where the plan continues without it.
 
-    An empty one would say that there were no producers; without one Kafka rebuilds the state from
+    An empty one would claim that there were no producers; without one Kafka rebuilds the state from
     the records.
     """
     try:
@@ -158,7 +159,7 @@ def _snapshot(segment: LocalSegment) -> bytes | None:
 
 
 def _txn_indexes(segments: Sequence[LocalSegment], first: LocalSegment) -> Iterator[bytes]:
-    """From the segment's own on; a segment without aborted transactions has no such file."""
+    """From the segment's own index on; a segment without aborted transactions has no such file."""
     for segment in segments:
         if segment.base_offset >= first.base_offset:
             yield _read(segment.sibling(".txnindex"), optional=True)

@@ -1,13 +1,13 @@
-"""The trim task: the only place that deletes acknowledged records from a broker, and how (G1).
+"""The trim task: the only code that deletes acknowledged records from a broker (G1).
 
-    nothing sent before may be executed yet (H41)
-    -> snapshot -> plan -> objects and store asked now (H11) -> first trim of an epoch: same bytes
-    (H13) -> the history that the log forgets is published (H8) -> intent written, read back (H2)
+    no earlier DeleteRecords may still be executed (H41)
+    -> snapshot -> plan -> objects and store checked now (H11) -> first trim of an epoch: same bytes
+    (H13) -> the lineage that the log loses is published (H8) -> intent written, read back (H2)
     -> a connection on which our broker answers -> snapshot and plan again, by the same rules (H5)
-    -> DeleteRecords, at once -> what came of it
+    -> DeleteRecords, at once -> its outcome
 
-Any doubt drops the plan; the next round makes a new one. Also watches for moves of the broker's log
-start that are not ours (H1): an alarm, nothing else.
+Any doubt drops the plan; the next run makes another one. Also detects moves of the broker's log
+start that are not ours (H1): they only raise an alarm.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -64,7 +64,7 @@ class TrimSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrimStatus:
-    """Result of the last round. `foreign_log_start`: where somebody else moved the log start.
+    """Result of the last run. `foreign_log_start`: where another party moved the log start.
 
     `alarm`: what stopped a trim that was due and needs an operator, until one succeeds.
     """
@@ -114,20 +114,20 @@ class TrimTask:
         return MappingProxyType(self._statuses)
 
     def forget(self, key: PartitionKey) -> None:
-        """The partition is led elsewhere now."""
+        """The partition is no longer led here."""
         for kept in (self._short_since_ms, self._proven_epoch, self._statuses):
             kept.pop(key, None)
 
     async def run(self, led: LedPartition) -> None:
-        """One round of one partition. Fenced and Unavailable drop the plan."""
+        """One run for one partition. Fenced and Unavailable drop the plan."""
         await self.settle(led)
         planned_at_ms = self._clock.monotonic_ms()
         await self.run_on(await self._snapshots.take(led), planned_at_ms)
 
     async def settle(self, led: LedPartition) -> None:
-        """Comes before every snapshot that something irreversible is planned on.
+        """Comes before every snapshot that an irreversible step is planned on.
 
-        Unavailable while a DeleteRecords, which was given up, may be executed yet (H41).
+        Unavailable while a DeleteRecords that was given up may still be executed (H41).
         """
 
         async def log_start() -> int:
@@ -138,7 +138,7 @@ class TrimTask:
     async def run_on(self, snapshot: PartitionSnapshot, planned_at_ms: int) -> bool:
         """The same on a snapshot begun at `planned_at_ms` (monotonic); whether anything was done.
 
-        All that a trim stands on is asked once more before it (H5): an old snapshot costs the plan.
+        All evidence of a trim is checked once more before it (H5): an old snapshot drops the plan.
         """
         led, record = snapshot.led, snapshot.topic.record
         if record is None or snapshot.remote_log_start_offset is None:
@@ -164,7 +164,7 @@ class TrimTask:
         group_start: int | None,
         planned_at_ms: int,
     ) -> TrimPlan | EndedPlan | Held:
-        """What the rules say of a snapshot, and of guards that are gathered now."""
+        """What the rules say of a snapshot and of guards that are read now."""
         guards = self._guards(snapshot, record)
         offsets = self._offsets(snapshot, record, group_start)
         plan = plan_trim(guards, offsets, now_ms=self._clock.now_ms(), planned_at_ms=planned_at_ms)
@@ -217,8 +217,8 @@ class TrimTask:
     def _contiguous_end(
         self, snapshot: PartitionSnapshot, start: int, *, without: Container[Uuid] = ()
     ) -> int:
-        """Of copies, and of what our log holds nothing of. A hole on record was another log's, or a
-        loss that somebody accepted: what this log still holds is never covered by it (H15).
+        """The end of copies and of ranges that our log does not hold. A recorded hole was in
+        another log, or is an accepted loss: it never covers what this log still holds (H15).
         """
         holes = self._settings.view.holes(snapshot.key)
         return snapshot.ledger.contiguous_end(
@@ -230,7 +230,7 @@ class TrimTask:
         )
 
     def _short_for_ms(self, led: LedPartition) -> int | None:
-        """How long in-sync replicas have been fewer than replicas, as this process has seen."""
+        """How long ISR has been smaller than the replicas, as observed by this process."""
         key = led.topic_id_partition.key
         if set(led.replicas) <= set(led.isr):
             self._short_since_ms.pop(key, None)
@@ -239,9 +239,9 @@ class TrimTask:
         return now_ms - self._short_since_ms.setdefault(key, now_ms)
 
     async def _see_copies(self, snapshot: PartitionSnapshot, plan: TrimPlan) -> None:
-        """Everything the trim stands on is in the right stores now (H11), and ours (H13).
+        """All copies that the trim relies on are now in the right stores (H11), and ours (H13).
 
-        A copy that is gone from there counts for nothing: others must hold its records.
+        A copy that is missing there does not count: other copies must hold its records.
         """
         copies = _copies_below(snapshot, plan)
         try:
@@ -271,7 +271,7 @@ class TrimTask:
     def _check_readers(
         self, snapshot: PartitionSnapshot, copies: tuple[RemoteLogSegmentMetadata, ...]
     ) -> None:
-        """Unavailable unless whoever leads next can read what is trimmed: knows all the stores."""
+        """Unavailable unless the next possible leaders know all stores of what is trimmed."""
         needed = {store_of(metadata) for metadata in copies}
         for service, _ in self._settings.view.services():
             if service.node_id not in snapshot.led.replicas or service.stores is None:
@@ -289,7 +289,7 @@ class TrimTask:
         copies: tuple[RemoteLogSegmentMetadata, ...],
     ) -> None:
         if not copies or self._proven_epoch.get(snapshot.key) == plan.leader_epoch:
-            return  # without copies only segments of 0 bytes go
+            return  # without copies only segments of 0 bytes are trimmed
         newest = copies[-1]
         await self._evidence.check_same_bytes(
             self._broker,
@@ -300,7 +300,7 @@ class TrimTask:
         self._proven_epoch[snapshot.key] = plan.leader_epoch
 
     async def _publish_lineage(self, snapshot: PartitionSnapshot, plan: TrimPlan) -> None:
-        """The trim cuts the epoch file, too: what only that knows is written down before (H8)."""
+        """Publish first what only the epoch file knows: the trim truncates that file too (H8)."""
         if not self._is_settled(snapshot, plan):
             told = self._settings.view.history(snapshot.key)
             record = record_of(snapshot.ledger, snapshot.lineage, None, told)
@@ -325,7 +325,7 @@ class TrimTask:
             await self._settings.publish(record, epoch)
 
     async def _delete(self, snapshot: PartitionSnapshot, plan: TrimPlan | EndedPlan) -> None:
-        """Everything once more, then at once DeleteRecords to our own broker (H5, H41)."""
+        """Check all once more, then at once send DeleteRecords to our own broker (H5, H41)."""
         left_ms = self._left_ms(snapshot, plan)
         async with self._deletions.prepared(_place_of(snapshot.led), within_ms=left_ms) as deletion:
             await self._check_again(snapshot, plan)
@@ -350,7 +350,7 @@ class TrimTask:
         try:
             return await deletion.send(plan.bound, hold_ms=self._config.delete_hold_ms)
         except Unavailable:
-            # Applied here while a live follower lags, or not at all: the log start tells (H5).
+            # Applied here while a live follower lags, or not at all: the log start shows it (H5).
             log_start = await self._log_start(snapshot.led)
             if log_start < plan.bound:
                 raise
@@ -367,10 +367,10 @@ class TrimTask:
         return answer.offset
 
     async def _check_again(self, snapshot: PartitionSnapshot, plan: TrimPlan | EndedPlan) -> None:
-        """Another snapshot is taken and planned on, by the same rules: it must say the same (H5).
+        """Take and plan on another snapshot, by the same rules: the plan must be the same (H5).
 
-        Nothing is awaited between that plan and its return, but what a snapshot waits for after its
-        last question; that is bounded.
+        Nothing is awaited between that plan and its return except what a snapshot waits for after
+        its last request; that wait is bounded.
         """
         place = snapshot.led.topic_id_partition
         starts: Mapping[int, int] = {}
@@ -398,7 +398,7 @@ class TrimTask:
     def _why_other_evidence(
         self, snapshot: PartitionSnapshot, fresh: PartitionSnapshot, plan: TrimPlan | EndedPlan
     ) -> str | None:
-        """What was proven of the first snapshot's log and copies must be true of the second's."""
+        """What was proven for the first snapshot's log and copies must hold for the second's."""
         if fresh.log.lineage != snapshot.log.lineage:
             return "leader epochs changed since the plan"
         if isinstance(plan, EndedPlan):
@@ -412,7 +412,7 @@ class TrimTask:
         return None
 
     def _left_ms(self, snapshot: PartitionSnapshot, plan: TrimPlan | EndedPlan) -> int:
-        """Until when it must be sent, so that the broker is done with it within the deadline."""
+        """Time left to send it, so that the broker completes it within the deadline."""
         age_ms = self._clock.monotonic_ms() - plan.planned_at_ms
         left_ms = self._config.plan_deadline_ms - self._config.delete_hold_ms - age_ms
         if left_ms <= 0:
@@ -439,7 +439,7 @@ class TrimTask:
             self._alarm(snapshot, f"{plan.reason.value}: {plan.detail}")
 
     def _foreign_log_start(self, snapshot: PartitionSnapshot, record: TopicRecord) -> int | None:
-        """The broker's log start, if neither a trim of ours nor the remote start moved it (H1)."""
+        """The broker's log start, if neither our trim nor the remote log start moved it (H1)."""
         if record.mode != "tier" or snapshot.remote_log_start_offset is None:
             return None
         intent = self._settings.view.trim(snapshot.key)
@@ -465,7 +465,7 @@ def _copies_below(
 
 
 def _without_records(snapshot: PartitionSnapshot, holes: Iterable[Hole]) -> tuple[Hole, ...]:
-    """Closed segments of our log, as it is now, that are proven to be empty."""
+    """Closed segments of our log, in its current state, that are proven to be empty."""
     return tuple(
         Hole(start=one.start, end=one.next_offset, cause=NO_RECORDS)
         for one in empty_ranges(snapshot.log, holes)
