@@ -1,11 +1,11 @@
-"""Which closed segments a leader copies next, in which order, or why none.
+"""Plans which closed segments a leader copies next, in which order, or why none.
 
-Eligible is what is closed and stable (G2): the next segment's base lies at or below the last
-stable offset, and at or below the recovery point where the setting asks for durability (H35). A
-segment that remote data covers wholly is skipped; one covered in part, since another leader cut
-its segments elsewhere, is uploaded whole as Kafka does. A closed segment of 0 bytes is passed.
-Source: RLMCopyTask.candidateLogSegments.
-The copy lag of KIP-1241 does not exist here.
+A segment is eligible when it is closed and stable (G2): the next segment's base lies at or below
+the last stable offset, and at or below the recovery point where the setting requires durability
+(H35). A segment that remote data covers completely is skipped. One that is covered in part, since
+another leader's segments have other borders, is uploaded whole, as Kafka does. A closed segment of
+0 bytes is skipped. Source: RLMCopyTask.candidateLogSegments. The copy lag of KIP-1241 does not
+exist here.
 """
 
 import enum
@@ -45,9 +45,9 @@ class TopicState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyView:
-    """One snapshot of a partition. Offsets; `recovery_point` None = durability is not asked for.
+    """One snapshot of a partition. Offsets; `recovery_point` None = durability is not required.
 
-    `without_snapshot`: bases of segments whose producer snapshot is waited for no longer.
+    `without_snapshot`: bases of segments that no longer wait for their producer snapshot.
     """
 
     topic: TopicState
@@ -113,7 +113,7 @@ def _decided(view: CopyView) -> CopyPlan:
         if stopped is not None:
             return _plan(wanted, stopped, segment, view)
         if segment.size_bytes == 0:
-            continue  # nothing to copy, however that came about (empty_segments)
+            continue  # there is nothing to copy, whatever the reason (empty_segments)
         if next_offset is not None and not view.covered.holds(
             max(segment.base_offset, start), next_offset
         ):

@@ -1,19 +1,19 @@
-"""Which offsets remote segments hold: disjoint ranges inside the leader's lineage.
+"""Which offsets remote segments cover, when a gap in them is settled, and when a lost segment is
+superseded.
 
-The ledger says how far each segment counts (H4); this says what that leaves uncovered. Must not
-know of holes' causes or of states.
+A cover consists of disjoint ranges inside the leader's lineage: the ledger says how far each
+segment counts (H4), the cover what remains uncovered. It must not know states or the causes of
+holes.
 
-Where a gap in the remote data is no proof of a hole yet (H15): something may still come back.
+A gap proves no hole while an unsettled segment may still hold its records (H15): an attempt that
+was begun may have its manifest and be adopted (H6), and a begun deletion or a disputed record may
+turn out to be a late write (H3). Until the leader has settled such a segment, no reader may learn
+that its records are missing.
 
-An attempt that was begun may have its manifest and be adopted (H6); a deletion that was begun, or a
-record that is disputed, may turn out to be somebody's late word (H3). Until the leader has settled
-such a segment, nobody may be told that its records are gone. Pure.
-
-When a finished segment whose objects are gone may leave the ledger: nothing of it is missed.
-
-Its records are in other copies that were just seen, or an operator accepted that they are lost
-(H15). Until then its entry stays: objects that were lost can come back, from a backup or when a
-store is mended, and only the entry says what they were (H6). Pure.
+The entry of a finished segment whose objects are missing may leave the ledger once nothing of it is
+missed: its records are in other copies that were just seen, or an operator accepted that they are
+lost (H15). Until then the entry stays, since lost objects can come back, from a backup or when a
+store is repaired, and only the entry says what they were (H6). Pure.
 """
 
 from bisect import bisect_right
@@ -66,7 +66,7 @@ class Cover:
 
 
 def cover(usable: Iterable[UsableSegment]) -> Cover:
-    """What the undisputed ones among a ledger's usable segments hold."""
+    """The offsets that the undisputed usable segments of a ledger hold."""
     return Cover.of(
         OffsetRange(start=one.metadata.start_offset, next_offset=one.next_offset)
         for one in usable
@@ -91,7 +91,7 @@ def unsettled_end(
     trusted: bool,
 ) -> int:
     """Where the last unsettled segment ends that may hold offsets of [start, next_offset) which no
-    readable one holds; SETTLED for none: then what is missing there is missing for good.
+    readable one holds; SETTLED for none: then what is missing there is missing permanently.
 
     `trusted` False = the ledger has a problem and proves no hole at all.
     """
@@ -135,11 +135,11 @@ def is_superseded(
     holes: Iterable[Hole],
     seen: Collection[Uuid],
 ) -> bool:
-    """Whether each of the segment's offsets is in one of the others, or in a hole on record.
+    """Whether each of the segment's offsets is in one of the others, or in a recorded hole.
 
-    `seen`: those that were found whole now; the others count for nothing, also where their store
-    cannot be asked (H11). A segment that lies in a dead history in part never is: nobody else has
-    those records (H8).
+    `seen`: those that were found whole now; the others do not count, also where their store cannot
+    be asked (H11). A segment that is partly in a dead lineage is never superseded: no other segment
+    has those records (H8).
     """
     if usable_end(segment, lineage) != segment.next_offset:
         return False

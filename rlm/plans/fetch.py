@@ -1,18 +1,17 @@
-"""Which bytes of a segment answer a read: pure walk over batch headers in verified chunks, nothing
-is decoded.
+"""Finds the bytes of a segment that answer a read, and the aborted transactions of the reader's
+lineage.
 
-A segment's log is seen as chunks of one size (the last may be shorter); batches may straddle chunk
-borders and are never copied to be joined: only a header that straddles one is. Source: Kafka's
-DefaultRecordBatch layout; RemoteLogManager.read.
+The read walks over batch headers in verified chunks and decodes nothing. A segment's log consists
+of chunks of one size (the last may be shorter). Batches may straddle chunk borders and are never
+copied; only a header that straddles one is. Source: Kafka's DefaultRecordBatch layout;
+RemoteLogManager.read.
 
-Which aborted transactions of a segment are aborted in the leader's history, too (H9).
-
-A segment's list was made by the leader that copied it: each entry ends at an abort marker, which
-may lie far behind the segment. Where that leader's epoch ended early (an unclean election), what is
-marked behind is of a dead history: in the leader's one such a transaction went on and may have been
-committed since, and one that the dead history committed may have been aborted. Who wrote on knows:
-the list of the segment that holds that end has every transaction that was open there and was
-aborted later. Pure.
+The list of aborted transactions of a segment was made by the leader that copied it (H9). Each entry
+ends at an abort marker, which may lie far behind the segment. If that leader's epoch ended early
+(an unclean election), markers behind that end belong to a dead lineage: in the leader's lineage
+such a transaction continued and may have been committed since, and one that the dead lineage
+committed may have been aborted. The segment of the later leader that holds that end decides: its
+list has every transaction that was open there and was aborted later. Pure.
 """
 
 import struct
@@ -40,7 +39,7 @@ _LEAST_LEGACY = {0: 14, 1: 22}
 class ReadBounds:
     """From the batch that holds `offset`, up to upper_offset (exclusive) and about max_bytes.
 
-    The first batch is given even when it is larger than max_bytes if `at_least_one` (KIP-74).
+    With `at_least_one`, the first batch is returned even when it is larger than max_bytes (KIP-74).
     """
 
     offset: int
@@ -53,9 +52,9 @@ class ReadBounds:
 class Cut:
     """Whole batches [start, end) of the log object; `next_offset` is the first offset after them.
 
-    `needed` (positions, half-open): the walk ended for lack of these bytes, of which the first is
-    not loaded; load them and cut again from `start`. `exhausted`: the segment holds nothing more
-    below the upper offset.
+    `needed` (positions, half-open): the walk ended because these bytes are missing, of which the
+    first is not loaded; load them and cut again from `start`. `exhausted`: the segment holds
+    nothing more below the upper offset.
     """
 
     start: int
@@ -66,8 +65,8 @@ class Cut:
 
 
 class ChunkWindow:
-    """Chunks loaded so far of one segment's log, by chunk number; positions are those of the whole
-    object.
+    """The chunks of one segment's log that are loaded so far, by chunk number; positions are those
+    of the whole object.
     """
 
     def __init__(
@@ -78,8 +77,9 @@ class ChunkWindow:
         self._chunks = chunks
 
     def headers_at(self, position: int) -> tuple[bytes, int] | None:
-        """Bytes with the header at `position`, and where in them: a chunk, or a copy of the header
-        where it straddles chunks or the log ends sooner (then zeros follow). None if not loaded.
+        """Bytes with the header at `position`, and its offset in them: a chunk, or a copy of the
+        header where it straddles chunks or the log ends sooner (then zeros follow). None if not
+        loaded.
         """
         number, inside = divmod(position, self.chunk_size_bytes)
         chunk = self._chunks.get(number)
@@ -151,7 +151,8 @@ def cut(window: ChunkWindow, position: int, bounds: ReadBounds) -> Cut:
 def _batches(window: ChunkWindow, at: int) -> Iterator[tuple[int, int]]:
     """(position after, last offset) of every batch from `at` on whose header is loaded.
 
-    The inner loop runs once a batch, a million times for a GB of small ones: it is kept flat.
+    The inner loop runs once per batch, a million times for a GB of small batches, so it is kept
+    flat.
     """
     unpack, log_size, least_base = _HEAD.unpack_from, window.log_size_bytes, 0
     while at < log_size and (place := window.headers_at(at)) is not None:
@@ -180,7 +181,8 @@ def _batches(window: ChunkWindow, at: int) -> Iterator[tuple[int, int]]:
 def shared_end(
     usable: UsableSegment, entry: SegmentEntry | None, lineage: Lineage, log_end_offset: int
 ) -> int | None:
-    """Up to where the copying leader's log is the leader's history; None = nothing contradicts.
+    """The offset up to which the copying leader's log is in the leader's lineage; None = nothing
+    contradicts.
 
     By the epoch under which the segment was published, and by where the segment itself was cut.
     """
@@ -198,12 +200,12 @@ def shared_end(
 def decided_below(
     aborted: Iterable[AbortedTransaction], end: int
 ) -> tuple[AbortedTransaction, ...]:
-    """Those whose marker is in the shared history."""
+    """Transactions whose marker is in the shared part of the lineage."""
     return tuple(one for one in aborted if one.last_offset < end)
 
 
 def open_at(aborted: Iterable[AbortedTransaction], end: int) -> tuple[AbortedTransaction, ...]:
-    """Those that were open at the offset, and aborted behind it."""
+    """Transactions that were open at the offset and aborted after it."""
     return tuple(one for one in aborted if one.first_offset < end <= one.last_offset)
 
 

@@ -1,17 +1,17 @@
-"""When a partition is frozen: log and remote data contradict each other so much that an operator
-must look (H4, H8).
+"""Decides when a partition is frozen: log and remote data contradict each other (H4, H8).
 
-First: remote data of the leader's own lineage reaches beyond the log's end. The log lost records
-that were copied, or the epoch file is not the one of this log. Second: divergence that would orphan
-more than the newest few segments, or all of them; an emptied disk whose new epoch starts at 0
-"orphans" years. A small divergence (unclean election with overlap) freezes nothing: the old
-segments count up to where the new epoch begins, and copying goes on from there.
+The contradiction is such that an operator must decide. There are two cases. First, remote data of
+the leader's own lineage extends beyond the log's end: the log lost records that were copied, or the
+epoch file does not belong to this log. Second, a divergence would orphan more than the newest few
+segments, or all of them; an emptied disk whose new epoch starts at 0 "orphans" years of data. A
+small divergence (unclean election with overlap) freezes nothing: the old segments count up to where
+the new epoch begins, and copying continues from there.
 
 An orphan is a FINISHED segment of which nothing is usable because a higher epoch begins at or below
-its start. One whose offsets newer in-lineage segments hold is history dealt with and counts no
-more, nor does one whose divergence the operator has accepted (`rlm partition adopt`): caused by the
-epoch accepted or an older one, or by a later one that took its place before it had records. From a
-frozen partition nothing is copied, trimmed or deleted.
+its start. A segment whose offsets newer in-lineage segments hold is already replaced and does not
+count, nor does one whose divergence the operator has accepted (`rlm partition adopt`): caused by
+the accepted epoch or an older one, or by a later one that replaced it before it had records.
+Nothing is copied, trimmed or deleted from a frozen partition.
 """
 
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ def freeze(
     accepted_offset: int = MAX_OFFSET,
     max_orphans: int = DEFAULT_MAX_ORPHANS,
 ) -> Frozen | None:
-    """Whether the partition must be frozen now; None = go on.
+    """The reason to freeze the partition now; None = not frozen.
 
     `lineage`: the leader's, merged with the ledger's. `accepted_epoch`, `accepted_offset`: an
     operator accepted the log of this leader epoch when it ended there.
@@ -99,7 +99,8 @@ def _orphans(
 
 
 def _diverges(segment: RemoteLogSegmentMetadata, lineage: Lineage, accepted: _Accepted) -> bool:
-    """Whether a higher epoch begins at or below the segment's end, and nobody has accepted that.
+    """Whether a higher epoch begins at or below the segment's end, and no operator has accepted
+    that.
 
     Where the accepted log ended, a later epoch may have replaced the accepted one in the epoch
     file, which keeps no epoch without records. Records from there on that belong to it are of the

@@ -1,15 +1,16 @@
-"""What a leader must tell those who read the remote tier alone, and what they make of it (H4).
+"""Decides which lineage a leader publishes for readers of the remote tier, and how they use it
+(H4).
 
-The segments tell of their own epochs only. That a higher epoch has begun below a copy's end (an
-unclean election), or that log and copies contradict each other, is known to the leader alone until
-records of its own are remote, and sometimes even then: of two dead histories the one of the higher
-epoch looks alive. So the leader tells its whole history, and whether the partition is frozen, in a
-settings record of its own, but only where readers would take another course than its own tier does.
-Such a settings record is true up to its newest epoch for ever; what a later leader has copied goes
-on from there.
+Segments only show their own epochs. That a higher epoch has begun below a copy's end (an unclean
+election), or that log and copies contradict each other, is known to the leader alone until records
+of its own are remote, and sometimes even then: of two dead lineages the one of the higher epoch
+appears to be alive. So the leader publishes its whole lineage, and whether the partition is frozen,
+in a settings record of its own, but only where readers would otherwise decide differently from the
+leader's own tier. Such a record stays true up to its newest epoch; what a later leader has copied
+continues from there.
 
-A leader needs such settings records himself: a trim cuts the log's own epoch file (H8). So none is
-made before all is told that segments, also ones that turn up later, could contradict.
+The leader itself needs such records too: a trim truncates the log's own epoch file (H8). So no trim
+is done before everything is published that segments, also ones that appear later, could contradict.
 """
 
 from collections.abc import Sequence
@@ -23,14 +24,16 @@ from rlmm.ledger import PartitionLedger
 from rlmm.settings_records import HistoryRecord
 
 MOST_EPOCHS = 2_048
-"""Told of one partition, the newest ones; of what lies below the segments tell."""
+"""Published for one partition, the newest ones; segments show what lies below them."""
 LEAST_OTHERS = 4
-"""Histories told before that are kept, the newest ones; more of them while they are short."""
+"""Number of earlier published lineages that are kept, the newest ones; more while they are
+short.
+"""
 MOST_ENTRIES_OF_OTHERS = 2_048
 
 
 def published_lineage(ledger: PartitionLedger, told: HistoryRecord | None) -> Lineage:
-    """The history as readers know it: by the segments, and by what a leader has told."""
+    """The lineage as readers know it: by the segments, and by what a leader has published."""
     remote = ledger.remote_lineage
     latest = told.lineage.latest_epoch if told else None
     if told is None or latest is None:
@@ -39,18 +42,19 @@ def published_lineage(ledger: PartitionLedger, told: HistoryRecord | None) -> Li
 
 
 def _continued(ledger: PartitionLedger, told: Lineage, remote: Lineage) -> Lineage:
-    """What was told, with what copies know below it and `remote` of later epochs."""
+    """The published lineage, with what copies know below it and `remote` of later epochs."""
     latest = -1 if told.latest_epoch is None else told.latest_epoch
     older = merge(ledger.remote_lineage_up_to(latest), told)
     return merge(older, Lineage(remote.entries[len(remote.up_to(latest).entries) :]))
 
 
 def leaders_lineage(ledger: PartitionLedger, told: HistoryRecord | None, local: Lineage) -> Lineage:
-    """The whole history of the log that the leader has; `local` is what its epoch file still says.
+    """The whole lineage of the leader's log; `local` is what its epoch file still contains.
 
-    An epoch had one leader and so one history below it: what was told of the oldest epoch that the
-    log knows is true for this log, whatever the copies of dead histories say. What was told of
-    other epochs only, by a leader of another history or of a frozen log, says nothing here.
+    An epoch had one leader, and so one lineage below it: what was published for the oldest epoch
+    that the log knows is true for this log, whatever copies of dead lineages show. What was
+    published for other epochs only, by a leader of another lineage or of a frozen log, proves
+    nothing here.
     """
     first = local.first
     if first is None:
@@ -72,15 +76,15 @@ def is_settled(
     local: Lineage,
     bound: int,
 ) -> bool:
-    """Whether the leader will know `lineage` as well when the log has lost what lies below `bound`.
+    """Whether the leader will still know `lineage` when the log has lost what lies below `bound`.
 
-    By what segments and leaders tell, also if a copy of a dead history turns up later (an attempt
-    adopted from its manifest), or another history is told later: no epoch may fit between two of
-    ours, or what was told holds the epoch that the log begins with then, and so all below it. Else
-    the history must be told before (`record_of`).
+    It must follow from segments and published records, also if a copy of a dead lineage appears
+    later (an attempt adopted from its manifest), or another lineage is published later: no epoch
+    may fit between two of ours, or a published record holds the epoch that the log begins with
+    then, and so all below it. Otherwise the lineage must be published first (`record_of`).
     """
     return _is_known(ledger, lineage, told, local.from_start(bound), bound) or (
-        # all was told that can be
+        # everything that fits is published
         told is not None and replace(told, extra={}) == record_of(ledger, lineage, None, told)
     )
 
@@ -105,8 +109,8 @@ def _is_known(
 
 
 def _told_of(told: HistoryRecord | None, epoch: int) -> Lineage | None:
-    """What was told of the history of this epoch; else what was told last, if that was before it
-    and of no frozen log.
+    """The published lineage of this epoch; else the last published one, if that was before the
+    epoch and of no frozen log.
     """
     if told is None:
         return None
@@ -119,7 +123,7 @@ def _told_of(told: HistoryRecord | None, epoch: int) -> Lineage | None:
 
 
 def _known_to(told: HistoryRecord | None, epoch: int) -> Lineage:
-    """The history with this epoch that was told; empty where there is none."""
+    """The published lineage that has this epoch; empty where there is none."""
     histories = (told.lineage, *told.others) if told else ()
     return next((one for one in histories if one.start_of(epoch) is not None), Lineage())
 
@@ -127,9 +131,9 @@ def _known_to(told: HistoryRecord | None, epoch: int) -> Lineage:
 def record_of(
     ledger: PartitionLedger, lineage: Lineage, frozen: Frozen | None, told: HistoryRecord | None
 ) -> HistoryRecord:
-    """What tells this history, as far as it can be told, in place of what was `told` before.
+    """The record that publishes this lineage, as far as it fits, in place of the record `told`.
 
-    Of that nothing is lost: a log of another history may be elected again.
+    Nothing of that record is lost: a log of another lineage may be elected again.
     """
     kept = [Lineage(lineage.entries[-MOST_EPOCHS:])]
     known = [frozenset(kept[0].entries)]
@@ -147,8 +151,8 @@ def record_of(
 
 
 def _as_many_as_fit(others: Sequence[Lineage]) -> tuple[Lineage, ...]:
-    """By entries, not by number: many a history differs from the next by an epoch without records
-    only, and such must not push out the one of another log.
+    """Bounded by entries, not by lineages: many lineages differ from the next one only by an epoch
+    without records, and these must not displace the lineage of another log.
     """
     ends = accumulate(len(one.entries) for one in others)
     count = sum(1 for end in ends if end <= MOST_ENTRIES_OF_OTHERS)
@@ -167,7 +171,7 @@ def lineage_to_publish(
     """What the leader must publish now; None where readers know it already.
 
     `lineage`, `frozen`: of a snapshot under `leader_epoch`. `trusted` False = the ledger has a
-    problem: segments it does not show are no reason to take a freeze away, only to tell of one.
+    problem: segments that it does not show are no reason to lift a freeze, only to publish one.
     """
     if ledger.newest_epoch > leader_epoch or not (trusted or frozen):
         return None
@@ -177,7 +181,7 @@ def lineage_to_publish(
         return None
     record = record_of(ledger, lineage, frozen, told)
     if is_freeze_known and told is not None and told.lineage == record.lineage:
-        return None  # all was told that can be
+        return None  # everything that fits is published
     return record
 
 
@@ -185,5 +189,5 @@ def _reads_alike(ledger: PartitionLedger, lineage: Lineage, told: HistoryRecord 
     """Whether readers use the same segments up to the same ends as the leader's tier."""
     known, end = published_lineage(ledger, told), ledger.readable_end
     if end == 0 or (known.below(end).entries and known.below(end) == lineage.below(end)):
-        return True  # the usual case; epochs that begin behind all segments cut none
+        return True  # the usual case: epochs that begin after all segments cut none
     return ledger.usable(known, MAX_OFFSET) == ledger.usable(lineage, MAX_OFFSET)

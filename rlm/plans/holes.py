@@ -1,18 +1,18 @@
-"""The list of holes on record of a partition: ascending, joined where they touch, bounded. Pure.
+"""Recorded holes, closed segments of 0 bytes, and offsets that are lost permanently. Pure.
 
-Closed segments of 0 bytes: there is nothing to copy, and when that is proven.
+The list of a partition's recorded holes is ascending, joined where holes touch, and bounded.
 
-The log cleaner leaves them where later records of the same keys superseded all of a segment; a
-topic that becomes `delete` afterwards keeps them. A file whose bytes were lost in a crash or by a
-failing disk looks the same, and the broker does not notice it: other replicas may still have those
-records, so nothing may be trimmed beyond it, nor may readers be told that nothing was there. Proof
-is that the range was on the disk for good (recovery point), that the log cleaner has worked on it
-(its own checkpoint), and that its indexes are as empty. Pure.
+A closed segment of 0 bytes has nothing to copy. The log cleaner leaves one where later records of
+the same keys superseded the whole segment; a topic that becomes `delete` afterwards keeps it. A
+file whose bytes were lost in a crash or by a failing disk looks the same, and the broker does not
+detect it. Other replicas may still have those records, so nothing may be trimmed beyond it, nor may
+readers learn that nothing was there. It is proven empty when the range was durably on the disk
+(recovery point), the log cleaner has processed it (its own checkpoint), and its indexes are empty
+too.
 
-Which offsets of a partition are lost for good: in no store, and not in the leader's log.
-
-What the leader still has is copied again by itself, so it is not lost. A segment of 0 bytes in the
-leader's log that is not proven empty is: neither it nor a store has its records. Pure.
+Offsets are lost when no store has them, nor the leader's log. The leader copies again what it still
+has, so that is not lost. A segment of 0 bytes in the leader's log that is not proven empty is lost:
+neither it nor a store has its records.
 """
 
 from collections.abc import Collection, Iterable
@@ -25,13 +25,13 @@ from rlm.plans.coverage import Cover, OffsetRange
 from rlmm.ledger import Hole, UsableSegment
 
 NO_RECORDS = "no records: emptied by the log cleaner"
-"""Cause of a recorded hole in which nothing is missed."""
+"""Cause of a recorded hole in which no records are missed."""
 MOST_HOLES = 5_000  # about half a MiB of JSON: one record of the settings topic
 Ranges = tuple[tuple[int, int], ...]
 
 
 def with_holes(known: Iterable[Hole], new: Iterable[Hole]) -> tuple[Hole, ...]:
-    """All of them; neighbours of one cause that touch become one. Invalid: too many."""
+    """All holes; neighbours of one cause that touch are joined. Invalid: too many."""
     joined: list[Hole] = []
     for hole in sorted({*known, *new}):
         last = joined[-1] if joined else None
@@ -45,7 +45,9 @@ def with_holes(known: Iterable[Hole], new: Iterable[Hole]) -> tuple[Hole, ...]:
 
 
 def without_copied(known: Iterable[Hole], start: int, next_offset: int) -> tuple[Hole, ...]:
-    """What is left of the holes where [start, next_offset) is copied; what had no records stays."""
+    """What remains of the holes once [start, next_offset) is copied; ranges that had no records
+    stay.
+    """
     left: list[Hole] = []
     for hole in known:
         if hole.cause == NO_RECORDS:
@@ -57,12 +59,12 @@ def without_copied(known: Iterable[Hole], start: int, next_offset: int) -> tuple
 
 
 def ranges_without_records(holes: Iterable[Hole]) -> Ranges:
-    """Of the holes on record those in which nobody misses anything, ascending."""
+    """The ranges of the recorded holes in which no records are missed, ascending."""
     return tuple((hole.start, hole.end) for hole in holes if hole.cause == NO_RECORDS)
 
 
 def missed(ranges: Iterable[tuple[int, int]], empty: Ranges) -> Ranges:
-    """What is left of ranges [start, end) without the empty ones, which ascend."""
+    """What remains of ranges [start, end) without the empty ones, which ascend."""
     left: list[tuple[int, int]] = []
     for start, end in ranges:
         cursor = start
@@ -90,7 +92,7 @@ class DoubtfulSegment:
 def empty_ranges(log: PartitionLog, holes: Iterable[Hole] = ()) -> tuple[OffsetRange, ...]:
     """Offsets of closed segments that are proven to hold no records, ascending.
 
-    `holes` on record, as where an operator accepted a loss, stand for the proof.
+    Recorded `holes`, as of a loss that an operator accepted, replace the proof.
     """
     accepted = _cover(holes)
     return tuple(
@@ -115,7 +117,7 @@ def doubtful_segments(
 
 
 def why_doubtful(segment: LocalSegment, log: PartitionLog) -> str | None:
-    """Why a closed segment of 0 bytes may have lost its records; None = it never had any left."""
+    """Why a closed segment of 0 bytes may have lost its records; None = it had none left."""
     end = segment.next_offset
     if end is None or segment.size_bytes:
         raise ValueError(f"{segment.path} is active or not empty")
@@ -140,8 +142,8 @@ def _cover(holes: Iterable[Hole]) -> Cover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostRange:
-    """Offsets [start, next_offset) that nobody has. `size_bytes`: of the segments' log objects,
-    which may reach beyond the range; 0 for a file of 0 bytes.
+    """Offsets [start, next_offset) that neither a store nor the leader has. `size_bytes`: of the
+    segments' log objects, which may extend beyond the range; 0 for a file of 0 bytes.
     """
 
     start: int
@@ -153,7 +155,7 @@ class LostRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossView:
-    """What is known of one partition. `gone`: segments whose objects are proven gone now.
+    """What is known of one partition. `gone`: segments whose objects are proven missing now.
 
     `local`: offsets [start, next_offset) of the leader's log, `doubtful` its segments of 0 bytes.
     """
@@ -167,7 +169,7 @@ class LossView:
 
 
 def lost_ranges(view: LossView) -> tuple[LostRange, ...]:
-    """Ascending; what is on record as a hole already is left out."""
+    """Ascending; recorded holes are left out."""
     doubtful = tuple((one.base_offset, one.next_offset) for one in view.doubtful)
     local = missed([(view.local.start, view.local.next_offset)], doubtful)
     remote = Cover.of(

@@ -1,8 +1,8 @@
-"""The rules that say what is a problem, by what should have happened and did not (H38).
+"""The rules that decide what is a problem, by what should have happened and did not (H38).
 
-Each takes values and answers findings; see `rlm/plans/problems.py` for how to add one. A rule waits
-as long as what it watches may well take, so that a restart or a change of leadership is no alarm.
-Times are monotonic ms. Pure.
+Each rule takes values and returns findings; `rlm/plans/problems.py` explains how to add one. A rule
+waits as long as what it watches may reasonably take, so that a restart or a change of leadership
+raises no alarm. Times are monotonic ms. Pure.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -24,11 +24,11 @@ _FOREVER_MS = 1 << 62
 class Limits:
     """How long each thing may take before it is a problem, in ms.
 
-    `copy_ms`: without a copy, or a measure, while no job runs (problem.copy.intervals).
-    `copy_deadline_ms`: the same while a job runs or waits (copy.deadline.ms). `held_ms`: while an
-    open transaction or a flush is waited for. `trim_ms`: problem.trim.blocked.ms. `start_ms`: for
-    ledger, settings, stores and peers to become known. `leadership_ms`: between answers of the
-    broker. `certificate_ms`: problem.certificate.days.
+    `copy_ms`: without a copy, or a measurement, while no job runs (problem.copy.intervals).
+    `copy_deadline_ms`: the same while a job runs or waits (copy.deadline.ms). `held_ms`: while
+    copying waits for an open transaction or a flush. `trim_ms`: problem.trim.blocked.ms.
+    `start_ms`: until ledger, settings, stores and peers are known. `leadership_ms`: between answers
+    of the broker. `certificate_ms`: problem.certificate.days.
     """
 
     copy_ms: int
@@ -47,7 +47,7 @@ def partition_finding(place: TopicPartition, kind: ProblemKind, text: str) -> Fi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """The last job of a partition failed, and all since `since_ms`."""
+    """The last job of a partition failed, and every job since `since_ms`."""
 
     error: Exception
     since_ms: int
@@ -58,14 +58,14 @@ class Failure:
 
     @property
     def is_final(self) -> bool:
-        """No wait mends it: damaged bytes, or a bug."""
+        """Whether waiting cannot repair it: damaged bytes, or a bug."""
         known = isinstance(self.error, RemoteStorageError)
         return not known or isinstance(self.error, Corrupt | Internal)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyMeasure:
-    """What the last snapshot under this leader epoch said of copying, and when."""
+    """The copy results of the last snapshot under this leader epoch, and its time."""
 
     at_ms: int
     lag: CopyLag
@@ -81,7 +81,7 @@ class CopyMeasure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyObservation:
-    """One partition's copying. `led_since_ms`: since when it is ours under this leader epoch.
+    """One partition's copying. `led_since_ms`: since when we lead it under this leader epoch.
 
     `service_copied_at_ms`: when this service last copied any segment of any partition.
     """
@@ -96,7 +96,7 @@ class CopyObservation:
 
 
 def known_lag(observed: CopyObservation, limits: Limits, now_ms: int) -> CopyLag | None:
-    """The lag, None where it was not measured, or too long ago to be true."""
+    """The lag, None where it was not measured, or too long ago to be valid."""
     measure = observed.measure
     if measure is None or now_ms - measure.at_ms > _patience_ms(observed, limits, now_ms):
         return None
@@ -104,7 +104,7 @@ def known_lag(observed: CopyObservation, limits: Limits, now_ms: int) -> CopyLag
 
 
 def copy_findings(observed: CopyObservation, limits: Limits, now_ms: int) -> Iterator[Finding]:
-    """What is wrong with copying a partition."""
+    """Problems with copying a partition."""
     failure = observed.failure
     if failure is not None and failure.is_final:
         yield partition_finding(
@@ -161,7 +161,7 @@ def _behind(
 
 
 def _patience_ms(observed: CopyObservation, limits: Limits, now_ms: int) -> int:
-    """A job at work may take its time; so may one that waits while others are copied."""
+    """A running job may take its time; so may a job that waits while others copy."""
     if observed.failure is not None or not (observed.is_running or observed.is_waiting):
         return limits.copy_ms
     patience_ms = max(limits.copy_ms, limits.copy_deadline_ms)
@@ -184,8 +184,8 @@ def _lag_words(observed: CopyObservation, limits: Limits, now_ms: int) -> str:
 class TrimObservation:
     """One partition's trim. `excess_bytes`: of closed segments that local retention would drop.
 
-    `still_since_ms`: since when the broker's log start stands still with some excess, which was
-    `excess_then_bytes`; None without any. `reason` None = a trim was planned.
+    `still_since_ms`: since when the broker's log start has not moved, with some excess, which was
+    `excess_then_bytes` then; None without any. `reason` None = a trim was planned.
     """
 
     place: TopicPartition
@@ -200,7 +200,7 @@ class TrimObservation:
 
 
 def trim_findings(observed: TrimObservation, limits: Limits, now_ms: int) -> Iterator[Finding]:
-    """What is wrong with trimming a partition."""
+    """Problems with trimming a partition."""
     if observed.alarm:
         yield partition_finding(observed.place, ProblemKind.TRIM_REFUSED, observed.alarm)
     if observed.foreign_log_start is not None:
@@ -236,14 +236,14 @@ def _why_no_trim(observed: TrimObservation) -> str:
 
 
 def acl_findings(errors: Iterable[Exception | None]) -> Iterator[Finding]:
-    """Rights that are missing, each once, with the command that gives them."""
+    """Missing ACLs, each once, with the command that grants them."""
     found = {acl for error in errors if isinstance(error, MissingAcls) for acl in error.acls}
     for acl in sorted(found):
         yield acl_finding(acl)
 
 
 def acl_finding(acl: Acl) -> Finding:
-    """One right that the service needs and does not have."""
+    """One ACL that the service needs and lacks."""
     return Finding(
         kind=ProblemKind.ACL_MISSING,
         subject=f"{acl.operation} of {acl.resource_type}:{acl.resource_name}",
@@ -254,7 +254,7 @@ def acl_finding(acl: Acl) -> Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataHealth:
-    """What ledger or settings (`name`) say of themselves; `is_ready` = read to their end."""
+    """What ledger or settings (`name`) report about themselves; `is_ready` = read to their end."""
 
     name: str
     is_ready: bool
@@ -264,7 +264,7 @@ class MetadataHealth:
 def metadata_findings(
     sides: Iterable[MetadataHealth], limits: Limits, uptime_ms: int, *, loss: str | None = None
 ) -> Iterator[Finding]:
-    """Whether ledger and settings can be relied on (H6). `loss`: what was lost of them (H42)."""
+    """Whether ledger and settings are reliable (H6). `loss`: what was lost of them (H42)."""
     for side in sides:
         if side.problem is None:
             continue
@@ -279,7 +279,7 @@ def metadata_findings(
 def broker_findings(
     *, asked_at_ms: int | None, error: Exception | None, limits: Limits, now_ms: int, uptime_ms: int
 ) -> Iterator[Finding]:
-    """Whether the broker says what it leads; `asked_at_ms`: its last answer, None = never."""
+    """Whether the broker answers what it leads; `asked_at_ms`: its last answer, None = never."""
     if asked_at_ms is None:
         is_late = uptime_ms > limits.start_ms
         silent_ms = uptime_ms
@@ -299,7 +299,7 @@ def broker_findings(
 def heartbeat_findings(
     *, error: Exception | None, failing_ms: int, most_ms: int
 ) -> Iterator[Finding]:
-    """Whether peers are told that this service lives; `most_ms`: when they take it for dead."""
+    """Whether peers know that this service is live; `most_ms`: when they consider it dead."""
     if error is not None and failing_ms > most_ms:
         yield Finding(
             kind=ProblemKind.HEARTBEAT,
@@ -320,7 +320,7 @@ def skew_finding(subject: str, skew_ms: int) -> Finding:
 
 
 def unknown_trim_finding(place: TopicPartition, bound: int) -> Finding:
-    """A DeleteRecords was given up and may be executed yet (H41)."""
+    """A DeleteRecords was given up and may still be executed (H41)."""
     return partition_finding(
         place,
         ProblemKind.TRIM_UNKNOWN,
@@ -330,7 +330,7 @@ def unknown_trim_finding(place: TopicPartition, bound: int) -> Finding:
 
 
 def hung_threads_finding(pool: str, count: int, longest_ms: int) -> Finding:
-    """Threads of one pool whose work does not come back (G6)."""
+    """Threads of one pool whose work does not return (G6)."""
     return Finding(
         kind=ProblemKind.HUNG_THREADS,
         subject=f"threads {pool}",
@@ -344,7 +344,7 @@ def peer_findings(
 ) -> Iterator[Finding]:
     """Brokers with replicas of enabled topics (by node id) that have no live service (H18).
 
-    `followed_ms`: for how long heartbeats could be heard.
+    `followed_ms`: for how long heartbeats have been received live.
     """
     if followed_ms <= limits.start_ms:
         return
@@ -362,8 +362,8 @@ def peer_findings(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreObservation:
-    """One store. `was_well`: since the service began, if ever so shortly. `write_error`: why it
-    takes no segments, as long as none has been taken since.
+    """One store. `was_well`: since the service began, even if only briefly. `write_error`: why it
+    accepts no segments; set until it accepts one.
     """
 
     name: str
@@ -376,7 +376,7 @@ class StoreObservation:
 def store_findings(
     stores: Iterable[StoreObservation], limits: Limits, uptime_ms: int
 ) -> Iterator[Finding]:
-    """Stores that are away, take nothing, or are set up so that they endanger data (H11)."""
+    """Stores that are away, accept nothing, or have a set-up that endangers data (H11)."""
     for store in stores:
         subject = f"store {store.name}"
         if store.problem:
@@ -395,7 +395,7 @@ def store_findings(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateFile:
-    """A file of certificates, when it ends (wall ms), or why that is not known."""
+    """A file of certificates and its expiry (wall ms), or why that is not known."""
 
     path: str
     use: str
@@ -406,7 +406,7 @@ class CertificateFile:
 def certificate_findings(
     files: Iterable[CertificateFile], limits: Limits, now_wall_ms: int
 ) -> Iterator[Finding]:
-    """Certificates that have ended, end soon, or cannot be read."""
+    """Certificates that have expired, expire soon, or cannot be read."""
     for file in files:
         if file.ends_at_ms is None:
             why = file.error or "it holds no certificate"

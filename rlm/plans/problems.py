@@ -1,28 +1,28 @@
-"""What is a problem: kinds, severities, and since when each lasts (H38).
+"""The model of problems: kinds, severities, and since when each problem exists (H38).
 
-Status, health, metrics, exit codes and log lines all come from here. A rule says what it finds now
-as a `Finding`; `ProblemRegister` makes `Problem`s of findings: since when they last, what appeared,
-what ended. `rlm/service/problem_watch.py` asks the rules again and again and is the one place from
-which everything that operators see is read. Pure.
+Status, health, metrics, exit codes and log lines are all derived from it. A rule returns what it
+currently finds as a `Finding`; `ProblemRegister` turns findings into `Problem`s: since when they
+last, which appeared, which ended. `rlm/service/problem_watch.py` evaluates the rules periodically,
+and everything that operators see is read from there. Pure.
 
 To add a problem:
 
 1. Give it a member of `ProblemKind` and a row in `KINDS`. The word is an interface (label `kind` of
    `rlm_problems`, field `kind` in JSON): it never changes. One kind has one severity. Run
    `make reference`, which writes docs/reference/problems.md.
-2. Write the rule as a pure function of values in `rlm/plans/problem_rules.py` that answers
-   findings; judge by what should have happened and did not. What is not known is None, and is a
+2. Write the rule as a pure function of values in `rlm/plans/problem_rules.py` that returns
+   findings; decide by what should have happened and did not. What is not known is None, and is a
    finding of its own. Times that a rule compares are monotonic; only `since_ms` is wall time.
-3. Give the values to `rlm/service/problem_sources.py`, which gathers them from the parts of the
-   service. A part that already knows its problems may instead have a method that answers
-   findings; name it among `others` where `ServiceSources` is made. A source never waits and never
-   raises.
-4. The subject names what the problem is about and is the same as long as the problem lasts, since a
-   problem is known by its kind and subject: "orders-0", "topic orders", "store hot", "node 2". What
+3. Pass the values in from `rlm/service/problem_sources.py`, which collects them from the components
+   of the service. A component that already knows its problems may have a method that returns
+   findings instead; name it among `others` where `ServiceSources` is created. A source never waits
+   and never raises.
+4. The subject names what the problem is about. It is constant as long as the problem lasts, since
+   kind and subject identify a problem: "orders-0", "topic orders", "store hot", "node 2". What
    changes from one time to the next (ages, counts) belongs in the text, which is one sentence and
    says what to do. `topic` is set where the problem is about one topic or one of its partitions.
 
-Sizes and durations in words, for people. Pure.
+The module also has sizes and durations in words, for people.
 """
 
 import enum
@@ -31,8 +31,9 @@ from dataclasses import dataclass
 
 
 class Severity(enum.Enum):
-    """ALARM: data is in danger or what should be done is not done: somebody must act. WARNING: it
-    will be one, or was made so on purpose. NOTE: it passes by itself, or becomes an alarm.
+    """ALARM: data is in danger, or what should be done is not done; an operator must act. WARNING:
+    it will become an alarm, or the risk was chosen deliberately. NOTE: it ends by itself, or
+    becomes an alarm.
     """
 
     ALARM = "alarm"
@@ -41,7 +42,7 @@ class Severity(enum.Enum):
 
 
 class ProblemKind(enum.Enum):
-    """The words by which metrics and JSON name a problem."""
+    """The words that identify a problem in metrics and JSON."""
 
     STARTING = "starting"
     METADATA = "metadata"
@@ -187,7 +188,9 @@ KINDS: Mapping[ProblemKind, KindRow] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What a rule found now. `since_ms`: wall time if the rule knows it, None = as first seen."""
+    """What a rule currently finds. `since_ms`: wall time if the rule knows it, None = as first
+    seen.
+    """
 
     kind: ProblemKind
     subject: str
@@ -197,7 +200,7 @@ class Finding:
 
     @property
     def key(self) -> tuple[ProblemKind, str]:
-        """By this a problem is known for as long as it lasts."""
+        """Identifies a problem for as long as it lasts."""
         return self.kind, self.subject
 
     @property
@@ -207,7 +210,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem(Finding):
-    """A finding that lasts since a known time."""
+    """A finding that has lasted since a known time."""
 
     since_ms: int
 
@@ -219,7 +222,7 @@ class Problem(Finding):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What became different by an update."""
+    """What an update changed."""
 
     appeared: tuple[Problem, ...] = ()
     ended: tuple[Problem, ...] = ()
@@ -236,7 +239,8 @@ class ProblemRegister:
         return tuple(sorted(self._known.values(), key=_order))
 
     def update(self, findings: Iterable[Finding], now_ms: int) -> Changes:
-        """Take the findings of one time (wall ms) for all there is; what is not among them ended.
+        """Take the findings of one time (wall ms) as complete; problems that are not among them
+        have ended.
 
         Findings of one kind and subject are one problem, with the texts of all.
         """
@@ -262,12 +266,12 @@ def health_of(problems: Iterable[Finding]) -> str:
 
 
 def about(problems: Iterable[Problem], topic: str) -> tuple[Problem, ...]:
-    """Those about a topic and those about none in particular; all for an empty name."""
+    """Problems of a topic and those of no particular topic; all for an empty name."""
     return tuple(one for one in problems if topic == "" or one.topic in ("", topic))
 
 
 def generate_docs() -> str:
-    """docs/reference/problems.md, whole."""
+    """The whole text of docs/reference/problems.md."""
     head = (
         "# Problems that `rlm serve` reports\n\n"
         "`rlm status` shows problems and ends with status 1 where there is an alarm. `/healthz` "

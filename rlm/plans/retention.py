@@ -1,7 +1,7 @@
-"""Retention values as Kafka means them: parsing, LogConfig's rules, what local retention comes to.
+"""Retention values as Kafka defines them: parsing, LogConfig's rules, effective local retention.
 
--1 is "no limit"; -2, for local retention only, is "as total". Must not know where the values came
-from. Source: TopicConfig, LogConfig.validateRemoteStorageRetentionSize/Time,
+-1 is "no limit"; -2, for local retention only, is "as total". Must not know the source of the
+values. Source: TopicConfig, LogConfig.validateRemoteStorageRetentionSize/Time,
 LogConfig.localRetentionMs/Bytes.
 """
 
@@ -79,14 +79,14 @@ def effective_local_retention(retention: Retention) -> LocalRetention:
 
 
 def parse_duration_ms(text: str) -> int:
-    """`180d`, `90m`, `1w`, plain ms, -1 or -2 -> milliseconds; Invalid tells what is allowed."""
+    """`180d`, `90m`, `1w`, plain ms, -1 or -2 -> milliseconds; Invalid says what is allowed."""
     return _parse(
         text, _DURATION_UNITS_MS, "a duration such as 180d, 12h, 30m, 45s or milliseconds"
     )
 
 
 def parse_size_bytes(text: str) -> int:
-    """`2TiB`, `500MB`, plain bytes, -1 or -2 -> bytes; Invalid tells what is allowed."""
+    """`2TiB`, `500MB`, plain bytes, -1 or -2 -> bytes; Invalid says what is allowed."""
     return _parse(text, _SIZE_UNITS_BYTES, "a size such as 2TiB, 500GiB, 10MB or bytes")
 
 

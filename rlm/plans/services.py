@@ -1,7 +1,7 @@
-"""Which brokers have a live service, and whether a second one serves ours. By heartbeats; pure.
+"""Decides by heartbeats which brokers have a live service, and whether ours has a rival. Pure.
 
-No clock of a writer is believed: a service whose clock ran ahead would count as live long after it
-died, and records be trimmed that it cannot give out (G1, H16, H18).
+No writer's clock is trusted: a service whose clock ran ahead would count as live long after it
+died, and records would be trimmed that it cannot serve (G1, H16, H18).
 """
 
 from collections.abc import Iterable
@@ -13,8 +13,8 @@ from rlmm.settings_view import SettingsView
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """The newest heartbeat of one node's service: its record, and how long ago it was heard, None =
-    not since this process follows the settings topic.
+    """The newest heartbeat of one node's service: its record, and its age since it was received,
+    None = not received since this process follows the settings topic.
     """
 
     node_id: int
@@ -39,7 +39,7 @@ def heartbeats(view: SettingsView, monotonic_ms: int) -> tuple[Heartbeat, ...]:
 
 
 def live_nodes(beats: Iterable[Heartbeat], *, max_age_ms: int) -> frozenset[int]:
-    """Node ids whose service was heard at most `max_age_ms` ago."""
+    """Node ids whose service sent a heartbeat at most `max_age_ms` ago."""
     return frozenset(
         beat.node_id
         for beat in beats
@@ -48,11 +48,11 @@ def live_nodes(beats: Iterable[Heartbeat], *, max_age_ms: int) -> frozenset[int]
 
 
 class Rivals:
-    """Notices a second live service of our node (H13): its heartbeats go on while ours do.
+    """Detects a second live service of our node (H13): its heartbeats continue while ours do.
 
-    One heartbeat of another writer may be our predecessor's last; two different ones seen by this
-    process are a living rival. The lock in the state dir catches the rival on the same machine and
-    state dir, this one anywhere else.
+    One heartbeat of another writer may be the last of our predecessor; two different ones seen by
+    this process are those of a live rival. The lock in the state dir detects a rival on the same
+    machine and state dir, this class one anywhere else.
     """
 
     def __init__(self, node_id: int, writer: Uuid) -> None:
@@ -61,7 +61,7 @@ class Rivals:
         self._last: dict[Uuid, int] = {}
 
     def see(self, beats: Iterable[Heartbeat]) -> Uuid | None:
-        """The writer of a rival, None while there is no sign of one."""
+        """The writer id of a rival, None while there is no sign of one."""
         for beat in beats:
             if beat.node_id != self._node_id or beat.writer == self._writer:
                 continue

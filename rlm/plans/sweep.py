@@ -1,8 +1,10 @@
-"""What to do with what attempts left behind: adopt, finish deleting, wait, or alarm (H6, H10).
+"""Decides what to do with the leftovers of attempts: adopt, finish deleting, wait, or alarm (H6,
+H10).
 
-An entry is only looked at when no live attempt can be behind it; then the store is asked, and
+An entry is examined only when no live attempt can be behind it. Then the store is asked, and the
 evidence decides. Nothing follows from a state alone (H3): an object with a manifest is never swept,
-and somebody else's DELETE_SEGMENT_STARTED is continued only for a reason found again now.
+and the DELETE_SEGMENT_STARTED of another writer is continued only for a reason that is found again
+now.
 
     manifest                   COPY_STARTED   DELETE_STARTED               DELETE_FINISHED
     none                       delete         delete                       tombstone
@@ -10,10 +12,10 @@ and somebody else's DELETE_SEGMENT_STARTED is continued only for a reason found 
     there, objects not so      alarm          alarm; delete if it ended    alarm
                                               or is superseded
 
-"Ended" is: it lies below the remote log start. Adopt is: publish the manifest's FINISHED.
-Superseded is: its records are in other copies that were seen now (plans/superseded).
-To delete: DELETE_SEGMENT_STARTED (read back), objects, DELETE_SEGMENT_FINISHED, tombstone. The
-manifest goes first, so a deletion that was cut short is found without one.
+"Ended": it lies below the remote log start. Adopt: publish the manifest's FINISHED. Superseded: its
+records are in other copies that were seen now (plans/coverage). Delete: DELETE_SEGMENT_STARTED
+(read back), objects, DELETE_SEGMENT_FINISHED, tombstone. The manifest is deleted first, so an
+interrupted deletion is found without one.
 """
 
 from collections.abc import Collection, Iterable
@@ -27,7 +29,7 @@ from rlm.plans.freeze import Frozen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepEntry:
-    """The newest record of one segment, with who wrote it and when (broker's append time)."""
+    """The newest record of one segment, with its writer and its time (the broker's append time)."""
 
     metadata: RemoteLogSegmentMetadata
     writer: Uuid
@@ -37,7 +39,9 @@ class SweepEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweeper:
-    """Who sweeps: node, this process's writer id, segments worked on here, grace for others."""
+    """The service that sweeps: node, this process's writer id, segments in use here, grace for
+    others.
+    """
 
     node_id: int
     writer: Uuid
@@ -47,11 +51,11 @@ class Sweeper:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What the store has of one segment now.
+    """What the store currently has of one segment.
 
     `manifest` is the metadata that the manifest would publish, None where there is no manifest;
-    `unreadable` tells why a manifest that is there cannot be used, `superseded` whether other
-    copies that were seen have all of its records.
+    `unreadable` says why an existing manifest cannot be used, `superseded` whether other copies
+    that were seen have all of its records.
     """
 
     presence: Presence
@@ -76,12 +80,12 @@ class Delete:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bury:
-    """Objects are gone and said to be gone: only the tombstone is missing."""
+    """The objects are deleted and recorded as deleted: only the tombstone is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """An operator must look; nothing is changed."""
+    """An operator must decide; nothing is changed."""
 
     reason: str
 
@@ -112,11 +116,11 @@ def refuse_sweep(
 def leftovers(
     entries: Iterable[SweepEntry], sweeper: Sweeper, now_ms: int
 ) -> tuple[SweepEntry, ...]:
-    """Entries worth asking the store about, oldest record first.
+    """Entries for which the store should be asked, oldest record first.
 
-    An earlier process of this node is certainly gone (the state dir's lock proves it): at once.
-    What this process left is known too once it is not live. Others may still be at work until the
-    grace has passed.
+    An earlier process of this node has certainly ended (the lock of the state dir proves it), so
+    its entries qualify at once. So do those of this process that are no longer live. Other services
+    may still be working until the grace has passed.
     """
     found = (
         entry
@@ -136,7 +140,7 @@ def _is_abandoned(entry: SweepEntry, sweeper: Sweeper, now_ms: int) -> bool:
 
 
 def decide(entry: SweepEntry, evidence: Evidence, *, remote_log_start_offset: int) -> Decision:
-    """What the evidence calls for; a manifest forbids deleting unless its offsets have ended."""
+    """What the evidence requires; a manifest forbids deleting unless its offsets have ended."""
     metadata = entry.metadata
     if evidence.unreadable:
         return Alarm(reason=f"the manifest cannot be used: {evidence.unreadable}")

@@ -1,11 +1,11 @@
-"""How far a leader's local log may be trimmed, or why not: the one decision that can lose records.
+"""Plans how far a leader's local log may be trimmed, or why not: this decision can lose records.
 
-The bound counts only what is contiguously FINISHED inside the leader's merged lineage (H4), ends
-at a border of the leader's own segments (H27), never in the active one, and never passes the last
+The bound counts only what is contiguously FINISHED inside the leader's merged lineage (H4), ends at
+a border of the leader's own segments (H27), never in the active one, and never passes the last
 stable offset, the high watermark or a share group's start (H19). Deleting what ended below the
-remote log start (H2) is not trimming: it happens with trim off too, needs no copy, and is a plan
-of its own kind. As Kafka's own retention it asks neither share groups (H19) nor replicas nor their
-services: nobody is to read these records any more. Pure: the task brings the evidence and acts.
+remote log start (H2) is not trimming: it also happens with trim off, needs no copy, and has its own
+kind of plan. Like Kafka's own retention it checks neither share groups (H19) nor replicas nor their
+services: nobody may read these records any more. Pure: the task supplies the evidence and acts.
 """
 
 import enum
@@ -40,7 +40,7 @@ class NoTrim(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrimGuards:
-    """All that can forbid a trim, apart from offsets.
+    """Everything that can forbid a trim, apart from offsets.
 
     `freeze_record`, `ledger_problem`, `retention_bounded`: text if there is one.
     `replicas_short_ms`: how long ISR has been smaller than the replicas, None if it is not.
@@ -63,7 +63,7 @@ class TrimGuards:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrimOffsets:
-    """Where everything stands.
+    """All offsets that limit a trim.
 
     `contiguous_end`: end of the unbroken undisputed cover from max(remote start, local start) on.
     `remote_log_start_epoch`: leader epoch under which the remote start was decided, -1 = unknown.
@@ -86,7 +86,7 @@ class TrimOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrimPlan:
-    """DeleteRecords up to `bound` once the copies from the local log start to there were seen."""
+    """DeleteRecords up to `bound`, once the copies from the local log start to there were seen."""
 
     bound: int
     local_log_start_offset: int
@@ -133,7 +133,9 @@ def plan_trim(
 
 
 def why_not_confirmed(plan: TrimPlan | EndedPlan, again: TrimPlan | EndedPlan | Held) -> str | None:
-    """Why a plan, made again of guards and offsets of now, does not confirm one; None = it does."""
+    """Why a second plan, from current guards and offsets, does not confirm the first; None = it
+    does.
+    """
     if isinstance(again, Held):
         return f"{again.reason.value}: {again.detail}" if again.detail else again.reason.value
     if type(again) is not type(plan):
@@ -151,7 +153,7 @@ def is_hold_overdue(guards: TrimGuards) -> bool:
 
 
 def _forbidden(guards: TrimGuards) -> Held | None:
-    """What forbids every DeleteRecords of ours."""
+    """What forbids every DeleteRecords."""
     if not guards.ready:
         return Held(reason=NoTrim.SETTINGS_NOT_READY)
     if guards.ledger_problem is not None:
@@ -183,14 +185,15 @@ def _forbidden_trim(guards: TrimGuards) -> Held | None:
 
 
 def _for_seconds(duration_ms: int) -> str:
-    """Nothing is said of a wait that has only begun."""
+    """Empty for a wait that has only begun."""
     return f"for {duration_ms // 1000} s" if duration_ms >= 1000 else ""
 
 
 def _began_anew(offsets: TrimOffsets) -> Held | None:
-    """What ended below the remote start was written before the start was: records of a later epoch
-    there are of a log that began anew (emptied disk, unclean election), and nobody ended them (H4).
-    Where the epoch of the decision is not known every record counts as later.
+    """Refuses to delete records of a later epoch than the decision's below the remote log start.
+    Ended records are older than the decision; later ones are in a log that started again (emptied
+    disk, unclean election), and no retention ended them (H4). Where the epoch of the decision is
+    not known, every record counts as later.
     """
     start = offsets.remote_log_start_offset
     if offsets.local_log_start_offset >= start:
@@ -203,8 +206,8 @@ def _began_anew(offsets: TrimOffsets) -> Held | None:
 
 
 def _ended(offsets: TrimOffsets, planned_at_ms: int) -> EndedPlan | None:
-    """All but the last record of the log (H8): it goes when another has followed. No reader is
-    given it meanwhile, as it lies below the remote log start.
+    """All but the last record of the log (H8), which is deleted when another has followed.
+    Meanwhile no reader gets it, as it lies below the remote log start.
     """
     bound = min(offsets.remote_log_start_offset, offsets.high_watermark - 1)
     if bound <= offsets.local_log_start_offset:
@@ -247,8 +250,8 @@ def _bounded(offsets: TrimOffsets, now_ms: int, planned_at_ms: int) -> TrimPlan 
 
 
 def _limit(offsets: TrimOffsets, start: int) -> int:
-    """One record at least stays, and with it an epoch in the broker's file: of a log without any
-    nothing would tell which history it is of (H8).
+    """At least one record stays, and with it an epoch in the broker's file: nothing would show
+    which lineage a log without epochs belongs to (H8).
     """
     limits = [
         offsets.contiguous_end,
@@ -276,7 +279,7 @@ def retention_target(
 ) -> int:
     """End of the oldest segments that breach local retention by age or by size; -1 for none.
 
-    By size a segment goes only if what is left still reaches the limit; by age if its newest
+    By size, a segment is dropped only if the rest still reaches the limit; by age, if its newest
     record is too old. Both stop at the first segment that stays. Source:
     UnifiedLog.deleteRetentionMs/SizeBreachedSegments.
     """
