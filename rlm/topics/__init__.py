@@ -1,1 +1,1 @@
-"""Enabling, trimming and disabling topics: who takes retention over, and how it is given back."""
+"""Enabling, trimming and disabling topics: how retention is taken over and how it is given back."""

@@ -1,15 +1,15 @@
-"""Whether the services may do what the mode of a topic needs, proven before anything is altered.
+"""Checks that services have the rights that a topic's mode needs: before a change, and
+periodically.
 
-Every right is used once on that topic in a way that changes nothing: DeleteRecords up to offset 0
-lies below every log start, whatever moves meanwhile; configurations are altered with validate_only.
-DeleteRecords and Fetch go to a partition's leader, so each leader's service proves its own rights,
-at its own broker (H40). Must not know gRPC.
+Before anything is altered, every right is used once on that topic in a way that changes nothing:
+DeleteRecords up to offset 0 lies below every log start, whatever changes meanwhile; configurations
+are altered with validate_only. DeleteRecords and Fetch go to a partition's leader, so each leader's
+service proves its own rights, at its own broker (H40). Must not know gRPC.
 
-Looks all the time whether this service still has every ACL that it needs (H40).
-
-Rights are taken away without anybody's calls failing at once, and calls that fail for want of one
-do so far from each other. A missing ACL is one problem until it is there again; the watch over
-problems (rlm/service/problem_watch.py) tells it once.
+AccessWatch checks periodically that this service still has every ACL that it needs (H40). When a
+right is revoked, no call may fail at once, and the calls that fail later may not point to the ACL.
+A missing ACL is one problem until it is granted again; the problem watch
+(rlm/service/problem_watch.py) logs it once.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ Use = Callable[[], Awaitable[object]]
 
 
 class ProvingBroker(Broker, Protocol):
-    """Our own broker's direct listener, asked for what tasks ask of it later."""
+    """Our own broker's direct listener, with the calls that tasks make later."""
 
     async def fetch(
         self, topic: str, partition: int, offset: int, *, max_bytes: int
@@ -47,7 +47,7 @@ class ProvingBroker(Broker, Protocol):
 
 
 class Access(Protocol):
-    """Of one service, or of the services of the whole cluster by node id."""
+    """The access check of one service, or of all services of the cluster by node id."""
 
     async def missing(self, topic: str, *, tier: bool) -> tuple[Acl, ...]:
         """ACLs that this service lacks for a topic in mode tier or copy."""
@@ -55,10 +55,10 @@ class Access(Protocol):
 
 
 class PeerAccess(Protocol):
-    """The same, asked of another broker's service."""
+    """The same check by another broker's service."""
 
     async def missing(self, node_id: int, topic: str, *, tier: bool) -> tuple[Acl, ...]:
-        """Any RemoteStorageError: the service could not be asked, or could not tell."""
+        """Any RemoteStorageError: the service could not be asked, or could not find out."""
         ...
 
 
@@ -99,7 +99,9 @@ class ServiceAccess:
         ]
 
     async def _led_partition(self, topic: str) -> int:
-        """One that our broker leads; else any: a broker judges the principal before leadership."""
+        """A partition that our broker leads; else any: a broker checks the principal before
+        leadership.
+        """
         try:
             described = await self._broker.topic(topic)
         except MissingAcls:
@@ -110,8 +112,8 @@ class ServiceAccess:
         return min(led, default=0)
 
     async def _missing_for_readers(self, topic: str) -> list[Acl]:
-        """Groups are seen before each trim (H19). What else may be wrong with them is told by those
-        who ask for them.
+        """Groups are read before each trim (H19). Other errors of them are reported by the code
+        that reads them.
         """
         found: list[Acl] = []
         try:
@@ -137,9 +139,10 @@ class ClusterAccess:
         self._peers = peers
 
     async def check(self, topic: TopicDescription, *, tier: bool, force: bool) -> tuple[str, ...]:
-        """Warnings for the operator. MissingAcls: with all that is missing, anywhere.
+        """Warnings for the operator. MissingAcls: with all ACLs that are missing, at any service.
 
-        Unavailable, unless `force` or nothing is to be trimmed: a service could not prove its own.
+        Unavailable, unless `force` or nothing is to be trimmed: a service could not prove its
+        rights.
         """
         found = list(await self._own.missing(topic.name, tier=tier))
         leaders = {row.leader for row in topic.partitions.values() if row.leader >= 0}
@@ -164,8 +167,8 @@ class ClusterAccess:
         return (text,)
 
     async def refusal(self, topic: str, known: MissingAcls, *, tier: bool) -> MissingAcls:
-        """The error to raise where the topic cannot even be described: with all that this service
-        lacks, not with the first alone.
+        """The error for a topic that cannot even be described: it names all ACLs that this service
+        lacks, not only the first.
         """
         try:
             found = await self._own.missing(topic, tier=tier)
@@ -183,7 +186,7 @@ class ClusterAccess:
 
 
 async def _refused(use: Use) -> tuple[Acl, ...]:
-    """The ACLs for want of which a use was refused; Fenced shows that none was lacking."""
+    """The missing ACLs for which a call was refused; Fenced shows that none was missing."""
     try:
         await use()
     except MissingAcls as error:
@@ -205,7 +208,7 @@ log = structlog.get_logger(__name__)
 
 
 class ClusterRights(Protocol):
-    """What the broker allows us now (rlm.broker.allowed.AllowedOperations)."""
+    """The operations that the broker currently allows us (rlm.broker.allowed.AllowedOperations)."""
 
     async def on_cluster(self) -> frozenset[str] | None: ...
 
@@ -213,7 +216,7 @@ class ClusterRights(Protocol):
 
 
 class AccessWatch:
-    """`run` for ever; `missing` is what the last snapshot found, None = nobody could tell."""
+    """`run` checks until cancelled; `missing` is the result of the last check, None = unknown."""
 
     def __init__(
         self, *, allowed: ClusterRights, settings: Settings, clock: Clock, interval_ms: int
@@ -225,17 +228,17 @@ class AccessWatch:
         self.missing: tuple[Acl, ...] | None = None
 
     def findings(self) -> tuple[Finding, ...]:
-        """A problem a missing ACL."""
+        """One problem for each missing ACL."""
         return tuple(acl_finding(acl) for acl in self.missing or ())
 
     async def run(self) -> None:
-        """Look at every interval; a broker that does not answer is asked again."""
+        """Check at every interval; a broker that does not answer is asked again."""
         while True:
             await self.check()
             await self._clock.sleep_ms(self._interval_ms)
 
     async def check(self) -> None:
-        """Ask now."""
+        """Check now."""
         needed = needed_acls(self._settings.view.topics())
         try:
             allowed = {

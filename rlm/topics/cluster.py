@@ -1,6 +1,6 @@
-"""Questions to other brokers' direct listeners: where their logs begin, and which groups they keep.
+"""Requests to other brokers' direct listeners: log starts of their partitions, and their groups.
 
-Reads only. Nothing that alters or deletes goes this way: that is our own broker's alone (H5).
+Reads only. Requests that alter or delete go to our own broker alone (H5).
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from rlm.broker.own_broker import OwnBroker
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One broker at one address: typed calls, and the bare connection for other tables."""
+    """One broker at one address: typed calls, and the bare connection for other APIs."""
 
     address: Address
     calls: OwnBroker
@@ -26,7 +26,7 @@ class Node:
 
 
 class OtherBrokers:
-    """Brokers of the cluster by node id, at the addresses our own direct listener tells."""
+    """Brokers of the cluster by node id, at the addresses that our own direct listener returns."""
 
     def __init__(self, own: OwnBroker, *, client_id: str) -> None:
         self._own = own
@@ -34,7 +34,7 @@ class OtherBrokers:
         self._nodes: dict[int, Node] = {}
 
     async def all(self) -> dict[int, Node]:
-        """Every broker alive now."""
+        """Every broker that is alive now."""
         cluster = await self._own.describe_cluster()
         addresses = {
             node.node_id: Address(host=node.host, port=node.port) for node in cluster.nodes

@@ -1,9 +1,9 @@
-"""What of a topic's present logs could not be copied, said before its retention is taken over.
+"""Checks before retention is taken over which parts of a topic's existing logs could not be copied.
 
-Looks at the replicas on this broker's disks: the leader's own, or a follower's copy of the same
-records. A segment that cannot be copied blocks every trim behind it for ever, while the broker's
-retention is off already. Only names, sizes and the first batch of each closed segment are looked
-at: a whole proof is the copy itself. Must not know gRPC or the ledger.
+It reads the replicas on this broker's disks: the leader's own, or a follower's copy of the same
+records. A segment that cannot be copied would block every trim behind it permanently, while the
+broker's retention is already off. Only names, sizes and the first batch of each closed segment are
+checked; the copy itself is the full check. Must not know gRPC or the ledger.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,14 +20,16 @@ from rsm_plugins.threads import Threads
 
 _FIRST_BYTES = 64
 _MOST_MS = 10_000
-"""Disks may be slow and logs long; the caller waits for the answer, other topics for the lock."""
+"""Disks may be slow and logs long, while the caller waits for the answer and other topics for the
+lock.
+"""
 _MOST_NAMED = 10
 
 Scan = Callable[[str, int], PartitionLog]
 
 
 class ExistingLogs(Protocol):
-    """What a verb asks before it takes retention over."""
+    """What a topic verb checks before it takes retention over."""
 
     async def check(self, topic: TopicDescription, *, force: bool) -> tuple[str, ...]:
         """Warnings for the operator. Fenced: what could not be copied, unless `force`."""
@@ -85,14 +87,14 @@ class DiskLogs:
 
 
 def _damage(segment: LocalSegment, lineage: Lineage) -> Iterator[str]:
-    """Why the copy of a closed segment would be refused, as far as its beginning tells."""
+    """Why the copy of a closed segment would be refused, as far as its beginning shows."""
     if segment.next_offset is None or segment.size_bytes == 0:
         return
     try:
         with open(segment.path, "rb") as file:
             header = read_header(file.read(_FIRST_BYTES))
     except FileNotFoundError:
-        return  # retention was faster
+        return  # retention deleted it meanwhile
     except OSError as error:
         yield f"it cannot be read: {error.strerror}"
         return

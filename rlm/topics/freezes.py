@@ -1,9 +1,8 @@
-"""`rlm freeze` and `unfreeze`: records that stop trim, deletes and sweeps on every service.
+"""`rlm freeze`, `unfreeze` and `adopt`: stops by operators, and how they accept a divergence.
 
-They need no leader and no store: any service writes them, and every service reads them from the
-settings topic within moments.
-
-What an operator adopts: a leader's log after a freeze (H4), a foreign log start (H1).
+A freeze record stops trim, deletes and sweeps on every service. It needs no leader and no store:
+any service writes it, and every service reads it from the settings topic within moments. An
+operator can adopt a leader's log after a freeze (H4) and a foreign log start (H1).
 """
 
 from kafka_protocol.apis.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
@@ -18,7 +17,7 @@ STOPPED = ("trim", "delete", "sweep")
 
 
 class Freezes:
-    """Writes and lists freezes; `topic` empty = everything."""
+    """Writes and lists freezes; an empty `topic` = all topics."""
 
     def __init__(self, *, settings: Settings, broker: Broker, barrier_deadline_ms: int) -> None:
         self._settings = settings
@@ -31,7 +30,7 @@ class Freezes:
         await self._settings.publish(record)
 
     async def unfreeze(self, topic: str) -> None:
-        """Take one freeze away; NotFound where there is none."""
+        """Remove one freeze; NotFound where there is none."""
         topic_id = await self._topic_id(topic)
         key = FreezeRecord(topic_id=topic_id, stopped=(), by="", why="").key
         await self._settings.barrier(self._barrier_deadline_ms)
@@ -40,7 +39,7 @@ class Freezes:
         await self._settings.tombstone(key)
 
     def listed(self) -> tuple[tuple[str, FreezeRecord, int], ...]:
-        """(topic name or empty, record, since ms) of all that holds now."""
+        """(topic name or empty, record, since ms) of all freezes in force."""
         return tuple(
             (self._name(found.record.topic_id), found.record, found.stamp.time_ms)
             for found in self._settings.view.records()
@@ -54,7 +53,9 @@ class Freezes:
         return record.name if record else str(topic_id)
 
     async def _topic_id(self, topic: str) -> Uuid | None:
-        """By the settings first: a freeze must work while the broker has other troubles."""
+        """Looked up in the settings first: a freeze must work while the broker has other
+        problems.
+        """
         if not topic:
             return None
         await self._settings.barrier(self._barrier_deadline_ms)
@@ -68,7 +69,7 @@ class Freezes:
 
 
 class Adoption:
-    """For partitions that our broker leads; nobody else's word counts."""
+    """For partitions that our broker leads; other services must not decide."""
 
     def __init__(self, *, broker: OwnOffsets, settings: Settings, barrier_deadline_ms: int) -> None:
         self._broker = broker
@@ -78,9 +79,9 @@ class Adoption:
     async def adopt_log(
         self, topic: TopicDescription, partition: int, *, frozen: str, by: str
     ) -> None:
-        """Accept the leader's log as it is up to its present epoch; Invalid if nothing is frozen.
+        """Accept the leader's log as it is, up to its current epoch; Invalid if nothing is frozen.
 
-        Remote segments outside its lineage stay where they are and are not read any more.
+        Remote segments outside its lineage stay where they are and are no longer read.
         """
         place = f"{topic.name}-{partition}"
         if not frozen:
@@ -105,7 +106,7 @@ class Adoption:
     async def adopt_log_start(
         self, topic: TopicDescription, partition: int, *, frozen: str, by: str
     ) -> None:
-        """Make the broker's log start the remote one: what lies below has ended for good.
+        """Make the broker's log start the remote log start: what lies below has ended permanently.
 
         Invalid where the log start is no higher, or is where our own trim put it (H1), or while the
         partition is frozen.

@@ -1,7 +1,8 @@
-"""Which groups read a topic and where they stand, asked of every broker over our own wire layer.
+"""Finds the groups that read a topic and their committed offsets, by asking every broker.
 
-Each broker lists the groups it coordinates, so offsets are asked on the same connection. Share
-groups keep their offsets elsewhere: rlm.broker.share_groups.
+Each broker lists the groups that it coordinates, so their offsets are requested on the same
+connection, over our own wire protocol. Share groups keep their offsets elsewhere:
+rlm.broker.share_groups.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,7 +55,7 @@ async def _listed(node_id: int, connection: BrokerConnection) -> list[str]:
 
 
 async def _newest(connection: BrokerConnection, api_key: int, ours: int) -> int:
-    """The newest version of an API that both sides know; -1 = the broker lacks it."""
+    """The newest version of an API that both sides support; -1 = the broker lacks it."""
     answer = await connection.call(API_VERSIONS, 0, {}, timeout_ms=_TIMEOUT_MS)
     _raise(answer["error_code"], f"versions of {connection.address}", needs=None)
     theirs: dict[int, int] = {row["api_key"]: row["max_version"] for row in answer["api_keys"]}

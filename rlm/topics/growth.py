@@ -1,7 +1,7 @@
-"""How fast a topic grows on this broker's disk and how long the disk lasts, when trim is off (H18).
+"""Estimates how fast a topic grows on this broker's disk and how long it lasts with trim off (H18).
 
-The ledger of the last day tells the growth: what was copied is what was produced. Free space is
-that of the tightest of this broker's log.dirs.
+The growth is read from the ledger of the last day: what was copied is what was produced. Free space
+is that of the fullest of this broker's log.dirs.
 """
 
 import shutil
@@ -21,14 +21,14 @@ _FAR_DAYS = 3_650
 
 
 class LogDirSpace:
-    """Free bytes of the tightest of some directories."""
+    """Free bytes of the fullest of some directories."""
 
     def __init__(self, log_dirs: Sequence[Path], threads: Threads) -> None:
         self._log_dirs = tuple(log_dirs)
         self._threads = threads
 
     async def free_bytes(self) -> int:
-        """Unavailable where a directory cannot be asked."""
+        """Unavailable where the free space of a directory cannot be read."""
         try:
             return await self._threads.run(self._free_bytes)
         except OSError as error:

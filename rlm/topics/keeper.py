@@ -1,8 +1,8 @@
-"""Keeps topics as their settings records say, on start and from then on (H14).
+"""Keeps topic configurations as their settings records require, at start and from then on (H14).
 
-For each topic whose partition 0 is led here: a change that a crash left half-done is finished, and
-a broker retention that came back (GitOps, an operator) is an alarm and, unless the setting says
-`warn`, set to -1 again. Must not know who shows the alarms.
+For each topic whose partition 0 is led here, it finishes a change that a crash interrupted. A
+broker retention that was restored (by GitOps, by an operator) raises an alarm and, unless the
+setting is `warn`, is set to -1 again. Must not know where alarms are shown.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ _ALARM_KEPT_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeoverAlarm:
-    """A foreign change of a taken-over retention; shown for an hour after it was last seen."""
+    """A foreign change of a taken-over retention; shown for one hour after it was last seen."""
 
     topic: str
     text: str
@@ -36,7 +36,7 @@ class TakeoverAlarm:
 
 
 class RetentionKeeper:
-    """`repair` once; `run` for ever. `takeover` is the setting retention.takeover."""
+    """`repair` runs once; `run` until cancelled. `takeover` is the setting retention.takeover."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class RetentionKeeper:
 
     @property
     def alarms(self) -> Mapping[Uuid, TakeoverAlarm]:
-        """By topic id; what `status` and metrics show."""
+        """By topic id; shown by `status` and metrics."""
         return MappingProxyType(self._alarms)
 
     async def run(self) -> None:
@@ -73,7 +73,7 @@ class RetentionKeeper:
             await self._clock.sleep_ms(self._interval_ms)
 
     async def repair(self) -> None:
-        """One pass over all topics; what fails is logged and left to the next pass."""
+        """One pass over all topics; a failure is logged and left to the next pass."""
         if not self._settings.is_ready:
             return
         for record in self._settings.view.topics():

@@ -1,7 +1,8 @@
-"""Topics that were enabled and are gone, and new topics that bear their names (H39). Pure.
+"""Detects enabled topics that were deleted, and topics that were recreated under the same name
+(H39).
 
-A topic is its id. One that is deleted and made again under the same name is another topic: nothing
-was decided for it, and the remote data of the first never becomes its own.
+A topic is identified by its id. One that is deleted and recreated under the same name is another
+topic: no decision applies to it, and the remote data of the first never becomes its own. Pure.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,12 +13,14 @@ from rlm.plans.problems import Finding, ProblemKind
 from rlmm.settings_records import TopicRecord
 
 PresentTopics = Mapping[str, Uuid]
-"""Ids of the topics that exist now, by name; a name without an entry is no topic's now."""
+"""Ids of the topics that exist now, by name; a name without an entry belongs to no existing
+topic.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoneTopic:
-    """A topic that something was decided for and that exists no more.
+    """A topic that has a settings record and no longer exists.
 
     `present_id`: of the topic that has its name now, None where there is none.
     """
@@ -27,7 +30,7 @@ class GoneTopic:
 
 
 def gone_topics(records: Iterable[TopicRecord], present: PresentTopics) -> tuple[GoneTopic, ...]:
-    """Those whose id no topic has now, in the order given."""
+    """Topics whose id no topic has now, in the order given."""
     return tuple(
         GoneTopic(record=record, present_id=present.get(record.name))
         for record in records
@@ -36,8 +39,8 @@ def gone_topics(records: Iterable[TopicRecord], present: PresentTopics) -> tuple
 
 
 def made_anew(records: Iterable[TopicRecord], present: PresentTopics) -> tuple[GoneTopic, ...]:
-    """By name, the newest of those gone, where it was enabled and nothing was decided for the topic
-    that has the name now. `records` as of `topic_records`.
+    """By name, the newest deleted topic, where it was enabled and the topic that has the name now
+    has no settings record. `records` as of `topic_records`.
     """
     known = tuple(records)
     decided = {record.topic_id for record in known}
@@ -52,7 +55,7 @@ def made_anew(records: Iterable[TopicRecord], present: PresentTopics) -> tuple[G
 
 
 def made_anew_text(gone: GoneTopic) -> str:
-    """One sentence, with both ids, and what to do."""
+    """One sentence, with both ids and what to do."""
     name = gone.record.name
     return (
         f"topic {name} was deleted and made anew: the present one (id {gone.present_id}) is not "
@@ -63,7 +66,7 @@ def made_anew_text(gone: GoneTopic) -> str:
 
 
 def gone_text(gone: GoneTopic) -> str:
-    """What a description of one that is gone says."""
+    """The description of a deleted topic."""
     return (
         f"no topic has the id {gone.record.topic_id} any more: {gone.record.name} was deleted; its "
         "remote data is kept"
@@ -71,7 +74,7 @@ def gone_text(gone: GoneTopic) -> str:
 
 
 def former_texts(records: Iterable[TopicRecord], name: str, topic_id: Uuid) -> tuple[str, ...]:
-    """What whoever enables a topic should know of others that had its name."""
+    """What an operator who enables a topic should know of earlier topics with its name."""
     former = [str(one.topic_id) for one in records if one.name == name and one.topic_id != topic_id]
     if not former:
         return ()
@@ -82,7 +85,9 @@ def former_texts(records: Iterable[TopicRecord], name: str, topic_id: Uuid) -> t
 
 
 def made_anew_findings(gone: Iterable[GoneTopic], why: Mapping[Uuid, str]) -> tuple[Finding, ...]:
-    """As problems. `why`, by present id: what kept the service from enabling one by itself."""
+    """As problems. `why`, by present id: what prevented the service from enabling the topic
+    itself.
+    """
     return tuple(
         Finding(
             kind=ProblemKind.TOPIC_MADE_ANEW,

@@ -1,4 +1,4 @@
-"""Which ACLs a service needs, and which of them a broker does not grant. Pure.
+"""Lists the ACLs that a service needs, and those of them that a broker does not grant. Pure.
 
     resource                 operations
     the cluster              DescribeConfigs; with a topic in mode tier Describe too (groups, H19)
@@ -7,7 +7,7 @@
     a topic in mode tier     Read, Delete, AlterConfigs too
     __consumer_offsets       with a topic in mode tier: Describe
 
-Groups (Describe) are many and come and go: who asks for them tells what is missing there.
+Groups (Describe) are many and short-lived: the code that reads them reports what is missing there.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,7 +34,7 @@ Allowed = Mapping[str, frozenset[str] | None]
 
 
 def needed_acls(records: Iterable[TopicRecord]) -> tuple[Acl, ...]:
-    """For the enabled topics among these, whoever leads them."""
+    """For the enabled topics among these, whichever broker leads them."""
     enabled = [record for record in records if record.state == "enabled"]
     needed = [cluster_acl("DescribeConfigs")]
     if any(is_taken_over(record) for record in enabled):
@@ -48,14 +48,14 @@ def needed_acls(records: Iterable[TopicRecord]) -> tuple[Acl, ...]:
 
 
 def not_granted(needed: Iterable[Acl], allowed: Allowed) -> tuple[Acl, ...]:
-    """Those that are known to be missing. Without Describe a broker tells of no other operation of
+    """ACLs that are known to be missing. Without Describe a broker reports no other operation of
     that resource, so no other is named.
     """
     return tuple(acl for acl in needed if _is_missing(acl, allowed.get(acl.resource_name)))
 
 
 def topics_of(needed: Iterable[Acl]) -> tuple[str, ...]:
-    """The topics to ask about."""
+    """The topics whose operations must be requested."""
     names = {acl.resource_name for acl in needed if acl.resource_name != CLUSTER_NAME}
     return tuple(sorted(names))
 

@@ -1,9 +1,7 @@
-"""What the topic verbs need of others, as narrow Protocols: settings, brokers, groups, disk.
+"""The Protocols that the topic verbs depend on (settings, brokers, groups, disk), and their errors.
 
-The real ones are rlmm's Settings and manager, rlm.broker.OwnBroker, and `cluster`, `groups`,
-`growth` here; tests bring fakes.
-
-Errors of the topic verbs that carry more than a message.
+The implementations are rlmm's Settings and manager, rlm.broker.OwnBroker, and `cluster`, `groups`,
+`growth` here; tests use fakes. An error class is defined here if it carries more than a message.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +26,7 @@ class Settings(Protocol):
     def view(self) -> SettingsView: ...
 
     async def barrier(self, deadline_ms: int) -> None:
-        """Returns once the view knows all that was published before the call."""
+        """Returns once the view has all that was published before the call."""
         ...
 
     async def publish(
@@ -66,7 +64,7 @@ class Broker(Protocol):
 
 
 class LeaderOffsets(Protocol):
-    """ListOffsets asked of whichever broker leads a partition; a read, so routing is harmless."""
+    """ListOffsets from the broker that leads a partition; a read, so routing it is harmless."""
 
     async def offset(self, topic: TopicDescription, partition: int, timestamp: int) -> int:
         """The offset, -1 where nothing matches; Unavailable without a leader."""
@@ -91,10 +89,10 @@ class Groups(Protocol):
 
 
 class ShareGroups(Protocol):
-    """Where share groups stand (rlm.broker.share_groups.BrokerShareGroups)."""
+    """Start offsets of share groups (rlm.broker.share_groups.BrokerShareGroups)."""
 
     async def starts_now(self, topic: str) -> Mapping[int, int]:
-        """By partition, the lowest start offset of any share group that reads it; asked anew."""
+        """By partition, the lowest start offset of any share group that reads it; requested now."""
         ...
 
 
@@ -111,7 +109,7 @@ class Disk(Protocol):
 
 
 class NotLeader(Fenced):
-    """Another service must do this: the one of the broker that leads the partition."""
+    """Another service must do this: that of the broker which leads the partition."""
 
     def __init__(self, message: str, *, leader: int) -> None:
         super().__init__(message)

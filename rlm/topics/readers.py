@@ -1,7 +1,8 @@
-"""Who would be hurt by the first trim: groups that stand below it, and share groups (H19).
+"""Finds the readers that the first trim would harm: groups with offsets below it, and share groups
+(H19).
 
-Through the proxy nobody is: trimmed data is read back there. On the direct listener a classic
-consumer below the bound resets its position, and a share group skips without any error.
+Clients of the proxy are not harmed: trimmed data is read back there. On the direct listener a
+classic consumer below the bound resets its position, and a share group skips without any error.
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ _SHOWN = 5
 
 
 class ReaderCheck:
-    """Looks before trimming begins."""
+    """Checks the readers before trimming begins."""
 
     def __init__(
         self,
@@ -35,9 +36,9 @@ class ReaderCheck:
     async def check(
         self, topic: TopicDescription, retention: Retention, *, force: bool
     ) -> tuple[str, ...]:
-        """Warnings for the operator; Fenced with the same words unless `force`.
+        """Warnings for the operator; Fenced with the same text unless `force`.
 
-        Unavailable, unless `force`: some group could not be seen.
+        Unavailable, unless `force`: some group could not be read.
         """
         try:
             findings = await self._findings(topic, retention)
@@ -71,13 +72,13 @@ class ReaderCheck:
     async def _first_bound(
         self, topic: TopicDescription, partition: int, retention: Retention
     ) -> int:
-        """At most up to here the first trim goes; 0 = nowhere."""
+        """The first trim goes at most up to here; 0 = no trim."""
         local = effective_local_retention(retention)
         if local.is_unlimited:
             return 0
         latest = await self._offsets.offset(topic, partition, LATEST_TIMESTAMP)
         if local.max_bytes is not None or local.max_age_ms is None:
-            return latest  # sizes are not known here: everything may go
+            return latest  # sizes are not known here: everything may be trimmed
         oldest_kept_ms = max(0, self._clock.now_ms() - local.max_age_ms)
         kept = await self._offsets.offset(topic, partition, oldest_kept_ms)
         return latest if kept < 0 else kept

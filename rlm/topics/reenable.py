@@ -1,7 +1,7 @@
-"""Watches for topics that were made anew under the name of an enabled one (H39).
+"""Detects topics that were recreated under the name of an enabled topic, and may enable them (H39).
 
 With `topics.reenable=same-name` the service of the new topic's partition-0 leader enables it like
-the old one, with every proof that enabling needs; nothing of the old one's history becomes its own.
+the old one, with every check that enabling needs. None of the old topic's history becomes its own.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ SAME_NAME = "same-name"
 
 
 class MadeAnewWatch:
-    """`run` for ever; `reenable` is the setting topics.reenable."""
+    """`run` checks until cancelled; `reenable` is the setting topics.reenable."""
 
     def __init__(
         self,
@@ -49,11 +49,11 @@ class MadeAnewWatch:
 
     @property
     def why(self) -> Mapping[Uuid, str]:
-        """By id of the new topic: what kept this service from enabling it."""
+        """By id of the new topic: what prevented this service from enabling it."""
         return MappingProxyType(self._why)
 
     def found(self) -> tuple[GoneTopic, ...]:
-        """As last seen; nothing before the first snapshot."""
+        """As last seen; nothing before the first check."""
         if self._present is None:
             return ()
         return made_anew(topic_records(self._settings.view.records()), self._present)
@@ -63,13 +63,13 @@ class MadeAnewWatch:
         return made_anew_findings(self.found(), self._why)
 
     async def run(self) -> None:
-        """Look at every interval; a broker that does not answer is asked again."""
+        """Check at every interval; a broker that does not answer is asked again."""
         while True:
             await self.check()
             await self._clock.sleep_ms(self._interval_ms)
 
     async def check(self) -> None:
-        """One pass over the names of all topics that anything was decided for."""
+        """One pass over the names of all topics that have a settings record."""
         if not self._settings.is_ready:
             return
         try:
@@ -84,7 +84,7 @@ class MadeAnewWatch:
                 await self._enable(gone)
 
     async def _present_now(self) -> PresentTopics:
-        """Of a topic that we may not see, what was seen last."""
+        """For a topic that we may not describe, the id that was last seen."""
         names = {record.name for record in self._settings.view.topics()}
         try:
             return _by_name(await self._broker.topics(sorted(names)))

@@ -1,7 +1,7 @@
-"""Which topics may be enabled, and with which retention. Pure.
+"""The rules for topics that may be enabled, and for their retention. Pure.
 
-cleanup.policy is exactly `delete` (H35), no internal topic and none of ours, Kafka's own tiering
-off. Retention follows LogConfig's rules (rlm.plans.retention).
+cleanup.policy must be exactly `delete` (H35) and Kafka's own tiering off; internal topics and our
+own topics are refused. Retention follows LogConfig's rules (rlm.plans.retention).
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ _INTERNAL = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionOptions:
-    """What a caller asked for; None = not mentioned."""
+    """What a caller requested; None = not given."""
 
     retention_ms: int | None = None
     retention_bytes: int | None = None
@@ -65,9 +65,9 @@ def refuse(topic: TopicDescription, config: Config) -> None:
 def choose_retention(
     asked: RetentionOptions, before: TopicRecord | None, config: Config
 ) -> Retention:
-    """What was asked for, else as before, else the topic's present effective retention.
+    """What was requested, else as before, else the topic's current effective retention.
 
-    Invalid where LogConfig would refuse the outcome.
+    Invalid where LogConfig would refuse the result.
     """
     if before is None:
         total_ms = _number(config, RETENTION_MS)

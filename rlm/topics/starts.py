@@ -1,9 +1,10 @@
-"""The durable remote log start of every partition, before a topic's mode takes effect (H2).
+"""Writes the durable remote log start of every partition before a topic's mode takes effect (H2).
 
-The partition-0 leader's service writes all of them at enabling: it asks each partition's leader for
-its log start (a read, so routing it is harmless), publishes under that partition's leader epoch and
-reads back. Whoever leads a partition added later writes its start when it first looks at it
-(rlm.tasks.copy). A start that exists is never touched, but by `raise_start`: upwards, with a cause.
+When a topic is enabled, the service of the partition-0 leader writes all of them: it asks each
+partition's leader for its log start (a read, so routing it is harmless), publishes under that
+partition's leader epoch and reads back. For a partition added later, the service of its leader
+writes the start when it first takes a snapshot of it (rlm.tasks.copy). An existing start is never
+changed except by `raise_start`: upwards, with a cause.
 """
 
 from kafka_protocol.apis.offsets import EARLIEST_TIMESTAMP
@@ -27,12 +28,13 @@ async def raise_start(
     leader_epoch: int,
     cause: str,
 ) -> int:
-    """Move a partition's remote log start up, durably and read back; the start that holds then.
+    """Move a partition's remote log start up, durably and read back; returns the start that then
+    holds.
 
-    For whom retention (or an operator) gives the right to, under the leader epoch of the partition;
-    objects below it may be deleted only after this returned. One that is as high already stays.
-    Fenced: a newer leader has written. Invalid: none was ever written, so there is none to move.
-    Unavailable: not written. OutcomeUnknown: ask again.
+    For callers that retention (or an operator) entitles to it, under the partition's leader epoch.
+    Objects below the start may be deleted only after this has returned. A start that is already as
+    high stays. Fenced: a newer leader has written. Invalid: none was ever written, so there is none
+    to move. Unavailable: not written. OutcomeUnknown: call again.
     """
     await settings.barrier(_BARRIER_MS)
     known = settings.view.remote_log_start(partition)
@@ -51,14 +53,16 @@ async def raise_start(
 
 
 class Starts:
-    """Publishes what is missing; the settings must have passed a barrier."""
+    """Publishes missing starts; the settings must have passed a barrier."""
 
     def __init__(self, *, settings: Settings, offsets: LeaderOffsets) -> None:
         self._settings = settings
         self._offsets = offsets
 
     async def ensure(self, topic: TopicDescription) -> int:
-        """A start for each partition; how many were missing. Unavailable without a leader."""
+        """Write a start for each partition; returns how many were missing. Unavailable without a
+        leader.
+        """
         missing = [
             partition
             for partition in sorted(topic.partitions)
@@ -84,4 +88,4 @@ class Starts:
             await self._settings.publish(record, leader_epoch)
         except Fenced:
             if self._known(topic, partition) is None:
-                raise  # nobody else was faster: the refusal is about us
+                raise  # no other service wrote a start first: the refusal concerns our record

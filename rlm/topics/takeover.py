@@ -1,20 +1,23 @@
-"""Makes a topic's configuration agree with its settings record, whoever crashed half-way (H14).
+"""Makes a topic's configuration agree with its settings record, after a crash at any point too
+(H14).
 
-Altering is idempotent and follows the settings record, never the other way round. After each change
-the settings are read to a barrier: if the settings record changed meanwhile, the newer one is
-followed, and a change made after somebody else's giving back is taken back by the one who made it.
+Changes are idempotent and follow the settings record, never the reverse. After each change the
+settings are read to a barrier. If the settings record changed meanwhile, the newer one is followed;
+and a service whose change came after another service had given the retention back reverts its own
+change.
 
-Whose retention acts on a topic, and what must change in its configuration for that (H14). Pure.
+The settings record decides whose retention acts on a topic and what its configuration must be:
 
     record                   originals   the topic's own retention.ms and .bytes
-    enabled, mode tier       kept        -1, set on the topic: ours act
-    anything else            kept        half-done: give them back, then forget them
-    anything else            none        not ours to touch
+    enabled, mode tier       kept        -1, set on the topic: our retention acts
+    anything else            kept        interrupted: restore them, then remove the originals
+    anything else            none        not ours to change
 
-The settings record is written and read back before the first change, so a crash between leaves a
-settings record that says what to do. Only a -1 set on the topic is taken for ours when it is given
-back: another value is somebody's newer will. Such a will is written into the originals before it is
-set back to -1, so that what an administrator chose last is what is given back.
+The settings record is written and read back before the first change, so that a crash in between
+leaves a record that says what to do. When the configuration is given back, only a -1 that is set on
+the topic counts as ours: another value is a newer choice by somebody else. Such a choice is written
+into the originals before it is set back to -1, so that the administrator's last choice is what is
+restored.
 """
 
 from collections.abc import Mapping
@@ -50,13 +53,13 @@ def is_taken_over(record: TopicRecord) -> bool:
 
 
 def originals_of(config: Config) -> dict[str, str | None]:
-    """What is set on the topic itself before we touch it; None = nothing is."""
+    """The values set on the topic itself before we change them; None = no value is set."""
     return {name: _own(config, name) for name in TAKEN_OVER}
 
 
 def chosen_since(record: TopicRecord, config: Config) -> dict[str, str | None]:
-    """The originals, with what somebody else has set or unset on the topic since they were taken
-    over. `config`: read by a broker that already knows our own last change.
+    """The originals, with what others have set or unset on the topic since they were taken over.
+    `config`: read by a broker that already knows our own last change.
     """
     present = {name: _own(config, name) for name in TAKEN_OVER}
     return {
@@ -66,7 +69,7 @@ def chosen_since(record: TopicRecord, config: Config) -> dict[str, str | None]:
 
 
 def needed_change(record: TopicRecord, config: Config) -> ConfigChange | None:
-    """What makes the configuration agree with the settings record; None = it does."""
+    """The change that makes the configuration agree with the settings record; None = it does."""
     if is_taken_over(record):
         bounded = [name for name in TAKEN_OVER if _own(config, name) != UNLIMITED]
         return ConfigChange(set_values=dict.fromkeys(bounded, UNLIMITED)) if bounded else None
@@ -74,7 +77,9 @@ def needed_change(record: TopicRecord, config: Config) -> ConfigChange | None:
 
 
 def giving_back(originals: Originals, config: Config) -> ConfigChange | None:
-    """What restores the originals where our -1 still stands; None = nothing is left to do."""
+    """The change that restores the originals where our -1 is still set; None = nothing is left to
+    do.
+    """
     ours = {
         name: value
         for name, value in originals.items()
@@ -89,7 +94,9 @@ def giving_back(originals: Originals, config: Config) -> ConfigChange | None:
 
 
 def is_unfinished(record: TopicRecord, config: Config) -> bool:
-    """Whether a change was begun and not done: the originals still stand, or wait to go back."""
+    """Whether a change was begun and not finished: originals are still in effect, or must be
+    restored.
+    """
     if is_taken_over(record):
         return (
             needed_change(record, config) is not None and originals_of(config) == record.originals
@@ -117,7 +124,7 @@ _SHOWN_WITHIN_MS = 5_000
 
 
 class Settler:
-    """Alters topic configurations, as the service of the partition-0 leader alone."""
+    """Alters topic configurations; only the service of the partition-0 leader does so."""
 
     def __init__(
         self,
@@ -148,8 +155,7 @@ class Settler:
         return topic
 
     async def settle(self, name: str, topic_id: Uuid) -> TopicRecord:
-        """Bring the configuration to what the newest settings record says; answers that settings
-        record.
+        """Apply what the newest settings record requires; returns that settings record.
 
         Invalid: the cluster refuses the change (alter.config.policy). Unavailable: try again.
         """
@@ -169,7 +175,7 @@ class Settler:
             if change is not None and await self._remember_choice(name, record):
                 continue
             if change is not None:
-                # Taking back our own late change needs no leadership: nobody else knows of it.
+                # Reverting our own late change needs no leadership: no other service knows it.
                 if record.originals or is_taken_over(record):
                     await self._refuse_unless_led(name, topic_id)
                 await self._alter(name, change)
@@ -180,10 +186,11 @@ class Settler:
         raise Unavailable(f"topic {name}: its settings keep changing; try again")
 
     async def _remember_choice(self, name: str, record: TopicRecord) -> bool:
-        """Write what somebody set on a topic taken over into its originals; whether there was any.
+        """Write what others set on a taken-over topic into its originals; returns whether anything
+        was.
 
-        The configuration is read after leadership: a broker that knows itself the leader knows what
-        was altered before it was elected, and of our own changes each was waited for.
+        The configuration is read after leadership: a broker that knows that it leads also knows
+        what was altered before its election, and each change of our own was waited for.
         """
         if not is_taken_over(record):
             return False
@@ -222,7 +229,7 @@ class Settler:
         await self._until_shown(name, change)
 
     async def _until_shown(self, name: str, change: ConfigChange) -> None:
-        """The controller took the change; our broker shows it a moment later."""
+        """The controller has accepted the change; our broker returns it a moment later."""
         deadline_ms = self._clock.monotonic_ms() + _SHOWN_WITHIN_MS
         while not _is_shown(change, await self._broker.topic_config(name)):
             if self._clock.monotonic_ms() >= deadline_ms:

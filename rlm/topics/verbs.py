@@ -1,15 +1,14 @@
-"""The topic verbs: enable (or change), trim on and off, disable.
+"""The topic verbs: enable (or change), trim on and off, disable, with remarks for the operator.
 
-Only the service of the partition-0 leader runs them; one at a time, so that two callers cannot
-interleave here, and with leader epochs and a barrier so that two services cannot either (H14):
+Only the service of the partition-0 leader runs them: one at a time, so that two callers cannot
+interleave here, and with leader epochs and a barrier, so that two services cannot either (H14):
 
     read configuration -> barrier -> read the record -> publish and read back -> alter ->
     barrier
 
-Whoever altered the configuration published the originals before; so a configuration read before
-the barrier is either untouched or its originals are seen after it. Must not know gRPC.
-
-What an operator should know about a topic's settings, in words. Pure.
+A service that alters the configuration publishes the originals first. So a configuration that was
+read before the barrier is either unchanged, or its originals are visible after the barrier. Must
+not know gRPC.
 """
 
 import asyncio
@@ -47,7 +46,7 @@ from rlmm.settings_records import NO_LEADER_EPOCH, TopicRecord
 
 
 def notes_of(record: TopicRecord) -> tuple[str, ...]:
-    """Lasting remarks, for list and describe."""
+    """Permanent remarks, for list and describe."""
     notes = ["total retention is stored and not yet enforced"]
     if record.state == "kept":
         return ("disabled: nothing is copied or trimmed, remote data is kept", *notes)
@@ -88,19 +87,19 @@ class EnableOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The settings record that counts now, and what the operator must know."""
+    """The settings record in force, and what the operator must know."""
 
     record: TopicRecord
     warnings: tuple[str, ...] = ()
 
 
 RefuseUntiered = Callable[[str], None]
-"""Told a topic's name: Invalid where its segments would have no store to go to."""
+"""Called with a topic's name: Invalid where its segments would have no store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """Collaborators; closed by the one who made them."""
+    """Collaborators; the caller that created them closes them."""
 
     node_id: int
     broker: Broker
@@ -126,7 +125,7 @@ class _Seen:
     config: Config
     record: TopicRecord | None
     next_offset: int
-    """How far the settings were read."""
+    """The offset up to which the settings were read."""
 
     @property
     def leader_epoch(self) -> int:
@@ -134,28 +133,28 @@ class _Seen:
 
 
 class TopicVerbs:
-    """NotLeader: ask the service of `error.leader`. Other errors say what the caller must do."""
+    """NotLeader: call the service of `error.leader`. Other errors say what the caller must do."""
 
     def __init__(self, parts: Dependencies) -> None:
         self._parts = parts
         self.lock = asyncio.Lock()
 
     async def enable(self, name: str, options: EnableOptions) -> Outcome:
-        """Enable a topic or change what was chosen for it.
+        """Enable a topic or change its options.
 
         NotFound: no such topic. Invalid: it must not be enabled, or LogConfig refuses the values.
-        MissingAcls: the services may not do what that needs; nothing was altered. Fenced: readers
-        would be hurt by trimming, or some of the log could not be copied, and no `force`.
+        MissingAcls: the services lack rights for it; nothing was altered. Fenced: trimming would
+        harm readers, or some of the log could not be copied, and no `force`.
         """
         async with self.lock:
             seen = await self._see_allowed(name, tier=options.trim)
             return await self._enable(seen, options)
 
     async def enable_like(self, gone: TopicRecord, topic_id: Uuid) -> None:
-        """Enable the topic of this id with what was chosen for one of its name that is gone (H39).
+        """Enable the topic of this id with the options of a deleted topic of the same name (H39).
 
-        Errors as of `enable`; nothing is done where something was decided for it meanwhile, or
-        where it is not the one of this id any more.
+        Errors as of `enable`. Nothing is done if the topic got a settings record meanwhile, or if
+        the name now belongs to another id.
         """
         tier = is_taken_over(gone)
         async with self.lock:
@@ -190,10 +189,10 @@ class TopicVerbs:
             return Outcome(record=settled, warnings=_giveback_warnings(record))
 
     async def disable(self, name: str, *, confirm: bool, delete_remote: bool) -> Outcome:
-        """Stop copying and trimming; the remote data is kept, the originals are given back.
+        """Stop copying and trimming; the remote data is kept, the originals are restored.
 
-        Fenced while there is data that only the remote store has, unless `confirm`. Where the topic
-        that was enabled is gone, it is that one that nothing is expected of any more (H39).
+        Fenced while there is data that only the remote store has, unless `confirm`. If the enabled
+        topic no longer exists, its settings record becomes `kept` (H39).
         """
         if delete_remote:
             raise Invalid("--delete is not there yet: remote data is kept; disable without it")
@@ -211,7 +210,9 @@ class TopicVerbs:
             return Outcome(record=settled, warnings=_giveback_warnings(record))
 
     async def _let_go(self, name: str, error: NotFound) -> Outcome:
-        """Originals stay: should a broker merely not know the topic yet, they are given back."""
+        """Originals are kept: if the broker merely does not know the topic yet, they are restored
+        later.
+        """
         settings = self._parts.settings
         await settings.barrier(self._parts.barrier_deadline_ms)
         gone = [
@@ -238,7 +239,7 @@ class TopicVerbs:
         return _Seen(topic=topic, config=config, record=record, next_offset=view.next_offset)
 
     async def _see_allowed(self, name: str, *, tier: bool) -> _Seen:
-        """As `_see`; what may not even be described is refused with all that is missing."""
+        """As `_see`; if the topic may not even be described, the error names all missing ACLs."""
         try:
             return await self._see(name)
         except MissingAcls as error:
@@ -279,9 +280,9 @@ class TopicVerbs:
         return Outcome(record=await self._settle_or_undo(seen, record), warnings=warnings)
 
     async def _settle_or_undo(self, seen: _Seen, ours: TopicRecord) -> TopicRecord:
-        """A change the cluster refuses for good leaves things as they were (H14 c).
+        """A change that the cluster refuses permanently leaves the topic unchanged (H14 c).
 
-        What another leader has written meanwhile is not ours to take away: its word stands.
+        What another leader has written meanwhile is not reverted: its record counts.
         """
         settings = self._parts.settings
         published = settings.view.get(ours.key)
@@ -298,8 +299,8 @@ class TopicVerbs:
             raise
 
     async def _publish(self, seen: _Seen, record: TopicRecord, *, is_stop: bool = False) -> None:
-        """`is_stop`: written although it says nothing new. Somebody's start of what is stopped may
-        be on its way still, its outcome unknown; it does not count behind this (H10).
+        """`is_stop`: written even if it repeats the current record. A start with unknown outcome
+        that this record stops may still arrive; it does not count after this record (H10).
         """
         if is_stop or record != seen.record:
             await self._parts.settings.publish(record, seen.leader_epoch, seen.next_offset)
@@ -349,7 +350,7 @@ class TopicVerbs:
 
 
 def _wanted(seen: _Seen, options: EnableOptions, retention: Retention) -> TopicRecord:
-    """The settings record to publish; originals that are known are never overwritten (H14)."""
+    """The settings record to publish; known originals are never overwritten (H14)."""
     before = seen.record
     was_enabled = before is not None and before.state == "enabled"
     stays_tier = before is not None and was_enabled and before.mode == "tier"
@@ -373,7 +374,7 @@ def _wanted(seen: _Seen, options: EnableOptions, retention: Retention) -> TopicR
 
 
 def _needs_more(before: TopicRecord | None, after: TopicRecord) -> bool:
-    """Whether a change lets the services do what they did not do before (H40)."""
+    """Whether a change lets the services do what they could not do before (H40)."""
     if before is None or before.state != "enabled":
         return True
     return (after.trim and not before.trim) or (is_taken_over(after) and not is_taken_over(before))
