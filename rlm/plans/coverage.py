@@ -1,4 +1,4 @@
-"""Which offsets remote segments cover, when a gap in them is settled, and when a lost segment is
+"""Which offsets remote segments cover, when a gap is settled, and when a lost segment is
 superseded.
 
 A cover consists of disjoint ranges inside the leader's lineage: the ledger says how far each
@@ -10,10 +10,10 @@ was begun may have its manifest and be adopted (H6), and a begun deletion or a d
 turn out to be a late write (H3). Until the leader has settled such a segment, no reader may learn
 that its records are missing.
 
-The entry of a finished segment whose objects are missing may leave the ledger once nothing of it is
-missed: its records are in other copies that were just seen, or an operator accepted that they are
-lost (H15). Until then the entry stays, since lost objects can come back, from a backup or when a
-store is repaired, and only the entry says what they were (H6). Pure.
+The entry of a finished segment whose objects are missing may leave the ledger once none of its
+records is missed: they are in other copies that were just seen, or an operator accepted that they
+are lost (H15). Until then the entry stays, since lost objects can come back, from a backup or when
+a store is repaired, and only the entry says what they were (H6). Pure.
 """
 
 from bisect import bisect_right

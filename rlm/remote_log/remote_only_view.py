@@ -190,7 +190,7 @@ class RemoteView:
         )
 
     def _told(self, key: PartitionKey) -> tuple[HistoryRecord | None, str | None]:
-        """The leader's published history, or why it cannot be read."""
+        """The lineage that the leader has published, or why it cannot be read."""
         try:
             return self._settings.view.history(key), None
         except Corrupt as error:

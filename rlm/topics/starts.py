@@ -88,4 +88,4 @@ class Starts:
             await self._settings.publish(record, leader_epoch)
         except Fenced:
             if self._known(topic, partition) is None:
-                raise  # no other service wrote a start first: the refusal concerns our record
+                raise  # no other service was faster: our record is refused

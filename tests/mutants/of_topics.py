@@ -196,7 +196,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H2: a start that could not be written counts as written",
-            "                raise  # nobody else was faster: the refusal is about us\n",
+            "                raise  # no other service was faster: our record is refused\n",
             "                pass\n",
         ),
     ),
