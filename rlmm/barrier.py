@@ -57,7 +57,7 @@ class EndOffsets:
             _fail(waiting, Unavailable(f"end offset of {place}: nobody asks any more"))
 
     def _abandon(self) -> None:
-        """Nobody serves any more: who waits is told, and who asks again later starts afresh."""
+        """Nobody serves any more: waiters get an error, and later callers start again."""
         while not self._asked.empty():
             self._asked.get_nowait()
         for place, waiting in self._waiting.items():

@@ -151,13 +151,13 @@ def make_consumer(settings: ConnectionSettings) -> AIOKafkaConsumer:
 
 
 def fetched_epochs(consumer: AIOKafkaConsumer) -> FetchedEpochs:
-    """Leader epochs of what a consumer of ours has fetched."""
+    """Leader epochs of what one of this product's consumers has fetched."""
     fetched: FetchedEpochs = consumer._client.fetched
     return fetched
 
 
 async def refresh_metadata(consumer: AIOKafkaConsumer) -> None:
-    """Ask anew who leads."""
+    """Ask again for the leaders."""
     await consumer._client.force_metadata_update()
 
 
@@ -245,7 +245,7 @@ async def ask_log_end(
 
 
 async def _ask(client: AIOKafkaClient, node: int, request: Any) -> Any:
-    """One question; a broker that stands still holds nobody up for the whole request timeout."""
+    """One question; a paused broker does not block others for the whole request timeout."""
     async with asyncio.timeout(_ASK_TIMEOUT_S):
         return await client.send(node, request)
 

@@ -77,7 +77,7 @@ class EpochEndsRequest(Request[EpochEndsStruct]):  # type: ignore[misc]
 def read_epoch_ends(
     answer: Any,
 ) -> tuple[dict[TopicPartition, EpochEnd], dict[TopicPartition, str]]:
-    """What the leader told, and the names of errors where it told nothing."""
+    """The leader's answers, and the names of errors where it gave none."""
     found: dict[TopicPartition, EpochEnd] = {}
     refused: dict[TopicPartition, str] = {}
     for topic, partitions in answer.topics:
@@ -138,7 +138,7 @@ class LogEndRequest(Request[LogEndStruct]):  # type: ignore[misc]
 
 
 def read_log_end(answer: Any) -> LogEnd:
-    """What the broker told; its KafkaError where it refused."""
+    """The broker's answer; its KafkaError where it refused."""
     for topic, partitions in answer.topics:
         for _, error_code, _, offset, leader_epoch in partitions:
             if error_code:

@@ -39,7 +39,7 @@ class Reader(Protocol):
     async def bounds(
         self, places: Iterable[TopicPartition]
     ) -> dict[TopicPartition, tuple[int, int]]:
-        """Begin and end offset now, as the leaders tell."""
+        """Beginning and end offsets now, from the leaders."""
         ...
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:

@@ -176,7 +176,7 @@ class MetadataLog:
 
     @property
     def loss(self) -> str | None:
-        """Records that were read, by this process or an earlier one, and are gone; for ever."""
+        """Records that were read, by this process or an earlier one, and are permanently lost."""
         found = (*self._tail.lost.values(), *self._tail.lost_before.values(), self._lost_earlier)
         return next((why for why in found if why), None)
 

@@ -157,7 +157,7 @@ class Publisher:
         return offset
 
     async def _verify_once(self, topic: str, producer: AIOKafkaProducer) -> None:
-        """The topic was looked at since the last change of metadata, and lately."""
+        """The topic was checked since the last change of metadata, and recently."""
         async with self._verifying:
             layout = cluster_layout(producer)
             verified_ms, verified_layout = self._verified.get(topic, (0, None))

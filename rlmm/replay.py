@@ -204,7 +204,7 @@ def fold(records: Iterable[LedgerRecord]) -> dict[PartitionKey, Mapping[Uuid, Le
 
 
 def repairs(disputes: Mapping[Uuid, Dispute]) -> tuple[Repair, ...]:
-    """What the partition's leader republishes, one record a dispute, under his own epoch."""
+    """What the partition's leader republishes, one record a dispute, under its own epoch."""
     return tuple(
         Repair(
             key=dispute.newest.key,
@@ -232,7 +232,7 @@ def _objection(known: _KeyKnowledge | None, record: LedgerRecord) -> str:
 
 
 def _is_correction(known: _KeyKnowledge | None, record: LedgerRecord) -> bool:
-    """Whether a writer who knew the newest record may replace it although the table forbids it."""
+    """Whether a writer that knew the newest record may replace it although the table forbids it."""
     if record.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
         return True
     if known is None:

@@ -42,7 +42,7 @@ def status_of_error(error: RemoteStorageError) -> Status:
 
 
 def error_of_call(call: grpc.RpcError, target: str) -> RemoteStorageError:
-    """The error a failed call stands for; where no detail came along the status code decides."""
+    """The error that a failed call carries; without a detail, the status code decides."""
     detail = _DETAILS.found_in(call)
     if detail is not None:
         kind = _DETAILS.kind_of(detail) or ErrorKind.INTERNAL
@@ -104,7 +104,7 @@ class Gate:
 
 
 def _shows_one(shown: str | None, tokens: Tokens) -> bool:
-    """Compared with all of them, in a time that tells nothing."""
+    """Compares with all tokens in constant time, so that the time reveals nothing."""
     text = (shown or "").encode()
     same = [hmac.compare_digest(text, f"Bearer {token}".encode()) for token in tokens]
     return any(same)

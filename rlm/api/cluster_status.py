@@ -100,7 +100,9 @@ class ClusterStatus:
         )
 
     def _unreachable(self, peer: Peer, error: RemoteStorageError) -> list[pb.Problem]:
-        """Of one that does not say either that it lives its peers tell where that is a problem."""
+        """Reports a peer with a fresh heartbeat; peers of a silent one report it where it
+        matters.
+        """
         age_ms = peer.heartbeat_age_ms
         if age_ms is None or age_ms >= self._endpoints.alive_ms:
             return []
@@ -191,7 +193,7 @@ class ClusterStatus:
 
 
 def _answered(peer: Peer, answer: pb.StatusResponse) -> pb.ServiceStatus:
-    """What a peer says of itself, at the address and with the heartbeat that we know of it."""
+    """What a peer answers about itself, with its known address and heartbeat."""
     problems = [text for row in answer.services for text in row.problems]
     stores = [store for row in answer.services for store in row.stores]
     health = next((row.health for row in answer.services), "")
@@ -218,7 +220,7 @@ def _told_in_words(peer: Peer, answer: pb.StatusResponse) -> list[pb.Problem]:
 
 
 def _told_once(problems: Iterable[pb.Problem]) -> list[pb.Problem]:
-    """What several services tell alike is one problem, since the first of them saw it."""
+    """A problem that several services report alike is one problem, dated by the first of them."""
     found: dict[tuple[str, str, str], pb.Problem] = {}
     for problem in problems:
         key = (problem.kind, problem.subject, problem.text)

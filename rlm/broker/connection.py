@@ -41,7 +41,9 @@ class _Channel:
         return future
 
     async def read_forever(self) -> None:
-        """Hand every response to its caller until the connection ends; then fail those who wait."""
+        """Pass every response to its caller until the connection ends; then fail the waiting
+        calls.
+        """
         error: Exception = ConnectionResetError("the broker closed the connection")
         try:
             while data := await self._reader.read(_READ_SIZE_BYTES):

@@ -219,7 +219,7 @@ class RecordDeletions:
         )
 
     async def _ask(self, sent: _Sent, log_start: Callable[[], Awaitable[int]]) -> int:
-        """The log start now; that the broker told it is noted."""
+        """The log start offset now; records that the broker answered."""
         asked_at_ms = self._clock.monotonic_ms()
         start = await log_start()
         sent.answered(asked_at_ms, self._clock.monotonic_ms(), self._drain_ms)

@@ -122,7 +122,7 @@ class Leadership:
             return (*seen, *(known[name] for name in sorted(hidden) if name in known))
 
     async def run(self) -> None:
-        """Poll for ever; a broker that is down is polled on."""
+        """Poll until cancelled; a broker that is down is polled on."""
         while True:
             try:
                 await self.refresh()

@@ -101,7 +101,7 @@ class BrokerShareGroups:
         return answer.of(topic)
 
     async def close(self) -> None:
-        """Drop what is remembered; connections last for one round only."""
+        """Drop what is remembered; connections are opened for one set of requests only."""
         self._answer = _Answer(round=0, until_ms=-1, starts={})
 
     async def _ask(self) -> None:

@@ -72,7 +72,7 @@ def protocol_of(listener: str, protocol_map: str) -> str:
 
 
 def advertised_address(listener: str, advertised_listeners: str) -> Address | None:
-    """Where a broker tells clients of a listener to go; None where that cannot be told."""
+    """The address that a broker advertises for a listener; None where the files do not say."""
     for item in _names(advertised_listeners):
         name, _, place = item.partition("://")
         if name.strip().upper() == listener.upper():

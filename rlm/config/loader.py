@@ -196,7 +196,7 @@ def _fill_from_properties(values: dict[str, Any], identity: BrokerIdentity, path
 def _check_direct_protocol(
     direct: Address | None, identity: BrokerIdentity, tiered: str, path: Path
 ) -> None:
-    """What the service's own clients cannot speak is refused once, not tried for ever."""
+    """A protocol that the service's own clients lack is refused at once, not retried."""
     if direct is None:
         return
     controllers = {name.upper() for name in identity.controller_listeners}
@@ -265,7 +265,7 @@ def _fill_computed(values: dict[str, Any]) -> None:
 
 
 def _fill_advertised(values: dict[str, Any]) -> None:
-    """What others are told is where we listen, unless it is given."""
+    """The advertised address is the listening address, unless it is set."""
     for advertised, listen in (
         ("proxy_advertised", "proxy_listen"),
         ("grpc_advertised", "grpc_listen"),

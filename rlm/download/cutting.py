@@ -58,7 +58,7 @@ class _Indexes:
 
 
 def cut_segment(log: ByteBuffer, start_offset: int, next_offset: int) -> CutSegment:
-    """The batches of [start_offset, next_offset); Corrupt where a batch lies across a border."""
+    """The batches of [start_offset, next_offset); Corrupt where a batch crosses a border."""
     indexes = _Indexes(start_offset)
     start_position = 0
     for position, header in walk(log):
@@ -86,7 +86,7 @@ def cut_segment(log: ByteBuffer, start_offset: int, next_offset: int) -> CutSegm
 
 
 def cut_transaction_index(data: ByteBuffer, start_offset: int, next_offset: int) -> bytes:
-    """The entries of transactions whose abort is in the part: where a broker looks for them."""
+    """The entries of transactions whose abort is in the part, where a broker expects them."""
     return encode_transaction_index(
         entry
         for entry in transaction_index(data)

@@ -94,7 +94,7 @@ def pieces_of(usable: Iterable[Usable], remote_log_start_offset: int) -> tuple[P
 
 
 def usable_by_itself(segments: Iterable[RemoteLogSegmentMetadata]) -> tuple[Lineage, list[Usable]]:
-    """The history that finished segments tell without a leader, and how far each is in it."""
+    """The history in finished segments without a leader, and how far each segment is in it."""
     known = tuple(segments)
     lineage = remote_lineage(known)
     return lineage, [(one, usable_end(one, lineage)) for one in known]

@@ -52,7 +52,7 @@ def check_identity(disks: BrokerIdentity, *, cluster_id: str, node_id: int, sour
 
 
 def check_topic_id(topic: str, partition: int, on_disk: Uuid | None, by_broker: Uuid) -> None:
-    """Invalid unless partition.metadata has the id that the broker's Metadata tells."""
+    """Invalid unless partition.metadata has the topic id of the broker's Metadata."""
     if on_disk != by_broker:
         raise Invalid(
             f"{topic}-{partition} on disk has topic id {on_disk}, the broker says {by_broker}"

@@ -257,7 +257,7 @@ class _OneFetch:
         return False
 
     async def _doubted(self, place: PartitionFetch) -> None:
-        """Find out who is right about the client's last fetched epoch (H37)."""
+        """Find out whether broker or client is right about the last fetched epoch (H37)."""
         view = await self._barrier(place, max(self._left_ms(), _LEAST_BARRIER_MS))
         if isinstance(view, RemoteStorageError):
             if not frozen(view):
@@ -328,5 +328,5 @@ class _OneFetch:
 
 
 def _ends_wait(answered: FetchedPartition) -> bool:
-    """Whether the broker itself answered at once, and its answer stands."""
+    """Whether the broker itself answered at once, and its answer is passed on."""
     return answered.error_code == OFFSET_OUT_OF_RANGE or answered.diverging_epoch is not None

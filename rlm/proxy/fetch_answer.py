@@ -50,7 +50,7 @@ class StorageErrors:
         self._last_ms: dict[Key, int] = {}
 
     def is_due(self, key: Key, max_wait_ms: int) -> bool:
-        """Whether to tell it now; a yes is remembered."""
+        """Whether to report it now; a yes is remembered."""
         now_ms = self._clock.monotonic_ms()
         last_ms = self._last_ms.get(key)
         if last_ms is not None and now_ms - last_ms < max_wait_ms:
@@ -137,7 +137,7 @@ class FetchAnswer:
         return sorted(answers_of(self.plan, response), key=lambda one: order[one[1].key])
 
     def _throttle_time_ms(self, response: FetchResponse) -> int | None:
-        """What the client is told to wait, None = what the broker tells it."""
+        """The throttle time for the client, None = the broker's."""
         if not self.reads.is_throttled or any(self.plan.sources(Source.BROKER, Source.HOLE)):
             return None
         told_ms = self._permit.throttle_time_ms()
@@ -254,7 +254,9 @@ def _fit_brokers(
 
 
 def _is_brokers(place: PartitionFetch, answered: FetchedPartition) -> bool:
-    """Whether the broker's own answer stands: its sources, and every error but the one we own."""
+    """Whether the broker's own answer is passed on: its sources, and all errors but
+    OFFSET_OUT_OF_RANGE.
+    """
     if place.source in (Source.BROKER, Source.HOLE):
         return True
     return answered.error_code not in (NONE, OFFSET_OUT_OF_RANGE)

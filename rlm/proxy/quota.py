@@ -94,7 +94,7 @@ class Permit:
         self._quota.passed(broker_bytes)
 
     def throttle_time_ms(self) -> int:
-        """What to tell the client whose reads were put off."""
+        """The throttle time for a client whose reads were delayed."""
         told_ms = min(self._quota.wait_ms(self._client_id), _LONGEST_THROTTLE_MS)
         if told_ms:
             self._quota.held(told_ms)

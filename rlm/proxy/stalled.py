@@ -83,7 +83,9 @@ class StalledClients(Generic[C]):
             self.check()
 
     def check(self) -> None:
-        """End as many as hold the room that is lacking, who took nothing for longest first."""
+        """End as many clients as hold the missing room, those that took nothing for longest
+        first.
+        """
         now_ms = self._clock.monotonic_ms()
         self._marks = {
             client: self._mark(client, now_ms)

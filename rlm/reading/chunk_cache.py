@@ -67,7 +67,7 @@ class ChunkCache:
         return data
 
     def put(self, key: ChunkKey, data: bytes, reader: int, *, is_ahead: bool) -> None:
-        """Keep a chunk; one read ahead waits for `reader`, who is expected soon."""
+        """Keep a chunk; a chunk that was read ahead waits for `reader`, which is expected soon."""
         if key in self._data:
             return
         self._data[key] = data
@@ -178,7 +178,7 @@ class SingleFlightCache(Generic[K, V]):
         return flight
 
     async def get(self, key: K, begin: Callable[[], asyncio.Future[V]], reader: int = 0) -> V:
-        """The value, loaded once for all who ask; cancelling the asker does not cancel the load."""
+        """The value, loaded once for all callers; cancelling a caller does not cancel the load."""
         value = self.peek(key, reader)
         if value is not None:
             return value

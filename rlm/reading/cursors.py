@@ -74,7 +74,7 @@ class Cursor:
         return max(self.mark.distance - self.here.distance, 0)
 
     def grow(self, most_bytes: int, read_bytes: int, *, has_waited: bool) -> None:
-        """The reader read on: double the window where it waited, or used up half of it."""
+        """The reader continued: double the window where it waited, or used up half of it."""
         self._since_grown_bytes += read_bytes
         if has_waited or self._since_grown_bytes * 2 >= self.window_bytes:
             self.window_bytes = min(max(self.window_bytes, _LEAST_WINDOW_BYTES) * 2, most_bytes)
@@ -203,7 +203,9 @@ class Cursors:
         return cursor
 
     def _known(self, partition: PartitionKey, offset: int) -> Cursor | None:
-        """Who reads on at the offset, else who may ask again for part of what it was given."""
+        """The reader that continues at the offset, else one that may repeat part of its last
+        read.
+        """
         found: Cursor | None = None
         known = self._partitions.get(partition)
         for cursor in known.cursors if known else ():

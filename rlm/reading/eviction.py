@@ -71,7 +71,7 @@ class ScanResistant(Generic[K]):
         return key in self._small.entries or key in self._main.entries
 
     def add(self, key: K, weight_bytes: int, reader: int) -> None:
-        """A new entry, read by `reader` (any number that tells readers apart)."""
+        """A new entry, read by `reader` (any number that identifies a reader)."""
         self.discard(key)
         queue = self._main if self._ghosts.discard(key) else self._small
         queue.add(key, _Entry(weight_bytes, reader))

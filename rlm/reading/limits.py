@@ -50,7 +50,7 @@ class ReadLimits:
 
     @property
     def ahead_bytes(self) -> int:
-        """The most that is read ahead for all readers together; the rest is for who waits."""
+        """The most that is read ahead for all readers together; the rest is for waiting readers."""
         return self.chunk_bytes * 3 // 4
 
 

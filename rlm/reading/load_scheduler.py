@@ -51,7 +51,7 @@ def _caused(error: Unavailable, cause: BaseException) -> Unavailable:
 
 def _future() -> asyncio.Future[Any]:
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    # A load outlives its caller: mark a failure that nobody awaits as retrieved.
+    # A load outlives its caller: a failure that nobody awaits counts as retrieved.
     future.add_done_callback(lambda done: done.cancelled() or done.exception())
     return future
 
@@ -166,7 +166,7 @@ class LoadScheduler:
         return None
 
     def _ask_for_room_soon(self) -> None:
-        """Answers that were sent make room, and nobody tells."""
+        """Answers that were sent free room without a notification."""
         if not self._asks_for_room:
             self._asks_for_room = True
             task = self._begin(self._clock.sleep_ms(_ASK_FOR_ROOM_MS))

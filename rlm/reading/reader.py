@@ -346,7 +346,7 @@ class _OneRead:
 
 
 def _nothing(_: int) -> None:
-    """Nothing is read ahead for who is no reader with a cursor."""
+    """Nothing is read ahead for a read without a cursor."""
 
 
 def _answer(one: _OneRead, found: Cut, read_committed: bool) -> RemoteRecords:

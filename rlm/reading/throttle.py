@@ -156,7 +156,7 @@ class BytePrice:
         self._bytes += size_bytes
 
     def settle(self, now_ms: int, processor_ms: float) -> None:
-        """Find the price anew where enough time is over."""
+        """Compute the price again when the window is long enough."""
         gone_ms = now_ms - self._began_ms
         if gone_ms > _MOST_WINDOW_MS:
             self.per_byte_ms *= _OLD_PRICE

@@ -63,7 +63,7 @@ class Memory:
 
 
 def store_called(name: str, metadata: Iterable[StoreRecord]) -> StoreRecord | None:
-    """The one that a name stands for; None = it stands for none yet."""
+    """The store that a name refers to; None = no store yet."""
     found = [record for record in metadata if name in (record.names or (_UNNAMED,))]
     return min(found, key=lambda record: str(record.store_id), default=None)
 
@@ -258,7 +258,7 @@ class StoreConnection:
         self._is_recorded = True
 
     async def _publish_cluster(self, store_id: Uuid | None) -> None:
-        """From now on the ledger is never made anew (H6)."""
+        """From now on the ledger is never created again (H6)."""
         ids = self._memory.metadata.topic_ids
         await self._memory.settings.publish(
             ClusterRecord(

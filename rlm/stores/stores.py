@@ -221,7 +221,7 @@ class RoutedStores:
         return tuple(finding for answer in answers for finding in answer)
 
     async def close(self) -> None:
-        """Nothing: the stores are closed by who made them."""
+        """Does nothing: the creators of the stores close them."""
 
     def _of(self, locator: SegmentLocator) -> RemoteStorageManager:
         return self._stores.trusted(store_id_of(locator))

@@ -74,7 +74,7 @@ class StoresInUse:
             await self._clock.sleep_ms(interval_ms if is_ready else min(interval_ms, _FIRST_MS))
 
     async def refresh(self) -> None:
-        """Count anew what changed; gives way to others in between."""
+        """Count again what changed; yields to other tasks in between."""
         total: dict[Uuid, StoreUsage] = {}
         keys = self._ledger.partitions()
         for number, key in enumerate(keys):

@@ -437,7 +437,7 @@ class GrpcRemoteStorageManager:
             )
 
     async def inspect(self) -> tuple[StoreFinding, ...]:
-        """See RemoteStorageManager; nothing where the plugin cannot tell."""
+        """See RemoteStorageManager; empty where the plugin lacks the capability."""
         return (await self.probe(inspect=True)).findings
 
     async def close(self) -> None:

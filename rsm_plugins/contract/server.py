@@ -112,7 +112,7 @@ class PluginServer:
 
 
 def new_instance() -> str:
-    """What tells one start of a plugin from the next."""
+    """An id that differs at each start of the plugin."""
     return os.urandom(16).hex()
 
 

@@ -111,7 +111,7 @@ def error_of_detail(detail: errors_pb2.ErrorDetail) -> RemoteStorageError:
 
 
 def error_of_call(call: grpc.aio.AioRpcError, operation: str, target: str) -> RemoteStorageError:
-    """The error a failed call stands for; where no detail came along the status code decides."""
+    """The error that a failed call carries; without a detail, the status code decides."""
     code: grpc.StatusCode = call.code()
     detail = _DETAILS.found_in(call)
     if detail is not None:

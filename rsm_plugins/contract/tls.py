@@ -78,7 +78,7 @@ class Tls:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """What to look at for a renewal."""
+        """The files to check for a renewal."""
         return tuple(path for path in (self.ca_file, self.cert_file, self.key_file) if path)
 
     @property

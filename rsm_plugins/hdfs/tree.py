@@ -420,7 +420,7 @@ class NewFile:
 
 
 def file_of(status: FileStatus) -> str:
-    """The last part of a path that the NameNode told."""
+    """The last part of a path that the NameNode returned."""
     return status.path.rpartition("/")[2]
 
 

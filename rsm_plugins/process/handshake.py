@@ -13,7 +13,7 @@ _SHAPE = f"{HANDSHAKE_VERSION}|{HANDSHAKE_VERSION}|unix or tcp|ADDRESS|grpc"
 
 
 def handshake(address: Address) -> str:
-    """The line that tells who started us where we listen."""
+    """The line that tells the parent process where the plugin listens."""
     place = f"unix|{address.unix_path}" if address.is_unix else f"tcp|{address}"
     return f"{HANDSHAKE_VERSION}|{HANDSHAKE_VERSION}|{place}|grpc"
 

@@ -239,7 +239,7 @@ class SpawnedPlugin:
         return problem
 
     def _settle_first(self, problem: RemoteStorageError | None) -> None:
-        """Tell those who wait for the first start."""
+        """Resume the callers that wait for the first start."""
         if self._first.done():
             return
         if problem is None:

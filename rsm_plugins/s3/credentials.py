@@ -172,5 +172,7 @@ def give_credentials(session: AioSession, settings: CredentialSettings, region: 
 
 
 def profile_of(settings: CredentialSettings) -> str | None:
-    """The profile that botocore itself looks up; one of our own file is no business of its."""
+    """The profile that botocore itself finds; a profile of `credentials.file` does not concern
+    it.
+    """
     return None if settings.file is not None else settings.profile

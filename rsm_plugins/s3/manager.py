@@ -224,5 +224,5 @@ class S3RemoteStorageManager:
 
 
 def is_stale(name: str, began_ms: int, now_ms: int, age_ms: int) -> bool:
-    """Whether an unfinished upload is ours and older than the age."""
+    """Whether an unfinished upload is this product's and older than the age."""
     return now_ms - began_ms > age_ms and is_segment_object(name)

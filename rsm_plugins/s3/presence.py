@@ -48,7 +48,7 @@ async def listed(
 
 
 def is_segment_object(name: str) -> bool:
-    """Whether a name below the prefix is that of an object of ours."""
+    """Whether a name below the prefix is that of an object of a segment."""
     try:
         parse_name(name)
     except Invalid:
