@@ -6,7 +6,8 @@ each DeleteRecords (`deletions`). Questions that tasks repeat for every partitio
 (`gathered`): a request names many of them.
 
 `AnyBroker` is for a service without a broker. It offers only queries that every broker answers
-alike. It asks the broker that answered last first; if a broker does not answer, it asks the next.
+alike. It begins with the broker that gave the last answer, and goes on to the next if a broker does
+not answer.
 """
 
 import asyncio

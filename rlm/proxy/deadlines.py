@@ -1,4 +1,4 @@
-"""Ends clients that make no progress: no first request, an incomplete request, or no request (H36).
+"""Ends clients that make no progress: no first request, a stalled request, or idle (H36).
 
 A connection costs memory and file descriptors here and at the broker, whoever opened it. A client
 from which the proxy itself has stopped reading is not at fault and stays. This module must not know

@@ -8,7 +8,7 @@ bytes that wait for a socket. Bytes of the remote tier have a bound of their own
 When the bound is reached, a connection that holds almost nothing continues, so that small requests,
 Produce and their answers pass (G6). A connection that wants to assemble more has to wait. Only one
 at a time may exceed the bound, until it has what it asked for; otherwise all connections could wait
-for each other. Connections that the broker has not answered yet are not authenticated. They share
+for each other. Connections that the broker has not answered yet may belong to anybody. They share
 an eighth of the bound; beyond it, the connection that asks for more is closed. This module is pure
 and must not know sockets or frames.
 """
