@@ -52,7 +52,7 @@ class Job(Generic[T]):
         self._work = work
         self._loop = loop
         self.future: asyncio.Future[T] = loop.create_future()
-        self.future.add_done_callback(_look_at)
+        self.future.add_done_callback(_consume_exception)
         self.started_at: float | None = None
         self.is_hung = False
 
@@ -244,7 +244,7 @@ class Threads:
                 self._changed.wait()
 
 
-def _look_at(future: "asyncio.Future[Any]") -> None:
+def _consume_exception(future: "asyncio.Future[Any]") -> None:
     """An abandoned failure is nobody's surprise."""
     if not future.cancelled():
         future.exception()

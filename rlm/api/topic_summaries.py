@@ -55,7 +55,7 @@ class TopicSummaries:
         NotFound tells a topic that does not exist from one that is not enabled.
         """
         await self._settings.barrier(self._barrier_deadline_ms)
-        records = [record for record in self._facts() if record.name == name]
+        records = [record for record in self._records() if record.name == name]
         if not records:
             await self._broker.topic(name)
             raise NotFound(f"topic {name} is not enabled")
@@ -69,7 +69,7 @@ class TopicSummaries:
                 return record
         return records[-1]
 
-    def _facts(self) -> tuple[TopicRecord, ...]:
+    def _records(self) -> tuple[TopicRecord, ...]:
         return topic_records(self._settings.view.records())
 
     async def _present(self, records: Iterable[TopicRecord]) -> Present | None:
@@ -112,7 +112,7 @@ class TopicSummaries:
             return ()
         name, present_id = gone.record.name, gone.present_id
         ids = {} if present_id is None else {name: present_id}
-        anew = made_anew((one for one in self._facts() if one.name == name), ids)
+        anew = made_anew((one for one in self._records() if one.name == name), ids)
         return tuple(made_anew_text(one) for one in anew) or (gone_text(gone),)
 
 

@@ -292,7 +292,7 @@ class Connection:
             self._fail(error)
         if self.responses.has_admitted:
             self.requests.admit()
-        self._look_settled()
+        self._check_settled()
 
     def _assembled(self, whole: Assembled) -> None:
         frame: Buffer = whole.frame
@@ -311,7 +311,7 @@ class Connection:
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(frame)
 
-    def _look_settled(self) -> None:
+    def _check_settled(self) -> None:
         if self.responses.is_idle:
             if self._settled is not None and not self._settled.done():
                 self._settled.set_result(None)
@@ -375,7 +375,7 @@ class Connection:
             return
         while await self._settle(await self._taken.get()):
             self._is_settling = False
-            self._look_settled()
+            self._check_settled()
             self._go_on()
 
     async def _settle(self, taken: Taken) -> bool:
@@ -473,7 +473,7 @@ class Connection:
         if self._broker is None:
             self.end("shutdown")
         self.flow()
-        self._look_settled()
+        self._check_settled()
 
     def _fail(self, error: BaseException) -> None:
         cause = error.cause if isinstance(error, SessionError) else "bad_frame"

@@ -144,7 +144,7 @@ class SingleFlightCache(Generic[K, V]):
         self._weigh = weigh
         self._kept: dict[K, V] = {}
         self._order: ScanResistant[K] = ScanResistant(capacity_bytes)
-        self._loader: dict[K, asyncio.Future[V]] = {}
+        self._pending: dict[K, asyncio.Future[V]] = {}
         self.hits = 0
         self.misses = 0
 
@@ -161,21 +161,21 @@ class SingleFlightCache(Generic[K, V]):
             self.hits += 1
         return value
 
-    def flight(self, key: K) -> asyncio.Future[V] | None:
+    def pending(self, key: K) -> asyncio.Future[V] | None:
         """The load of the value that is under way; shield it."""
-        return self._loader.get(key)
+        return self._pending.get(key)
 
     def start(
         self, key: K, begin: Callable[[], asyncio.Future[V]], reader: int = 0
     ) -> asyncio.Future[V]:
         """Begin a load, or join the one under way; the future may be shielded and dropped."""
-        flight = self._loader.get(key)
-        if flight is None:
+        pending = self._pending.get(key)
+        if pending is None:
             self.misses += 1
-            flight = begin()
-            self._loader[key] = flight
-            flight.add_done_callback(lambda done: self._landed(key, done, reader))
-        return flight
+            pending = begin()
+            self._pending[key] = pending
+            pending.add_done_callback(lambda done: self._landed(key, done, reader))
+        return pending
 
     async def get(self, key: K, begin: Callable[[], asyncio.Future[V]], reader: int = 0) -> V:
         """The value, loaded once for all callers; cancelling a caller does not cancel the load."""
@@ -184,11 +184,11 @@ class SingleFlightCache(Generic[K, V]):
             return value
         return await asyncio.shield(self.start(key, begin, reader))
 
-    def _landed(self, key: K, flight: asyncio.Future[V], reader: int) -> None:
-        self._loader.pop(key, None)
-        if flight.cancelled() or flight.exception() is not None:
+    def _landed(self, key: K, pending: asyncio.Future[V], reader: int) -> None:
+        self._pending.pop(key, None)
+        if pending.cancelled() or pending.exception() is not None:
             return
-        value = flight.result()
+        value = pending.result()
         weight = self._weigh(value)
         if weight > self._capacity_bytes:
             return  # it would evict all the others and then itself

@@ -111,7 +111,7 @@ class RemoteReader:
         """
         max_bytes = min(bounds.max_bytes, self.memory.answer_bytes())
         one = _OneRead(
-            flights=self._loader,
+            loader=self._loader,
             chunks=self.chunks,
             counts=self.counts,
             limits=self._limits,
@@ -236,14 +236,14 @@ class _OneRead:
     def __init__(
         self,
         *,
-        flights: ChunkLoader,
+        loader: ChunkLoader,
         chunks: ChunkCache,
         counts: ReadCounts,
         limits: ReadLimits,
         segment: RemoteLogSegmentMetadata,
         bounds: ReadBounds,
     ) -> None:
-        self._loader = flights
+        self._loader = loader
         self._chunks = chunks
         self._counts = counts
         self._limits = limits

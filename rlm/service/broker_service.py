@@ -72,14 +72,14 @@ class Service:
         self._config = config
         self._clock = clock
         self.parts = build_dependencies(config, clock, tasks, threads)
-        self.pools = build_pools(config, clock, lambda task: self.front.metrics.task_failed(task))
+        self.pools = build_pools(config, clock, lambda task: self.apis.metrics.task_failed(task))
         self.work = TaskWiring(_task_dependencies(self.parts, self._copied), self.pools)
-        self.front = Apis(self.parts, self.pools, self.work)
+        self.apis = Apis(self.parts, self.pools, self.work)
         self.proxy = ProxyServer(
             _proxy_settings(config),
             self.parts.tier,
             clock,
-            self.front.metrics,
+            self.apis.metrics,
             self.parts.throttle,
         )
         self.stalled_clients = StalledClients(
@@ -99,7 +99,7 @@ class Service:
         cancelled.
         """
         await self.proxy.start()
-        await self.front.start()
+        await self.apis.start()
         await self._check_broker()
         await keep_all_running(self._background_tasks(), self._clock)
 
@@ -118,7 +118,7 @@ class Service:
             "cleanup tasks": self.pools[1].run,
             "copies": self._copies,
             "cleanups": self._cleanups,
-            **self.front.background_tasks(),
+            **self.apis.background_tasks(),
             "stalled clients": self.stalled_clients.run,
             "stalled answers": self.stalled_answers.run,
             **parts.stores.background_tasks(),
@@ -156,12 +156,12 @@ class Service:
         await self.work.run_cleanups(self.parts.leadership)
 
     def _copied(self, topic: str, size_bytes: int) -> None:
-        self.front.metrics.segment_copied(topic, size_bytes)
+        self.apis.metrics.segment_copied(topic, size_bytes)
 
     async def close(self) -> None:
         """Closes proxy and API first, connections last."""
         await self.proxy.close()
-        await self.front.close()
+        await self.apis.close()
         await self.parts.stores.close()
         await self.parts.share_groups.close()
         await self.parts.allowed.close()

@@ -103,14 +103,14 @@ class CommonSources:
         self._were_well: set[str] = set()
 
     def sources(self) -> tuple[FindingSource, ...]:
-        return (self._of_facts, self._of_stores, self._of_certificates, self._of_threads)
+        return (self._of_metadata, self._of_stores, self._of_certificates, self._of_threads)
 
     @property
     def uptime_ms(self) -> int:
         """Time since the service was built."""
         return self._clock.monotonic_ms() - self._began_ms
 
-    def _of_facts(self) -> Iterator[Finding]:
+    def _of_metadata(self) -> Iterator[Finding]:
         ledger, settings = self._metadata.manager, self._metadata.settings
         rows = [
             MetadataHealth(name="ledger", is_ready=ledger.is_ready, problem=ledger.problem),

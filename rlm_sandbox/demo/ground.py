@@ -92,7 +92,7 @@ class Ground:
 
     def _tier(self, manifest: Manifest) -> None:
         with self.report.step("wait until old segments are remote and trimmed") as step:
-            before = self._look(manifest)
+            before = self._listed(manifest)
             self._rlm(
                 step,
                 *("topics", "enable", TOPIC, "--trim"),
@@ -102,11 +102,11 @@ class Ground:
             rows = wait_tiered(
                 self.address("grpc"),
                 TOPIC,
-                is_trimmed=lambda: self._look(manifest).size_bytes <= most_bytes,
+                is_trimmed=lambda: self._listed(manifest).size_bytes <= most_bytes,
                 clock=self.clock,
                 progress=step.show,
             )
-            after = self._look(manifest)
+            after = self._listed(manifest)
             self._show_directories(before, after)
             self._show_objects()
             for partition in manifest.partitions:
@@ -143,5 +143,5 @@ class Ground:
         output = run_rlm(self.sandbox.layout.root, *arguments)
         self.report.listing(f"$ rlm {' '.join(arguments)}", output.rstrip().splitlines())
 
-    def _look(self, manifest: Manifest) -> LogDirectory:
-        return LogDirectory.look(self.sandbox.log_dirs()[0], TOPIC, manifest.partitions)
+    def _listed(self, manifest: Manifest) -> LogDirectory:
+        return LogDirectory.listed(self.sandbox.log_dirs()[0], TOPIC, manifest.partitions)

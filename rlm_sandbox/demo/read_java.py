@@ -25,7 +25,7 @@ from rlm_sandbox.demo.printed import (
 from rlm_sandbox.demo.reading import Progress, Yardstick
 from rlm_sandbox.kafka_dist import KafkaDist, java_environment
 
-_SILENCE_MS = 30_000
+_IDLE_MS = 30_000
 _LIMIT_S = 300.0
 _PROGRESS_EVERY = 2_000
 
@@ -106,7 +106,7 @@ def console_consumer(dist: KafkaDist, bootstrap: str, topic: str, count: int) ->
         "topic": topic,
         "isolation-level": "read_committed",
         "max-messages": str(count),
-        "timeout-ms": str(_SILENCE_MS),
+        "timeout-ms": str(_IDLE_MS),
     }
     arguments = ["--from-beginning"]
     for name, value in options.items():

@@ -58,7 +58,7 @@ class LogDirectory:
     size_bytes: int
 
     @classmethod
-    def look(cls, log_dir: Path, topic: str, partitions: Sequence[int]) -> "LogDirectory":
+    def listed(cls, log_dir: Path, topic: str, partitions: Sequence[int]) -> "LogDirectory":
         """Names of the .log files by partition, ascending, and their bytes."""
         names: dict[int, tuple[str, ...]] = {}
         size_bytes = 0

@@ -25,7 +25,7 @@ TEMPORARY_SUFFIX = ".rlm-tmp"
 _FOLDER_ATTEMPTS = 20
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
-_LOOK = _READ | os.O_NONBLOCK  # also for a pipe in an object's location
+_STAT = _READ | os.O_NONBLOCK  # also for a pipe in an object's location
 _NO_FILE = {errno.ELOOP, errno.ENXIO}
 """A link or a socket is there, no object."""
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -208,7 +208,7 @@ class StoreTree:
         minute after another machine removed the file, but asks its server at every open.
         """
         try:
-            descriptor = os.open(name, _LOOK, dir_fd=base)
+            descriptor = os.open(name, _STAT, dir_fd=base)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:

@@ -89,9 +89,9 @@ async def presence_in(
     for stem in names:
         folders.setdefault(stem.rpartition("/")[0], []).append(stem)
     slots = asyncio.Semaphore(REQUESTS_AT_ONCE)
-    looks = (_sizes_in(objects, sorted(stems), names, slots) for stems in folders.values())
+    folder_sizes = (_sizes_in(objects, sorted(stems), names, slots) for stems in folders.values())
     sizes: Sizes = {}
-    for found in await together(looks):
+    for found in await together(folder_sizes):
         sizes |= found
     if any(name not in sizes for name in _flat(names, names)):
         await objects.page("", most=1)  # Unavailable if it is the bucket that is missing
@@ -135,11 +135,11 @@ async def _sizes_by_listing(objects: Objects, stems: list[str]) -> tuple[Sizes, 
 
 
 async def _sizes_by_head(objects: Objects, names: list[str], slots: asyncio.Semaphore) -> Sizes:
-    async def look(name: str) -> int | None:
+    async def size_of(name: str) -> int | None:
         async with slots:
             return await objects.size_of(name)
 
-    sizes = await together(map(look, names))
+    sizes = await together(map(size_of, names))
     found = zip(names, sizes, strict=True)
     return {name: size_bytes for name, size_bytes in found if size_bytes is not None}
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from urllib.parse import parse_qs, urlsplit
 
-_BUCKET_FACTS = {
+_BUCKET_SETTINGS = {
     "versioning": "GetBucketVersioning",
     "lifecycle": "GetBucketLifecycleConfiguration",
     "object-lock": "GetObjectLockConfiguration",
@@ -76,7 +76,7 @@ def operation(head: Head) -> str:
 
 
 def _of_bucket(method: str, query: dict[str, list[str]]) -> str:
-    for name, record in _BUCKET_FACTS.items():
+    for name, record in _BUCKET_SETTINGS.items():
         if name in query:
             return record
     if method == "GET":

@@ -175,7 +175,7 @@ def test_ledger_tombstone() -> None:
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.key)
-def test_settings_fact(record: SettingsRecord) -> None:
+def test_settings_records(record: SettingsRecord) -> None:
     value = golden("settings.txt")[record.key].encode()
     assert encode_settings_record(record, STAMP) == (record.key.encode(), value)
     assert decode_settings_record(record.key.encode(), value) == (record, STAMP)

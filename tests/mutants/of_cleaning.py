@@ -8,7 +8,7 @@ CLEANUP = Target(
         "tests/rlm/tasks/test_evidence.py",
         "tests/rlm/tasks/test_cleanup.py",
         "tests/rlm/tasks/test_cancel_everywhere.py",
-        "tests/rlm/stores/test_lanes_over_stores.py",
+        "tests/rlm/stores/test_tasks_over_stores.py",
     ),
 )
 IDENTITY = Target(
@@ -17,7 +17,7 @@ IDENTITY = Target(
         "tests/rlm/tasks/test_evidence.py",
         "tests/rlm/tasks/test_trim.py",
         "tests/rlm/tasks/test_cleanup.py",
-        "tests/rlm/stores/test_lanes_over_stores.py",
+        "tests/rlm/stores/test_tasks_over_stores.py",
     ),
 )
 EVIDENCE = Target(
@@ -26,7 +26,7 @@ EVIDENCE = Target(
         "tests/rlm/tasks/test_evidence.py",
         "tests/rlm/tasks/test_trim.py",
         "tests/rlm/tasks/test_cleanup.py",
-        "tests/rlm/stores/test_lanes_over_stores.py",
+        "tests/rlm/stores/test_tasks_over_stores.py",
     ),
 )
 ROUND = Target(

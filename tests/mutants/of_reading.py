@@ -34,7 +34,7 @@ INDEXES = Target(
     "rlm/reading/segment_indexes.py", ("tests/rlm/reading/test_segment_indexes.py", *_READS)
 )
 SOURCE = Target("rlm/reading/source.py", _READS)
-FLIGHTS = Target(
+LOADER = Target(
     "rlm/reading/chunk_loader.py", (*_READS, "tests/rlm/reading/test_loads.py", "tests/rlm/reading")
 )
 MEMORY = Target(
@@ -373,7 +373,7 @@ EDITS: tuple[Edit, ...] = (
             "        if start is not None and number >= (after or 0):\n",
         ),
     ),
-    *FLIGHTS.edits(
+    *LOADER.edits(
         (
             "an error of a load is given as data",
             "        if isinstance(outcome, RemoteStorageError):\n            raise outcome\n",

@@ -10,7 +10,7 @@ TRIM = Target(
         "tests/rlm/tasks/test_trim.py",
         "tests/rlm/tasks/test_h41_trim.py",
         "tests/rlm/tasks/test_h18_live_services.py",
-        "tests/rlm/stores/test_lanes_over_stores.py",
+        "tests/rlm/stores/test_tasks_over_stores.py",
     ),
 )
 SERVICES = Target("rlm/plans/services.py", ("tests/rlm/plans/test_services.py",))

@@ -38,7 +38,7 @@ async def test_it_is_ready_when_all_was_read_and_leadership_is_known(site: Site)
 
 
 @pytest.mark.parametrize("topic", [BY_NAME, BY_ID])
-async def test_h17_offsets_are_not_known_before_a_look_and_are_after_a_barrier(
+async def test_h17_offsets_are_not_known_before_a_snapshot_and_are_after_a_barrier(
     site: Site, topic: TopicRef
 ) -> None:
     await site.leadership.refresh()
@@ -113,7 +113,7 @@ async def test_a_barrier_that_does_not_pass_in_time_is_unavailable(site: Site) -
         await site.tier.barrier(BY_NAME, 0, 20)
 
 
-async def test_reads_before_the_first_look_are_unavailable(site: Site) -> None:
+async def test_reads_before_the_first_snapshot_are_unavailable(site: Site) -> None:
     with pytest.raises(Unavailable):
         await site.read(0, 250)
 
@@ -209,7 +209,7 @@ async def test_h15_a_gap_that_is_not_settled_is_not_read_over(
     assert (await site.read(100, 250))[1] == 250
 
 
-async def test_h15_a_gap_at_the_seam_is_open_until_the_ledger_settles_it(site: Site) -> None:
+async def test_h15_a_gap_between_the_tiers_is_open_until_the_ledger_settles_it(site: Site) -> None:
     await led_under_epoch_1(site)
     _, last = segments(site)
     site.rig.ledger.write(replace(last, state=DELETING), previous=1, epoch=1)
@@ -262,7 +262,7 @@ class NewerSnapshots:
         return await self._site.snapshots.take(replace(led, leader_epoch=led.leader_epoch + 1))
 
 
-async def test_h17_a_barrier_answers_with_the_look_it_took(site: Site) -> None:
+async def test_h17_a_barrier_answers_with_the_snapshot_it_took(site: Site) -> None:
     """Else it knows of nothing remote, and an OFFSET_OUT_OF_RANGE of old data passes."""
     tier = site.tier_with(cast(CoalescedSnapshots, NewerSnapshots(site)))
     view = await tier.barrier(BY_NAME, 0, DEADLINE_MS)

@@ -26,7 +26,7 @@ def _cost_s(service: Watched) -> float:
     return min(costs)
 
 
-async def test_h38_partitions_that_wait_for_a_lane_do_not_make_each_others_problems_dearer(
+async def test_h38_partitions_that_wait_for_a_task_do_not_make_each_others_problems_dearer(
     tmp_path: Path,
 ) -> None:
     """The set of those that wait was copied once for each of them: a second for 3,000."""

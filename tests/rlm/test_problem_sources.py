@@ -15,7 +15,7 @@ from tests.rlm.stores.test_service_stores import World
 from tests.rlm.watched import LIMITS
 
 
-class Facts:
+class FakeMetadata:
     """Ledger, settings and their log without a problem."""
 
     is_ready = True
@@ -25,10 +25,10 @@ class Facts:
 
 def told(world: World) -> list[Finding]:
     """Of a service that began just now."""
-    clock, metadata = ManualClock(), cast(Any, Facts())
+    clock, metadata = ManualClock(), cast(Any, FakeMetadata())
     sources = CommonSources(
         metadata=Metadata(log=metadata, settings=metadata, manager=metadata),
-        stores=world.side,
+        stores=world.service_stores,
         certificates=CERTIFICATES,
         clock=clock,
         limits=LIMITS,
@@ -66,7 +66,7 @@ async def test_h38_a_store_that_nobody_names_is_an_alarm_once_the_others_are_kno
     world = World()
     world.settings.write(StoreRecord(store_id=GONE, plugin="s3", uri="s3://gone", prefix=""))
     world.segment(1, GONE)
-    await world.side.in_use.refresh()
+    await world.service_stores.in_use.refresh()
     if not is_known:
         world.links["cold"].store_id = None
     [found] = [finding for finding in told(world) if finding.subject == f"store {GONE}"]

@@ -42,7 +42,7 @@ class ManualSnapshots:
         return await one.result
 
 
-LOOK = cast(PartitionSnapshot, object())
+SNAPSHOT = cast(PartitionSnapshot, object())
 OTHER_SNAPSHOT = cast(PartitionSnapshot, object())
 
 
@@ -61,7 +61,9 @@ def shared(snapshots: ManualSnapshots, tasks: asyncio.TaskGroup) -> CoalescedSna
     return CoalescedSnapshots(cast(SnapshotCache, snapshots), tasks)
 
 
-async def test_who_asks_while_a_look_runs_gets_the_next_one(tasks: asyncio.TaskGroup) -> None:
+async def test_a_caller_that_asks_while_a_snapshot_is_taken_gets_the_next_one(
+    tasks: asyncio.TaskGroup,
+) -> None:
     snapshots = ManualSnapshots()
     sharing = shared(snapshots, tasks)
     first = asyncio.ensure_future(sharing.take(led()))
@@ -69,9 +71,9 @@ async def test_who_asks_while_a_look_runs_gets_the_next_one(tasks: asyncio.TaskG
     late = [asyncio.ensure_future(sharing.take(led())) for _ in range(5)]
     await steps()
     assert len(snapshots.begun) == 1
-    snapshots.begun[0].result.set_result(LOOK)
+    snapshots.begun[0].result.set_result(SNAPSHOT)
     await steps()
-    assert await first is LOOK and not any(one.done() for one in late)
+    assert await first is SNAPSHOT and not any(one.done() for one in late)
     assert len(snapshots.begun) == 2
     snapshots.begun[1].result.set_result(OTHER_SNAPSHOT)
     assert set(map(id, await asyncio.gather(*late))) == {id(OTHER_SNAPSHOT)}
@@ -86,11 +88,11 @@ async def test_partitions_do_not_wait_for_each_other(tasks: asyncio.TaskGroup) -
     await steps()
     assert len(snapshots.begun) == 3
     for one in snapshots.begun:
-        one.result.set_result(LOOK)
+        one.result.set_result(SNAPSHOT)
     await asyncio.gather(*asking)
 
 
-async def test_a_failure_goes_to_all_of_that_look_and_to_no_later_one(
+async def test_a_failure_goes_to_all_of_that_snapshot_and_to_no_later_one(
     tasks: asyncio.TaskGroup,
 ) -> None:
     snapshots = ManualSnapshots()
@@ -99,19 +101,21 @@ async def test_a_failure_goes_to_all_of_that_look_and_to_no_later_one(
     await steps()
     late = [asyncio.ensure_future(sharing.take(led())) for _ in range(3)]
     await steps()
-    snapshots.begun[0].result.set_result(LOOK)
+    snapshots.begun[0].result.set_result(SNAPSHOT)
     await steps()
     snapshots.begun[1].result.set_exception(Unavailable("no broker"))
     results = await asyncio.gather(first, *late, return_exceptions=True)
-    assert results[0] is LOOK
+    assert results[0] is SNAPSHOT
     assert [type(one) for one in results[1:]] == [Unavailable] * 3
     after = asyncio.ensure_future(sharing.take(led()))
     await steps()
-    snapshots.begun[2].result.set_result(LOOK)
-    assert await after is LOOK
+    snapshots.begun[2].result.set_result(SNAPSHOT)
+    assert await after is SNAPSHOT
 
 
-async def test_a_cancelled_asker_leaves_the_look_to_the_others(tasks: asyncio.TaskGroup) -> None:
+async def test_a_cancelled_asker_leaves_the_snapshot_to_the_others(
+    tasks: asyncio.TaskGroup,
+) -> None:
     snapshots = ManualSnapshots()
     sharing = shared(snapshots, tasks)
     first = asyncio.ensure_future(sharing.take(led()))
@@ -121,14 +125,14 @@ async def test_a_cancelled_asker_leaves_the_look_to_the_others(tasks: asyncio.Ta
     await steps()
     first.cancel()
     leaving.cancel()
-    snapshots.begun[0].result.set_result(LOOK)
+    snapshots.begun[0].result.set_result(SNAPSHOT)
     await steps()
     snapshots.begun[1].result.set_result(OTHER_SNAPSHOT)
     assert await staying is OTHER_SNAPSHOT
     assert first.cancelled() and leaving.cancelled()
 
 
-async def test_the_next_look_is_taken_under_the_newest_leadership_asked_for(
+async def test_the_next_snapshot_is_taken_under_the_newest_leadership_asked_for(
     tasks: asyncio.TaskGroup,
 ) -> None:
     """Else a snapshot under the epoch that just ended would fence the barriers of the new one."""
@@ -138,15 +142,15 @@ async def test_the_next_look_is_taken_under_the_newest_leadership_asked_for(
     await steps()
     asking += [asyncio.ensure_future(sharing.take(led(epoch=epoch))) for epoch in (4, 5, 4)]
     await steps()
-    snapshots.begun[0].result.set_result(LOOK)
+    snapshots.begun[0].result.set_result(SNAPSHOT)
     await steps()
     assert [one.led.leader_epoch for one in snapshots.begun] == [4, 5]
     asking.append(asyncio.ensure_future(sharing.take(led(epoch=6))))
     await steps()
-    snapshots.begun[1].result.set_result(LOOK)
+    snapshots.begun[1].result.set_result(SNAPSHOT)
     await steps()
     assert [one.led.leader_epoch for one in snapshots.begun] == [4, 5, 6]
-    snapshots.begun[2].result.set_result(LOOK)
+    snapshots.begun[2].result.set_result(SNAPSHOT)
     await asyncio.gather(*asking)
 
 
@@ -179,7 +183,7 @@ def rig(tmp_path: Path) -> Rig:
     return made
 
 
-async def test_a_look_is_remembered_for_its_leader_epoch_only(rig: Rig) -> None:
+async def test_a_snapshot_is_remembered_for_its_leader_epoch_only(rig: Rig) -> None:
     snapshots = rig.cached_snapshots()
     assert snapshots.of(led()) is None
     snapshot = await snapshots.take(led())
@@ -196,7 +200,7 @@ async def test_a_partition_led_elsewhere_is_forgotten(rig: Rig) -> None:
     assert snapshots.snapshots == {}
 
 
-async def test_a_stale_asker_does_not_forget_the_newer_look(rig: Rig) -> None:
+async def test_a_stale_asker_does_not_forget_the_newer_snapshot(rig: Rig) -> None:
     snapshots = rig.cached_snapshots()
     rig.disk.epochs({0: 0, 5: 10})
     rig.broker.elect(1, 5)

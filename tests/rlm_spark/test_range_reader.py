@@ -117,7 +117,7 @@ def kafka_offsets(kafka: FakeKafka) -> list[int]:
 
 @pytest.mark.parametrize("per_batch", [3, 7, 20])
 @pytest.mark.parametrize("mode", [ReadMode.KAFKA_PREFERRED, ReadMode.REMOTE_PREFERRED])
-def test_every_offset_once_over_the_seam(
+def test_every_offset_once_over_both_tiers(
     service: FakeService, kafka: FakeKafka, mode: ReadMode, per_batch: int
 ) -> None:
     service.per_batch = kafka.per_batch = per_batch

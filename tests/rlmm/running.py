@@ -22,7 +22,7 @@ PUBLISH_TIMEOUT_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class RunningMetadata:
     log: MetadataLog
     manager: RemoteLogMetadataManager
     settings: Settings
@@ -37,7 +37,7 @@ async def running(
     reads: ReadsFile | None = None,
     replication_factor: int = 1,
     wait: bool = True,
-) -> AsyncIterator[Facts]:
+) -> AsyncIterator[RunningMetadata]:
     """One process's view of the facts; several of them are several processes."""
     clock = SystemClock()
     broker = OwnBroker(Address.parse(bootstrap_servers), client_id="test")
@@ -80,7 +80,7 @@ async def running(
             if wait:
                 async with asyncio.timeout(60):
                     await log.wait_ready()
-            yield Facts(log=log, manager=manager, settings=settings, task=task)
+            yield RunningMetadata(log=log, manager=manager, settings=settings, task=task)
         finally:
             task.cancel()
             await broker.close()

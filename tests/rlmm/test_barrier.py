@@ -158,7 +158,7 @@ def _verdict(guard: TopicGuard) -> tuple[bool, str]:
 
 
 @pytest.mark.parametrize("how", ["cancelled", "broken", "before it began"])
-async def test_h17_barriers_work_again_after_the_log_of_facts_was_begun_again(how: str) -> None:
+async def test_h17_barriers_work_again_after_the_metadata_log_was_begun_again(how: str) -> None:
     """The supervisor runs it again after a crash; no place asked for stays deaf."""
     cluster = Cluster()
     ends = EndOffsets(cluster.fetch)

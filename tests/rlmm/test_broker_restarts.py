@@ -9,7 +9,7 @@ from rlm.clock import new_uuid
 from rlmm.publisher import OutcomeUnknown
 from rlmm.settings import StartRecord
 from tests.rlmm.builders import FINISHED, KEY, STARTED, segment
-from tests.rlmm.running import Facts, running
+from tests.rlmm.running import RunningMetadata, running
 from tests.sandbox_fixtures import SandboxFactory
 
 pytestmark = pytest.mark.integration
@@ -39,11 +39,11 @@ async def test_h10_all_goes_on_after_the_broker_was_killed(sandbox_factory: Sand
         await mine.settings.publish(start, leader_epoch=5)
 
 
-async def _publish_in_vain(records: Facts) -> None:
+async def _publish_in_vain(records: RunningMetadata) -> None:
     await records.manager.publish(segment(1, FINISHED), 5, STARTED)
 
 
-async def _publish_at_last(records: Facts) -> None:
+async def _publish_at_last(records: RunningMetadata) -> None:
     """As a task does: unknown stays unknown until a barrier was passed, then look."""
     segment_id = segment(1).segment_id.id
     while records.manager.ledger(KEY).entries[segment_id].state is not FINISHED:

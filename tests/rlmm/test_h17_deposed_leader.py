@@ -13,7 +13,7 @@ from rlmm.clients import ConnectionSettings
 from rlmm.end_offset_client import EndOffsetClient
 from rlmm.settings import FreezeRecord
 from rlmm.topic import SETTINGS_TOPIC
-from tests.rlmm.running import Facts, running
+from tests.rlmm.running import RunningMetadata, running
 from tests.sandbox_fixtures import SandboxFactory
 
 pytestmark = pytest.mark.integration
@@ -44,14 +44,14 @@ async def test_h17_an_old_leaders_high_watermark_is_no_end(sandbox_factory: Sand
     await asker.close()
 
 
-async def _freeze(records: Facts, why: str) -> int:
+async def _freeze(records: RunningMetadata, why: str) -> int:
     await records.settings.publish(FreezeRecord(topic_id=None, stopped=("trim",), by="a", why=why))
     adopted = records.settings.view.get("freeze")
     assert adopted is not None
     return adopted.offset
 
 
-async def _freeze_at_last(records: Facts, why: str) -> int:
+async def _freeze_at_last(records: RunningMetadata, why: str) -> int:
     async with asyncio.timeout(90):
         while True:
             try:

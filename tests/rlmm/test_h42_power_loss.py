@@ -16,7 +16,7 @@ from rlmm.records import NO_PREVIOUS, LedgerKey, RecordHeaders, encode_record_va
 from rlmm.settings import FreezeRecord
 from rlmm.topic import LEDGER_TOPIC
 from tests.rlmm.builders import KEY, STARTED, segment
-from tests.rlmm.running import Facts, running
+from tests.rlmm.running import RunningMetadata, running
 from tests.sandbox_fixtures import SandboxFactory
 
 pytestmark = pytest.mark.integration
@@ -58,7 +58,7 @@ async def test_h42_a_ledger_that_lost_its_end_and_grew_again_stops_deletes_for_g
         assert accepted.manager.problem is None
 
 
-async def _refuses_what_the_ledger_is_for(records: Facts) -> None:
+async def _refuses_what_the_ledger_is_for(records: RunningMetadata) -> None:
     assert "lost records" in (records.manager.damage or "")
     with pytest.raises(Unavailable, match="lost records"):
         await records.manager.barrier(KEY, 5_000)

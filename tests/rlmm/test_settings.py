@@ -1,4 +1,4 @@
-"""Facts published and removed: what counts where records land late, or their writer knew less."""
+"""Settings records published and removed, where records land late or the writer knew less."""
 
 from dataclasses import replace
 
@@ -146,7 +146,7 @@ async def test_h10_a_history_that_lands_after_a_newer_one_of_its_leader_does_not
     assert ours.settings.view.history(KEY) == frozen
 
 
-async def test_an_old_leaders_tombstone_takes_no_newer_fact_away(
+async def test_an_old_leaders_tombstone_takes_no_newer_record_away(
     ours: Process, other: Process
 ) -> None:
     """It was paused before it sent; the fact it means is gone, another leader has written."""
@@ -177,7 +177,7 @@ async def test_a_tombstone_that_was_overtaken_is_fenced(ours: Process, topics: F
     assert ours.topic() == topic(trim=True)
 
 
-async def test_a_decision_on_an_older_fact_does_not_overwrite_a_newer_one(
+async def test_a_decision_on_an_older_record_does_not_overwrite_a_newer_one(
     ours: Process, other: Process
 ) -> None:
     """Decided, then all brokers were asked; another one changed the topic meanwhile."""
@@ -283,7 +283,7 @@ async def test_fields_of_a_later_version_are_written_again(ours: Process) -> Non
     assert (found.trim, found.extra) == (True, {"later": 1})
 
 
-async def test_h02_a_leader_asserts_its_own_partitions_facts_only(
+async def test_h02_a_leader_asserts_its_own_partitions_records_only(
     ours: Process, topics: FakeTopics
 ) -> None:
     """A topic's own fact belongs to the leader of partition 0."""

@@ -71,7 +71,7 @@ def test_h02_the_start_never_goes_back(starts: list[tuple[int, int]]) -> None:
         highest = seen
 
 
-def test_a_fact_of_an_older_leader_epoch_is_not_adopted() -> None:
+def test_a_record_of_an_older_leader_epoch_is_not_adopted() -> None:
     view = SettingsView()
     put(view, 0, TrimRecord(partition=KEY, bound=10, planned_epoch=5), epoch=5)
     put(view, 1, TrimRecord(partition=KEY, bound=99, planned_epoch=4), epoch=4)
@@ -139,7 +139,7 @@ def test_no_json_object_is_corrupt(value: bytes) -> None:
         decode_settings_record(b"cluster", value)
 
 
-def test_a_fact_under_another_key_is_corrupt() -> None:
+def test_a_record_under_another_key_is_corrupt() -> None:
     stamp = Stamp(node_id=1, leader_epoch=1, writer=uuid(1), time_ms=0)
     _, value = encode_settings_record(start(1), stamp)
     for key in (b"trim/x/1", b"start/x/1", f"start/{TOPIC_ID}/01".encode(), b"start"):
@@ -168,7 +168,7 @@ def test_freeze_holds_for_all_or_for_one_and_ends_with_a_tombstone() -> None:
     assert not view.is_stopped(TOPIC_ID, "trim")
 
 
-def test_facts_of_different_writers_do_not_touch_each_other() -> None:
+def test_records_of_different_writers_do_not_touch_each_other() -> None:
     view = SettingsView()
     put(view, 0, topic())
     put(view, 1, start(3))
@@ -183,7 +183,7 @@ def test_facts_of_different_writers_do_not_touch_each_other() -> None:
     ]
 
 
-def test_h04_the_epoch_of_a_decision_is_the_facts_own_not_the_stamps() -> None:
+def test_h04_the_epoch_of_a_decision_is_the_records_own_not_the_stamps() -> None:
     view = SettingsView()
     assert view.remote_log_start_epoch(KEY) == -1
     put(view, 0, start(100), epoch=4)

@@ -81,7 +81,7 @@ async def test_h42_a_log_that_shrank_and_grew_past_the_reader_is_a_loss() -> Non
         )
 
 
-async def test_h42_an_end_below_what_was_read_is_a_loss_at_once_not_at_the_second_look() -> None:
+async def test_h42_an_end_below_what_was_read_is_a_loss_at_once_not_at_the_second_read() -> None:
     leaders = leaders_of(PLACE)
     async with following(leaders) as one:
         await one.tail.wait_caught_up()

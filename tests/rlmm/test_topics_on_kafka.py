@@ -19,7 +19,7 @@ from rlmm.records import LedgerKey, RecordHeaders, encode_record_value
 from rlmm.settings import ClusterRecord, FreezeRecord, StartRecord
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 from tests.rlmm.builders import DELETED, DELETING, FINISHED, KEY, STARTED, segment
-from tests.rlmm.running import Facts, running
+from tests.rlmm.running import RunningMetadata, running
 from tests.sandbox_fixtures import SandboxFactory
 
 pytestmark = pytest.mark.integration
@@ -200,7 +200,7 @@ async def _asking_creates_nothing(bootstrap: str) -> None:
     assert "asked-by-aiokafka" in topics
 
 
-async def _remember(records: Facts) -> None:
+async def _remember(records: RunningMetadata) -> None:
     ids = records.log.topic_ids
     cluster = ClusterRecord(
         cluster_id="c", ledger_topic_id=ids[LEDGER_TOPIC], settings_topic_id=ids[SETTINGS_TOPIC]

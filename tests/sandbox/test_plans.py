@@ -54,11 +54,11 @@ def state(spec: SandboxSpec) -> SandboxState:
 def test_h21_tiered_is_bound_to_loopback_advertised_at_the_proxy_and_never_between_brokers() -> (
     None
 ):
-    facts = broker_properties(SandboxSpec(), LAYOUT, 1, PORTS, 99)
-    assert facts["advertised.listeners"] == "DIRECT://127.0.0.1:11,TIERED://127.0.0.1:14"
-    assert "TIERED://127.0.0.1:12" in facts["listeners"].split(",")
-    assert facts["inter.broker.listener.name"] == "DIRECT"
-    assert facts["controller.listener.names"] == "CONTROLLER"
+    properties = broker_properties(SandboxSpec(), LAYOUT, 1, PORTS, 99)
+    assert properties["advertised.listeners"] == "DIRECT://127.0.0.1:11,TIERED://127.0.0.1:14"
+    assert "TIERED://127.0.0.1:12" in properties["listeners"].split(",")
+    assert properties["inter.broker.listener.name"] == "DIRECT"
+    assert properties["controller.listener.names"] == "CONTROLLER"
 
 
 def test_h30_the_changed_defaults_are_the_ones_in_the_document() -> None:
@@ -129,10 +129,10 @@ def test_services_accept_their_configuration(brokers: int) -> None:
 
 @pytest.mark.parametrize("node", [1, 3])
 def test_the_service_finds_its_listeners_in_the_brokers_file(node: int) -> None:
-    facts = broker_identity(broker_properties(SandboxSpec(brokers=3), LAYOUT, node, PORTS, 99))
-    assert facts.node_id == node
-    assert facts.listeners["TIERED"].port == PORTS[node].tiered
-    assert facts.listeners[facts.inter_broker_listener or ""].port == PORTS[node].direct
+    identity = broker_identity(broker_properties(SandboxSpec(brokers=3), LAYOUT, node, PORTS, 99))
+    assert identity.node_id == node
+    assert identity.listeners["TIERED"].port == PORTS[node].tiered
+    assert identity.listeners[identity.inter_broker_listener or ""].port == PORTS[node].direct
 
 
 def test_state_survives_its_text_form() -> None:

@@ -9,7 +9,7 @@ from rlm_sandbox.demo.printed import FORMATTER_PROPERTIES, NULL, parsed_place
 from rlm_sandbox.kafka_dist import java_environment
 from tests.scenarios.cluster import Cluster, Row
 
-_SILENCE_MS = 20_000
+_IDLE_MS = 20_000
 _LIMIT_S = 90.0
 
 
@@ -50,7 +50,7 @@ def java_read(
     settings = {"auto.offset.reset": "none", "isolation.level": isolation, **(config or {})}
     arguments = ["--bootstrap-server", cluster.bootstrap, "--topic", topic]
     arguments += ["--partition", str(partition), "--offset", "0", "--max-messages", str(count)]
-    arguments += ["--timeout-ms", str(_SILENCE_MS)]
+    arguments += ["--timeout-ms", str(_IDLE_MS)]
     for name, value in settings.items():
         arguments += ["--command-property", f"{name}={value}"]
     for name, value in FORMATTER_PROPERTIES.items():

@@ -301,7 +301,7 @@ async def _produced_log_start(
     return int(partition["log_start_offset"])
 
 
-def test_h22_librdkafkas_low_watermark_does_not_flip_at_the_seam(archive: Archive) -> None:
+def test_h22_librdkafkas_low_watermark_does_not_flip_between_the_tiers(archive: Archive) -> None:
     lows: set[int] = set()
     place = TopicPartition(archive.topic, 0, 0)
     consumer = Consumer(

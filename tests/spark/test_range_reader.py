@@ -142,7 +142,7 @@ def test_a_plain_consumer_reads_the_same(
     assert consumed == [row for row in mixed.committed if start <= row.offset < end]
 
 
-def test_every_start_around_the_seam(
+def test_every_start_around_the_border_of_the_tiers(
     cluster: Cluster, history: tuple[TopicPartition, Mixed, int]
 ) -> None:
     place, mixed, log_start = history

@@ -351,7 +351,7 @@ async def test_a_topic_that_may_not_be_seen_is_nobody_elses_trouble(
     assert {acl.resource_name for acl in refused.value.acls} == {"hidden", "hidden too"}
 
 
-async def test_a_look_asks_for_the_configurations_it_needs(
+async def test_a_snapshot_asks_for_the_configurations_it_needs(
     broker: FakeBroker, own: OwnBroker
 ) -> None:
     def answer(asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -69,7 +69,7 @@ async def test_all_who_ask_at_once_share_one_load() -> None:
     cache, source = cache_of(), Source()
     asking = [asyncio.ensure_future(cache.get("k", begin(source.load))) for _ in range(5)]
     await steps()
-    assert cache.flight("k") is not None and cache.peek("k") is None
+    assert cache.pending("k") is not None and cache.peek("k") is None
     source.may_end.set()
     assert await asyncio.gather(*asking) == [b"value"] * 5
     assert await cache.get("k", begin(source.load)) == b"value"
@@ -109,7 +109,7 @@ async def test_a_failure_goes_to_all_who_wait_and_is_not_remembered() -> None:
     source.may_end.set()
     results = await asyncio.gather(*asking, return_exceptions=True)
     assert [type(one) for one in results] == [NotFound] * 3
-    assert cache.flight("k") is None and cache.peek("k") is None
+    assert cache.pending("k") is None and cache.peek("k") is None
     source.error = None
     assert await cache.get("k", begin(source.load)) == b"value"
     assert source.loads == 2
@@ -123,14 +123,14 @@ async def test_a_failure_after_the_asker_left_troubles_nobody() -> None:
     only.cancel()
     source.may_end.set()
     await steps()
-    assert cache.flight("k") is None and cache.peek("k") is None
+    assert cache.pending("k") is None and cache.peek("k") is None
 
 
 async def test_a_load_that_cannot_begin_leaves_nothing_behind() -> None:
     cache = cache_of()
     with pytest.raises(Busy):
         await cache.get("k", busy)
-    assert cache.flight("k") is None
+    assert cache.pending("k") is None
     assert await cache.get("k", giving(b"v")) == b"v"
 
 

@@ -226,7 +226,7 @@ def test_each_missing_right_is_told_once_with_the_command_that_gives_it() -> Non
     assert "kafka-acls.sh --add --allow-principal User:ANONYMOUS --operation Read" in found.text
 
 
-def test_facts_that_are_not_read_yet_are_a_note_at_first() -> None:
+def test_metadata_that_is_not_read_yet_is_a_note_at_first() -> None:
     reading = MetadataHealth(name="ledger", is_ready=False, problem="not read yet")
     assert kinds(metadata_findings([reading], LIMITS, 60_000)) == [ProblemKind.STARTING]
     assert kinds(metadata_findings([reading], LIMITS, 60_001)) == [ProblemKind.METADATA]

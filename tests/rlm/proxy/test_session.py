@@ -111,14 +111,14 @@ def answer(correlation_id: int, size_bytes: int) -> bytes:
 @given(CUTS)
 def test_answers_are_the_same_for_any_cut(sizes: list[int]) -> None:
     cutter = ResponseCutter(LIMIT)
-    looks = [
+    intercepts = [
         Intercept.NOTHING,
         Intercept.PRODUCE,
         Intercept.ASKED,
         Intercept.ASKED,
         Intercept.NOTHING,
     ]
-    for number, intercept in enumerate(looks):
+    for number, intercept in enumerate(intercepts):
         above = 100 if intercept is Intercept.ASKED else None
         cutter.expect(
             Expected(intercept=intercept, api_version=1, correlation_id=number, stream_above=above)

@@ -109,7 +109,7 @@ async def test_a_failure_goes_to_its_future_and_stops_nobody_else(
     assert bench.loads.is_idle and bench.memory.held_bytes == 0
 
 
-async def test_h24_a_load_that_breaks_off_does_not_look_like_a_cancelled_asker(
+async def test_h24_a_load_that_breaks_off_is_not_taken_for_a_cancelled_asker(
     bench: Bench,
 ) -> None:
     bad, good = bench.submit(error=asyncio.CancelledError()), bench.submit("good")

@@ -50,7 +50,7 @@ async def test_every_offset_and_size_gives_the_stored_batches(
                 assert await read(reader, segment, asked) == expected(log, asked)
 
 
-async def test_a_segment_as_the_copy_lane_makes_it(local: Bench) -> None:
+async def test_a_segment_as_the_copy_task_makes_it(local: Bench) -> None:
     """Bytes, indexes and checksums by tasks/segment_data, from a broker's directory."""
     disk = LogDir(local.root / "data").partition()
     log = disk.segment(0, 500)

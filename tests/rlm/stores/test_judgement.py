@@ -68,7 +68,7 @@ def test_h11_an_expiry_of_the_identity_is_an_alarm_however_long_it_is() -> None:
     assert not alarms(*judged(expiry(36_500, "kafka/c1/"), topics=()))
 
 
-def test_an_expiry_that_meets_nothing_of_ours_is_a_fact() -> None:
+def test_an_expiry_that_meets_nothing_of_ours_is_neither_alarm_nor_hint() -> None:
     (verdict,) = judged(expiry(1, "kafka/c2/"))
     assert verdict.level is Level.FACT
     assert "nothing of ours too early" in verdict.text
@@ -140,7 +140,7 @@ def test_each_kind_has_its_meaning(finding: StoreFinding, level: Level, words: s
     assert words in verdict.text
 
 
-def test_versioning_with_a_rule_for_noncurrent_versions_is_a_fact() -> None:
+def test_versioning_with_a_rule_for_noncurrent_versions_is_neither_alarm_nor_hint() -> None:
     rule = expiry(14, state="NoncurrentVersionExpiration")
     on = StoreFinding(kind=FindingKind.VERSIONING, state="Enabled")
     (verdict,) = judged(on, rule)

@@ -57,7 +57,7 @@ class World:
         targets = Targets(RuleProvider(places, rules), self.stores, "c")
         clock = ManualClock()
         in_use = StoresInUse(self.ledger, clock)
-        self.side = ServiceStores(
+        self.service_stores = ServiceStores(
             stores=self.stores,
             routed=RoutedStores(self.stores),
             targets=targets,
@@ -128,19 +128,19 @@ async def test_usage_counts_what_is_finished_and_knows_who_needs_the_store(world
     world.segment(2, HOT)
     world.segment(3, COLD, STARTED)
     world.segment(4, GONE, DELETED)
-    await world.side.in_use.refresh()
+    await world.service_stores.in_use.refresh()
     topics = frozenset((PLACE.topic_id,))
-    assert world.side.in_use.by_store == {
+    assert world.service_stores.in_use.by_store == {
         HOT: StoreUsage(segments=2, size_bytes=2, topics=topics),
         COLD: StoreUsage(topics=topics),
     }
     world.segment(5, HOT)
-    await world.side.in_use.refresh()
-    assert world.side.in_use.by_store[HOT].segments == 3
+    await world.service_stores.in_use.refresh()
+    assert world.service_stores.in_use.by_store[HOT].segments == 3
 
 
 def problems(world: World) -> list[str]:
-    return [row.problem for row in world.side.statuses() if row.problem]
+    return [row.problem for row in world.service_stores.statuses() if row.problem]
 
 
 async def test_h11_a_store_that_segments_need_and_nobody_configures_is_an_alarm(
@@ -149,15 +149,15 @@ async def test_h11_a_store_that_segments_need_and_nobody_configures_is_an_alarm(
     world.settings.write(StoreRecord(store_id=GONE, plugin="s3", uri="s3://gone", prefix=""))
     world.segment(1, GONE)
     assert problems(world) == []
-    await world.side.in_use.refresh()
+    await world.service_stores.in_use.refresh()
     (problem,) = problems(world)
     assert problem.startswith(
         f"store {GONE} (s3 s3://gone) is not in this service's configuration: 1 segments of 1"
     )
-    [*_, stranger] = world.side.statuses()
+    [*_, stranger] = world.service_stores.statuses()
     assert (stranger.name, stranger.store_id, stranger.uri) == ("", GONE, "s3://gone")
     assert not store_message(stranger).name
-    gauges = store_gauges(world.side.statuses())
+    gauges = store_gauges(world.service_stores.statuses())
     assert gauges["rlm_stores_configured"] == {(): 2}
     assert gauges["rlm_store_available"] == {
         ("hot", str(HOT)): 1,
@@ -168,14 +168,14 @@ async def test_h11_a_store_that_segments_need_and_nobody_configures_is_an_alarm(
 
 async def test_a_store_that_is_not_found_yet_is_not_called_unconfigured(world: World) -> None:
     world.segment(1, COLD)
-    await world.side.in_use.refresh()
+    await world.service_stores.in_use.refresh()
     world.links["cold"].store_id, world.links["cold"].problem = None, "the plugin is away"
     assert problems(world) == ["the plugin is away"], "which store that is nobody knows yet"
     world.settings.write(
         StoreRecord(store_id=COLD, plugin="s3", uri="s3://cold", prefix="", names=("cold",))
     )
     assert problems(world) == ["the plugin is away"]
-    [cold] = [row for row in world.side.statuses() if row.name == "cold"]
+    [cold] = [row for row in world.service_stores.statuses() if row.name == "cold"]
     assert (cold.segments, cold.size_bytes, cold.uri) == (1, 1, "s3://cold")
     world.settings.write(
         StoreRecord(store_id=COLD, plugin="s3", uri="s3://cold", prefix="", names=("ice",))
@@ -190,12 +190,12 @@ async def test_h11_an_expiry_is_judged_by_the_topics_that_lie_there(world: World
     world.segment(1, COLD)
     world.expire("hot", 40)
     world.expire("cold", 7)
-    hot, cold = await world.side.inspect()
+    hot, cold = await world.service_stores.inspect()
     assert not hot.alarms
     (alarm,) = cold.alarms
     assert "removes objects after 7 d, before their time: orders (kept 30 d)" in alarm
     assert problems(world) == []
-    (status,) = [row for row in world.side.statuses() if row.name == "cold"]
+    (status,) = [row for row in world.service_stores.statuses() if row.name == "cold"]
     assert status.alarms == (alarm,)
     message = report_message(cold)
     assert (message.findings[0].days, message.findings[0].HasField("value")) == (7, False)
@@ -209,15 +209,17 @@ async def test_h11_where_the_next_segments_go_counts_before_the_first_one_is_the
     world.topic("bids", Uuid(b"\x31" * 16))
     world.expire("cold", 7)
     world.expire("hot", 7)
-    hot, cold = await world.side.inspect()
+    hot, cold = await world.service_stores.inspect()
     assert "orders" in hot.alarms[0] and "bids" not in hot.alarms[0]
     assert "bids" in cold.alarms[0] and "orders" not in cold.alarms[0]
 
 
-async def test_segments_of_a_topic_without_fact_are_kept_without_limit(world: World) -> None:
+async def test_segments_of_a_topic_without_settings_record_are_kept_without_limit(
+    world: World,
+) -> None:
     world.segment(1, HOT)
     world.expire("hot", 36_500)
-    hot, _ = await world.side.inspect()
+    hot, _ = await world.service_stores.inspect()
     assert f"topic {PLACE.topic_id} (kept without limit)" in hot.alarms[0]
 
 
@@ -226,7 +228,7 @@ async def test_a_store_that_does_not_answer_says_so_and_hides_no_other(world: Wo
         raise Unavailable("no answer")
 
     world.links["hot"].store.inspect = away  # type: ignore[method-assign]
-    hot, cold = await world.side.inspect()
+    hot, cold = await world.service_stores.inspect()
     assert (hot.problem, hot.verdicts) == ("no answer", ())
     assert cold.verdicts[0].level is Level.UNKNOWN
 
@@ -237,17 +239,17 @@ async def test_a_store_that_hangs_is_not_waited_for(world: World) -> None:
         return ()
 
     world.links["hot"].store.inspect = hang  # type: ignore[method-assign]
-    world.side.inspection._answer_ms = 10
-    hot, cold = await world.side.inspect()
+    world.service_stores.inspection._answer_ms = 10
+    hot, cold = await world.service_stores.inspect()
     assert (hot.problem, cold.problem) == ("no answer within 10 ms", "")
 
 
 async def test_what_another_store_says_is_not_judged(world: World) -> None:
     world.links["hot"].is_other, world.links["hot"].problem = True, "it is store X"
-    hot, _ = await world.side.inspect()
+    hot, _ = await world.service_stores.inspect()
     assert (hot.problem, hot.findings) == ("it is store X", ())
 
 
 def test_without_a_store_none_is_configured() -> None:
     none = World(())
-    assert store_gauges(none.side.statuses()) == {"rlm_stores_configured": {(): 0}}
+    assert store_gauges(none.service_stores.statuses()) == {"rlm_stores_configured": {(): 0}}

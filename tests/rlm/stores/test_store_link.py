@@ -284,7 +284,7 @@ async def test_a_new_name_founds_a_store_of_its_own(site: Site, tmp_path: Path) 
     assert site.settings.view.cluster == cluster_record(first)
 
 
-async def test_another_store_than_the_first_waits_for_the_clusters_fact(site: Site) -> None:
+async def test_another_store_than_the_first_waits_for_the_clusters_record(site: Site) -> None:
     link = site.link(PatientClock(sleeps=3), is_first=False)
     with pytest.raises(asyncio.CancelledError):
         await link.establish()

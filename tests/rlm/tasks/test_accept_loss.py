@@ -67,7 +67,7 @@ def acceptance(rig: Rig) -> LossAcceptance:
     )
 
 
-async def test_h15_a_look_alone_changes_nothing(rig: Rig) -> None:
+async def test_h15_a_dry_run_changes_nothing(rig: Rig) -> None:
     (found,) = await acceptance(rig).accept(PLACE.key, by="op", apply=False)
     assert (found.start, found.next_offset, found.segments) == (100, 200, 1)
     assert rig.settings.view.holes(PLACE.key) == ()

@@ -70,7 +70,7 @@ async def site(tmp_path: Path) -> Site:
     return made
 
 
-async def test_a_look_that_finds_nothing_saves_one_round(site: Site) -> None:
+async def test_a_snapshot_with_nothing_to_copy_saves_one_task(site: Site) -> None:
     await site.saw()
     await site.scheduled()
     assert site.rounds == []
@@ -78,14 +78,14 @@ async def test_a_look_that_finds_nothing_saves_one_round(site: Site) -> None:
     assert site.rounds == [0], "one snapshot saves one round"
 
 
-async def test_an_old_look_saves_none(site: Site) -> None:
+async def test_an_old_snapshot_saves_none(site: Site) -> None:
     await site.saw()
     site.rig.clock.advance(INTERVAL_MS)
     await site.scheduled()
     assert site.rounds == [0]
 
 
-async def test_a_look_under_another_epoch_saves_none(site: Site) -> None:
+async def test_a_snapshot_under_another_epoch_saves_none(site: Site) -> None:
     await site.saw()
     site.rig.disk.epochs({0: 0, 1: 250})
     site.rig.broker.elect(1, 1)
@@ -100,7 +100,7 @@ async def test_what_is_led_elsewhere_is_forgotten(site: Site) -> None:
     assert site.rounds == [0]
 
 
-async def test_something_to_copy_is_copied_at_once_on_a_look_of_its_own(site: Site) -> None:
+async def test_something_to_copy_is_copied_at_once_with_a_snapshot_of_its_own(site: Site) -> None:
     site.grow()
     await site.saw()
     assert site.ends() == [99, 199], "a borrowed snapshot copies nothing"
@@ -138,13 +138,13 @@ async def test_settings_that_are_not_read_yet_save_no_round(site: Site) -> None:
     assert site.pool.waiting_count == 1
 
 
-async def test_status_is_that_of_the_look(site: Site) -> None:
+async def test_status_is_that_of_the_snapshot(site: Site) -> None:
     site.rig.broker.ends_at(260)
     await site.saw()
     assert site.rig.copy.statuses[PLACE.key].high_watermark == 260
 
 
-async def test_while_a_round_runs_looks_of_others_change_nothing(site: Site) -> None:
+async def test_while_a_task_runs_snapshots_of_others_change_nothing(site: Site) -> None:
     site.grow()
     began, go_on = asyncio.Event(), asyncio.Event()
 

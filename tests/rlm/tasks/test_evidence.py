@@ -197,14 +197,16 @@ async def test_h06_a_manifest_that_turns_up_unreadable_at_the_last_moment_saves_
     assert len(broken.store.objects) == 2
 
 
-async def test_h06_an_attempt_live_before_the_look_is_not_judged_by_it(broken: Rig) -> None:
+async def test_h06_an_attempt_live_before_the_snapshot_is_not_judged_by_it(broken: Rig) -> None:
     snapshot = await broken.snapshots.take(broken.led)
     await broken.cleanup.run_on(snapshot, frozenset({attempt(broken).segment_id.id}))
     assert attempt(broken).state is STARTED
     assert broken.store.objects
 
 
-async def test_h06_an_attempt_that_began_after_the_look_is_not_judged_by_it(broken: Rig) -> None:
+async def test_h06_an_attempt_that_began_after_the_snapshot_is_not_judged_by_it(
+    broken: Rig,
+) -> None:
     snapshot = await broken.snapshots.take(broken.led)
     with broken.live.working_on(attempt(broken).segment_id.id):
         await broken.cleanup.run_on(snapshot, frozenset())
@@ -213,7 +215,7 @@ async def test_h06_an_attempt_that_began_after_the_look_is_not_judged_by_it(brok
     assert not broken.store.objects
 
 
-async def test_h06_an_attempt_that_ends_during_the_look_is_left_to_the_next_round(
+async def test_h06_an_attempt_that_ends_during_the_snapshot_is_left_to_the_next_task(
     broken: Rig,
 ) -> None:
     """Its last words may not be in the ledger that the snapshot has."""
@@ -230,7 +232,7 @@ async def test_h06_an_attempt_that_ends_during_the_look_is_left_to_the_next_roun
         trim=broken.trim,
         cleanup=broken.cleanup,
         clock=broken.clock,
-        saw=lambda _look, _began_at_ms: None,
+        saw=lambda _snapshot, _began_at_ms: None,
     )
     broken.enable(trim=False)
     await a_round.run(broken.led)

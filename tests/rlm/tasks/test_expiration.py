@@ -18,14 +18,14 @@ FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
 
 class CountedSnapshots:
-    """Looks of the rig, kept in their order."""
+    """Snapshots of the rig, kept in their order."""
 
     def __init__(self, rig: Rig) -> None:
-        self._look = rig.snapshots.take
+        self._take = rig.snapshots.take
         self.taken: list[PartitionSnapshot] = []
 
     async def take(self, led: LedPartition) -> PartitionSnapshot:
-        self.taken.append(await self._look(led))
+        self.taken.append(await self._take(led))
         return self.taken[-1]
 
 
@@ -51,11 +51,11 @@ def a_round(rig: Rig) -> ExpirationTask:
         trim=rig.trim,
         cleanup=rig.cleanup,
         clock=rig.clock,
-        saw=lambda _look, _began_at_ms: None,
+        saw=lambda _take, _began_at_ms: None,
     )
 
 
-async def test_an_idle_round_takes_one_look(rig: Rig, snapshots: CountedSnapshots) -> None:
+async def test_an_idle_task_takes_one_snapshot(rig: Rig, snapshots: CountedSnapshots) -> None:
     rig.enable(trim=False)
     await a_round(rig).run(rig.led)
     assert len(snapshots.taken) == 1
@@ -63,7 +63,7 @@ async def test_an_idle_round_takes_one_look(rig: Rig, snapshots: CountedSnapshot
     assert rig.cleanup.statuses[PLACE.key].leftovers == 0
 
 
-async def test_the_look_is_told_with_the_time_it_began(
+async def test_the_snapshot_is_reported_with_the_time_it_began(
     rig: Rig, snapshots: CountedSnapshots
 ) -> None:
     told: list[tuple[PartitionSnapshot, int]] = []
@@ -80,7 +80,7 @@ async def test_the_look_is_told_with_the_time_it_began(
     assert told == [(snapshots.taken[0], began_at_ms)]
 
 
-async def test_after_a_trim_the_cleanup_looks_for_itself(
+async def test_after_a_trim_the_cleanup_takes_a_snapshot_of_its_own(
     rig: Rig, snapshots: CountedSnapshots
 ) -> None:
     await a_round(rig).run(rig.led)
@@ -122,7 +122,9 @@ async def test_the_cleanup_has_its_turn_when_the_trim_fails(
     assert rig.cleanup.statuses[PLACE.key].leftovers == 0
 
 
-async def test_a_look_that_grew_old_is_not_given_on(rig: Rig, snapshots: CountedSnapshots) -> None:
+async def test_a_snapshot_that_grew_old_is_not_given_on(
+    rig: Rig, snapshots: CountedSnapshots
+) -> None:
     """The share groups took their time; what the cleanup stands on was seen after that."""
     rig.enable(trim=False)
     plain = rig.share_groups.start_offset
@@ -136,7 +138,7 @@ async def test_a_look_that_grew_old_is_not_given_on(rig: Rig, snapshots: Counted
     assert len(snapshots.taken) == 2
 
 
-async def test_a_look_that_fails_ends_the_round(rig: Rig) -> None:
+async def test_a_snapshot_that_fails_ends_the_task(rig: Rig) -> None:
     rig.broker.elect(2, 1)
     led = LedPartition(topic_id_partition=PLACE, leader=1, leader_epoch=0, replicas=(1,), isr=(1,))
     with pytest.raises(Fenced, match="led by 2"):
@@ -159,7 +161,7 @@ async def broken_copy(rig: Rig) -> None:
     rig.store.before = lambda _: None
 
 
-async def test_what_a_broken_attempt_left_goes_on_the_trims_look(
+async def test_what_a_broken_attempt_left_goes_with_the_trims_snapshot(
     rig: Rig, snapshots: CountedSnapshots
 ) -> None:
     rig.enable(trim=False)
@@ -171,7 +173,7 @@ async def test_what_a_broken_attempt_left_goes_on_the_trims_look(
     assert [one.state for one in rig.ledger.view.entries.values()] == [FINISHED, FINISHED]
 
 
-async def test_h05_who_lost_the_leadership_since_the_shared_look_deletes_nothing(
+async def test_h05_a_leader_that_changed_since_the_shared_snapshot_deletes_nothing(
     rig: Rig, snapshots: CountedSnapshots
 ) -> None:
     rig.enable(trim=False)
@@ -189,7 +191,7 @@ async def test_h05_who_lost_the_leadership_since_the_shared_look_deletes_nothing
     assert rig.store.objects == objects
 
 
-async def test_g1_a_freeze_since_the_shared_look_stops_the_sweep(
+async def test_g1_a_freeze_since_the_shared_snapshot_stops_the_sweep(
     rig: Rig, snapshots: CountedSnapshots
 ) -> None:
     rig.enable(trim=False)
@@ -207,7 +209,7 @@ async def test_g1_a_freeze_since_the_shared_look_stops_the_sweep(
     assert rig.cleanup.statuses[PLACE.key].refused
 
 
-async def test_h06_an_attempt_that_lives_since_before_the_shared_look_is_left_alone(
+async def test_h06_an_attempt_that_lives_since_before_the_shared_snapshot_is_left_alone(
     rig: Rig, snapshots: CountedSnapshots
 ) -> None:
     """The round runs in the midst of a copy, which ends while the trim plans."""

@@ -27,7 +27,7 @@ def gate() -> Iterator[threading.Event]:
     made.set()
 
 
-async def test_h17_a_look_waits_for_no_copy(tmp_path: Path, gate: threading.Event) -> None:
+async def test_h17_a_snapshot_waits_for_no_copy(tmp_path: Path, gate: threading.Event) -> None:
     """All threads of copies are at work, and ten more copies wait for one."""
     copies, snapshots = Threads("copies", 2), Threads("snapshots", 1)
     rig = Rig(tmp_path, threads=replace(all_of(THREADS), copies=copies, snapshots=snapshots))

@@ -125,7 +125,7 @@ async def test_h05_a_service_that_dies_between_plan_and_trim_stops_it(rig: Rig) 
     assert rig.broker.deleted == []
 
 
-async def test_h05_an_older_look_is_not_trusted_with_replicas(rig: Rig) -> None:
+async def test_h05_an_older_snapshot_is_not_trusted_with_replicas(rig: Rig) -> None:
     snapshot = await rig.snapshots.take(rig.led)
     rig.broker.partition = replace(rig.broker.partition, replicas=(1, 2, 3), isr=(1,))
     with pytest.raises(Fenced, match="no live service"):
@@ -230,7 +230,7 @@ async def test_h41_another_leadership_in_between_counts_for_nothing(rig: Rig) ->
         await rig.trim.run(rig.led)
 
 
-async def test_h41_a_cancelled_lane_leaves_its_trim_unknown(rig: Rig) -> None:
+async def test_h41_a_cancelled_task_leaves_its_trim_unknown(rig: Rig) -> None:
     arrived = rig.broker.answers_late = asyncio.Event()
     trim = asyncio.ensure_future(rig.trim.run(rig.led))
     await arrived.wait()

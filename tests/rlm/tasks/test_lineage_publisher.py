@@ -50,7 +50,9 @@ def leader(tmp_path: Path) -> Leader:
     return Leader(tmp_path)
 
 
-async def test_h04_an_unclean_election_is_told_before_the_look_counts(leader: Leader) -> None:
+async def test_h04_an_unclean_election_is_published_before_the_snapshot_counts(
+    leader: Leader,
+) -> None:
     known_when_told: list[PartitionSnapshot | None] = []
     leader.rig.settings.after_publish = lambda: known_when_told.append(
         leader.snapshots.of(leader.rig.led)
@@ -66,7 +68,7 @@ async def test_h04_an_unclean_election_is_told_before_the_look_counts(leader: Le
     assert len(leader.published) == 1
 
 
-async def test_h04_looks_at_the_same_time_tell_once(leader: Leader) -> None:
+async def test_h04_snapshots_at_the_same_time_publish_once(leader: Leader) -> None:
     """A second record would be newer than the first when that is read back: as if overruled."""
     publish = leader.rig.settings.publish
 
@@ -95,7 +97,7 @@ async def test_h04_a_freeze_is_told_and_its_end(leader: Leader) -> None:
     assert leader.told_freeze() is None
 
 
-async def test_h04_settings_that_take_no_record_hold_looks_up_once_in_a_while(
+async def test_h04_settings_that_take_no_record_delay_snapshots_once_in_a_while(
     leader: Leader,
 ) -> None:
     attempts = 0
@@ -122,7 +124,7 @@ async def test_h04_settings_that_take_no_record_hold_looks_up_once_in_a_while(
 
 
 @pytest.mark.parametrize("led_elsewhere", [False, True])
-async def test_h17_a_look_that_was_overtaken_while_it_told_is_not_remembered(
+async def test_h17_a_snapshot_that_was_overtaken_while_it_published_is_not_remembered(
     leader: Leader, led_elsewhere: bool
 ) -> None:
     """The settings take no record for as long as a publish may last; others look meanwhile."""

@@ -35,7 +35,7 @@ def at(question: str, what: Callable[[], None]) -> Callable[[str], None]:
     return lambda asked: first() if asked == question else None
 
 
-async def test_h17_a_look_knows_what_others_have_published_in_the_ledger(rig: Rig) -> None:
+async def test_h17_a_snapshot_knows_what_others_have_published_in_the_ledger(rig: Rig) -> None:
     rig.ledger.lags = True
     rig.ledger.copied(metadata(7, 0, 100, {0: 0}), writer=OTHER_WRITER)
     assert not rig.ledger.view.entries
@@ -44,7 +44,7 @@ async def test_h17_a_look_knows_what_others_have_published_in_the_ledger(rig: Ri
     assert rig.ledger.barriers == [PLACE.key]
 
 
-async def test_h17_a_look_knows_what_others_have_published_in_the_settings(rig: Rig) -> None:
+async def test_h17_a_snapshot_knows_what_others_have_published_in_the_settings(rig: Rig) -> None:
     rig.settings.lags = True
     rig.remote_start(40)
     assert rig.settings.view.remote_log_start(PLACE.key) is None
@@ -52,7 +52,7 @@ async def test_h17_a_look_knows_what_others_have_published_in_the_settings(rig: 
     assert snapshot.remote_log_start_offset == 40
 
 
-async def test_h17_a_look_that_cannot_pass_a_barrier_is_none(rig: Rig) -> None:
+async def test_h17_a_snapshot_that_cannot_pass_a_barrier_is_none(rig: Rig) -> None:
     def away() -> None:
         raise Unavailable("barrier: nobody answers")
 
@@ -147,7 +147,7 @@ async def test_h13_a_topic_or_partition_that_is_gone_is_led_by_nobody(rig: Rig) 
         await rig.snapshots.check_leadership(led)
 
 
-async def test_h27_replicas_and_isr_are_those_of_the_look(rig: Rig) -> None:
+async def test_h27_replicas_and_isr_are_those_of_the_snapshot(rig: Rig) -> None:
     led = rig.led
     rig.broker.partition = replace(rig.broker.partition, replicas=(1, 2), isr=(1,))
     snapshot = await rig.snapshots.take(led)
@@ -211,7 +211,7 @@ async def test_h04_an_operators_word_holds_for_its_epoch_and_where_its_log_ended
     assert ((await rig.snapshots.take(rig.led)).frozen is not None) is is_frozen
 
 
-async def test_h35_a_look_tells_how_the_topic_is_configured_now(rig: Rig) -> None:
+async def test_h35_a_snapshot_says_how_the_topic_is_configured_now(rig: Rig) -> None:
     assert (await rig.snapshots.take(rig.led)).topic.state == TopicState(
         enabled=True, internal=False, cleanup_policy="delete", native_tiering=False
     )
@@ -235,7 +235,7 @@ async def test_h35_a_look_tells_how_the_topic_is_configured_now(rig: Rig) -> Non
         ({"retention.ms": "1", "retention.bytes": "2"}, "retention.ms=1, retention.bytes=2"),
     ],
 )
-async def test_h14_a_look_tells_which_retention_is_bounded(
+async def test_h14_a_snapshot_says_which_retention_is_bounded(
     rig: Rig, change: dict[str, str], bounded: str | None
 ) -> None:
     rig.broker.config |= change

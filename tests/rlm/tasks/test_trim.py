@@ -426,7 +426,7 @@ async def test_h08_the_last_record_stays_and_its_epoch_with_it(tmp_path: Path) -
     assert rig.broker.deleted == [100]
 
 
-async def test_h08_a_history_that_cannot_be_read_stops_looks_at_a_trimmed_log(rig: Rig) -> None:
+async def test_h08_a_history_that_cannot_be_read_stops_snapshots_of_a_trimmed_log(rig: Rig) -> None:
     later = json.dumps({"v": 2, "kind": "history"}).encode()
     rig.settings.view.apply(key=f"history/{PLACE.key}".encode(), value=later, offset=9)
     await rig.snapshots.take(rig.led)  # the log knows all there is

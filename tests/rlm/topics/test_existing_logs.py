@@ -114,7 +114,7 @@ async def test_a_partition_that_cannot_be_read_is_named(site: Site) -> None:
         await site.check()
 
 
-async def test_a_topic_that_takes_too_long_to_look_at_is_not_refused_for_that(site: Site) -> None:
+async def test_a_topic_that_takes_too_long_to_examine_is_not_refused_for_that(site: Site) -> None:
     """The caller would be gone before the answer, and nobody could ever enable it."""
     for number in (1, 2, 3):
         site.partition(number)

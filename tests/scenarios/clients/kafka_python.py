@@ -11,7 +11,7 @@ import sys
 
 from kafka import KafkaConsumer, TopicPartition
 
-_SILENCE_MS = 30_000
+_IDLE_MS = 30_000
 
 
 def main(servers: str, topic: str, count: int) -> None:
@@ -19,7 +19,7 @@ def main(servers: str, topic: str, count: int) -> None:
         bootstrap_servers=servers.split(","),
         auto_offset_reset="none",
         enable_auto_commit=False,
-        consumer_timeout_ms=_SILENCE_MS,
+        consumer_timeout_ms=_IDLE_MS,
     )
     place = TopicPartition(topic, 0)
     consumer.assign([place])
