@@ -9,12 +9,17 @@ import socket
 import struct
 from dataclasses import dataclass
 
+from rlm.plans.problems import ProblemKind
+
 _TIMEOUT_S = 1.0
 _METADATA_KEY = 3
 _METADATA_VERSION = 1
 _CLIENT_ID = b"rlm-sandbox"
 _MAX_ANSWER_BYTES = 1 << 20
-_NOT_YET = {"starting", "facts", "store-unavailable"}
+_NOT_YET = {
+    kind.value
+    for kind in (ProblemKind.STARTING, ProblemKind.METADATA, ProblemKind.STORE_UNAVAILABLE)
+}
 """Kinds of problems that pass while a sandbox comes up."""
 
 
