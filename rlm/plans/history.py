@@ -26,9 +26,7 @@ from rlmm.settings_records import HistoryRecord
 MOST_EPOCHS = 2_048
 """Published for one partition, the newest ones; segments show what lies below them."""
 LEAST_OTHERS = 4
-"""Number of earlier published lineages that are kept, the newest ones; more while they are
-short.
-"""
+"""How many earlier published lineages are kept, the newest ones; more while they are short."""
 MOST_ENTRIES_OF_OTHERS = 2_048
 
 

@@ -45,9 +45,7 @@ def with_holes(known: Iterable[Hole], new: Iterable[Hole]) -> tuple[Hole, ...]:
 
 
 def without_copied(known: Iterable[Hole], start: int, next_offset: int) -> tuple[Hole, ...]:
-    """What remains of the holes once [start, next_offset) is copied; ranges that had no records
-    stay.
-    """
+    """What remains of the holes once [start, next_offset) is copied; empty ranges stay."""
     left: list[Hole] = []
     for hole in known:
         if hole.cause == NO_RECORDS:

@@ -188,9 +188,7 @@ KINDS: Mapping[ProblemKind, KindRow] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What a rule currently finds. `since_ms`: wall time if the rule knows it, None = as first
-    seen.
-    """
+    """What a rule currently finds. `since_ms`: wall time if known, None = as first seen."""
 
     kind: ProblemKind
     subject: str

@@ -39,7 +39,7 @@ class SweepEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweeper:
-    """The service that sweeps: node, this process's writer id, segments in use here, grace for
+    """The sweeping service: node, this process's writer id, segments in use here, grace for
     others.
     """
 

@@ -133,9 +133,7 @@ def plan_trim(
 
 
 def why_not_confirmed(plan: TrimPlan | EndedPlan, again: TrimPlan | EndedPlan | Held) -> str | None:
-    """Why a second plan, from current guards and offsets, does not confirm the first; None = it
-    does.
-    """
+    """Why a second plan, by current guards and offsets, does not confirm the first, or None."""
     if isinstance(again, Held):
         return f"{again.reason.value}: {again.detail}" if again.detail else again.reason.value
     if type(again) is not type(plan):

@@ -84,9 +84,7 @@ class RemoteHistory:
 
 
 class SegmentReader:
-    """Reads along a lineage through the reader; `losses` keeps the segments that are lost for
-    good.
-    """
+    """Reads along a lineage through the reader; `losses` keeps segments that cannot be read."""
 
     def __init__(self, reader: RemoteReader) -> None:
         self._reader = reader

@@ -196,9 +196,7 @@ class LocalTier:
         return snapshot, self._history(snapshot)
 
     def _history(self, snapshot: PartitionSnapshot) -> RemoteHistory:
-        """The remote records inside the lineage of the snapshot, according to the current
-        ledger.
-        """
+        """The remote records inside the lineage of the snapshot, by the current ledger."""
         return RemoteHistory(
             place=str(snapshot.led.topic_id_partition),
             ledger=self._manager.ledger(snapshot.key),
@@ -260,9 +258,7 @@ class LocalTier:
         )
 
     def _remote_ends(self, snapshot: PartitionSnapshot, start: int) -> tuple[int | None, int]:
-        """The end of the in-lineage remote data, None without any; and the end of what is
-        unsettled.
-        """
+        """The end of the in-lineage remote data (None without any) and of what is unsettled."""
         history = self._history(snapshot)
         unsettled_end = history.unsettled_end(start, snapshot.positions.log_start_offset)
         return history.next_offset, unsettled_end

@@ -23,9 +23,7 @@ log = structlog.get_logger()
 
 
 class LineagePublisher:
-    """Publishes history records of the partitions its service leads, one at a time per
-    partition.
-    """
+    """Publishes history records of the partitions led here, one at a time per partition."""
 
     def __init__(self, *, settings: Settings, ledger: Ledger, clock: Clock) -> None:
         self._settings = settings
@@ -52,9 +50,7 @@ class LineagePublisher:
         self._quiet_until_ms.pop(key, None)
 
     async def _publish(self, snapshot: PartitionSnapshot) -> None:
-        """Publish what is still missing, now that other snapshots of the partition have published
-        theirs.
-        """
+        """Publish what is still missing after other snapshots of the partition have published."""
         record = self._due(snapshot)
         if record is None:
             return

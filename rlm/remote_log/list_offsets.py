@@ -59,7 +59,7 @@ class RemoteBounds(Protocol):
 
 
 def needs_view(timestamp: int) -> bool:
-    """Whether the remote tier may change the broker's answer: for all timestamps but -1 and -3
+    """Whether the remote tier may change the broker's answer: all timestamps but -1 and -3
     (H17).
     """
     return timestamp not in _OF_THE_BROKER_ALONE

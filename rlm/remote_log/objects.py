@@ -66,9 +66,7 @@ class Ledgers(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteLogDescription:
-    """The description of the remote tier that readers of a partition get; segments by start
-    offset.
-    """
+    """The remote tier of a partition, as readers get it; segments by start offset."""
 
     cluster_id: str
     remote_log_start_offset: int
@@ -92,9 +90,7 @@ class RemoteObjects:
     async def read_log(
         self, key: PartitionKey, segment_id: Uuid, wanted: ByteRange
     ) -> AsyncGenerator[bytes, None]:
-        """A range of the log object in pieces of at most 1 MiB. Busy: too many reads already
-        run.
-        """
+        """A range of the log object in pieces of at most 1 MiB. Busy: too many reads run."""
         if wanted.size_bytes > RANGE_MAX_BYTES:
             raise Invalid(f"a range has at most {RANGE_MAX_BYTES} bytes, not {wanted.size_bytes}")
         locator = self._finished(key, segment_id).locator(self.cluster_id)

@@ -49,9 +49,7 @@ class Ledger(Protocol):
         ...
 
     async def repair(self, key: PartitionKey, leader_epoch: int) -> int:
-        """Republish the lawful record of every disputed segment (H3); returns how many were
-        published.
-        """
+        """Republish the lawful record of every disputed segment (H3); returns their number."""
         ...
 
 

@@ -182,9 +182,7 @@ class PartitionReading:
     async def _remote(
         self, place: ResolvedPartition, request: ReadRequest, state: _PartitionState, upper: int
     ) -> tuple[Piece | None, Ranges]:
-        """What the remote tier has from the offset on, None for nothing, and the ranges that it
-        lacks.
-        """
+        """What the remote tier has from the offset on (None for nothing), and what it lacks."""
         wanted = RemoteRead(
             topic_id=place.topic.topic_id,
             partition=place.partition,

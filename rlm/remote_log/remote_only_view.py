@@ -28,9 +28,7 @@ from rlmm.settings_view import SettingsView
 
 BARRIER_DEADLINE_MS = 2_000
 QUIET_MS = 5_000
-"""How long Kafka is not asked again after it did not answer, so that calls do not each wait for
-it.
-"""
+"""How long Kafka is not asked again after it did not answer, so that calls do not all wait."""
 _NOTHING = -1
 log = structlog.get_logger()
 
@@ -77,9 +75,7 @@ class RemotePartitionState:
     unread: str | None = None
 
     def refuse_unreadable(self) -> None:
-        """Fenced: the partition is frozen. Unavailable: this version cannot read whether it is
-        frozen.
-        """
+        """Fenced: the partition is frozen. Unavailable: this version cannot read whether it is."""
         if self.frozen is not None:
             raise Fenced(f"{self.place} is frozen: {self.frozen}")
         if self.unread is not None:
@@ -238,9 +234,7 @@ class RemoteView:
         return {*self._ledger.partitions(), *starts}
 
     async def _catch_up(self, keys: Iterable[PartitionKey]) -> bool:
-        """Pass barriers if Kafka answers soon; False if it does not. Concurrent calls share one
-        request.
-        """
+        """Pass barriers if Kafka answers soon, else False. Concurrent calls share one request."""
         is_ready = self._settings.is_ready and self._ledger.is_ready
         if is_ready and self._clock.monotonic_ms() < self._quiet_until_ms:
             return False

@@ -51,9 +51,7 @@ class Positions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSnapshot:
-    """The topic's configuration now; `retention_bounded` names the broker retention that is
-    active.
-    """
+    """The topic's configuration now; `retention_bounded` names the active broker retention."""
 
     record: TopicRecord | None
     state: TopicState
@@ -210,9 +208,7 @@ class SnapshotReader:
         return log
 
     async def _positions(self, led: LedPartition) -> Positions:
-        """Reads the last stable offset first: nothing decided later can have been undecided below
-        it.
-        """
+        """Reads the last stable offset first: no later decision can concern offsets below it."""
         stable = await self._offset(led, LATEST_TIMESTAMP, read_committed=True)
         return Positions(
             last_stable_offset=stable,

@@ -96,7 +96,7 @@ class Tier(Protocol):
         ...
 
     async def read(self, request: RemoteRead) -> RemoteRecords:
-        """Remote batches. The caller bounds the wait by cancelling; the cache still completes the
+        """Remote batches. The caller bounds the wait by cancelling; the cache completes the
         load.
         """
         ...

@@ -77,8 +77,8 @@ class TopicWiring:
 
 
 class Apis:
-    """The APIs of one service. The constructor contacts nothing; `start` listens, `close` ends all
-    in order.
+    """The APIs of one service; building contacts nothing. `start` listens, `close` ends in
+    order.
     """
 
     def __init__(
@@ -135,9 +135,7 @@ class Apis:
         await self._topics.keeper.run()
 
     async def watch_names(self) -> None:
-        """Detect topics that were recreated under the name of an enabled one, until cancelled
-        (H39).
-        """
+        """Detect topics recreated under the name of an enabled one, until cancelled (H39)."""
         await self._topics.made_anew.run()
 
     async def watch_access(self) -> None:
@@ -286,9 +284,7 @@ class Apis:
         }
 
     def _health(self) -> HealthState:
-        """The service is ready once clients can be served. Problems for operators do not make it
-        unready.
-        """
+        """Ready once clients can be served; problems for operators do not make it unready."""
         return HealthState(
             alive=True, ready=self._parts.tier.ready(), problems=self.problems.current()
         )

@@ -42,9 +42,7 @@ _NEEDS = "a broker with a PLAINTEXT listener at broker.direct.address"
 
 
 def run(config: ServiceConfig) -> None:
-    """Serve until SIGTERM or SIGINT. RemoteStorageError: the start was refused; the message says
-    why.
-    """
+    """Serve until SIGTERM or SIGINT. RemoteStorageError: the start was refused, with the reason."""
     configure_logs(level=config.log_level, log_format=config.log_format)
     disks = read_identity([str(path) for path in config.log_dirs])
     check_disks(config, disks)
@@ -95,9 +93,7 @@ class Service:
         )
 
     async def run(self) -> None:
-        """Start the proxy, then run the checks that may refuse, then everything else until
-        cancelled.
-        """
+        """Start the proxy, then the checks that may refuse, then the rest until cancelled."""
         await self.proxy.start()
         await self.apis.start()
         await self._check_broker()

@@ -28,9 +28,7 @@ _CHECK_EVERY_MS = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificatePath:
-    """A file and its purpose. `is_shown`: the chain is presented to others; else the file is
-    trusted.
-    """
+    """A file and its purpose. `is_shown`: the chain is presented to others; else it is trusted."""
 
     path: Path
     use: str

@@ -51,9 +51,7 @@ class HeartbeatSender:
         self.failing_since_ms = 0
 
     async def run(self) -> None:
-        """Send heartbeats until cancelled. One that cannot be published is retried at the next
-        interval.
-        """
+        """Send heartbeats until cancelled; a failed one is retried at the next interval."""
         while True:
             if self._settings.is_ready:
                 await self._beat()

@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpLimits:
-    """`first_request_bytes` and `first_request_ms` apply to the whole first request of a
+    """`first_request_bytes` and `first_request_ms` bound the whole first request of a
     connection.
     """
 

@@ -39,8 +39,8 @@ async def keep_running(name: str, life: Callable[[], Awaitable[None]], clock: Cl
 
 
 async def until_stopped(serve: Coroutine[Any, Any, None]) -> None:
-    """Run until SIGTERM or SIGINT; a RemoteStorageError that ends the service is raised on its
-    own.
+    """Run until SIGTERM or SIGINT; a RemoteStorageError that ends it is raised without its
+    group.
     """
     loop = asyncio.get_running_loop()
     try:
@@ -59,8 +59,8 @@ class _Service(Protocol):
 
 
 async def serving(make: Callable[[asyncio.TaskGroup], _Service]) -> None:
-    """Run the service that `make` creates and close it; its background tasks, in the group, end
-    after.
+    """Run the service that `make` creates, close it, then end its background tasks, in the
+    group.
     """
     async with Background() as tasks:
         service = make(tasks.group)

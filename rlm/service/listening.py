@@ -12,9 +12,7 @@ from rlm.v1 import admin_pb2_grpc, fetch_pb2_grpc
 
 
 class Listening:
-    """`start` listens, `close` stops listening. The caller closes the services behind the
-    listeners.
-    """
+    """`start` listens, `close` stops listening; the caller closes the services behind it."""
 
     def __init__(
         self,

@@ -171,9 +171,7 @@ _REMEMBER_READS_EVERY_MS = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataIdentity:
-    """The identity a service reads and writes metadata with. `node_id` is that of its records, -1
-    for a reader.
-    """
+    """The identity of a service in its records. `node_id` is -1 for a reader."""
 
     node_id: int
     writer: Uuid

@@ -28,9 +28,7 @@ partition.
 
 
 class ProblemWatch:
-    """`current()` asks the sources at each call, so that what is shown is never older than the
-    call.
-    """
+    """`current()` asks the sources at each call, so that its answer is never outdated."""
 
     def __init__(self, sources: Callable[[], Sequence[FindingSource]], clock: Clock) -> None:
         self._sources = sources

@@ -68,9 +68,7 @@ _NEVER_MS = 2**53
 
 
 def run(config: ReaderConfig) -> None:
-    """Serve until SIGTERM or SIGINT. RemoteStorageError: the start was refused; the message says
-    why.
-    """
+    """Serve until SIGTERM or SIGINT. RemoteStorageError: the start was refused, with the reason."""
     configure_logs(level=config.log_level, log_format=config.log_format)
     keep_freed_memory(KEPT_BY_A_SERVICE_BYTES)
     with ReaderLock(str(config.state_dir), config.cluster_id):

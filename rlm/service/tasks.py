@@ -69,9 +69,7 @@ class TaskDependencies:
 def build_pools(
     config: ServiceConfig, clock: Clock, failed: Callable[[str], None]
 ) -> tuple[TaskPool, TaskPool]:
-    """The pools of copy and cleanup; fetch has a pool of its own (reader_pool). `failed` counts
-    failures.
-    """
+    """The pools of copy and cleanup; fetch has its own (reader_pool). `failed` counts failures."""
     copy = TaskPool(
         "copy",
         clock,
@@ -160,7 +158,7 @@ class TaskWiring:
         )
 
     async def run_copy(self, led: LedPartition, up_to_offset: int | None = None) -> None:
-        """Copy what is eligible to the store that the rules name, once its identity was checked
+        """Copy what is eligible to the store that the rules name, after its identity check
         (H11).
         """
         await self.partition_tasks.copy.run(led, up_to_offset)

@@ -24,9 +24,7 @@ CAUSE_ACCEPTED = "accepted loss"
 
 
 class LossAcceptance:
-    """For partitions that our broker leads. `take` takes a snapshot now; Fenced where we do not
-    lead.
-    """
+    """For partitions that our broker leads. `take` takes a snapshot now, Fenced if not led here."""
 
     def __init__(
         self,

@@ -136,9 +136,7 @@ class CleanupTask:
         )
 
     def _leftovers(self, key: PartitionKey, live_before: Iterable[Uuid]) -> list[SweepEntry]:
-        """An attempt that was live before or after the view was taken is not judged by that
-        view.
-        """
+        """A view does not judge an attempt that was live before or after it was taken."""
         entries = (_sweep_entry(one) for one in self._ledger.ledger(key).entries.values())
         sweeper = Sweeper(
             node_id=self._config.node_id,

@@ -75,9 +75,7 @@ _LAYOUT = "kafka"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopySettings:
-    """Settings of every attempt. `deadline_ms` (copy.deadline.ms): below the sweep's grace
-    (H12).
-    """
+    """Settings of every attempt. `deadline_ms` (copy.deadline.ms): below the sweep grace (H12)."""
 
     cluster_id: str
     node_id: int
@@ -200,9 +198,7 @@ class Copier:
     async def _check_unchanged(
         self, led: LedPartition, prepared: PreparedSegment, segment_id: Uuid, target: CopyTarget
     ) -> None:
-        """Fenced unless file, store, leadership and attempt are the same as before the upload (H11,
-        H13).
-        """
+        """Fenced unless file, store, leadership and attempt are as before the upload (H11, H13)."""
         place = led.topic_id_partition
         problem = await self._store_problem(target)
         if problem is not None:

@@ -67,9 +67,7 @@ class CopyWatch:
             log.warning("task_queue_full", task=self._pool.name, error=str(error))
 
     async def scheduled(self, led: LedPartition) -> None:
-        """Run a copy task that is due; skipped once for every snapshot that found nothing to
-        copy.
-        """
+        """Run a copy task that is due, but skip one for every snapshot with nothing to copy."""
         known = self._idle.pop(led.topic_id_partition.key, None)
         if (
             known is not None

@@ -86,8 +86,8 @@ class TaskPool:
         return frozenset(self._running)
 
     def is_running(self, key: PartitionKey) -> bool:
-        """Whether the partition's job is running. Copies no set, since it is asked for every
-        partition.
+        """Whether the partition's job is running. Called for every partition, so it copies no
+        set.
         """
         return key in self._running
 

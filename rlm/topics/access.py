@@ -99,7 +99,7 @@ class ServiceAccess:
         ]
 
     async def _led_partition(self, topic: str) -> int:
-        """A partition that our broker leads; else any: a broker checks the principal before
+        """A partition led by our broker, else any: a broker checks the principal before
         leadership.
         """
         try:

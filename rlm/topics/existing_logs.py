@@ -20,9 +20,7 @@ from rsm_plugins.threads import Threads
 
 _FIRST_BYTES = 64
 _MOST_MS = 10_000
-"""Disks may be slow and logs long, while the caller waits for the answer and other topics for the
-lock.
-"""
+"""Disks may be slow and logs long; the caller waits for the answer, other topics for the lock."""
 _MOST_NAMED = 10
 
 Scan = Callable[[str, int], PartitionLog]

@@ -53,9 +53,7 @@ class Freezes:
         return record.name if record else str(topic_id)
 
     async def _topic_id(self, topic: str) -> Uuid | None:
-        """Looked up in the settings first: a freeze must work while the broker has other
-        problems.
-        """
+        """Looked up in the settings first: a freeze must work while the broker has problems."""
         if not topic:
             return None
         await self._settings.barrier(self._barrier_deadline_ms)

@@ -13,9 +13,7 @@ from rlm.plans.problems import Finding, ProblemKind
 from rlmm.settings_records import TopicRecord
 
 PresentTopics = Mapping[str, Uuid]
-"""Ids of the topics that exist now, by name; a name without an entry belongs to no existing
-topic.
-"""
+"""Ids of the topics that exist now, by name; no entry = no topic has the name now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,9 +83,7 @@ def former_texts(records: Iterable[TopicRecord], name: str, topic_id: Uuid) -> t
 
 
 def made_anew_findings(gone: Iterable[GoneTopic], why: Mapping[Uuid, str]) -> tuple[Finding, ...]:
-    """As problems. `why`, by present id: what prevented the service from enabling the topic
-    itself.
-    """
+    """As problems. `why`, by present id: why the service did not enable the topic itself."""
     return tuple(
         Finding(
             kind=ProblemKind.TOPIC_MADE_ANEW,

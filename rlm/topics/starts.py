@@ -60,7 +60,7 @@ class Starts:
         self._offsets = offsets
 
     async def ensure(self, topic: TopicDescription) -> int:
-        """Write a start for each partition; returns how many were missing. Unavailable without a
+        """Write missing starts of partitions; returns their number. Unavailable without a
         leader.
         """
         missing = [

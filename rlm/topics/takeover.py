@@ -77,9 +77,7 @@ def needed_change(record: TopicRecord, config: Config) -> ConfigChange | None:
 
 
 def giving_back(originals: Originals, config: Config) -> ConfigChange | None:
-    """The change that restores the originals where our -1 is still set; None = nothing is left to
-    do.
-    """
+    """The change that restores the originals where our -1 is still set; None = there is none."""
     ours = {
         name: value
         for name, value in originals.items()
@@ -94,9 +92,7 @@ def giving_back(originals: Originals, config: Config) -> ConfigChange | None:
 
 
 def is_unfinished(record: TopicRecord, config: Config) -> bool:
-    """Whether a change was begun and not finished: originals are still in effect, or must be
-    restored.
-    """
+    """Whether a change was begun and not finished: originals are in effect or to be restored."""
     if is_taken_over(record):
         return (
             needed_change(record, config) is not None and originals_of(config) == record.originals

@@ -210,7 +210,7 @@ class TopicVerbs:
             return Outcome(record=settled, warnings=_giveback_warnings(record))
 
     async def _let_go(self, name: str, error: NotFound) -> Outcome:
-        """Originals are kept: if the broker merely does not know the topic yet, they are restored
+        """Originals are kept: if the broker only does not know the topic yet, they are restored
         later.
         """
         settings = self._parts.settings
