@@ -25,13 +25,13 @@ KEEP ?=
 STORE ?=
 TESTS = tests
 ARGS =
-WORKERS = 2
+WORKERS = 3
 export PYTHON KEEP STORE
 
 WITH_PYTHON = /bin/sh build_tools/with-python
 BIN = .venv/bin
 RUN = $(BIN)/python -m
-## Unit tests first, on WORKERS processes; then integration tests in groups, two side by side (tests/rings.py).
+## Unit tests first, on WORKERS processes; then integration tests in groups, as many side by side (tests/rings.py).
 PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 ## From nothing each time: pages that are read from Sphinx's cache do not repeat their warnings.
 SITE = rm -rf build/docs && $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs build/docs
@@ -63,7 +63,7 @@ long: setup
 	@HYPOTHESIS_PROFILE=deep $(PYTEST) -m long --timeout 7200 $(ARGS) $(TESTS)
 
 mutants: setup
-	@$(RUN) tests.mutants --workers $(WORKERS) $(ARGS)
+	@$(RUN) tests.mutants --workers 2 $(ARGS)
 
 lint: setup
 	$(BIN)/ruff format --check --quiet .

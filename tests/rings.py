@@ -2,7 +2,7 @@
 
 Unit tests come first, on as many workers as there are. Integration tests follow in groups: those of
 one group run one by one on one worker and share its processes, because each brings real servers up
-on a small machine; two groups may run side by side. Tests that share no servers come last, file by
+on a small machine; a few groups run side by side. Tests that share no servers come last, file by
 file: they keep every worker busy until the end.
 """
 
