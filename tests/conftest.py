@@ -24,6 +24,10 @@ __all__ = [
     "sandbox_factory",
 ]
 
+# PySpark forks this process and runs Python before the JVM takes over. gRPC's fork handlers start
+# threads in that child where a test before left a channel open, and now and then the child died.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
+
 settings.register_profile(
     "fast",
     derandomize=True,
