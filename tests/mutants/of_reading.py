@@ -33,7 +33,7 @@ VERIFY = Target("rlm/reading/verify.py", ("tests/rlm/reading/test_verify.py", *_
 INDEXES = Target(
     "rlm/reading/segment_indexes.py", ("tests/rlm/reading/test_segment_indexes.py", *_READS)
 )
-SOURCE = Target("rlm/reading/source.py", _READS)
+SOURCE = Target("rlm/reading/source.py", ("tests/rlm/reading/test_source.py", *_READS))
 LOADER = Target(
     "rlm/reading/chunk_loader.py", (*_READS, "tests/rlm/reading/test_loads.py", "tests/rlm/reading")
 )
