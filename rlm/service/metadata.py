@@ -16,10 +16,10 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from kip405.errors import Invalid, NotFound
 from kip405.ids import TopicPartition, Uuid
@@ -36,54 +36,75 @@ from rlmm.settings import Settings
 from rlmm.topic import DescribeTopic, TopicDescription
 from rsm_plugins.threads import Threads
 
-_FILE = "topics.json"
+_TOPICS_FILE = "topics.json"
+_READS_FILE = "facts-read.json"
+V = TypeVar("V")
+
+
+class _StateFile:
+    """A JSON document for one cluster in the state dir; replaced atomically."""
+
+    def __init__(self, path: Path, cluster_id: str) -> None:
+        self.path = path
+        self._cluster_id = cluster_id
+
+    def read(self, parse: Callable[[dict[str, Any]], V]) -> V | None:
+        """What `parse` makes of the document, None before the first run. Invalid: the file was not
+        written by us.
+        """
+        try:
+            content = json.loads(self.path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise Invalid(f"{self.path} cannot be read: {error}") from error
+        try:
+            if content["cluster_id"] != self._cluster_id:
+                raise Invalid(f"{self.path} belongs to cluster {content['cluster_id']}")
+            return parse(content)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise Invalid(f"{self.path} is not what this service wrote: {error!r}") from error
+
+    def write(self, content: Mapping[str, Any]) -> None:
+        """Durable when this returns."""
+        fresh = self.path.with_suffix(".tmp")
+        with fresh.open("w", encoding="utf-8") as file:
+            json.dump({"cluster_id": self._cluster_id, **content}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(self.path)
 
 
 class RememberedTopics:
-    """The file of topic ids for one cluster; replaced atomically."""
+    """The file of topic ids for one cluster."""
 
     def __init__(self, state_dir: Path, cluster_id: str) -> None:
-        self._path = state_dir / _FILE
-        self._cluster_id = cluster_id
+        self._file = _StateFile(state_dir / _TOPICS_FILE, cluster_id)
 
     def read(self) -> dict[str, Uuid]:
         """Topic ids by name, empty before the first run. Invalid: the file is not one of ours."""
-        try:
-            content = json.loads(self._path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError) as error:
-            raise Invalid(f"{self._path} cannot be read: {error}") from error
-        try:
-            if content["cluster_id"] != self._cluster_id:
-                raise Invalid(f"{self._path} belongs to cluster {content['cluster_id']}")
-            return {name: Uuid.parse(text) for name, text in content["topics"].items()}
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise Invalid(f"{self._path} is not what this service wrote: {error!r}") from error
+        return self._file.read(_parsed_topics) or {}
 
     def write(self, topic_ids: dict[str, Uuid]) -> None:
         """Durable when this returns."""
-        content = {
-            "cluster_id": self._cluster_id,
-            "topics": {name: str(topic_id) for name, topic_id in sorted(topic_ids.items())},
-        }
-        fresh = self._path.with_suffix(".tmp")
-        with fresh.open("w", encoding="utf-8") as file:
-            json.dump(content, file)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self._path)
+        topics = {name: str(topic_id) for name, topic_id in sorted(topic_ids.items())}
+        self._file.write({"topics": topics})
 
 
-_READS_FILE = "facts-read.json"
+def _parsed_topics(content: dict[str, Any]) -> dict[str, Uuid]:
+    return {name: Uuid.parse(text) for name, text in content["topics"].items()}
 
 
 class ReadsFile:
-    """The file of read positions for one cluster; replaced atomically."""
+    """The file of read positions for one cluster."""
 
     def __init__(self, state_dir: Path, cluster_id: str) -> None:
-        self.path = state_dir / _READS_FILE
-        self._cluster_id = cluster_id
+        self._file = _StateFile(state_dir / _READS_FILE, cluster_id)
+
+    @property
+    def path(self) -> Path:
+        """Where it lies; an operator removes it to end a loss."""
+        return self._file.path
 
     @property
     def remedy(self) -> str:
@@ -97,42 +118,26 @@ class ReadsFile:
         """What the previous process wrote, nothing before the first run. Invalid: the file was not
         written by us.
         """
-        try:
-            content = json.loads(self.path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return NOTHING_READ
-        except (OSError, ValueError) as error:
-            raise Invalid(f"{self.path} cannot be read: {error}") from error
-        try:
-            if content["cluster_id"] != self._cluster_id:
-                raise Invalid(f"{self.path} belongs to cluster {content['cluster_id']}")
-            marks = dict(_mark(row) for row in content["read"])
-            lost = None if content["lost"] is None else str(content["lost"])
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise Invalid(f"{self.path} is not what this service wrote: {error!r}") from error
-        return RememberedReads(marks=marks, lost=lost)
+        return self._file.read(_parsed_reads) or NOTHING_READ
 
     def write(self, reads: RememberedReads) -> None:
         """Durable when this returns."""
-        content = {
-            "cluster_id": self._cluster_id,
-            "lost": reads.lost,
-            "read": [
-                {
-                    "topic": place.topic,
-                    "partition": place.partition,
-                    "position": mark.position,
-                    "leader_epoch": mark.leader_epoch,
-                }
-                for place, mark in sorted(reads.marks.items())
-            ],
-        }
-        fresh = self.path.with_suffix(".tmp")
-        with fresh.open("w", encoding="utf-8") as file:
-            json.dump(content, file)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self.path)
+        rows = [
+            {
+                "topic": place.topic,
+                "partition": place.partition,
+                "position": mark.position,
+                "leader_epoch": mark.leader_epoch,
+            }
+            for place, mark in sorted(reads.marks.items())
+        ]
+        self._file.write({"lost": reads.lost, "read": rows})
+
+
+def _parsed_reads(content: dict[str, Any]) -> RememberedReads:
+    marks = dict(_mark(row) for row in content["read"])
+    lost = None if content["lost"] is None else str(content["lost"])
+    return RememberedReads(marks=marks, lost=lost)
 
 
 def _mark(row: dict[str, Any]) -> tuple[TopicPartition, ReadMark]:
