@@ -55,6 +55,16 @@ class PartitionKey(NamedTuple):
         return f"{self.topic_id}/{self.partition}"
 
 
+class TopicPartition(NamedTuple):
+    """A partition by its topic's name, whatever id the topic has now."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class TopicIdPartition:
     """A partition with the current name of its topic (org.apache.kafka.common.TopicIdPartition)."""
@@ -73,6 +83,10 @@ class TopicIdPartition:
     def key(self) -> PartitionKey:
         return PartitionKey(self.topic_id, self.partition)
 
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
 
@@ -86,13 +100,3 @@ class RemoteLogSegmentId:
 
     def __str__(self) -> str:
         return f"{self.topic_id_partition}:{self.id}"
-
-
-class TopicPartition(NamedTuple):
-    """A partition by its topic's name, whatever id the topic has now."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"

@@ -20,7 +20,6 @@ from rlm.cli.output import (
 )
 from rlm.cli.target import Connect, Target, service_options
 from rlm.v1 import admin_pb2, fetch_pb2
-from rlm.v1 import admin_pb2 as pb
 
 F = TypeVar("F", bound=Callable[..., Any])
 _COPY_TIMEOUT_S = 1_800.0
@@ -219,7 +218,7 @@ def freeze(*, topic: str, why: str, connect: Connect) -> None:
     """
     with connect.open() as target:
         answer = target.admin.Freeze(
-            pb.FreezeRequest(topic=topic, why=why),
+            admin_pb2.FreezeRequest(topic=topic, why=why),
             metadata=target.metadata,
             timeout=target.timeout_s,
         )
@@ -233,12 +232,12 @@ def unfreeze(*, topic: str, connect: Connect) -> None:
     """End the freeze of TOPIC, or of everything."""
     with connect.open() as target:
         answer = target.admin.Unfreeze(
-            pb.FreezeRequest(topic=topic), metadata=target.metadata, timeout=target.timeout_s
+            admin_pb2.FreezeRequest(topic=topic), metadata=target.metadata, timeout=target.timeout_s
         )
     _show(answer, connect)
 
 
-def _show(answer: pb.FreezeResponse, connect: Connect) -> None:
+def _show(answer: admin_pb2.FreezeResponse, connect: Connect) -> None:
     if connect.as_json:
         show_json(plain(answer))
         return

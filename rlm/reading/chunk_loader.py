@@ -58,12 +58,12 @@ class ChunkLoader:
         self._index_scheduler = index_scheduler
         self._limits = limits
         self._counts = counts
-        self._loader: dict[ChunkKey, Load[Landed]] = {}
-        self._index_loader: dict[Uuid, Load[SegmentIndexes]] = {}
+        self._loads: dict[ChunkKey, Load[Landed]] = {}
+        self._index_loads: dict[Uuid, Load[SegmentIndexes]] = {}
 
     def knows(self, key: ChunkKey) -> bool:
         """Whether a chunk is kept or on its way."""
-        return key in self._loader or key in self._chunks
+        return key in self._loads or key in self._chunks
 
     def pump(self) -> None:
         """Room may have been made."""
@@ -73,8 +73,8 @@ class ChunkLoader:
         """A reader is gone: end what is read ahead for it, and let go what waits for it."""
         dropped = set(self._range_scheduler.forget(reader))
         if dropped:
-            self._loader = {key: load for key, load in self._loader.items() if load not in dropped}
-        for load in self._loader.values():
+            self._loads = {key: load for key, load in self._loads.items() if load not in dropped}
+        for load in self._loads.values():
             if load.reader == reader:
                 load.is_reader_gone = True
         self._chunks.release(reader)
@@ -90,7 +90,7 @@ class ChunkLoader:
         """The load of the indexes, begun now or under way; shield it. Corrupt: bad metadata."""
         key = segment.segment_id.id
         size_bytes = checked_custom(segment).indexes_size_bytes
-        flying = self._index_loader.get(key)
+        flying = self._index_loads.get(key)
         if flying is not None and not is_ahead:
             self._index_scheduler.want(flying)
 
@@ -102,12 +102,12 @@ class ChunkLoader:
                 run=lambda _: self._source.indexes(segment),
                 waits_for_room=False,  # ranges in flight wait for it
             )
-            self._index_loader[key] = load
-            load.future.add_done_callback(lambda _: self._index_loader.pop(key, None))
+            self._index_loads[key] = load
+            load.future.add_done_callback(lambda _: self._index_loads.pop(key, None))
             try:
                 return self._index_scheduler.submit(load)
             except Busy:
-                del self._index_loader[key]
+                del self._index_loads[key]
                 raise
 
         return self._indexes.start(key, begin, reader)
@@ -150,7 +150,7 @@ class ChunkLoader:
             holds_part=wanted.holds_part or size_bytes > self._limits.chunk_bytes,
         )
         keys = [wanted.key(number) for number in numbers]
-        self._loader.update(dict.fromkeys(keys, load))
+        self._loads.update(dict.fromkeys(keys, load))
         load.future.add_done_callback(lambda _: self._ended(keys, load))
         try:
             self._range_scheduler.submit(load)
@@ -164,8 +164,8 @@ class ChunkLoader:
 
     def _ended(self, keys: Iterable[ChunkKey], load: Load[Landed]) -> None:
         for key in keys:
-            if self._loader.get(key) is load:
-                del self._loader[key]
+            if self._loads.get(key) is load:
+                del self._loads[key]
 
     async def _bring(
         self,
@@ -208,7 +208,7 @@ class ChunkLoader:
 
     def waits_for_turn(self, key: ChunkKey) -> bool:
         """Whether the load of a chunk has not begun."""
-        load = self._loader.get(key)
+        load = self._loads.get(key)
         return load is not None and load.task is None
 
     async def land(self, key: ChunkKey, *, holds_part: bool = False) -> bytes | None:
@@ -216,7 +216,7 @@ class ChunkLoader:
 
         `holds_part`: as in Wanted, whoever asked for it first.
         """
-        load = self._loader.get(key)
+        load = self._loads.get(key)
         if load is None:
             return None
         if load.is_ahead:

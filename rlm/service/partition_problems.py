@@ -7,7 +7,7 @@ has not moved. The rules are in `rlm/plans/problem_rules.py`. Never waits.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kip405.ids import PartitionKey, TopicPartition
+from kip405.ids import PartitionKey
 from kip405.segments import RemoteLogSegmentState
 from rlm.broker.deletions import RecordDeletions
 from rlm.broker.leadership import Leadership, LedPartition
@@ -112,13 +112,13 @@ class PartitionProblems:
         yield from self._others(row)
 
     def _unknown_trim(self, row: LedPartition) -> Iterator[Finding]:
-        place = row.topic_id_partition
-        bound = self._deletions.unknown.get(TopicPartition(place.topic, place.partition))
+        place = row.topic_id_partition.topic_partition
+        bound = self._deletions.unknown.get(place)
         if bound is not None:
-            yield unknown_trim_finding(_place(row), bound)
+            yield unknown_trim_finding(place, bound)
 
     def _others(self, row: LedPartition) -> Iterator[Finding]:
-        place, key = _place(row), row.topic_id_partition.key
+        place, key = row.topic_id_partition.topic_partition, row.topic_id_partition.key
         snapshot = self._snapshots.of(row)
         if snapshot is not None and snapshot.frozen is not None:
             yield partition_finding(
@@ -144,7 +144,7 @@ class PartitionProblems:
         if copy is not None and copy.leader_epoch != row.leader_epoch:
             copy = None
         return CopyObservation(
-            place=_place(row),
+            place=row.topic_id_partition.topic_partition,
             led_since_ms=self._led_since_ms(row),
             measure=None if copy is None else _measure(copy),
             failure=_failure(self._partition_tasks.copy_pool, key),
@@ -167,7 +167,7 @@ class PartitionProblems:
         excess = self._excess_bytes(row)
         still = self._stands_still(row, excess, now_ms)
         return TrimObservation(
-            place=_place(row),
+            place=row.topic_id_partition.topic_partition,
             reason=_NO_TRIM.get(trim.reason) if trim else None,
             detail=trim.detail if trim else "",
             failure=_failure(self._partition_tasks.cleanup_pool, key),
@@ -198,11 +198,6 @@ class PartitionProblems:
             known = _Still(log_start_offset=start, since_ms=now_ms, excess_bytes=excess)
             self._still[key] = known
         return known
-
-
-def _place(row: LedPartition) -> TopicPartition:
-    place = row.topic_id_partition
-    return TopicPartition(topic=place.topic, partition=place.partition)
 
 
 def _measure(copy: CopyStatus) -> CopyMeasure:

@@ -62,9 +62,9 @@ class Memory:
     may_write: bool = True
 
 
-def store_called(name: str, metadata: Iterable[StoreRecord]) -> StoreRecord | None:
+def store_called(name: str, records: Iterable[StoreRecord]) -> StoreRecord | None:
     """The store that a name refers to; None = no store yet."""
-    found = [record for record in metadata if name in (record.names or (_UNNAMED,))]
+    found = [record for record in records if name in (record.names or (_UNNAMED,))]
     return min(found, key=lambda record: str(record.store_id), default=None)
 
 

@@ -99,12 +99,12 @@ class Inspection:
 
     def _topics(self, link: StoreConnection) -> Iterable[StoredTopic]:
         """Topics that have segments there, and those whose next segments go there."""
-        metadata = {record.topic_id: record for record in self._view().topics()}
+        records = {record.topic_id: record for record in self._view().topics()}
         usage = None if link.store_id is None else self._in_use.by_store.get(link.store_id)
         held = usage.topics if usage else frozenset[Uuid]()
-        for topic_id in sorted(held - metadata.keys(), key=str):
+        for topic_id in sorted(held - records.keys(), key=str):
             yield StoredTopic(name=f"topic {topic_id}", retention_ms=UNLIMITED)
-        for record in metadata.values():
+        for record in records.values():
             if record.topic_id in held or self._is_next(record, link):
                 folder = f"{self._cluster_id}/{record.name[:TOPIC_CUT]}-{record.topic_id}"
                 yield StoredTopic(name=record.name, retention_ms=record.retention_ms, folder=folder)

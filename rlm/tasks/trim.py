@@ -18,7 +18,7 @@ import structlog
 
 from kafka_protocol.apis.offsets import EARLIEST_TIMESTAMP
 from kip405.errors import Corrupt, Fenced, Invalid, NotFound, Unavailable
-from kip405.ids import PartitionKey, TopicPartition, Uuid
+from kip405.ids import PartitionKey, Uuid
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.broker.deletions import PreparedDeletion, RecordDeletions
 from rlm.broker.leadership import LedPartition
@@ -133,7 +133,7 @@ class TrimTask:
         async def log_start() -> int:
             return await self._log_start(led)
 
-        await self._deletions.settle(_place_of(led), log_start)
+        await self._deletions.settle(led.topic_id_partition.topic_partition, log_start)
 
     async def run_on(self, snapshot: PartitionSnapshot, planned_at_ms: int) -> bool:
         """The same on a snapshot begun at `planned_at_ms` (monotonic); whether anything was done.
@@ -327,7 +327,8 @@ class TrimTask:
     async def _delete(self, snapshot: PartitionSnapshot, plan: TrimPlan | EndedPlan) -> None:
         """Check all once more, then at once send DeleteRecords to our own broker (H5, H41)."""
         left_ms = self._left_ms(snapshot, plan)
-        async with self._deletions.prepared(_place_of(snapshot.led), within_ms=left_ms) as deletion:
+        place = snapshot.led.topic_id_partition.topic_partition
+        async with self._deletions.prepared(place, within_ms=left_ms) as deletion:
             await self._check_again(snapshot, plan)
             low_watermark = await self._low_watermark(snapshot, plan, deletion)
         log.info(
@@ -489,10 +490,6 @@ def _retention(record: TopicRecord) -> LocalRetention:
             local_bytes=record.local_retention_bytes,
         )
     )
-
-
-def _place_of(led: LedPartition) -> TopicPartition:
-    return TopicPartition(led.topic_id_partition.topic, led.topic_id_partition.partition)
 
 
 def _place(led: LedPartition) -> dict[str, object]:

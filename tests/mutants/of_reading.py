@@ -381,13 +381,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a chunk that is on its way is asked for again",
-            "return key in self._loader or key in self._chunks",
+            "return key in self._loads or key in self._chunks",
             "return key in self._chunks",
         ),
         (
             "a failed load is found again by who asks next",
-            "if self._loader.get(key) is load:",
-            "if self._loader.get(key) is not load:",
+            "if self._loads.get(key) is load:",
+            "if self._loads.get(key) is not load:",
         ),
     ),
     *MEMORY.edits(
