@@ -26,16 +26,9 @@ from rlm.proxy.reads import RemoteReads, frozen, is_lost
 from rlm.proxy.replacements import Replacement, empty_clean, patch_clean, splice_records
 from rlm.proxy.settings import ProxyMetrics
 from rlm.proxy.sizes import AnswerRoom, first_batch_bytes
-from rlm.proxy.splice import (
-    FetchPlan,
-    JudgedAnswer,
-    Key,
-    PartitionFetch,
-    Source,
-    answers_of,
-    upper_offset,
-)
+from rlm.proxy.splice import FetchPlan, JudgedAnswer, Key, PartitionFetch, Source, answers_of
 from rlm.reading.requests import RemoteRecords
+from rlm.remote_log.tier import upper_offset
 
 log = structlog.get_logger(__name__)
 

@@ -15,9 +15,9 @@ import structlog
 from kafka_protocol.primitives import Buffer
 from kip405.errors import Fenced, Internal, RemoteStorageError, Unavailable
 from rlm.proxy.quota import Permit
-from rlm.proxy.splice import Key, PartitionFetch, upper_offset
+from rlm.proxy.splice import Key, PartitionFetch
 from rlm.reading.requests import RemoteRead, RemoteRecords
-from rlm.remote_log.tier import Tier, TopicRef, Watermarks
+from rlm.remote_log.tier import Tier, TopicRef, Watermarks, upper_offset
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")

@@ -202,13 +202,6 @@ def is_incremental(request: FetchRequest) -> bool:
     return request.session_position >= 0 and request.session_epoch not in _FULL_SESSION_EPOCHS
 
 
-def upper_offset(view: TierPartition, marks: Watermarks, *, read_committed: bool) -> int:
-    """Exclusive end of what may be served from remote (H4)."""
-    stable = marks.last_stable_offset if marks.last_stable_offset >= 0 else marks.high_watermark
-    limit = min(stable, marks.high_watermark) if read_committed else marks.high_watermark
-    return min(view.remote_next_offset, limit)
-
-
 def plan_fetch(
     request: FetchRequest,
     view: View,

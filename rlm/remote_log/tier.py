@@ -126,3 +126,10 @@ def has_remote(view: TierPartition) -> bool:
 def is_remote_offset(view: TierPartition, offset: int) -> bool:
     """Whether an offset lies in the remote tier."""
     return has_remote(view) and (view.remote_log_start_offset <= offset < view.remote_next_offset)
+
+
+def upper_offset(view: TierPartition, marks: Watermarks, *, read_committed: bool) -> int:
+    """Exclusive end of what may be served from remote (H4)."""
+    stable = marks.last_stable_offset if marks.last_stable_offset >= 0 else marks.high_watermark
+    limit = min(stable, marks.high_watermark) if read_committed else marks.high_watermark
+    return min(view.remote_next_offset, limit)

@@ -31,6 +31,16 @@ EDITS: tuple[Edit, ...] = (
             "(view.remote_log_start_offset <= offset < view.remote_next_offset)",
             "(view.remote_log_start_offset <= offset <= view.remote_next_offset)",
         ),
+        (
+            "G7: records above the last stable offset are served to read_committed",
+            "limit = min(stable, marks.high_watermark) if read_committed else marks.high_watermark",
+            "limit = marks.high_watermark",
+        ),
+        (
+            "H4: records above the high watermark are served",
+            "return min(view.remote_next_offset, limit)",
+            "return view.remote_next_offset",
+        ),
     ),
     *SPLICE.edits(
         (
@@ -42,16 +52,6 @@ EDITS: tuple[Edit, ...] = (
             "H20: a partition known to be remote is asked for with all of its bytes",
             "size_bytes = place.asked.partition_max_bytes if is_hole else 1",
             "size_bytes = place.asked.partition_max_bytes",
-        ),
-        (
-            "G7: records above the last stable offset are served to read_committed",
-            "limit = min(stable, marks.high_watermark) if read_committed else marks.high_watermark",
-            "limit = marks.high_watermark",
-        ),
-        (
-            "H4: records above the high watermark are served",
-            "return min(view.remote_next_offset, limit)",
-            "return view.remote_next_offset",
         ),
         (
             "H17: while settings are unknown a topic counts as plain",

@@ -17,10 +17,9 @@ from rlm.proxy.splice import (
     judge_out_of_range,
     plan_fetch,
     topic_ref,
-    upper_offset,
 )
 from rlm.reading.requests import RemoteRecords
-from rlm.remote_log.tier import TierPartition, TopicRef, Watermarks, has_remote
+from rlm.remote_log.tier import TierPartition, TopicRef, Watermarks, has_remote, upper_offset
 from tests.rlm.proxy.fakes import TOPIC, TOPIC_ID, asked, fetch_request, tier_partition
 
 OPEN_GAP = tier_partition(remote_next_offset=60, unsettled_next_offset=80)
