@@ -12,14 +12,12 @@ from aiokafka.errors import KafkaError, for_code
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import Array, Int8, Int16, Int32, Int64, Schema, String
 
+from kafka_protocol.apis.offsets import DEBUGGING_REPLICA_ID, LATEST_TIMESTAMP
+from kafka_protocol.fetch import CONSUMER_REPLICA_ID
 from kip405.ids import TopicPartition
 from rlmm.divergence import EpochEnd
 from rlmm.replica_votes import LogEnd
 
-_CONSUMER = -1
-_DEBUGGING = -2
-"""Any replica answers, the leader or not (ListOffsetsRequest.DEBUGGING_REPLICA_ID)."""
-_LATEST = -1
 _READ_UNCOMMITTED = 0
 _ANY_EPOCH = -1
 """As current leader epoch: whoever takes himself for the leader answers; see `divergence`."""
@@ -71,7 +69,7 @@ class EpochEndsRequest(Request[EpochEndsStruct]):  # type: ignore[misc]
         topics: dict[str, list[tuple[int, int, int]]] = {}
         for place, epoch in self._epochs.items():
             topics.setdefault(place.topic, []).append((place.partition, _ANY_EPOCH, epoch))
-        return request_struct_class(_CONSUMER, list(topics.items()))
+        return request_struct_class(CONSUMER_REPLICA_ID, list(topics.items()))
 
 
 def read_epoch_ends(
@@ -129,10 +127,10 @@ class LogEndRequest(Request[LogEndStruct]):  # type: ignore[misc]
 
     def __init__(self, place: TopicPartition, *, of_leader: bool) -> None:
         self._place = place
-        self._replica_id = _CONSUMER if of_leader else _DEBUGGING
+        self._replica_id = CONSUMER_REPLICA_ID if of_leader else DEBUGGING_REPLICA_ID
 
     def build(self, request_struct_class: type[LogEndStruct]) -> LogEndStruct:
-        partitions = [(self._place.partition, _ANY_EPOCH, _LATEST)]
+        partitions = [(self._place.partition, _ANY_EPOCH, LATEST_TIMESTAMP)]
         topics = [(self._place.topic, partitions)]
         return request_struct_class(self._replica_id, _READ_UNCOMMITTED, topics)
 

@@ -19,6 +19,9 @@ EARLIEST_LOCAL_TIMESTAMP = -4
 LATEST_TIERED_TIMESTAMP = -5
 EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
 
+DEBUGGING_REPLICA_ID = -2
+"""Any replica answers, the leader or not (ListOffsetsRequest.DEBUGGING_REPLICA_ID)."""
+
 LIST_OFFSETS = api(
     2,
     "ListOffsets",

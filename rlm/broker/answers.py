@@ -11,8 +11,6 @@ from kip405.acls import Acl, missing_acls
 from kip405.errors import Fenced, Invalid, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import Uuid
 
-DEBUGGING_REPLICA_ID = -2
-
 _NAMES = {
     1: "OFFSET_OUT_OF_RANGE",
     3: "UNKNOWN_TOPIC_OR_PARTITION",

@@ -8,11 +8,11 @@ a copy that another task finished meanwhile cannot appear to extend beyond the l
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from kafka_protocol.apis.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from kafka_protocol.apis.offsets import DEBUGGING_REPLICA_ID, EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kip405.errors import Corrupt, Fenced, NotFound, Unavailable
 from kip405.ids import MAX_OFFSET, PartitionKey, TopicIdPartition
 from kip405.lineage import Lineage
-from rlm.broker.answers import DEBUGGING_REPLICA_ID, TopicConfigValue, TopicDescription
+from rlm.broker.answers import TopicConfigValue, TopicDescription
 from rlm.broker.leadership import LedPartition
 from rlm.log_dir.identity import check_topic_id
 from rlm.log_dir.partition_log import PartitionLog

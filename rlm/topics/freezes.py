@@ -5,10 +5,10 @@ any service writes it, and every service reads it from the settings topic within
 operator can adopt a leader's log after a freeze (H4) and a foreign log start (H1).
 """
 
-from kafka_protocol.apis.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from kafka_protocol.apis.offsets import DEBUGGING_REPLICA_ID, EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kip405.errors import Invalid, NotFound
 from kip405.ids import PartitionKey, Uuid
-from rlm.broker.answers import DEBUGGING_REPLICA_ID, OwnOffsets, TopicDescription
+from rlm.broker.answers import OwnOffsets, TopicDescription
 from rlm.topics.ports import Broker, Settings
 from rlm.topics.starts import CAUSE_COMMAND
 from rlmm.settings_records import DivergenceRecord, FreezeRecord, StartRecord
