@@ -140,7 +140,7 @@ def venv_fits() -> bool:
 
 
 def create_venv() -> None:
-    """Make .venv anew; without ensurepip (some distributions) the finder's own pip fills it."""
+    """Make a new .venv; without ensurepip (some distributions) the finder's own pip fills it."""
     if Path(sys.prefix).resolve() == VENV.resolve():
         raise InstallError(".venv is damaged: remove it (make clean) and run this again")
     with_pip = importlib.util.find_spec("ensurepip") is not None

@@ -119,7 +119,7 @@ class Verbs:
             raise SandboxError("the store is not stopped")
         if self.layout.store.exists():
             if any(self.layout.store.iterdir()):
-                raise SandboxError(f"{self.layout.store} was made anew while the store was away")
+                raise SandboxError(f"{self.layout.store} was recreated while the store was away")
             self.layout.store.rmdir()
         self.layout.store_away.rename(self.layout.store)
 

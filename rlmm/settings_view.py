@@ -193,7 +193,7 @@ class SettingsView:
         """The leader epoch under which the remote log start was decided, -1 where none was or it
         does not say.
 
-        The epoch it was written under is no answer: the leader of a log that began anew may have
+        The epoch it was written under is no answer: the leader of a log that was restarted may have
         written it again for another one's lower start, and what is in that log nobody ended (H4).
         So one that does not say is taken for older than every record.
         """

@@ -1,7 +1,7 @@
 """A wire to an S3 server that is as long as one says, and counts the requests that pass.
 
 `python -m bench.stores.wire UPSTREAM_PORT` prints its port and then obeys lines on standard input:
-`delay MS` from now on, `counts` answers with a JSON line and begins anew. The delay is one round
+`delay MS` from now on, `counts` answers with a JSON line and starts again. The delay is one round
 trip for every turn of a connection, held back before the request goes on; bytes move inside the
 kernel (splice) where there is such a thing, so that the wire itself takes little of the machine.
 Must not know our plugin.

@@ -16,7 +16,7 @@ from rlm.remote_log.objects import RemoteLogDescription
 from rlm.remote_log.reads import Piece
 from rlm.remote_log.remote_only_view import RemotePartitionState
 from rlm.stores.reports import StoreReport, StoreStatus
-from rlm.topics.made_anew import GoneTopic
+from rlm.topics.recreated import GoneTopic
 from rlm.topics.verbs import notes_of
 from rlm.v1 import admin_pb2, fetch_pb2
 from rlmm.framing import encode_value

@@ -9,8 +9,8 @@ from rlm.api import messages
 from rlm.api.ports import Broker, Ledger
 from rlm.broker.answers import TopicDescription
 from rlm.remote_log.topic_refs import topic_records
-from rlm.topics.made_anew import GoneTopic, gone_text, gone_topics, made_anew, made_anew_text
 from rlm.topics.ports import Settings
+from rlm.topics.recreated import GoneTopic, gone_text, gone_topics, recreated, recreated_text
 from rlm.v1 import admin_pb2 as pb
 from rlmm.settings_records import TopicRecord
 
@@ -112,8 +112,8 @@ class TopicSummaries:
             return ()
         name, present_id = gone.record.name, gone.present_id
         ids = {} if present_id is None else {name: present_id}
-        anew = made_anew((one for one in self._records() if one.name == name), ids)
-        return tuple(made_anew_text(one) for one in anew) or (gone_text(gone),)
+        found = recreated((one for one in self._records() if one.name == name), ids)
+        return tuple(recreated_text(one) for one in found) or (gone_text(gone),)
 
 
 def _ids(present: Present) -> dict[str, Uuid]:

@@ -87,7 +87,7 @@ class BrokerConnection:
     ) -> Value:
         """One request and its decoded answer; Unavailable on time-out or a broken connection.
 
-        A time-out breaks the connection: calls that wait on it fail too, the next one opens anew.
+        A time-out breaks the connection: calls that wait on it fail too, the next one opens again.
         """
         what = f"{api.name} v{version} to broker {self.address}"
         channel: _Channel | None = None

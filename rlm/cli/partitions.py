@@ -76,7 +76,7 @@ def segments(*, topic: str, partition: int | None, all_states: bool, connect: Co
 
 
 def _warnings(topic: str, target: Target) -> Sequence[str]:
-    """Whose segments these are: of a topic that is gone, or was made anew (H39)."""
+    """Whose segments these are: of a topic that is gone, or was recreated (H39)."""
     request = admin_pb2.DescribeTopicRequest(topic=topic)
     with suppress(grpc.RpcError):  # a reader service does not know this
         answer = target.admin.DescribeTopic(

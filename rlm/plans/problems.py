@@ -61,7 +61,7 @@ class ProblemKind(enum.Enum):
     STORE_UNAVAILABLE = "store-unavailable"
     STORE_REFUSES_WRITES = "store-refuses-writes"
     STORE_SETUP = "store-setup"
-    TOPIC_MADE_ANEW = "topic-made-anew"
+    TOPIC_RECREATED = "topic-recreated"
     TOPIC_NOT_SEEN = "topic-not-seen"
     RETENTION_REVERTED = "retention-reverted"
     LAG_UNKNOWN = "lag-unknown"
@@ -140,7 +140,7 @@ KINDS: Mapping[ProblemKind, KindRow] = {
         "A store accepts no new segments (full, read-only, no permission)."
     ),
     ProblemKind.STORE_SETUP: _alarm("A store is set up so that it endangers its data."),
-    ProblemKind.TOPIC_MADE_ANEW: _alarm(
+    ProblemKind.TOPIC_RECREATED: _alarm(
         "A topic was deleted and created again under its name: the new one is not tiered."
     ),
     ProblemKind.TOPIC_NOT_SEEN: _alarm(

@@ -26,7 +26,7 @@ class NoTrim(enum.Enum):
     LEDGER_PROBLEM = "the ledger has a problem"
     FREEZE_RECORD = "frozen by command"
     FROZEN = "partition is frozen"
-    BEGAN_ANEW = "the log holds newer records below the remote log start"
+    RESTARTED = "the log holds newer records below the remote log start"
     TOPIC_REFUSED = "topic must not be trimmed"
     MODE_COPY = "topic is in mode copy"
     TRIM_OFF = "trim is off"
@@ -120,7 +120,7 @@ def plan_trim(
 
     `now_ms` is wall time, for retention; `planned_at_ms` is monotonic, for the plan's deadline.
     """
-    held = _forbidden(guards) or _began_anew(offsets)
+    held = _forbidden(guards) or _restarted(offsets)
     if held is not None:
         return held
     ended = _ended(offsets, planned_at_ms)
@@ -187,7 +187,7 @@ def _for_seconds(duration_ms: int) -> str:
     return f"for {duration_ms // 1000} s" if duration_ms >= 1000 else ""
 
 
-def _began_anew(offsets: TrimOffsets) -> Held | None:
+def _restarted(offsets: TrimOffsets) -> Held | None:
     """Refuses to delete records of a later epoch than the decision's below the remote log start.
     Ended records are older than the decision; later ones are in a log that started again (emptied
     disk, unclean election), and no retention ended them (H4). Where the epoch of the decision is
@@ -200,7 +200,7 @@ def _began_anew(offsets: TrimOffsets) -> Held | None:
     if later is None or later.start_offset >= start:
         return None
     detail = f"epoch {later.epoch} begins at {later.start_offset}, the remote log start is {start}"
-    return Held(reason=NoTrim.BEGAN_ANEW, detail=detail)
+    return Held(reason=NoTrim.RESTARTED, detail=detail)
 
 
 def _ended(offsets: TrimOffsets, planned_at_ms: int) -> EndedPlan | None:

@@ -334,7 +334,7 @@ def _is_answer_to_us(place: PartitionFetch, error_code: int) -> bool:
 
 def _has_it_itself(place: PartitionFetch, answered: FetchedPartition) -> bool:
     """Whether the broker's own log holds an offset that was thought to be in the tier only: it is
-    another log than the one we know (a topic made anew, H7; a leader change), or came back.
+    another log than the one we know (a topic recreated, H7; a leader change), or came back.
     """
     if place.source not in (Source.ASSUMED, Source.REMOTE):
         return False

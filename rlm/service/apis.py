@@ -54,7 +54,7 @@ from rlm.topics.groups import ClusterGroups
 from rlm.topics.growth import LogDirSpace
 from rlm.topics.keeper import RetentionKeeper
 from rlm.topics.readers import ReaderCheck
-from rlm.topics.reenable import MadeAnewWatch
+from rlm.topics.reenable import RecreatedTopicWatch
 from rlm.topics.starts import Starts
 from rlm.topics.takeover import Settler
 from rlm.topics.verbs import Dependencies as VerbDependencies
@@ -71,7 +71,7 @@ class TopicWiring:
     access: Access
     access_watch: AccessWatch
     keeper: RetentionKeeper
-    made_anew: MadeAnewWatch
+    recreated: RecreatedTopicWatch
     freezes: Freezes
     brokers: OtherBrokers
 
@@ -136,7 +136,7 @@ class Apis:
 
     async def watch_names(self) -> None:
         """Detect topics recreated under the name of an enabled one, until cancelled (H39)."""
-        await self._topics.made_anew.run()
+        await self._topics.recreated.run()
 
     async def watch_access(self) -> None:
         """Check that the service still has every ACL that it needs, until cancelled (H40)."""
@@ -318,7 +318,7 @@ def _sources(
         keeper=topics.keeper,
         clock=parts.clock,
         limits=limits,
-        others=(topics.access_watch.findings, topics.made_anew.findings),
+        others=(topics.access_watch.findings, topics.recreated.findings),
     )
 
 
@@ -396,7 +396,7 @@ def _topic_wiring(parts: Dependencies, peers: PeerAccess) -> TopicWiring:
         access=access,
         access_watch=watch,
         keeper=keeper,
-        made_anew=MadeAnewWatch(
+        recreated=RecreatedTopicWatch(
             verbs=verbs,
             broker=broker,
             settings=settings,

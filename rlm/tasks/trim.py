@@ -436,7 +436,7 @@ class TrimTask:
             foreign_log_start=self._foreign_log_start(snapshot, record),
             alarm=before.alarm if before and not isinstance(plan, Held) else None,
         )
-        if isinstance(plan, Held) and plan.reason is NoTrim.BEGAN_ANEW:
+        if isinstance(plan, Held) and plan.reason is NoTrim.RESTARTED:
             self._alarm(snapshot, f"{plan.reason.value}: {plan.detail}")
 
     def _foreign_log_start(self, snapshot: PartitionSnapshot, record: TopicRecord) -> int | None:

@@ -16,8 +16,8 @@ from rlm.broker.answers import TopicDescription
 from rlm.clock import Clock
 from rlm.plans.problems import Finding
 from rlm.remote_log.topic_refs import topic_records
-from rlm.topics.made_anew import GoneTopic, PresentTopics, made_anew, made_anew_findings
 from rlm.topics.ports import Broker, NotLeader, Settings
+from rlm.topics.recreated import GoneTopic, PresentTopics, recreated, recreated_findings
 from rlm.topics.verbs import TopicVerbs
 
 log = structlog.get_logger(__name__)
@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 SAME_NAME = "same-name"
 
 
-class MadeAnewWatch:
+class RecreatedTopicWatch:
     """`run` checks until cancelled; `reenable` is the setting topics.reenable."""
 
     def __init__(
@@ -56,11 +56,11 @@ class MadeAnewWatch:
         """As last seen; nothing before the first check."""
         if self._present is None:
             return ()
-        return made_anew(topic_records(self._settings.view.records()), self._present)
+        return recreated(topic_records(self._settings.view.records()), self._present)
 
     def findings(self) -> tuple[Finding, ...]:
         """What was found, as problems."""
-        return made_anew_findings(self.found(), self._why)
+        return recreated_findings(self.found(), self._why)
 
     async def run(self) -> None:
         """Check at every interval; a broker that does not answer is asked again."""

@@ -29,9 +29,9 @@ from rlm.topics import rules
 from rlm.topics.access import ClusterAccess
 from rlm.topics.existing_logs import ExistingLogs
 from rlm.topics.growth import Growth, bytes_a_day
-from rlm.topics.made_anew import former_texts
 from rlm.topics.ports import Broker, Disk, LeaderOffsets, Ledger, Settings
 from rlm.topics.readers import ReaderCheck
+from rlm.topics.recreated import former_texts
 from rlm.topics.rules import (
     RETENTION_BYTES,
     RETENTION_MS,

@@ -1,7 +1,7 @@
 """The objects of a sandbox's store by the store's own means, past plugin and service.
 
 The demo shows them; tests count, read, damage and delete them. Names are below the root or bucket.
-Each call asks the store anew. Libraries of a store are imported when that store is asked.
+Each call asks the store again. Libraries of a store are imported when that store is asked.
 """
 
 import configparser

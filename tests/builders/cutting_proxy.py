@@ -100,7 +100,7 @@ class CuttingProxy:
         return fault
 
     def forget(self) -> None:
-        """No more faults, and all counters but that of open connections start anew."""
+        """No more faults, and all counters but that of open connections starts again."""
         self.faults.clear()
         self.requests.clear()
         self.bytes_up = self.bytes_down = 0

@@ -120,7 +120,7 @@ class MemoryLedger:
         self.state.go_live(absence_is_known=True)
 
     def lose_tail(self, count: int) -> None:
-        """An unclean election takes the last records away (H6); whoever reads begins anew."""
+        """An unclean election takes the last records away (H6); whoever reads starts again."""
         del self.log[len(self.log) - count :]
         self.restart()
 

@@ -1,6 +1,6 @@
 """An independent codec, straight from Kafka's message JSON, to judge `kafka_protocol` by.
 
-It shares no code with the package under test: it interprets the JSON of the kafka-clients jar anew
+It shares no code with the package under test: it interprets the JSON of the kafka-clients jar
 for every value. Values are dicts with Kafka's CamelCase names; `snake` turns them into ours.
 """
 

@@ -93,7 +93,7 @@ EDITS: tuple[Edit, ...] = (
             "internal=",
         ),
         (
-            "H13: a topic made anew under its name is the same",
+            "H13: a topic recreated under its name is the same",
             "if topic.topic_id != place.topic_id or now is None:",
             "if now is None:",
         ),

@@ -353,7 +353,7 @@ EDITS: tuple[Edit, ...] = (
             "        return partition.topic_id == record.topic_id\n",
         ),
         (
-            "H6: a topic made anew while nobody looked is no problem",
+            "H6: a topic recreated while nobody looked is no problem",
             "            if known[name] != topic_id:\n",
             "            if known[name] is None:\n",
         ),

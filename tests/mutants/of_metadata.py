@@ -95,7 +95,7 @@ EDITS: tuple[Edit, ...] = (
             "return self.damage",
         ),
         (
-            "a view is never made anew",
+            "a view is never recreated",
             "if view is None or view.version != state.version:",
             "if view is None:",
         ),
@@ -300,7 +300,7 @@ EDITS: tuple[Edit, ...] = (
     ),
     *TOPIC.edits(
         (
-            "H6: a topic made anew is taken for ours",
+            "H6: a topic recreated is taken for ours",
             "        if self.topic_id not in (None, topic_id):\n",
             "        if self.topic_id is None:\n",
         ),

@@ -161,7 +161,7 @@ EDITS: tuple[Edit, ...] = (
             "return self._view(led, snapshot)",
         ),
         (
-            "H39: a topic made anew under its name is taken for the tiered one",
+            "H39: a topic recreated under its name is taken for the tiered one",
             "return described if topic.topic_id in (None, described.topic_id) else None",
             "return described",
         ),

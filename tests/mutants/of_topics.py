@@ -131,7 +131,7 @@ EDITS: tuple[Edit, ...] = (
             "                    pass\n",
         ),
         (
-            "H39: a topic made anew meanwhile is altered",
+            "H39: a topic recreated meanwhile is altered",
             "        if topic.topic_id != topic_id:\n            raise Unavailable",
             "        if topic is None:\n            raise Unavailable",
         ),
@@ -207,7 +207,7 @@ EDITS: tuple[Edit, ...] = (
             "        if self._settings.is_ready:\n            return\n",
         ),
         (
-            "H39: a topic made anew under its name is kept",
+            "H39: a topic recreated under its name is kept",
             "        if record is None or topic.topic_id != topic_id:\n",
             "        if record is None:\n",
         ),
@@ -267,7 +267,7 @@ EDITS: tuple[Edit, ...] = (
             "        if self._settings.view.get(key) is None:\n",
         ),
         (
-            "H39: a topic made anew under its name is frozen in place of the enabled one",
+            "H39: a topic recreated under its name is frozen in place of the enabled one",
             "        if described.topic_id not in ids:\n",
             "        if not ids and described is None:\n",
         ),

@@ -77,8 +77,8 @@ EDITS: tuple[Edit, ...] = (
             "guards.replicas_short_ms > guards.hold_max_ms",
         ),
         (
-            "H4: records of a log that began anew are deleted as ended",
-            "held = _forbidden(guards) or _began_anew(offsets)",
+            "H4: records of a log that was restarted are deleted as ended",
+            "held = _forbidden(guards) or _restarted(offsets)",
             "held = _forbidden(guards)",
         ),
         (
@@ -246,7 +246,7 @@ EDITS: tuple[Edit, ...] = (
             "remote_log_start_epoch=snapshot.led.leader_epoch,",
         ),
         (
-            "H27: the hold for a lagging replica begins anew with every round",
+            "H27: the hold for a lagging replica starts again with every round",
             "return now_ms - self._short_since_ms.setdefault(key, now_ms)",
             "return now_ms - now_ms",
         ),

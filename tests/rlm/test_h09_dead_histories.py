@@ -162,7 +162,7 @@ async def test_h09_lists_are_not_read_again_where_nothing_was_open() -> None:
 async def test_h09_two_dead_histories_one_behind_the_other(
     alive: tuple[AbortedTransaction, ...],
 ) -> None:
-    """Epoch 2 ended at 120 and decided at 200 what is open there; epoch 5 decides it anew."""
+    """Epoch 2 ended at 120 and decided at 200 what is open there; epoch 5 decides it again."""
     lineage = Lineage((*LINEAGE.entries, EpochEntry(epoch=5, start_offset=120)))
     last = metadata(4, 110, 450, {2: 110, 5: 120})
     for second in ((LATER,), ()):

@@ -231,10 +231,10 @@ FAULTS = {
     "the ledger cannot be relied on": Fault(
         kind=ProblemKind.METADATA,
         subject="ledger",
-        plant=_ledger_problem("the topic was made anew"),
+        plant=_ledger_problem("the topic was recreated"),
         mend=_ledger_problem(None),
         after_ms=0,
-        words="made anew",
+        words="recreated",
     ),
     "a broker with a replica has no service": Fault(
         kind=ProblemKind.PEER_ABSENT,

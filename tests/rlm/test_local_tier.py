@@ -74,7 +74,7 @@ async def test_a_topic_that_is_not_tiered_is_none(site: Site) -> None:
     assert await site.barrier(BY_NAME, 7) is None
 
 
-async def test_h07_a_topic_made_anew_under_its_name_is_not_the_tiered_one(site: Site) -> None:
+async def test_h07_a_topic_recreated_under_its_name_is_not_the_tiered_one(site: Site) -> None:
     await site.leadership.refresh()
     site.rig.broker.topic_id = Uuid(b"\x09" * 16)
     assert await site.barrier(BY_NAME) is None
@@ -326,7 +326,7 @@ async def test_reading_on_asks_for_the_next_segment_before_it_is_needed(site: Si
     assert site.reader.reader_count == 1
 
 
-async def test_a_view_is_made_anew_only_when_something_changed(site: Site) -> None:
+async def test_a_view_is_rebuilt_only_when_something_changed(site: Site) -> None:
     await site.leadership.refresh()
     await site.barrier()
     before = site.tier.partition(BY_NAME, 0)

@@ -167,7 +167,7 @@ async def ask(site: Site, offset: int, upper_offset: int) -> RemoteRecords:
     )
 
 
-def begin_ledger_anew(site: Site) -> list[RemoteLogSegmentMetadata]:
+def restart_ledger(site: Site) -> list[RemoteLogSegmentMetadata]:
     """The segments that were copied; the ledger knows none of them any more."""
     found = [entry.metadata for entry in site.rig.ledger.view.in_state(FINISHED)]
     site.rig.ledger.log.clear()
@@ -176,7 +176,7 @@ def begin_ledger_anew(site: Site) -> list[RemoteLogSegmentMetadata]:
 
 
 async def test_h15_what_is_missing_is_told_and_no_more(site: Site) -> None:
-    _, second = begin_ledger_anew(site)
+    _, second = restart_ledger(site)
     site.rig.ledger.copied(second)
     await site.barrier()
     assert (await ask(site, 20, 60)).missing == ((20, 60),)
@@ -187,7 +187,7 @@ async def test_h15_what_is_missing_is_told_and_no_more(site: Site) -> None:
 async def test_a_segment_without_records_at_its_end_is_read_on_from(site: Site) -> None:
     """Its last offsets were compacted away before the topic was tiered."""
     first = await site.rig.copied_by_another(0, 90)
-    _, second, *_ = (one for one in begin_ledger_anew(site) if one != first)
+    _, second, *_ = (one for one in restart_ledger(site) if one != first)
     site.rig.ledger.copied(replace(first, end_offset=99), second)
     await site.barrier()
     data, following = await site.read(90, 120)
@@ -195,7 +195,7 @@ async def test_a_segment_without_records_at_its_end_is_read_on_from(site: Site) 
 
 
 async def test_h15_no_timestamp_is_unknown_while_the_end_is_not_settled(site: Site) -> None:
-    first, second = begin_ledger_anew(site)
+    first, second = restart_ledger(site)
     started = second.in_state(
         RemoteLogSegmentState.COPY_SEGMENT_STARTED, event_timestamp_ms=0, broker_id=2
     )
@@ -244,7 +244,7 @@ async def test_h17_the_tier_is_ready_when_both_were_read(site: Site) -> None:
 
 
 async def test_h39_an_id_means_its_own_topic_also_where_the_new_one_is_tiered(site: Site) -> None:
-    """Deleted, made anew under its name, and enabled again."""
+    """Deleted, recreated under its name, and enabled again."""
     old = site.rig.settings.view.topic(PLACE.topic_id)
     assert old is not None
     site.rig.broker.topic_id = Uuid(b"\x09" * 16)

@@ -77,7 +77,7 @@ async def test_a_partition_that_does_not_answer_delays_no_other() -> None:
         assert await stuck == 1
 
 
-async def test_an_error_reaches_those_who_asked_and_the_next_asks_anew() -> None:
+async def test_an_error_reaches_those_who_asked_and_the_next_asks_again() -> None:
     cluster = Cluster()
     async with serving(cluster) as ends, asyncio.TaskGroup() as group:
         failing = group.create_task(_expect_unavailable(ends))

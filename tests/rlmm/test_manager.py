@@ -299,7 +299,7 @@ async def test_h03_after_a_short_replay_a_finished_out_of_nowhere_is_disputed(
     assert bool(late.manager.ledger(KEY).entries[uuid(1)].disputed) is is_known
 
 
-async def test_a_view_is_made_once_and_anew_after_each_record(ours: Process) -> None:
+async def test_a_view_is_made_once_and_again_after_each_record(ours: Process) -> None:
     assert ours.manager.ledger(KEY).version == 0
     await ours.manager.publish(segment(1, STARTED), 5, NO_PREVIOUS)
     first = ours.manager.ledger(KEY)

@@ -225,7 +225,7 @@ async def test_h06_every_topic_is_looked_at_by_itself(rig: Rig) -> None:
 
 
 async def test_h06_a_topic_is_described_again_when_the_cluster_is_another(rig: Rig) -> None:
-    """The topic may have been made anew: its leaders are others now."""
+    """The topic may have been recreated: its leaders are others now."""
     await rig.publish()
     rig.cluster.layout = frozenset({"another broker"})
     rig.problem = "topic facts was recreated"

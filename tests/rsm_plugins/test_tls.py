@@ -97,7 +97,7 @@ async def test_renewed_files_of_both_sides_are_taken_without_a_restart(tmp_path:
             address, principal="test", deadlines=DEADLINES, tls=tls
         )
         assert (await client.get_info()).name == "local"
-        authority.issue("plugin", "127.0.0.1")  # the files of the plugin, written anew
+        authority.issue("plugin", "127.0.0.1")  # the files of the plugin, written again
         mine.cert_file.write_text("half a renewal")
         assert (await client.get_info()).name == "local"
         unknown = authority.issue("unknown")

@@ -127,7 +127,7 @@ async def test_h38_what_several_services_tell_alike_is_one_problem() -> None:
     full = Problem(
         kind=ProblemKind.STORE_REFUSES_WRITES, subject="store hot", text="full", since_ms=9
     )
-    other = Problem(kind=ProblemKind.METADATA, subject="ledger", text="made anew", since_ms=9)
+    other = Problem(kind=ProblemKind.METADATA, subject="ledger", text="recreated", since_ms=9)
     lag = Problem(
         kind=ProblemKind.LAG_UNKNOWN, subject="bids-0", text="EACCES", topic="bids", since_ms=9
     )

@@ -102,7 +102,7 @@ async def test_h04_what_a_later_version_tells_is_not_guessed(site: Site) -> None
     assert await end(site) == 200
 
 
-async def test_h04_a_topic_made_anew_inherits_no_word(site: Site) -> None:
+async def test_h04_a_topic_recreated_inherits_no_word(site: Site) -> None:
     """What was told is of a topic id: neither of its name nor of another partition."""
     others = (PartitionKey(Uuid(b"\x09" * 16), 0), PartitionKey(PLACE.topic_id, 1))
     for number, key in enumerate(others):

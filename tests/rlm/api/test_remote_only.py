@@ -238,7 +238,7 @@ async def test_a_partition_that_left_only_tombstones_hides_no_other(site: Site) 
 
 
 async def test_h07_h39_of_one_name_the_topic_that_was_decided_for_last(site: Site) -> None:
-    """One that was made anew and disabled is no reason to give out the former one's records, though
+    """One that was recreated and disabled is no reason to give out the former one's records, though
     nobody has said of that one that it is gone.
     """
     old = site.rig.settings.view.topic(PLACE.topic_id)

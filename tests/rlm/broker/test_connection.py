@@ -62,7 +62,7 @@ async def test_requests_are_in_flight_together_and_answers_find_their_callers(
     assert await asyncio.gather(*map(name_of, names)) == names
 
 
-async def test_a_deadline_that_passes_is_unavailable_and_the_next_call_opens_anew(
+async def test_a_deadline_that_passes_is_unavailable_and_the_next_call_opens_again(
     broker: FakeBroker, connection: BrokerConnection
 ) -> None:
     broker.on(LIST_GROUPS, lambda _: None)
@@ -92,7 +92,7 @@ async def test_a_caller_that_gives_up_harms_no_other(
     assert broker.connections == 1
 
 
-async def test_a_broken_connection_fails_all_who_wait_and_is_opened_anew(
+async def test_a_broken_connection_fails_all_who_wait_and_is_opened_again(
     broker: FakeBroker, connection: BrokerConnection
 ) -> None:
     broker.on(LIST_GROUPS, lambda _: None)

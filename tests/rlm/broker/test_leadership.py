@@ -81,7 +81,7 @@ async def test_a_snapshot_has_the_topics_wanted_and_who_leads_them() -> None:
     assert snapshot.partitions[PartitionKey(TOPIC_ID, 2)].leader == -1
 
 
-async def test_a_topic_made_anew_under_its_name_is_another() -> None:
+async def test_a_topic_recreated_under_its_name_is_another() -> None:
     asked = Asked()
     leadership = Leadership(asked, ManualClock(), poll_interval_ms=500)
     leadership.want(["t"])

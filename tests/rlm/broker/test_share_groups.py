@@ -143,7 +143,7 @@ async def test_one_round_of_questions_serves_all_for_a_few_seconds(cluster: Clus
     assert await cluster.share_groups.start_offset("orders", 0) == 70
 
 
-async def test_h19_what_cannot_be_undone_asks_anew(cluster: Cluster) -> None:
+async def test_h19_what_cannot_be_undone_asks_again(cluster: Cluster) -> None:
     assert await cluster.share_groups.start_offset("orders", 0) is None
     cluster.groups[0] = {"a": {"orders": {0: 50, 3: 7}, "other": {0: 1}}}
     assert await cluster.share_groups.start_offset("orders", 0) is None
@@ -151,7 +151,7 @@ async def test_h19_what_cannot_be_undone_asks_anew(cluster: Cluster) -> None:
     assert await cluster.share_groups.start_offset("orders", 0) == 50
 
 
-async def test_those_who_ask_anew_at_once_share_the_round_after_the_one_under_way(
+async def test_those_who_ask_again_at_once_share_the_round_after_the_one_under_way(
     cluster: Cluster,
 ) -> None:
     ask = cluster.share_groups.starts_now

@@ -423,7 +423,7 @@ async def test_a_reader_that_is_configured_as_a_broker_is_told_so(tmp_path: Path
     assert result.exit_code == 2
 
 
-async def test_h39_segments_of_a_topic_made_anew_are_said_to_be_those_of_the_one_that_is_gone() -> (
+async def test_h39_segments_of_a_topic_recreated_are_said_to_be_those_of_the_one_that_is_gone() -> (
     None
 ):
     cluster = Cluster()
@@ -432,10 +432,10 @@ async def test_h39_segments_of_a_topic_made_anew_are_said_to_be_those_of_the_one
         node.ledger.write(metadata(1, 0, 100, {0: 0}))
         listed = await asked(node, "segments", TOPIC)
         assert (listed.exit_code, listed.stderr) == (0, "")
-        cluster.make_anew(Uuid(bytes(range(100, 116))))
+        cluster.recreate(Uuid(bytes(range(100, 116))))
         shown = await asked(node, "segments", TOPIC)
         assert shown.stdout == listed.stdout
-        assert f"warning: topic {TOPIC} was deleted and made anew" in shown.stderr
+        assert f"warning: topic {TOPIC} was deleted and recreated" in shown.stderr
         assert len((await as_json(node, "segments", TOPIC))["segments"]) == 1
 
 

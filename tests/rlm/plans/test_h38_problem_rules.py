@@ -230,7 +230,7 @@ def test_metadata_that_is_not_read_yet_is_a_note_at_first() -> None:
     reading = MetadataHealth(name="ledger", is_ready=False, problem="not read yet")
     assert kinds(metadata_findings([reading], LIMITS, 60_000)) == [ProblemKind.STARTING]
     assert kinds(metadata_findings([reading], LIMITS, 60_001)) == [ProblemKind.METADATA]
-    broken = MetadataHealth(name="ledger", is_ready=True, problem="it was made anew")
+    broken = MetadataHealth(name="ledger", is_ready=True, problem="it was recreated")
     assert kinds(metadata_findings([broken], LIMITS, 1)) == [ProblemKind.METADATA]
     lost = replace(broken, problem="offsets 7 to 9 are gone; rebuild it")
     found = metadata_findings([lost], LIMITS, 1, loss="offsets 7 to 9 are gone")

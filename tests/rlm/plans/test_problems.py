@@ -51,7 +51,7 @@ def test_a_problem_lasts_since_it_was_first_seen() -> None:
     assert register.current == (problem(FULL, 1_000),)
 
 
-def test_one_that_is_not_found_again_has_ended_and_begins_anew() -> None:
+def test_one_that_is_not_found_again_has_ended_and_starts_again() -> None:
     register = ProblemRegister()
     register.update([FULL, SOON], now_ms=1_000)
     changes = register.update([SOON], now_ms=2_000)

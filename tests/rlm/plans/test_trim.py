@@ -171,7 +171,7 @@ def test_no_bound_is_ever_above_what_is_safe(
 
 @pytest.mark.parametrize("epochs", [{8: 0}, {5: 0, 8: 20}, {7: 0, 8: 900}])
 @pytest.mark.parametrize("high_watermark", [60, 350, 2_000])
-def test_h04_records_of_a_log_that_began_anew_below_the_remote_start_have_not_ended(
+def test_h04_records_of_a_restarted_log_below_the_remote_start_have_not_ended(
     epochs: dict[int, int], high_watermark: int
 ) -> None:
     """Enabled at 1000 under epoch 5, then the disk was emptied: what is written at 0 is new, and
@@ -185,7 +185,7 @@ def test_h04_records_of_a_log_that_began_anew_below_the_remote_start_have_not_en
             last_stable_offset=high_watermark,
             contiguous_end=max(1_000, high_watermark),
         )
-        is NoTrim.BEGAN_ANEW
+        is NoTrim.RESTARTED
     )
 
 

@@ -216,7 +216,7 @@ def patched(w: World) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("version", [4, 8, 11, 12])
-async def test_h07_a_topic_made_anew_is_not_answered_from_the_old_ones_data(version: int) -> None:
+async def test_h07_a_topic_recreated_is_not_answered_from_the_old_ones_data(version: int) -> None:
     """The view is a second old and of the deleted topic; names tell nothing, offsets fit."""
     async with world() as w:
         w.broker.logs[TOPIC, 0] = Log(start=0, high_watermark=300, last_stable=300, record_bytes=20)

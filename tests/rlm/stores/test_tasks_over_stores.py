@@ -17,7 +17,7 @@ COLD = Uuid(b"\x77" * 16)
 
 
 def grow(rig: Rig, *bases: int, end: int) -> None:
-    """The log is written anew, with more segments than before."""
+    """The log is written again, with more segments than before."""
     rig.broker.log = type(rig.broker.log)()
     rig.write_log(*bases, end=end)
 

@@ -64,7 +64,7 @@ async def test_what_is_copied_is_not_copied_again(rig: Rig) -> None:
     assert rig.copy.statuses[PLACE.key].reason == "all closed segments are remote"
 
 
-async def test_h38_what_is_behind_has_an_age_and_a_copy_begins_it_anew(rig: Rig) -> None:
+async def test_h38_what_is_behind_has_an_age_and_a_copy_starts_it_again(rig: Rig) -> None:
     rig.write_log(0, 100, 250, end=300)
     began_ms = rig.clock.now
     rig.store.before = refuse_copies
@@ -85,7 +85,7 @@ async def test_h38_what_is_behind_has_an_age_and_a_copy_begins_it_anew(rig: Rig)
     assert status.reason == "all closed segments are remote"
 
 
-async def test_h38_under_a_new_leader_epoch_the_age_begins_anew(rig: Rig) -> None:
+async def test_h38_under_a_new_leader_epoch_the_age_starts_again(rig: Rig) -> None:
     rig.write_log(0, 100, end=150)
     rig.store.before = refuse_copies
     with pytest.raises(Unavailable):
@@ -412,7 +412,7 @@ async def test_h13_leading_again_under_a_newer_epoch_ends_the_copy(rig: Rig) -> 
     assert not rig.names(".rsm-manifest")
 
 
-async def test_h13_a_topic_made_anew_under_its_name_ends_the_copy(rig: Rig) -> None:
+async def test_h13_a_topic_recreated_under_its_name_ends_the_copy(rig: Rig) -> None:
     rig.write_log(0, 100, end=150)
 
     def recreate(operation: str) -> None:

@@ -196,7 +196,7 @@ async def test_h41_a_trim_without_an_answer_is_unknown_until_it_cannot_be_execut
     rig.clock.advance(DRAIN_MS)
     rig.heartbeat()
     await rig.trim.run(rig.led)
-    assert rig.broker.deleted == [300], "planned and asked anew"
+    assert rig.broker.deleted == [300], "planned and asked again"
     assert not rig.deletions.unknown
 
 

@@ -1,4 +1,4 @@
-"""A snapshot: in which order it samples, what it asks anew, and that its views are not stale (H4,
+"""A snapshot: in which order it samples, what it asks again, and that its views are not stale (H4,
 H13, H17, H35).
 """
 
@@ -131,7 +131,7 @@ async def test_h13_leadership_is_checked_by_node(rig: Rig) -> None:
 
 
 async def test_h13_leadership_is_checked_by_topic_id(rig: Rig) -> None:
-    """Deleted and made anew under its name: epoch 0 of node 1 again."""
+    """Deleted and recreated under its name: epoch 0 of node 1 again."""
     rig.broker.topic_id = Uuid(b"\x77" * 16)
     with pytest.raises(Fenced, match="recreated"):
         await rig.snapshots.check_leadership(rig.led)

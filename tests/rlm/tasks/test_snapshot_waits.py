@@ -83,7 +83,7 @@ async def test_every_segment_waits_for_its_own_snapshot(rig: Rig) -> None:
     assert copied(rig) == [0, 100]
 
 
-async def test_a_leader_of_later_waits_anew(rig: Rig) -> None:
+async def test_a_leader_of_later_waits_again(rig: Rig) -> None:
     await rig.copy.run(rig.led)
     rig.copy.forget(PLACE.key)
     rig.clock.advance(SNAPSHOT_WAIT_MS)

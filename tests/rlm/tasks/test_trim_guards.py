@@ -58,7 +58,7 @@ def lag(rig: Rig, *isr: int) -> None:
     rig.heartbeat(2)
 
 
-async def test_h27_a_hold_begins_anew_with_every_lag(rig: Rig) -> None:
+async def test_h27_a_hold_starts_again_with_every_lag(rig: Rig) -> None:
     lag(rig, 1)
     await rig.trim.run(rig.led)
     rig.enable(trim=False)

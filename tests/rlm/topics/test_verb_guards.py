@@ -112,11 +112,11 @@ async def test_h14_originals_are_given_back_by_who_leads_now_only() -> None:
     assert cluster.alters == []
 
 
-async def test_h39_a_topic_made_anew_is_neither_altered_nor_watched() -> None:
+async def test_h39_a_topic_recreated_is_neither_altered_nor_watched() -> None:
     cluster = Cluster()
     service = await enabled(cluster)
     await service.repair()
-    cluster.make_anew(ANOTHER_ID)
+    cluster.recreate(ANOTHER_ID)
     cluster.alters.clear()
     with pytest.raises(Unavailable, match="recreated"):
         await service.settler.settle(TOPIC, TOPIC_ID)

@@ -94,7 +94,7 @@ class Cluster:
         """The topic with its configuration; what was decided for it stays in the settings."""
         del self.configs[TOPIC]
 
-    def make_anew(self, topic_id: Uuid) -> None:
+    def recreate(self, topic_id: Uuid) -> None:
         """Another topic under the same name."""
         self.configs[TOPIC] = {}
         self.topic_id, self.epoch = topic_id, 0

@@ -207,7 +207,7 @@ async def test_a_role_that_is_refused_names_the_permission(
 async def test_credentials_that_do_not_come_are_not_waited_for_without_end(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """One caller without a deadline (the sweep) would keep all the others from asking anew."""
+    """One caller without a deadline (the sweep) would keep all the others from asking again."""
     gate, given = tmp_path / "gate", '{"Version":1,"AccessKeyId":"k","SecretAccessKey":"s"}'
     script = tmp_path / "process.py"
     script.write_text(

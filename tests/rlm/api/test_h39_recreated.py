@@ -28,7 +28,7 @@ async def test_h39_list_and_describe_show_the_one_that_is_gone_by_its_id() -> No
         await call(node, "EnableTopic", pb.EnableTopicRequest(topic=TOPIC, trim=True))
         (here,) = (await call(node, "ListTopics", pb.ListTopicsRequest())).topics
         assert (here.gone, here.partitions, list(here.warnings)) == (False, 2, [])
-        cluster.make_anew(NEW_ID)
+        cluster.recreate(NEW_ID)
         (gone,) = (await call(node, "ListTopics", pb.ListTopicsRequest())).topics
         assert (gone.gone, gone.partitions) == (True, 0)
         assert (gone.topic_id, gone.present_topic_id) == (TOPIC_ID.raw, NEW_ID.raw)
@@ -43,7 +43,7 @@ async def test_h39_the_present_one_is_described_once_it_is_enabled() -> None:
     cluster = Cluster()
     async with api_node(cluster) as node:
         await call(node, "EnableTopic", pb.EnableTopicRequest(topic=TOPIC, trim=True))
-        cluster.make_anew(NEW_ID)
+        cluster.recreate(NEW_ID)
         enabled = await call(node, "EnableTopic", pb.EnableTopicRequest(topic=TOPIC))
         assert (enabled.topic_id, enabled.gone, enabled.mode) == (NEW_ID.raw, False, "copy")
         assert str(TOPIC_ID) in enabled.warnings[0]

@@ -1,4 +1,4 @@
-"""A log that began anew below the remote start: what is in it nobody has ended (G1, H4)."""
+"""A log that was restarted below the remote start: what is in it nobody has ended (G1, H4)."""
 
 from pathlib import Path
 
@@ -43,7 +43,7 @@ async def test_h04_a_start_that_is_written_again_keeps_the_epoch_it_was_decided_
 ) -> None:
     """A zombie's lower start makes the leader write the old one again, under its own epoch."""
     await rig.trim.run(rig.led)
-    assert reason(rig) == NoTrim.BEGAN_ANEW.value
+    assert reason(rig) == NoTrim.RESTARTED.value
     zombie = StartRecord(partition=PLACE.key, remote_log_start_offset=0, cause="zombie")
     rig.settings.write(zombie, epoch=0)
     await rig.cleanup.run(rig.led)
@@ -52,7 +52,7 @@ async def test_h04_a_start_that_is_written_again_keeps_the_epoch_it_was_decided_
     assert again.stamp.leader_epoch == 2
     assert rig.settings.view.remote_log_start_epoch(PLACE.key) == 0
     await rig.trim.run(rig.led)
-    assert reason(rig) == NoTrim.BEGAN_ANEW.value
+    assert reason(rig) == NoTrim.RESTARTED.value
     assert rig.broker.deleted == []
 
 
@@ -61,7 +61,7 @@ async def test_h04_a_start_that_does_not_say_its_epoch_may_be_of_any(rig: Rig) -
     untold = StartRecord(partition=PLACE.key, remote_log_start_offset=150, cause="delete-records")
     rig.settings.write(untold, epoch=2)
     await rig.trim.run(rig.led)
-    assert reason(rig) == NoTrim.BEGAN_ANEW.value
+    assert reason(rig) == NoTrim.RESTARTED.value
     assert rig.broker.deleted == []
 
 

@@ -1,4 +1,4 @@
-"""H39: a topic is its id; one made anew under an enabled one's name is another, and told so."""
+"""H39: a topic is its id; one recreated under an enabled one's name is another, and told so."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from kip405.acls import topic_acl
 from kip405.errors import NotFound
 from kip405.ids import PartitionKey, Uuid
 from rlm.plans.problems import ProblemKind
-from rlm.topics.reenable import MadeAnewWatch
+from rlm.topics.reenable import RecreatedTopicWatch
 from rlm.topics.rules import RetentionOptions
 from rlm.topics.verbs import EnableOptions
 from rlmm.settings_records import TopicRecord
@@ -20,8 +20,8 @@ TIER = EnableOptions(
 )
 
 
-def watch_of(service: ServiceUnderTest, reenable: str) -> MadeAnewWatch:
-    return MadeAnewWatch(
+def watch_of(service: ServiceUnderTest, reenable: str) -> RecreatedTopicWatch:
+    return RecreatedTopicWatch(
         verbs=service.verbs,
         broker=service.broker,
         settings=service.settings,
@@ -31,9 +31,9 @@ def watch_of(service: ServiceUnderTest, reenable: str) -> MadeAnewWatch:
     )
 
 
-async def made_anew(
+async def recreated(
     reenable: str, options: EnableOptions = TIER
-) -> tuple[Cluster, ServiceUnderTest, MadeAnewWatch]:
+) -> tuple[Cluster, ServiceUnderTest, RecreatedTopicWatch]:
     cluster = Cluster(log_starts={0: 40}, ends={0: 100})
     service = ServiceUnderTest(cluster)
     await service.verbs.enable(TOPIC, options)
@@ -42,8 +42,8 @@ async def made_anew(
     assert watch.findings() == ()
     cluster.delete()
     await watch.check()
-    assert watch.findings() == (), "nothing is made anew yet"
-    cluster.make_anew(NEW_ID)
+    assert watch.findings() == (), "nothing is recreated yet"
+    cluster.recreate(NEW_ID)
     return cluster, service, watch
 
 
@@ -54,10 +54,10 @@ def record_of(cluster: Cluster, topic_id: Uuid) -> TopicRecord:
 
 
 async def test_h39_the_new_topic_is_a_problem_with_both_ids_until_it_is_enabled() -> None:
-    cluster, service, watch = await made_anew("ask")
+    cluster, service, watch = await recreated("ask")
     await watch.check()
     (finding,) = watch.findings()
-    assert (finding.kind, finding.topic) == (ProblemKind.TOPIC_MADE_ANEW, TOPIC)
+    assert (finding.kind, finding.topic) == (ProblemKind.TOPIC_RECREATED, TOPIC)
     for words in (str(TOPIC_ID), str(NEW_ID), f"rlm topics enable {TOPIC}", "not tiered"):
         assert words in finding.text
     assert cluster.own_config() == {}
@@ -67,7 +67,7 @@ async def test_h39_the_new_topic_is_a_problem_with_both_ids_until_it_is_enabled(
 
 
 async def test_h39_what_was_seen_before_is_not_taken_back_while_the_broker_is_silent() -> None:
-    cluster, _, watch = await made_anew("ask")
+    cluster, _, watch = await recreated("ask")
     await watch.check()
     cluster.is_down = True
     await watch.check()
@@ -75,7 +75,7 @@ async def test_h39_what_was_seen_before_is_not_taken_back_while_the_broker_is_si
 
 
 async def test_h40_a_topic_that_may_not_be_seen_stays_as_it_was_seen() -> None:
-    cluster, _, watch = await made_anew("ask")
+    cluster, _, watch = await recreated("ask")
     await watch.check()
     cluster.denied = {(1, topic_acl("Describe", TOPIC))}
     cluster.delete()
@@ -85,7 +85,7 @@ async def test_h40_a_topic_that_may_not_be_seen_stays_as_it_was_seen() -> None:
 
 @pytest.mark.parametrize("exists", [True, False])
 async def test_h39_disable_ends_what_is_expected_of_the_one_that_is_gone(exists: bool) -> None:
-    cluster, service, watch = await made_anew("ask")
+    cluster, service, watch = await recreated("ask")
     if not exists:
         cluster.delete()
     outcome = await service.verbs.disable(TOPIC, confirm=False, delete_remote=False)
@@ -112,7 +112,7 @@ async def test_h39_a_broker_that_did_not_know_the_topic_yet_gets_its_retention_b
 
 
 async def test_h39_same_name_enables_the_new_one_alike_and_never_merges_histories() -> None:
-    cluster, service, watch = await made_anew("same-name")
+    cluster, service, watch = await recreated("same-name")
     old = record_of(cluster, TOPIC_ID)
     await watch.check()
     new = record_of(cluster, NEW_ID)
@@ -130,17 +130,17 @@ async def test_h39_same_name_enables_the_new_one_alike_and_never_merges_historie
 
 
 async def test_h39_same_name_keeps_mode_tier_with_trim_off() -> None:
-    cluster, service, watch = await made_anew("same-name")
+    cluster, service, watch = await recreated("same-name")
     await watch.check()
     await service.verbs.trim_off(TOPIC, giveback=False)
-    cluster.make_anew(NEWER_ID)
+    cluster.recreate(NEWER_ID)
     await watch.check()
     newest = record_of(cluster, NEWER_ID)
     assert (newest.mode, newest.trim) == ("tier", False)
 
 
 async def test_h39_same_name_proves_its_rights_first_and_says_why_it_could_not() -> None:
-    cluster, _, watch = await made_anew("same-name")
+    cluster, _, watch = await recreated("same-name")
     cluster.denied = {(1, topic_acl("Delete", TOPIC))}
     alters = len(cluster.alters)
     await watch.check()
@@ -156,19 +156,19 @@ async def test_h39_same_name_proves_its_rights_first_and_says_why_it_could_not()
 
 
 async def test_h39_same_name_does_not_undo_what_was_disabled() -> None:
-    cluster, service, watch = await made_anew("same-name")
+    cluster, service, watch = await recreated("same-name")
     await watch.check()
     await service.verbs.disable(TOPIC, confirm=True, delete_remote=False)
     await watch.check()
     assert record_of(cluster, NEW_ID).state == "kept"
-    cluster.make_anew(NEWER_ID)
+    cluster.recreate(NEWER_ID)
     await watch.check()
     assert cluster.record(NEWER_ID) is None, "the last word about that name was to disable it"
     assert watch.findings() == ()
 
 
 async def test_h39_only_the_leader_of_partition_0_enables() -> None:
-    cluster, _, _ = await made_anew("same-name")
+    cluster, _, _ = await recreated("same-name")
     other = ServiceUnderTest(cluster, node_id=2)
     await other.settings.barrier(1)
     watch = watch_of(other, "same-name")

@@ -10,7 +10,7 @@ from tests.scenarios.cluster import Cluster, assert_same, fresh
 pytestmark = pytest.mark.integration
 
 
-def make_anew(one: Cluster, topic: str) -> None:
+def recreate(one: Cluster, topic: str) -> None:
     """Delete the topic and create it again, once the broker has let its name go."""
     one.admin.delete_topics([topic])[topic].result(30)
 
@@ -22,7 +22,7 @@ def make_anew(one: Cluster, topic: str) -> None:
             return False
         return True
 
-    one.wait_for(created, f"{topic} made anew")
+    one.wait_for(created, f"{topic} recreated")
 
 
 def test_h39_the_old_one_is_gone_and_the_new_one_is_told_not_to_be_tiered(one: Cluster) -> None:
@@ -32,7 +32,7 @@ def test_h39_the_old_one_is_gone_and_the_new_one_is_told_not_to_be_tiered(one: C
     one.fill(topic, mib=4)
     one.wait_trimmed(topic)
     [old] = [row for row in one.rlm_json("topics", "list")["topics"] if row["topic"] == topic]
-    make_anew(one, topic)
+    recreate(one, topic)
     rows = one.fill(topic, mib=3)
 
     [gone] = [row for row in one.rlm_json("topics", "list")["topics"] if row["topic"] == topic]

@@ -36,7 +36,7 @@ def gone_topics(records: Iterable[TopicRecord], present: PresentTopics) -> tuple
     )
 
 
-def made_anew(records: Iterable[TopicRecord], present: PresentTopics) -> tuple[GoneTopic, ...]:
+def recreated(records: Iterable[TopicRecord], present: PresentTopics) -> tuple[GoneTopic, ...]:
     """By name, the newest deleted topic, where it was enabled and the topic that has the name now
     has no settings record. `records` as of `topic_records`.
     """
@@ -52,11 +52,11 @@ def made_anew(records: Iterable[TopicRecord], present: PresentTopics) -> tuple[G
     )
 
 
-def made_anew_text(gone: GoneTopic) -> str:
+def recreated_text(gone: GoneTopic) -> str:
     """One sentence, with both ids and what to do."""
     name = gone.record.name
     return (
-        f"topic {name} was deleted and made anew: the present one (id {gone.present_id}) is not "
+        f"topic {name} was deleted and recreated: the present one (id {gone.present_id}) is not "
         f"tiered and nothing of it is copied; the one that was enabled (id {gone.record.topic_id}) "
         f"is gone, its remote data is kept; `rlm topics enable {name}` tiers the present one, "
         f"`rlm topics disable {name}` leaves it as it is"
@@ -82,14 +82,14 @@ def former_texts(records: Iterable[TopicRecord], name: str, topic_id: Uuid) -> t
     )
 
 
-def made_anew_findings(gone: Iterable[GoneTopic], why: Mapping[Uuid, str]) -> tuple[Finding, ...]:
+def recreated_findings(gone: Iterable[GoneTopic], why: Mapping[Uuid, str]) -> tuple[Finding, ...]:
     """As problems. `why`, by present id: why the service did not enable the topic itself."""
     return tuple(
         Finding(
-            kind=ProblemKind.TOPIC_MADE_ANEW,
+            kind=ProblemKind.TOPIC_RECREATED,
             subject=f"topic {one.record.name}",
             topic=one.record.name,
-            text=made_anew_text(one) + _because(one, why),
+            text=recreated_text(one) + _because(one, why),
         )
         for one in gone
     )
