@@ -17,12 +17,6 @@ from kip405.ids import TopicIdPartition
 from rsm_plugins.layout.keys import ENTROPY_BITS_MAX, partition_folder, with_prefix
 
 ENTROPY_BITS_KEY = "rsm.config.prefix.entropy.bits"
-PROVIDER_CLASS_KEY = "storage.endpoint.provider.class"
-ALIASES: Mapping[str, str] = {
-    "ts.segment.uploader.s3.prefix.entropy.bits": ENTROPY_BITS_KEY,
-    "ts.segment.uploader.storage.service.endpoint.provider.class": PROVIDER_CLASS_KEY,
-}
-"""Pinterest's names -> ours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

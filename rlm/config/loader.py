@@ -19,7 +19,6 @@ from rlm.config.service import CommonConfig, ReaderConfig, ServiceConfig, settin
 from rlm.config.stores import STORE_ROWS, is_store_key, read_rules, read_stores
 from rlm.config.values import NOT_YET, REQUIRED, ConfigError, Setting, ValueRefused
 from rsm_plugins.contract.tls import require_both
-from rsm_plugins.endpoints import ALIASES
 from rsm_plugins.process.config import yaml_fault
 
 
@@ -99,8 +98,8 @@ def reader_from_mapping(content: Mapping[str, Any]) -> ReaderConfig:
 
 
 def _given(content: Mapping[str, Any]) -> dict[str, Any]:
-    """What is given, by our names; whatever is no setting of any role is refused."""
-    given = _without_aliases({key: one for key, one in content.items() if one is not None})
+    """The values that are given. A key that is a setting of no role is refused."""
+    given = {key: one for key, one in content.items() if one is not None}
     _refuse_unknown(given, settings())
     return given
 
@@ -120,20 +119,10 @@ def _require(values: Mapping[str, Any], config: type[CommonConfig]) -> None:
 
 
 def _read(row: Setting, value: Any) -> Any:
-    if row.key == "kafka.security.protocol" and value in ("SSL", "SASL_PLAINTEXT", "SASL_SSL"):
-        raise ConfigError(f"{row.key}: {value} is not yet supported; allowed is PLAINTEXT")
     try:
         return row.kind.read(value)
     except ValueRefused as refused:
         raise ConfigError(f"{row.key}: must be {row.kind.allowed}, got {refused}") from refused
-
-
-def _without_aliases(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Names that others know the settings by, as ours."""
-    for alias, key in ALIASES.items():
-        if alias in given and key in given:
-            raise ConfigError(f"{alias}: it is another name of {key}, which is given too")
-    return {ALIASES.get(key, key): value for key, value in given.items()}
 
 
 def _read_stores(values: dict[str, Any], given: Mapping[str, Any]) -> None:
@@ -156,7 +145,7 @@ def _refuse_unknown(given: Mapping[str, Any], rows: Mapping[str, Setting]) -> No
             continue
         if key in later:
             raise ConfigError(
-                f"{key}: not yet supported; kafka.security.protocol allows PLAINTEXT only"
+                f"{key}: not yet supported; the service's own Kafka clients speak PLAINTEXT only"
             )
         close = difflib.get_close_matches(key, known, n=1)
         listed = "docs/reference/settings.md lists all settings"

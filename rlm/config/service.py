@@ -136,12 +136,6 @@ class CommonConfig:
         "Direct addresses of the brokers, for the ledger and settings topics.",
         default_doc="broker.direct.address",
     )
-    kafka_security_protocol: str = _setting(
-        "kafka.security.protocol",
-        choice("PLAINTEXT"),
-        "Protocol of the service's own Kafka clients. SSL and SASL are not supported yet.",
-        default="PLAINTEXT",
-    )
     stores: tuple[StoreConfig, ...] = _setting(
         "stores",
         not_alone(STORES_ALLOWED),
@@ -332,8 +326,7 @@ class ServiceConfig(CommonConfig):
     storage_endpoint_provider_class: str | None = _setting(
         "storage.endpoint.provider.class",
         TEXT,
-        "Instead of rules: `module:Class` of an EndpointProvider (rsm_plugins/endpoints.py); alias "
-        "`ts.segment.uploader.storage.service.endpoint.provider.class`.",
+        "Instead of rules: `module:Class` of an EndpointProvider (rsm_plugins/endpoints.py).",
         default=None,
     )
     store_inspect_interval_ms: int = _ms(
@@ -346,12 +339,6 @@ class ServiceConfig(CommonConfig):
         integer(1, 32_767),
         "Replication factor of the ledger and settings topics when they are created.",
         default=3,
-    )
-    rlmm_config_remote_log_metadata_topic_num_partitions: int = _setting(
-        "rlmm.config.remote.log.metadata.topic.num.partitions",
-        choice(50),
-        "Partitions of the ledger topic. The number is part of the format and therefore fixed.",
-        default=50,
     )
     remote_log_manager_task_interval_ms: int = _ms(
         "remote.log.manager.task.interval.ms", 30_000, "How often copy tasks run."

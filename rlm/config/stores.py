@@ -85,8 +85,7 @@ STORE_ROWS: tuple[Setting, ...] = (
         ENTROPY_BITS_KEY,
         integer(0, ENTROPY_BITS_MAX),
         "How many binary digits of MD5 over cluster, topic and partition precede the object "
-        "names of new segments; alias `ts.segment.uploader.s3.prefix.entropy.bits`. Beside "
-        "`stores` it applies to all of them.",
+        "names of new segments. Beside `stores` it applies to all of them.",
     ),
 )
 """Rows of one store; `rsm.config.*` of its kind come on top."""

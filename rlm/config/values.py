@@ -166,6 +166,7 @@ def _not_yet(key: str, doc: str, *, secret: bool = False) -> Setting:
 
 
 NOT_YET = (
+    _not_yet("kafka.security.protocol", "Protocol of the Kafka clients, which speak PLAINTEXT."),
     _not_yet("kafka.sasl.mechanism", "SASL mechanism."),
     _not_yet("kafka.sasl.username", "User name for SASL."),
     _not_yet("kafka.sasl.password", "Password for SASL.", secret=True),

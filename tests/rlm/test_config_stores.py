@@ -1,4 +1,4 @@
-"""Stores and rules in the settings: short form, several, aliases, and refusals in one line."""
+"""Stores and rules in the settings: short form, several, and refusals in one line."""
 
 import subprocess
 import sys
@@ -104,14 +104,9 @@ def test_several_stores_keep_their_order_and_the_rules_choose(
     ]
 
 
-def test_pinterests_names_are_known(tmp_path: Path, given: dict[str, Any]) -> None:
-    alias = "ts.segment.uploader.s3.prefix.entropy.bits"
-    [store] = read(tmp_path, given | LOCAL | {alias: 5}).stores
-    assert store.entropy_bits == 5
-    twice = given | LOCAL | {alias: 5, "rsm.config.prefix.entropy.bits": 5}
-    assert refusal(tmp_path, twice).startswith(f"{alias}: it is another name of rsm.config.prefix")
-    provider = "ts.segment.uploader.storage.service.endpoint.provider.class"
-    config = read(tmp_path, given | {"stores": {"HOT": LOCAL}, provider: f"{__name__}:Upper"})
+def test_a_class_may_choose_the_store(tmp_path: Path, given: dict[str, Any]) -> None:
+    key = "storage.endpoint.provider.class"
+    config = read(tmp_path, given | {"stores": {"HOT": LOCAL}, key: f"{__name__}:Upper"})
     assert config.provider().endpoint("c1", "t", 0).entropy_bits == 7
 
 
