@@ -20,6 +20,7 @@ from kip405.errors import (
     tls_reason,
 )
 from rlm.api.tokens import Tokens, TokenSource, no_tokens
+from rlm.remote_log.reads import OffsetOutOfRange
 from rlm.v1 import errors_pb2
 from rsm_plugins.contract.answering import PRINCIPAL_KEY, Answered, Context, principal_of
 from rsm_plugins.contract.status import ErrorDetails, Status, Unauthenticated
@@ -37,8 +38,13 @@ class Elsewhere(Fenced):
 
 def status_of_error(error: RemoteStorageError) -> Status:
     """Status code, message and trailing metadata that carry an error."""
-    address = error.leader_address if isinstance(error, Elsewhere) else ""
-    return _DETAILS.status_of(error, leader_address=address)
+    if isinstance(error, Elsewhere):
+        return _DETAILS.status_of(error, leader_address=error.leader_address)
+    if isinstance(error, OffsetOutOfRange):
+        return _DETAILS.status_of(
+            error, log_start_offset=error.log_start_offset, high_watermark=error.high_watermark
+        )
+    return _DETAILS.status_of(error)
 
 
 def error_of_call(call: grpc.RpcError, target: str) -> RemoteStorageError:
@@ -48,6 +54,13 @@ def error_of_call(call: grpc.RpcError, target: str) -> RemoteStorageError:
         kind = _DETAILS.kind_of(detail) or ErrorKind.INTERNAL
         if kind is ErrorKind.FENCED:
             return Elsewhere(detail.what, detail.leader_address)
+        below, beyond = detail.HasField("log_start_offset"), detail.HasField("high_watermark")
+        if below or beyond:
+            return OffsetOutOfRange(
+                detail.what,
+                log_start_offset=detail.log_start_offset if below else None,
+                high_watermark=detail.high_watermark if beyond else None,
+            )
         return error_of_kind(kind, detail.what)
     failed = cast(grpc.Call, call)
     code = failed.code()

@@ -36,6 +36,21 @@ class _Broker(Protocol):
     ) -> LocalRecords: ...
 
 
+class OffsetOutOfRange(Invalid):
+    """The offset lies outside the log; the bound that it violates is set, the other one is None."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        log_start_offset: int | None = None,
+        high_watermark: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.log_start_offset = log_start_offset
+        self.high_watermark = high_watermark
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRequest:
     """`end_offset` exclusive; None = up to the current LSO or high watermark."""
@@ -123,9 +138,10 @@ class PartitionReading:
         """
         state = await self._stand(place)
         if request.start_offset > state.marks.high_watermark:
-            raise Invalid(
+            raise OffsetOutOfRange(
                 f"{place}: offset {request.start_offset} is beyond "
-                f"high_watermark={state.marks.high_watermark}"
+                f"high_watermark={state.marks.high_watermark}",
+                high_watermark=state.marks.high_watermark,
             )
         _refuse_ended(place, request.start_offset, state)
         upper = _upper(request, state)
@@ -264,6 +280,16 @@ def lost(place: object, error: NotFound | Corrupt) -> Corrupt:
     return Corrupt(f"{place}: objects of the remote tier are damaged or gone: {error}")
 
 
+def below_log_start(place: object, offset: int, log_start_offset: int) -> OffsetOutOfRange:
+    """The error for an offset below the log start. Spark connectors of older versions read the
+    bound out of the message.
+    """
+    return OffsetOutOfRange(
+        f"{place}: offset {offset} is below log_start_offset={log_start_offset}",
+        log_start_offset=log_start_offset,
+    )
+
+
 def _unsettled(place: ResolvedPartition, offset: int) -> Unavailable:
     return Unavailable(f"{place}: whether offset {offset} is in the remote tier is not settled yet")
 
@@ -278,9 +304,7 @@ def _refuse_ended(place: ResolvedPartition, offset: int, state: _PartitionState)
             )
         if state.is_unsettled(offset):
             raise _unsettled(place, offset)
-        raise Invalid(
-            f"{place}: offset {offset} is below log_start_offset={state.log_start_offset}"
-        )
+        raise below_log_start(place, offset, state.log_start_offset)
 
 
 def _stable(request: ReadRequest, state: _PartitionState) -> int:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from kafka_protocol.apis.offsets import MAX_TIMESTAMP
 from kip405.crc import ByteBuffer
-from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError, Unavailable
+from kip405.errors import Corrupt, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import MAX_OFFSET
 from rlm.reading.requests import RemoteRead, RemoteRecords, TimestampedOffset
 from rlm.remote_log.history import RemoteHistory
@@ -19,7 +19,15 @@ from rlm.remote_log.list_offsets import (
     position_of_timestamp,
     remote_position,
 )
-from rlm.remote_log.reads import Piece, Ranges, ReadRequest, below, clipped, lost
+from rlm.remote_log.reads import (
+    Piece,
+    Ranges,
+    ReadRequest,
+    below,
+    below_log_start,
+    clipped,
+    lost,
+)
 from rlm.remote_log.remote_only_view import RemotePartitionState, RemoteView
 from rlm.v1 import fetch_pb2
 
@@ -150,9 +158,7 @@ class RemoteReading:
 def _refuse_ended(state: RemotePartitionState, offset: int) -> None:
     state.refuse_unreadable()
     if offset < state.log_start_offset:
-        raise Invalid(
-            f"{state.place}: offset {offset} is below log_start_offset={state.log_start_offset}"
-        )
+        raise below_log_start(state.place, offset, state.log_start_offset)
 
 
 def _piece(

@@ -24,15 +24,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13rlm/v1/errors.proto\x12\x06rlm.v1\"g\n\x0b\x45rrorDetail\x12\x1f\n\x04kind\x18\x01 \x01(\x0e\x32\x11.rlm.v1.ErrorKind\x12\x11\n\tretriable\x18\x02 \x01(\x08\x12\x0c\n\x04what\x18\x03 \x01(\t\x12\x16\n\x0eleader_address\x18\x04 \x01(\t*\xd2\x01\n\tErrorKind\x12\x1a\n\x16\x45RROR_KIND_UNSPECIFIED\x10\x00\x12\x18\n\x14\x45RROR_KIND_NOT_FOUND\x10\x01\x12\x1a\n\x16\x45RROR_KIND_UNAVAILABLE\x10\x02\x12\x13\n\x0f\x45RROR_KIND_BUSY\x10\x03\x12\x16\n\x12\x45RROR_KIND_INVALID\x10\x04\x12\x16\n\x12\x45RROR_KIND_CORRUPT\x10\x05\x12\x15\n\x11\x45RROR_KIND_FENCED\x10\x06\x12\x17\n\x13\x45RROR_KIND_INTERNAL\x10\x07\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13rlm/v1/errors.proto\x12\x06rlm.v1\"\xcb\x01\n\x0b\x45rrorDetail\x12\x1f\n\x04kind\x18\x01 \x01(\x0e\x32\x11.rlm.v1.ErrorKind\x12\x11\n\tretriable\x18\x02 \x01(\x08\x12\x0c\n\x04what\x18\x03 \x01(\t\x12\x16\n\x0eleader_address\x18\x04 \x01(\t\x12\x1d\n\x10log_start_offset\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\x1b\n\x0ehigh_watermark\x18\x06 \x01(\x03H\x01\x88\x01\x01\x42\x13\n\x11_log_start_offsetB\x11\n\x0f_high_watermark*\xd2\x01\n\tErrorKind\x12\x1a\n\x16\x45RROR_KIND_UNSPECIFIED\x10\x00\x12\x18\n\x14\x45RROR_KIND_NOT_FOUND\x10\x01\x12\x1a\n\x16\x45RROR_KIND_UNAVAILABLE\x10\x02\x12\x13\n\x0f\x45RROR_KIND_BUSY\x10\x03\x12\x16\n\x12\x45RROR_KIND_INVALID\x10\x04\x12\x16\n\x12\x45RROR_KIND_CORRUPT\x10\x05\x12\x15\n\x11\x45RROR_KIND_FENCED\x10\x06\x12\x17\n\x13\x45RROR_KIND_INTERNAL\x10\x07\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'rlm.v1.errors_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ERRORKIND']._serialized_start=137
-  _globals['_ERRORKIND']._serialized_end=347
-  _globals['_ERRORDETAIL']._serialized_start=31
-  _globals['_ERRORDETAIL']._serialized_end=134
+  _globals['_ERRORKIND']._serialized_start=238
+  _globals['_ERRORKIND']._serialized_end=448
+  _globals['_ERRORDETAIL']._serialized_start=32
+  _globals['_ERRORDETAIL']._serialized_end=235
 # @@protoc_insertion_point(module_scope)

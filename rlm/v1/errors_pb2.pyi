@@ -25,13 +25,17 @@ ERROR_KIND_FENCED: ErrorKind
 ERROR_KIND_INTERNAL: ErrorKind
 
 class ErrorDetail(_message.Message):
-    __slots__ = ("kind", "retriable", "what", "leader_address")
+    __slots__ = ("kind", "retriable", "what", "leader_address", "log_start_offset", "high_watermark")
     KIND_FIELD_NUMBER: _ClassVar[int]
     RETRIABLE_FIELD_NUMBER: _ClassVar[int]
     WHAT_FIELD_NUMBER: _ClassVar[int]
     LEADER_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
     kind: ErrorKind
     retriable: bool
     what: str
     leader_address: str
-    def __init__(self, kind: _Optional[_Union[ErrorKind, str]] = ..., retriable: _Optional[bool] = ..., what: _Optional[str] = ..., leader_address: _Optional[str] = ...) -> None: ...
+    log_start_offset: int
+    high_watermark: int
+    def __init__(self, kind: _Optional[_Union[ErrorKind, str]] = ..., retriable: _Optional[bool] = ..., what: _Optional[str] = ..., leader_address: _Optional[str] = ..., log_start_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ...) -> None: ...

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Final, Protocol, Self, TypeVar
 
+from kafka_protocol.apis.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kip405.errors import ErrorKind
 from rlm.v1 import fetch_pb2 as pb
 from rlm_spark import clock
@@ -17,7 +18,7 @@ from rlm_spark.errors import ConnectorError, ServiceError
 from rlm_spark.stopping import Stop
 from rlm_spark.tiers import fetch_client, kafka_client
 from rlm_spark.tiers.fetch_client import NO_PLACE, FetchClient
-from rlm_spark.tiers.kafka_client import EARLIEST, LATEST, KafkaClient, TopicGone
+from rlm_spark.tiers.kafka_client import KafkaClient, TopicGone
 from rlm_spark.tiers.kafka_options import kafka_settings
 from rlm_spark.values import ConnectorOptions, ReadMode, TopicPartition
 
@@ -63,12 +64,12 @@ class TieredPositions:
 
     def earliest(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The lowest offset that a tier of the mode has. ConnectorError."""
-        found = self._lowest(dict.fromkeys(places, EARLIEST))
+        found = self._lowest(dict.fromkeys(places, EARLIEST_TIMESTAMP))
         return {place: offset or 0 for place, offset in found.items()}
 
     def latest(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """High watermark or LSO; of remote_only the remote end. ConnectorError."""
-        found = self._retried(lambda: self._tail.offsets(dict.fromkeys(places, LATEST)))
+        found = self._retried(lambda: self._tail.offsets(dict.fromkeys(places, LATEST_TIMESTAMP)))
         return {place: offset or 0 for place, offset in found.items()}
 
     def for_timestamps(self, timestamps_ms: Mapping[TopicPartition, int]) -> Offsets:
@@ -83,7 +84,7 @@ class TieredPositions:
         remote = self._remote
         if remote is not None:
             there = {place: wanted[place] for place in found}
-            begins = found if set(there.values()) == {EARLIEST} else self._begins(there)
+            begins = found if set(there.values()) == {EARLIEST_TIMESTAMP} else self._begins(there)
             older = self._retried(lambda: remote.older(there, begins))
             for place, offset in older.items():
                 known = [each for each in (found[place], offset) if each is not None]
@@ -91,7 +92,7 @@ class TieredPositions:
         return found
 
     def _begins(self, places: Iterable[TopicPartition]) -> Offsets:
-        return self._retried(lambda: self._tail.offsets(dict.fromkeys(places, EARLIEST)))
+        return self._retried(lambda: self._tail.offsets(dict.fromkeys(places, EARLIEST_TIMESTAMP)))
 
     def _retried(self, ask: Callable[[], T]) -> T:
         """Retries as often as Spark does, unless the attempts already took the poll timeout."""
@@ -232,7 +233,7 @@ class RemotePositions:
         """
         start = max(0, row.remote_log_start_offset)
         if _has_data(row):
-            return start if which == EARLIEST else row.remote_next_offset
+            return start if which == EARLIEST_TIMESTAMP else row.remote_next_offset
         return start if self._is_alone else None
 
     def _described(self, names: Sequence[str] | None) -> tuple[pb.TieredTopic, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import grpc
 
+from kafka_protocol.apis.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kip405.errors import ErrorKind
 from rlm.v1 import fetch_pb2 as pb
 from rlm_spark.errors import ServiceError
@@ -30,6 +31,8 @@ MESSAGE_BYTES = 4 << 20
 NO_PLACE = TopicPartition("", 0)
 _DESCRIBE_LIMIT_MS = 5_000
 _MOST_TOPICS_BY_NAME = 8
+_MOST_SURPRISES = 5
+"""Refusals in a row as INVALID that the log's bounds do not explain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,26 +91,28 @@ class FetchClient:
         BelowLogStart, BeyondLogEnd, ServiceError (NOT_FOUND, CORRUPT, ... or no progress), Stopped.
         """
         retry_policy = self._retry_policy(ask.wanted.place, ask.remote_only, stop)
-        position = ask.wanted.start_offset
+        position, surprises = ask.wanted.start_offset, 0
         while position < ask.wanted.end_offset:
             address = retry_policy.address()
             try:
                 for answer in self._stream(address, ask, position, stop):
                     if not ask.remote_only:
                         self.endpoints.leads(ask.wanted.place, address)
-                    position = answer.piece.next_offset
+                    position, surprises = answer.piece.next_offset, 0
                     yield answer
                     # Only now: the time that the consumer takes is not the service's.
                     retry_policy.progressed(address)
                 return
             except _CallFailed as failed:
                 stop.check()
-                log_start = failed.failure.log_start_offset
-                if log_start is not None and log_start > position:
-                    raise BelowLogStart(log_start, failed.failure.what) from failed
-                if failed.failure.high_watermark is not None:
-                    raise BeyondLogEnd(failed.failure.what) from failed
-                stop.wait(retry_policy.failed(address, failed.failure))
+                failure = failed.failure
+                if failure.lacks_bounds:
+                    failure = self._with_bounds(failure, address, ask, position, stop)
+                _refuse_out_of_range(failure, position)
+                if failure.lacks_bounds and surprises < _MOST_SURPRISES:
+                    surprises += 1
+                    continue
+                stop.wait(retry_policy.failed(address, failure))
 
     def list_offset(
         self,
@@ -159,6 +164,40 @@ class FetchClient:
                 continue
             found.extend(row for row in answer.topics if not topics or row.topic in topics)
         return tuple(found)
+
+    def _with_bounds(
+        self, failure: Failure, address: str, ask: FetchAsk, position: int, stop: Stop
+    ) -> Failure:
+        """The failure with the bound that the position violates, asked of the service that refused
+        it without one. The failure as it is where the position is in range by now; the failure of
+        the question where that is another one.
+        """
+        try:
+            earliest = self._bound(EARLIEST_TIMESTAMP, address, ask, stop)
+            latest = self._bound(LATEST_TIMESTAMP, address, ask, stop)
+        except _CallFailed as other:
+            return failure if other.failure.kind is ErrorKind.INVALID else other.failure
+        if position < earliest:
+            return replace(failure, log_start_offset=earliest)
+        # A fetch from the remote tier alone ends at its end without an error.
+        if not ask.remote_only and 0 <= latest < position:
+            return replace(failure, high_watermark=latest)
+        return failure
+
+    def _bound(self, timestamp: int, address: str, ask: FetchAsk, stop: Stop) -> int:
+        request = pb.ListOffsetsRequest(
+            topic=_topic_ref(ask),
+            partition=ask.wanted.place.partition,
+            timestamp=timestamp,
+            tiers=_tiers(ask.remote_only),
+        )
+        answer: pb.ListOffsetsResponse = self._result(
+            lambda stub, **sent: stub.ListOffsets.future(request, **sent),
+            address,
+            self._limit_ms,
+            stop,
+        )
+        return answer.offset
 
     def _unary(self, retry_policy: RetryPolicy, call: Callable[..., Any], stop: Stop) -> Any:
         while True:
@@ -258,6 +297,15 @@ class _CallFailed(Exception):
         self.failure = failure
 
 
+def _refuse_out_of_range(failure: Failure, position: int) -> None:
+    """BelowLogStart or BeyondLogEnd if a service has refused the position for that."""
+    log_start = failure.log_start_offset
+    if log_start is not None and log_start > position:
+        raise BelowLogStart(log_start, failure.what)
+    if failure.high_watermark is not None:
+        raise BeyondLogEnd(failure.what)
+
+
 def _does_not_advance(address: str, position: int, next_offset: int) -> _CallFailed:
     """An answer after which records would be repeated, or the same request sent endlessly."""
     what = f"service at {address}: asked from offset {position} it goes on at {next_offset}"
@@ -274,11 +322,8 @@ class _Cancelling:
 
 def _fetch_request(ask: FetchAsk, position: int) -> pb.FetchRequest:
     wanted = ask.wanted
-    ref = pb.TopicRef(name=wanted.place.topic)
-    if ask.topic_id is not None:
-        ref = pb.TopicRef(topic_id=ask.topic_id)
     return pb.FetchRequest(
-        topic=ref,
+        topic=_topic_ref(ask),
         partition=wanted.place.partition,
         start_offset=position,
         end_offset=wanted.end_offset,
@@ -286,6 +331,12 @@ def _fetch_request(ask: FetchAsk, position: int) -> pb.FetchRequest:
         isolation_level=_isolation(ask.read_committed),
         tiers=_tiers(ask.remote_only),
     )
+
+
+def _topic_ref(ask: FetchAsk) -> pb.TopicRef:
+    if ask.topic_id is not None:
+        return pb.TopicRef(topic_id=ask.topic_id)
+    return pb.TopicRef(name=ask.wanted.place.topic)
 
 
 def _describe_requests(topics: tuple[str, ...]) -> tuple[pb.DescribeTopicsRequest, ...]:

@@ -30,8 +30,6 @@ from rlm_spark.tiers.kafka_requests import (
 from rlm_spark.tiers.shared import Shared
 from rlm_spark.values import TopicPartition
 
-EARLIEST: Final = -2
-LATEST: Final = -1
 GONE_AFTER_MS: Final = 5_000
 """A topic that all answers deny for so long is gone; a broker that just started may deny it."""
 
@@ -118,8 +116,9 @@ class KafkaClient:
     def offsets(
         self, wanted: Mapping[TopicPartition, int], *, read_committed: bool, stop: Stop
     ) -> dict[TopicPartition, int | None]:
-        """The offset for each timestamp (ms, or EARLIEST, LATEST: the last stable one under
-        `read_committed`); None where no record matches. TopicGone, KafkaClientError.
+        """The offset for each timestamp in ms, None where no record matches. EARLIEST_TIMESTAMP and
+        LATEST_TIMESTAMP are allowed; the latest under `read_committed` is the last stable offset.
+        TopicGone, KafkaClientError.
         """
         return self._loop.run(self._offsets(dict(wanted), read_committed), stop)
 

@@ -8,13 +8,13 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from kafka_protocol.apis.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kip405.batches import cut_batches
 from kip405.crc import ByteBuffer
 from kip405.errors import Corrupt, ErrorKind
 from rlm_spark import clock
 from rlm_spark.errors import DecodeError, KafkaClientError, ServiceError, TopicChangedError
 from rlm_spark.stopping import Stop
-from rlm_spark.tiers import kafka_client
 from rlm_spark.tiers.failover import Absent
 from rlm_spark.tiers.fetch_client import Answer, BelowLogStart, BeyondLogEnd, FetchAsk, FetchClient
 from rlm_spark.tiers.kafka_client import KafkaClient, TopicGone
@@ -116,10 +116,10 @@ class KafkaReader:
     def _explain_out_of_range(self, position: int, stop: Stop) -> None:
         """Raises Absent with the log's bounds; returns where the offset is in range by now."""
         place = self._reading.place
-        earliest = self._offset(kafka_client.EARLIEST, stop)
+        earliest = self._offset(EARLIEST_TIMESTAMP, stop)
         if position < earliest:
             raise Absent(f"its log of {place} begins at {earliest}", next_offset=earliest)
-        latest = self._offset(kafka_client.LATEST, stop)
+        latest = self._offset(LATEST_TIMESTAMP, stop)
         if position > latest:
             raise Absent(
                 f"its log of {place} ends at {latest}, below the offset asked for: it was cut "

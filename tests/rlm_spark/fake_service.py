@@ -12,6 +12,7 @@ import grpc
 
 from kip405.errors import Invalid, NotFound, RemoteStorageError
 from rlm.api.calls import status_of_error
+from rlm.remote_log.reads import OffsetOutOfRange, below_log_start
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1 import fetch_pb2_grpc
 from rlm_spark.values import ServiceConnection
@@ -29,6 +30,7 @@ class FakeService(_Servicer):  # type: ignore[misc]
     """Records [start, end) in batches of `per_batch`; `remote_end` is where REMOTE_ONLY ends.
 
     `scripted`: what the next Fetch calls do instead, one each. `token`: asked for where set.
+    `is_older`: an offset out of range is refused without the bound, as before there were fields.
     """
 
     start: int = 0
@@ -40,8 +42,10 @@ class FakeService(_Servicer):  # type: ignore[misc]
     topic_id: bytes = TOPIC_ID
     missing: tuple[tuple[int, int], ...] = ()
     token: str | None = None
+    is_older: bool = False
     endpoints: tuple[pb.Endpoint, ...] = ()
     scripted: deque[Behaviour] = field(default_factory=deque)
+    failing_offsets: deque[RemoteStorageError] = field(default_factory=deque)
     calls: list[tuple[str, Any, dict[str, str]]] = field(default_factory=list)
     address: str = ""
     released: threading.Event = field(default_factory=threading.Event)
@@ -87,8 +91,13 @@ class FakeService(_Servicer):  # type: ignore[misc]
         remote_only = request.tiers == pb.REMOTE_ONLY
         upper = min(request.end_offset, self.remote_end if remote_only else self.end)
         if request.start_offset < self.start:
-            text = f"offset {request.start_offset} is below log_start_offset={self.start}"
-            refuse(context, Invalid(text))
+            refuse(
+                context,
+                self._out_of_range(below_log_start("t-0", request.start_offset, self.start)),
+            )
+        if request.start_offset > self.end and not remote_only:
+            text = f"t-0: offset {request.start_offset} is beyond high_watermark={self.end}"
+            refuse(context, self._out_of_range(OffsetOutOfRange(text, high_watermark=self.end)))
         position = request.start_offset
         while position < upper:
             base = position - position % self.per_batch
@@ -105,10 +114,15 @@ class FakeService(_Servicer):  # type: ignore[misc]
                 tier=pb.REMOTE,
             )
 
+    def _out_of_range(self, error: OffsetOutOfRange) -> Invalid:
+        return Invalid(str(error)) if self.is_older else error
+
     def ListOffsets(
         self, request: pb.ListOffsetsRequest, context: grpc.ServicerContext
     ) -> pb.ListOffsetsResponse:
         self._note("ListOffsets", request, context)
+        if self.failing_offsets:
+            refuse(context, self.failing_offsets.popleft())
         end = self.remote_end if request.tiers == pb.REMOTE_ONLY else self.end
         dated = max(self.start, request.timestamp - 1_000)
         found = {-1: end, -2: self.start}.get(request.timestamp, dated)

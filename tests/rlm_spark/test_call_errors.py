@@ -1,5 +1,6 @@
-"""Errors of our services, read without grpcio-status, and those of gRPC itself."""
+"""Errors of our services, and those of gRPC itself."""
 
+import re
 from typing import Any
 
 import grpc
@@ -7,24 +8,25 @@ import pytest
 
 from kip405.errors import Busy, Corrupt, ErrorKind, Invalid, NotFound, RemoteStorageError
 from rlm.api.calls import Elsewhere, status_of_error
+from rlm.remote_log.reads import OffsetOutOfRange, below_log_start
 from rlm_spark.tiers.call_errors import failure_of
 
 
 class Failed(grpc.RpcError):
-    """A call that failed with these parts."""
+    """A call that failed with this status."""
 
     def __init__(self, code: grpc.StatusCode, text: str, metadata: Any = ()) -> None:
         super().__init__(text)
-        self._parts = code, text, metadata
+        self._status = code, text, metadata
 
     def code(self) -> grpc.StatusCode:
-        return self._parts[0]
+        return self._status[0]
 
     def details(self) -> str:
-        return self._parts[1]
+        return self._status[1]
 
     def trailing_metadata(self) -> Any:
-        return self._parts[2]
+        return self._status[2]
 
 
 def sent(error: RemoteStorageError) -> Failed:
@@ -42,12 +44,29 @@ def test_the_leader_comes_through() -> None:
     assert (failure.kind, failure.leader_address) == (ErrorKind.FENCED, "b:2")
 
 
-def test_offsets_are_read_from_the_words_of_invalid_only() -> None:
-    below = failure_of(sent(Invalid("t-0: offset 3 is below log_start_offset=12")), "a:1")
-    assert (below.log_start_offset, below.high_watermark) == (12, None)
-    beyond = failure_of(sent(Invalid("t-0: offset 90 is beyond high_watermark=60")), "a:1")
-    assert (beyond.log_start_offset, beyond.high_watermark) == (None, 60)
-    assert failure_of(sent(Corrupt("log_start_offset=12")), "a:1").log_start_offset is None
+@pytest.mark.parametrize("bounds", [(12, None), (0, None), (None, 60), (None, 0)])
+def test_the_bound_that_an_offset_violates_comes_through(
+    bounds: tuple[int | None, int | None],
+) -> None:
+    start, end = bounds
+    error = OffsetOutOfRange("out of range", log_start_offset=start, high_watermark=end)
+    failure = failure_of(sent(error), "a:1")
+    assert (failure.log_start_offset, failure.high_watermark) == bounds
+    assert (failure.kind, failure.lacks_bounds) == (ErrorKind.INVALID, False)
+
+
+@pytest.mark.parametrize("words", ["below log_start_offset=12", "beyond high_watermark=60"])
+def test_no_bound_is_read_from_words(words: str) -> None:
+    failure = failure_of(sent(Invalid(words)), "a:1")
+    assert (failure.log_start_offset, failure.high_watermark) == (None, None)
+    assert failure.lacks_bounds
+    assert not failure_of(sent(Corrupt(words)), "a:1").lacks_bounds
+
+
+def test_connectors_of_older_versions_find_the_bound_in_the_words() -> None:
+    """They search for these texts, and services are renewed one by one."""
+    error = below_log_start("t-0", 3, 12)
+    assert re.search(r"log_start_offset=(-?\d+)", failure_of(sent(error), "a:1").what)
 
 
 @pytest.mark.parametrize(
@@ -63,6 +82,7 @@ def test_offsets_are_read_from_the_words_of_invalid_only() -> None:
 def test_without_a_detail_the_code_decides(code: grpc.StatusCode, kind: ErrorKind) -> None:
     failure = failure_of(Failed(code, "why"), "a:1")
     assert failure.kind is kind
+    assert not failure.lacks_bounds
     assert "a:1" in failure.what
 
 

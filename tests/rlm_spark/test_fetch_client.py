@@ -10,12 +10,21 @@ from pathlib import Path
 import grpc
 import pytest
 
-from kip405.errors import Busy, Corrupt, Fenced, Internal, NotFound, RemoteStorageError, Unavailable
+from kip405.errors import (
+    Busy,
+    Corrupt,
+    Fenced,
+    Internal,
+    Invalid,
+    NotFound,
+    RemoteStorageError,
+    Unavailable,
+)
 from rlm.api.calls import Elsewhere
 from rlm.v1 import fetch_pb2 as pb
 from rlm_spark.errors import ServiceError
 from rlm_spark.stopping import Stop, Stopped
-from rlm_spark.tiers.fetch_client import Answer, BelowLogStart, FetchAsk, FetchClient
+from rlm_spark.tiers.fetch_client import Answer, BelowLogStart, BeyondLogEnd, FetchAsk, FetchClient
 from rlm_spark.values import OffsetRange, ServiceConnection, TopicPartition
 from tests.builders.certificates import Authority
 from tests.rlm_spark.fake_service import (
@@ -115,11 +124,63 @@ def test_patience_ends_with_the_last_reason(service: FakeService) -> None:
     assert len(service.asked("Fetch")) > 2
 
 
-def test_below_the_log_start_says_where_it_is(service: FakeService) -> None:
-    service.start = 12
+@pytest.mark.parametrize("is_older", [False, True])
+@pytest.mark.parametrize("remote_only", [False, True])
+def test_below_the_log_start_says_where_it_is(
+    service: FakeService, is_older: bool, remote_only: bool
+) -> None:
+    service.start, service.is_older = 12, is_older
     with pytest.raises(BelowLogStart) as caught:
-        read(service.connection(), ask())
+        read(service.connection(), ask(remote_only=remote_only))
     assert caught.value.log_start_offset == 12
+    assert len(service.asked("Fetch")) == 1
+    tiers = [request.tiers for request in service.asked("ListOffsets")]
+    assert tiers == ([_tiers(remote_only)] * 2 if is_older else [])
+
+
+@pytest.mark.parametrize("is_older", [False, True])
+def test_beyond_the_log_end_is_said(service: FakeService, is_older: bool) -> None:
+    service.is_older = is_older
+    with pytest.raises(BeyondLogEnd):
+        read(service.connection(), ask(31, 40, remote_only=False))
+    assert len(service.asked("Fetch")) == 1
+    assert len(service.asked("ListOffsets")) == (2 if is_older else 0)
+
+
+def test_an_older_service_is_asked_again_where_the_bounds_moved_meanwhile(
+    service: FakeService,
+) -> None:
+    service.scripted.append(refusing(Invalid("t-0: offset 0 is beyond high_watermark=-1")))
+    assert_whole(read(service.connection(), ask(remote_only=False)))
+    assert len(service.asked("Fetch")) == 2
+
+
+def test_a_refusal_that_the_bounds_do_not_explain_is_final(service: FakeService) -> None:
+    service.scripted.extend(refusing(Invalid("log_start_offset=12 is no reason")) for _ in range(9))
+    with pytest.raises(ServiceError, match="is no reason") as caught:
+        read(service.connection(), ask(remote_only=False))
+    assert caught.value.kind == "INVALID"
+    assert len(service.asked("Fetch")) == 6
+
+
+def test_an_older_service_that_dies_before_it_answers_the_bounds(service: FakeService) -> None:
+    service.start, service.is_older = 12, True
+    service.failing_offsets.append(Unavailable("dying"))
+    with pytest.raises(BelowLogStart):
+        read(service.connection(), ask())
+    assert len(service.asked("Fetch")) == 2
+
+
+def test_an_older_service_that_refuses_the_question_for_its_bounds(service: FakeService) -> None:
+    service.start, service.is_older = 12, True
+    service.failing_offsets.extend(Invalid("not allowed") for _ in range(9))
+    with pytest.raises(ServiceError, match="below"):
+        read(service.connection(), ask())
+    assert len(service.asked("Fetch")) == 6
+
+
+def _tiers(remote_only: bool) -> pb.Tiers:
+    return pb.REMOTE_ONLY if remote_only else pb.ALL_TIERS
 
 
 def test_the_leader_is_followed_and_remembered(service: FakeService) -> None:

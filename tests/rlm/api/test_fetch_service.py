@@ -10,7 +10,7 @@ from kip405.batches import walk
 from kip405.errors import Corrupt, Fenced, Invalid, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import Uuid
 from rlm.api.calls import Elsewhere, call_metadata, error_of_call
-from rlm.remote_log.reads import ReadRequest
+from rlm.remote_log.reads import OffsetOutOfRange, ReadRequest
 from rlm.topics.verbs import EnableOptions
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
@@ -139,8 +139,6 @@ async def test_what_retention_took_during_the_read_is_an_error_not_a_gap() -> No
 @pytest.mark.parametrize(
     ("fields", "kind", "words"),
     [
-        ({"start_offset": 5}, Invalid, "log_start_offset=6"),
-        ({"start_offset": 61}, Invalid, "high_watermark=60"),
         ({"start_offset": -3}, Invalid, "negative"),
         ({"start_offset": 6, "max_bytes": 1 << 30}, Invalid, "max_bytes"),
         ({"partition": 7}, NotFound, "it has 0 to 1"),
@@ -157,6 +155,20 @@ async def test_errors_carry_kind_and_words(
     async with api_node(Cluster(), log=Log(remote_start=6)) as node:
         with pytest.raises(kind, match=words):
             await read(node.address, **{"start_offset": 6, **fields})
+
+
+@pytest.mark.parametrize(
+    ("offset", "bounds", "words"),
+    [(5, (6, None), "below log_start_offset=6"), (61, (None, 60), "beyond high_watermark=60")],
+)
+async def test_an_offset_outside_the_log_is_refused_with_the_bound(
+    offset: int, bounds: tuple[int | None, int | None], words: str
+) -> None:
+    """Clients of older versions read the bound out of the message."""
+    async with api_node(Cluster(), log=Log(remote_start=6)) as node:
+        with pytest.raises(OffsetOutOfRange, match=words) as caught:
+            await read(node.address, start_offset=offset)
+    assert (caught.value.log_start_offset, caught.value.high_watermark) == bounds
 
 
 @pytest.mark.parametrize("error", [Corrupt("object x"), Unavailable("store gone")])

@@ -9,7 +9,7 @@ import pytest
 from kip405.errors import Fenced, Invalid, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import PartitionKey, Uuid
 from rlm.plans.holes import NO_RECORDS
-from rlm.remote_log.reads import ReadRequest
+from rlm.remote_log.reads import OffsetOutOfRange, ReadRequest
 from rlm.remote_log.remote_only_view import QUIET_MS
 from rlm.topics.starts import CAUSE_RETENTION, raise_start
 from rlm.v1 import fetch_pb2 as pb
@@ -119,8 +119,9 @@ async def test_a_ledger_that_may_be_incomplete_proves_no_hole(site: Site) -> Non
 
 async def test_h02_below_the_remote_log_start_there_is_nothing(site: Site) -> None:
     site.rig.remote_start(120)
-    with pytest.raises(Invalid, match="log_start_offset=120"):
+    with pytest.raises(OffsetOutOfRange, match="log_start_offset=120") as caught:
         await site.read(119)
+    assert caught.value.log_start_offset == 120
     assert offsets(await site.read(120)) == list(range(120, 400, 10))
     assert (await site.ask("ListOffsets", positions(-2))).offset == 120
 
