@@ -165,18 +165,17 @@ def _address(advertised: Mapping[str, str], listen: Mapping[str, str], name: str
 
 
 class PeerServicesAccess:
-    """Implements rlm.topics.access.PeerAccess. `peers` returns None until the API listens."""
+    """Implements rlm.topics.access.PeerAccess."""
 
-    def __init__(self, peers: Callable[[], Peers | None]) -> None:
+    def __init__(self, peers: Peers) -> None:
         self._peers = peers
 
     async def missing(self, node_id: int, topic: str, *, tier: bool) -> tuple[Acl, ...]:
-        peers = self._peers()
-        address = peers.address_of(node_id) if peers is not None else ""
-        if peers is None or not address:
+        address = self._peers.address_of(node_id)
+        if not address:
             raise Unavailable("it has never said that it lives")
         request = pb.ProveAccessRequest(topic=topic, tier=tier)
-        answer = await peers.ask(
+        answer = await self._peers.ask(
             address,
             lambda stubs, sent, timeout: stubs.admin.ProveAccess(
                 request, metadata=sent, timeout=timeout

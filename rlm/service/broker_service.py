@@ -9,35 +9,55 @@ TIERED listener that is used for replication) ends the process with one line.
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import structlog
 
 from kip405.allocator import KEPT_BY_A_SERVICE_BYTES, keep_freed_memory
 from kip405.errors import RemoteStorageError, Unavailable
 from kip405.version import software_version
+from rlm.api.calls import Gate
+from rlm.api.peers import PeerServicesAccess
+from rlm.api.tokens import token_source
 from rlm.clock import Clock, SystemClock
 from rlm.config import ServiceConfig
 from rlm.log_dir.identity import ServiceLock, read_identity
 from rlm.proxy.server import ProxyServer
 from rlm.proxy.settings import ProxySettings
 from rlm.proxy.stalled import StalledClients
-from rlm.service.apis import Apis
+from rlm.reading.gauges import read_gauges, throttle_gauges
+from rlm.remote_log.leader_view import LocalTier
+from rlm.service.apis import TopicWiring, build_admin, build_fetch, build_peers, build_topics
+from rlm.service.certificates import Certificates, certificate_paths
 from rlm.service.dependencies import Dependencies, build_dependencies
+from rlm.service.http_server import HealthState
 from rlm.service.lifetime import (
     configure_logs,
     keep_all_running,
     serving,
     until_stopped,
 )
+from rlm.service.listening import Listening
 from rlm.service.metadata import remember_reads, remember_topics
+from rlm.service.metrics import (
+    ServiceMetrics,
+    partition_gauges,
+    problem_gauges,
+    store_gauges,
+    task_gauges,
+    thread_gauges,
+)
+from rlm.service.partition_problems import PartitionProblems
+from rlm.service.problem_sources import CommonSources, ServiceSources, service_limits
+from rlm.service.problem_watch import FindingSource, ProblemWatch
 from rlm.service.startup import check_broker, check_disks
-from rlm.service.tasks import TaskDependencies, TaskWiring, build_pools
+from rlm.service.statuses import Statuses
+from rlm.service.tasks import TaskWiring, build_pools
 from rlm.service.threads import ServiceThreads, service_threads
-from rlm.tasks.copy import Copied
 
 log = structlog.get_logger()
 _BROKER_RETRY_MS = 1_000
-_BROKER_TOLD_EVERY_MS = 60_000
+_BROKER_WARNING_EVERY_MS = 60_000
 _NEEDS = "a broker with a PLAINTEXT listener at broker.direct.address"
 
 
@@ -54,10 +74,10 @@ def run(config: ServiceConfig) -> None:
 async def _serve(config: ServiceConfig) -> None:
     log.info("starting", version=software_version(), **config.shown())
     with service_threads(config) as threads:
-        await serving(lambda tasks: Service(config, SystemClock(), tasks, threads))
+        await serving(lambda tasks: BrokerService(config, SystemClock(), tasks, threads))
 
 
-class Service:
+class BrokerService:
     """All components of one service. The caller that created it calls `close` at the end."""
 
     def __init__(
@@ -67,73 +87,121 @@ class Service:
         tasks: asyncio.TaskGroup,
         threads: ServiceThreads,
     ) -> None:
+        """Contacts nothing. Invalid: the token file cannot be used, or see build_stores."""
+        tokens = token_source(config.api_token_file, clock)
+        gate = Gate(tokens)
         self._config = config
         self._clock = clock
-        self.parts = build_dependencies(config, clock, tasks, threads)
-        self.pools = build_pools(config, clock, lambda task: self.apis.metrics.task_failed(task))
-        self.work = TaskWiring(_task_dependencies(self.parts, self._copied), self.pools)
-        self.apis = Apis(self.parts, self.pools, self.work)
-        self.proxy = ProxyServer(
-            _proxy_settings(config),
-            self.parts.tier,
+        metrics = ServiceMetrics()
+        self._dependencies = shared = build_dependencies(config, clock, tasks, threads)
+        self._pools = pools = build_pools(config, clock, metrics.task_failed)
+        self._tasks = TaskWiring(shared, pools, metrics.segment_copied)
+        self._peers = build_peers(shared, tokens)
+        self._topics = build_topics(shared, PeerServicesAccess(self._peers))
+        self._certificates = Certificates(certificate_paths(config), clock, threads.other)
+        partition_problems = _partition_problems(shared, self._tasks)
+        self._problems = problems = ProblemWatch(
+            _problem_sources(
+                shared, self._tasks, self._topics, self._certificates, partition_problems
+            ),
             clock,
-            self.apis.metrics,
-            self.parts.throttle,
         )
-        self.stalled_clients = StalledClients(
-            clients=lambda: self.proxy.connections,
-            lacking_bytes=lambda: self.parts.reader.range_scheduler.lacking_bytes,
+        statuses = _statuses(shared, self._tasks, partition_problems, problems)
+        self._listening = Listening(
+            config,
+            admin=build_admin(
+                shared,
+                tasks=self._tasks,
+                topics=self._topics,
+                gate=gate,
+                peers=self._peers,
+                statuses=statuses,
+                problems=problems.current,
+            ),
+            fetch=build_fetch(shared, gate=gate, peers=self._peers, statuses=statuses),
+            health=partial(_health, shared.tier, problems),
+            metrics=metrics.render,
+        )
+        self._proxy = proxy = ProxyServer(
+            _proxy_settings(config), shared.tier, clock, metrics, shared.throttle
+        )
+        self._stalled_clients = StalledClients(
+            clients=lambda: proxy.connections,
+            lacking_bytes=lambda: shared.reader.range_scheduler.lacking_bytes,
             clock=clock,
         )
-        self.stalled_answers = StalledClients(
-            clients=lambda: self.proxy.connections,
-            lacking_bytes=lambda: self.proxy.memory.lacking_bytes,
+        self._stalled_answers = StalledClients(
+            clients=lambda: proxy.connections,
+            lacking_bytes=lambda: proxy.memory.lacking_bytes,
             held_bytes=lambda client: client.unsent_bytes,
             clock=clock,
+        )
+        metrics.add_gauges(
+            lambda: partition_gauges(statuses.led()),
+            lambda: task_gauges(pools),
+            lambda: thread_gauges(threads.pools()),
+            lambda: problem_gauges(problems.current()),
+            lambda: store_gauges(shared.stores.statuses()),
+            lambda: read_gauges(shared.reader, shared.disk_cache),
+            lambda: throttle_gauges(shared.throttle.counts),
         )
 
     async def run(self) -> None:
         """Start the proxy, then the checks that may refuse, then the rest until cancelled."""
-        await self.proxy.start()
-        await self.apis.start()
+        await self._proxy.start()
+        await self._listening.start()
         await self._check_broker()
         await keep_all_running(self._background_tasks(), self._clock)
 
     def _background_tasks(self) -> dict[str, Callable[[], Awaitable[None]]]:
-        parts = self.parts
+        shared, metadata = self._dependencies, self._dependencies.metadata
+        files = metadata, self._config, shared.threads.other
+        copy_pool, cleanup_pool = self._pools
         return {
-            "metadata": parts.metadata.log.run,
-            "topic ids": lambda: remember_topics(parts.metadata, parts.config, parts.threads.other),
-            "metadata read": lambda: remember_reads(
-                parts.metadata, parts.config, parts.threads.other
-            ),
-            "leadership": parts.leadership.run,
+            "metadata": metadata.log.run,
+            "topic ids": partial(remember_topics, *files),
+            "metadata read": partial(remember_reads, *files),
+            "leadership": shared.leadership.run,
             "wanted": self._want_enabled_topics,
-            "heartbeat": parts.heartbeat.run,
-            "copy tasks": self.pools[0].run,
-            "cleanup tasks": self.pools[1].run,
-            "copies": self._copies,
-            "cleanups": self._cleanups,
-            **self.apis.background_tasks(),
-            "stalled clients": self.stalled_clients.run,
-            "stalled answers": self.stalled_answers.run,
-            **parts.stores.background_tasks(),
+            "heartbeat": shared.heartbeat.run,
+            "copy tasks": copy_pool.run,
+            "cleanup tasks": cleanup_pool.run,
+            "copies": self._after_metadata(self._tasks.run_copies),
+            "cleanups": self._after_metadata(self._tasks.run_cleanups),
+            "topics": self._topics.keeper.run,
+            "access": self._after_metadata(self._topics.access_watch.run),
+            "topic names": self._topics.recreated.run,
+            "certificates": self._certificates.run,
+            "problems": self._problems.run,
+            "stalled clients": self._stalled_clients.run,
+            "stalled answers": self._stalled_answers.run,
+            **shared.stores.background_tasks(),
         }
 
+    def _after_metadata(self, run: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+        """`run`, begun once ledger and settings are read."""
+
+        async def waiting() -> None:
+            await self._dependencies.metadata.log.wait_ready()
+            await run()
+
+        return waiting
+
     async def _check_broker(self) -> None:
-        told_at_ms: int | None = None
+        warned_at_ms: int | None = None
         while True:
             try:
-                return await check_broker(self._config, self.parts.broker)
+                return await check_broker(self._config, self._dependencies.broker)
             except Unavailable as error:
                 now_ms = self._clock.monotonic_ms()
-                if told_at_ms is None or now_ms - told_at_ms >= _BROKER_TOLD_EVERY_MS:
-                    told_at_ms = now_ms
+                if warned_at_ms is None or now_ms - warned_at_ms >= _BROKER_WARNING_EVERY_MS:
+                    warned_at_ms = now_ms
                     log.warning("broker_not_reachable", error=str(error), needs=_NEEDS)
             await self._clock.sleep_ms(_BROKER_RETRY_MS)
 
     async def _want_enabled_topics(self) -> None:
-        settings, leadership = self.parts.metadata.settings, self.parts.leadership
+        settings = self._dependencies.metadata.settings
+        leadership = self._dependencies.leadership
         while True:
             names = {record.name for record in settings.view.topics()}
             new = names - leadership.snapshot.topics.keys()
@@ -143,42 +211,89 @@ class Service:
                     await leadership.refresh()
             await settings.wait_changed()
 
-    async def _copies(self) -> None:
-        await self.parts.metadata.log.wait_ready()
-        await self.work.run_copies(self.parts.leadership)
-
-    async def _cleanups(self) -> None:
-        await self.parts.metadata.log.wait_ready()
-        await self.work.run_cleanups(self.parts.leadership)
-
-    def _copied(self, topic: str, size_bytes: int) -> None:
-        self.apis.metrics.segment_copied(topic, size_bytes)
-
     async def close(self) -> None:
         """Closes proxy and API first, connections last."""
-        await self.proxy.close()
-        await self.apis.close()
-        await self.parts.stores.close()
-        await self.parts.share_groups.close()
-        await self.parts.allowed.close()
-        await self.parts.broker.close()
+        await self._proxy.close()
+        await self._listening.close()
+        await self._peers.close()
+        await self._topics.brokers.close()
+        await self._dependencies.stores.close()
+        await self._dependencies.share_groups.close()
+        await self._dependencies.allowed.close()
+        await self._dependencies.broker.close()
 
 
-def _task_dependencies(parts: Dependencies, copied: Copied) -> TaskDependencies:
-    return TaskDependencies(
-        config=parts.config,
-        broker=parts.broker,
-        metadata=parts.metadata,
-        heartbeat=parts.heartbeat,
-        snapshots=parts.snapshots,
-        stores=parts.stores,
-        share_groups=parts.share_groups,
-        losses=parts.tier.losses,
-        clock=parts.clock,
-        writer=parts.writer,
-        copied=copied,
-        threads=parts.threads,
+def _partition_problems(dependencies: Dependencies, tasks: TaskWiring) -> PartitionProblems:
+    return PartitionProblems(
+        node_id=dependencies.config.node_id,
+        leadership=dependencies.leadership,
+        snapshots=dependencies.snapshots,
+        settings=dependencies.metadata.settings,
+        manager=dependencies.metadata.manager,
+        partition_tasks=tasks.partition_tasks,
+        deletions=tasks.deletions,
+        losses=dependencies.tier.losses,
+        clock=dependencies.clock,
+        limits=service_limits(dependencies.config),
     )
+
+
+def _problem_sources(
+    dependencies: Dependencies,
+    tasks: TaskWiring,
+    topics: TopicWiring,
+    certificates: Certificates,
+    partitions: PartitionProblems,
+) -> tuple[FindingSource, ...]:
+    limits = service_limits(dependencies.config)
+    common = CommonSources(
+        metadata=dependencies.metadata,
+        stores=dependencies.stores,
+        certificates=certificates,
+        hung_threads=dependencies.threads.hung,
+        clock=dependencies.clock,
+        limits=limits,
+        writes=tasks.writes,
+    )
+    return ServiceSources(
+        node_id=dependencies.config.node_id,
+        common=common,
+        settings=dependencies.metadata.settings,
+        leadership=dependencies.leadership,
+        heartbeat=dependencies.heartbeat,
+        heartbeat_interval_ms=dependencies.config.heartbeat_interval_ms,
+        partitions=partitions,
+        pools=(tasks.partition_tasks.copy_pool, tasks.partition_tasks.cleanup_pool),
+        keeper=topics.keeper,
+        clock=dependencies.clock,
+        limits=limits,
+        others=(topics.access_watch.findings, topics.recreated.findings),
+    ).sources()
+
+
+def _statuses(
+    dependencies: Dependencies,
+    tasks: TaskWiring,
+    partition_problems: PartitionProblems,
+    problems: ProblemWatch,
+) -> Statuses:
+    return Statuses(
+        node_id=dependencies.config.node_id,
+        leadership=dependencies.leadership,
+        snapshots=dependencies.snapshots,
+        settings=dependencies.metadata.settings,
+        manager=dependencies.metadata.manager,
+        partition_tasks=tasks.partition_tasks,
+        run_copy=tasks.run_copy,
+        clock=dependencies.clock,
+        partition_problems=partition_problems,
+        problems=problems.current,
+    )
+
+
+def _health(tier: LocalTier, problems: ProblemWatch) -> HealthState:
+    """Ready once clients can be served; problems for operators do not make it unready."""
+    return HealthState(alive=True, ready=tier.ready(), problems=problems.current())
 
 
 def _proxy_settings(config: ServiceConfig) -> ProxySettings:

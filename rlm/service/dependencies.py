@@ -19,10 +19,9 @@ from rlm.remote_log.leader_view import LocalTier
 from rlm.remote_log.lineage_publisher import LineagePublisher
 from rlm.remote_log.snapshot_cache import CoalescedSnapshots, SnapshotCache
 from rlm.service.heartbeat import HeartbeatSender
-from rlm.service.metadata import build_metadata
+from rlm.service.metadata import BARRIER_DEADLINE_MS, build_metadata
 from rlm.service.read_path import build_disk_cache, build_reader, build_throttle
 from rlm.service.stores import ServiceStores, build_stores
-from rlm.service.tasks import BARRIER_DEADLINE_MS
 from rlm.service.threads import ServiceThreads
 from rlmm.manager import Metadata
 

@@ -18,10 +18,14 @@ class Listening:
         self,
         config: CommonConfig,
         *,
+        admin: admin_pb2_grpc.AdminServiceServicer | None,
+        fetch: fetch_pb2_grpc.FetchServiceServicer,
         health: Callable[[], HealthState],
         metrics: Callable[[], bytes],
     ) -> None:
         self._config = config
+        self._admin = admin
+        self._fetch = fetch
         self._http = HttpServer(
             host=config.http_listen.host,
             port=config.http_listen.port,
@@ -30,17 +34,12 @@ class Listening:
         )
         self._api: ApiServer | None = None
 
-    async def start(
-        self,
-        *,
-        admin: admin_pb2_grpc.AdminServiceServicer | None,
-        fetch: fetch_pb2_grpc.FetchServiceServicer,
-    ) -> None:
+    async def start(self) -> None:
         """Invalid: a port is taken, an address may not be used, or a TLS file is not usable."""
         config = self._config
         self._api = ApiServer(
-            admin=admin,
-            fetch=fetch,
+            admin=self._admin,
+            fetch=self._fetch,
             listen=str(config.grpc_listen),
             tls=config.grpc_tls,
             asks_tokens=config.api_token_file is not None,

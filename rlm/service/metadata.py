@@ -171,6 +171,7 @@ def describe_through(broker: _Broker) -> DescribeTopic:
 
 
 PUBLISH_TIMEOUT_MS = 15_000
+BARRIER_DEADLINE_MS = 10_000
 _REMEMBER_READS_EVERY_MS = 60_000
 
 

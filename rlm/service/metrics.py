@@ -2,7 +2,7 @@
 
 Counters and histograms follow events; gauges are read at each scrape (`gauges`). Must not know
 which component counts: `ServiceMetrics` implements the proxy's `ProxyMetrics` and a few more
-methods.
+methods. It is built before the components that count, and they add their gauges to it.
 """
 
 import enum
@@ -44,7 +44,7 @@ class MetricRow:
     is_read: bool = False
 
     @property
-    def is_told(self) -> bool:
+    def is_counted(self) -> bool:
         """Whether events update the metric, rather than a source that is read at each scrape."""
         return self.kind is not MetricKind.GAUGE and not self.is_read
 
@@ -321,12 +321,12 @@ GaugeSource = Callable[[], Mapping[str, Labelled]]
 class ServiceMetrics:
     """Counts for the whole service and renders the scrape. The counting methods never raise."""
 
-    def __init__(self, gauges: GaugeSource) -> None:
+    def __init__(self) -> None:
         self._registry = CollectorRegistry()
         self._counters: dict[str, Counter] = {}
         self._histograms: dict[str, Histogram] = {}
         for row in TABLE:
-            if row.kind is MetricKind.COUNTER and row.is_told:
+            if row.kind is MetricKind.COUNTER and row.is_counted:
                 self._counters[row.name] = Counter(
                     row.name, row.doc, row.labels, registry=self._registry
                 )
@@ -334,7 +334,12 @@ class ServiceMetrics:
                 self._histograms[row.name] = Histogram(
                     row.name, row.doc, row.labels, buckets=row.buckets, registry=self._registry
                 )
-        self._registry.register(_Gauges(gauges))
+        self._gauges = _Gauges()
+        self._registry.register(self._gauges)
+
+    def add_gauges(self, *sources: GaugeSource) -> None:
+        """Reads these sources too, from the next scrape on."""
+        self._gauges.sources += sources
 
     def render(self) -> bytes:
         """The metrics in Prometheus' text format."""
@@ -372,15 +377,17 @@ class ServiceMetrics:
 
 
 class _Gauges:
-    """A collector that reads its source at each scrape."""
+    """A collector that reads its sources at each scrape."""
 
-    def __init__(self, source: GaugeSource) -> None:
-        self._source = source
+    def __init__(self) -> None:
+        self.sources: tuple[GaugeSource, ...] = ()
 
     def collect(self) -> Iterator[Metric]:
-        found = self._source()
+        found: dict[str, Labelled] = {}
+        for source in self.sources:
+            found |= source()
         for row in TABLE:
-            if row.is_told:
+            if row.is_counted:
                 continue
             family = _family(row)
             for labels, value in found.get(row.name, {}).items():
@@ -388,8 +395,8 @@ class _Gauges:
             yield family
 
     def describe(self) -> Iterable[Metric]:
-        """The names, without reading the source, which is not ready at registration."""
-        return [_family(row) for row in TABLE if not row.is_told]
+        """The names, without reading the sources, which are added later."""
+        return [_family(row) for row in TABLE if not row.is_counted]
 
 
 def _family(row: MetricRow) -> GaugeMetricFamily | CounterMetricFamily:

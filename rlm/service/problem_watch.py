@@ -5,7 +5,7 @@ Everything that shows problems reads them here. Must not know what a problem is
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import structlog
 
@@ -30,8 +30,8 @@ partition.
 class ProblemWatch:
     """`current()` asks the sources at each call, so that its answer is never outdated."""
 
-    def __init__(self, sources: Callable[[], Sequence[FindingSource]], clock: Clock) -> None:
-        self._sources = sources
+    def __init__(self, sources: Iterable[FindingSource], clock: Clock) -> None:
+        self._sources = tuple(sources)
         self._clock = clock
         self._register = ProblemRegister()
 
@@ -43,7 +43,7 @@ class ProblemWatch:
 
     def current(self) -> tuple[Problem, ...]:
         """All current problems, alarms first."""
-        findings = [finding for source in self._sources() for finding in source()]
+        findings = [finding for source in self._sources for finding in source()]
         changes = self._register.update(findings, self._clock.now_ms())
         _log_each(changes.appeared, _log_appeared)
         _log_each(changes.ended, _log_ended)

@@ -8,6 +8,7 @@ configured one ends the process with one line.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 
 import structlog
 
@@ -25,6 +26,7 @@ from rlm.log_dir.identity import ReaderLock
 from rlm.plans.problems import Finding, ProblemKind
 from rlm.reading.gauges import read_gauges, throttle_gauges
 from rlm.remote_log.history import SegmentReader
+from rlm.remote_log.losses import Losses
 from rlm.remote_log.objects import RemoteObjects
 from rlm.remote_log.remote_only_reads import RemoteReading
 from rlm.remote_log.remote_only_view import RemoteView
@@ -45,7 +47,6 @@ from rlm.service.metadata import (
     remember_topics,
 )
 from rlm.service.metrics import (
-    Labelled,
     ServiceMetrics,
     problem_gauges,
     store_gauges,
@@ -55,7 +56,8 @@ from rlm.service.problem_sources import CommonSources, reader_limits
 from rlm.service.problem_watch import ProblemWatch
 from rlm.service.read_path import build_disk_cache, build_reader, build_throttle
 from rlm.service.threads import ServiceThreads, service_threads
-from rlm.stores.opened import PluginTerms, open_stores
+from rlm.stores.opened import OpenStores, PluginTerms, open_stores
+from rlmm.manager import Metadata
 from rlmm.settings_records import ReaderRecord
 from rsm_plugins.contract.client import Deadlines
 
@@ -91,103 +93,90 @@ class ReaderService:
         tasks: asyncio.TaskGroup,
         threads: ServiceThreads,
     ) -> None:
+        """Contacts nothing. Invalid: the token file cannot be used, or see open_stores."""
+        gate = Gate(token_source(config.api_token_file, clock))
         self._config = config
         self._clock = clock
         self._threads = threads
-        addresses = config.kafka_bootstrap_servers
-        self.brokers = AnyBroker(addresses, client_id=_CLIENT_ID)
-        identity = MetadataIdentity(node_id=NO_NODE, writer=new_uuid(), client_id=_CLIENT_ID)
-        self.metadata = build_reader_metadata(
-            config, brokers=self.brokers, clock=clock, identity=identity
-        )
-        self.stores = open_stores(
-            config, _terms(config), self.metadata, clock, new_uuid, may_found=False
-        )
-        self.disk_cache = build_disk_cache(config, tasks, threads.disk_cache)
-        self.reader = build_reader(
-            config, self.stores.routed, clock, tasks, threads.reads, self.disk_cache
-        )
-        self.walk = SegmentReader(self.reader)
-        self.throttle = build_throttle(config, clock)
-        self.heartbeat = ReaderHeartbeat(
-            settings=self.metadata.settings,
+        self._brokers = AnyBroker(config.kafka_bootstrap_servers, client_id=_CLIENT_ID)
+        self.metadata = metadata = build_reader_metadata(
+            config,
+            brokers=self._brokers,
             clock=clock,
-            record=ReaderRecord(
-                grpc_address=str(config.grpc_advertised),
-                http_address=str(config.http_listen),
-                version=software_version(),
-            ),
+            identity=MetadataIdentity(node_id=NO_NODE, writer=new_uuid(), client_id=_CLIENT_ID),
+        )
+        self._stores = stores = open_stores(
+            config, _terms(config), metadata, clock, new_uuid, may_found=False
+        )
+        disk_cache = build_disk_cache(config, tasks, threads.disk_cache)
+        reader = build_reader(config, stores.routed, clock, tasks, threads.reads, disk_cache)
+        self.segments = SegmentReader(reader)
+        throttle = build_throttle(config, clock)
+        self._heartbeat = ReaderHeartbeat(
+            settings=metadata.settings,
+            clock=clock,
+            record=_reader_record(config),
             interval_ms=config.heartbeat_interval_ms,
         )
         self._certificates = Certificates(certificate_paths(config), clock, threads.other)
         common = CommonSources(
-            metadata=self.metadata,
-            stores=self.stores,
+            metadata=metadata,
+            stores=stores,
             certificates=self._certificates,
             hung_threads=threads.hung,
             clock=clock,
             limits=reader_limits(config),
         )
-        self.problems = ProblemWatch(lambda: (*common.sources(), self._lost), clock)
-        self.metrics = ServiceMetrics(self._gauges)
-        self._listening = Listening(config, health=self._health, metrics=self.metrics.render)
+        lost = partial(_lost_segments, self.segments.losses, metadata)
+        self._problems = problems = ProblemWatch((*common.sources(), lost), clock)
+        view = RemoteView(settings=metadata.settings, ledger=metadata.manager, clock=clock)
+        fetch = RemoteFetchService(
+            RemoteDependencies(
+                gate=gate,
+                view=view,
+                reading=RemoteReading(view=view, walk=self.segments),
+                ledger=metadata.manager,
+                objects=_objects(config, metadata, stores, threads),
+                endpoints=_endpoints(config, metadata, clock),
+                throttle=throttle,
+            )
+        )
+        metrics = ServiceMetrics()
+        metrics.add_gauges(
+            lambda: thread_gauges(threads.pools()),
+            lambda: problem_gauges(problems.current()),
+            lambda: store_gauges(stores.statuses()),
+            lambda: read_gauges(reader, disk_cache),
+            lambda: throttle_gauges(throttle.counts),
+        )
+        health = partial(_health, metadata, stores, problems)
+        self._listening = Listening(
+            config, admin=None, fetch=fetch, health=health, metrics=metrics.render
+        )
 
     async def run(self) -> None:
         """Listen first, then run the check that may refuse, then the rest until cancelled."""
-        await self._listen()
+        await self._listening.start()
         await self._check_cluster()
         await keep_all_running(self._background_tasks(), self._clock)
 
-    async def _listen(self) -> None:
-        gate = Gate(token_source(self._config.api_token_file, self._clock))
-        await self._listening.start(admin=None, fetch=RemoteFetchService(self._remote(gate)))
-
-    def _remote(self, gate: Gate) -> RemoteDependencies:
-        config, metadata = self._config, self.metadata
-        view = RemoteView(settings=metadata.settings, ledger=metadata.manager, clock=self._clock)
-        return RemoteDependencies(
-            gate=gate,
-            view=view,
-            reading=RemoteReading(view=view, walk=self.walk),
-            ledger=metadata.manager,
-            objects=RemoteObjects(
-                cluster_id=config.cluster_id,
-                ledgers=metadata.manager,
-                store=self.stores.routed,
-                threads=self._threads.reads,
-            ),
-            endpoints=Endpoints(
-                own=Endpoint(
-                    grpc_address=str(config.grpc_advertised),
-                    role=READER,
-                    node_id=NO_NODE,
-                    version=software_version(),
-                ),
-                settings=metadata.settings,
-                clock=self._clock,
-                heartbeat_interval_ms=config.heartbeat_interval_ms,
-            ),
-            throttle=self.throttle,
-        )
-
     def _background_tasks(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        files = self.metadata, self._config, self._threads.other
         return {
             "metadata": self.metadata.log.run,
-            "topic ids": lambda: remember_topics(self.metadata, self._config, self._threads.other),
-            "metadata read": lambda: remember_reads(
-                self.metadata, self._config, self._threads.other
-            ),
-            "heartbeat": self.heartbeat.run,
+            "topic ids": partial(remember_topics, *files),
+            "metadata read": partial(remember_reads, *files),
+            "heartbeat": self._heartbeat.run,
             "certificates": self._certificates.run,
-            "problems": self.problems.run,
-            **self.stores.background_tasks(),
+            "problems": self._problems.run,
+            **self._stores.background_tasks(),
         }
 
     async def _check_cluster(self) -> None:
         """Wait for a broker. Invalid: the broker belongs to another cluster."""
         while True:
             try:
-                found = (await self.brokers.describe_cluster()).cluster_id
+                found = (await self._brokers.describe_cluster()).cluster_id
             except Unavailable as error:
                 log.warning("no_broker_reachable", error=str(error))
                 await self._clock.sleep_ms(_CLUSTER_RETRY_MS)
@@ -199,47 +188,68 @@ class ReaderService:
                 f"{self._config.cluster_id}"
             )
 
-    def _gauges(self) -> dict[str, Labelled]:
-        return {
-            **thread_gauges(self._threads.pools()),
-            **problem_gauges(self.problems.current()),
-            **store_gauges(self.stores.statuses()),
-            **read_gauges(self.reader, self.disk_cache),
-            **throttle_gauges(self.throttle.counts),
-        }
-
-    def _lost(self) -> Iterator[Finding]:
-        """Segments that this reader found lost: a client that reads only here would be the only one
-        to notice (H11, H25).
-        """
-        for key in self.walk.losses.partitions[:_MOST_LOSSES]:
-            record = self.metadata.settings.view.topic(key.topic_id)
-            name = record.name if record else str(key.topic_id)
-            ids = self.metadata.manager.ledger(key).entries.keys()
-            for text in self.walk.losses.alarms(key, ids):
-                yield Finding(
-                    kind=ProblemKind.SEGMENT_LOST,
-                    subject=f"{name}-{key.partition}",
-                    topic=name,
-                    text=text,
-                )
-
-    def _health(self) -> HealthState:
-        """Ready once it can answer; it stays ready when no broker can be reached."""
-        metadata = self.metadata
-        is_whole = metadata.log.is_ready and metadata.manager.damage is None
-        knows_stores = all(link.store_id is not None for link in self.stores.stores.links)
-        return HealthState(
-            alive=True,
-            ready=is_whole and knows_stores,
-            problems=self.problems.current(),
-        )
-
     async def close(self) -> None:
         """Closes the API first, connections last."""
         await self._listening.close()
-        await self.stores.close()
-        await self.brokers.close()
+        await self._stores.close()
+        await self._brokers.close()
+
+
+def _reader_record(config: ReaderConfig) -> ReaderRecord:
+    return ReaderRecord(
+        grpc_address=str(config.grpc_advertised),
+        http_address=str(config.http_listen),
+        version=software_version(),
+    )
+
+
+def _objects(
+    config: ReaderConfig, metadata: Metadata, stores: OpenStores, threads: ServiceThreads
+) -> RemoteObjects:
+    return RemoteObjects(
+        cluster_id=config.cluster_id,
+        ledgers=metadata.manager,
+        store=stores.routed,
+        threads=threads.reads,
+    )
+
+
+def _endpoints(config: ReaderConfig, metadata: Metadata, clock: Clock) -> Endpoints:
+    return Endpoints(
+        own=Endpoint(
+            grpc_address=str(config.grpc_advertised),
+            role=READER,
+            node_id=NO_NODE,
+            version=software_version(),
+        ),
+        settings=metadata.settings,
+        clock=clock,
+        heartbeat_interval_ms=config.heartbeat_interval_ms,
+    )
+
+
+def _lost_segments(losses: Losses, metadata: Metadata) -> Iterator[Finding]:
+    """Segments that this reader found lost: a client that reads only here would be the only one to
+    notice (H11, H25).
+    """
+    for key in losses.partitions[:_MOST_LOSSES]:
+        record = metadata.settings.view.topic(key.topic_id)
+        name = record.name if record else str(key.topic_id)
+        ids = metadata.manager.ledger(key).entries.keys()
+        for text in losses.alarms(key, ids):
+            yield Finding(
+                kind=ProblemKind.SEGMENT_LOST,
+                subject=f"{name}-{key.partition}",
+                topic=name,
+                text=text,
+            )
+
+
+def _health(metadata: Metadata, stores: OpenStores, problems: ProblemWatch) -> HealthState:
+    """Ready once it can answer; it stays ready when no broker can be reached."""
+    is_whole = metadata.log.is_ready and metadata.manager.damage is None
+    knows_stores = all(link.store_id is not None for link in stores.stores.links)
+    return HealthState(alive=True, ready=is_whole and knows_stores, problems=problems.current())
 
 
 def _terms(config: ReaderConfig) -> PluginTerms:

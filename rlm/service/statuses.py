@@ -4,7 +4,7 @@ Only `current` and `copy_now` wait; everything else returns what was seen last.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -18,9 +18,9 @@ from rlm.plans.problems import Problem, Severity
 from rlm.remote_log.snapshot_cache import SnapshotCache
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.service.partition_problems import PartitionProblems
-from rlm.service.tasks import TaskWiring
+from rlm.service.tasks import PartitionTasks
 from rlm.tasks.copy import CopyStatus
-from rlm.tasks.pool import Job, TaskPool
+from rlm.tasks.pool import Job
 from rlm.tasks.trim import TrimStatus
 from rlmm.ledger import PartitionLedger
 from rlmm.settings import Settings
@@ -45,8 +45,8 @@ class Statuses:
         snapshots: SnapshotCache,
         settings: Settings,
         manager: _Manager,
-        pools: tuple[TaskPool, TaskPool],
-        work: TaskWiring,
+        partition_tasks: PartitionTasks,
+        run_copy: Callable[[LedPartition, int | None], Awaitable[None]],
         clock: Clock,
         partition_problems: PartitionProblems,
         problems: Callable[[], Sequence[Problem]],
@@ -56,9 +56,9 @@ class Statuses:
         self._snapshots = snapshots
         self._settings = settings
         self._manager = manager
-        self._pools = pools
         self._clock = clock
-        self._work = work
+        self._partition_tasks = partition_tasks
+        self._run_copy = run_copy
         self._partition_problems = partition_problems
         self._problems = problems
 
@@ -76,12 +76,12 @@ class Statuses:
         return self._status(row, self._alarms())
 
     async def copy_now(self, key: PartitionKey, up_to_offset: int | None) -> CopyOutcome:
-        work, row = self._work, self._led_row(key)
+        row = self._led_row(key)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         async def job() -> None:
             try:
-                await work.run_copy(row, up_to_offset)
+                await self._run_copy(row, up_to_offset)
             except Exception as error:
                 if not done.done():
                     done.set_exception(error)
@@ -91,7 +91,7 @@ class Statuses:
 
         await self._submit(key, job)
         await done
-        status = work.partition_tasks.copy.statuses[key]
+        status = self._partition_tasks.copy.statuses[key]
         return CopyOutcome(
             first_uncopied_offset=max(status.copied_next_offset, status.log_start_offset),
             reason=" ".join((status.reason, status.detail)).strip(),
@@ -99,7 +99,7 @@ class Statuses:
 
     async def _submit(self, key: PartitionKey, job: Job) -> None:
         deadline_ms = self._clock.monotonic_ms() + _COPY_NOW_DEADLINE_MS
-        while not self._pools[0].submit(key, job):
+        while not self._partition_tasks.copy_pool.submit(key, job):
             if self._clock.monotonic_ms() > deadline_ms:
                 raise Busy(f"partition {key}: the copy task is busy or in back-off")
             await self._clock.sleep_ms(_COPY_NOW_RETRY_MS)
@@ -144,7 +144,6 @@ class Statuses:
     def _checked(
         self, base: PartitionStatus, snapshot: PartitionSnapshot, ledger: PartitionLedger
     ) -> PartitionStatus:
-        partition_tasks = self._work.partition_tasks
         end = ledger.highest_end(snapshot.lineage, snapshot.log_end_offset)
         return replace(
             base,
@@ -153,13 +152,14 @@ class Statuses:
             last_stable_offset=snapshot.positions.last_stable_offset,
             high_watermark=snapshot.positions.high_watermark,
             log_end_offset=snapshot.log_end_offset,
-            copy_reason=_reason(partition_tasks.copy.statuses.get(snapshot.key)),
-            trim_reason=_reason(partition_tasks.trim.statuses.get(snapshot.key)),
+            copy_reason=_reason(self._partition_tasks.copy.statuses.get(snapshot.key)),
+            trim_reason=_reason(self._partition_tasks.trim.statuses.get(snapshot.key)),
             frozen=snapshot.frozen.reason if snapshot.frozen else "",
         )
 
     def _last_error(self, key: PartitionKey) -> str:
-        errors = (pool.last_errors.get(key) for pool in self._pools)
+        pools = self._partition_tasks.copy_pool, self._partition_tasks.cleanup_pool
+        errors = (pool.last_errors.get(key) for pool in pools)
         return "; ".join(error.message for error in errors if error is not None)
 
 

@@ -4,19 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kip405.errors import Unavailable
-from kip405.ids import PartitionKey, Uuid
+from kip405.ids import PartitionKey
 from kip405.version import software_name
 from rlm.broker.deletions import RecordDeletions
-from rlm.broker.leadership import Leadership, LedPartition
-from rlm.broker.own_broker import OwnBroker
+from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock, new_uuid
 from rlm.config import ServiceConfig
-from rlm.remote_log.losses import Losses
-from rlm.remote_log.ports import ShareGroups
-from rlm.remote_log.snapshot_cache import SnapshotCache
-from rlm.service.heartbeat import HeartbeatSender
-from rlm.service.stores import ServiceStores
-from rlm.service.threads import ServiceThreads
+from rlm.service.dependencies import Dependencies
+from rlm.service.metadata import BARRIER_DEADLINE_MS
 from rlm.tasks.cleanup import CleanupSettings, CleanupTask
 from rlm.tasks.copy import Copied, CopyTask
 from rlm.tasks.copy_attempt import Copier, CopySettings, LiveAttempts, StoreWrites
@@ -24,11 +19,9 @@ from rlm.tasks.copy_watch import CopyWatch
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.expiration import ExpirationTask
 from rlm.tasks.lost_segments import HoleRecords, LostSegments
-from rlm.tasks.pool import Round, Schedule, TaskPool
+from rlm.tasks.pool import Schedule, TaskPool, TaskRun
 from rlm.tasks.trim import TrimSettings, TrimTask
-from rlmm.manager import Metadata
 
-BARRIER_DEADLINE_MS = 10_000
 DEAD_AFTER_BEATS = 3
 _TASK_QUEUE_LIMIT = 10_000
 _DELETE_HOLD_MS = 1_000
@@ -46,24 +39,6 @@ class PartitionTasks:
     cleanup: CleanupTask
     copy_pool: TaskPool
     cleanup_pool: TaskPool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskDependencies:
-    """What the tasks are built on."""
-
-    config: ServiceConfig
-    broker: OwnBroker
-    metadata: Metadata
-    heartbeat: HeartbeatSender
-    snapshots: SnapshotCache
-    stores: ServiceStores
-    share_groups: ShareGroups
-    losses: Losses
-    clock: Clock
-    writer: Uuid
-    copied: Copied
-    threads: ServiceThreads
 
 
 def build_pools(
@@ -90,55 +65,49 @@ def build_pools(
 class TaskWiring:
     """Copies, trims and cleans the partitions led by this node; each segment in its own store."""
 
-    def __init__(self, parts: TaskDependencies, pools: tuple[TaskPool, TaskPool]) -> None:
-        self._parts = parts
+    def __init__(
+        self, dependencies: Dependencies, pools: tuple[TaskPool, TaskPool], copied: Copied
+    ) -> None:
+        """`copied` counts copied segments."""
+        self._dependencies = dependencies
         self.writes = StoreWrites()
-        config = parts.config
+        config = dependencies.config
         self.deletions = RecordDeletions(
-            parts.broker.deletion_connection,
-            parts.clock,
+            dependencies.broker.deletion_connection,
+            dependencies.clock,
             at_once=config.remote_log_manager_expiration_thread_pool_size,
             drain_ms=config.trim_drain_ms,
             had_predecessor=True,
         )
         live = LiveAttempts()
         self.evidence = StoreEvidence(
-            parts.stores.stores, cluster_id=config.cluster_id, threads=parts.threads.evidence
+            dependencies.stores.stores,
+            cluster_id=config.cluster_id,
+            threads=dependencies.threads.evidence,
         )
         self.lost = LostSegments(
             evidence=self.evidence,
-            losses=parts.losses,
-            clock=parts.clock,
+            losses=dependencies.tier.losses,
+            clock=dependencies.clock,
             check_interval_ms=config.copy_presence_check_interval_ms,
         )
         self.holes = HoleRecords(
-            settings=parts.metadata.settings, barrier_deadline_ms=BARRIER_DEADLINE_MS
+            settings=dependencies.metadata.settings, barrier_deadline_ms=BARRIER_DEADLINE_MS
         )
         self.partition_tasks = PartitionTasks(
             copy=CopyTask(
-                snapshots=parts.snapshots,
-                copier=_copier(parts, live, self.writes),
-                ledger=parts.metadata.manager,
-                settings=parts.metadata.settings,
-                clock=parts.clock,
+                snapshots=dependencies.snapshots,
+                copier=_copier(dependencies, live, self.writes),
+                ledger=dependencies.metadata.manager,
+                settings=dependencies.metadata.settings,
+                clock=dependencies.clock,
                 lost=self.lost,
                 holes=self.holes,
                 snapshot_wait_ms=config.copy_snapshot_wait_ms,
-                copied=parts.copied,
+                copied=copied,
             ),
-            trim=TrimTask(
-                snapshots=parts.snapshots,
-                broker=parts.broker,
-                deletions=self.deletions,
-                ledger=parts.metadata.manager,
-                settings=parts.metadata.settings,
-                evidence=self.evidence,
-                lost=self.lost,
-                share_groups=parts.share_groups,
-                clock=parts.clock,
-                config=_trim_settings(config),
-            ),
-            cleanup=_cleanup_task(parts, self.evidence, self.lost, live),
+            trim=_trim_task(dependencies, self.deletions, self.evidence, self.lost),
+            cleanup=_cleanup_task(dependencies, self.evidence, self.lost, live),
             copy_pool=pools[0],
             cleanup_pool=pools[1],
         )
@@ -146,14 +115,14 @@ class TaskWiring:
             task=self.partition_tasks.copy,
             pool=pools[0],
             copy=self._unless_rival(self.run_copy),
-            clock=parts.clock,
+            clock=dependencies.clock,
             interval_ms=config.remote_log_manager_task_interval_ms,
         )
         self._expiration_task = ExpirationTask(
-            snapshots=parts.snapshots,
+            snapshots=dependencies.snapshots,
             trim=self.partition_tasks.trim,
             cleanup=self.partition_tasks.cleanup,
-            clock=parts.clock,
+            clock=dependencies.clock,
             saw=self._copy_watch.saw,
         )
 
@@ -167,7 +136,7 @@ class TaskWiring:
         """Trim, then clean up; a failure of one does not prevent the other."""
         await self._expiration_task.run(led)
 
-    async def run_copies(self, leadership: Leadership) -> None:
+    async def run_copies(self) -> None:
         """Schedule copy tasks until cancelled."""
 
         def forget(key: PartitionKey) -> None:
@@ -175,14 +144,13 @@ class TaskWiring:
             self._copy_watch.forget(key)
 
         schedule = self._schedule(
-            leadership,
             self.partition_tasks.copy_pool,
-            self._parts.config.remote_log_manager_task_interval_ms,
+            self._dependencies.config.remote_log_manager_task_interval_ms,
             forget,
         )
         await schedule.run(self._unless_rival(self._copy_watch.scheduled))
 
-    async def run_cleanups(self, leadership: Leadership) -> None:
+    async def run_cleanups(self) -> None:
         """Schedule trim and cleanup tasks until cancelled."""
 
         def forget(key: PartitionKey) -> None:
@@ -190,15 +158,14 @@ class TaskWiring:
             self.partition_tasks.cleanup.forget(key)
 
         schedule = self._schedule(
-            leadership,
             self.partition_tasks.cleanup_pool,
-            self._parts.config.trim_interval_ms,
+            self._dependencies.config.trim_interval_ms,
             forget,
         )
         await schedule.run(self._unless_rival(self.run_expiration))
 
-    def _unless_rival(self, round_of: Round) -> Round:
-        heartbeat = self._parts.heartbeat
+    def _unless_rival(self, run: TaskRun) -> TaskRun:
+        heartbeat = self._dependencies.heartbeat
 
         async def checked(led: LedPartition) -> None:
             if heartbeat.rival is not None:
@@ -206,67 +173,88 @@ class TaskWiring:
                     "a second service of this node is alive "
                     f"(writer {heartbeat.rival}): stop one (H13)"
                 )
-            await round_of(led)
+            await run(led)
 
         return checked
 
     def _schedule(
         self,
-        leadership: Leadership,
         pool: TaskPool,
         interval_ms: int,
         forget: Callable[[PartitionKey], None],
     ) -> Schedule:
         return Schedule(
             pool=pool,
-            leadership=leadership,
-            settings=self._parts.metadata.settings,
-            node_id=self._parts.config.node_id,
-            clock=self._parts.clock,
+            leadership=self._dependencies.leadership,
+            settings=self._dependencies.metadata.settings,
+            node_id=self._dependencies.config.node_id,
+            clock=self._dependencies.clock,
             interval_ms=interval_ms,
             forget=forget,
         )
 
 
-def _copier(parts: TaskDependencies, live: LiveAttempts, writes: StoreWrites) -> Copier:
+def _copier(dependencies: Dependencies, live: LiveAttempts, writes: StoreWrites) -> Copier:
     return Copier(
-        snapshots=parts.snapshots,
-        ledger=parts.metadata.manager,
-        stores=parts.stores.stores,
-        targets=parts.stores.targets,
+        snapshots=dependencies.snapshots,
+        ledger=dependencies.metadata.manager,
+        stores=dependencies.stores.stores,
+        targets=dependencies.stores.targets,
         live=live,
         writes=writes,
-        threads=parts.threads.copies,
-        clock=parts.clock,
+        threads=dependencies.threads.copies,
+        clock=dependencies.clock,
         new_uuid=new_uuid,
-        settings=_copy_settings(parts),
+        settings=_copy_settings(dependencies),
+    )
+
+
+def _trim_task(
+    dependencies: Dependencies,
+    deletions: RecordDeletions,
+    evidence: StoreEvidence,
+    lost: LostSegments,
+) -> TrimTask:
+    return TrimTask(
+        snapshots=dependencies.snapshots,
+        broker=dependencies.broker,
+        deletions=deletions,
+        ledger=dependencies.metadata.manager,
+        settings=dependencies.metadata.settings,
+        evidence=evidence,
+        lost=lost,
+        share_groups=dependencies.share_groups,
+        clock=dependencies.clock,
+        config=_trim_settings(dependencies.config),
     )
 
 
 def _cleanup_task(
-    parts: TaskDependencies, evidence: StoreEvidence, lost: LostSegments, live: LiveAttempts
+    dependencies: Dependencies, evidence: StoreEvidence, lost: LostSegments, live: LiveAttempts
 ) -> CleanupTask:
     return CleanupTask(
-        snapshots=parts.snapshots,
-        ledger=parts.metadata.manager,
-        settings=parts.metadata.settings,
+        snapshots=dependencies.snapshots,
+        ledger=dependencies.metadata.manager,
+        settings=dependencies.metadata.settings,
         evidence=evidence,
         lost=lost,
         live=live,
-        clock=parts.clock,
+        clock=dependencies.clock,
         config=CleanupSettings(
-            node_id=parts.config.node_id, writer=parts.writer, grace_ms=parts.config.sweep_grace_ms
+            node_id=dependencies.config.node_id,
+            writer=dependencies.writer,
+            grace_ms=dependencies.config.sweep_grace_ms,
         ),
     )
 
 
-def _copy_settings(parts: TaskDependencies) -> CopySettings:
+def _copy_settings(dependencies: Dependencies) -> CopySettings:
     return CopySettings(
-        cluster_id=parts.config.cluster_id,
-        node_id=parts.config.node_id,
-        writer=parts.writer,
+        cluster_id=dependencies.config.cluster_id,
+        node_id=dependencies.config.node_id,
+        writer=dependencies.writer,
         software=software_name(),
-        deadline_ms=parts.config.copy_deadline_ms,
+        deadline_ms=dependencies.config.copy_deadline_ms,
         barrier_deadline_ms=BARRIER_DEADLINE_MS,
     )
 

@@ -175,7 +175,7 @@ class TaskPool:
         self._ready_count.release()
 
 
-Round = Callable[[LedPartition], Awaitable[None]]
+TaskRun = Callable[[LedPartition], Awaitable[None]]
 
 
 class Schedule:
@@ -201,13 +201,13 @@ class Schedule:
         self._forget = forget
         self._known: set[PartitionKey] = set()
 
-    async def run(self, round_of: Round) -> None:
+    async def run(self, task: TaskRun) -> None:
         """Submit until cancelled; partitions that are led elsewhere now are dropped."""
         while True:
             led = self._led()
             self._forget_others(row.topic_id_partition.key for row in led)
             for row in led:
-                self._submit(row, round_of)
+                self._submit(row, task)
             await self._clock.sleep_ms(jittered_ms(self._interval_ms))
 
     def _led(self) -> tuple[LedPartition, ...]:
@@ -218,9 +218,9 @@ class Schedule:
             if view.topic(row.topic_id_partition.topic_id) is not None
         )
 
-    def _submit(self, row: LedPartition, round_of: Round) -> None:
+    def _submit(self, row: LedPartition, task: TaskRun) -> None:
         try:
-            self._pool.submit(row.topic_id_partition.key, lambda: round_of(row))
+            self._pool.submit(row.topic_id_partition.key, lambda: task(row))
         except Busy as error:
             log.warning("task_queue_full", task=self._pool.name, error=str(error))
 

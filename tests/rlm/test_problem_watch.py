@@ -21,7 +21,7 @@ class Found:
 
 
 def watch(*sources: Found) -> ProblemWatch:
-    return ProblemWatch(lambda: sources, ManualClock(5_000))
+    return ProblemWatch(sources, ManualClock(5_000))
 
 
 def test_h38_a_problem_is_logged_when_it_appears_and_when_it_ends_and_not_between() -> None:

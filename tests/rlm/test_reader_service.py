@@ -103,7 +103,8 @@ async def test_h11_a_lost_segment_is_a_problem_of_the_reader_that_found_it(tmp_p
         ledger.copied(lost)
         service.metadata.manager.ledger = ledger.ledger  # type: ignore[method-assign]
         error = NotFound("object x is gone")
-        service.walk.losses.note(PLACE.key, lost.segment_id.id, error, ledger.view.entries.keys())
+        known = ledger.view.entries.keys()
+        service.segments.losses.note(PLACE.key, lost.segment_id.id, error, known)
         running = asyncio.ensure_future(service.run())
         try:
             async with asyncio.timeout(30), aio.insecure_channel(str(config.grpc_listen)) as api:

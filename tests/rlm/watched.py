@@ -30,7 +30,7 @@ from rlm.service.partition_problems import PartitionProblems
 from rlm.service.problem_sources import CommonSources, ServiceSources
 from rlm.service.problem_watch import ProblemWatch
 from rlm.service.statuses import Statuses
-from rlm.service.tasks import PartitionTasks, TaskWiring
+from rlm.service.tasks import PartitionTasks
 from rlm.stores.opened import OpenStores
 from rlm.stores.stores import RoutedStores, Stores
 from rlm.stores.usage import StoresInUse
@@ -182,7 +182,7 @@ class Watched:
                 clock=clock,
                 limits=LIMITS,
                 others=(),
-            ).sources,
+            ).sources(),
             clock,
         )
         self.statuses = Statuses(
@@ -191,8 +191,8 @@ class Watched:
             snapshots=self.snapshots,
             settings=settings,
             manager=manager,
-            pools=(self.copy_pool, self.cleanup_pool),
-            work=cast(TaskWiring, _Work(partition_tasks)),
+            partition_tasks=partition_tasks,
+            run_copy=rig.copy.run,
             clock=clock,
             partition_problems=partitions,
             problems=self.watch.current,
@@ -261,8 +261,10 @@ class Watched:
     async def told(self) -> Told:
         """What every place says now."""
         problems = self.watch.current()
-        metrics = ServiceMetrics(
-            lambda: partition_gauges(self.statuses.led()) | problem_gauges(self.watch.current())
+        metrics = ServiceMetrics()
+        metrics.add_gauges(
+            lambda: partition_gauges(self.statuses.led()),
+            lambda: problem_gauges(self.watch.current()),
         )
         state = HealthState(alive=True, ready=True, problems=problems)
         server = HttpServer(host="127.0.0.1", port=0, health=lambda: state, metrics=metrics.render)
@@ -291,11 +293,6 @@ class Watched:
             exit_code=shown.exit_code,
             stdout=shown.stdout,
         )
-
-
-class _Work:
-    def __init__(self, partition_tasks: PartitionTasks) -> None:
-        self.partition_tasks = partition_tasks
 
 
 def with_replica(rig: Rig, node_id: int) -> None:

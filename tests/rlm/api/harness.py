@@ -35,17 +35,19 @@ from rlm.remote_log.remote_only_view import RemoteView
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.remote_log.tier import EpochEnd, TierPartition, TopicRef, Watermarks
 from rlm.remote_log.topic_refs import ResolvedPartition, TopicResolver
+from rlm.topics.access import PeerAccess
 from rlm.topics.freezes import Adoption, Freezes
 from rlm.v1.fetch_pb2 import TopicRef as TopicName
 from rlmm.settings_records import ServiceRecord
 from rsm_plugins.contract.tls import ServerTls, Tls
+from tests.builders.clock import ManualClock
 from tests.builders.ledger import MemoryLedger
 from tests.builders.log_dir import CLUSTER_ID, TOPIC, TOPIC_ID
 from tests.builders.store import MemoryStore
 from tests.builders.threads import THREADS
 from tests.kip405.batch_builder import batch
 from tests.rlm.api.node_fakes import ApiLosses, ApiStores
-from tests.rlm.topics.world import Cluster, ServiceBroker, ServiceUnderTest, _go_on
+from tests.rlm.topics.world import Cluster, ServiceBroker, ServiceSettings, ServiceUnderTest, _go_on
 
 PER_BATCH = 3
 
@@ -304,9 +306,7 @@ class Fakes:
     remote_logs: RemoteLogs
 
     def __post_init__(self) -> None:
-        self.service = ServiceUnderTest(
-            self.cluster, node_id=self.node_id, peers=PeerServicesAccess(lambda: self.peers)
-        )
+        self.service = ServiceUnderTest(self.cluster, node_id=self.node_id, peers=self._build_peers)
         self.broker = ApiBroker(self.cluster, self.node_id, self.log)
         self.ledger = FullLedger()
         self.statuses = ApiStatuses(self.cluster, self.node_id, self.log)
@@ -319,15 +319,18 @@ class Fakes:
         self.reading = PartitionReading(
             tier=self.tier, broker=self.broker, barrier_deadline_ms=1_000
         )
+
+    def _build_peers(self, settings: ServiceSettings, clock: ManualClock) -> PeerAccess:
         self.peers = Peers(
             node_id=self.node_id,
             principal=f"rlm-{self.node_id}",
             tokens=self.tokens,
-            settings=self.service.settings,
-            clock=self.service.clock,
+            settings=settings,
+            clock=clock,
             timeout_ms=2_000,
             tls=self.peer_tls,
         )
+        return PeerServicesAccess(self.peers)
 
     def admin(self) -> AdminService:
         settings, broker = self.service.settings, self.broker

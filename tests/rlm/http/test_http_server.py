@@ -40,9 +40,10 @@ FULL = Problem(
 
 def metrics() -> ServiceMetrics:
     pool = TaskPool("copy", ManualClock(), size=1, queue_limit=1)
-    return ServiceMetrics(
-        lambda: partition_gauges([STATUS]) | task_gauges([pool]) | problem_gauges([FULL])
-    )
+    found = ServiceMetrics()
+    found.add_gauges(lambda: partition_gauges([STATUS]), lambda: task_gauges([pool]))
+    found.add_gauges(lambda: problem_gauges([FULL]))
+    return found
 
 
 async def test_healthz_follows_liveness_and_tells_the_rest() -> None:

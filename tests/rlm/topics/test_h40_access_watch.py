@@ -77,7 +77,7 @@ NEEDED = [
 @pytest.mark.parametrize("acl", NEEDED, ids=str)
 async def test_h40_each_right_taken_away_is_one_line_and_one_problem(acl: Acl) -> None:
     broker, watch = await watched(EnableOptions(trim=True))
-    problems = ProblemWatch(lambda: (watch.findings,), ManualClock())
+    problems = ProblemWatch((watch.findings,), ManualClock())
     await watch.check()
     assert problems.current() == ()
     broker.denied = {acl}

@@ -344,7 +344,7 @@ class ServiceUnderTest:
         hook: Hook = _go_on,
         takeover: str = "enforce",
         refuse_untiered: Callable[[str], None] = lambda _: None,
-        peers: PeerAccess | None = None,
+        peers: Callable[[ServiceSettings, ManualClock], PeerAccess] | None = None,
     ) -> None:
         self.cluster = cluster
         cluster.services[node_id] = self
@@ -362,6 +362,7 @@ class ServiceUnderTest:
         self.access = ServiceAccess(
             node_id=node_id, broker=self.broker, groups=self.broker, share_groups=self.broker
         )
+        others = OtherServices(cluster) if peers is None else peers(self.settings, self.clock)
         self.verbs = TopicVerbs(
             Dependencies(
                 node_id=node_id,
@@ -371,9 +372,7 @@ class ServiceUnderTest:
                 ledger=self.ledger,
                 disk=self.broker,
                 starts=Starts(settings=self.settings, offsets=self.broker),
-                access=ClusterAccess(
-                    node_id=node_id, own=self.access, peers=peers or OtherServices(cluster)
-                ),
+                access=ClusterAccess(node_id=node_id, own=self.access, peers=others),
                 logs=LogsOf(cluster),
                 readers=ReaderCheck(
                     offsets=self.broker,

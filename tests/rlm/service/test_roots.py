@@ -1,0 +1,85 @@
+"""The composition roots build top to bottom, and building contacts nothing."""
+
+import ast
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kip405.addresses import Address
+from rlm.clock import SystemClock
+from rlm.config.loader import from_mapping, reader_from_mapping
+from rlm.service.broker_service import BrokerService
+from rlm.service.reader_service import ReaderService
+from tests.builders.fake_broker import FakeBroker
+from tests.builders.threads import all_of, some_threads
+from tests.project.tree import ROOT, parse
+
+ROOTS = ["broker_service", "reader_service"]
+
+
+def early_uses(root: ast.Module) -> Iterator[str]:
+    """Attributes that a constructor reads before it has assigned them, also in a lambda."""
+    for node in ast.walk(root):
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+            uses = [
+                use
+                for use in ast.walk(node)
+                if isinstance(use, ast.Attribute)
+                and isinstance(use.value, ast.Name)
+                and use.value.id == "self"
+            ]
+            assigned = {use.attr: use.lineno for use in uses if isinstance(use.ctx, ast.Store)}
+            for use in uses:
+                if isinstance(use.ctx, ast.Load) and assigned.get(use.attr, 1e9) >= use.lineno:
+                    yield f"line {use.lineno}: self.{use.attr}"
+
+
+@pytest.mark.parametrize("root", ROOTS)
+def test_a_root_uses_nothing_before_it_is_built(root: str) -> None:
+    assert list(early_uses(parse(ROOT / "rlm" / "service" / f"{root}.py"))) == []
+
+
+def test_an_early_use_is_found() -> None:
+    planted = "class A:\n def __init__(self):\n  f = lambda: self.b\n  self.b = 1"
+    assert list(early_uses(ast.parse(planted))) == ["line 3: self.b"]
+
+
+def common(path: Path, address: Address) -> dict[str, object]:
+    return {
+        "cluster.id": "ours",
+        "state.dir": str(path),
+        "kafka.bootstrap.servers": str(address),
+        "grpc.listen": "127.0.0.1:1",
+        "http.listen": "127.0.0.1:1",
+        "plugin.address": str(address),
+    }
+
+
+async def test_building_a_broker_service_contacts_nothing(tmp_path: Path) -> None:
+    async with FakeBroker().running() as broker:
+        config = from_mapping(
+            {
+                **common(tmp_path, broker.address),
+                "node.id": 3,
+                "log.dirs": [str(tmp_path)],
+                "broker.direct.address": str(broker.address),
+                "broker.tiered.address": str(broker.address),
+                "proxy.listen": "127.0.0.1:1",
+                "proxy.advertised": "broker-3:9092",
+            }
+        )
+        with some_threads(1) as threads:
+            async with asyncio.TaskGroup() as tasks:
+                await BrokerService(config, SystemClock(), tasks, all_of(threads)).close()
+        assert broker.connections == 0
+
+
+async def test_building_a_reader_contacts_nothing(tmp_path: Path) -> None:
+    async with FakeBroker().running() as broker:
+        config = reader_from_mapping(common(tmp_path, broker.address))
+        with some_threads(1) as threads:
+            async with asyncio.TaskGroup() as tasks:
+                await ReaderService(config, SystemClock(), tasks, all_of(threads)).close()
+        assert broker.connections == 0
