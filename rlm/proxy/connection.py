@@ -8,7 +8,7 @@ on one request of a connection at a time. This module must not know what a handl
 import asyncio
 import contextlib
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 import structlog
@@ -41,6 +41,7 @@ _MAX_HELD_BYTES = 262_144
 _PIECES_OF_ONE_FRAME = 2  # the length and the answer itself; a spliced answer has more pieces
 
 Handle = Callable[[Taken, "Connection"], Awaitable[list[Buffer] | None]]
+"""Answers one intercepted request: the pieces of the answer, None if the broker's was passed on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,10 +128,14 @@ class Connection:
     """Both sides, the order of answers, and the one request that a handler works on."""
 
     def __init__(
-        self, shared: Shared, handle: Handle, on_made: Callable[["Connection"], bool]
+        self,
+        shared: Shared,
+        handlers: Mapping[int, Handle],
+        on_made: Callable[["Connection"], bool],
     ) -> None:
+        """`handlers` by API key, one for each API whose requests are intercepted."""
         self.shared = shared
-        self._handle = handle
+        self._handlers = handlers
         self._on_made = on_made
         self.client = _ClientSide(self)
         self._broker: _BrokerSide | None = None
@@ -147,7 +152,8 @@ class Connection:
         self.is_over = False
         self._cause = ""
         self._is_draining = False
-        self._taken: asyncio.Queue[Taken] = asyncio.Queue(maxsize=1)
+        self._tasks = asyncio.TaskGroup()
+        self._work: asyncio.Task[None] | None = None
         self._is_settling = False
         self._answer: asyncio.Future[bytearray | None] | None = None
         self._settled: asyncio.Future[None] | None = None
@@ -263,7 +269,7 @@ class Connection:
         if cut.taken is not None:
             self._is_settling = True
             self._settling_bytes = len(cut.taken.frame)
-            self._taken.put_nowait(cut.taken)
+            self._work = self._tasks.create_task(self._settle(cut.taken))
 
     # Callbacks of the broker's side.
 
@@ -353,10 +359,10 @@ class Connection:
     async def run(self) -> None:
         """Connect to the broker and settle taken requests until either side ends."""
         try:
-            async with asyncio.TaskGroup() as group:
-                worker = group.create_task(self._work())
+            async with self._tasks:
+                self._work = self._tasks.create_task(self._connect())
                 await self._over.wait()
-                worker.cancel()
+                self._work.cancel()  # by now perhaps that of a request
             await self._flush()
         finally:
             self.end("crashed")
@@ -370,36 +376,30 @@ class Connection:
             async with asyncio.timeout(self.shared.settings.shutdown_timeout_ms / 1000):
                 await self._client_gone.wait()
 
-    async def _work(self) -> None:
-        if not await self._connect():
-            return
-        while await self._settle(await self._taken.get()):
-            self._is_settling = False
-            self._check_settled()
-            self._go_on()
+    async def _settle(self, taken: Taken) -> None:
+        """Answer one request, then take the next one.
 
-    async def _settle(self, taken: Taken) -> bool:
-        """Answer one request; False at the end.
-
-        Request and answer are held no longer: what a client was given stays in memory as long as
-        anybody refers to it, and its next request may never come.
+        Each request has a task of its own, so that nothing refers to request and answer while the
+        connection waits for the next request, which may never come.
         """
         try:
-            pieces = await self._handle(taken, self)
+            pieces = await self._handlers[taken.api_key](taken, self)
         except* (WireError, SessionError, ConnectionError) as errors:
             self._fail(errors.exceptions[0])
             pieces = None
         if self.is_over:
-            return False
+            return
         self._settling_bytes = self._asked_bytes = 0
         if pieces is not None:
             self.client.writer.write_all(pieces)
             if len(pieces) > _PIECES_OF_ONE_FRAME:
                 self._spliced_up_to = self.client.writer.accepted_bytes
-        return True
+        self._is_settling = False
+        self._check_settled()
+        self._go_on()
 
     def _go_on(self) -> None:
-        """Requests that came while one was being settled."""
+        """Pass on the requests that arrived while one was being settled."""
         if self.is_over or self._is_draining:
             return
         try:
@@ -408,7 +408,7 @@ class Connection:
             self._fail(error)
         self.flow()
 
-    async def _connect(self) -> bool:
+    async def _connect(self) -> None:
         settings = self.shared.settings
         loop = asyncio.get_running_loop()
         broker = _BrokerSide(self)
@@ -425,10 +425,9 @@ class Connection:
                 error=str(error),
             )
             self.end("broker_unreachable")
-            return False
+            return
         self._broker = broker
         self.flow()
-        return True
 
     # Backpressure and the end of the connection.
 

@@ -213,13 +213,8 @@ class _OneFetch:
         for number, place in enumerate(self._plan.sources(Source.ASSUMED)):
             if number and planned_bytes >= self._plan.request.max_bytes:
                 return  # nothing more could be answered
-            planned_bytes += self._start_read(place)
-
-    def _start_read(self, place: PartitionFetch) -> int:
-        size_bytes = max(0, min(place.asked.partition_max_bytes, self._plan.request.max_bytes))
-        self._reads.start(place, size_bytes)
-        self._reads_begun_ms = self._clock.monotonic_ms()
-        return size_bytes
+            planned_bytes += self._reads.start(place, self._plan.request.max_bytes)
+            self._reads_begun_ms = self._clock.monotonic_ms()
 
     async def _settle_places(self, judged: JudgedAnswer) -> tuple[PartitionFetch, ...]:
         """Find out about every OFFSET_OUT_OF_RANGE; answers what the broker is asked again for."""
@@ -233,7 +228,8 @@ class _OneFetch:
             await doubt
         for place in (*judged.became_remote, *judged.out_of_range):
             if place.source is Source.REMOTE:
-                self._start_read(place)
+                self._reads.start(place, self._plan.request.max_bytes)
+                self._reads_begun_ms = self._clock.monotonic_ms()
         return again
 
     async def _out_of_range(self, place: PartitionFetch) -> bool:

@@ -26,14 +26,19 @@ Outcome = RemoteRecords | RemoteStorageError
 
 
 async def guarded(work: Awaitable[T]) -> T | RemoteStorageError:
-    """The value, or the error as a value: a bug over there must not close connections (H24)."""
+    """The result of a call of the tier, or its error as a value."""
     try:
         return await work
-    except RemoteStorageError as error:
+    except Exception as error:  # noqa: BLE001 - logged there
+        return _as_value(error)
+
+
+def _as_value(error: Exception) -> RemoteStorageError:
+    """An error of the tier as a value: a bug of the tier must not close connections (H24)."""
+    if isinstance(error, RemoteStorageError):
         return error
-    except Exception as error:
-        log.exception("tier_call_failed", error=repr(error))
-        return Internal(f"tier call failed: {error!r}")
+    log.error("tier_call_failed", error=repr(error), exc_info=error)
+    return Internal(f"tier call failed: {error!r}")
 
 
 def is_lost(outcome: Outcome | None) -> bool:
@@ -59,16 +64,20 @@ class RemoteReads:
         self._tasks: dict[Key, asyncio.Task[Outcome]] = {}
         self._begun: dict[Key, tuple[PartitionFetch, int]] = {}
 
-    def start(self, place: PartitionFetch, max_bytes: int) -> None:
-        """Begin to read for a partition with known watermarks."""
+    def start(self, place: PartitionFetch, max_bytes: int) -> int:
+        """Begin to read at most so much for a partition with known watermarks; returns the bytes
+        that it may have by its own limit.
+        """
+        size_bytes = max(0, min(place.asked.partition_max_bytes, max_bytes))
         if place.key in self._tasks:
-            return
-        self._begun[place.key] = (place, max_bytes)
+            return size_bytes
+        self._begun[place.key] = (place, size_bytes)
         if self._permit.may_read():
             self._put_off.discard(place.key)
-            self._tasks[place.key] = self._group.create_task(self.read(place, max_bytes, True))
+            self._tasks[place.key] = self._group.create_task(self.read(place, size_bytes, True))
         else:
             self._put_off.add(place.key)
+        return size_bytes
 
     def retry(self) -> None:
         """Begin what was put off, and again what failed in a way that waiting may cure."""
@@ -95,19 +104,19 @@ class RemoteReads:
         upper = upper_offset(view, marks, read_committed=self._read_committed)
         if place.asked.fetch_offset >= upper:
             return Unavailable(f"{view.topic}-{view.partition}: watermarks are below the offset")
-        return await guarded(
-            self._tier.read(
-                RemoteRead(
-                    topic_id=view.topic_id,
-                    partition=view.partition,
-                    offset=place.asked.fetch_offset,
-                    upper_offset=upper,
-                    max_bytes=max_bytes,
-                    at_least_one=at_least_one,
-                    read_committed=self._read_committed,
-                )
-            )
+        request = RemoteRead(
+            topic_id=view.topic_id,
+            partition=view.partition,
+            offset=place.asked.fetch_offset,
+            upper_offset=upper,
+            max_bytes=max_bytes,
+            at_least_one=at_least_one,
+            read_committed=self._read_committed,
         )
+        try:
+            return await self._tier.read(request)
+        except Exception as error:  # noqa: BLE001 - logged there
+            return _as_value(error)
 
     def is_begun(self, place: PartitionFetch) -> bool:
         """Whether a read was begun or put off."""

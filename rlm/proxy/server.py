@@ -11,11 +11,17 @@ import contextlib
 import structlog
 
 from kafka_protocol.api_versions import refuse_api_versions
-from kafka_protocol.apis import DELETE_RECORDS, FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
+from kafka_protocol.apis import (
+    API_VERSIONS,
+    DELETE_RECORDS,
+    FETCH,
+    LIST_OFFSETS,
+    OFFSET_FOR_LEADER_EPOCH,
+)
 from kafka_protocol.primitives import Buffer
 from kip405.errors import Invalid
 from rlm.clock import Clock
-from rlm.proxy.connection import READ_BUFFER_BYTES, Connection, Shared
+from rlm.proxy.connection import READ_BUFFER_BYTES, Connection, Handle, Shared
 from rlm.proxy.deadlines import ClientDeadlines, DeadlineSettings
 from rlm.proxy.fetch import FetchDependencies, FetchHandler, HighWatermarks
 from rlm.proxy.memory import ConnectionMemory
@@ -138,19 +144,14 @@ class ProxyServer:
         fetches = FetchHandler(self._fetch_dependencies)
         positions = PositionHandler(self._settings, self._tier, self._clock, self._metrics)
 
-        async def handle(taken: Taken, connection: Connection) -> list[Buffer] | None:
-            if taken.api_key == FETCH.key:
-                return await fetches.handle(taken, connection)
-            if taken.api_key == LIST_OFFSETS.key:
-                return await positions.list_offsets(taken, connection)
-            if taken.api_key == OFFSET_FOR_LEADER_EPOCH.key:
-                return await positions.offset_for_leader_epoch(taken, connection)
-            if taken.api_key == DELETE_RECORDS.key:
-                return await positions.delete_records(taken, connection)
-            await connection.settled()
-            return [refuse_api_versions(taken.correlation_id)]
-
-        return Connection(self._shared, handle, self._accept)
+        handlers: dict[int, Handle] = {
+            FETCH.key: fetches.handle,
+            LIST_OFFSETS.key: positions.list_offsets,
+            OFFSET_FOR_LEADER_EPOCH.key: positions.offset_for_leader_epoch,
+            DELETE_RECORDS.key: positions.delete_records,
+            API_VERSIONS.key: _refuse_newer_api_versions,
+        }
+        return Connection(self._shared, handlers, self._accept)
 
     def _accept(self, connection: Connection) -> bool:
         if len(self._connections) >= self._settings.max_connections:
@@ -178,3 +179,9 @@ class ProxyServer:
         if view is None or not has_remote(view):
             return None
         return view.remote_log_start_offset
+
+
+async def _refuse_newer_api_versions(taken: Taken, connection: Connection) -> list[Buffer]:
+    """ApiVersions of a version that the broker's listener may not know: the client asks again."""
+    await connection.settled()
+    return [refuse_api_versions(taken.correlation_id)]

@@ -7,6 +7,7 @@ know readers' plans.
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from kip405.errors import Busy, RemoteStorageError
 from kip405.ids import Uuid
@@ -102,13 +103,10 @@ class ChunkLoader:
                 run=lambda _: self._source.indexes(segment),
                 waits_for_room=False,  # ranges in flight wait for it
             )
+            self._index_scheduler.submit(load)
             self._index_loads[key] = load
             load.future.add_done_callback(lambda _: self._index_loads.pop(key, None))
-            try:
-                return self._index_scheduler.submit(load)
-            except Busy:
-                del self._index_loads[key]
-                raise
+            return load.future
 
         return self._indexes.start(key, begin, reader)
 
@@ -119,12 +117,20 @@ class ChunkLoader:
         is_first = True
         for numbers in self._missing(wanted):
             try:
-                self._begin(wanted, numbers)
+                load = self._new_load(wanted, numbers)
+                self._range_scheduler.submit(load)
             except Busy:
                 if is_first:
                     raise
                 return
             is_first = False
+            keys = [wanted.key(number) for number in numbers]
+            self._loads.update(dict.fromkeys(keys, load))
+            load.future.add_done_callback(partial(self._ended, keys, load))
+            if wanted.is_ahead:
+                self._counts.ahead_bytes += load.size_bytes
+            else:
+                self._counts.misses += len(numbers)
 
     def _missing(self, wanted: Wanted) -> Iterable[range]:
         most = max(self._limits.one_range_bytes // wanted.chunk_bytes, 1)
@@ -132,49 +138,47 @@ class ChunkLoader:
             for start in range(run.start, run.stop, most):
                 yield range(start, min(start + most, run.stop))
 
-    def _begin(self, wanted: Wanted, numbers: range) -> None:
+    def _new_load(self, wanted: Wanted, numbers: range) -> Load[Landed]:
+        """The load of a range, after that of its indexes where they are not here."""
         segment = wanted.segment
         size_bytes = byte_range(numbers, wanted.chunk_bytes, segment.segment_size_bytes).size_bytes
         indexes = self.kept_indexes(segment, wanted.reader)
         if indexes is None:
             self.begin_indexes(segment, wanted.reader, is_ahead=wanted.is_ahead)
-
-        async def run(load: Load[Landed]) -> Landed:
-            return await self._bring(load, wanted, numbers, indexes)
-
-        load = Load(
+        return Load(
             reader=wanted.reader,
             size_bytes=size_bytes,
             is_ahead=wanted.is_ahead,
-            run=run,
+            run=partial(self._bring, wanted, numbers, indexes),
             holds_part=wanted.holds_part or size_bytes > self._limits.chunk_bytes,
         )
-        keys = [wanted.key(number) for number in numbers]
-        self._loads.update(dict.fromkeys(keys, load))
-        load.future.add_done_callback(lambda _: self._ended(keys, load))
-        try:
-            self._range_scheduler.submit(load)
-        except Busy:
-            self._ended(keys, load)
-            raise
-        if wanted.is_ahead:
-            self._counts.ahead_bytes += size_bytes
-        else:
-            self._counts.misses += len(numbers)
 
-    def _ended(self, keys: Iterable[ChunkKey], load: Load[Landed]) -> None:
+    def _ended(
+        self,
+        keys: Iterable[ChunkKey],
+        load: Load[Landed],
+        _: asyncio.Future[Landed] | None = None,
+    ) -> None:
         for key in keys:
             if self._loads.get(key) is load:
                 del self._loads[key]
 
     async def _bring(
         self,
-        load: Load[Landed],
         wanted: Wanted,
         numbers: range,
         indexes: SegmentIndexes | None,
+        load: Load[Landed],
     ) -> Landed:
-        landed = await self._fetch(load, wanted, numbers, indexes)
+        """Load a range and keep its chunks. `indexes` None: their load was begun before this one.
+        Nothing is kept if the segment's chunks have another size than supposed.
+        """
+        segment = wanted.segment
+        known: SegmentIndexes | asyncio.Future[SegmentIndexes] | None = indexes
+        known = known or self.kept_indexes(segment, wanted.reader)
+        if known is None:
+            known = self.begin_indexes(segment, wanted.reader, is_ahead=load.is_ahead)
+        landed = await self._source.chunks(segment, numbers, wanted.chunk_bytes, known)
         self._range_scheduler.landed(load)
         # At once: a read that does not find its chunks in what arrived must not find this load
         # again.
@@ -185,26 +189,6 @@ class ChunkLoader:
                 is_ahead = waits_for_reader and number not in load.waited_for
                 self._chunks.put(wanted.key(number), outcome, wanted.reader, is_ahead=is_ahead)
         return landed
-
-    async def _fetch(
-        self,
-        load: Load[Landed],
-        wanted: Wanted,
-        numbers: range,
-        indexes: SegmentIndexes | None,
-    ) -> Landed:
-        segment = wanted.segment
-        indexes = indexes or self.kept_indexes(segment, wanted.reader)
-        if indexes is None:
-            coming = self.begin_indexes(segment, wanted.reader, is_ahead=load.is_ahead)
-            if not self._source.is_near(segment, numbers):
-                return await self._source.chunks_unseen(
-                    segment, numbers, wanted.chunk_bytes, coming
-                )
-            indexes = await asyncio.shield(coming)
-        if indexes.chunks.chunk_size_bytes != wanted.chunk_bytes:
-            return {}
-        return await self._source.chunks(segment, numbers, indexes)
 
     def waits_for_turn(self, key: ChunkKey) -> bool:
         """Whether the load of a chunk has not begun."""

@@ -6,7 +6,7 @@ starve another (G6). This module must not know what a load fetches.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -148,8 +148,12 @@ class LoadScheduler:
                     return
                 load = stuck
             self._running.add(load)
-            load.task = self._begin(self._run(load))
-            if load.task is None:
+            work = self._run(load)
+            try:
+                load.task = self._tasks.create_task(work)
+            except RuntimeError:
+                work.close()
+                self._give_up()
                 return
             load.task.add_done_callback(partial(self._ended, load))
 
@@ -169,25 +173,25 @@ class LoadScheduler:
         """Answers that were sent free room without a notification."""
         if not self._asks_for_room:
             self._asks_for_room = True
-            task = self._begin(self._clock.sleep_ms(_ASK_FOR_ROOM_MS))
-            if task is not None:
+            work = self._clock.sleep_ms(_ASK_FOR_ROOM_MS)
+            try:
+                task = self._tasks.create_task(work)
+            except RuntimeError:
+                work.close()
+                self._give_up()
+            else:
                 task.add_done_callback(self._ask_for_room)
 
     def _ask_for_room(self, _: asyncio.Task[None]) -> None:
         self._asks_for_room = False
         self.pump()
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
-        """A task of the owner's group; once the group ends, nobody may wait on for a turn."""
-        try:
-            return self._tasks.create_task(work)
-        except RuntimeError:
-            work.close()
-            for load in (*self._turns, *self._running):
-                if load.task is None:
-                    load.future.cancel()
-            self._turns = FairQueue()
-            return None
+    def _give_up(self) -> None:
+        """The owner's group has ended and takes no more tasks: loads without one never begin."""
+        for load in (*self._turns, *self._running):
+            if load.task is None:
+                load.future.cancel()
+        self._turns = FairQueue()
 
     async def _run(self, load: Load[Any]) -> None:
         try:

@@ -122,7 +122,11 @@ class RemoteReader:
         one.reader = cursor.reader if cursor is not None else self._cursors.new_reader()
         if cursor is not None and following is not None:
             one.before_wait = lambda end: self._waits(cursor, segment, end, following)
-        found = await one.run(self._chunk_bytes)
+        try:
+            found = await one.run(self._chunk_bytes)
+        except BaseException:
+            one.drop_chunks()
+            raise
         self.suppose_chunk_bytes(one.indexes.chunks.chunk_size_bytes)
         if cursor is not None and following is not None:
             self._read_on(cursor, one, found, following)
@@ -255,17 +259,14 @@ class _OneRead:
         self._has_yielded = False
         self._pieces: dict[int, bytes] = {}
 
+    def drop_chunks(self) -> None:
+        """After a failure: the error refers to this object by its traceback, and whoever keeps the
+        error must not keep chunks.
+        """
+        self._pieces.clear()
+
     async def run(self, supposed_chunk_bytes: int) -> Cut:
         """Load what is lacking until there is at least one batch to give, or none at all."""
-        try:
-            return await self._run(supposed_chunk_bytes)
-        except BaseException:
-            # An error refers to this object by its traceback; whoever keeps the error must not keep
-            # chunks.
-            self._pieces.clear()
-            raise
-
-    async def _run(self, supposed_chunk_bytes: int) -> Cut:
         known = self._loader.kept_indexes(self.segment, self.reader)
         if known is None:
             known = await self._first(supposed_chunk_bytes)

@@ -72,42 +72,41 @@ class SegmentSource:
         )
 
     async def chunks(
-        self, segment: RemoteLogSegmentMetadata, numbers: range, indexes: SegmentIndexes
-    ) -> Landed:
-        """Consecutive chunks, each verified or with what is wrong with it; asked twice."""
-        landed = dict[int, bytes | RemoteStorageError]()
-        if self._disk is not None:
-            landed.update(await self._of_disk(self._disk, segment, numbers, indexes))
-        for run in runs(number for number in numbers if number not in landed):
-            landed.update(await self._of_path(segment, run, indexes))
-        for run in runs(number for number in numbers if number not in landed):
-            found = await self._ask(segment, run, indexes.chunks.chunk_size_bytes)
-            landed.update(await self._verify(segment, run, indexes, found))
-        return await self._again(segment, landed, indexes)
-
-    def is_near(self, segment: RemoteLogSegmentMetadata, numbers: range) -> bool:
-        """Whether the disk cache probably has all these chunks, so that the store need not be
-        asked for them.
-        """
-        disk, key = self._disk, segment.segment_id.id
-        return disk is not None and all(disk.has((key, number)) for number in numbers)
-
-    async def chunks_unseen(
         self,
         segment: RemoteLogSegmentMetadata,
         numbers: range,
         chunk_bytes: int,
-        indexes: asyncio.Future[SegmentIndexes],
+        indexes: SegmentIndexes | asyncio.Future[SegmentIndexes],
     ) -> Landed:
-        """The same while the indexes are still on their way; nothing if chunks have another size
-        than supposed.
+        """Consecutive chunks of `chunk_bytes`, each verified or with what is wrong with it; nothing
+        if the segment's chunks have another size. NotFound and Corrupt were asked twice.
+
+        While the indexes are still being loaded, the store is asked at once, unless the disk cache
+        probably has all these chunks.
         """
-        found = await self._ask(segment, numbers, chunk_bytes)
-        known = await asyncio.shield(indexes)
-        if known.chunks.chunk_size_bytes != chunk_bytes:
+        landed = dict[int, bytes | RemoteStorageError]()
+        early = None
+        if isinstance(indexes, asyncio.Future):
+            if not self._is_on_disk(segment, numbers):
+                early = await self._ask(segment, numbers, chunk_bytes)
+            indexes = await asyncio.shield(indexes)
+        if indexes.chunks.chunk_size_bytes != chunk_bytes:
             return {}
-        landed = await self._verify(segment, numbers, known, found)
-        return await self._again(segment, landed, known)
+        if early is not None:
+            landed.update(await self._verify(segment, numbers, indexes, early))
+        elif self._disk is not None:
+            landed.update(await self._of_disk(self._disk, segment, numbers, indexes))
+        for run in runs(number for number in numbers if number not in landed):
+            landed.update(await self._of_path(segment, run, indexes))
+        for run in runs(number for number in numbers if number not in landed):
+            found = await self._ask(segment, run, chunk_bytes)
+            landed.update(await self._verify(segment, run, indexes, found))
+        return await self._again(segment, landed, indexes)
+
+    def _is_on_disk(self, segment: RemoteLogSegmentMetadata, numbers: range) -> bool:
+        """Whether the disk cache probably has all these chunks."""
+        disk, key = self._disk, segment.segment_id.id
+        return disk is not None and all(disk.has((key, number)) for number in numbers)
 
     async def _ask(
         self, segment: RemoteLogSegmentMetadata, numbers: range, chunk_bytes: int

@@ -7,10 +7,10 @@ replaced by another copy inside the lineage (H25). Must not know snapshots, lead
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from kip405.errors import Corrupt, NotFound, Unavailable
+from kip405.errors import Corrupt, Internal, NotFound, Unavailable
 from kip405.indexes import AbortedTransaction, aborted_for_fetch
 from kip405.lineage import Lineage
 from kip405.segments import RemoteLogSegmentMetadata
@@ -107,7 +107,7 @@ class SegmentReader:
             history.refuse_unsettled(offset, start)
             if start > offset:
                 missing += missed([(offset, start)], history.empty)
-            usable, read = await self._read_any(history, usable, replace(request, offset=offset))
+            usable, read = await self._read_copy(history, usable, replace(request, offset=offset))
             if read.size_bytes or not read.exhausted:
                 return replace(read, missing=missing) if missing else read
             offset = usable.next_offset
@@ -115,66 +115,70 @@ class SegmentReader:
             records=(), size_bytes=0, next_offset=request.offset, aborted=(), missing=missing
         )
 
-    async def _read_any(
+    async def _read_copy(
         self, history: RemoteHistory, best: UsableSegment, request: RemoteRead
     ) -> tuple[UsableSegment, RemoteRecords]:
-        """Read the best copy; if it is lost, read another in-lineage copy of the same offset (H25).
+        """Read the first of `_copies` that is not lost, and say which one it is.
 
-        A copy that is known to be lost is tried last.
+        NotFound or Corrupt: every copy is lost; the error is that of the best one.
         """
-        if best.metadata.segment_id.id in self.losses.segments(history.ledger.key):
-            for other in self._others(history, best, request):
-                with suppress(NotFound, Corrupt):
-                    return other, await self._read_one(history, other, request)
-            return best, await self._read_one(history, best, request)
-        try:
-            return best, await self._read_one(history, best, request)
-        except (NotFound, Corrupt):
-            for other in self._others(history, best, request):
-                with suppress(NotFound, Corrupt):
-                    return other, await self._read_one(history, other, request)
-            raise
-
-    def _others(
-        self, history: RemoteHistory, best: UsableSegment, request: RemoteRead
-    ) -> tuple[UsableSegment, ...]:
-        at = max(request.offset, best.metadata.start_offset)
-        usable = history.usable(at)
-        return tuple(one for one in usable if one.metadata.start_offset <= at and one != best)
-
-    async def _read_one(
-        self, history: RemoteHistory, usable: UsableSegment, request: RemoteRead
-    ) -> RemoteRecords:
-        bounds = ReadBounds(
-            offset=max(request.offset, usable.metadata.start_offset),
-            upper_offset=min(request.upper_offset, usable.next_offset),
-            max_bytes=request.max_bytes,
-            at_least_one=request.at_least_one,
-        )
-        with self._noticing(history.ledger, usable.metadata):
-            read = await self._reader.read(
-                usable.metadata,
-                bounds,
-                read_committed=request.read_committed,
-                following=history.following,
+        error: NotFound | Corrupt | None = None
+        for usable in self._copies(history, best, request):
+            bounds = ReadBounds(
+                offset=max(request.offset, usable.metadata.start_offset),
+                upper_offset=min(request.upper_offset, usable.next_offset),
+                max_bytes=request.max_bytes,
+                at_least_one=request.at_least_one,
             )
-        end = history.shared_end(usable) if request.read_committed and read.size_bytes else None
-        if end is None:
-            return read
-        return await self._of_history(history, usable, end, bounds.offset, read)
+            try:
+                with self._noticing(history.ledger, usable.metadata):
+                    read = await self._reader.read(
+                        usable.metadata,
+                        bounds,
+                        read_committed=request.read_committed,
+                        following=history.following,
+                    )
+                if request.read_committed and read.size_bytes:
+                    read = await self._of_history(history, usable, bounds.offset, read)
+            except (NotFound, Corrupt) as failed:
+                error = failed if usable is best else error
+            else:
+                return usable, read
+        try:
+            raise error or Internal(f"{history.place}: no copy of offset {request.offset} was read")
+        finally:
+            error = None  # it refers to this frame
+
+    def _copies(
+        self, history: RemoteHistory, best: UsableSegment, request: RemoteRead
+    ) -> Iterator[UsableSegment]:
+        """The best copy, then the other in-lineage copies of the same offset (H25). A best copy
+        that is known to be lost comes last.
+        """
+        is_lost = best.metadata.segment_id.id in self.losses.segments(history.ledger.key)
+        if not is_lost:
+            yield best
+        at = max(request.offset, best.metadata.start_offset)
+        for other in history.usable(at):
+            if other.metadata.start_offset <= at and other != best:
+                yield other
+        if is_lost:
+            yield best
 
     async def _of_history(
         self,
         history: RemoteHistory,
         usable: UsableSegment,
-        end: int,
         offset: int,
         read: RemoteRecords,
     ) -> RemoteRecords:
-        """The records with the aborted transactions of this lineage (H9); `end`: see `shared_end`.
+        """The records with the aborted transactions of this lineage (H9).
 
         Unavailable: the segment that decides the open transactions is not remote yet.
         """
+        end = history.shared_end(usable)
+        if end is None:
+            return read
         own = await self._aborted_list(history, usable)
         if not _is_cut(usable) and not open_at(own, end):
             return read

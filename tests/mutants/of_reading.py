@@ -70,13 +70,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H25: a lost copy is not replaced by another one",
-            "        except (NotFound, Corrupt):\n            for other in self._others",
-            "        except KeyError:\n            for other in self._others",
+            "            except (NotFound, Corrupt) as failed:\n                error = failed if",
+            "            except KeyError as failed:\n                error = failed if",
         ),
         (
             "H25: a copy that does not hold the offset replaces a lost one",
-            "for one in usable if one.metadata.start_offset <= at and one != best)",
-            "for one in usable if one != best)",
+            "if other.metadata.start_offset <= at and other != best:",
+            "if other != best:",
         ),
         (
             "H4: a segment is read beyond its usable end",
@@ -339,13 +339,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H25: a lost chunk is believed at once",
-            "        return await self._again(segment, landed, indexes)\n\n    def is_near",
-            "        return landed\n\n    def is_near",
+            "        return await self._again(segment, landed, indexes)\n",
+            "        return landed\n",
         ),
         (
             "H25: what came before the indexes is believed at once",
-            "        return await self._again(segment, landed, known)\n",
-            "        return landed\n",
+            "            landed.update(await self._verify(segment, numbers, indexes, early))\n",
+            "            return await self._verify(segment, numbers, indexes, early)\n",
         ),
         (
             "H25: what is wrong in a known file is answered",

@@ -26,6 +26,7 @@ from rsm_plugins.threads import Threads
 from tests.builders.ledger import PLACE
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import NODE_ID, Rig
+from tests.builders.store import MemoryStore
 from tests.builders.threads import some_threads
 
 BY_NAME = TopicRef(name=PLACE.topic)
@@ -83,6 +84,12 @@ class Site:
             coalesced=coalesced,
             reader=self.reader,
         )
+
+    def use_store(self, store: MemoryStore) -> None:
+        """From here on the tier reads from this store, with nothing in its caches."""
+        self.rig.store = store
+        self.reader = self.new_reader()
+        self.tier = self.tier_with(CoalescedSnapshots(self.snapshots, self.tasks))
 
     async def prepare(self) -> None:
         self.rig.write_log(0, 100, 250, end=300)
