@@ -37,11 +37,6 @@ class SystemClock:
         await asyncio.sleep(duration_ms / 1000)
 
 
-async def next_turn() -> None:
-    """Let all go on first who can go on now."""
-    await asyncio.sleep(0)
-
-
 def processor_ms() -> float:
     """Time of the processor that this process took since it began, all its threads together."""
     return time.process_time_ns() / 1_000_000

@@ -3,7 +3,7 @@
 A broker works on one request of a connection at a time. So there are two connections, one for calls
 that the broker answers at once and one for calls that it may hold (alter, fetch), and one more for
 each DeleteRecords (`deletions`). Questions that tasks repeat for every partition are coalesced
-(`gathered`): a request names many of them.
+(`rlmm/coalesced.py`): a request names many of them.
 
 `AnyBroker` is for a service without a broker. It offers only queries that every broker answers
 alike. It begins with the broker that gave the last answer, and goes on to the next if a broker does
@@ -40,8 +40,8 @@ from rlm.broker.answers import (
 )
 from rlm.broker.connection import BrokerConnection
 from rlm.broker.deletions import DeletionConnection
-from rlm.broker.gathered import Gathered
 from rlm.broker.many import TOPIC_RESOURCE, ConfigValues, Many, OffsetQuestion
+from rlmm.coalesced import Coalesced
 from rlmm.publisher import OutcomeUnknown
 
 _BROKER_RESOURCE = 4
@@ -60,9 +60,9 @@ class OwnBroker:
         self._client_id = client_id
         self._timeout_ms = timeout_ms
         self._many = Many(self._quick, timeout_ms=timeout_ms)
-        self._topics: Gathered[str, TopicDescription] = Gathered(self._many.topics)
-        self._configs: dict[_ConfigNames, Gathered[str, ConfigValues]] = {}
-        self._offsets: dict[_OffsetKind, Gathered[OffsetQuestion, OffsetAnswer]] = {}
+        self._topics: Coalesced[str, TopicDescription] = Coalesced(self._many.topics)
+        self._configs: dict[_ConfigNames, Coalesced[str, ConfigValues]] = {}
+        self._offsets: dict[_OffsetKind, Coalesced[OffsetQuestion, OffsetAnswer]] = {}
 
     async def close(self) -> None:
         await self._quick.close()
@@ -114,7 +114,7 @@ class OwnBroker:
 
     async def topic(self, name: str) -> TopicDescription:
         """One topic; NotFound if there is none of this name."""
-        return await self._topics.of(name)
+        return await self._topics.answer(name)
 
     async def list_offset(
         self,
@@ -132,13 +132,13 @@ class OwnBroker:
         """
         kind = read_committed, replica_id
         if kind not in self._offsets:
-            self._offsets[kind] = Gathered(
+            self._offsets[kind] = Coalesced(
                 lambda questions: self._many.offsets(
                     questions, read_committed=read_committed, replica_id=replica_id
                 )
             )
         question = OffsetQuestion(topic, partition, timestamp, leader_epoch)
-        return await self._offsets[kind].of(question)
+        return await self._offsets[kind].answer(question)
 
     async def end_offset_for_epoch(
         self, topic: str, partition: int, epoch: int, *, leader_epoch: int = -1
@@ -192,8 +192,8 @@ class OwnBroker:
         values of these names, of none = all of them.
         """
         if names not in self._configs:
-            self._configs[names] = Gathered(lambda topics: self._many.topic_configs(topics, names))
-        return await self._configs[names].of(topic)
+            self._configs[names] = Coalesced(lambda topics: self._many.topic_configs(topics, names))
+        return await self._configs[names].answer(topic)
 
     async def alter_topic_config(
         self,

@@ -6,8 +6,7 @@ lineage is fixed and the log only grows.
 """
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from kip405.errors import Fenced
@@ -17,6 +16,7 @@ from rlm.log_dir.scanner import LogDirs
 from rlm.remote_log.lineage_publisher import LineagePublisher
 from rlm.remote_log.ports import Broker, Ledger, Settings
 from rlm.remote_log.snapshots import PartitionSnapshot, SnapshotReader
+from rlmm.coalesced import Coalesced
 from rsm_plugins.threads import Threads
 
 
@@ -88,66 +88,37 @@ class SnapshotCache(SnapshotReader):
         return snapshot
 
 
-@dataclass(slots=True, kw_only=True)
-class _Waiting:
-    """A snapshot that has not begun yet; `led` is the newest leadership among its callers."""
-
-    led: LedPartition
-    future: asyncio.Future[PartitionSnapshot]
-
-
 class CoalescedSnapshots:
     """Coalesces requests for a snapshot of one partition: each caller gets one that began after its
-    call.
+    call, under the newest leadership among its callers.
 
     Otherwise one fetch per consumer and half a second would take as many snapshots as there are
-    consumers.
+    consumers. Snapshots are taken in tasks of the owner, so that a caller that is cancelled does
+    not end the snapshot that others wait for. When the owner ends, waiting callers are cancelled.
     """
 
     def __init__(self, snapshots: SnapshotCache, tasks: asyncio.TaskGroup) -> None:
         self._snapshots = snapshots
         self._tasks = tasks
-        self._running: dict[PartitionKey, asyncio.Task[None]] = {}
-        self._next: dict[PartitionKey, _Waiting] = {}
+        self._coalesced: Coalesced[LedPartition, PartitionSnapshot] = Coalesced(
+            self._take_newest, group_of=lambda led: led.topic_id_partition.key
+        )
 
     async def take(self, led: LedPartition) -> PartitionSnapshot:
         """A snapshot that began after this call; errors as `SnapshotCache.take`."""
-        key = led.topic_id_partition.key
-        waiting = self._next.get(key)
-        if waiting is None:
-            future: asyncio.Future[PartitionSnapshot] = asyncio.get_running_loop().create_future()
-            future.add_done_callback(lambda done: done.cancelled() or done.exception())
-            waiting = self._next[key] = _Waiting(led=led, future=future)
-            if key not in self._running:
-                self._begin(key)
-        elif waiting.led.leader_epoch < led.leader_epoch:
-            waiting.led = led
-        return await asyncio.shield(waiting.future)
+        result = await asyncio.shield(self._tasks.create_task(self._result(led)))
+        if isinstance(result, Exception):
+            raise result
+        return result
 
-    def _begin(self, key: PartitionKey) -> None:
-        waiting = self._next.pop(key)
-        task = self._tasks.create_task(self._take(waiting))
-        self._running[key] = task
-        task.add_done_callback(lambda ended: self._ended(key, waiting, ended))
-
-    def _ended(self, key: PartitionKey, taken: _Waiting, task: asyncio.Task[None]) -> None:
-        self._running.pop(key, None)
-        if not task.cancelled():
-            if key in self._next:
-                self._begin(key)
-            return
-        # The TaskGroup ends: no further snapshot begins, and a task may be cancelled unstarted.
-        follower = self._next.pop(key, None)
-        for waiting in (taken, follower):
-            if waiting is not None:
-                waiting.future.cancel()
-
-    async def _take(self, waiting: _Waiting) -> None:
+    async def _result(self, led: LedPartition) -> PartitionSnapshot | Exception:
         try:
-            snapshot = await self._snapshots.take(waiting.led)
-        except Exception as error:  # noqa: BLE001 - goes to those who wait, not to the TaskGroup
-            if not waiting.future.done():
-                waiting.future.set_exception(error)
-        else:
-            if not waiting.future.done():
-                waiting.future.set_result(snapshot)
+            return await self._coalesced.answer(led)
+        except Exception as error:  # noqa: BLE001 - goes to the caller, not to the TaskGroup
+            return error
+
+    async def _take_newest(
+        self, callers: Sequence[LedPartition]
+    ) -> Mapping[LedPartition, PartitionSnapshot]:
+        newest = max(callers, key=lambda led: led.leader_epoch)
+        return dict.fromkeys(callers, await self._snapshots.take(newest))

@@ -4,6 +4,10 @@ from tests.mutants.edits import Edit, Target
 
 MANAGER = Target("rlmm/manager.py", ("tests/rlmm/test_manager.py",))
 PUBLISHER = Target("rlmm/publisher.py", ("tests/rlmm/test_publisher.py",))
+COALESCED = Target(
+    "rlmm/coalesced.py",
+    ("tests/rlmm/test_coalesced.py", "tests/rlmm/test_coalesced_properties.py"),
+)
 BARRIER = Target("rlmm/barrier.py", ("tests/rlmm/test_barrier.py",))
 TAIL = Target("rlmm/tail.py", ("tests/rlmm/test_tail_reads.py", "tests/rlmm/test_tail.py"))
 DIVERGENCE = Target(
@@ -169,29 +173,53 @@ EDITS: tuple[Edit, ...] = (
             "        if producer is self._producer:\n",
         ),
     ),
+    *COALESCED.edits(
+        (
+            "H17: a question is answered by a request that was sent before it",
+            "        if batch.was_sent or len(batch.questions) >= MOST_AT_ONCE:\n",
+            "        if batch.is_done or len(batch.questions) >= MOST_AT_ONCE:\n",
+        ),
+        (
+            "H17: after an error no further request is sent",
+            "        if batch.was_sent or len(batch.questions) >= MOST_AT_ONCE:\n",
+            "        if batch.answers is not None or len(batch.questions) >= MOST_AT_ONCE:\n",
+        ),
+        (
+            "two requests of one group are in flight",
+            "            async with group.in_flight:\n",
+            "            async with asyncio.Lock():\n",
+        ),
+        (
+            "a cancelled sender leaves its callers waiting",
+            "        self.has_sender = False\n        self.changed.set()\n",
+            "        self.changed.set()\n",
+        ),
+        (
+            "an error reaches the sender only",
+            "            batch.error, batch.origin = error, error.__traceback__\n",
+            "            raise error\n",
+        ),
+        (
+            "groups are never forgotten",
+            "                del self._groups[key]\n",
+            "                pass\n",
+        ),
+    ),
     *BARRIER.edits(
         (
-            "H17: after an error the place is never asked for again",
-            "                except RemoteStorageError as error:\n"
-            "                    _fail(waiting, error)\n",
-            "                except RemoteStorageError as error:\n"
-            "                    _fail(waiting, error)\n"
-            "                    return\n",
+            "H17: callers that came before the metadata log began are never served",
+            "            self._early.append(question)\n",
+            "            pass\n",
         ),
         (
-            "H17: a place stays deaf after its questions were answered",
-            "            self._serving.discard(place)\n",
-            "",
-        ),
-        (
-            "H17: after a restart who waited waits for ever",
+            "H17: callers wait for an answer after the metadata log has ended",
             "            self._abandon()\n",
-            "            self._serving.clear()\n",
+            "            self._early.clear()\n",
         ),
         (
-            "H17: after a restart a place stays deaf",
-            "        self._waiting.clear()\n        self._serving.clear()\n",
-            "        self._waiting.clear()\n",
+            "H17: after a restart a question goes to the tasks that ended",
+            "                finally:\n                    self._tasks = None\n",
+            "                finally:\n                    assert self._tasks\n",
         ),
     ),
     *TAIL.edits(

@@ -239,14 +239,19 @@ EDITS: tuple[Edit, ...] = (
             "if known is not None and known.led.leader_epoch > led.leader_epoch:",
         ),
         (
-            "H17: who asks while a snapshot is under way gets that snapshot",
-            "            if key not in self._running:\n                self._begin(key)\n",
-            "            self._begin(key)\n",
+            "H17: snapshots of different partitions are one question",
+            "group_of=lambda led: led.topic_id_partition.key",
+            "group_of=lambda led: type(led)",
         ),
         (
             "H17: a waiting snapshot is taken under the leadership of who asked first",
-            "            waiting.led = led\n",
-            "            led = waiting.led\n",
+            "        newest = max(callers, key=lambda led: led.leader_epoch)\n",
+            "        newest = callers[0]\n",
+        ),
+        (
+            "a cancelled caller ends the snapshot of the others",
+            "await asyncio.shield(self._tasks.create_task(self._result(led)))",
+            "await self._tasks.create_task(self._result(led))",
         ),
     ),
     *READER.edits(

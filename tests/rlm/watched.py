@@ -18,7 +18,7 @@ from rlm.api.ports import PartitionStatus
 from rlm.broker.answers import ClusterDescription, TopicDescription
 from rlm.broker.leadership import Leadership
 from rlm.cli.main import main
-from rlm.clock import Clock, next_turn
+from rlm.clock import Clock
 from rlm.plans.problem_rules import Limits
 from rlm.plans.problems import Problem
 from rlm.remote_log.losses import Losses
@@ -230,7 +230,7 @@ class Watched:
         worker = asyncio.ensure_future(pool.run())
         await done.wait()
         for _ in range(_TURNS):
-            await next_turn()
+            await asyncio.sleep(0)
         assert not pool.running
         worker.cancel()
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from kip405.errors import Internal, NotFound, RemoteStorageError, Unavailable
-from rlm.broker.gathered import MOST_AT_ONCE, Gathered
+from rlmm.coalesced import MOST_AT_ONCE, Coalesced
 
 
 class ManualBroker:
@@ -50,21 +50,21 @@ def broker() -> ManualBroker:
 
 
 @pytest.fixture
-def gathered(broker: ManualBroker) -> Gathered[str, int]:
-    return Gathered(broker.ask)
+def coalesced(broker: ManualBroker) -> Coalesced[str, int]:
+    return Coalesced(broker.ask)
 
 
-async def begun(gathered: Gathered[str, int], *questions: str) -> list[asyncio.Task[int]]:
-    tasks = [asyncio.create_task(gathered.of(question)) for question in questions]
+async def begun(coalesced: Coalesced[str, int], *questions: str) -> list[asyncio.Task[int]]:
+    tasks = [asyncio.create_task(coalesced.answer(question)) for question in questions]
     await steps()
     return tasks
 
 
 async def test_who_asks_while_a_request_is_in_flight_goes_with_the_next(
-    broker: ManualBroker, gathered: Gathered[str, int]
+    broker: ManualBroker, coalesced: Coalesced[str, int]
 ) -> None:
-    first = await begun(gathered, "a")
-    late = await begun(gathered, "b", "a", "c", "b")
+    first = await begun(coalesced, "a")
+    late = await begun(coalesced, "b", "a", "c", "b")
     assert broker.requests == [("a",)]
     await broker.answer()
     assert [one.result() for one in first] == [1]
@@ -75,10 +75,10 @@ async def test_who_asks_while_a_request_is_in_flight_goes_with_the_next(
 
 
 async def test_those_who_ask_at_the_same_moment_go_together(
-    broker: ManualBroker, gathered: Gathered[str, int]
+    broker: ManualBroker, coalesced: Coalesced[str, int]
 ) -> None:
     for number in range(1, 4):
-        asked = await begun(gathered, "a", "b", "c")
+        asked = await begun(coalesced, "a", "b", "c")
         assert broker.requests == [("a", "b", "c")] * number
         await broker.answer()
         assert [one.result() for one in asked] == [number] * 3
@@ -86,12 +86,12 @@ async def test_those_who_ask_at_the_same_moment_go_together(
 
 
 async def test_those_who_were_answered_together_go_on_together(broker: ManualBroker) -> None:
-    first: Gathered[str, int] = Gathered(broker.ask)
-    second: Gathered[str, int] = Gathered(broker.ask)
+    first: Coalesced[str, int] = Coalesced(broker.ask)
+    second: Coalesced[str, int] = Coalesced(broker.ask)
 
     async def both(question: str) -> None:
-        await first.of(question)
-        await second.of(question)
+        await first.answer(question)
+        await second.answer(question)
 
     going = [asyncio.create_task(both(question)) for question in "abcd"]
     await steps()
@@ -102,10 +102,10 @@ async def test_those_who_were_answered_together_go_on_together(broker: ManualBro
 
 
 async def test_the_error_of_one_question_is_nobody_elses(
-    broker: ManualBroker, gathered: Gathered[str, int]
+    broker: ManualBroker, coalesced: Coalesced[str, int]
 ) -> None:
-    await begun(gathered, "x")
-    good, bad = await begun(gathered, "good", "bad")
+    await begun(coalesced, "x")
+    good, bad = await begun(coalesced, "good", "bad")
     await broker.answer()
     await broker.answer(bad=NotFound("bad is gone"))
     assert good.result() == 2
@@ -114,10 +114,10 @@ async def test_the_error_of_one_question_is_nobody_elses(
 
 
 async def test_a_request_that_fails_fails_those_it_was_for(
-    broker: ManualBroker, gathered: Gathered[str, int]
+    broker: ManualBroker, coalesced: Coalesced[str, int]
 ) -> None:
-    asked = await begun(gathered, "a")
-    late = await begun(gathered, "b", "c")
+    asked = await begun(coalesced, "a")
+    late = await begun(coalesced, "b", "c")
     await broker.fail(Unavailable("no answer"))
     with pytest.raises(Unavailable, match="no answer"):
         asked[0].result()
@@ -127,10 +127,10 @@ async def test_a_request_that_fails_fails_those_it_was_for(
 
 
 async def test_a_question_without_an_answer_is_an_error(
-    broker: ManualBroker, gathered: Gathered[str, int]
+    broker: ManualBroker, coalesced: Coalesced[str, int]
 ) -> None:
-    await begun(gathered, "x")
-    known, lost = await begun(gathered, "known", "lost")
+    await begun(coalesced, "x")
+    known, lost = await begun(coalesced, "known", "lost")
     await broker.answer()
     await broker.forget("lost")
     assert known.result() == 2
@@ -139,10 +139,10 @@ async def test_a_question_without_an_answer_is_an_error(
 
 
 async def test_who_is_cancelled_while_asking_for_all_takes_nobody_along(
-    broker: ManualBroker, gathered: Gathered[str, int]
+    broker: ManualBroker, coalesced: Coalesced[str, int]
 ) -> None:
-    await begun(gathered, "x")
-    leading, other = await begun(gathered, "leading", "other")
+    await begun(coalesced, "x")
+    leading, other = await begun(coalesced, "leading", "other")
     await broker.answer()
     assert broker.requests[-1] == ("leading", "other")
     leading.cancel()
@@ -153,20 +153,20 @@ async def test_who_is_cancelled_while_asking_for_all_takes_nobody_along(
 
 
 async def test_who_is_cancelled_while_waiting_changes_nothing(
-    broker: ManualBroker, gathered: Gathered[str, int]
+    broker: ManualBroker, coalesced: Coalesced[str, int]
 ) -> None:
-    await begun(gathered, "x")
-    leaving, staying = await begun(gathered, "leaving", "staying")
+    await begun(coalesced, "x")
+    leaving, staying = await begun(coalesced, "leaving", "staying")
     leaving.cancel()
     await broker.answer()
     await broker.answer()
     assert staying.result() == 2
 
 
-async def test_a_request_has_a_limit(broker: ManualBroker, gathered: Gathered[str, int]) -> None:
-    await begun(gathered, "x")
+async def test_a_request_has_a_limit(broker: ManualBroker, coalesced: Coalesced[str, int]) -> None:
+    await begun(coalesced, "x")
     names = [str(number) for number in range(MOST_AT_ONCE + 1)]
-    asked = [asyncio.create_task(gathered.of(name)) for name in names]
+    asked = [asyncio.create_task(coalesced.answer(name)) for name in names]
     await steps()
     await broker.answer()
     await broker.answer()
