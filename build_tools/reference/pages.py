@@ -7,16 +7,15 @@ by name.
 import re
 from collections.abc import Callable, Mapping
 
-from build_tools.reference import api, commands, formats, plugin_settings
-from rlm.config import docs
+from build_tools.reference import api, commands, formats, settings
 from rlm.plans import problems
 from rlm.service import metrics
 
 _HAZARD = re.compile(r"\bH(\d+)\b")
 
 _PAGES: Mapping[str, Callable[[], str]] = {
-    "docs/reference/settings.md": docs.generate_docs,
-    "docs/reference/plugin-settings.md": plugin_settings.generate_docs,
+    "docs/reference/settings.md": settings.generate_service_docs,
+    "docs/reference/plugin-settings.md": settings.generate_plugin_docs,
     "docs/reference/metrics.md": metrics.generate_docs,
     "docs/reference/problems.md": problems.generate_docs,
     "docs/reference/formats-by-example.md": formats.generate_docs,

@@ -48,14 +48,10 @@ def _of_service(connect: Connect) -> pb.InspectStoresResponse:
 def _of_config(path: Path) -> pb.InspectStoresResponse:
     from rlm.api.messages import report_message
     from rlm.clock import SystemClock
-    from rlm.config import ConfigError, load
+    from rlm.config import load
     from rlm.stores.inspection import inspect_configured
 
-    try:
-        config = load(path)
-    except ConfigError as error:
-        raise Invalid(str(error)) from error
-    reports = asyncio.run(inspect_configured(config, SystemClock()))
+    reports = asyncio.run(inspect_configured(load(path), SystemClock()))
     return pb.InspectStoresResponse(stores=[report_message(report) for report in reports])
 
 

@@ -154,7 +154,7 @@ async def _store(
         )
     else:
         from rsm_plugins.process.config import load_settings
-        from rsm_plugins.settings.kinds import store_kind
+        from rsm_plugins.store_kinds import store_kind
 
         settings = await threads.run(load_settings, options.plugin_config or Path())
         store = (await store_kind(settings.kind).open(settings.store, threads)).manager

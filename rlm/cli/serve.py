@@ -25,13 +25,7 @@ def serve(*, role: str, path: Path) -> None:
 
     Status 2 for a configuration or surroundings that cannot be used; one line says why.
     """
-    from rlm.cli.main import EXIT_WRONG_USE, fail
-    from rlm.config import ConfigError
-
-    try:
-        (_serve_reader if role == "reader" else _serve_broker)(path)
-    except ConfigError as error:
-        fail(str(error), EXIT_WRONG_USE)
+    (_serve_reader if role == "reader" else _serve_broker)(path)
 
 
 def _serve_broker(path: Path) -> None:

@@ -1,14 +1,6 @@
-"""Settings of `rlm serve`: one typed table, from which checks and documentation are derived."""
+"""Settings of `rlm serve`: the rows of its tables, and what is read by them."""
 
 from rlm.config.loader import load, load_reader
 from rlm.config.service import CommonConfig, ReaderConfig, ServiceConfig
-from rlm.config.values import ConfigError
 
-__all__ = [
-    "CommonConfig",
-    "ConfigError",
-    "ReaderConfig",
-    "ServiceConfig",
-    "load",
-    "load_reader",
-]
+__all__ = ["CommonConfig", "ReaderConfig", "ServiceConfig", "load", "load_reader"]

@@ -12,7 +12,6 @@ from pathlib import Path
 from kip405.addresses import Address
 from kip405.checkpoints import MetaProperties, parse_meta_properties, parse_properties
 from kip405.errors import Corrupt, Invalid
-from rlm.config.values import ConfigError
 
 _DEFAULT_LISTENERS = "PLAINTEXT://:9092"
 PLAINTEXT = "PLAINTEXT"
@@ -34,14 +33,14 @@ class BrokerIdentity:
 
 
 def read_server_properties(path: Path) -> BrokerIdentity:
-    """Raises ConfigError naming the file."""
+    """Raises Invalid naming the file."""
     key = "broker.server.properties"
     try:
         return broker_identity(parse_properties(path.read_bytes()))
     except OSError as error:
-        raise ConfigError(f"{key}: {path} cannot be read: {error.strerror}") from error
+        raise Invalid(f"{key}: {path} cannot be read: {error.strerror}") from error
     except (Corrupt, Invalid, ValueError) as error:
-        raise ConfigError(f"{key}: {path}: {error}") from error
+        raise Invalid(f"{key}: {path}: {error}") from error
 
 
 def broker_identity(properties: Mapping[str, str]) -> BrokerIdentity:
@@ -91,9 +90,9 @@ def read_meta_properties(log_dirs: tuple[Path, ...]) -> dict[Path, MetaPropertie
         except FileNotFoundError:
             continue
         except OSError as error:
-            raise ConfigError(f"log.dirs: {path} cannot be read: {error.strerror}") from error
+            raise Invalid(f"log.dirs: {path} cannot be read: {error.strerror}") from error
         except Corrupt as error:
-            raise ConfigError(f"log.dirs: {path}: {error}") from error
+            raise Invalid(f"log.dirs: {path}: {error}") from error
     return found
 
 

@@ -1,6 +1,5 @@
 """Reads the YAML file of a role, fills gaps from the broker's files, and checks every rule."""
 
-import difflib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,15 +8,15 @@ import yaml
 
 from kip405.addresses import Address
 from kip405.errors import Invalid
+from kip405.settings import Table, missing
 from rlm.config.broker_files import (
     PLAINTEXT,
     BrokerIdentity,
     read_meta_properties,
     read_server_properties,
 )
-from rlm.config.service import CommonConfig, ReaderConfig, ServiceConfig, settings
+from rlm.config.service import NOT_YET, CommonConfig, ReaderConfig, ServiceConfig, settings
 from rlm.config.stores import STORE_ROWS, is_store_key, read_rules, read_stores
-from rlm.config.values import NOT_YET, REQUIRED, ConfigError, Setting, ValueRefused
 from rsm_plugins.contract.tls import require_both
 from rsm_plugins.process.config import yaml_fault
 
@@ -29,13 +28,13 @@ class _UniqueKeyLoader(yaml.SafeLoader):
         seen = set()
         for key_node, _ in node.value:
             if key_node.value in seen:
-                raise ConfigError(f"{key_node.value}: given twice")
+                raise Invalid(f"{key_node.value}: given twice")
             seen.add(key_node.value)
         return super().construct_mapping(node, deep)
 
 
 def load(path: Path) -> ServiceConfig:
-    """Read and check the configuration of `rlm serve`; raises ConfigError with one line."""
+    """Read and check the configuration of `rlm serve`; raises Invalid with one line."""
     return from_mapping(read_yaml(path))
 
 
@@ -45,18 +44,18 @@ def load_reader(path: Path) -> ReaderConfig:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The flat mapping of a configuration file; raises ConfigError with one line."""
+    """The flat mapping of a configuration file; raises Invalid with one line."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ConfigError(f"{path} cannot be read: {reason}") from error
+        raise Invalid(f"{path} cannot be read: {reason}") from error
     try:
         content = yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 - a SafeLoader
     except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is not YAML: {yaml_fault(error)}") from None
+        raise Invalid(f"{path} is not YAML: {yaml_fault(error)}") from None
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
-        raise ConfigError(f"{path} must hold lines like `node.id: 1`")
+        raise Invalid(f"{path} must hold lines like `node.id: 1`")
     return content
 
 
@@ -81,13 +80,13 @@ def reader_from_mapping(content: Mapping[str, Any]) -> ReaderConfig:
     known = {row.key for row in settings(ReaderConfig).values()}
     for row in settings().values():
         if row.key in given and row.key not in known:
-            raise ConfigError(f"{row.key}: a reader has no broker and copies nothing; take it out")
+            raise Invalid(f"{row.key}: a reader has no broker and copies nothing; take it out")
     values = _values(given, ReaderConfig)
     _fill_advertised(values)
     values.setdefault("principal", "rlm-reader")
     _require(values, ReaderConfig)
     if not values["stores"]:
-        raise ConfigError(
+        raise Invalid(
             "stores: missing; a reader reads from stores: give `plugin` and rsm.config.*, "
             "`plugin.address` or `stores` as the brokers' services have them"
         )
@@ -100,29 +99,28 @@ def reader_from_mapping(content: Mapping[str, Any]) -> ReaderConfig:
 def _given(content: Mapping[str, Any]) -> dict[str, Any]:
     """The values that are given. A key that is a setting of no role is refused."""
     given = {key: one for key, one in content.items() if one is not None}
-    _refuse_unknown(given, settings())
+    for key in given:
+        if NOT_YET.row(key):
+            raise Invalid(
+                f"{key}: not yet supported; the service's own Kafka clients speak PLAINTEXT only"
+            )
+    known = Table(*settings().values(), *STORE_ROWS, listed_in="docs/reference/settings.md")
+    known.refuse_unknown(key for key in given if not is_store_key(key))
     return given
 
 
 def _values(given: Mapping[str, Any], config: type[CommonConfig]) -> dict[str, Any]:
-    """What is given, checked one by one, by attribute."""
+    """The checked values that are given, by attribute."""
     rows = settings(config)
-    values = {name: _read(row, given[row.key]) for name, row in rows.items() if row.key in given}
+    values = {name: row.read(given[row.key]) for name, row in rows.items() if row.key in given}
     _read_stores(values, given)
     return values
 
 
 def _require(values: Mapping[str, Any], config: type[CommonConfig]) -> None:
     for name, row in settings(config).items():
-        if row.default is REQUIRED and name not in values:
-            raise ConfigError(f"{row.key}: missing; must be {row.kind.allowed} ({row.doc})")
-
-
-def _read(row: Setting, value: Any) -> Any:
-    try:
-        return row.kind.read(value)
-    except ValueRefused as refused:
-        raise ConfigError(f"{row.key}: must be {row.kind.allowed}, got {refused}") from refused
+        if row.is_required and name not in values:
+            raise Invalid(missing(row))
 
 
 def _read_stores(values: dict[str, Any], given: Mapping[str, Any]) -> None:
@@ -131,26 +129,10 @@ def _read_stores(values: dict[str, Any], given: Mapping[str, Any]) -> None:
     if "storage_endpoint_rules" in values:
         values["storage_endpoint_rules"] = read_rules(values["storage_endpoint_rules"], stores)
         if "storage_endpoint_provider_class" in values:
-            raise ConfigError(
+            raise Invalid(
                 "storage.endpoint.provider.class: it stands instead of storage.endpoint.rules; "
                 "take one of them away"
             )
-
-
-def _refuse_unknown(given: Mapping[str, Any], rows: Mapping[str, Setting]) -> None:
-    known = [row.key for row in (*rows.values(), *STORE_ROWS)]
-    later = [row.key for row in NOT_YET]
-    for key in given:
-        if key in known or is_store_key(key):
-            continue
-        if key in later:
-            raise ConfigError(
-                f"{key}: not yet supported; the service's own Kafka clients speak PLAINTEXT only"
-            )
-        close = difflib.get_close_matches(key, known, n=1)
-        listed = "docs/reference/settings.md lists all settings"
-        hint = f"did you mean {close[0]}?" if close else listed
-        raise ConfigError(f"{key}: unknown setting; {hint}")
 
 
 def _fill_from_broker(values: dict[str, Any]) -> None:
@@ -169,7 +151,7 @@ def _fill_from_properties(values: dict[str, Any], identity: BrokerIdentity, path
         known = values.setdefault("log_dirs", identity.log_dirs)
         if {item.resolve() for item in known} != {item.resolve() for item in identity.log_dirs}:
             listed = ",".join(map(str, identity.log_dirs))
-            raise ConfigError(f"log.dirs: must be {listed} as in {path}")
+            raise Invalid(f"log.dirs: must be {listed} as in {path}")
     tiered = str(values.get("broker_tiered_listener_name", "TIERED")).upper()
     _check_listeners(identity, tiered, path)
     values.setdefault("broker_tiered_address", identity.listeners[tiered])
@@ -207,7 +189,7 @@ def _check_direct_protocol(
             else "give the broker a listener of protocol PLAINTEXT, bound to loopback, and set "
             "broker.direct.address to it"
         )
-        raise ConfigError(
+        raise Invalid(
             f"broker.direct.address: listener {name} of {path} is {protocol}, and the service's "
             f"own clients speak PLAINTEXT only; {advice}"
         )
@@ -217,12 +199,12 @@ def _check_listeners(identity: BrokerIdentity, tiered: str, path: Path) -> None:
     """H21: answers spliced into a follower's fetch would corrupt its log."""
     key = "broker.tiered.listener.name"
     if tiered == identity.inter_broker_listener:
-        raise ConfigError(f"{key}: {tiered} must not be the inter-broker listener of {path} (H21)")
+        raise Invalid(f"{key}: {tiered} must not be the inter-broker listener of {path} (H21)")
     if tiered in {name.upper() for name in identity.controller_listeners}:
-        raise ConfigError(f"{key}: {tiered} must not be a controller listener of {path} (H21)")
+        raise Invalid(f"{key}: {tiered} must not be a controller listener of {path} (H21)")
     if tiered not in identity.listeners:
         names = ", ".join(identity.listeners)
-        raise ConfigError(f"{key}: {path} has no listener {tiered}; it has {names}")
+        raise Invalid(f"{key}: {path} has no listener {tiered}; it has {names}")
 
 
 def _check_port(values: Mapping[str, Any], name: str, ports: set[int], path: Path) -> None:
@@ -230,7 +212,7 @@ def _check_port(values: Mapping[str, Any], name: str, ports: set[int], path: Pat
     if isinstance(address, Address) and address.port not in ports:
         listed = " or ".join(str(port) for port in sorted(ports))
         key = settings()[name].key
-        raise ConfigError(f"{key}: {address} does not agree with {path}, which has port {listed}")
+        raise Invalid(f"{key}: {address} does not agree with {path}, which has port {listed}")
 
 
 def _agree(values: dict[str, Any], name: str, found: Any, path: Path) -> None:
@@ -238,7 +220,7 @@ def _agree(values: dict[str, Any], name: str, found: Any, path: Path) -> None:
         return
     known = values.setdefault(name, found)
     if known != found:
-        raise ConfigError(f"{settings()[name].key}: {known} does not agree with {found} of {path}")
+        raise Invalid(f"{settings()[name].key}: {known} does not agree with {found} of {path}")
 
 
 def _fill_computed(values: dict[str, Any]) -> None:
@@ -264,7 +246,7 @@ def _fill_advertised(values: dict[str, Any]) -> None:
             continue
         if address.is_wildcard:
             key = settings()[advertised].key
-            raise ConfigError(f"{key}: must be an address to connect to, got {address}")
+            raise Invalid(f"{key}: must be an address to connect to, got {address}")
         values[advertised] = address
 
 
@@ -272,13 +254,13 @@ def _check_provider(config: ServiceConfig) -> None:
     try:
         config.provider()
     except Invalid as error:
-        raise ConfigError(f"storage.endpoint.provider.class: {error}") from error
+        raise Invalid(f"storage.endpoint.provider.class: {error}") from error
 
 
 def _check_grace(config: ServiceConfig) -> None:
     """H12: what may still be at work must not be swept."""
     if config.copy_deadline_ms >= config.sweep_grace_ms:
-        raise ConfigError(
+        raise Invalid(
             f"copy.deadline.ms: must be below sweep.grace.ms, which is {config.sweep_grace_ms}, "
             f"got {config.copy_deadline_ms}"
         )
@@ -290,10 +272,10 @@ def _check_tls(config: CommonConfig) -> None:
     try:
         require_both("grpc.tls.cert.file", cert, "grpc.tls.key.file", key)
     except Invalid as error:
-        raise ConfigError(str(error)) from error
+        raise Invalid(str(error)) from error
     for name in ("grpc_tls_client_ca_file", "grpc_tls_ca_file", "grpc_tls_server_name"):
         if cert is None and getattr(config, name):
-            raise ConfigError(f"{settings()[name].key}: goes with grpc.tls.cert.file")
+            raise Invalid(f"{settings()[name].key}: goes with grpc.tls.cert.file")
 
 
 def _check_exposure(config: CommonConfig) -> None:
@@ -302,13 +284,13 @@ def _check_exposure(config: CommonConfig) -> None:
         return
     _check_api(config)
     if not config.http_listen.is_private:
-        raise ConfigError(
+        raise Invalid(
             f"http.listen: {config.http_listen} is not loopback and has no TLS; "
             "use a loopback address, or set allow_insecure: true"
         )
     for store in config.stores:
         if store.address and not store.address.is_private and store.tls is None:
-            raise ConfigError(
+            raise Invalid(
                 f"{store.where}plugin.address: {store.address} is not loopback; give "
                 "plugin.tls.ca.file, use a loopback address, or set allow_insecure: true"
             )
@@ -320,12 +302,12 @@ def _check_api(config: CommonConfig) -> None:
         return
     what = f"grpc.listen: {config.grpc_listen} is not loopback"
     if config.grpc_tls is None:
-        raise ConfigError(
+        raise Invalid(
             f"{what} and has no TLS; give grpc.tls.cert.file and grpc.tls.key.file, "
             "use a loopback address, or set allow_insecure: true"
         )
     if config.api_token_file is None and config.grpc_tls_client_ca_file is None:
-        raise ConfigError(
+        raise Invalid(
             f"{what} and everybody could call there; give api.token.file or "
             "grpc.tls.client.ca.file, or set allow_insecure: true"
         )

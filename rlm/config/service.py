@@ -5,87 +5,72 @@ attribute's name is its key with underscores for dots. Kafka's names are used wh
 Pure; the loader reads files.
 """
 
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kip405.addresses import Address
-from rlm.config.stores import RULES_ALLOWED, STORES_ALLOWED, StoreConfig, build_provider
-from rlm.config.values import (
+from kip405.settings import (
     ADDRESS,
     ADDRESSES,
     FLAG,
     PATH,
     PATHS,
-    REQUIRED,
     TCP,
     TEXT,
-    Kind,
     Setting,
+    Table,
+    checked_later,
     choice,
     integer,
-    not_alone,
     number,
+    rows_of,
+    setting,
 )
+from rlm.config.stores import RULES_ALLOWED, STORES_ALLOWED, StoreConfig, build_provider
 from rsm_plugins.contract.tls import ServerTls, Tls
 from rsm_plugins.endpoints import EndpointProvider, TopicRule
 
 _LEAST_QUOTA = 1 << 20  # below this, a delayed stream looks dead to its client
 
 
-def _setting(
-    key: str,
-    kind: Kind,
-    doc: str,
-    *,
-    default: Any = REQUIRED,
-    unit: str = "",
-    default_doc: str = "",
-) -> Any:
-    row = Setting(key=key, kind=kind, default=default, doc=doc, unit=unit, default_doc=default_doc)
-    if default is REQUIRED:
-        return dataclasses.field(metadata={"setting": row})
-    return dataclasses.field(default=default, metadata={"setting": row})
-
-
 def _ms(key: str, default: int, doc: str, least: int = 1) -> Any:
-    return _setting(key, integer(least), doc, default=default, unit="ms")
+    return setting(key, integer(least), doc, default=default, unit="ms")
 
 
 def _count(key: str, default: int, doc: str, most: int = 10_000) -> Any:
-    return _setting(key, integer(1, most), doc, default=default)
+    return setting(key, integer(1, most), doc, default=default)
 
 
 def _size(key: str, default: int, doc: str, least: int) -> Any:
-    return _setting(key, integer(least), doc, default=default, unit="bytes")
+    return setting(key, integer(least), doc, default=default, unit="bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommonConfig:
     """Settings that a service has in every role."""
 
-    cluster_id: str = _setting(
+    cluster_id: str = setting(
         "cluster.id", TEXT, "Id of the Kafka cluster.", default_doc="from meta.properties"
     )
-    state_dir: Path = _setting(
+    state_dir: Path = setting(
         "state.dir", PATH, "Directory for the state and the lock of this service alone."
     )
-    grpc_listen: Address = _setting("grpc.listen", ADDRESS, "Where the gRPC API is served.")
-    grpc_advertised: Address = _setting(
+    grpc_listen: Address = setting("grpc.listen", ADDRESS, "Where the gRPC API is served.")
+    grpc_advertised: Address = setting(
         "grpc.advertised",
         ADDRESS,
         "Address of the gRPC API for peers and clients.",
         default_doc="grpc.listen",
     )
-    http_listen: Address = _setting("http.listen", TCP, "Where /healthz and /metrics are served.")
-    allow_insecure: bool = _setting(
+    http_listen: Address = setting("http.listen", TCP, "Where /healthz and /metrics are served.")
+    allow_insecure: bool = setting(
         "allow_insecure",
         FLAG,
         "Allow gRPC, HTTP and plugin endpoints without TLS beyond loopback.",
         default=False,
     )
-    grpc_tls_cert_file: Path | None = _setting(
+    grpc_tls_cert_file: Path | None = setting(
         "grpc.tls.cert.file",
         PATH,
         "PEM file with the certificate of the gRPC API, which then speaks TLS. The service "
@@ -93,52 +78,52 @@ class CommonConfig:
         "cluster alike. A renewed file is used without a restart.",
         default=None,
     )
-    grpc_tls_key_file: Path | None = _setting(
+    grpc_tls_key_file: Path | None = setting(
         "grpc.tls.key.file", PATH, "PEM file with the key of that certificate.", default=None
     )
-    grpc_tls_client_ca_file: Path | None = _setting(
+    grpc_tls_client_ca_file: Path | None = setting(
         "grpc.tls.client.ca.file",
         PATH,
         "PEM file with authorities. Only callers with a certificate from one of them are accepted.",
         default=None,
     )
-    grpc_tls_ca_file: Path | None = _setting(
+    grpc_tls_ca_file: Path | None = setting(
         "grpc.tls.ca.file",
         PATH,
         "PEM file with the authorities of the peers' certificates.",
         default=None,
         default_doc="the public authorities that gRPC knows",
     )
-    grpc_tls_server_name: str = _setting(
+    grpc_tls_server_name: str = setting(
         "grpc.tls.server.name",
         TEXT,
         "Name in the peers' certificates, if it is not the host of their grpc.advertised.",
         default="",
         default_doc="that host",
     )
-    api_token_file: Path | None = _setting(
+    api_token_file: Path | None = setting(
         "api.token.file",
         PATH,
         "File with the token that callers of the API must send, and that peers are sent. A second "
         "line is accepted too. A changed file is used without a restart.",
         default=None,
     )
-    principal: str = _setting(
+    principal: str = setting(
         "principal",
         TEXT,
         "Name under which this service calls its peers and the plugin.",
         default="",
         default_doc="rlm-<node.id>",
     )
-    kafka_bootstrap_servers: tuple[Address, ...] = _setting(
+    kafka_bootstrap_servers: tuple[Address, ...] = setting(
         "kafka.bootstrap.servers",
         ADDRESSES,
         "Direct addresses of the brokers, for the ledger and settings topics.",
         default_doc="broker.direct.address",
     )
-    stores: tuple[StoreConfig, ...] = _setting(
+    stores: tuple[StoreConfig, ...] = setting(
         "stores",
-        not_alone(STORES_ALLOWED),
+        checked_later(STORES_ALLOWED),
         "Several stores by name, each with the settings below; the first is the default one.",
         default=(),
         default_doc="one store `default` of the settings below, or none: nothing is tiered",
@@ -175,7 +160,7 @@ class CommonConfig:
         "the API. The default is about twice what one client took in measurements.",
         _LEAST_QUOTA,
     )
-    remote_fetch_cpu_max_cores: float = _setting(
+    remote_fetch_cpu_max_cores: float = setting(
         "remote.fetch.cpu.max.cores",
         number(0.1),
         "Cores of this process that historical reads through the API may use on average: its "
@@ -188,7 +173,7 @@ class CommonConfig:
         "Memory for data of remote segments: cached, being fetched or being sent, with indexes.",
         1 << 20,
     )
-    fetch_chunk_cache_path: Path | None = _setting(
+    fetch_chunk_cache_path: Path | None = setting(
         "fetch.chunk.cache.path",
         PATH,
         "Folder of the disk cache, for this service alone. Without it there is no disk cache.",
@@ -215,13 +200,13 @@ class CommonConfig:
     problem_certificate_days: int = _count(
         "problem.certificate.days", 14, "Days before its end at which a certificate is a warning."
     )
-    log_level: str = _setting(
+    log_level: str = setting(
         "log.level",
         choice("debug", "info", "warning", "error"),
         "The lowest level that is logged.",
         default="info",
     )
-    log_format: str = _setting(
+    log_format: str = setting(
         "log.format", choice("json", "console"), "Format of a log line.", default="json"
     )
 
@@ -259,71 +244,71 @@ class CommonConfig:
 class ServiceConfig(CommonConfig):
     """Checked settings of the service beside one broker; built by `rlm.config.load`."""
 
-    node_id: int = _setting(
+    node_id: int = setting(
         "node.id",
         integer(0),
         "Node id of the broker beside this service.",
         default_doc="from the broker's files",
     )
-    log_dirs: tuple[Path, ...] = _setting(
+    log_dirs: tuple[Path, ...] = setting(
         "log.dirs",
         PATHS,
         "Log directories of the broker. The service only reads them.",
         default_doc="from broker.server.properties",
     )
-    broker_server_properties: Path | None = _setting(
+    broker_server_properties: Path | None = setting(
         "broker.server.properties",
         PATH,
         "The broker's server.properties. It provides node.id, log.dirs and addresses, and "
         "must agree with those that are set here.",
         default=None,
     )
-    broker_direct_address: Address = _setting(
+    broker_direct_address: Address = setting(
         "broker.direct.address",
         TCP,
         "The broker's own listener, past every proxy.",
         default_doc="the inter-broker listener of broker.server.properties",
     )
-    broker_tiered_address: Address = _setting(
+    broker_tiered_address: Address = setting(
         "broker.tiered.address",
         TCP,
         "Address to which the broker binds the listener that it advertises at the proxy.",
         default_doc="that listener of broker.server.properties",
     )
-    broker_tiered_listener_name: str = _setting(
+    broker_tiered_listener_name: str = setting(
         "broker.tiered.listener.name",
         TEXT,
         "Name of that listener; never the inter-broker or a controller listener.",
         default="TIERED",
     )
-    proxy_listen: Address = _setting("proxy.listen", TCP, "Where Kafka clients are served.")
-    proxy_advertised: Address = _setting(
+    proxy_listen: Address = setting("proxy.listen", TCP, "Where Kafka clients are served.")
+    proxy_advertised: Address = setting(
         "proxy.advertised",
         TCP,
         "The proxy's address for clients. It must equal the address that the broker advertises.",
         default_doc="proxy.listen",
     )
-    allow_other_advertised: bool = _setting(
+    allow_other_advertised: bool = setting(
         "allow_other_advertised",
         FLAG,
         "Start although the broker advertises another address for its tiered listener than "
         "proxy.advertised, for example that of a load balancer in front of the proxy.",
         default=False,
     )
-    allow_shared_identity: bool = _setting(
+    allow_shared_identity: bool = setting(
         "allow_shared_identity",
         FLAG,
         "Start although the broker has an authorizer and cannot distinguish the proxy's clients.",
         default=False,
     )
-    storage_endpoint_rules: tuple[TopicRule, ...] = _setting(
+    storage_endpoint_rules: tuple[TopicRule, ...] = setting(
         "storage.endpoint.rules",
-        not_alone(RULES_ALLOWED),
+        checked_later(RULES_ALLOWED),
         "Rules that choose the store of new segments by topic. The first that matches decides.",
         default=(),
         default_doc="everything goes to the first store",
     )
-    storage_endpoint_provider_class: str | None = _setting(
+    storage_endpoint_provider_class: str | None = setting(
         "storage.endpoint.provider.class",
         TEXT,
         "Instead of rules: `module:Class` of an EndpointProvider (rsm_plugins/endpoints.py).",
@@ -334,7 +319,7 @@ class ServiceConfig(CommonConfig):
         300_000,
         "How often lifecycle rules, versioning and locks of stores are checked (`rlm doctor`).",
     )
-    rlmm_config_remote_log_metadata_topic_replication_factor: int = _setting(
+    rlmm_config_remote_log_metadata_topic_replication_factor: int = setting(
         "rlmm.config.remote.log.metadata.topic.replication.factor",
         integer(1, 32_767),
         "Replication factor of the ledger and settings topics when they are created.",
@@ -363,13 +348,13 @@ class ServiceConfig(CommonConfig):
         30_000,
         "How often the service asks the broker whether it has the ACLs that it needs.",
     )
-    retention_takeover: str = _setting(
+    retention_takeover: str = setting(
         "retention.takeover",
         choice("enforce", "warn"),
         "What to do when a retention that was taken over is bounded: set it back to -1, or warn.",
         default="enforce",
     )
-    topics_reenable: str = _setting(
+    topics_reenable: str = setting(
         "topics.reenable",
         choice("ask", "same-name"),
         "What to do when an enabled topic is deleted and created again under its name: report "
@@ -474,9 +459,25 @@ class ReaderConfig(CommonConfig):
 
 
 def settings(config: type[CommonConfig] = ServiceConfig) -> dict[str, Setting]:
-    """Attribute name -> row of the table, in the table's order; a broker's service has them all."""
-    fields = dataclasses.fields(config)
-    return {one.name: one.metadata["setting"] for one in fields if "setting" in one.metadata}
+    """Attribute -> row of the table, in the table's order; a broker's service has them all."""
+    return rows_of(config)
+
+
+NOT_YET = Table(
+    *(
+        Setting(key=key, kind=TEXT, doc=doc, secret=key.endswith("password"))
+        for key, doc in (
+            ("kafka.security.protocol", "Protocol of the Kafka clients, which speak PLAINTEXT."),
+            ("kafka.sasl.mechanism", "SASL mechanism."),
+            ("kafka.sasl.username", "User name for SASL."),
+            ("kafka.sasl.password", "Password for SASL."),
+            ("kafka.ssl.truststore.location", "PEM file of trusted certificates."),
+            ("kafka.ssl.keystore.location", "PEM file of the client's certificate and key."),
+            ("kafka.ssl.key.password", "Password of that key."),
+        )
+    )
+)
+"""Settings of secured Kafka clients: named, and refused until they work."""
 
 
 def _text(value: Any) -> str:

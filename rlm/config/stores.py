@@ -6,25 +6,25 @@ plugin (`plugin` or `plugin.command`, with `rsm.config.*`), or it already runs (
 Pure, except that it imports the kind of store that is named.
 """
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kip405.addresses import Address
 from kip405.errors import Invalid
-from rlm.config.values import (
+from kip405.settings import (
     ADDRESS,
+    MASK,
     PATH,
     REQUIRED,
     TEXT,
     WORDS,
-    ConfigError,
-    Scalar,
+    Kind,
     Setting,
-    ValueRefused,
+    Table,
     choice,
     integer,
+    is_secret_name,
 )
 from rsm_plugins.contract.tls import Tls
 from rsm_plugins.endpoints import (
@@ -36,9 +36,8 @@ from rsm_plugins.endpoints import (
     load_provider,
     location_of,
 )
-from rsm_plugins.layout.keys import ENTROPY_BITS_MAX, check_prefix
-from rsm_plugins.settings.kinds import KIND_NAMES, kind_settings
-from rsm_plugins.settings.table import checked_values, refuse_unknown, row_of
+from rsm_plugins.layout.keys import ENTROPY_BITS_MAX
+from rsm_plugins.store_kinds import KIND_NAMES, PREFIX_SETTING, kind_settings
 
 DEFAULT_STORE = "default"
 RSM_PREFIX = "rsm.config."
@@ -46,14 +45,15 @@ PREFIX_KEY = "rsm.config.prefix"
 NAME_ALLOWED = "1 to 60 characters of a-z A-Z 0-9 . _ -"
 _NAME_MAX = 60
 _NAME_SIGNS = frozenset("._-")
-_SECRET_WORDS = ("key", "password", "secret", "token", "credential")
+
+Scalar = str | int | float | bool
 
 
-def _row(key: str, kind: Any, doc: str, *, default: Any = None) -> Setting:
+def _row(key: str, kind: Kind, doc: str, *, default: Any = None) -> Setting:
     return Setting(key=key, kind=kind, default=default, doc=doc)
 
 
-STORE_ROWS: tuple[Setting, ...] = (
+STORE_ROWS = Table(
     _row("plugin", choice(*KIND_NAMES), "Kind of the store. The service starts its plugin."),
     _row(
         "plugin.command",
@@ -62,7 +62,9 @@ STORE_ROWS: tuple[Setting, ...] = (
         "adds `--config FILE`.",
     ),
     _row(
-        "plugin.address", ADDRESS, "Instead of `plugin`: address of a plugin that runs by itself."
+        "plugin.address",
+        ADDRESS,
+        "Instead of `plugin`: address of a plugin that runs by itself.",
     ),
     _row(
         "plugin.tls.ca.file",
@@ -90,7 +92,7 @@ STORE_ROWS: tuple[Setting, ...] = (
 )
 """Rows of one store; `rsm.config.*` of its kind come on top."""
 
-RULE_ROWS: tuple[Setting, ...] = (
+RULE_ROWS = Table(
     _row(
         "topics",
         TEXT,
@@ -155,26 +157,27 @@ class StoreConfig:
         return {f"{self.where}{key}": str(value) for key, value in rows.items() if value}
 
     def _masked(self, key: str) -> str:
-        is_secret = key in self.secrets or any(word in key.lower() for word in _SECRET_WORDS)
-        return "***" if is_secret else str(self.config[key])
+        # A path of a key file is not secret, but nothing is lost where it is not shown.
+        is_secret = key in self.secrets or is_secret_name(key) or "key" in key.lower()
+        return MASK if is_secret else str(self.config[key])
 
 
 def is_store_key(key: str) -> bool:
     """Whether a key of the top level describes the store `default`."""
-    return key.startswith(RSM_PREFIX) or key in _keys(STORE_ROWS)
+    return key.startswith(RSM_PREFIX) or STORE_ROWS.row(key) is not None
 
 
 def read_stores(given: Mapping[str, Any]) -> tuple[StoreConfig, ...]:
-    """The stores of a file's content; none is allowed: then nothing is tiered. ConfigError."""
+    """The stores of a file's content; none is allowed: then nothing is tiered. Invalid."""
     top = {key: value for key, value in given.items() if is_store_key(key)}
     if "stores" not in given:
         return (_read_store(DEFAULT_STORE, top, ""),) if top else ()
     bits = top.pop(ENTROPY_BITS_KEY, None)
     for key in top:
-        raise ConfigError(f"{key}: with `stores` it belongs to one of them: stores.NAME.{key}")
+        raise Invalid(f"{key}: with `stores` it belongs to one of them: stores.NAME.{key}")
     content = given["stores"]
     if not isinstance(content, dict) or not all(isinstance(one, dict) for one in content.values()):
-        raise ConfigError(f"stores: must be {STORES_ALLOWED}, got {_shape(content)}")
+        raise Invalid(f"stores: must be {STORES_ALLOWED}, got {_shape(content)}")
     defaults = {} if bits is None else {ENTROPY_BITS_KEY: bits}
     found = tuple(
         _read_store(_checked_name(name), defaults | one, f"stores.{name}.")
@@ -189,10 +192,10 @@ RULES_ALLOWED = "a list of rules like {topics: 'audit.*', store: cold}"
 
 
 def read_rules(content: Any, stores: Iterable[StoreConfig]) -> tuple[TopicRule, ...]:
-    """`storage.endpoint.rules`, checked against the stores there are. ConfigError."""
+    """`storage.endpoint.rules`, checked against the stores there are. Invalid."""
     key = "storage.endpoint.rules"
     if not isinstance(content, list) or not all(isinstance(rule, dict) for rule in content):
-        raise ConfigError(f"{key}: must be {RULES_ALLOWED}, got {_shape(content)}")
+        raise Invalid(f"{key}: must be {RULES_ALLOWED}, got {_shape(content)}")
     places = tuple(one.place for one in stores)
     return tuple(
         _read_rule(rule, f"{key}[{number}].", places) for number, rule in enumerate(content)
@@ -208,28 +211,25 @@ def build_provider(
 
 
 def _read_rule(given: dict[str, Any], where: str, places: tuple[StorePlace, ...]) -> TopicRule:
-    _refuse_keys(given, RULE_ROWS, where)
-    values = _values(given, RULE_ROWS, where)
-    for key in ("topics", "store"):
-        if key not in values:
-            raise ConfigError(f"{where}{key}: missing; must be a text")
+    RULE_ROWS.refuse_unknown(given, where)
+    values = RULE_ROWS.values(given, where)
     rule = TopicRule(
         topics=values["topics"],
         store=values["store"],
-        entropy_bits=values.get("prefix.entropy.bits"),
+        entropy_bits=values["prefix.entropy.bits"],
     )
     is_known = rule.store in {place.name for place in places}
     try:
         RuleProvider(places, (rule,))
     except Invalid as error:
-        raise ConfigError(f"{where}{'topics' if is_known else 'store'}: {error}") from error
+        raise Invalid(f"{where}{'topics' if is_known else 'store'}: {error}") from error
     return rule
 
 
 def _read_store(name: str, given: Mapping[str, Any], where: str) -> StoreConfig:
     given = {key: value for key, value in given.items() if value is not None}
-    _refuse_keys([key for key in given if not key.startswith(RSM_PREFIX)], STORE_ROWS, where)
-    values = _values(given, STORE_ROWS, where)
+    STORE_ROWS.refuse_unknown((key for key in given if not key.startswith(RSM_PREFIX)), where)
+    values = STORE_ROWS.given(given, where)
     _one_way(values, where)
     address, kind = values.get("plugin.address"), values.get("plugin", "")
     config = {key: value for key, value in given.items() if key.startswith(RSM_PREFIX)}
@@ -249,39 +249,25 @@ def _read_store(name: str, given: Mapping[str, Any], where: str) -> StoreConfig:
 
 def _checked_config(store: StoreConfig) -> StoreConfig:
     """The values against the rows of the kind; of others only the shape and the prefix."""
-    try:
-        if store.kind:
-            rows = kind_settings(store.kind)
-            refuse_unknown(store.config, rows)
-            checked_values(store.config, rows)
-            return replace(
-                store,
-                secrets=frozenset(
-                    key for key in store.config if (row := row_of(key, rows)) and row.secret
-                ),
-            )
-        for key, value in store.config.items():
-            if not isinstance(value, str | int | float | bool):
-                raise Invalid(f"{key}: must be a plain value, got {_shape(value)}")
-        if PREFIX_KEY in store.config:
-            _named(PREFIX_KEY, store.prefix)
-    except Invalid as error:
-        raise ConfigError(f"{store.where}{error}") from error
+    if store.kind:
+        rows = kind_settings(store.kind)
+        rows.refuse_unknown(store.config, store.where)
+        rows.values(store.config, store.where)
+        secrets = (key for key in store.config if rows[key].secret)
+        return replace(store, secrets=frozenset(secrets))
+    for key, value in store.config.items():
+        if not isinstance(value, str | int | float | bool):
+            raise Invalid(f"{store.where}{key}: must be a plain value, got {_shape(value)}")
+    if PREFIX_KEY in store.config:
+        PREFIX_SETTING.read(store.prefix, f"{store.where}{PREFIX_KEY}")
     return store
-
-
-def _named(key: str, prefix: str) -> None:
-    try:
-        check_prefix(prefix)
-    except Invalid as error:
-        raise Invalid(f"{key}: {error}") from error
 
 
 def _one_way(values: Mapping[str, Any], where: str) -> None:
     ways = [key for key in ("plugin", "plugin.command", "plugin.address") if key in values]
     if len(ways) != 1:
         found = f"there are {' and '.join(ways)}" if ways else "there is none"
-        raise ConfigError(
+        raise Invalid(
             f"{where}plugin: a store has exactly one of plugin, plugin.command and "
             f"plugin.address; {found}"
         )
@@ -292,11 +278,11 @@ def _tls(values: Mapping[str, Any], address: Address | None, where: str) -> Tls 
     if not given:
         return None
     if address is None or address.is_unix:
-        raise ConfigError(f"{where}{given[0]}: TLS goes with a plugin.address of host:port")
+        raise Invalid(f"{where}{given[0]}: TLS goes with a plugin.address of host:port")
     pair = ("plugin.tls.cert.file", "plugin.tls.key.file")
     if (pair[0] in values) != (pair[1] in values):
         missing = next(key for key in pair if key not in values)
-        raise ConfigError(f"{where}{missing}: missing; a certificate and its key go together")
+        raise Invalid(f"{where}{missing}: missing; a certificate and its key go together")
     return Tls(
         ca_file=values.get("plugin.tls.ca.file"),
         cert_file=values.get(pair[0]),
@@ -314,7 +300,7 @@ def _refuse_same_location(stores: Iterable[StoreConfig]) -> None:
             key = (*key, *sorted(store.config.items()))
         if key in seen:
             shown = f"{location} with prefix {store.prefix!r}" if store.kind else location
-            raise ConfigError(
+            raise Invalid(
                 f"stores.{store.name}: it is where store {seen[key]} is ({shown}); "
                 "give each a bucket, root or prefix of its own"
             )
@@ -327,34 +313,8 @@ def _checked_name(name: object) -> str:
         or not 0 < len(name) <= _NAME_MAX
         or not all((sign.isascii() and sign.isalnum()) or sign in _NAME_SIGNS for sign in name)
     ):
-        raise ConfigError(f"stores: a name must be {NAME_ALLOWED}, got {name!r}")
+        raise Invalid(f"stores: a name must be {NAME_ALLOWED}, got {name!r}")
     return name
-
-
-def _refuse_keys(given: Iterable[object], rows: Iterable[Setting], where: str) -> None:
-    known = _keys(rows)
-    for key in given:
-        if key not in known:
-            close = difflib.get_close_matches(str(key), known, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"allowed: {', '.join(known)}"
-            raise ConfigError(f"{where}{key}: unknown setting; {hint}")
-
-
-def _values(given: Mapping[str, Any], rows: Iterable[Setting], where: str) -> dict[str, Any]:
-    values = {}
-    for row in rows:
-        if row.key in given:
-            try:
-                values[row.key] = row.kind.read(given[row.key])
-            except ValueRefused as refused:
-                raise ConfigError(
-                    f"{where}{row.key}: must be {row.kind.allowed}, got {refused}"
-                ) from refused
-    return values
-
-
-def _keys(rows: Iterable[Setting]) -> tuple[str, ...]:
-    return tuple(row.key for row in rows)
 
 
 def _shape(content: object) -> str:

@@ -2,7 +2,7 @@
 
 from kip405.errors import Invalid
 from rlm_sandbox.errors import SandboxError
-from rsm_plugins.settings.kinds import store_kind
+from rsm_plugins.store_kinds import store_kind
 
 
 def check_installed(kind: str) -> None:

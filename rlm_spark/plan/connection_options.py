@@ -8,21 +8,19 @@ from collections.abc import Callable
 from typing import Final
 
 from rlm_spark.plan.offset_specs import OptionError
-from rlm_spark.plan.option_map import OptionMap
+from rlm_spark.plan.option_map import Isolation, OptionMap
 from rlm_spark.values import ConnectorOptions, ReadMode, ServiceConnection
 
 _KAFKA_PREFIX: Final = "kafka."
 _SERVERS: Final = "kafka.bootstrap.servers"
 _ISOLATION: Final = "kafka.isolation.level"
-_DEFAULTS: Final = ConnectorOptions(read_mode=ReadMode.KAFKA_ONLY, kafka={}, service=None)
-_DEFAULT_CALL_TIMEOUT_MS: Final = 30_000
 
 
 def connector_options(
     given: OptionMap, *, user: str, read_text: Callable[[str], str]
 ) -> ConnectorOptions:
     """What executors need of the options, else OptionError."""
-    mode = _read_mode(given)
+    mode: ReadMode = given.value("readMode")
     service = _service(given, user=user, read_text=read_text)
     kafka = {
         key.removeprefix(_KAFKA_PREFIX): value
@@ -30,34 +28,20 @@ def connector_options(
         if key.startswith(_KAFKA_PREFIX)
     }
     _check_reachable(given, mode, has_service=service is not None)
-    poll_timeout_ms = given.positive("kafkaConsumer.pollTimeoutMs")
-    retries = given.whole("fetchOffset.numRetries")
-    interval_ms = given.whole("fetchOffset.retryIntervalMs")
     return ConnectorOptions(
         read_mode=mode,
         kafka=kafka,
         service=service,
-        read_committed=_read_committed(given),
-        fail_on_data_loss=given.boolean("failOnDataLoss", default=True),
-        poll_timeout_ms=_DEFAULTS.poll_timeout_ms if poll_timeout_ms is None else poll_timeout_ms,
-        fetch_offset_retries=_DEFAULTS.fetch_offset_retries if retries is None else retries,
-        fetch_offset_retry_interval_ms=(
-            _DEFAULTS.fetch_offset_retry_interval_ms if interval_ms is None else interval_ms
-        ),
+        read_committed=given.value(_ISOLATION) is Isolation.READ_COMMITTED,
+        fail_on_data_loss=given.value("failOnDataLoss"),
+        poll_timeout_ms=given.value("kafkaConsumer.pollTimeoutMs"),
+        fetch_offset_retries=given.value("fetchOffset.numRetries"),
+        fetch_offset_retry_interval_ms=given.value("fetchOffset.retryIntervalMs"),
     )
 
 
-def _read_mode(given: OptionMap) -> ReadMode:
-    text = given.get("readMode", ReadMode.KAFKA_PREFERRED.value)
-    try:
-        return ReadMode(text.strip().lower())
-    except ValueError as error:
-        modes = ", ".join(mode.value for mode in ReadMode)
-        raise OptionError(f"readMode must be one of {modes}, got '{text}'") from error
-
-
 def _check_reachable(given: OptionMap, mode: ReadMode, *, has_service: bool) -> None:
-    has_kafka = given.text(_SERVERS) is not None
+    has_kafka = given.value(_SERVERS) is not None
     if _SERVERS in given and not has_kafka:
         raise OptionError(f"Option '{_SERVERS}' is empty")
     if mode is ReadMode.KAFKA_ONLY and not has_kafka:
@@ -77,15 +61,6 @@ def _check_reachable(given: OptionMap, mode: ReadMode, *, has_service: bool) -> 
         )
 
 
-def _read_committed(given: OptionMap) -> bool:
-    text = given.get(_ISOLATION, "read_uncommitted").strip().lower()
-    if text not in ("read_committed", "read_uncommitted"):
-        raise OptionError(
-            f"Option '{_ISOLATION}' must be read_committed or read_uncommitted, got '{text}'"
-        )
-    return text == "read_committed"
-
-
 def _service(
     given: OptionMap, *, user: str, read_text: Callable[[str], str]
 ) -> ServiceConnection | None:
@@ -96,25 +71,24 @@ def _service(
     )
     if not endpoints:
         raise OptionError("Option 'rlm.endpoints' is empty: give host:port, ...")
-    cert_file, key_file = given.text("rlm.tls.cert.file"), given.text("rlm.tls.key.file")
+    cert_file, key_file = given.value("rlm.tls.cert.file"), given.value("rlm.tls.key.file")
     if (cert_file is None) != (key_file is None):
         raise OptionError("rlm.tls.cert.file and rlm.tls.key.file go together: one is missing")
-    timeout_ms = given.positive("rlm.call.timeout.ms")
     return ServiceConnection(
         endpoints=endpoints,
         principal=_principal(given, user),
         token=_token(given, read_text),
-        tls_ca_file=given.text("rlm.tls.ca.file"),
+        tls_ca_file=given.value("rlm.tls.ca.file"),
         tls_cert_file=cert_file,
         tls_key_file=key_file,
-        tls_server_name=given.text("rlm.tls.server.name"),
-        call_timeout_ms=_DEFAULT_CALL_TIMEOUT_MS if timeout_ms is None else timeout_ms,
+        tls_server_name=given.value("rlm.tls.server.name"),
+        call_timeout_ms=given.value("rlm.call.timeout.ms"),
     )
 
 
 def _principal(given: OptionMap, user: str) -> str:
     """As a call can carry it."""
-    principal = given.text("rlm.principal")
+    principal: str | None = given.value("rlm.principal")
     if principal is None:
         return "spark-" + "".join(one if _is_fit(one) else "?" for one in user)
     if not _is_fit(principal):
@@ -127,7 +101,8 @@ def _token(given: OptionMap, read_text: Callable[[str], str]) -> str | None:
 
     Services accept the tokens of the other lines too, while tokens are being replaced.
     """
-    token, path = given.text("rlm.token"), given.text("rlm.token.file")
+    token: str | None = given.value("rlm.token")
+    path: str | None = given.value("rlm.token.file")
     if token is not None and path is not None:
         raise OptionError("give rlm.token or rlm.token.file, not both")
     if path is not None:

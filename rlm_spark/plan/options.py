@@ -6,7 +6,6 @@ no repr contains a secret. The order of the checks and the wording of the errors
 KafkaSourceProvider. Pure: the user's name and a function that reads files are arguments.
 """
 
-import difflib
 import logging
 import re
 from collections.abc import Callable, Mapping
@@ -34,14 +33,12 @@ from rlm_spark.plan.offset_specs import (
     timestamps_from_json,
 )
 from rlm_spark.plan.offsets import check_specs
-from rlm_spark.plan.option_map import KNOWN_OPTIONS, OptionMap
+from rlm_spark.plan.option_map import OPTIONS, OptionMap
 from rlm_spark.values import ConnectorOptions
 
 _log: Final = logging.getLogger(__name__)
 
 _STRATEGIES: Final = ("subscribe", "subscribePattern", "assign")
-_MAX_INT: Final = (1 << 31) - 1
-_DEFAULT_MAX_TRIGGER_DELAY: Final = "15m"
 _HOW_ALIKE: Final = 0.84  # of difflib: one letter more or less in a name of six and longer
 
 _GROUP_ID_WARNING: Final = (
@@ -122,9 +119,9 @@ def parse_batch(
         starting=starting,
         ending=ending,
         connector=connector_options(given, user=user, read_text=read_text),
-        min_partitions=given.positive("minPartitions", biggest=_MAX_INT),
-        max_records_per_partition=given.positive("maxRecordsPerPartition"),
-        has_pushdown=given.boolean("pushdown", default=False),
+        min_partitions=given.value("minPartitions"),
+        max_records_per_partition=given.value("maxRecordsPerPartition"),
+        has_pushdown=given.value("pushdown"),
     )
 
 
@@ -144,17 +141,17 @@ def parse_stream(
         subscription=_subscription(given),
         starting=_starting(given, Latest()),
         connector=connector_options(given, user=user, read_text=read_text),
-        min_partitions=given.positive("minPartitions", biggest=_MAX_INT),
-        max_records_per_partition=given.positive("maxRecordsPerPartition"),
-        max_offsets_per_trigger=given.whole("maxOffsetsPerTrigger"),
-        min_offsets_per_trigger=given.whole("minOffsetsPerTrigger"),
-        max_trigger_delay_ms=given.duration_ms("maxTriggerDelay", _DEFAULT_MAX_TRIGGER_DELAY),
+        min_partitions=given.value("minPartitions"),
+        max_records_per_partition=given.value("maxRecordsPerPartition"),
+        max_offsets_per_trigger=given.value("maxOffsetsPerTrigger"),
+        min_offsets_per_trigger=given.value("minOffsetsPerTrigger"),
+        max_trigger_delay_ms=given.value("maxTriggerDelay"),
     )
 
 
 def includes_headers(options: Mapping[str, str]) -> bool:
     """Whether the schema has the column headers."""
-    return OptionMap(options).boolean("includeHeaders", default=False)
+    return bool(OptionMap(options).value("includeHeaders"))
 
 
 def _starting(given: OptionMap, default: OffsetSpec) -> OffsetSpec:
@@ -172,7 +169,7 @@ def _ending(given: OptionMap) -> OffsetSpec:
 def _spec(given: OptionMap, keys: tuple[str, str, str], default: OffsetSpec) -> OffsetSpec:
     """The first of `keys` that is given wins: one timestamp, timestamps, offsets."""
     one_timestamp, timestamps, offsets = keys
-    no_match = _no_match(given)
+    no_match: NoMatch = given.value("startingOffsetsByTimestampStrategy")
     if one_timestamp in given:
         return GlobalTimestamp(_timestamp_ms(given[one_timestamp].strip()), no_match)
     if timestamps in given:
@@ -193,16 +190,6 @@ def _timestamp_ms(text: str) -> int:
     if not re.fullmatch(r"[+-]?[0-9]{1,19}", text):
         raise OptionError(f"Expected a single long value, got {text}")
     return int(text)
-
-
-def _no_match(given: OptionMap) -> NoMatch:
-    text = given.get("startingOffsetsByTimestampStrategy", NoMatch.ERROR.value)
-    try:
-        return NoMatch(text.strip().lower())
-    except ValueError as error:
-        raise OptionError(
-            f"startingOffsetsByTimestampStrategy must be 'error' or 'latest', got '{text}'"
-        ) from error
 
 
 def _check_batch_starting(starting: OffsetSpec) -> None:
@@ -236,14 +223,14 @@ def _check_batch_ending(ending: OffsetSpec) -> None:
 def _check_common(given: OptionMap) -> None:
     """KafkaSourceProvider.validateGeneralOptions, in its order."""
     _subscription(given)
-    given.positive("minPartitions", biggest=_MAX_INT)
-    given.positive("maxRecordsPerPartition")
+    given.value("minPartitions")
+    given.value("maxRecordsPerPartition")
     if "kafka.group.id" in given:
         _log.warning("event=option_not_used message=%s", _GROUP_ID_WARNING)
     for key, refusal in _REFUSED.items():
         if key in given:
             raise OptionError(refusal)
-    least, most = given.whole("minOffsetsPerTrigger"), given.whole("maxOffsetsPerTrigger")
+    least, most = given.value("minOffsetsPerTrigger"), given.value("maxOffsetsPerTrigger")
     if least is not None and most is not None and least > most:
         raise OptionError(
             f"The value of minOffsetPerTrigger({least}) is higher than the "
@@ -306,14 +293,12 @@ def _subscribe_pattern(value: str) -> SubscribePattern:
 
 
 def _warn_of_misspelt(given: OptionMap) -> None:
-    known = {name.lower(): name for name in KNOWN_OPTIONS}
+    known = {name.lower() for name in OPTIONS.keys}
     for key in given:
         if key in known or key.startswith("kafka."):
             continue
-        alike = difflib.get_close_matches(key, known, n=1, cutoff=_HOW_ALIKE)
-        if alike:
-            _log.warning(
-                "event=option_unknown option=%s ignored=true did_you_mean=%s", key, known[alike[0]]
-            )
+        meant = OPTIONS.nearest(key, _HOW_ALIKE)
+        if meant is not None:
+            _log.warning("event=option_unknown option=%s ignored=true did_you_mean=%s", key, meant)
         elif key.startswith("rlm."):
             _log.warning("event=option_unknown option=%s ignored=true", key)

@@ -11,14 +11,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from kip405.errors import Invalid
+from kip405.settings import Kind, RefusedAs, Setting, Table
 from rlm_spark.errors import KafkaClientError
 
 _log: Final = logging.getLogger(__name__)
 
-_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _PEM: Final = b"-----BEGIN"
 _JAAS: Final = re.compile(
     r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))"""
@@ -99,86 +99,137 @@ class KafkaSettings:
         return self.security_protocol in ("SSL", "SASL_SSL")
 
 
-class _Properties:
-    """Reads properties and remembers which."""
+def _servers(value: str) -> tuple[str, ...]:
+    return tuple(server.strip() for server in value.split(",") if server.strip())
 
-    def __init__(self, given: Mapping[str, str]) -> None:
-        self._given = given
-        self._read: set[str] = set()
 
-    def text(self, *names: str) -> str | None:
-        """The first that is given and not empty."""
-        self._read.update(names)
-        return next((self._given[name] for name in names if self._given.get(name)), None)
+def _number(least: int) -> Kind:
+    def read(value: str) -> int:
+        if int(value) < least:
+            raise ValueError
+        return int(value)
 
-    def is_empty(self, name: str) -> bool:
-        """Given, and empty."""
-        return self._given.get(name) == ""
+    return Kind(allowed=f"a whole number of at least {least}", read=read)
 
-    def number(self, name: str, default: int, least: int = 0) -> int:
-        text = self.text(name)
-        if text is None:
-            return default
-        try:
-            value = int(text.strip())
-        except ValueError:
-            value = least - 1
-        if value < least:
-            raise KafkaClientError(f"kafka.{name} must be a number from {least} on, got '{text}'")
-        return value
 
-    def choice(self, name: str, default: str, choices: tuple[str, ...]) -> str:
-        text = (self.text(name) or default).strip().upper()
-        if text not in choices:
-            raise KafkaClientError(
-                f"kafka.{name} '{text}' cannot be used by this connector's consumer: it has "
-                f"{', '.join(choices)}"
+def _one_of(*names: str) -> Kind:
+    def read(value: str) -> str:
+        if value.strip().upper() not in names:
+            raise RefusedAs(
+                f"'{value}' cannot be used by this connector's consumer: it has {', '.join(names)}"
             )
-        return text
+        return value.strip().upper()
 
-    def rest(self) -> list[str]:
-        return sorted(set(self._given) - self._read - _KNOWN_ELSEWHERE)
+    return Kind(allowed=" or ".join(names), read=read)
+
+
+def _pem_file(path: str) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            head = file.read(64 << 10)
+    except OSError as error:
+        raise RefusedAs(f"cannot be read: {path}: {error.strerror}") from error
+    if _PEM not in head:
+        raise RefusedAs(
+            f"names {path}, which is no PEM file; export the store with `openssl pkcs12` or "
+            "`keytool -exportcert -rfc` (PEM is ssl.truststore.type=PEM in Java too)"
+        )
+    return path
+
+
+_TEXT: Final = Kind(allowed="a text", read=str)
+# Read only where the protocol is SASL's: without it any other mechanism is no mistake.
+_MECHANISM: Final = Setting(
+    key="kafka.sasl.mechanism", kind=_one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+)
+_CONSUMER: Final = Table(
+    Setting(
+        key="bootstrap.servers",
+        kind=Kind(allowed="a list of host:port", read=_servers),
+        default=(),
+    ),
+    Setting(key="client.id", kind=_TEXT, default="kafka-rlm-spark"),
+    Setting(
+        key="security.protocol",
+        kind=_one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+        default="PLAINTEXT",
+    ),
+    # Java's 1 MiB a partition costs a round trip for each: one partition is all we ask for.
+    Setting(key="max.partition.fetch.bytes", kind=_number(1), default=4 << 20),
+    Setting(key="fetch.max.bytes", kind=_number(1), default=50 << 20),
+    Setting(key="fetch.min.bytes", kind=_number(0), default=1),
+    Setting(key="fetch.max.wait.ms", kind=_number(0), default=500),
+    Setting(key="request.timeout.ms", kind=_number(1), default=30_000),
+    Setting(key="receive.buffer.bytes", kind=_number(-1), default=-1),
+    Setting(key="connections.max.idle.ms", kind=_number(1), default=540_000),
+    Setting(key="metadata.max.age.ms", kind=_number(1), default=300_000),
+    Setting(key="retry.backoff.ms", kind=_number(0), default=100),
+    Setting(key="exclude.internal.topics", kind=_TEXT, default="true"),
+    Setting(key="sasl.mechanism", kind=_TEXT, default="GSSAPI"),
+    Setting(key="sasl.jaas.config", kind=_TEXT, secret=True),
+    Setting(key="sasl.plain.username", kind=_TEXT, aliases=("sasl.username",)),
+    Setting(key="sasl.plain.password", kind=_TEXT, aliases=("sasl.password",), secret=True),
+    Setting(
+        key="ssl.truststore.location",
+        kind=Kind(allowed="a PEM file", read=_pem_file),
+        aliases=("ssl.ca.location", "ssl.cafile"),
+    ),
+    Setting(key="ssl.truststore.certificates", kind=_TEXT),
+    Setting(key="ssl.keystore.location", kind=Kind(allowed="a PEM file", read=_pem_file)),
+    Setting(key="ssl.certificate.location", kind=_TEXT, aliases=("ssl.certfile",)),
+    Setting(key="ssl.key.location", kind=_TEXT, aliases=("ssl.keyfile",)),
+    Setting(key="ssl.keystore.certificate.chain", kind=_TEXT),
+    Setting(key="ssl.keystore.key", kind=_TEXT, secret=True),
+    Setting(key="ssl.key.password", kind=_TEXT, secret=True),
+    Setting(key="ssl.keystore.password", kind=_TEXT, secret=True),
+    Setting(key="ssl.endpoint.identification.algorithm", kind=_TEXT, default="https"),
+)
+"""Java's names first. The aliases are those of librdkafka and of Python's clients."""
 
 
 def kafka_settings(properties: Mapping[str, str]) -> KafkaSettings:
     """The consumer that `properties` (by Kafka's names) describe. KafkaClientError: they cannot be
     met.
     """
-    given = _Properties(properties)
-    servers = tuple(
-        server.strip()
-        for server in (given.text("bootstrap.servers") or "").split(",")
-        if server.strip()
-    )
-    if not servers:
-        raise KafkaClientError("kafka.bootstrap.servers is not given")
-    protocol = given.choice("security.protocol", "PLAINTEXT", _PROTOCOLS)
-    mechanism, username, password = _sasl(given, protocol)
-    settings = KafkaSettings(
-        bootstrap_servers=servers,
-        client_id=given.text("client.id") or "kafka-rlm-spark",
-        security_protocol=protocol,
-        tls=_tls(given),
-        sasl_mechanism=mechanism,
-        sasl_username=username,
-        sasl_password=password,
-        # Java's 1 MiB a partition costs a round trip for each: one partition is all we ask for.
-        max_partition_fetch_bytes=given.number("max.partition.fetch.bytes", 4 << 20, 1),
-        fetch_max_bytes=given.number("fetch.max.bytes", 50 << 20, 1),
-        fetch_min_bytes=given.number("fetch.min.bytes", 1),
-        fetch_max_wait_ms=given.number("fetch.max.wait.ms", 500),
-        request_timeout_ms=given.number("request.timeout.ms", 30_000, 1),
-        receive_buffer_bytes=given.number("receive.buffer.bytes", -1, -1),
-        connections_max_idle_ms=given.number("connections.max.idle.ms", 540_000, 1),
-        metadata_max_age_ms=given.number("metadata.max.age.ms", 300_000, 1),
-        retry_backoff_ms=given.number("retry.backoff.ms", 100),
-        exclude_internal_topics=(given.text("exclude.internal.topics") or "true") != "false",
-    )
-    _check_rest(given.rest(), properties)
+    try:
+        settings = _settings(properties)
+    except Invalid as error:
+        raise KafkaClientError(str(error)) from None
+    _check_rest(properties)
     return settings
 
 
-def _check_rest(rest: list[str], properties: Mapping[str, str]) -> None:
+def _settings(properties: Mapping[str, str]) -> KafkaSettings:
+    filled = {name: value for name, value in properties.items() if value}
+    given = _CONSUMER.values(filled, "kafka.")
+    if not given["bootstrap.servers"]:
+        raise Invalid("kafka.bootstrap.servers is not given")
+    mechanism, username, password = _sasl(given)
+    return KafkaSettings(
+        bootstrap_servers=given["bootstrap.servers"],
+        client_id=given["client.id"],
+        security_protocol=given["security.protocol"],
+        tls=_tls(given, properties),
+        sasl_mechanism=mechanism,
+        sasl_username=username,
+        sasl_password=password,
+        max_partition_fetch_bytes=given["max.partition.fetch.bytes"],
+        fetch_max_bytes=given["fetch.max.bytes"],
+        fetch_min_bytes=given["fetch.min.bytes"],
+        fetch_max_wait_ms=given["fetch.max.wait.ms"],
+        request_timeout_ms=given["request.timeout.ms"],
+        receive_buffer_bytes=given["receive.buffer.bytes"],
+        connections_max_idle_ms=given["connections.max.idle.ms"],
+        metadata_max_age_ms=given["metadata.max.age.ms"],
+        retry_backoff_ms=given["retry.backoff.ms"],
+        exclude_internal_topics=given["exclude.internal.topics"] != "false",
+    )
+
+
+def _check_rest(properties: Mapping[str, str]) -> None:
+    rest = sorted(
+        name for name in properties if name not in _KNOWN_ELSEWHERE and not _CONSUMER.row(name)
+    )
     cannot = [name for name in rest if name in _CANNOT and properties[name]]
     if cannot:
         raise KafkaClientError(
@@ -194,18 +245,16 @@ def _names(names: list[str]) -> str:
     return ", ".join(f"kafka.{name}" for name in names)
 
 
-def _sasl(given: _Properties, protocol: str) -> tuple[str, str | None, str | None]:
-    jaas = given.text("sasl.jaas.config")
-    username = given.text("sasl.plain.username", "sasl.username")
-    password = given.text("sasl.plain.password", "sasl.password")
-    if not protocol.startswith("SASL_"):
-        given.text("sasl.mechanism")
+def _sasl(given: Mapping[str, Any]) -> tuple[str, str | None, str | None]:
+    """Mechanism, user and password."""
+    if not given["security.protocol"].startswith("SASL_"):
         return "PLAIN", None, None
-    mechanism = given.choice("sasl.mechanism", "GSSAPI", _MECHANISMS)
-    if jaas is not None:
-        username, password = _jaas(jaas)
+    mechanism: str = _MECHANISM.read(given["sasl.mechanism"])
+    username, password = given["sasl.plain.username"], given["sasl.plain.password"]
+    if given["sasl.jaas.config"] is not None:
+        username, password = _jaas(given["sasl.jaas.config"])
     if not username or password is None:
-        raise KafkaClientError(
+        raise Invalid(
             "SASL needs a user and a password: kafka.sasl.jaas.config, or "
             "kafka.sasl.plain.username and kafka.sasl.plain.password"
         )
@@ -221,36 +270,16 @@ def _jaas(text: str) -> tuple[str | None, str | None]:
     return found.get("username"), found.get("password")
 
 
-def _tls(given: _Properties) -> TlsFiles:
-    host_check = given.text("ssl.endpoint.identification.algorithm")
-    named_empty = given.is_empty("ssl.endpoint.identification.algorithm")
-    keystore = _pem_file(given.text("ssl.keystore.location"), "ssl.keystore.location")
+def _tls(given: Mapping[str, Any], properties: Mapping[str, str]) -> TlsFiles:
+    check = "ssl.endpoint.identification.algorithm"
     return TlsFiles(
-        ca_file=_pem_file(
-            given.text("ssl.truststore.location", "ssl.ca.location", "ssl.cafile"),
-            "ssl.truststore.location",
-        ),
-        ca_text=given.text("ssl.truststore.certificates"),
-        cert_file=keystore or given.text("ssl.certificate.location", "ssl.certfile"),
-        key_file=given.text("ssl.key.location", "ssl.keyfile"),
-        cert_text=given.text("ssl.keystore.certificate.chain"),
-        key_text=given.text("ssl.keystore.key"),
-        key_password=given.text("ssl.key.password", "ssl.keystore.password"),
-        checks_host_name=not named_empty and (host_check or "https").lower() == "https",
+        ca_file=given["ssl.truststore.location"],
+        ca_text=given["ssl.truststore.certificates"],
+        cert_file=given["ssl.keystore.location"] or given["ssl.certificate.location"],
+        key_file=given["ssl.key.location"],
+        cert_text=given["ssl.keystore.certificate.chain"],
+        key_text=given["ssl.keystore.key"],
+        key_password=given["ssl.key.password"] or given["ssl.keystore.password"],
+        # Given and empty, it is off.
+        checks_host_name=properties.get(check) != "" and given[check].lower() == "https",
     )
-
-
-def _pem_file(path: str | None, name: str) -> str | None:
-    if path is None:
-        return None
-    try:
-        with Path(path).open("rb") as file:
-            head = file.read(64 << 10)
-    except OSError as error:
-        raise KafkaClientError(f"kafka.{name}: cannot read {path}: {error.strerror}") from error
-    if _PEM not in head:
-        raise KafkaClientError(
-            f"kafka.{name}: {path} is no PEM file; export the store with `openssl pkcs12` or "
-            "`keytool -exportcert -rfc` (PEM is ssl.truststore.type=PEM in Java too)"
-        )
-    return path

@@ -11,8 +11,8 @@ import grpc
 import structlog
 
 from kip405.errors import Internal, RemoteStorageError, error_of_kind
+from kip405.settings import masked
 from rsm_plugins.contract.status import Status, Unauthenticated, status_of_error
-from rsm_plugins.settings.kinds import masked
 
 PRINCIPAL_KEY = "rlm-principal"
 PRINCIPAL_MAX = 256

@@ -12,7 +12,7 @@ from typing import Any
 
 from rsm_plugins.hdfs.manager import HdfsRemoteStorageManager
 from rsm_plugins.hdfs.settings import SETTINGS, settings_of
-from rsm_plugins.settings.kinds import OpenStore, StoreKind
+from rsm_plugins.store_kinds import OpenStore, StoreKind
 from rsm_plugins.threads import FileThreads
 
 

@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
 from kip405.errors import Invalid
-from rsm_plugins.settings.table import PREFIX_SETTING, Setting, folder, number, text
+from kip405.settings import PATH, REQUIRED, Kind, Setting, Table, as_text, integer
+from rsm_plugins.store_kinds import PREFIX_SETTING
 
 CALL_TIMEOUT_MS_DEFAULT = 30_000
 _REPLICAS_TRIED = 3
@@ -26,14 +27,14 @@ _SUBSTITUTIONS_MAX = 20
 
 
 def _url(value: object) -> str:
-    parts = urlsplit(text(value))
+    parts = urlsplit(as_text(value))
     if parts.scheme != "hdfs" or not parts.hostname or parts.username or parts.path.strip("/"):
         raise ValueError
     return f"hdfs://{parts.netloc}"
 
 
 def _root(value: object) -> str:
-    path = PurePosixPath(text(value))
+    path = PurePosixPath(as_text(value))
     if not path.is_absolute() or ".." in path.parts or str(path).startswith("//"):
         raise ValueError
     return str(path)
@@ -42,76 +43,67 @@ def _root(value: object) -> str:
 def _conf_value(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    return str(value) if isinstance(value, int) else text(value)
+    return str(value) if isinstance(value, int) else as_text(value)
 
 
 URL = Setting(
     key="rsm.config.hdfs.url",
-    check=_url,
-    allowed="hdfs://HOST:PORT, or hdfs://NAMESERVICE of hdfs-site.xml",
+    kind=Kind(allowed="hdfs://HOST:PORT, or hdfs://NAMESERVICE of hdfs-site.xml", read=_url),
     doc="The file system. Default: fs.defaultFS of core-site.xml.",
 )
 ROOT = Setting(
     key="rsm.config.root",
-    check=_root,
-    allowed="an absolute path in HDFS",
+    kind=Kind(allowed="an absolute path in HDFS", read=_root),
     doc="Folder of the store. It must exist; the plugin never creates it.",
-    required=True,
+    default=REQUIRED,
 )
 CORE_SITE = Setting(
     key="rsm.config.hdfs.core-site.path",
-    check=folder,
-    allowed="an absolute path",
+    kind=PATH,
     doc="Hadoop's core-site.xml. Default: that of HADOOP_CONF_DIR, if set.",
 )
 HDFS_SITE = Setting(
     key="rsm.config.hdfs.hdfs-site.path",
-    check=folder,
-    allowed="an absolute path",
+    kind=PATH,
     doc="Hadoop's hdfs-site.xml; names the NameNodes of a highly available HDFS. Default: that of "
     "HADOOP_CONF_DIR, if set.",
 )
 CONF = Setting(
     key=f"{_CONF}*",
-    check=_conf_value,
-    allowed="a string, a number, true or false",
+    kind=Kind(allowed="a string, a number, true or false", read=_conf_value),
     doc="One line of Hadoop's client configuration, over the files: "
     "rsm.config.hdfs.conf.dfs.replication.",
 )
 USER = Setting(
     key="rsm.config.hdfs.user",
-    check=text,
-    allowed="a user name",
+    kind=Kind(allowed="a user name", read=as_text),
     doc="User to act as where HDFS has simple authentication; sets HADOOP_USER_NAME of the "
     "process. Default: the process's user.",
 )
 CALL_TIMEOUT = Setting(
     key="rsm.config.hdfs.call.timeout.ms",
-    check=number(1_000, 3_600_000),
-    allowed="1000 to 3600000 milliseconds",
+    kind=integer(1_000, 3_600_000),
     doc="Longest time for one call to HDFS: a call of the NameNode, 4 MiB written, 8 MiB read. A "
     "read tries another replica after a third of it.",
     default=CALL_TIMEOUT_MS_DEFAULT,
+    unit="ms",
 )
 PRINCIPAL = Setting(
     key="rsm.config.hdfs.auth.kerberos.principal",
-    check=text,
-    allowed="a principal, as in rlm/host@REALM",
+    kind=Kind(allowed="a principal, as in rlm/host@REALM", read=as_text),
     doc="Kerberos principal of this process; needs a keytab or a credential cache, and libgssapi.",
 )
 KEYTAB = Setting(
     key="rsm.config.hdfs.auth.kerberos.keytab",
-    check=folder,
-    allowed="an absolute path",
+    kind=PATH,
     doc="Keytab of the principal.",
 )
 CREDENTIALS = Setting(
     key="rsm.config.hdfs.auth.kerberos.cache",
-    check=text,
-    allowed="a credential cache, as in FILE:/run/krb5/rlm.ccache",
+    kind=Kind(allowed="a credential cache, as in FILE:/run/krb5/rlm.ccache", read=as_text),
     doc="Kerberos credential cache that another program keeps fresh, instead of a keytab.",
 )
-SETTINGS = (
+SETTINGS = Table(
     URL,
     ROOT,
     PREFIX_SETTING,
@@ -198,7 +190,7 @@ def settings_of(values: Mapping[str, Any], environ: Mapping[str, str] = os.envir
     except ValueError as error:
         raise Invalid(
             f"{URL.key} is missing, and fs.defaultFS of {CORE_SITE.key} is {url!r}; "
-            f"allowed: {URL.allowed}"
+            f"allowed: {URL.kind.allowed}"
         ) from error
     settings = HdfsSettings(
         url=checked_url,

@@ -3,17 +3,16 @@
 from collections.abc import Mapping
 from typing import Any
 
+from kip405.settings import PATH, REQUIRED, Setting, Table
 from rsm_plugins.local.manager import LocalRemoteStorageManager
-from rsm_plugins.settings.kinds import OpenStore, StoreKind
-from rsm_plugins.settings.table import PREFIX_SETTING, Setting, folder
+from rsm_plugins.store_kinds import PREFIX_SETTING, OpenStore, StoreKind
 from rsm_plugins.threads import FileThreads
 
 ROOT_SETTING = Setting(
     key="rsm.config.root",
-    check=folder,
-    allowed="an absolute path",
+    kind=PATH,
     doc="Directory of the store. It must exist; the plugin never creates it.",
-    required=True,
+    default=REQUIRED,
 )
 
 
@@ -25,4 +24,4 @@ async def open_local(settings: Mapping[str, Any], threads: FileThreads) -> OpenS
     return OpenStore(manager=store, uri=store.uri, objects_folder=store.folder, sweep=store.sweep)
 
 
-KIND = StoreKind(name="local", settings=(ROOT_SETTING, PREFIX_SETTING), open=open_local)
+KIND = StoreKind(name="local", settings=Table(ROOT_SETTING, PREFIX_SETTING), open=open_local)

@@ -12,47 +12,141 @@ import yaml
 
 from kip405.addresses import Address
 from kip405.errors import Invalid
+from kip405.settings import (
+    FLAG,
+    PATH,
+    Kind,
+    Refused,
+    Table,
+    as_text,
+    choice,
+    integer,
+    rows_of,
+    setting,
+)
 from rsm_plugins.contract.tls import ServerTls, require_both
 from rsm_plugins.files.spool import SPOOLED_COPIES_DEFAULT
-from rsm_plugins.settings.kinds import KIND_NAMES, store_kind
-from rsm_plugins.settings.table import (
-    Setting,
-    checked_value,
-    checked_values,
-    flag,
-    folder,
-    folders,
-    listen_address,
-    number,
-    one_of,
-    refuse_unknown,
-    secret_values,
-)
+from rsm_plugins.store_kinds import KIND_NAMES, store_kind
 from rsm_plugins.threads import THREADS_DEFAULT
 
 SWEEP_GRACE_MS_DEFAULT = 3_600_000
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
+def _listen_address(value: Any) -> str:
+    try:
+        return str(Address.parse_listening(as_text(value)))
+    except Invalid as error:
+        raise Refused(str(error)) from error
+
+
+def _folders(value: Any) -> tuple[Path, ...]:
+    if not isinstance(value, list):
+        raise ValueError
+    return tuple(map(PATH.read, value))
+
+
+_LISTEN = Kind(
+    allowed="127.0.0.1:PORT (0 takes a free one) or unix:/short/path", read=_listen_address
+)
+_FOLDERS = Kind(allowed="a list of absolute paths", read=_folders)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginSettings:
-    """The settings of a plugin; SETTINGS has the meaning of each."""
+    """The settings of a plugin: the rows that every kind of store has, and those of its kind."""
 
-    listen: str
-    kind: str
-    allow_insecure: bool
-    tls_cert_file: Path | None
-    tls_key_file: Path | None
-    tls_client_ca_file: Path | None
-    log_level: str
-    shared_volume: bool
-    source_folders: tuple[Path, ...] | None
-    scratch_folders: tuple[Path, ...] | None
-    spool_folder: Path | None
-    file_threads: int
-    copies_by_bytes_max: int
-    sweep_grace_ms: int
-    # The checked rows of the kind by full key; may hold secrets.
+    listen: str = setting(
+        "listen",
+        _LISTEN,
+        "Address at which the plugin listens.",
+    )
+    kind: str = setting(
+        "plugin",
+        choice(*KIND_NAMES),
+        "Kind of the store.",
+        default="local",
+    )
+    allow_insecure: bool = setting(
+        "allow_insecure",
+        FLAG,
+        "Listen on an address that others can reach without requiring client certificates.",
+        default=False,
+    )
+    tls_cert_file: Path | None = setting(
+        "tls.cert.file",
+        PATH,
+        "PEM file with the plugin's certificate and its chain; with it the plugin speaks TLS.",
+        default=None,
+    )
+    tls_key_file: Path | None = setting(
+        "tls.key.file",
+        PATH,
+        "PEM file with the key of that certificate.",
+        default=None,
+    )
+    tls_client_ca_file: Path | None = setting(
+        "tls.client.ca.file",
+        PATH,
+        "PEM file with authorities. Only clients with a certificate from one of them are "
+        "accepted; without it, every client is.",
+        default=None,
+    )
+    log_level: str = setting(
+        "log_level",
+        choice(*LOG_LEVELS),
+        "The lowest level that is logged, as JSON lines on standard error.",
+        default="info",
+    )
+    shared_volume: bool = setting(
+        "shared.volume",
+        FLAG,
+        "Pass fetched ranges by path to clients that have proven that they see the store, or "
+        "through scratch files of clients on the same machine.",
+        default=True,
+    )
+    source_folders: tuple[Path, ...] | None = setting(
+        "shared.source.dirs",
+        _FOLDERS,
+        "Folders whose files may be copied by path. Without it, any file may be while the "
+        "address is private to this machine, else none.",
+        default=None,
+    )
+    scratch_folders: tuple[Path, ...] | None = setting(
+        "shared.scratch.dirs",
+        _FOLDERS,
+        "Folders whose scratch files (made by the client, *.rlm-scratch) may be filled with "
+        "fetched ranges. Without it, any may be while the address is private to this machine, "
+        "else none.",
+        default=None,
+    )
+    spool_folder: Path | None = setting(
+        "spool.dir",
+        PATH,
+        "Folder for copies that arrive as bytes. Without it, the store's own folder where it "
+        "has one, else a private one below the system's folder for temporary files.",
+        default=None,
+    )
+    file_threads: int = setting(
+        "file.threads",
+        integer(1, 256),
+        "Threads for file work, which also limits the files open at once.",
+        default=THREADS_DEFAULT,
+    )
+    copies_by_bytes_max: int = setting(
+        "copies.by.bytes.max",
+        integer(1, 1024),
+        "Copies that may arrive as bytes at once; each takes the disk space of a segment.",
+        default=SPOOLED_COPIES_DEFAULT,
+    )
+    sweep_grace_ms: int = setting(
+        "sweep.grace.ms",
+        integer(0),
+        "Age from which temporary files of crashed copies are removed at start.",
+        default=SWEEP_GRACE_MS_DEFAULT,
+        unit="ms",
+    )
+    # The checked rows of the kind by key; may hold secrets.
     store: Mapping[str, Any] = field(repr=False)
     secrets: tuple[str, ...] = field(repr=False)
 
@@ -73,122 +167,8 @@ class PluginSettings:
         return Address.parse_listening(self.listen).is_private
 
 
-SETTINGS: tuple[Setting, ...] = (
-    Setting(
-        key="listen",
-        field="listen",
-        check=listen_address,
-        allowed="127.0.0.1:PORT (0 takes a free one) or unix:/short/path",
-        doc="Address at which the plugin listens.",
-        required=True,
-    ),
-    Setting(
-        key="plugin",
-        field="kind",
-        check=one_of(KIND_NAMES),
-        allowed=" | ".join(KIND_NAMES),
-        doc="Kind of the store.",
-        default="local",
-    ),
-    Setting(
-        key="allow_insecure",
-        field="allow_insecure",
-        check=flag,
-        allowed="true | false",
-        doc="Listen on an address that others can reach without requiring client certificates.",
-        default=False,
-    ),
-    Setting(
-        key="tls.cert.file",
-        field="tls_cert_file",
-        check=folder,
-        allowed="an absolute path",
-        doc="PEM file with the plugin's certificate and its chain; with it the plugin speaks TLS.",
-    ),
-    Setting(
-        key="tls.key.file",
-        field="tls_key_file",
-        check=folder,
-        allowed="an absolute path",
-        doc="PEM file with the key of that certificate.",
-    ),
-    Setting(
-        key="tls.client.ca.file",
-        field="tls_client_ca_file",
-        check=folder,
-        allowed="an absolute path",
-        doc="PEM file with authorities. Only clients with a certificate from one of them are "
-        "accepted; without it, every client is.",
-    ),
-    Setting(
-        key="log_level",
-        field="log_level",
-        check=one_of(LOG_LEVELS),
-        allowed=" | ".join(LOG_LEVELS),
-        doc="The lowest level that is logged, as JSON lines on standard error.",
-        default="info",
-    ),
-    Setting(
-        key="shared.volume",
-        field="shared_volume",
-        check=flag,
-        allowed="true | false",
-        doc="Pass fetched ranges by path to clients that have proven that they see the store, or "
-        "through scratch files of clients on the same machine.",
-        default=True,
-    ),
-    Setting(
-        key="shared.source.dirs",
-        field="source_folders",
-        check=folders,
-        allowed="a list of absolute paths",
-        doc="Folders whose files may be copied by path. Without it, any file may be while the "
-        "address is private to this machine, else none.",
-    ),
-    Setting(
-        key="shared.scratch.dirs",
-        field="scratch_folders",
-        check=folders,
-        allowed="a list of absolute paths",
-        doc="Folders whose scratch files (made by the client, *.rlm-scratch) may be filled with "
-        "fetched ranges. Without it, any may be while the address is private to this machine, "
-        "else none.",
-    ),
-    Setting(
-        key="spool.dir",
-        field="spool_folder",
-        check=folder,
-        allowed="an absolute path",
-        doc="Folder for copies that arrive as bytes. Without it, the store's own folder where it "
-        "has one, else a private one below the system's folder for temporary files.",
-    ),
-    Setting(
-        key="file.threads",
-        field="file_threads",
-        check=number(1, 256),
-        allowed="1 to 256",
-        doc="Threads for file work, which also limits the files open at once.",
-        default=THREADS_DEFAULT,
-    ),
-    Setting(
-        key="copies.by.bytes.max",
-        field="copies_by_bytes_max",
-        check=number(1, 1024),
-        allowed="1 to 1024",
-        doc="Copies that may arrive as bytes at once; each takes the disk space of a segment.",
-        default=SPOOLED_COPIES_DEFAULT,
-    ),
-    Setting(
-        key="sweep.grace.ms",
-        field="sweep_grace_ms",
-        check=number(0, 2**53),
-        allowed="0 or more milliseconds",
-        doc="Age from which temporary files of crashed copies are removed at start.",
-        default=SWEEP_GRACE_MS_DEFAULT,
-    ),
-)
-
-_KIND_ROW = next(row for row in SETTINGS if row.field == "kind")
+SETTINGS = Table(*rows_of(PluginSettings).values())
+"""The rows that every kind of store has."""
 
 
 def load_settings(path: Path) -> PluginSettings:
@@ -217,15 +197,17 @@ def settings_of(content: object) -> PluginSettings:
     """Settings of what a YAML document held; Invalid names the key and what is allowed."""
     if not isinstance(content, Mapping):
         raise Invalid("a mapping of settings is needed, key: value")
-    kind = store_kind(str(checked_value(_KIND_ROW, content.get(_KIND_ROW.key))))
-    refuse_unknown(content, (*SETTINGS, *kind.settings))
+    row = SETTINGS["plugin"]
+    kind = store_kind(row.default if content.get(row.key) is None else row.read(content[row.key]))
+    Table(*SETTINGS, *kind.settings).refuse_unknown(content)
+    common = SETTINGS.values(content)
     fields: dict[str, Any] = {
-        row.field: checked_value(row, content.get(row.key)) for row in SETTINGS
+        name: common[row.key] for name, row in rows_of(PluginSettings).items()
     }
     settings = PluginSettings(
         **fields,
-        store=checked_values(content, kind.settings),
-        secrets=secret_values(content, kind.settings),
+        store=kind.settings.values(content),
+        secrets=kind.settings.secrets(content),
     )
     _check_reach(settings)
     return settings

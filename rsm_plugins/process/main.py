@@ -11,12 +11,12 @@ import click
 import structlog
 
 from kip405.errors import Invalid, RemoteStorageError
+from kip405.settings import Setting, Table, masked
 from kip405.version import software_version
 from rsm_plugins.conformance.command import conformance_command
 from rsm_plugins.process.config import SETTINGS, PluginSettings, load_settings
 from rsm_plugins.process.plugin import serve
-from rsm_plugins.settings.kinds import KIND_NAMES, masked, store_kind
-from rsm_plugins.settings.table import Setting
+from rsm_plugins.store_kinds import KIND_NAMES, store_kind
 
 EXIT_FAILED = 1
 EXIT_CONFIGURATION = 2
@@ -36,7 +36,7 @@ class _ServeCommand(click.Command):
                 _write_lines(formatter, title, [str(error)])
 
 
-def _write_rows(formatter: click.HelpFormatter, title: str, rows: tuple[Setting, ...]) -> None:
+def _write_rows(formatter: click.HelpFormatter, title: str, rows: Table) -> None:
     _write_lines(formatter, title, [f"{row.key}: {row.allowed} ({_need(row)})" for row in rows])
 
 
@@ -46,7 +46,7 @@ def _write_lines(formatter: click.HelpFormatter, title: str, lines: list[str]) -
 
 
 def _need(row: Setting) -> str:
-    return "needed" if row.required else f"default {row.default!r}"
+    return "needed" if row.is_required else f"default {row.default!r}"
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})

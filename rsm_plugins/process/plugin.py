@@ -22,7 +22,7 @@ from rsm_plugins.files.spool import Spool
 from rsm_plugins.layout.keys import IDENTITY_NAME
 from rsm_plugins.process.config import PluginSettings
 from rsm_plugins.process.handshake import handshake
-from rsm_plugins.settings.kinds import OpenStore, store_kind
+from rsm_plugins.store_kinds import OpenStore, store_kind
 from rsm_plugins.threads import FINISH_MS, FileThreads
 
 log = structlog.get_logger(__name__)

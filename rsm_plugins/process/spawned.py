@@ -20,11 +20,12 @@ import yaml
 
 from kip405.addresses import MAX_UNIX_PATH_BYTES
 from kip405.errors import Invalid, RemoteStorageError, Unavailable
+from kip405.settings import masked
 from rsm_plugins.contract.client_channel import is_alive
 from rsm_plugins.files.owned_folder import OwnedFolder
 from rsm_plugins.process import spawn_child
 from rsm_plugins.process.handshake import LINE_MAX_BYTES, parse_handshake
-from rsm_plugins.settings.kinds import masked, secrets_of
+from rsm_plugins.store_kinds import secrets_of
 
 OWN_COMMAND = (sys.executable, "-P", "-m", "rsm_plugins.process.main", "serve")
 """`rsm-plugin serve` of this very installation."""

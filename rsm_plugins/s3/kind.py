@@ -7,7 +7,7 @@ from rsm_plugins.s3.calls import pause
 from rsm_plugins.s3.connection import quiet_library
 from rsm_plugins.s3.manager import S3RemoteStorageManager
 from rsm_plugins.s3.settings import SETTINGS, s3_settings
-from rsm_plugins.settings.kinds import OpenStore, StoreKind
+from rsm_plugins.store_kinds import OpenStore, StoreKind
 from rsm_plugins.threads import FileThreads
 
 

@@ -11,7 +11,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from kip405.errors import Invalid
-from rsm_plugins.settings.table import PREFIX_SETTING, Setting, flag, folder, number, one_of, text
+from kip405.settings import FLAG, PATH, REQUIRED, Kind, Setting, Table, as_text, choice, integer
+from rsm_plugins.store_kinds import PREFIX_SETTING
 
 MIB = 1024 * 1024
 PART_MIN_BYTES = 5 * MIB
@@ -34,183 +35,167 @@ _AWS = "rsm.config.aws."
 
 
 def _filled(value: object) -> str:
-    if not text(value):
+    if not as_text(value):
         raise ValueError
-    return text(value)
+    return as_text(value)
 
 
 def _bucket(value: object) -> str:
-    if not _BUCKET.fullmatch(text(value)):
+    if not _BUCKET.fullmatch(as_text(value)):
         raise ValueError
-    return text(value)
+    return as_text(value)
 
 
 def _url(value: object) -> str:
-    parts = urlsplit(text(value))
+    parts = urlsplit(as_text(value))
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
         raise ValueError
     if parts.query or parts.fragment:
         raise ValueError
-    return text(value).rstrip("/")
+    return as_text(value).rstrip("/")
 
 
 BUCKET = Setting(
     key=f"{_S3}bucket.name",
-    check=_bucket,
-    allowed="the name of a bucket",
+    kind=Kind(allowed="the name of a bucket", read=_bucket),
     doc="Bucket of the store. It must exist; the plugin never creates it.",
-    required=True,
+    default=REQUIRED,
 )
 REGION = Setting(
     key=f"{_S3}region",
-    check=_filled,
-    allowed="a region's name, such as eu-central-1",
+    kind=Kind(allowed="a region's name, such as eu-central-1", read=_filled),
     doc="Region of the bucket. Without it, that of the environment (AWS_REGION), else us-east-1.",
 )
 ENDPOINT = Setting(
     key=f"{_S3}endpoint.url",
-    check=_url,
-    allowed="http://HOST[:PORT] or https://HOST[:PORT]",
+    kind=Kind(allowed="http://HOST[:PORT] or https://HOST[:PORT]", read=_url),
     doc="Address of a server other than Amazon's.",
 )
 PATH_STYLE = Setting(
     key=f"{_S3}path.style.access.enabled",
-    check=flag,
-    allowed="true | false",
+    kind=FLAG,
     doc="Whether the bucket is in the path instead of in the host name. Most servers other than "
     "Amazon's need it.",
     default=False,
 )
 PART_SIZE = Setting(
     key=f"{_S3}multipart.upload.part.size",
-    check=number(PART_MIN_BYTES, PART_MAX_BYTES),
-    allowed=f"{PART_MIN_BYTES} to {PART_MAX_BYTES} bytes",
+    kind=integer(PART_MIN_BYTES, PART_MAX_BYTES),
     doc="Size of the parts of a log in bytes; a log that is not larger is uploaded in one request.",
     default=16 * MIB,
+    unit="bytes",
 )
 UPLOADS = Setting(
     key=f"{_S3}upload.concurrency",
-    check=number(1, 256),
-    allowed="1 to 256",
+    kind=integer(1, 256),
     doc="Parts that are uploaded at once, of all copies together. Multiplied by the part size, it "
     "limits the memory of copies.",
     default=8,
 )
 CONNECTIONS = Setting(
     key=f"{_S3}max.connections",
-    check=number(2, 1024),
-    allowed="2 to 1024, more than rsm.config.s3.upload.concurrency",
-    doc="Connections open at once, of all calls together.",
+    kind=integer(2, 1024),
+    doc="Connections open at once, of all calls together; more than "
+    "rsm.config.s3.upload.concurrency.",
     default=64,
 )
 STORAGE_CLASS = Setting(
     key=f"{_S3}storage.class",
-    check=one_of(STORAGE_CLASSES),
-    allowed=" | ".join(STORAGE_CLASSES),
+    kind=choice(*STORAGE_CLASSES),
     doc="Storage class of logs and indexes. Manifests and the identity stay in the bucket's "
     "default class. Archives are not offered: their objects cannot be read at once.",
 )
 SSE_TYPE = Setting(
     key=f"{_S3}sse.type",
-    check=one_of(SSE_TYPES),
-    allowed=" | ".join(SSE_TYPES),
+    kind=choice(*SSE_TYPES),
     doc="Encryption by the server; none uses the bucket's default.",
     default="none",
 )
 SSE_KEY = Setting(
     key=f"{_S3}sse.kms.key.id",
-    check=_filled,
-    allowed="id or ARN of a KMS key",
+    kind=Kind(allowed="id or ARN of a KMS key", read=_filled),
     doc="Key for rsm.config.s3.sse.type aws:kms; without it the account's own key for S3.",
 )
 ACCESS_KEY = Setting(
     key=f"{_AWS}access.key.id",
-    check=_filled,
-    allowed="an access key id, together with rsm.config.aws.secret.access.key",
+    kind=Kind(
+        allowed="an access key id, together with rsm.config.aws.secret.access.key", read=_filled
+    ),
     doc="Static credentials.",
 )
 SECRET_KEY = Setting(
     key=f"{_AWS}secret.access.key",
-    check=_filled,
-    allowed="the secret of the access key",
+    kind=Kind(allowed="the secret of the access key", read=_filled),
     doc="Static credentials.",
     secret=True,
 )
 SESSION_TOKEN = Setting(
     key=f"{_AWS}session.token",
-    check=_filled,
-    allowed="the token of temporary credentials",
+    kind=Kind(allowed="the token of temporary credentials", read=_filled),
     doc="Static credentials.",
     secret=True,
 )
 CREDENTIALS_FILE = Setting(
     key=f"{_AWS}credentials.file",
-    check=folder,
-    allowed="an absolute path",
+    kind=PATH,
     doc="Shared credentials file (INI); read again when it changes.",
 )
 PROFILE = Setting(
     key=f"{_AWS}profile",
-    check=_filled,
-    allowed="the name of a profile",
+    kind=Kind(allowed="the name of a profile", read=_filled),
     doc="Profile in rsm.config.aws.credentials.file, or in the user's own files without it.",
 )
 ROLE = Setting(
     key=f"{_AWS}role.arn",
-    check=_filled,
-    allowed="ARN of a role",
+    kind=Kind(allowed="ARN of a role", read=_filled),
     doc="Role to assume: with the web identity token where one is given, else with the other "
     "credentials.",
 )
 ROLE_SESSION = Setting(
     key=f"{_AWS}role.session.name",
-    check=_filled,
-    allowed="a name",
+    kind=Kind(allowed="a name", read=_filled),
     doc="Name of the session of the role, as audit logs show it.",
     default="kafka-rlm",
 )
 EXTERNAL_ID = Setting(
     key=f"{_AWS}role.external.id",
-    check=_filled,
-    allowed="the external id that the role's trust policy asks for",
+    kind=Kind(allowed="the external id that the role's trust policy asks for", read=_filled),
     doc="External id of the role.",
     secret=True,
 )
 TOKEN_FILE = Setting(
     key=f"{_AWS}web.identity.token.file",
-    check=folder,
-    allowed="an absolute path",
+    kind=PATH,
     doc="Token of a web identity (Kubernetes service account); needs rsm.config.aws.role.arn.",
 )
 STS_ENDPOINT = Setting(
     key=f"{_AWS}sts.endpoint.url",
-    check=_url,
-    allowed="http://HOST[:PORT] or https://HOST[:PORT]",
+    kind=Kind(allowed="http://HOST[:PORT] or https://HOST[:PORT]", read=_url),
     doc="Address of the security token service; without it, Amazon's in the region.",
 )
 CALL_TIMEOUT = Setting(
     key=f"{_S3}api.call.timeout",
-    check=number(100, 3_600_000),
-    allowed="100 to 3600000 milliseconds",
+    kind=integer(100, 3_600_000),
     doc="Longest time for one request with all its retries.",
     default=240_000,
+    unit="ms",
 )
 ATTEMPT_TIMEOUT = Setting(
     key=f"{_S3}api.call.attempt.timeout",
-    check=number(100, 3_600_000),
-    allowed="100 to 3600000 milliseconds",
+    kind=integer(100, 3_600_000),
     doc="Longest time for one attempt of a request with its body; four times that for an upload.",
     default=30_000,
+    unit="ms",
 )
 STALE_UPLOAD_AGE = Setting(
     key=f"{_S3}stale.upload.age.ms",
-    check=number(60_000, 2**53),
-    allowed="60000 or more milliseconds",
+    kind=integer(60_000),
     doc="Age from which unfinished uploads of segments below the prefix are aborted at start.",
     default=86_400_000,
+    unit="ms",
 )
 
-SETTINGS: tuple[Setting, ...] = (
+SETTINGS = Table(
     BUCKET,
     PREFIX_SETTING,
     REGION,

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
+from kip405.settings import Table
 from rlm.config.service import settings
 from rlm.config.stores import RULE_ROWS, STORE_ROWS, is_store_key, read_rules, read_stores
 from rsm_plugins.layout.keys import IDENTITY_NAME
 from rsm_plugins.process.config import SETTINGS, settings_of
 from rsm_plugins.s3.errors import PERMISSIONS
-from rsm_plugins.settings.kinds import KIND_NAMES, kind_settings
-from rsm_plugins.settings.table import row_of
+from rsm_plugins.store_kinds import KIND_NAMES, kind_settings
 from rsm_plugins.v1 import identity_pb2, storage_pb2
 from tests.docs.site import hand_written
 from tests.project.tree import ROOT, parse, show, sources
@@ -26,7 +26,7 @@ EXAMPLES = [
     for name, text in PAGES.items()
     for number, block in enumerate(re.findall(r"```yaml\n(.*?)```", text, re.DOTALL))
 ]
-KIND_ROWS = tuple(row for name in KIND_NAMES for row in kind_settings(name))
+KIND_ROWS = Table(*(row for name in KIND_NAMES for row in kind_settings(name)))
 OTHER_KEYS = {row.key for row in (*settings().values(), *STORE_ROWS, *RULE_ROWS)}
 OTHER_KEYS |= {row.key for row in SETTINGS}
 OTHERS_SETTINGS = {  # of Kafka's brokers and consumers, and of gRPC
@@ -57,7 +57,7 @@ def test_examples_are_taken_as_they_stand(block: str) -> None:
 def test_settings_named_in_the_text_exist(name: str) -> None:
     named = {key for key in _SETTING.findall(PAGES[name]) if not key.endswith("*")}
     named -= OTHERS_SETTINGS
-    unknown = {key for key in named if key not in OTHER_KEYS and row_of(key, KIND_ROWS) is None}
+    unknown = {key for key in named if key not in OTHER_KEYS and KIND_ROWS.row(key) is None}
     assert unknown == set()
 
 

@@ -1,13 +1,15 @@
 """What docs/spark.md says of options, findings and commands is so; its code is run elsewhere."""
 
 import contextlib
+import enum
 import io
 import re
 import shlex
 
+from kip405.settings import Setting
 from rlm_spark.pipelines.arguments import parser
 from rlm_spark.pipelines.findings import FindingKind
-from rlm_spark.plan.option_map import KNOWN_OPTIONS
+from rlm_spark.plan.option_map import OPTIONS
 from rlm_spark.values import ReadMode
 from tests.project.tree import ROOT
 
@@ -20,10 +22,15 @@ def rows(section: str) -> list[str]:
     return re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)
 
 
-def test_every_option_is_on_the_page_and_no_other() -> None:
-    # A section of its own says what they do; the consumer's own are Kafka's to document.
-    consumers = ["kafka.bootstrap.servers", "kafka.isolation.level"]
-    assert sorted(rows("Options")) == sorted([*KNOWN_OPTIONS, *consumers])
+def _default(row: Setting) -> str:
+    value = row.default.value if isinstance(row.default, enum.Enum) else row.default
+    return row.default_doc or ("none" if value is None else f"`{str(value).lower()}`")
+
+
+def test_the_table_of_options_is_that_of_the_code() -> None:
+    section = PAGE.partition("\n## Options\n")[2].partition("\n## ")[0]
+    shown = re.findall(r"^\| `.*\|$", section, re.MULTILINE)
+    assert shown == [f"| `{row.key}` | {_default(row)} | {row.doc} |" for row in OPTIONS]
 
 
 def test_every_read_mode_is_on_the_page() -> None:

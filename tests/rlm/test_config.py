@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 import yaml
 
+from build_tools.reference.settings import generate_service_docs
 from kip405.addresses import MAX_UNIX_PATH_BYTES, Address
-from rlm.config import ConfigError, ServiceConfig, load, load_reader
-from rlm.config.docs import generate_docs
+from kip405.errors import Invalid
+from rlm.config import ServiceConfig, load, load_reader
 from rlm.config.service import ReaderConfig, settings
 from rlm.config.stores import RULE_ROWS, STORE_ROWS
 
@@ -59,7 +60,7 @@ def read(tmp_path: Path, content: dict[str, Any]) -> ServiceConfig:
 
 
 def refusal(tmp_path: Path, content: dict[str, Any]) -> str:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(Invalid) as caught:
         read(tmp_path, content)
     message = str(caught.value)
     assert "\n" not in message
@@ -248,7 +249,7 @@ def test_a_unix_socket_path_must_fit(tmp_path: Path, given: dict[str, Any]) -> N
 def test_a_setting_given_twice_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "rlm.yaml"
     path.write_text("node.id: 1\nnode.id: 2\n")
-    with pytest.raises(ConfigError, match=r"^node\.id: given twice$"):
+    with pytest.raises(Invalid, match=r"^node\.id: given twice$"):
         load(path)
 
 
@@ -256,14 +257,14 @@ def test_a_setting_given_twice_is_refused(tmp_path: Path) -> None:
 def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "rlm.yaml"
     path.write_text(text)
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(Invalid) as caught:
         load(path)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+    with pytest.raises(Invalid, match="cannot be read: No such file"):
         load(tmp_path / "missing.yaml")
 
 
@@ -273,7 +274,7 @@ def test_attributes_are_named_as_keys() -> None:
 
 
 def test_docs_have_every_setting() -> None:
-    text = generate_docs()
+    text = generate_service_docs()
     for row in (*settings().values(), *STORE_ROWS, *RULE_ROWS):
         assert f"| `{row.key}` |" in text
 
@@ -319,7 +320,7 @@ def test_a_reader_needs_no_broker(tmp_path: Path, reads: dict[str, Any]) -> None
 def test_a_reader_is_refused_what_belongs_to_a_broker(
     tmp_path: Path, reads: dict[str, Any], key: str
 ) -> None:
-    with pytest.raises(ConfigError, match=f"^{key}: a reader has no broker") as refused:
+    with pytest.raises(Invalid, match=f"^{key}: a reader has no broker") as refused:
         read_reader(tmp_path, reads | {key: "anything"})
     assert "\n" not in str(refused.value)
 
@@ -337,14 +338,14 @@ def test_a_reader_lacks_something(
     tmp_path: Path, reads: dict[str, Any], without: str, words: str
 ) -> None:
     del reads[without]
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(Invalid, match=words):
         read_reader(tmp_path, reads)
 
 
 def test_a_readers_addresses_are_checked_as_a_services(
     tmp_path: Path, reads: dict[str, Any]
 ) -> None:
-    with pytest.raises(ConfigError, match=r"grpc\.listen: .* has no TLS"):
+    with pytest.raises(Invalid, match=r"grpc\.listen: .* has no TLS"):
         read_reader(tmp_path, reads | {"grpc.listen": "10.0.0.1:9095"})
-    with pytest.raises(ConfigError, match="did you mean"):
+    with pytest.raises(Invalid, match="did you mean"):
         read_reader(tmp_path, reads | {"cluster.ids": "c1"})

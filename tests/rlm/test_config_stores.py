@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from rlm.config import ConfigError, ServiceConfig, load
+from kip405.errors import Invalid
+from rlm.config import ServiceConfig, load
 from rsm_plugins.endpoints import StorageEndpoint, StorePlace, endpoint_in
-from rsm_plugins.settings.kinds import KIND_NAMES, kind_settings, store_kind
+from rsm_plugins.store_kinds import KIND_NAMES, kind_settings, store_kind
 
 SECRET = "s3cr3t-hidden"
 LOCAL = {"plugin": "local", "rsm.config.root": "/srv/store"}
@@ -52,7 +53,7 @@ def read(tmp_path: Path, content: dict[str, Any]) -> ServiceConfig:
 
 
 def refusal(tmp_path: Path, content: dict[str, Any]) -> str:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(Invalid) as caught:
         read(tmp_path, content)
     message = str(caught.value)
     assert "\n" not in message
@@ -143,10 +144,10 @@ def test_secrets_of_a_kind_are_told_by_its_table(tmp_path: Path, given: dict[str
         ({"hot": {"plugin": "tape"}}, "stores.hot.plugin: must be local or s3 or hdfs, got 'tape'"),
         ({"hot": {}}, "stores.hot.plugin: a store has exactly one of plugin, plugin.command"),
         ({"hot": LOCAL | DIALLED}, "stores.hot.plugin: a store has exactly one of plugin"),
-        ({"hot": {"plugin": "local"}}, "stores.hot.rsm.config.root is missing; allowed: an abs"),
+        ({"hot": {"plugin": "local"}}, "stores.hot.rsm.config.root: missing; must be an absolute"),
         (
             {"hot": LOCAL | {"rsm.config.rot": SECRET}},
-            "stores.hot.rsm.config.rot is no setting; did you mean rsm.config.root?",
+            "stores.hot.rsm.config.rot: unknown setting; did you mean rsm.config.root?",
         ),
         (
             {"hot": LOCAL | {"plugin.adress": "x"}},
@@ -165,7 +166,7 @@ def test_secrets_of_a_kind_are_told_by_its_table(tmp_path: Path, given: dict[str
         ([LOCAL], "stores: must be a mapping of names to settings of a store, got a list of 1"),
         (
             {"hot": DIALLED | {"rsm.config.prefix": "/x"}},
-            "stores.hot.rsm.config.prefix: prefix '/x' must neither begin nor end with a slash",
+            "stores.hot.rsm.config.prefix: must be path components joined by single slashes",
         ),
         (
             {"hot": LOCAL | {"rsm.config.prefix.entropy.bits": 33}},
@@ -266,9 +267,7 @@ def test_checking_the_settings_of_a_store_does_not_load_its_library() -> None:
 def test_a_file_that_is_no_yaml_is_refused_without_its_secrets(tmp_path: Path, value: str) -> None:
     path = tmp_path / "rlm.yaml"
     path.write_text(f"plugin: s3\nrsm.config.aws.secret.access.key: {value}\n", encoding="utf-8")
-    with pytest.raises(
-        ConfigError, match=r"rlm\.yaml is not YAML: line \d+, column \d+"
-    ) as refused:
+    with pytest.raises(Invalid, match=r"rlm\.yaml is not YAML: line \d+, column \d+") as refused:
         load(path)
     assert SECRET not in str(refused.value)
     assert "\n" not in str(refused.value)

@@ -88,11 +88,18 @@ def test_pem_files_and_texts(tmp_path: Path) -> None:
         ({"security__protocol": "SASL_SSL"}, "'GSSAPI' cannot be used"),
         ({"security__protocol": "SASL_SSL", "sasl__mechanism": "OAUTHBEARER"}, "OAUTHBEARER"),
         ({"security__protocol": "SASL_SSL", "sasl__mechanism": "PLAIN"}, "user and a password"),
-        ({"fetch__max__bytes": "many"}, "must be a number from 1 on, got 'many'"),
-        ({"fetch__min__bytes": "-1"}, "must be a number from 0 on"),
+        ({"fetch__max__bytes": "many"}, "must be a whole number of at least 1, got 'many'"),
+        ({"fetch__min__bytes": "-1"}, "must be a whole number of at least 0"),
+        (
+            {"sasl__username": "a", "sasl__plain__username": "b"},
+            "is another name of kafka.sasl.plain.username; give one of them",
+        ),
         ({"interceptor__classes": "a.B"}, "kafka.interceptor.classes"),
         ({"ssl__engine__factory__class": "a.B"}, "kafka.ssl.engine.factory.class"),
-        ({"ssl__truststore__location": "/nowhere"}, "cannot read /nowhere"),
+        (
+            {"ssl__truststore__location": "/nowhere"},
+            "ssl.truststore.location cannot be read: /nowhere",
+        ),
     ],
 )
 def test_what_cannot_be_met_is_an_error(given: dict[str, str], message: str) -> None:
@@ -103,7 +110,7 @@ def test_what_cannot_be_met_is_an_error(given: dict[str, str], message: str) -> 
 def test_a_java_key_store_is_refused_with_the_way_out(tmp_path: Path) -> None:
     store = tmp_path / "store.jks"
     store.write_bytes(b"\xfe\xed\xfe\xed\0\0\0\2")
-    with pytest.raises(KafkaClientError, match=r"store\.jks is no PEM file"):
+    with pytest.raises(KafkaClientError, match=r"store\.jks, which is no PEM file"):
         settings(security__protocol="SSL", ssl__truststore__location=str(store))
 
 

@@ -102,10 +102,16 @@ def test_bad_batch_options_of_sparks_suite(options: dict[str, str], wanted: list
         ({"startingOffsets": '{"t":{"0":true}}'}, 'Expected e.g. {"topicA":{"0":23,"1":-1}'),
         ({"startingOffsets": '{"t":[0]}'}, 'Expected e.g. {"topicA":{"0":23,"1":-1}'),
         ({"endingOffsetsByTimestamp": "5"}, 'Expected e.g. {"topicA": {"0": 123456789'),
-        ({"startingOffsetsByTimestampStrategy": "skip"}, "must be 'error' or 'latest', got 'skip'"),
-        ({"failOnDataLoss": "maybe"}, "failOnDataLoss must be true or false, got 'maybe'"),
-        ({"readMode": "remote"}, "readMode must be one of kafka_preferred, remote_preferred"),
-        ({"kafka.isolation.level": "serial"}, "must be read_committed or read_uncommitted"),
+        (
+            {"startingOffsetsByTimestampStrategy": "skip"},
+            "Strategy: must be error or latest, got 'skip'",
+        ),
+        ({"failOnDataLoss": "maybe"}, "failOnDataLoss: must be true or false, got 'maybe'"),
+        ({"readMode": "remote"}, "readMode: must be kafka_preferred or remote_preferred"),
+        (
+            {"kafka.isolation.level": "serial"},
+            "kafka.isolation.level: must be read_committed or read_uncommitted",
+        ),
         ({"kafkaConsumer.pollTimeoutMs": "0"}, "kafkaConsumer.pollTimeoutMs must be positive"),
         ({"fetchOffset.numRetries": "-1"}, "fetchOffset.numRetries must not be negative"),
         ({"rlm.tls.cert.file": "c.pem"}, "rlm.tls.cert.file and rlm.tls.key.file go together"),
@@ -126,8 +132,8 @@ def test_bad_options(more: dict[str, str], wanted: str) -> None:
     [
         ({"endingOffsets": "latest"}, "ending offset not valid in streaming queries"),
         ({"endingOffsetsByTimestamp": "{}"}, "ending timestamp not valid in streaming queries"),
-        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay must be a time such as 15m"),
-        ({"maxTriggerDelay": "5y"}, "maxTriggerDelay must be a time such as 15m"),
+        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay: must be a time such as 15m"),
+        ({"maxTriggerDelay": "5y"}, "maxTriggerDelay: must be a time such as 15m"),
     ],
 )
 def test_bad_streaming_options(options: dict[str, str], wanted: str) -> None:

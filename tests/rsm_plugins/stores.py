@@ -20,7 +20,7 @@ from rsm_plugins.conformance.wire_calls import Wire
 from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager
 from rsm_plugins.process.config import settings_of
 from rsm_plugins.process.plugin import running_server
-from rsm_plugins.settings.kinds import OpenStore, store_kind
+from rsm_plugins.store_kinds import OpenStore, store_kind
 from rsm_plugins.threads import FileThreads
 from rsm_plugins.v1.identity_pb2_grpc import IdentityStub
 from rsm_plugins.v1.storage_pb2_grpc import StorageStub

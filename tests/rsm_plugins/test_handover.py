@@ -36,7 +36,7 @@ from rsm_plugins.files.shared_volume import CallersFolders
 from rsm_plugins.files.spool import Spool
 from rsm_plugins.local.manager import LocalRemoteStorageManager
 from rsm_plugins.process.plugin import _scratch_folders, _spool, running_server
-from rsm_plugins.settings.kinds import OpenStore
+from rsm_plugins.store_kinds import OpenStore
 from rsm_plugins.threads import FileThreads
 from rsm_plugins.v1 import identity_pb2, identity_pb2_grpc, storage_pb2_grpc
 from rsm_plugins.v1 import storage_pb2 as pb

@@ -193,8 +193,8 @@ def test_wrong_use_gives_one_line_and_a_status(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         cases = {
             "Address already in use": configure(tmp_path, f"127.0.0.1:{port}").read_text(),
-            "listen: 'x' is not allowed": "listen: x\nrsm.config.root: /store\n",
-            "rsm.config.root is missing": "listen: 127.0.0.1:1\n",
+            "short/path, got 'x'": "listen: x\nrsm.config.root: /store\n",
+            "rsm.config.root: missing": "listen: 127.0.0.1:1\n",
         }
         for why, text in cases.items():
             config = tmp_path / "wrong.yaml"

@@ -15,6 +15,7 @@ import structlog
 from kip405.contracts import FindingKind
 from kip405.errors import Corrupt, Invalid, Unavailable
 from kip405.segments import SegmentLocator
+from kip405.settings import masked
 from rsm_plugins.conformance.subject import Subject
 from rsm_plugins.contract.answering import Context
 from rsm_plugins.contract.capabilities import Capability
@@ -25,7 +26,7 @@ from rsm_plugins.local.manager import LocalRemoteStorageManager
 from rsm_plugins.process import main
 from rsm_plugins.process.config import settings_of
 from rsm_plugins.process.plugin import _sweep, running_server
-from rsm_plugins.settings.kinds import OpenStore, masked, secrets_of
+from rsm_plugins.store_kinds import OpenStore, secrets_of
 from rsm_plugins.v1 import errors_pb2, identity_pb2_grpc, storage_pb2_grpc
 from rsm_plugins.v1 import identity_pb2 as idpb
 from rsm_plugins.v1 import storage_pb2 as pb
@@ -283,7 +284,7 @@ def test_the_help_shows_the_settings_of_every_kind(capsys: pytest.CaptureFixture
 
 
 def test_settings_of_other_kinds_are_not_taken() -> None:
-    with pytest.raises(Invalid, match=r"rsm\.config\.s3\.bucket\.name is no setting"):
+    with pytest.raises(Invalid, match=r"rsm\.config\.s3\.bucket\.name: unknown setting"):
         settings_of(
             {
                 "listen": "127.0.0.1:0",

@@ -11,7 +11,6 @@ from kip405.ids import Uuid
 from rsm_plugins.conformance.subject import Subject
 from rsm_plugins.hdfs.kind import KIND
 from rsm_plugins.hdfs.manager import HdfsRemoteStorageManager
-from rsm_plugins.settings.table import checked_values
 from rsm_plugins.threads import FileThreads
 from tests.store_servers_hdfs import HdfsServer
 
@@ -41,7 +40,7 @@ def _hdfs_rows(more: Mapping[str, object]) -> dict[str, object]:
 async def opened_store(settings: dict[str, object]) -> AsyncIterator[HdfsRemoteStorageManager]:
     """A store of `rsm.config.*` settings, through the kind's own table."""
     threads = FileThreads(4)
-    store = await KIND.open(checked_values(settings, KIND.settings), threads)
+    store = await KIND.open(KIND.settings.values(settings), threads)
     assert isinstance(store.manager, HdfsRemoteStorageManager)
     try:
         yield store.manager

@@ -8,7 +8,6 @@ from kip405.errors import Invalid
 from rsm_plugins.hdfs.connection import client_arguments, make_client
 from rsm_plugins.hdfs.kind import KIND
 from rsm_plugins.hdfs.settings import HdfsSettings, read_site, settings_of
-from rsm_plugins.settings.table import checked_values, refuse_unknown
 
 NS = "rsm.config.hdfs."
 HA_SITE = """<?xml version="1.0"?><configuration>
@@ -27,8 +26,8 @@ def settings(environ: dict[str, str] | None = None, /, **more: object) -> HdfsSe
         "rsm.config.root": "/rlm",
         **{f"{NS}{key.replace('__', '.')}": value for key, value in more.items()},
     }
-    refuse_unknown(content, KIND.settings)
-    return settings_of(checked_values(content, KIND.settings), environ or {})
+    KIND.settings.refuse_unknown(content)
+    return settings_of(KIND.settings.values(content), environ or {})
 
 
 @pytest.fixture
@@ -78,7 +77,7 @@ def test_a_service_nobody_describes_is_refused() -> None:
 @pytest.mark.parametrize("root", ["", "rlm", "/a/../b", "//x"])
 def test_roots_that_are_no_path(root: str) -> None:
     with pytest.raises(Invalid, match=r"rsm.config.root"):
-        checked_values({"rsm.config.root": root}, KIND.settings)
+        KIND.settings.values({"rsm.config.root": root})
 
 
 def test_name_nodes_of_the_site_file(site: Path) -> None:

@@ -10,7 +10,6 @@ from kip405.ids import Uuid
 from rsm_plugins.conformance.subject import Subject
 from rsm_plugins.s3.kind import KIND
 from rsm_plugins.s3.manager import S3RemoteStorageManager
-from rsm_plugins.settings.table import checked_values
 from rsm_plugins.threads import FileThreads
 from tests.store_servers import S3Server
 
@@ -23,7 +22,7 @@ def new_uuid() -> Uuid:
 async def open_store(settings: dict[str, object]) -> AsyncIterator[S3RemoteStorageManager]:
     """A store of `rsm.config.*` settings, through the kind's own table."""
     threads = FileThreads(4)
-    store = await KIND.open(checked_values(settings, KIND.settings), threads)
+    store = await KIND.open(KIND.settings.values(settings), threads)
     manager = store.manager
     assert isinstance(manager, S3RemoteStorageManager)
     try:

@@ -6,8 +6,7 @@ import pytest
 
 from kip405.errors import Invalid
 from rsm_plugins.s3.settings import SETTINGS, S3Settings, s3_settings
-from rsm_plugins.settings.kinds import store_kind
-from rsm_plugins.settings.table import checked_values
+from rsm_plugins.store_kinds import store_kind
 
 SECRET = "a-secret-that-nobody-sees"
 BUCKET = {"rsm.config.s3.bucket.name": "bucket"}
@@ -15,7 +14,7 @@ BUCKET = {"rsm.config.s3.bucket.name": "bucket"}
 
 def read(**more: object) -> S3Settings:
     rows = BUCKET | {f"rsm.config.{key.replace('_', '.')}": more[key] for key in more}
-    return s3_settings(checked_values(rows, SETTINGS))
+    return s3_settings(SETTINGS.values(rows))
 
 
 def test_the_kind_is_found_by_name() -> None:

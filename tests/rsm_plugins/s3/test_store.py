@@ -18,7 +18,6 @@ from rsm_plugins.s3.connection import Connection
 from rsm_plugins.s3.manager import S3RemoteStorageManager
 from rsm_plugins.s3.objects import DELETE_KEYS_MAX
 from rsm_plugins.s3.settings import SETTINGS, s3_settings
-from rsm_plugins.settings.table import checked_values
 from tests.rsm_plugins.s3.stores import new_uuid, open_store, s3_store, subject_of
 from tests.store_servers import S3Server
 
@@ -33,7 +32,7 @@ def bucket(s3_server: S3Server) -> str:
 @pytest.fixture
 async def client(s3_server: S3Server, bucket: str) -> AsyncIterator[Any]:
     """botocore's own client of the bucket."""
-    values = checked_values(s3_server.settings(bucket), SETTINGS)
+    values = SETTINGS.values(s3_server.settings(bucket))
     connection = Connection(s3_settings(values))
     yield await connection.client()
     await connection.close()

@@ -18,7 +18,6 @@ from rsm_plugins.s3.connection import Connection
 from rsm_plugins.s3.manager import S3RemoteStorageManager
 from rsm_plugins.s3.settings import SETTINGS, s3_settings
 from rsm_plugins.s3.uploads import PARTS_MAX, part_size
-from rsm_plugins.settings.table import checked_values
 from rsm_plugins.threads import FileThreads
 from tests.rsm_plugins.s3.recording import Answer, Asked, failed, recording_server, xml
 from tests.rsm_plugins.s3.stores import open_store, subject_of
@@ -69,7 +68,7 @@ def keys(**more: object) -> dict[str, object]:
 @pytest.fixture
 async def client_and_bucket(s3_server: S3Server) -> AsyncIterator[tuple[Any, str]]:
     bucket = s3_server.bucket()
-    connection = Connection(s3_settings(checked_values(s3_server.settings(bucket), SETTINGS)))
+    connection = Connection(s3_settings(SETTINGS.values(s3_server.settings(bucket))))
     yield await connection.client(), bucket
     await connection.close()
 
@@ -237,7 +236,7 @@ async def test_stale_uploads_of_ours_are_swept(
 ) -> None:
     client, bucket = client_and_bucket
     rows = s3_server.settings(bucket) | {"rsm.config.prefix": "ours"}
-    settings = s3_settings(checked_values(rows, SETTINGS))
+    settings = s3_settings(SETTINGS.values(rows))
     eager = replace(settings, stale_upload_age_ms=-10_000)  # as if all had begun long ago
     threads = FileThreads(2)
     store = S3RemoteStorageManager(eager, threads, pause)

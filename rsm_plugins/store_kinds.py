@@ -1,13 +1,10 @@
 """A kind of store (local, s3, hdfs, or a user's own): its settings and how it is opened.
 
 Kinds are found by name and imported when needed, so that a plugin for one store needs the libraries
-of only that store. Values that must not be shown are masked in every text in which they occur; this
-part is pure.
+of only that store. It must not know what a setting means.
 """
 
-import json
-import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -15,7 +12,8 @@ from typing import Any
 
 from kip405.contracts import RemoteStorageManager
 from kip405.errors import Invalid
-from rsm_plugins.settings.table import Setting, secret_values
+from kip405.settings import Kind, Refused, Setting, Table, as_text, is_secret_name
+from rsm_plugins.layout.keys import check_prefix
 from rsm_plugins.threads import FileThreads
 
 Sweep = Callable[[int], Awaitable[int]]
@@ -41,9 +39,24 @@ class StoreKind:
     """
 
     name: str
-    settings: tuple[Setting, ...]
+    settings: Table
     open: Callable[[Mapping[str, Any], FileThreads], Awaitable[OpenStore]]
 
+
+def _prefix(value: Any) -> str:
+    try:
+        return check_prefix(as_text(value))
+    except Invalid as error:
+        raise Refused(f"{value!r}: {error}") from error
+
+
+PREFIX_SETTING = Setting(
+    key="rsm.config.prefix",
+    kind=Kind(allowed="path components joined by single slashes, none at either end", read=_prefix),
+    doc="Prefix of every key below the root or in the bucket.",
+    default="",
+)
+"""Every kind of store has this row."""
 
 _MODULES = {
     "local": "rsm_plugins.local.kind",
@@ -68,38 +81,14 @@ def store_kind(name: str) -> StoreKind:
     return kind
 
 
-def kind_settings(name: str) -> tuple[Setting, ...]:
-    """The rows of a kind, without importing its library where they can be had alone.
-
-    For who checks a configuration and starts the plugin as another process. Invalid as store_kind.
+def kind_settings(name: str) -> Table:
+    """The rows of a kind, without importing its library where they can be had alone: for checking
+    the settings of a plugin that runs in another process. Invalid as store_kind.
     """
     if name not in _SETTINGS_APART:
         return store_kind(name).settings
-    rows: tuple[Setting, ...] = import_module(_SETTINGS_APART[name]).SETTINGS
+    rows: Table = import_module(_SETTINGS_APART[name]).SETTINGS
     return rows
-
-
-MASK = "***"
-_SECRET_WORDS = re.compile(r"secret|token|password|passphrase|credential|access\.key|external\.id")
-
-
-def masked(text: str, secrets: Sequence[str]) -> str:
-    """The text with every secret replaced, also as JSON and Python write it; longer ones first, as
-    one may be part of another.
-    """
-    spellings = {
-        spelling
-        for secret in secrets
-        for spelling in (
-            secret,
-            json.dumps(secret)[1:-1],
-            json.dumps(secret, ensure_ascii=False)[1:-1],
-            repr(secret)[1:-1],
-        )
-    }
-    for spelling in sorted(spellings, key=len, reverse=True):
-        text = text.replace(spelling, MASK)
-    return text
 
 
 def secrets_of(config: Mapping[str, object]) -> tuple[str, ...]:
@@ -109,11 +98,11 @@ def secrets_of(config: Mapping[str, object]) -> tuple[str, ...]:
     kind = config.get("plugin")
     if kind in KIND_NAMES:
         try:
-            return secret_values(config, store_kind(str(kind)).settings)
+            return store_kind(str(kind)).settings.secrets(config)
         except Invalid:  # its library is not installed
             pass
     return tuple(
         str(value)
         for key, value in config.items()
-        if value not in (None, "") and _SECRET_WORDS.search(key.lower())
+        if value not in (None, "") and is_secret_name(key)
     )

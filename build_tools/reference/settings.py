@@ -1,10 +1,13 @@
-"""Writes docs/reference/settings.md from the tables of settings."""
+"""The tables of settings -> docs/reference/settings.md and docs/reference/plugin-settings.md."""
 
+from collections.abc import Iterable
 from typing import Any
 
-from rlm.config.service import ReaderConfig, settings
+from kip405.settings import Setting
+from rlm.config.service import NOT_YET, ReaderConfig, settings
 from rlm.config.stores import RULE_ROWS, STORE_ROWS
-from rlm.config.values import NOT_YET, REQUIRED, Setting
+from rsm_plugins.process.config import SETTINGS
+from rsm_plugins.store_kinds import KIND_NAMES, store_kind
 
 _HEAD = """\
 # Settings of `rlm serve`
@@ -72,20 +75,38 @@ The service refuses these settings by name. Those marked `(secret)` are never sh
 """
 
 
-def generate_docs() -> str:
+_PLUGIN_HEAD = (
+    "# Settings of `rsm-plugin serve`\n\n"
+    "The plugin reads one YAML file with one setting a line. Made from "
+    "`rsm_plugins/process/config.py` and the settings of each kind of store; edit there.\n"
+)
+_TABLE_HEAD = "| key | value | default | meaning |\n|---|---|---|---|\n"
+
+
+def generate_service_docs() -> str:
     """docs/reference/settings.md, whole."""
     in_every_role = settings(ReaderConfig)
-    rows = "".join(_row(row) for row in in_every_role.values())
     beside = (row for name, row in settings().items() if name not in in_every_role)
-    rows += _BROKERS + "".join(_row(row) for row in beside)
-    store = _STORES + "".join(_row(row) for row in STORE_ROWS) + _KIND
-    rules = _RULES + "".join(_row(row) for row in RULE_ROWS)
-    return _HEAD + rows + store + rules + _TAIL + "".join(_later(row) for row in NOT_YET)
+    rows = _rows(in_every_role.values()) + _BROKERS + _rows(beside)
+    store = _STORES + _rows(STORE_ROWS) + _KIND
+    return _HEAD + rows + store + _RULES + _rows(RULE_ROWS) + _TAIL + "".join(map(_later, NOT_YET))
+
+
+def generate_plugin_docs() -> str:
+    """docs/reference/plugin-settings.md, whole."""
+    tables = {"## Every plugin": SETTINGS}
+    tables |= {f"## `plugin: {name}`": store_kind(name).settings for name in KIND_NAMES}
+    sections = (f"\n{head}\n\n{_TABLE_HEAD}{_rows(rows)}" for head, rows in tables.items())
+    return _PLUGIN_HEAD + "".join(sections)
+
+
+def _rows(rows: Iterable[Setting]) -> str:
+    return "".join(map(_row, rows))
 
 
 def _row(row: Setting) -> str:
-    unit = f" ({row.unit})" if row.unit else ""
-    return f"| `{row.key}` | {row.kind.allowed}{unit} | {_default(row)} | {row.doc} |\n"
+    doc = f"{row.doc} Secret: never shown." if row.secret else row.doc
+    return f"| `{row.key}` | {row.allowed} | {_default(row)} | {doc} |\n"
 
 
 def _later(row: Setting) -> str:
@@ -95,12 +116,10 @@ def _later(row: Setting) -> str:
 def _default(row: Setting) -> str:
     if row.default_doc:
         return row.default_doc
-    if row.default is REQUIRED:
-        return "required"
-    return _shown(row.default)
+    return "required" if row.is_required else _shown(row.default)
 
 
 def _shown(value: Any) -> str:
-    if value is None:
+    if value in (None, ""):
         return "none"
     return str(value).lower() if isinstance(value, bool) else str(value)
