@@ -23,8 +23,8 @@ from bench.spark.topics import SEED, disk_bytes, prepare
 from bench.topics import Progress
 from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.spec import SandboxSpec
+from rlm_spark import local_spark
 from rlm_spark.decode import is_compiled
-from rlm_spark.local import session as local_spark
 
 _HEAP_MIB = 1024
 _DRIVER_MEMORY = "2g"

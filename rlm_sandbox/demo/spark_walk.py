@@ -17,8 +17,8 @@ from rlm_sandbox.demo.ground import TOPIC, Ground
 from rlm_sandbox.demo.read_spark import compare
 from rlm_sandbox.demo.reading import Yardstick
 from rlm_sandbox.demo.report import Step, mib
+from rlm_spark import local_spark
 from rlm_spark.errors import ConnectorError
-from rlm_spark.local import session as local_spark
 from rlm_spark.pipelines import export
 from rlm_spark.tiers import fetch_client, kafka_client
 

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rlm_spark.pipelines.chunks import ChunkSize
-from rlm_spark.pipelines.records import COMPRESSIONS, PARTITIONINGS, ExportError
+from rlm_spark.pipelines.chunks import COMPRESSIONS, PARTITIONINGS, ChunkSize, ExportError
 from rlm_spark.pipelines.spans import bound_options
 
 EXPORT_SUMMARY = "Append what is new of topics to Parquet files, each record once."

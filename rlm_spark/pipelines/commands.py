@@ -16,8 +16,14 @@ from pyspark.sql import SparkSession
 from rlm_spark.pipelines import arguments
 from rlm_spark.pipelines.auditing import AuditReport, audit
 from rlm_spark.pipelines.exporting import ExportReport, export
-from rlm_spark.pipelines.progress import Shown, human_bytes, human_seconds, interrupts
-from rlm_spark.pipelines.spark_jobs import Done, JobStopped
+from rlm_spark.pipelines.spark_jobs import (
+    Done,
+    JobStopped,
+    Shown,
+    human_bytes,
+    human_seconds,
+    interrupts,
+)
 
 EXIT_FAILED = 1
 _ATTEMPTS = 4  # of a task, on this machine's cores as on a cluster
@@ -93,7 +99,7 @@ def _spark(app: str, values: Mapping[str, Any]) -> Iterator[SparkSession]:
         finally:
             spark.stop()
         return
-    from rlm_spark.local import session as local_spark
+    from rlm_spark import local_spark
 
     cores = values["cores"]
     conf = {"spark.master": f"local[{cores},{_ATTEMPTS}]"}

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kip405.ids import Uuid
-from rlm_spark.pipelines.chunks import Chunk, ChunkSize, covered, new_chunks
-from rlm_spark.pipelines.records import ExportError
+from rlm_spark.pipelines.chunks import Chunk, ChunkSize, ExportError, covered, new_chunks
 from rlm_spark.pipelines.segments_client import bytes_per_offset, leased_client
 from rlm_spark.pipelines.spans import spans
 from rlm_spark.pipelines.target import Book

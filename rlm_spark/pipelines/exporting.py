@@ -16,22 +16,27 @@ from pyspark.sql import SparkSession
 from kip405.ids import Uuid
 from rlm_spark import clock
 from rlm_spark.decode import arrow_schema
-from rlm_spark.errors import DataLossError, DecodeError, TopicChangedError
-from rlm_spark.pipelines.chunk_task import export_chunk
-from rlm_spark.pipelines.chunks import Chunk, ChunkSize
+from rlm_spark.errors import DataLossError, DecodeError, LossRule, TopicChangedError
+from rlm_spark.pipelines.chunk_task import Layout, export_chunk
+from rlm_spark.pipelines.chunks import (
+    COMPRESSIONS,
+    PARTITIONINGS,
+    Chunk,
+    ChunkSize,
+    Commit,
+    ExportError,
+    Shape,
+)
 from rlm_spark.pipelines.durable import LocalFiles
 from rlm_spark.pipelines.export_plan import prepare, topic_details
-from rlm_spark.pipelines.parquet_files import Layout
-from rlm_spark.pipelines.records import COMPRESSIONS, PARTITIONINGS, Commit, ExportError, Shape
 from rlm_spark.pipelines.spans import STARTING_OPTIONS
 from rlm_spark.pipelines.spark_jobs import Done, JobStopped, run_job
 from rlm_spark.pipelines.target import Book
-from rlm_spark.plan.loss import LossRule
 from rlm_spark.plan.option_map import OptionMap
 from rlm_spark.plan.options import BatchQuery, includes_headers, parse_batch
 from rlm_spark.plan.positions import open_positions
 from rlm_spark.source.driver import read_text, user
-from rlm_spark.tiers.decoded import decoded_ahead
+from rlm_spark.tiers.ahead import decoded_ahead
 from rlm_spark.tiers.range_reader import read_range
 from rlm_spark.values import ConnectorOptions, DataLoss, OffsetRange
 

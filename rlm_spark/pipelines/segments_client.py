@@ -13,8 +13,8 @@ import grpc
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
 from rlm_spark.stopping import Stop
-from rlm_spark.tiers.call_errors import failure_of
 from rlm_spark.tiers.fetch_client import FetchClient
+from rlm_spark.tiers.service_calls import failure_of
 from rlm_spark.tiers.shared import Shared
 from rlm_spark.values import ServiceConnection, TopicPartition
 

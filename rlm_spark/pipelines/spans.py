@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
-from rlm_spark.pipelines.chunks import Interval, Span
-from rlm_spark.pipelines.records import ExportError
+from rlm_spark.errors import LossRule
+from rlm_spark.pipelines.chunks import ExportError, Interval, Span
 from rlm_spark.plan import offsets
-from rlm_spark.plan.loss import LossRule
 from rlm_spark.plan.offset_specs import EARLIEST
 from rlm_spark.plan.offsets import Positions
 from rlm_spark.plan.options import BatchQuery

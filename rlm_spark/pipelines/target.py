@@ -26,9 +26,8 @@ from dataclasses import fields
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from rlm_spark.pipelines.chunks import Chunk
+from rlm_spark.pipelines.chunks import Chunk, Commit, ExportError, Shape, decode_plan, encode_plan
 from rlm_spark.pipelines.durable import Files
-from rlm_spark.pipelines.records import Commit, ExportError, Shape, decode_plan, encode_plan
 
 BOOK = "_kafka_rlm_export"
 _FORMAT = "format.json"

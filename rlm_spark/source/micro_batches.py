@@ -14,9 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from rlm_spark.errors import ConnectorError
-from rlm_spark.plan import offsets, ranges
-from rlm_spark.plan.loss import LossRule
+from rlm_spark.errors import ConnectorError, LossRule
+from rlm_spark.plan import offsets
 from rlm_spark.plan.offset_specs import (
     LATEST,
     GlobalTimestamp,
@@ -26,7 +25,7 @@ from rlm_spark.plan.offset_specs import (
 )
 from rlm_spark.plan.offsets import Positions
 from rlm_spark.plan.options import StreamQuery
-from rlm_spark.plan.planning import PlannedRange
+from rlm_spark.plan.planning import PlannedRange, divide, rate_limited
 from rlm_spark.values import OffsetRange, TopicPartition
 
 _log: Final = logging.getLogger(__name__)
@@ -118,7 +117,7 @@ class MicroBatches:
             return start
         if max_offsets is None:
             return there
-        return ranges.rate_limited(max_offsets, self._with_new(start), there)
+        return rate_limited(max_offsets, self._with_new(start), there)
 
     def plan(self, start: Offsets, end: Offsets) -> list[PlannedRange]:
         """The ranges of the micro-batch, also of one that a restart repeats; loss by the rule."""
@@ -144,7 +143,7 @@ class MicroBatches:
                 )
         return [
             PlannedRange(wanted=each)
-            for each in ranges.split(
+            for each in divide(
                 whole,
                 min_partitions=self._query.min_partitions,
                 max_records_per_partition=self._query.max_records_per_partition,

@@ -11,12 +11,12 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
-from rlm_spark.plan.loss import LossRule
+from rlm_spark.errors import LossRule
 from rlm_spark.plan.offsets import Positions
 from rlm_spark.plan.planning import PlannedRange
 from rlm_spark.plan.positions import open_positions
 from rlm_spark.stopping import Stop
-from rlm_spark.tiers.decoded import decoded_ahead
+from rlm_spark.tiers.ahead import decoded_ahead
 from rlm_spark.tiers.range_reader import read_range
 from rlm_spark.values import ConnectorOptions, DataLoss, Fetched, OffsetRange
 

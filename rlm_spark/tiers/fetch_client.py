@@ -18,12 +18,9 @@ from kip405.errors import ErrorKind
 from rlm.v1 import fetch_pb2 as pb
 from rlm_spark.errors import ServiceError
 from rlm_spark.stopping import Stop, Stopped
-from rlm_spark.tiers.call_errors import Failure, failure_of
-from rlm_spark.tiers.endpoints import READER, Endpoint, Endpoints
-from rlm_spark.tiers.retry_policy import RetryPolicy
-from rlm_spark.tiers.service_channels import Channels, Received
+from rlm_spark.tiers.endpoints import READER, Endpoint, Endpoints, RetryPolicy
+from rlm_spark.tiers.service_calls import Channels, Failure, Received, StallWatchdog, failure_of
 from rlm_spark.tiers.shared import Shared
-from rlm_spark.tiers.stall_watchdog import StallWatchdog
 from rlm_spark.values import Fetched, OffsetRange, ServiceConnection, TopicPartition
 
 MESSAGE_BYTES = 4 << 20

@@ -9,7 +9,7 @@ import pytest
 from kip405.errors import Busy, Corrupt, ErrorKind, Invalid, NotFound, RemoteStorageError
 from rlm.api.calls import Elsewhere, status_of_error
 from rlm.remote_log.reads import OffsetOutOfRange, below_log_start
-from rlm_spark.tiers.call_errors import failure_of
+from rlm_spark.tiers.service_calls import failure_of
 
 
 class Failed(grpc.RpcError):

@@ -4,9 +4,8 @@ import pytest
 
 from kip405.errors import ErrorKind
 from rlm_spark.errors import ServiceError
-from rlm_spark.tiers.call_errors import Failure
-from rlm_spark.tiers.endpoints import AVOIDED_FOR_MS, KNOWN_FOR_MS, Endpoint, Endpoints
-from rlm_spark.tiers.retry_policy import RetryPolicy
+from rlm_spark.tiers.endpoints import AVOIDED_FOR_MS, KNOWN_FOR_MS, Endpoint, Endpoints, RetryPolicy
+from rlm_spark.tiers.service_calls import Failure
 from rlm_spark.values import TopicPartition
 
 PLACE = TopicPartition("t", 0)

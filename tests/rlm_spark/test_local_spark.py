@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rlm_spark.local import session as local_spark
+from rlm_spark import local_spark
 
 MODULE = "--add-modules=jdk.incubator.vector"
 

@@ -28,8 +28,7 @@ from rlm_spark.errors import (
 from rlm_spark.stopping import Stop
 from rlm_spark.tiers import fetch_client, kafka_client
 from rlm_spark.tiers.kafka_requests import FetchedPartition
-from rlm_spark.tiers.range_reader import read_range
-from rlm_spark.tiers.readers import cut
+from rlm_spark.tiers.range_reader import cut, read_range
 from rlm_spark.values import (
     ConnectorOptions,
     DataLoss,

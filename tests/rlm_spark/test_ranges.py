@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlm_spark.plan.ranges import rate_limited, split
+from rlm_spark.plan.planning import divide, rate_limited
 from rlm_spark.values import OffsetRange, TopicPartition
 
 T1 = TopicPartition("t1", 1)
@@ -204,7 +204,7 @@ VECTORS: list[tuple[str, int | None, int | None, list[Row], list[Row]]] = [
 def test_split_gives_the_ranges_of_sparks_suite(
     min_partitions: int | None, max_records: int | None, given_rows: list[Row], wanted: list[Row]
 ) -> None:
-    tasks = split(
+    tasks = divide(
         _ranges(*given_rows),
         min_partitions=min_partitions,
         max_records_per_partition=max_records,
@@ -214,7 +214,7 @@ def test_split_gives_the_ranges_of_sparks_suite(
 
 
 def test_a_backward_range_is_dropped() -> None:
-    assert split(_ranges((T1, 5, 2), (T2, 0, 1))) == _ranges((T2, 0, 1))
+    assert divide(_ranges((T1, 5, 2), (T2, 0, 1))) == _ranges((T2, 0, 1))
 
 
 @given(
@@ -230,7 +230,7 @@ def test_every_offset_is_in_exactly_one_task(
         for number, (start, size) in enumerate(starts_and_sizes)
     ]
 
-    tasks = split(wanted, min_partitions=min_partitions, max_records_per_partition=max_records)
+    tasks = divide(wanted, min_partitions=min_partitions, max_records_per_partition=max_records)
 
     assert all(task.size > 0 for task in tasks)
     if max_records is not None:

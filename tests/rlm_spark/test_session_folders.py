@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rlm_spark.local.session import SessionFolder
+from rlm_spark.local_spark import SessionFolder
 
 _CODE = """
 import sys
 from pathlib import Path
-from rlm_spark.local.session import SessionFolder
+from rlm_spark.local_spark import SessionFolder
 made = SessionFolder.made(Path(sys.argv[1]))
 (made.path / "file").write_text("x")
 print(made.path, flush=True)
@@ -67,7 +67,7 @@ def test_processes_that_start_together_keep_their_folders(tmp_path: Path) -> Non
     """Each sweeps while others are between making and locking."""
     code = (
         "import sys; from pathlib import Path\n"
-        "from rlm_spark.local.session import SessionFolder\n"
+        "from rlm_spark.local_spark import SessionFolder\n"
         "for _ in range(50):\n"
         "    made = SessionFolder.made(Path(sys.argv[1]))\n"
         "    (made.path / 'file').write_text('x')\n"

@@ -78,7 +78,7 @@ def test_a_spark_without_data_sources_names_what_works() -> None:
     [
         "rlm_spark",
         "rlm_spark.plan.options, rlm_spark.source.reading",
-        "rlm_spark.plan.ranges, rlm_spark.plan.planning",
+        "rlm_spark.plan.planning",
     ],
 )
 def test_executors_import_no_pyspark_for_what_does_not_need_it(modules: str) -> None:
@@ -92,7 +92,7 @@ def test_spark_3_5_imports_no_python_data_source() -> None:
     code = """
 import sys
 sys.modules["pyspark.sql.datasource"] = None
-import rlm_spark.source.legacy, rlm_spark.pipelines.commands, rlm_spark.local.session
+import rlm_spark.source.legacy, rlm_spark.pipelines.commands, rlm_spark.local_spark
 import rlm_spark.pipelines.auditing, rlm_spark.pipelines.exporting
 """
     subprocess.run([sys.executable, "-c", code], check=True)

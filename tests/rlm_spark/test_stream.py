@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import (
     ReadMinRows,
 )
 
-from rlm_spark.plan.loss import PlannedLossError
+from rlm_spark.errors import PlannedLossError
 from rlm_spark.plan.offsets import OffsetError
 from rlm_spark.plan.options import parse_stream
 from rlm_spark.plan.planning import PlannedRange

@@ -9,7 +9,7 @@ import pytest
 
 _FREEZES = """
 import gc
-from rlm_spark.tiers.decoded import prepare
+from rlm_spark.tiers.ahead import prepare
 assert gc.get_freeze_count() == 0
 prepare()
 first = gc.get_freeze_count()
@@ -20,7 +20,7 @@ print(first)
 """
 _FAULTS = """
 import resource, threading
-from rlm_spark.tiers.decoded import prepare
+from rlm_spark.tiers.ahead import prepare
 prepare()
 
 def use_memory():

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from bench.spark.peer import source_class_path
 from rlm_sandbox.errors import SandboxError
 from rlm_sandbox.sandbox import Sandbox
-from rlm_spark.local import session as local_spark
+from rlm_spark import local_spark
 from tests.scenarios.cluster import Cluster, Row, fresh
 from tests.scenarios.faults import whole
 from tests.spark import history

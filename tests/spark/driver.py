@@ -11,7 +11,7 @@ from pathlib import Path
 from pyspark.sql import DataFrameReader
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
-from rlm_spark.local import session as local_spark
+from rlm_spark import local_spark
 from tests.spark.lab import TIERED, start_available
 
 _POLL_S = 0.2

@@ -14,8 +14,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import rlm_spark
+from rlm_spark import local_spark
 from rlm_spark.errors import ConnectorError
-from rlm_spark.local import session as local_spark
 from rlm_spark.pipelines import audit, export
 from tests.spark.lab import COMMITTED, TIERED, Seen, seen, start_available
 from tests.spark.releases import Answers, Question

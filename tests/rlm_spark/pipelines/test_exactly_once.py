@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlm_spark.pipelines.chunks import Chunk
-from rlm_spark.pipelines.records import ExportError
+from rlm_spark.pipelines.chunks import Chunk, ExportError
 from rlm_spark.values import TopicPartition
 from tests.rlm_spark.pipelines.faults import Crash, FaultyFiles, Machine
 from tests.rlm_spark.pipelines.world import DAY_MS, Exporter, Topics, exported, stray

@@ -9,15 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from kip405.ids import Uuid
-from rlm_spark.pipelines.chunk_task import export_chunk
-from rlm_spark.pipelines.chunks import Chunk
+from rlm_spark.errors import PlannedLossError
+from rlm_spark.pipelines.chunk_task import Layout, export_chunk
+from rlm_spark.pipelines.chunks import Chunk, ExportError, Shape
 from rlm_spark.pipelines.durable import LocalFiles
 from rlm_spark.pipelines.exporting import COLUMNS, ChunkOutcome, ExportWork, local_path
-from rlm_spark.pipelines.parquet_files import Layout
-from rlm_spark.pipelines.records import ExportError, Shape
 from rlm_spark.pipelines.spans import bound_options
 from rlm_spark.pipelines.target import Book
-from rlm_spark.plan.loss import PlannedLossError
 from rlm_spark.tiers import fetch_client
 from rlm_spark.values import ConnectorOptions, ReadMode, TopicPartition
 from tests.rlm_spark.fake_service import FakeService

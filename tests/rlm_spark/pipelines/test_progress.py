@@ -12,9 +12,8 @@ from rlm_spark.pipelines.arguments import (
     export_options,
     parser,
 )
-from rlm_spark.pipelines.progress import Shown, human_bytes, human_seconds
-from rlm_spark.pipelines.records import ExportError
-from rlm_spark.pipelines.spark_jobs import Done, told_by
+from rlm_spark.pipelines.chunks import ExportError
+from rlm_spark.pipelines.spark_jobs import Done, Shown, human_bytes, human_seconds, told_by
 from rlm_spark.plan.offset_specs import OptionError
 from rlm_spark.plan.options import parse_batch
 

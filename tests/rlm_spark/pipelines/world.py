@@ -9,12 +9,10 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from rlm_spark.decode import arrow_schema
-from rlm_spark.pipelines.chunk_task import export_chunk
-from rlm_spark.pipelines.chunks import Chunk, ChunkSize
+from rlm_spark.pipelines.chunk_task import Layout, export_chunk
+from rlm_spark.pipelines.chunks import Chunk, ChunkSize, Shape
 from rlm_spark.pipelines.durable import Files, LocalFiles
 from rlm_spark.pipelines.export_plan import TopicDetails, prepare
-from rlm_spark.pipelines.parquet_files import Layout
-from rlm_spark.pipelines.records import Shape
 from rlm_spark.pipelines.target import Book
 from rlm_spark.plan.options import BatchQuery, parse_batch
 from rlm_spark.values import DataLoss, OffsetRange, TopicPartition

@@ -1,1 +1,0 @@
-"""A Spark session on this machine, for commands, tests and the demo."""

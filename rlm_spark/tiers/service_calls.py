@@ -1,0 +1,311 @@
+"""Calls to services: their channels, the errors of failed calls, and the watchdog of streams.
+
+A channel is opened on first use, with TLS and credentials as configured; the metadata of calls
+(principal, token) is here too. A stream can run longer than certificates are valid: when the TLS
+files change, later calls use the new ones. A failed call is described by rlm.v1.ErrorDetail, or by
+the gRPC status if there is no detail. gRPC has deadlines for whole calls only, so the watchdog
+cancels a stream when no message arrives in time. It watches a stream only while the consumer waits
+for a message; a slow consumer never counts as a stalled service. This module must not know what is
+requested.
+"""
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
+
+import grpc
+from google.protobuf.message import DecodeError
+from grpc_status import rpc_status
+
+from kip405.bytes_field import split_bytes_field
+from kip405.errors import ErrorKind, is_tls_refusal, kind_of_status
+from rlm.v1 import errors_pb2, fetch_pb2, fetch_pb2_grpc
+from rlm_spark import clock
+from rlm_spark.errors import ConnectorError
+from rlm_spark.values import ServiceConnection
+
+_MOST_MESSAGE_BYTES = 256 << 20
+"""A message holds one batch at least, however large; Kafka's own limits are far below."""
+_MOST_FRAME_BYTES = 1 << 20
+"""A message comes in few pieces, of which each is copied into it by itself."""
+_CONNECT_LIMIT_MS = 5_000
+_FETCH = f"/{fetch_pb2.DESCRIPTOR.services_by_name['FetchService'].full_name}/Fetch"
+_log: Final = logging.getLogger(__name__)
+
+Stamps = tuple[tuple[int, int, int] | None, ...]
+
+
+class Received(NamedTuple):
+    """A FetchResponse: its batches, which are not copied, and all the rest."""
+
+    batches: memoryview
+    rest: fetch_pb2.FetchResponse
+
+
+class Channels:
+    """Stubs by address (host:port); thread-safe. ConnectorError: a TLS file cannot be read."""
+
+    def __init__(self, connection: ServiceConnection) -> None:
+        self._connection = connection
+        self._lock = threading.Lock()
+        self._channels: dict[str, grpc.Channel] = {}
+        self._outdated: list[grpc.Channel] = []
+        self._files = tuple(
+            file
+            for file in (connection.tls_ca_file, connection.tls_cert_file, connection.tls_key_file)
+            if file is not None
+        )
+        self._stamps: Stamps = ()
+        self._credentials: grpc.ChannelCredentials | None = None
+        self.metadata = _metadata(connection)
+
+    @property
+    def size(self) -> int:
+        """How many channels are open."""
+        return len(self._channels)
+
+    def stub(self, address: str) -> fetch_pb2_grpc.FetchServiceStub:
+        """The fetch API of one service."""
+        return fetch_pb2_grpc.FetchServiceStub(self._channel(address))
+
+    def fetch(self, address: str, request: fetch_pb2.FetchRequest) -> Any:
+        """The call of Fetch, whose answers are Received."""
+        call = self._channel(address).unary_stream(
+            _FETCH,
+            request_serializer=fetch_pb2.FetchRequest.SerializeToString,
+            response_deserializer=_received,
+        )
+        return call(request, metadata=self.metadata)
+
+    def _channel(self, address: str) -> grpc.Channel:
+        with self._lock:
+            credentials = self._renewed() if self._connection.has_tls else None
+            channel = self._channels.get(address)
+            if channel is None:
+                channel = self._channels[address] = self._open(address, credentials)
+        return channel
+
+    def close(self) -> None:
+        """Close all; calls under way end."""
+        with self._lock:
+            channels = [*self._channels.values(), *self._outdated]
+            self._channels, self._outdated = {}, []
+        for channel in channels:
+            channel.close()
+
+    def _renewed(self) -> grpc.ChannelCredentials:
+        """Credentials of the files as they are now; calls under way go on by the old ones. Files
+        that cannot be read any more leave what there is.
+        """
+        stamps = tuple(_stamp(file) for file in self._files)
+        if self._credentials is not None and stamps == self._stamps:
+            return self._credentials
+        connection = self._connection
+        try:
+            credentials = grpc.ssl_channel_credentials(
+                root_certificates=_read(connection.tls_ca_file),
+                private_key=_read(connection.tls_key_file),
+                certificate_chain=_read(connection.tls_cert_file),
+            )
+        except ConnectorError as error:
+            if self._credentials is None:
+                raise
+            _log.warning("event=tls_files_not_renewed error=%s", error)
+            return self._credentials
+        self._outdated += self._channels.values()
+        self._channels = {}
+        self._credentials, self._stamps = credentials, stamps
+        return credentials
+
+    def _open(self, address: str, credentials: grpc.ChannelCredentials | None) -> grpc.Channel:
+        options: list[tuple[str, int | str]] = [
+            ("grpc.max_receive_message_length", _MOST_MESSAGE_BYTES),
+            ("grpc.min_reconnect_backoff_ms", _CONNECT_LIMIT_MS),
+            ("grpc.initial_reconnect_backoff_ms", 100),
+            ("grpc.max_reconnect_backoff_ms", _CONNECT_LIMIT_MS),
+            ("grpc.enable_http_proxy", 0),
+            ("grpc.http2.max_frame_size", _MOST_FRAME_BYTES),
+        ]
+        connection = self._connection
+        if credentials is None:
+            return grpc.insecure_channel(address, options)
+        if connection.tls_server_name:
+            options.append(("grpc.ssl_target_name_override", connection.tls_server_name))
+        return grpc.secure_channel(address, credentials, options)
+
+
+def _received(message: bytes) -> Received:
+    batches, rest = split_bytes_field(message, fetch_pb2.FetchResponse.BATCHES_FIELD_NUMBER)
+    return Received(batches, fetch_pb2.FetchResponse.FromString(rest))
+
+
+def _metadata(connection: ServiceConnection) -> tuple[tuple[str, str], ...]:
+    rows = [("rlm-principal", connection.principal)]
+    if connection.token is not None:
+        rows.append(("authorization", f"Bearer {connection.token}"))
+    return tuple(rows)
+
+
+def _stamp(file: str) -> tuple[int, int, int] | None:
+    """What changes with the file; None while it is not there."""
+    try:
+        found = Path(file).stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _read(file: str | None) -> bytes | None:
+    if file is None:
+        return None
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        raise ConnectorError(f"cannot read {file}: {error.strerror}") from error
+
+
+_KINDS = {errors_pb2.ErrorKind.Value(f"ERROR_KIND_{kind.name}"): kind for kind in ErrorKind}
+_TEXTS = {
+    grpc.StatusCode.DEADLINE_EXCEEDED: "no answer in time",
+    grpc.StatusCode.UNIMPLEMENTED: "does not know this call (an older version?)",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A failed call. `leader_address`: the service to call instead, empty if none was named.
+
+    `log_start_offset`, `high_watermark`: the bound of the log that the requested offset violates,
+    None where the service names none. `is_answered`: a service has refused the call; otherwise
+    gRPC has failed it.
+    """
+
+    kind: ErrorKind
+    what: str
+    leader_address: str = ""
+    log_start_offset: int | None = None
+    high_watermark: int | None = None
+    is_answered: bool = False
+
+    @property
+    def lacks_bounds(self) -> bool:
+        """Whether the offset may be outside the log: a service of an older version refuses it as
+        INVALID without the bound.
+        """
+        return (
+            self.is_answered
+            and self.kind is ErrorKind.INVALID
+            and self.log_start_offset is None
+            and self.high_watermark is None
+        )
+
+
+def failure_of(error: grpc.RpcError, address: str) -> Failure:
+    """What the error says; without a detail the status code decides."""
+    call = cast(grpc.Call, error)
+    detail = _detail_of(call)
+    if detail is not None:
+        return Failure(
+            kind=_KINDS[detail.kind],
+            what=detail.what,
+            leader_address=detail.leader_address,
+            log_start_offset=(
+                detail.log_start_offset if detail.HasField("log_start_offset") else None
+            ),
+            high_watermark=detail.high_watermark if detail.HasField("high_watermark") else None,
+            is_answered=True,
+        )
+    code = call.code()
+    text = _TEXTS.get(code) or call.details() or "failed"
+    if text.endswith("Socket closed"):
+        text += ": it may want TLS (rlm.tls.ca.file), or a certificate it trusts"
+    kind = kind_of_status(code.name)
+    if kind is ErrorKind.UNAVAILABLE and is_tls_refusal(text):
+        kind = ErrorKind.INVALID
+    return Failure(kind=kind, what=f"service at {address}: {text} [{code.name}]")
+
+
+def _detail_of(call: grpc.Call) -> errors_pb2.ErrorDetail | None:
+    """None where there is no detail, or one of a kind that this version does not know."""
+    detail = errors_pb2.ErrorDetail()
+    try:
+        status = rpc_status.from_call(call)
+        for packed in status.details if status is not None else ():
+            if packed.Unpack(detail) and detail.kind in _KINDS:
+                return detail
+    except (ValueError, DecodeError):
+        return None
+    return None
+
+
+@dataclass(slots=True, eq=False)
+class Watched:
+    """One stream. `was_stalled`: the watchdog has cancelled it."""
+
+    cancel: Callable[[], object]
+    limit_ms: int
+    since_ms: int | None = None
+    was_stalled: bool = False
+
+    def waits(self) -> None:
+        """The consumer waits for the next message from now on."""
+        self.since_ms = clock.monotonic_ms()
+
+    def rests(self) -> None:
+        """The consumer does not wait."""
+        self.since_ms = None
+
+
+class StallWatchdog:
+    """Cancels a stream that waits longer than its limit, at most a quarter of the limit late."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._watched: set[Watched] = set()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    @contextlib.contextmanager
+    def watching(self, cancel: Callable[[], object], limit_ms: int) -> Iterator[Watched]:
+        """Watch a stream while the block runs."""
+        watched = Watched(cancel=cancel, limit_ms=limit_ms)
+        with self._condition:
+            self._watched.add(watched)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="rlm-stall-watchdog", daemon=True
+                )
+                self._thread.start()
+            self._condition.notify()
+        try:
+            yield watched
+        finally:
+            with self._condition:
+                self._watched.discard(watched)
+
+    def close(self) -> None:
+        """End the thread; streams are no longer watched."""
+        with self._condition:
+            self._closed = True
+            self._condition.notify()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                if self._closed:
+                    return
+                limits = [watched.limit_ms for watched in self._watched]
+                self._condition.wait(min(limits) / 4000 if limits else None)
+                watched = list(self._watched)
+            now = clock.monotonic_ms()
+            for one in watched:
+                since = one.since_ms
+                if since is not None and now - since >= one.limit_ms and not one.was_stalled:
+                    one.was_stalled = True
+                    one.cancel()
