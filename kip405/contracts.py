@@ -1,8 +1,9 @@
 """The two contracts of KIP-405 as Protocols, with their guarantees.
 
-A RemoteStorageManager keeps objects and knows nothing of the ledger; implementations, the gRPC
-client and decorators (retry, cache, metering) are all this Protocol. Errors are kip405.errors,
-nothing else. Source: org.apache.kafka.server.log.remote.storage.RemoteStorageManager.
+A RemoteStorageManager keeps objects and knows nothing of the ledger. Stores and the gRPC client
+implement all of it; a caller declares the narrow Protocol that it needs (reader, writer, admin).
+Errors are kip405.errors, nothing else.
+Source: org.apache.kafka.server.log.remote.storage.RemoteStorageManager.
 """
 
 import enum
@@ -81,7 +82,7 @@ class FindingKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreFinding:
-    """One fact about the present set-up of the store; values only, the caller judges them.
+    """One fact about the present set-up of the store; values only, the caller evaluates them.
 
     `state` is the store's own term ("Enabled", "absent", "unknown: <why it could not be read>").
     `days` is a period where the kind has one (expiry, abort, lock), `applies_to` the key prefix to
@@ -95,38 +96,14 @@ class StoreFinding:
     value: int | None = None
 
 
-class RemoteStorageManager(Protocol):
-    """Objects of segments in one store. Every method is safe to call concurrently and to repeat."""
-
-    async def read_identity(self) -> StoreIdentity | None:
-        """The store's identity object, None where it was never created; Corrupt if unreadable."""
-        ...
-
-    async def create_identity(self, identity: StoreIdentity) -> StoreIdentity:
-        """Write the identity only if there is none; answers the one that is there afterwards."""
-        ...
-
-    async def copy_log_segment_data(self, locator: SegmentLocator, data: LogSegmentData) -> bytes:
-        """Store log and indexes object durably, whole or not at all visible under their names.
-
-        Idempotent: what is there under the same locator is overwritten. Answers the plugin's own
-        metadata (<= 64 bytes). Corrupt where the bytes stored do not have the CRC-32C given.
-        """
-        ...
-
-    async def write_manifest(self, locator: SegmentLocator, manifest: bytes) -> None:
-        """Store the manifest durably. Called last; only then is a segment complete."""
-        ...
-
-    async def read_manifest(self, locator: SegmentLocator) -> bytes:
-        """The manifest's bytes; NotFound where the attempt never got that far."""
-        ...
+class SegmentReader(Protocol):
+    """Reads the bytes of segments; all that the read path needs."""
 
     async def fetch_log_segment(
         self, locator: SegmentLocator, byte_range: ByteRange
     ) -> bytes | FileSlice:
-        """The range clipped to the object's size, as bytes or as a slice of a file both sides can
-        read.
+        """The range clipped to the object's size, as bytes or as a slice of a file that caller and
+        store can both read.
         """
         ...
 
@@ -136,8 +113,40 @@ class RemoteStorageManager(Protocol):
         """
         ...
 
-    async def fetch_index(self, locator: SegmentLocator, index_type: IndexType) -> bytes:
-        """One section of the indexes object, checked; NotFound for a section that is absent."""
+
+class SegmentWriter(Protocol):
+    """Writes one copy attempt: log and indexes first, the manifest last."""
+
+    async def copy_log_segment_data(self, locator: SegmentLocator, data: LogSegmentData) -> bytes:
+        """Store log and indexes object durably, whole or not at all visible under their names.
+
+        Idempotent: existing objects of the same locator are overwritten. Returns the plugin's own
+        metadata (<= 64 bytes). Corrupt where the bytes stored do not have the CRC-32C given.
+        """
+        ...
+
+    async def write_manifest(self, locator: SegmentLocator, manifest: bytes) -> None:
+        """Store the manifest durably. Called last; only then is a segment complete."""
+        ...
+
+
+class StoreAdmin(Protocol):
+    """Finds out which store this is and what it has, and removes objects.
+
+    These calls decide what is trimmed, adopted or deleted. The manifest is read here and not by
+    SegmentReader: it proves that a segment is complete, and the read path never needs it.
+    """
+
+    async def read_identity(self) -> StoreIdentity | None:
+        """The store's identity object, None where it was never created; Corrupt if unreadable."""
+        ...
+
+    async def create_identity(self, identity: StoreIdentity) -> StoreIdentity:
+        """Write the identity only if there is none; returns the one that is there afterwards."""
+        ...
+
+    async def read_manifest(self, locator: SegmentLocator) -> bytes:
+        """The manifest's bytes; NotFound where the attempt never got that far."""
         ...
 
     async def stat(self, segments: Sequence[ExpectedSegment]) -> tuple[SegmentPresence, ...]:
@@ -153,23 +162,23 @@ class RemoteStorageManager(Protocol):
         ...
 
     async def delete_log_segment_data(self, locator: SegmentLocator) -> None:
-        """Remove manifest first, then log and indexes; what is missing already is success."""
-        ...
-
-    async def delete_log_segments(self, locators: Sequence[SegmentLocator]) -> None:
-        """Remove many: all their manifests first, then logs and indexes, in as few requests as the
-        store has.
-
-        The first failure is raised after all were tried; repeat the call to finish it.
+        """Remove the manifest first, then log and indexes; an object that is already missing is no
+        error.
         """
         ...
 
     async def inspect(self) -> tuple[StoreFinding, ...]:
-        """How the store is set up, as far as it tells: see FindingKind. Never fails for one fact
-        that cannot be read: its `state` says why.
+        """How the store is set up, as far as it reports it: see FindingKind. Never fails for one
+        value that cannot be read: its `state` says why.
         """
         ...
 
+
+class RemoteStorageManager(SegmentReader, SegmentWriter, StoreAdmin, Protocol):
+    """What a store implements. Every method is safe to call concurrently and to repeat."""
+
     async def close(self) -> None:
-        """Release connections and files; the only caller is the one who made it."""
+        """Release connections and files. Only the owner, which opened the store, calls it; so it is
+        in none of the narrower Protocols.
+        """
         ...

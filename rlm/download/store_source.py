@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from kip405.contracts import RemoteStorageManager
+from kip405.contracts import SegmentReader, StoreAdmin
 from kip405.errors import Corrupt, Invalid, NotFound
 from kip405.ids import TopicIdPartition, Uuid
 from kip405.segments import ByteRange, RemoteLogSegmentMetadata
@@ -18,6 +19,10 @@ from rsm_plugins.threads import Threads
 _READS_AT_ONCE = 16
 
 
+class ListedStore(SegmentReader, StoreAdmin, Protocol):
+    """A store whose segments are found by listing it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
     manifest: Manifest
@@ -29,7 +34,7 @@ class StoreSource:
 
     def __init__(
         self,
-        store: RemoteStorageManager,
+        store: ListedStore,
         *,
         threads: Threads,
         cluster_id: str | None = None,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from kip405.batches import read_header
-from kip405.contracts import RemoteStorageManager
+from kip405.contracts import SegmentReader
 from kip405.errors import Corrupt
 from kip405.ids import Uuid
 from kip405.indexes import AbortedTransaction, aborted_for_fetch
@@ -40,7 +40,7 @@ class RemoteReader:
     def __init__(
         self,
         *,
-        store: RemoteStorageManager,
+        store: SegmentReader,
         cluster_id: str,
         tasks: asyncio.TaskGroup,
         threads: Threads,

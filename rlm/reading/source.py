@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from kip405.contracts import RemoteStorageManager
+from kip405.contracts import SegmentReader
 from kip405.crc import ByteBuffer
 from kip405.errors import Corrupt, NotFound, RemoteStorageError
 from kip405.ids import Uuid
@@ -41,7 +41,7 @@ class SegmentSource:
     def __init__(
         self,
         *,
-        store: RemoteStorageManager,
+        store: SegmentReader,
         cluster_id: str,
         threads: Threads,
         disk: ChunkDisk | None,

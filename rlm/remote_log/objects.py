@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from kip405.contracts import RemoteStorageManager
+from kip405.contracts import SegmentReader
 from kip405.errors import Busy, Fenced, Invalid, NotFound, Unavailable
 from kip405.ids import PartitionKey, Uuid
 from kip405.lineage import Lineage
@@ -78,7 +78,7 @@ class RemoteObjects:
     """Reads objects by ledger and store; closes neither."""
 
     def __init__(
-        self, *, cluster_id: str, ledgers: Ledgers, store: RemoteStorageManager, threads: Threads
+        self, *, cluster_id: str, ledgers: Ledgers, store: SegmentReader, threads: Threads
     ) -> None:
         self.cluster_id = cluster_id
         self._ledgers = ledgers
@@ -144,7 +144,7 @@ class RemoteLogs(RemoteObjects):
         known: Callable[[PartitionKey], LedPartition | None],
         snapshots: Snapshots,
         ledgers: Ledgers,
-        store: RemoteStorageManager,
+        store: SegmentReader,
         threads: Threads,
     ) -> None:
         super().__init__(cluster_id=cluster_id, ledgers=ledgers, store=store, threads=threads)

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from kip405.contracts import RemoteStorageManager
+from kip405.contracts import SegmentReader
 from rlm.clock import Clock, processor_ms
 from rlm.config import CommonConfig
 from rlm.reading.disk_cache import DiskCache
@@ -14,7 +14,7 @@ from rsm_plugins.threads import Threads
 
 def build_reader(
     config: CommonConfig,
-    store: RemoteStorageManager,
+    store: SegmentReader,
     clock: Clock,
     tasks: asyncio.TaskGroup,
     threads: Threads,

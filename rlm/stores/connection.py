@@ -12,10 +12,7 @@ from typing import NoReturn
 
 import structlog
 
-from kip405.contracts import (
-    RemoteStorageManager,
-    StoreIdentity,
-)
+from kip405.contracts import RemoteStorageManager, StoreAdmin, StoreIdentity
 from kip405.errors import Invalid, RemoteStorageError, Unavailable
 from kip405.ids import Uuid
 from rlm.clock import Clock, backoff_ms
@@ -270,9 +267,7 @@ class StoreConnection:
         )
 
 
-async def identity_problem(
-    store: RemoteStorageManager, store_id: Uuid, cluster_id: str
-) -> str | None:
+async def identity_problem(store: StoreAdmin, store_id: Uuid, cluster_id: str) -> str | None:
     """Why a plugin's store is not the one expected, asked now; None = it is."""
     found = await store.read_identity()
     if found is None:

@@ -14,7 +14,7 @@ from rlm.config import CommonConfig
 from rlm.config.stores import PREFIX_KEY, StoreConfig
 from rlm.stores.connection import DescribeStore, Memory, StoreConnection, StoreOrigin, store_called
 from rlm.stores.reports import StoreStatus, prefix_of
-from rlm.stores.stores import RoutedStores, Stores
+from rlm.stores.stores import RoutedReader, Stores
 from rlm.stores.usage import StoresInUse, StoreUsage
 from rlmm.manager import Metadata
 from rlmm.settings import Settings
@@ -103,7 +103,7 @@ class OpenStores:
     """Built before anything is contacted; `lives` run until cancelled, `close` comes last."""
 
     stores: Stores
-    routed: RoutedStores
+    routed: RoutedReader
     in_use: StoresInUse
     settings: Settings
     plugins: tuple[OpenPlugin, ...]
@@ -214,7 +214,7 @@ def open_stores(
     )
     return OpenStores(
         stores=stores,
-        routed=RoutedStores(stores),
+        routed=RoutedReader(stores),
         in_use=StoresInUse(metadata.manager, clock),
         settings=metadata.settings,
         plugins=plugins,

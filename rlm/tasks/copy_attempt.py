@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from kip405.contracts import SegmentWriter
 from kip405.errors import Fenced, Invalid, RemoteStorageError, Unavailable
 from kip405.ids import RemoteLogSegmentId, TopicIdPartition, Uuid
 from kip405.segments import CustomMetadata, RemoteLogSegmentMetadata, RemoteLogSegmentState
@@ -172,7 +173,7 @@ class Copier:
     ) -> RemoteLogSegmentMetadata:
         led = snapshot.led
         target = self._targets.target(led.topic_id_partition)
-        store = self._stores.manager(target.store_id)
+        store: SegmentWriter = self._stores.manager(target.store_id)
         prepared = await self._threads.run(prepare, snapshot.log, segment, snapshot.lineage)
         await self._snapshots.check_leadership(led)
         started = self._started(led, prepared, segment_id, target)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kip405.batches import BatchHeader, read_header, walk
-from kip405.contracts import ExpectedSegment, IndexType, Presence, RemoteStorageManager
+from kip405.contracts import ExpectedSegment, IndexType, Presence, SegmentReader, StoreAdmin
 from kip405.errors import Corrupt, Invalid, NotFound
 from kip405.ids import Uuid
 from kip405.indexes import IndexesObject, OffsetIndex
@@ -97,13 +97,13 @@ class StoreEvidence:
 
     async def presence(self, metadata: RemoteLogSegmentMetadata) -> Presence:
         """Presence of the objects that this metadata (with sizes) lists."""
-        (seen,) = await self._store(metadata).stat([self._expected(metadata)])
+        (seen,) = await self._admin(metadata).stat([self._expected(metadata)])
         return seen.presence
 
     async def manifest(self, metadata: RemoteLogSegmentMetadata) -> FoundManifest:
         """What exists of the attempt's manifest."""
         try:
-            data = await self._store(metadata).read_manifest(self.locator(metadata))
+            data = await self._admin(metadata).read_manifest(self.locator(metadata))
         except NotFound:
             return FoundManifest(metadata=None)
         except Corrupt as error:
@@ -118,7 +118,7 @@ class StoreEvidence:
 
     async def delete(self, metadata: RemoteLogSegmentMetadata) -> None:
         """Remove what exists of the attempt."""
-        await self._store(metadata).delete_log_segment_data(self.locator(metadata))
+        await self._admin(metadata).delete_log_segment_data(self.locator(metadata))
 
     async def check_same_bytes(
         self,
@@ -152,14 +152,15 @@ class StoreEvidence:
         The requested range ends at the next indexed batch. An index entry has the last offset of
         its batch, so the entry of this batch is above its base offset and does not end the range.
         """
-        data = await self._store(metadata).fetch_indexes(self.locator(metadata))
+        store: SegmentReader = self._stores.manager(store_of(metadata))
+        data = await store.fetch_indexes(self.locator(metadata))
         section = IndexesObject.parse(data).section(IndexType.OFFSET)
         if section is None:
             raise Corrupt(f"{metadata.segment_id}: the indexes object has no offset index")
         index = OffsetIndex(section, metadata.start_offset)
         start = index.lookup(local.base_offset)
         end = index.upper_position(local.last_offset + 1) or metadata.segment_size_bytes
-        answer = await self._store(metadata).fetch_log_segment(
+        answer = await store.fetch_log_segment(
             self.locator(metadata), ByteRange(start=start, end=end)
         )
         found = await self._threads.run(_bytes_of, answer)
@@ -168,7 +169,7 @@ class StoreEvidence:
                 return found[position : position + header.size_bytes]
         return b""
 
-    def _store(self, metadata: RemoteLogSegmentMetadata) -> RemoteStorageManager:
+    def _admin(self, metadata: RemoteLogSegmentMetadata) -> StoreAdmin:
         return self._stores.manager(store_of(metadata))
 
     def _expected(self, metadata: RemoteLogSegmentMetadata) -> ExpectedSegment:

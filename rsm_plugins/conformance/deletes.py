@@ -1,14 +1,12 @@
-"""Cases about removing segments: one, many, again, and beside readers and copies."""
+"""Cases about removing segments: one, again, and beside readers and copies."""
 
 import asyncio
-from dataclasses import replace
-from functools import partial
 
 from kip405.contracts import Presence
-from kip405.errors import Invalid, NotFound
-from kip405.segments import ByteRange, CustomMetadata
+from kip405.errors import NotFound
+from kip405.segments import ByteRange
 from rsm_plugins.conformance.checks import StoredSegment, check, check_equal
-from rsm_plugins.conformance.subject import MIB, Subject, fails, in_parts, read_answer
+from rsm_plugins.conformance.subject import MIB, Subject, fails, read_answer
 
 
 async def upload_fetch_delete(subject: Subject) -> None:
@@ -89,55 +87,6 @@ async def delete_during_read(subject: Subject) -> None:
     check(all(data in (None, segment.log) for data in found), "a reader got other bytes")
 
 
-async def batch_delete_removes_all_named(subject: Subject) -> None:
-    """Complete ones, broken ones, absent ones and one named twice, in one call; what was not named
-    stays; nothing named is nothing done (Aiven: testDeletes).
-    """
-    subject.needs("batch_delete")
-    manager, partition = subject.manager, subject.partition()
-    complete = [subject.segment(partition, start_offset=n) for n in range(4)]
-    for segment in complete:
-        await subject.complete(segment)
-    broken = subject.segment(subject.partition("other"), start_offset=5)
-    await subject.copy(broken)
-    custom = CustomMetadata(store_id=subject.new_uuid(), entropy_bits=3).encode()
-    digits = subject.segment(partition, start_offset=6, custom_metadata=custom)
-    await subject.complete(digits)
-    absent = subject.locator(partition, 7)
-    stays = complete.pop()
-    named = [*(one.locator for one in complete), broken.locator, digits.locator, absent]
-    await manager.delete_log_segments([*named, named[0]])
-    names = await subject.names()
-    check_equal(len(names), 3, f"objects left: {names}")
-    check_equal((await subject.presence(stays)).presence, Presence.COMPLETE, "the one not named")
-    await manager.delete_log_segments(named)
-    await manager.delete_log_segments([])
-    check_equal(len(await subject.names()), 3, "objects after it was repeated")
-
-
-async def batch_delete_of_many(subject: Subject) -> None:
-    """More segments than one request of any store takes (Aiven: testDeleteMoreThanLimit, its
-    bug 650).
-    """
-    subject.needs("batch_delete")
-    partition = subject.partition("many")
-    locators = [subject.locator(partition, start_offset) for start_offset in range(subject.many)]
-    write = subject.manager.write_manifest
-    await in_parts([partial(write, locator, b"{}") for locator in locators])
-    check_equal(len(await subject.names(partition)), subject.many, "objects before")
-    await subject.manager.delete_log_segments(locators)
-    check_equal(await subject.names(partition), [], "objects afterwards")
-    subject.made.clear()
-
-
-async def batch_delete_refuses_what_cannot_be(subject: Subject) -> None:
-    """One locator that cannot be is an error that reaches the caller."""
-    subject.needs("batch_delete")
-    locator = subject.locator(subject.partition())
-    wrong = replace(locator, cluster_id="../x")
-    await fails(Invalid, subject.manager.delete_log_segments([locator, wrong]), "a batch delete")
-
-
 async def nothing_visible(subject: Subject, segment: StoredSegment) -> None:
     """Check that no object of a segment's partition is there, whoever is asked."""
     found = await subject.presence(segment)
@@ -158,7 +107,4 @@ CASES = (
     delete_finishes_what_another_began,
     deletes_and_copies_beside_each_other,
     delete_during_read,
-    batch_delete_removes_all_named,
-    batch_delete_of_many,
-    batch_delete_refuses_what_cannot_be,
 )

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MIB = 1024 * 1024
 SMALL_LOG_BYTES = 10_007
 AT_ONCE = 50
-MANY_OBJECTS = 1003  # more than one page, and more than one batch delete, of any store
+MANY_OBJECTS = 1003  # more than one page of any store
 PART_BYTES = 5 * MIB  # the smallest part of a multipart upload to S3
 _E = TypeVar("_E", bound=RemoteStorageError)
 
@@ -83,7 +83,7 @@ class Subject:
     """A manager under test; everything is written below a cluster id of its own, and `clean_up`
     removes it.
 
-    `lacking`: optional capability -> why it is missing (`inspect`, `batch_delete`). `sweep` takes a
+    `lacking`: optional capability -> why it is missing (`inspect`). `sweep` takes a
     grace in ms. `many` is a number of objects that counts as many, `part_bytes` the size at which
     the store may split a log into parts, `secrets` what no error may show.
     """

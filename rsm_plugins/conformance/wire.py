@@ -186,9 +186,6 @@ async def values_that_cannot_be_are_refused(subject: Subject) -> None:
         request = pb.ReadManifestRequest(locator=locator)
         call = wire.storage.ReadManifest(request, timeout=CALL_SECONDS, metadata=wire.metadata)
         expect(await code_of(call), _INVALID, what)
-    index = pb.FetchIndexRequest(locator=locator_message(segment.locator), index_type=9)
-    stream = wire.storage.FetchIndex(index, timeout=CALL_SECONDS, metadata=wire.metadata)
-    expect(await code_of_stream(stream), _INVALID, "an index of type 9")
 
 
 async def too_large_is_refused(subject: Subject) -> None:

@@ -8,10 +8,9 @@ not answer keepalive pings. This module must not know which store is behind the 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeAlias
 
 import grpc
@@ -19,13 +18,12 @@ import grpc
 from kip405.addresses import Address
 from kip405.contracts import (
     ExpectedSegment,
-    IndexType,
     SegmentPresence,
     StoredObject,
     StoreFinding,
     StoreIdentity,
 )
-from kip405.errors import Invalid, RemoteStorageError, Unavailable
+from kip405.errors import Invalid, Unavailable
 from kip405.ids import TopicIdPartition
 from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
 from rsm_plugins.contract.answering import PRINCIPAL_KEY
@@ -40,7 +38,6 @@ from rsm_plugins.contract.client_files import (
 from rsm_plugins.contract.fetch_stream import Received
 from rsm_plugins.contract.messages import (
     CHUNK_BYTES,
-    DELETE_MAX_SEGMENTS,
     INDEXES_MAX_BYTES,
     STAT_MAX_SEGMENTS,
     expected_message,
@@ -335,17 +332,6 @@ class GrpcRemoteStorageManager:
         )
         return await self._collect_bytes(call, f"fetch indexes of {locator.segment_id}")
 
-    async def fetch_index(self, locator: SegmentLocator, index_type: IndexType) -> bytes:
-        """See RemoteStorageManager."""
-        call = self._stubs.storage.FetchIndex(
-            pb.FetchIndexRequest(locator=locator_message(locator), index_type=index_type.value),
-            timeout=self._deadlines.call_seconds,
-            metadata=self._metadata,
-        )
-        return await self._collect_bytes(
-            call, f"fetch {index_type.name} index of {locator.segment_id}"
-        )
-
     async def _collect_bytes(self, call: _FetchCall, operation: str) -> bytes:
         found = (await self._collect(call, operation, INDEXES_MAX_BYTES)).result()
         if isinstance(found, FileSlice):
@@ -413,29 +399,6 @@ class GrpcRemoteStorageManager:
                 request, timeout=self._deadlines.call_seconds, metadata=self._metadata
             )
 
-    async def delete_log_segments(self, locators: Sequence[SegmentLocator]) -> None:
-        """See RemoteStorageManager; asked in parts of 1000, or one by one where the plugin cannot
-        do many.
-        """
-        info = await self.get_info()
-        if idpb.CAPABILITY_BATCH_DELETE in info.capabilities:
-            calls = [
-                partial(self._delete_part, locators[start : start + DELETE_MAX_SEGMENTS])
-                for start in range(0, len(locators), DELETE_MAX_SEGMENTS)
-            ]
-        else:
-            calls = [partial(self.delete_log_segment_data, locator) for locator in locators]
-        await _first_failure_last(calls)
-
-    async def _delete_part(self, locators: Sequence[SegmentLocator]) -> None:
-        request = pb.DeleteLogSegmentsRequest(
-            segments=[locator_message(locator) for locator in locators]
-        )
-        with self._translated(f"delete {len(locators)} segments"):
-            await self._stubs.storage.DeleteLogSegments(
-                request, timeout=self._deadlines.copy_seconds, metadata=self._metadata
-            )
-
     async def inspect(self) -> tuple[StoreFinding, ...]:
         """See RemoteStorageManager; empty where the plugin lacks the capability."""
         return (await self.probe(inspect=True)).findings
@@ -445,15 +408,3 @@ class GrpcRemoteStorageManager:
         await self._channel.close()
         await self._threads.finish(FINISH_MS)
         self._scratch.close()
-
-
-async def _first_failure_last(calls: Sequence[Callable[[], Awaitable[None]]]) -> None:
-    """Try each in turn; the first failure is raised once all were tried."""
-    failures: list[RemoteStorageError] = []
-    for call in calls:
-        try:
-            await call()
-        except RemoteStorageError as error:
-            failures.append(error)
-    for failure in failures:
-        raise failure

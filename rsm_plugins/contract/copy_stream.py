@@ -6,7 +6,7 @@ The stream is a header, the indexes, and then the log's bytes unless the header 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
-from kip405.contracts import RemoteStorageManager
+from kip405.contracts import SegmentWriter
 from kip405.crc import crc32c
 from kip405.errors import Corrupt, Invalid
 from kip405.segments import FileSlice, LogSegmentData
@@ -66,7 +66,7 @@ class _Incoming:
 
 async def receive_copy(
     requests: AsyncIterator[pb.CopyLogSegmentDataRequest],
-    manager: RemoteStorageManager,
+    manager: SegmentWriter,
     spool: Spool,
     folders: CallersFolders,
 ) -> bytes:

@@ -2,7 +2,6 @@
 
 from kip405.contracts import (
     ExpectedSegment,
-    IndexType,
     Presence,
     SegmentPresence,
     StoredObject,
@@ -18,7 +17,6 @@ CONTRACT_VERSION = 1
 CHUNK_BYTES = 1024 * 1024
 MESSAGE_MAX_BYTES = 2 * 1024 * 1024
 STAT_MAX_SEGMENTS = 1000
-DELETE_MAX_SEGMENTS = 1000
 LIST_PAGE_OBJECTS = 500
 INDEXES_MAX_BYTES = 512 * 1024 * 1024
 LOG_MAX_BYTES = 2**31 - 1  # Kafka's segment.bytes is an int32
@@ -121,13 +119,6 @@ def identity_value(message: pb.StoreIdentity) -> StoreIdentity:
     return StoreIdentity(
         store_id=store_id, cluster_id=message.cluster_id, created_ms=message.created_ms
     )
-
-
-def index_type_value(number: int) -> IndexType:
-    try:
-        return IndexType(number)
-    except ValueError as error:
-        raise Invalid(f"index type {number} is not known") from error
 
 
 def expected_message(segment: ExpectedSegment) -> pb.ExpectedSegment:

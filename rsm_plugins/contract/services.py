@@ -16,13 +16,11 @@ from rsm_plugins.contract.copy_stream import receive_copy
 from rsm_plugins.contract.messages import (
     CHUNK_BYTES,
     CONTRACT_VERSION,
-    DELETE_MAX_SEGMENTS,
     LIST_PAGE_OBJECTS,
     STAT_MAX_SEGMENTS,
     expected_value,
     identity_message,
     identity_value,
-    index_type_value,
     locator_value,
     object_message,
     partition_value,
@@ -74,7 +72,6 @@ class Dependencies:
         found = [
             idpb.CAPABILITY_BYTES,
             idpb.CAPABILITY_INSPECT,
-            idpb.CAPABILITY_BATCH_DELETE,
         ]
         if self.probe_file is not None:
             found.append(idpb.CAPABILITY_SHARED_VOLUME)
@@ -223,15 +220,6 @@ class StorageService(storage_pb2_grpc.StorageServicer):
             async for response in self._chunks(found):
                 yield response
 
-    async def FetchIndex(
-        self, request: pb.FetchIndexRequest, context: Context
-    ) -> AsyncIterator[pb.FetchResponse]:
-        async with self._answering(context, "fetch index"):
-            index_type = index_type_value(request.index_type)
-            found = await self._manager.fetch_index(locator_value(request.locator), index_type)
-            async for response in self._chunks(found):
-                yield response
-
     def _header(
         self, size_bytes: int, file_slice: FileSlice | None = None, *, in_scratch: bool = False
     ) -> pb.FetchResponse:
@@ -263,7 +251,10 @@ class StorageService(storage_pb2_grpc.StorageServicer):
 
     async def Stat(self, request: pb.StatRequest, context: Context) -> pb.StatResponse:
         async with self._answering(context, "stat"):
-            _check_count(len(request.segments), STAT_MAX_SEGMENTS)
+            if len(request.segments) > STAT_MAX_SEGMENTS:
+                raise Invalid(
+                    f"{len(request.segments)} segments in one call, at most {STAT_MAX_SEGMENTS}"
+                )
             found = await self._manager.stat(
                 [expected_value(segment) for segment in request.segments]
             )
@@ -292,16 +283,6 @@ class StorageService(storage_pb2_grpc.StorageServicer):
             await self._manager.delete_log_segment_data(locator_value(request.locator))
             return pb.DeleteLogSegmentDataResponse()
 
-    async def DeleteLogSegments(
-        self, request: pb.DeleteLogSegmentsRequest, context: Context
-    ) -> pb.DeleteLogSegmentsResponse:
-        async with self._answering(context, "delete log segments"):
-            _check_count(len(request.segments), DELETE_MAX_SEGMENTS)
-            await self._manager.delete_log_segments(
-                [locator_value(segment) for segment in request.segments]
-            )
-            return pb.DeleteLogSegmentsResponse()
-
     async def CheckPath(
         self, request: pb.CheckPathRequest, context: Context
     ) -> pb.CheckPathResponse:
@@ -319,8 +300,3 @@ class StorageService(storage_pb2_grpc.StorageServicer):
                 head_crc32c=head.head_crc32c,
                 instance=instance,
             )
-
-
-def _check_count(count: int, most: int) -> None:
-    if count > most:
-        raise Invalid(f"{count} segments in one call, at most {most}")

@@ -10,7 +10,7 @@ import errno
 import itertools
 import os
 import stat as stat_modes
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -266,11 +266,12 @@ class StoreTree:
             finally:
                 os.close(descriptor)
 
-    def remove_segments(
-        self, folder: str, stems: Collection[str], suffixes: tuple[str, ...], operation: str
+    def remove_segment(
+        self, folder: str, stem: str, suffixes: tuple[str, ...], operation: str
     ) -> None:
-        """Remove what unfinished copies of the segments left, then their files in the order of the
-        suffixes, then the folder if it is empty. What cannot go does not keep the others.
+        """Remove what unfinished copies of the segment left, then its files in the order of the
+        suffixes, then the folder if it is empty. A file that cannot be removed does not keep the
+        others.
 
         Leftovers first: a copy that is still running cannot rename what is gone, so it cannot
         finish behind our back.
@@ -284,9 +285,9 @@ class StoreTree:
                 leftovers = [
                     name
                     for name in os.listdir(descriptor)
-                    if name.endswith(TEMPORARY_SUFFIX) and name.partition(".")[0] in stems
+                    if name.endswith(TEMPORARY_SUFFIX) and name.partition(".")[0] == stem
                 ]
-                files = [f"{stem}.{suffix}" for suffix in suffixes for stem in stems]
+                files = [f"{stem}.{suffix}" for suffix in suffixes]
                 _unlink_all((*leftovers, *files), descriptor)
                 make_durable(descriptor)
             finally:

@@ -13,14 +13,13 @@ from hdfs_native import WriteOptions
 
 from kip405.contracts import (
     ExpectedSegment,
-    IndexType,
     SegmentPresence,
     StoredObject,
     StoreFinding,
     StoreIdentity,
 )
 from kip405.crc import crc32c
-from kip405.errors import Corrupt, RemoteStorageError
+from kip405.errors import Corrupt
 from kip405.ids import TopicIdPartition
 from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
 from rsm_plugins.files.segment_files import source_chunk
@@ -31,7 +30,7 @@ from rsm_plugins.hdfs.settings import HdfsSettings
 from rsm_plugins.hdfs.tree import TEMPORARY_FOLDER, HdfsTree, NewFile, Writing, file_of, together
 from rsm_plugins.layout.keys import ObjectKind, check_cluster_id, object_name, segment_stem
 from rsm_plugins.layout.manifest import check_manifest_size
-from rsm_plugins.local.manager import presence_of, section_of
+from rsm_plugins.local.manager import presence_of
 from rsm_plugins.threads import FileThreads
 
 PIECE_BYTES = 4 << 20
@@ -142,12 +141,6 @@ class HdfsRemoteStorageManager:
         """See RemoteStorageManager."""
         return await self._tree.read(object_name(locator, ObjectKind.INDEXES), "fetch indexes from")
 
-    async def fetch_index(self, locator: SegmentLocator, index_type: IndexType) -> bytes:
-        """See RemoteStorageManager; Corrupt names the object."""
-        return section_of(
-            await self.fetch_indexes(locator), index_type, object_name(locator, ObjectKind.INDEXES)
-        )
-
     async def stat(self, segments: Sequence[ExpectedSegment]) -> tuple[SegmentPresence, ...]:
         """See RemoteStorageManager; a folder asked about for many segments is listed instead."""
         folders: defaultdict[str, list[str]] = defaultdict(list)
@@ -197,45 +190,12 @@ class HdfsRemoteStorageManager:
         """See RemoteStorageManager; a copy of the same attempt that is still running cannot finish
         after it.
         """
-        await self.delete_log_segments((locator,))
-
-    async def delete_log_segments(self, locators: Sequence[SegmentLocator]) -> None:
-        """See RemoteStorageManager; a segment whose manifest cannot go keeps its log too."""
-        stems = {segment_stem(one): str(one.segment_id.id) for one in locators}
-        failures: list[RemoteStorageError] = []
+        stem = segment_stem(locator)
         session = await self._tree.opened("delete from")
-
-        async def manifest_goes(stem: str) -> str | None:
-            try:
-                await self._remove(session, f"{TEMPORARY_FOLDER}/{stems[stem]}", whole=True)
-                await self._remove(session, f"{stem}.{ObjectKind.MANIFEST.value}")
-            except RemoteStorageError as error:
-                failures.append(error)
-                return None
-            return stem
-
-        async def rest_goes(stem: str) -> None:
-            try:
-                for kind in (ObjectKind.LOG, ObjectKind.INDEXES):
-                    await self._remove(session, f"{stem}.{kind.value}")
-            except RemoteStorageError as error:
-                failures.append(error)
-
-        gone = await together([manifest_goes(stem) for stem in stems], at_once=AT_ONCE)
-        bare = [stem for stem in gone if stem is not None]
-        await together([rest_goes(stem) for stem in bare], at_once=AT_ONCE)
-        for folder in {stem.rpartition("/")[0] for stem in bare}:
-            await self._remove_if_empty(session, folder, failures)
-        if failures:
-            raise failures[0]
-
-    async def _remove_if_empty(
-        self, session: Session, folder: str, failures: list[RemoteStorageError]
-    ) -> None:
-        try:
-            await self._remove(session, folder)
-        except RemoteStorageError as error:
-            failures.append(error)
+        await self._remove(session, f"{TEMPORARY_FOLDER}/{locator.segment_id.id}", whole=True)
+        for kind in (ObjectKind.MANIFEST, ObjectKind.LOG, ObjectKind.INDEXES):
+            await self._remove(session, f"{stem}.{kind.value}")
+        await self._remove(session, stem.rpartition("/")[0])  # if it is empty
 
     async def _remove(self, session: Session, name: str, *, whole: bool = False) -> None:
         path = self._tree.path_of(name)

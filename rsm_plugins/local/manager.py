@@ -7,14 +7,12 @@ root must not be mistaken for an empty one.
 """
 
 import os
-from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 
 from kip405.contracts import (
     ExpectedSegment,
     FindingKind,
-    IndexType,
     Presence,
     SegmentPresence,
     StoredObject,
@@ -22,9 +20,8 @@ from kip405.contracts import (
     StoreIdentity,
 )
 from kip405.crc import crc32c
-from kip405.errors import Corrupt, Fenced, Invalid, NotFound, RemoteStorageError
+from kip405.errors import Corrupt, Fenced, Invalid, RemoteStorageError
 from kip405.ids import TopicIdPartition
-from kip405.indexes import IndexesObject
 from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
 from rsm_plugins.files.durable import SourceCut, copy_bytes, make_durable, write_at
 from rsm_plugins.files.segment_files import open_source
@@ -137,12 +134,6 @@ class LocalRemoteStorageManager:
         name = object_name(locator, ObjectKind.INDEXES)
         return await self._threads.run(self._tree.read, name, "fetch indexes from")
 
-    async def fetch_index(self, locator: SegmentLocator, index_type: IndexType) -> bytes:
-        """See RemoteStorageManager; Corrupt names the object."""
-        return section_of(
-            await self.fetch_indexes(locator), index_type, object_name(locator, ObjectKind.INDEXES)
-        )
-
     async def stat(self, segments: Sequence[ExpectedSegment]) -> tuple[SegmentPresence, ...]:
         """See RemoteStorageManager; one answer for all from one tree."""
         return await self._threads.run(self._stat, tuple(segments))
@@ -202,27 +193,14 @@ class LocalRemoteStorageManager:
         """See RemoteStorageManager; a copy of the same attempt that is still running cannot finish
         after it.
         """
-        await self.delete_log_segments((locator,))
+        folder, _, stem = segment_stem(locator).rpartition("/")
+        await self._threads.run(self._delete, folder, stem)
 
-    async def delete_log_segments(self, locators: Sequence[SegmentLocator]) -> None:
-        """See RemoteStorageManager; a folder whose manifests cannot go keeps its logs too."""
-        folders: defaultdict[str, set[str]] = defaultdict(set)
-        for locator in locators:
-            folder, _, stem = segment_stem(locator).rpartition("/")
-            folders[folder].add(stem)
-        await self._threads.run(self._delete, dict(folders))
-
-    def _delete(self, folders: dict[str, set[str]]) -> None:
-        failures: dict[str, RemoteStorageError] = {}
+    def _delete(self, folder: str, stem: str) -> None:
+        """The manifest first: where it cannot go, log and indexes stay too."""
         for kinds in ((ObjectKind.MANIFEST,), (ObjectKind.LOG, ObjectKind.INDEXES)):
             suffixes = tuple(kind.value for kind in kinds)
-            for folder in folders.keys() - failures.keys():
-                try:
-                    self._tree.remove_segments(folder, folders[folder], suffixes, "delete from")
-                except RemoteStorageError as error:
-                    failures[folder] = error
-        for failure in failures.values():
-            raise failure
+            self._tree.remove_segment(folder, stem, suffixes, "delete from")
 
     async def inspect(self) -> tuple[StoreFinding, ...]:
         """See RemoteStorageManager; the bytes that an ordinary user can still write."""
@@ -247,19 +225,6 @@ class LocalRemoteStorageManager:
         """See RemoteStorageManager."""
         if self._owns_threads:
             await self._threads.finish(FINISH_MS)
-
-
-def section_of(indexes: bytes, index_type: IndexType, place: str) -> bytes:
-    """One checked section of an indexes object; NotFound where it has none, Corrupt names the
-    object.
-    """
-    try:
-        section = IndexesObject.parse(indexes).section(index_type)
-    except Corrupt as error:
-        raise Corrupt(f"indexes object {place}: {error}") from error
-    if section is None:
-        raise NotFound(f"indexes object {place} has no section {index_type.name}")
-    return bytes(section)
 
 
 def presence_of(expected: ExpectedSegment, sizes: dict[ObjectKind, int | None]) -> SegmentPresence:

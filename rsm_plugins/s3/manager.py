@@ -12,7 +12,6 @@ from contextlib import suppress
 
 from kip405.contracts import (
     ExpectedSegment,
-    IndexType,
     SegmentPresence,
     StoredObject,
     StoreFinding,
@@ -31,7 +30,6 @@ from rsm_plugins.layout.keys import (
     segment_stem,
 )
 from rsm_plugins.layout.manifest import check_manifest_size
-from rsm_plugins.local.manager import section_of
 from rsm_plugins.s3.calls import Calls, Pause, together
 from rsm_plugins.s3.connection import Connection
 from rsm_plugins.s3.findings import findings_of
@@ -169,11 +167,6 @@ class S3RemoteStorageManager:
         """See RemoteStorageManager."""
         return await self._objects.read(object_name(locator, ObjectKind.INDEXES))
 
-    async def fetch_index(self, locator: SegmentLocator, index_type: IndexType) -> bytes:
-        """See RemoteStorageManager; Corrupt names the object."""
-        name = object_name(locator, ObjectKind.INDEXES)
-        return section_of(await self._objects.read(name), index_type, name)
-
     async def stat(self, segments: Sequence[ExpectedSegment]) -> tuple[SegmentPresence, ...]:
         """See RemoteStorageManager."""
         return await presence_in(self._objects, tuple(segments))
@@ -194,16 +187,6 @@ class S3RemoteStorageManager:
         with suppress(Invalid):  # a server that cannot list uploads has none either
             await self._uploads.abort_all(name, lambda found, _began_ms, _now_ms: found == name)
         await together(self._objects.remove(object_name(locator, kind)) for kind in _DATA)
-
-    async def delete_log_segments(self, locators: Sequence[SegmentLocator]) -> None:
-        """See RemoteStorageManager; the data of a segment whose manifest stayed is kept."""
-        manifests = {object_name(locator, ObjectKind.MANIFEST): locator for locator in locators}
-        kept = await self._objects.remove_many(tuple(manifests))
-        gone = [locator for name, locator in manifests.items() if name not in kept]
-        data = tuple(object_name(locator, kind) for locator in gone for kind in _DATA)
-        errors = [*kept.values(), *(await self._objects.remove_many(data)).values()]
-        if errors:
-            raise errors[0]
 
     async def inspect(self) -> tuple[StoreFinding, ...]:
         """See RemoteStorageManager."""

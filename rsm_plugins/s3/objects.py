@@ -7,7 +7,7 @@ not know what a segment is.
 """
 
 import base64
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,13 +15,13 @@ from botocore.exceptions import ClientError, FlexibleChecksumError, IncompleteRe
 
 from kip405.contracts import StoredObject
 from kip405.crc import crc32c
-from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError, Unavailable, error_of_kind
+from kip405.errors import Corrupt, Invalid, NotFound, Unavailable
 from kip405.segments import ByteRange, SegmentLocator
 from kip405.version import software_version
 from rsm_plugins.layout.keys import with_prefix
 from rsm_plugins.layout.manifest import Manifest
-from rsm_plugins.s3.calls import Calls, together
-from rsm_plugins.s3.errors import code_of, status_of, verdict_of_code
+from rsm_plugins.s3.calls import Calls
+from rsm_plugins.s3.errors import code_of, status_of
 from rsm_plugins.s3.settings import S3Settings
 
 UserMetadata = dict[str, str]
@@ -55,7 +55,6 @@ def checksum_text(crc32c: int) -> str:
     return base64.b64encode(crc32c.to_bytes(4)).decode("ascii")
 
 
-DELETE_KEYS_MAX = 1000
 LIST_KEYS_MAX = 1000
 BODY_PATIENCE = 4
 """A body on its way up shares the line with the others: it gets so many times longer for a try."""
@@ -245,39 +244,6 @@ class Objects:
             await self.calls.run("DeleteObject", self.place(name), request)
         except NotFound:
             return
-
-    async def remove_many(self, names: Sequence[str]) -> dict[str, RemoteStorageError]:
-        """Remove many objects, at most 1000 a request; the errors by name, after all were tried."""
-        parts = [
-            names[start : start + DELETE_KEYS_MAX]
-            for start in range(0, len(names), DELETE_KEYS_MAX)
-        ]
-        found = await together(self._remove_part(part) for part in parts)
-        return {name: error for errors in found for name, error in errors.items()}
-
-    async def _remove_part(self, names: Sequence[str]) -> dict[str, RemoteStorageError]:
-        keys = [{"Key": self.key(name)} for name in names]
-
-        async def request(client: Any) -> Any:
-            wanted = {"Objects": keys, "Quiet": True}
-            return await client.delete_objects(Bucket=self._bucket, Delete=wanted)
-
-        try:
-            answer = await self.calls.run("DeleteObjects", self.place(names[0]), request)
-        except RemoteStorageError as error:
-            return dict.fromkeys(names, error)
-        found = dict(self._key_error(item) for item in answer.get("Errors", ()))
-        stayed = {name: why for name, why in found.items() if not isinstance(why, NotFound)}
-        for name, why in stayed.items():
-            if name not in names:  # it may be any of them
-                return dict.fromkeys(names, why)
-        return stayed
-
-    def _key_error(self, item: Any) -> tuple[str, RemoteStorageError]:
-        name, code = self.name(item.get("Key", "")), str(item.get("Code", ""))
-        verdict = verdict_of_code(code, 500)
-        message = f"DeleteObjects {self.place(name)}: {code or 'no reason given'}"
-        return name, error_of_kind(verdict.kind, f"{message}; {verdict.hint}".rstrip("; "))
 
     def _below_prefix(self) -> str:
         return f"{self._prefix}/" if self._prefix else ""

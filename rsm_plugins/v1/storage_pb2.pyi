@@ -168,14 +168,6 @@ class FetchIndexesRequest(_message.Message):
     locator: SegmentLocator
     def __init__(self, locator: _Optional[_Union[SegmentLocator, _Mapping]] = ...) -> None: ...
 
-class FetchIndexRequest(_message.Message):
-    __slots__ = ("locator", "index_type")
-    LOCATOR_FIELD_NUMBER: _ClassVar[int]
-    INDEX_TYPE_FIELD_NUMBER: _ClassVar[int]
-    locator: SegmentLocator
-    index_type: int
-    def __init__(self, locator: _Optional[_Union[SegmentLocator, _Mapping]] = ..., index_type: _Optional[int] = ...) -> None: ...
-
 class FetchResponse(_message.Message):
     __slots__ = ("header", "chunk")
     HEADER_FIELD_NUMBER: _ClassVar[int]
@@ -269,16 +261,6 @@ class DeleteLogSegmentDataRequest(_message.Message):
     def __init__(self, locator: _Optional[_Union[SegmentLocator, _Mapping]] = ...) -> None: ...
 
 class DeleteLogSegmentDataResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
-
-class DeleteLogSegmentsRequest(_message.Message):
-    __slots__ = ("segments",)
-    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
-    segments: _containers.RepeatedCompositeFieldContainer[SegmentLocator]
-    def __init__(self, segments: _Optional[_Iterable[_Union[SegmentLocator, _Mapping]]] = ...) -> None: ...
-
-class DeleteLogSegmentsResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 

@@ -26,7 +26,9 @@ if _version_not_supported:
 
 
 class StorageStub:
-    """Missing associated documentation comment in .proto file."""
+    """Version 1 once had FetchIndex (one section of the indexes object) and DeleteLogSegments (many segments), which nothing
+    called. Do not use these names for other calls.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -69,11 +71,6 @@ class StorageStub:
                 request_serializer=rsm__plugins_dot_v1_dot_storage__pb2.FetchIndexesRequest.SerializeToString,
                 response_deserializer=rsm__plugins_dot_v1_dot_storage__pb2.FetchResponse.FromString,
                 _registered_method=True)
-        self.FetchIndex = channel.unary_stream(
-                '/rsm_plugins.v1.Storage/FetchIndex',
-                request_serializer=rsm__plugins_dot_v1_dot_storage__pb2.FetchIndexRequest.SerializeToString,
-                response_deserializer=rsm__plugins_dot_v1_dot_storage__pb2.FetchResponse.FromString,
-                _registered_method=True)
         self.Stat = channel.unary_unary(
                 '/rsm_plugins.v1.Storage/Stat',
                 request_serializer=rsm__plugins_dot_v1_dot_storage__pb2.StatRequest.SerializeToString,
@@ -89,11 +86,6 @@ class StorageStub:
                 request_serializer=rsm__plugins_dot_v1_dot_storage__pb2.DeleteLogSegmentDataRequest.SerializeToString,
                 response_deserializer=rsm__plugins_dot_v1_dot_storage__pb2.DeleteLogSegmentDataResponse.FromString,
                 _registered_method=True)
-        self.DeleteLogSegments = channel.unary_unary(
-                '/rsm_plugins.v1.Storage/DeleteLogSegments',
-                request_serializer=rsm__plugins_dot_v1_dot_storage__pb2.DeleteLogSegmentsRequest.SerializeToString,
-                response_deserializer=rsm__plugins_dot_v1_dot_storage__pb2.DeleteLogSegmentsResponse.FromString,
-                _registered_method=True)
         self.CheckPath = channel.unary_unary(
                 '/rsm_plugins.v1.Storage/CheckPath',
                 request_serializer=rsm__plugins_dot_v1_dot_storage__pb2.CheckPathRequest.SerializeToString,
@@ -102,7 +94,9 @@ class StorageStub:
 
 
 class StorageServicer:
-    """Missing associated documentation comment in .proto file."""
+    """Version 1 once had FetchIndex (one section of the indexes object) and DeleteLogSegments (many segments), which nothing
+    called. Do not use these names for other calls.
+    """
 
     def ReadIdentity(self, request, context):
         """Reads the identity object of the store.
@@ -200,18 +194,6 @@ class StorageServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def FetchIndex(self, request, context):
-        """Reads one section of the indexes object, verified with the object's own checksums.
-
-        condition                          | status code         | what the caller must do
-        -----------------------------------|---------------------|-----------------------------------------------------
-        object or section not there        | NOT_FOUND           | for the transaction index: the segment has none
-        object or section damaged          | DATA_LOSS           | do not use; another copy, or alarm
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
     def Stat(self, request, context):
         """Looks up presence and sizes of log, indexes and manifest of many segments in the store now, in the order asked.
         At most 1000 segments a call.
@@ -244,21 +226,6 @@ class StorageServicer:
         condition                          | status code         | what the caller must do
         -----------------------------------|---------------------|-----------------------------------------------------
         nothing there (any more)           | OK                  | -
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def DeleteLogSegments(self, request, context):
-        """Removes many segments: all their manifests first, then logs and indexes, in as few requests as the store has.
-        At most 1000 segments a call. Needs CAPABILITY_BATCH_DELETE.
-
-        condition                          | status code         | what the caller must do
-        -----------------------------------|---------------------|-----------------------------------------------------
-        nothing there (any more)           | OK                  | -
-        some could not be removed          | that of the first   | repeat the call: a removed object is no error
-        more than 1000 segments            | INVALID_ARGUMENT    | split the request
-        plugin without the capability      | UNIMPLEMENTED       | DeleteLogSegmentData for each
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -317,11 +284,6 @@ def add_StorageServicer_to_server(servicer, server):
                     request_deserializer=rsm__plugins_dot_v1_dot_storage__pb2.FetchIndexesRequest.FromString,
                     response_serializer=rsm__plugins_dot_v1_dot_storage__pb2.FetchResponse.SerializeToString,
             ),
-            'FetchIndex': grpc.unary_stream_rpc_method_handler(
-                    servicer.FetchIndex,
-                    request_deserializer=rsm__plugins_dot_v1_dot_storage__pb2.FetchIndexRequest.FromString,
-                    response_serializer=rsm__plugins_dot_v1_dot_storage__pb2.FetchResponse.SerializeToString,
-            ),
             'Stat': grpc.unary_unary_rpc_method_handler(
                     servicer.Stat,
                     request_deserializer=rsm__plugins_dot_v1_dot_storage__pb2.StatRequest.FromString,
@@ -337,11 +299,6 @@ def add_StorageServicer_to_server(servicer, server):
                     request_deserializer=rsm__plugins_dot_v1_dot_storage__pb2.DeleteLogSegmentDataRequest.FromString,
                     response_serializer=rsm__plugins_dot_v1_dot_storage__pb2.DeleteLogSegmentDataResponse.SerializeToString,
             ),
-            'DeleteLogSegments': grpc.unary_unary_rpc_method_handler(
-                    servicer.DeleteLogSegments,
-                    request_deserializer=rsm__plugins_dot_v1_dot_storage__pb2.DeleteLogSegmentsRequest.FromString,
-                    response_serializer=rsm__plugins_dot_v1_dot_storage__pb2.DeleteLogSegmentsResponse.SerializeToString,
-            ),
             'CheckPath': grpc.unary_unary_rpc_method_handler(
                     servicer.CheckPath,
                     request_deserializer=rsm__plugins_dot_v1_dot_storage__pb2.CheckPathRequest.FromString,
@@ -356,7 +313,9 @@ def add_StorageServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Storage:
-    """Missing associated documentation comment in .proto file."""
+    """Version 1 once had FetchIndex (one section of the indexes object) and DeleteLogSegments (many segments), which nothing
+    called. Do not use these names for other calls.
+    """
 
     @staticmethod
     def ReadIdentity(request,
@@ -548,33 +507,6 @@ class Storage:
             _registered_method=True)
 
     @staticmethod
-    def FetchIndex(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_stream(
-            request,
-            target,
-            '/rsm_plugins.v1.Storage/FetchIndex',
-            rsm__plugins_dot_v1_dot_storage__pb2.FetchIndexRequest.SerializeToString,
-            rsm__plugins_dot_v1_dot_storage__pb2.FetchResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
     def Stat(request,
             target,
             options=(),
@@ -645,33 +577,6 @@ class Storage:
             '/rsm_plugins.v1.Storage/DeleteLogSegmentData',
             rsm__plugins_dot_v1_dot_storage__pb2.DeleteLogSegmentDataRequest.SerializeToString,
             rsm__plugins_dot_v1_dot_storage__pb2.DeleteLogSegmentDataResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def DeleteLogSegments(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/rsm_plugins.v1.Storage/DeleteLogSegments',
-            rsm__plugins_dot_v1_dot_storage__pb2.DeleteLogSegmentsRequest.SerializeToString,
-            rsm__plugins_dot_v1_dot_storage__pb2.DeleteLogSegmentsResponse.FromString,
             options,
             channel_credentials,
             insecure,

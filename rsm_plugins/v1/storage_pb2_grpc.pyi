@@ -37,6 +37,10 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class StorageStub:
+    """Version 1 once had FetchIndex (one section of the indexes object) and DeleteLogSegments (many segments), which nothing
+    called. Do not use these names for other calls.
+    """
+
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
@@ -109,14 +113,6 @@ class StorageStub:
     -----------------------------------|---------------------|-----------------------------------------------------
     indexes object not there           | NOT_FOUND           | alarm if the segment is FINISHED
     """
-    FetchIndex: _grpc.UnaryStreamMultiCallable[_storage_pb2.FetchIndexRequest, _storage_pb2.FetchResponse]
-    """Reads one section of the indexes object, verified with the object's own checksums.
-
-    condition                          | status code         | what the caller must do
-    -----------------------------------|---------------------|-----------------------------------------------------
-    object or section not there        | NOT_FOUND           | for the transaction index: the segment has none
-    object or section damaged          | DATA_LOSS           | do not use; another copy, or alarm
-    """
     Stat: _grpc.UnaryUnaryMultiCallable[_storage_pb2.StatRequest, _storage_pb2.StatResponse]
     """Looks up presence and sizes of log, indexes and manifest of many segments in the store now, in the order asked.
     At most 1000 segments a call.
@@ -142,17 +138,6 @@ class StorageStub:
     -----------------------------------|---------------------|-----------------------------------------------------
     nothing there (any more)           | OK                  | -
     """
-    DeleteLogSegments: _grpc.UnaryUnaryMultiCallable[_storage_pb2.DeleteLogSegmentsRequest, _storage_pb2.DeleteLogSegmentsResponse]
-    """Removes many segments: all their manifests first, then logs and indexes, in as few requests as the store has.
-    At most 1000 segments a call. Needs CAPABILITY_BATCH_DELETE.
-
-    condition                          | status code         | what the caller must do
-    -----------------------------------|---------------------|-----------------------------------------------------
-    nothing there (any more)           | OK                  | -
-    some could not be removed          | that of the first   | repeat the call: a removed object is no error
-    more than 1000 segments            | INVALID_ARGUMENT    | split the request
-    plugin without the capability      | UNIMPLEMENTED       | DeleteLogSegmentData for each
-    """
     CheckPath: _grpc.UnaryUnaryMultiCallable[_storage_pb2.CheckPathRequest, _storage_pb2.CheckPathResponse]
     """Says what the plugin sees under a path of the caller, so that the caller knows whether both see the same file.
 
@@ -167,6 +152,10 @@ class StorageStub:
 
 @_typing.type_check_only
 class StorageAsyncStub(StorageStub):
+    """Version 1 once had FetchIndex (one section of the indexes object) and DeleteLogSegments (many segments), which nothing
+    called. Do not use these names for other calls.
+    """
+
     def __init__(self, channel: _aio.Channel) -> None: ...
     ReadIdentity: _aio.UnaryUnaryMultiCallable[_storage_pb2.ReadIdentityRequest, _storage_pb2.ReadIdentityResponse]  # type: ignore[assignment]
     """Reads the identity object of the store.
@@ -236,14 +225,6 @@ class StorageAsyncStub(StorageStub):
     -----------------------------------|---------------------|-----------------------------------------------------
     indexes object not there           | NOT_FOUND           | alarm if the segment is FINISHED
     """
-    FetchIndex: _aio.UnaryStreamMultiCallable[_storage_pb2.FetchIndexRequest, _storage_pb2.FetchResponse]  # type: ignore[assignment]
-    """Reads one section of the indexes object, verified with the object's own checksums.
-
-    condition                          | status code         | what the caller must do
-    -----------------------------------|---------------------|-----------------------------------------------------
-    object or section not there        | NOT_FOUND           | for the transaction index: the segment has none
-    object or section damaged          | DATA_LOSS           | do not use; another copy, or alarm
-    """
     Stat: _aio.UnaryUnaryMultiCallable[_storage_pb2.StatRequest, _storage_pb2.StatResponse]  # type: ignore[assignment]
     """Looks up presence and sizes of log, indexes and manifest of many segments in the store now, in the order asked.
     At most 1000 segments a call.
@@ -269,17 +250,6 @@ class StorageAsyncStub(StorageStub):
     -----------------------------------|---------------------|-----------------------------------------------------
     nothing there (any more)           | OK                  | -
     """
-    DeleteLogSegments: _aio.UnaryUnaryMultiCallable[_storage_pb2.DeleteLogSegmentsRequest, _storage_pb2.DeleteLogSegmentsResponse]  # type: ignore[assignment]
-    """Removes many segments: all their manifests first, then logs and indexes, in as few requests as the store has.
-    At most 1000 segments a call. Needs CAPABILITY_BATCH_DELETE.
-
-    condition                          | status code         | what the caller must do
-    -----------------------------------|---------------------|-----------------------------------------------------
-    nothing there (any more)           | OK                  | -
-    some could not be removed          | that of the first   | repeat the call: a removed object is no error
-    more than 1000 segments            | INVALID_ARGUMENT    | split the request
-    plugin without the capability      | UNIMPLEMENTED       | DeleteLogSegmentData for each
-    """
     CheckPath: _aio.UnaryUnaryMultiCallable[_storage_pb2.CheckPathRequest, _storage_pb2.CheckPathResponse]  # type: ignore[assignment]
     """Says what the plugin sees under a path of the caller, so that the caller knows whether both see the same file.
 
@@ -293,6 +263,10 @@ class StorageAsyncStub(StorageStub):
     """
 
 class StorageServicer(metaclass=_abc_1.ABCMeta):
+    """Version 1 once had FetchIndex (one section of the indexes object) and DeleteLogSegments (many segments), which nothing
+    called. Do not use these names for other calls.
+    """
+
     @_abc_1.abstractmethod
     def ReadIdentity(
         self,
@@ -404,20 +378,6 @@ class StorageServicer(metaclass=_abc_1.ABCMeta):
         """
 
     @_abc_1.abstractmethod
-    def FetchIndex(
-        self,
-        request: _storage_pb2.FetchIndexRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_storage_pb2.FetchResponse], _abc.AsyncIterator[_storage_pb2.FetchResponse]]:
-        """Reads one section of the indexes object, verified with the object's own checksums.
-
-        condition                          | status code         | what the caller must do
-        -----------------------------------|---------------------|-----------------------------------------------------
-        object or section not there        | NOT_FOUND           | for the transaction index: the segment has none
-        object or section damaged          | DATA_LOSS           | do not use; another copy, or alarm
-        """
-
-    @_abc_1.abstractmethod
     def Stat(
         self,
         request: _storage_pb2.StatRequest,
@@ -458,23 +418,6 @@ class StorageServicer(metaclass=_abc_1.ABCMeta):
         condition                          | status code         | what the caller must do
         -----------------------------------|---------------------|-----------------------------------------------------
         nothing there (any more)           | OK                  | -
-        """
-
-    @_abc_1.abstractmethod
-    def DeleteLogSegments(
-        self,
-        request: _storage_pb2.DeleteLogSegmentsRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_storage_pb2.DeleteLogSegmentsResponse, _abc.Awaitable[_storage_pb2.DeleteLogSegmentsResponse]]:
-        """Removes many segments: all their manifests first, then logs and indexes, in as few requests as the store has.
-        At most 1000 segments a call. Needs CAPABILITY_BATCH_DELETE.
-
-        condition                          | status code         | what the caller must do
-        -----------------------------------|---------------------|-----------------------------------------------------
-        nothing there (any more)           | OK                  | -
-        some could not be removed          | that of the first   | repeat the call: a removed object is no error
-        more than 1000 segments            | INVALID_ARGUMENT    | split the request
-        plugin without the capability      | UNIMPLEMENTED       | DeleteLogSegmentData for each
         """
 
     @_abc_1.abstractmethod

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kip405.batches import walk
-from kip405.contracts import IndexType, RemoteStorageManager
+from kip405.contracts import IndexType, SegmentWriter
 from kip405.crc import crc32c
 from kip405.ids import RemoteLogSegmentId, Uuid
 from kip405.indexes import (
@@ -48,7 +48,7 @@ def indexes_of(log: bytes, base_offset: int, *, every: int) -> tuple[bytes, byte
 
 
 async def store_segment(
-    store: RemoteStorageManager,
+    store: SegmentWriter,
     scratch: Path,
     log: bytes,
     *,

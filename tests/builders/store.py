@@ -6,7 +6,6 @@ from pathlib import Path
 
 from kip405.contracts import (
     ExpectedSegment,
-    IndexType,
     Presence,
     RemoteStorageManager,
     SegmentPresence,
@@ -17,7 +16,6 @@ from kip405.contracts import (
 from kip405.crc import crc32c
 from kip405.errors import Corrupt, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import TopicIdPartition, Uuid
-from kip405.indexes import IndexesObject
 from kip405.segments import ByteRange, LogSegmentData, SegmentLocator
 from rlm.stores.stores import CopyTarget
 from rsm_plugins.layout.keys import ObjectKind, object_name
@@ -101,12 +99,6 @@ class MemoryStore:
     async def fetch_indexes(self, locator: SegmentLocator) -> bytes:
         return self._get(locator, ObjectKind.INDEXES)
 
-    async def fetch_index(self, locator: SegmentLocator, index_type: IndexType) -> bytes:
-        section = IndexesObject.parse(await self.fetch_indexes(locator)).section(index_type)
-        if section is None:
-            raise NotFound(f"{locator.segment_id} has no {index_type.name}")
-        return bytes(section)
-
     async def stat(self, segments: Sequence[ExpectedSegment]) -> tuple[SegmentPresence, ...]:
         return tuple(self._presence(one) for one in segments)
 
@@ -121,10 +113,6 @@ class MemoryStore:
         for kind in (ObjectKind.MANIFEST, ObjectKind.LOG, ObjectKind.INDEXES):
             self.objects.pop(object_name(locator, kind), None)
         self.deleted.append(locator)
-
-    async def delete_log_segments(self, locators: Sequence[SegmentLocator]) -> None:
-        for locator in locators:
-            await self.delete_log_segment_data(locator)
 
     async def inspect(self) -> tuple[StoreFinding, ...]:
         return self.findings

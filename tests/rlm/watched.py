@@ -32,7 +32,7 @@ from rlm.service.problem_watch import ProblemWatch
 from rlm.service.statuses import Statuses
 from rlm.service.tasks import PartitionTasks
 from rlm.stores.opened import OpenStores
-from rlm.stores.stores import RoutedStores, Stores
+from rlm.stores.stores import RoutedReader, Stores
 from rlm.stores.usage import StoresInUse
 from rlm.tasks.pool import TaskPool
 from rlm.topics.keeper import RetentionKeeper
@@ -157,7 +157,7 @@ class Watched:
             metadata=Metadata(log=cast(Any, _Log()), settings=settings, manager=manager),
             stores=OpenStores(
                 stores=stores,
-                routed=RoutedStores(stores),
+                routed=RoutedReader(stores),
                 in_use=StoresInUse(FullLedger(), clock),
                 settings=settings,
                 plugins=(),

@@ -8,7 +8,6 @@ import pytest
 
 from kip405.contracts import (
     ExpectedSegment,
-    IndexType,
     Presence,
     SegmentPresence,
     StoredObject,
@@ -87,13 +86,6 @@ class ForgetsTheIndexes(LocalRemoteStorageManager):
             await super().copy_log_segment_data(locator, data)
 
 
-class DeletesOneBatch(LocalRemoteStorageManager):
-    """Forgets what is over the limit of one request (Aiven's bug 650)."""
-
-    async def delete_log_segments(self, locators: Sequence[SegmentLocator]) -> None:
-        await super().delete_log_segments(locators[:1_000])
-
-
 class FailsOnAbsent(LocalRemoteStorageManager):
     """A delete of what is not there is an error."""
 
@@ -151,13 +143,6 @@ class BelievesSizes(LocalRemoteStorageManager):
         )
 
 
-class ChecksNoSection(LocalRemoteStorageManager):
-    """Answers a section of the indexes as it finds it."""
-
-    async def fetch_index(self, locator: SegmentLocator, index_type: IndexType) -> bytes:
-        return (await self.fetch_indexes(locator))[-24:]
-
-
 class LastCreatorWins(LocalRemoteStorageManager):
     """Answers every creator its own identity."""
 
@@ -179,13 +164,11 @@ WRONG: dict[type[LocalRemoteStorageManager], str] = {
     TrustsItsSource: "flipped_bits_are_found_at_copy",
     KeepsTheFirst: "copy_may_be_repeated",
     ForgetsTheIndexes: "upload_fetch_delete",
-    DeletesOneBatch: "batch_delete_of_many",
     FailsOnAbsent: "delete_may_be_repeated",
     ListsOnePage: "lists_many",
     ListsByPrefix: "lists_by_cluster_and_partition",
     MissingIsAway: "absent_objects_are_not_found",
     BelievesSizes: "stat_tells_different_sizes",
-    ChecksNoSection: "damaged_section_is_corrupt",
     LastCreatorWins: "identity_is_created_once",
     RaisesItsOwn: "copied_bytes_come_back",
 }

@@ -79,7 +79,7 @@ async def _every_case_passes(rig: StoreRig, folder: Path) -> None:
 @pytest.mark.parametrize("rig", [HDFS], indirect=True)
 async def test_the_command_with_chosen_cases(rig: StoreRig, tmp_path: Path) -> None:
     """A sample of each kind of case where all of them take too long for CI."""
-    names = ("upload_fetch_delete", "random_ranges", "batch_delete_of_many", "slow_bodies_arrive")
+    names = ("upload_fetch_delete", "random_ranges", "lists_many", "slow_bodies_arrive")
     chosen = [part for name in names for part in ("--case", name)]
     async with served(rig, tmp_path) as address:
         done = await conformance(address, "--many", "60", *chosen)
@@ -92,13 +92,15 @@ async def test_cases_that_fail_give_status_1(tmp_path: Path) -> None:
     rig = local_rig(tmp_path)
     async with served(rig, tmp_path) as address:
         rig.hands.move_away()
-        done = await conformance(address, "--case", "index_types", "--case", "slow_bodies_arrive")
+        done = await conformance(
+            address, "--case", "manifest_comes_last", "--case", "slow_bodies_arrive"
+        )
     assert done.returncode == 1, done.stdout
     failed = [line for line in done.stdout.splitlines() if line.startswith("FAIL")]
     assert [line.split()[1:3] for line in failed] == [
-        ["bytes", "index_types"],
+        ["bytes", "manifest_comes_last"],
         ["wire", "slow_bodies_arrive"],
-        ["files", "index_types"],
+        ["files", "manifest_comes_last"],
     ]
     assert all("Unavailable: " in line for line in failed)
     assert done.stdout.splitlines()[-1] == "0 cases passed, 3 failed, 0 skipped"
@@ -107,7 +109,11 @@ async def test_cases_that_fail_give_status_1(tmp_path: Path) -> None:
 async def test_wrong_use_gives_one_line_and_a_status(tmp_path: Path) -> None:
     async with served(local_rig(tmp_path), tmp_path) as address:
         wrong = {
-            (address, "--case", "index_type"): "there is no case 'index_type'; near it:",
+            (
+                address,
+                "--case",
+                "range_in_the_midle",
+            ): "there is no case 'range_in_the_midle'; near it:",
             ("example.org:1",): "is not loopback",
             (): "ADDRESS is missing",
         }

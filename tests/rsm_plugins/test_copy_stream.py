@@ -2,11 +2,9 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import cast
 
 import pytest
 
-from kip405.contracts import RemoteStorageManager
 from kip405.ids import RemoteLogSegmentId, TopicIdPartition
 from kip405.segments import LogSegmentData, SegmentLocator
 from rsm_plugins.contract.copy_stream import receive_copy
@@ -26,6 +24,9 @@ class _Recorder:
         self.copied.append(data)
         return b""
 
+    async def write_manifest(self, locator: SegmentLocator, manifest: bytes) -> None:
+        raise AssertionError("a copy writes no manifest")
+
 
 @pytest.mark.parametrize("end_offset", [None, 0, 99])
 async def test_the_end_offset_travels_with_a_copy(tmp_path: Path, end_offset: int | None) -> None:
@@ -37,7 +38,7 @@ async def test_the_end_offset_travels_with_a_copy(tmp_path: Path, end_offset: in
     recorder, threads = _Recorder(), FileThreads(1)
     await receive_copy(
         requests(),
-        cast(RemoteStorageManager, recorder),
+        recorder,
         Spool(tmp_path, threads),
         CallersFolders(None),
     )

@@ -102,7 +102,7 @@ async def test_a_copy_cannot_finish_behind_a_delete(tmp_path: Path) -> None:
         await subject.ensure_identity()
         tree = StoreTree(tmp_path / "store", PREFIX)
         with tree.opened("test") as base, tree.new_file(base, "a/b", "stem.log") as new:
-            tree.remove_segments("a/b", ["stem"], ("log",), "delete from")
+            tree.remove_segment("a/b", "stem", ("log",), "delete from")
             with pytest.raises(
                 Unavailable, match=r"stem\.log was deleted while it was being copied"
             ):

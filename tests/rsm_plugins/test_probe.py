@@ -14,20 +14,19 @@ import structlog
 
 from kip405.contracts import FindingKind
 from kip405.errors import Corrupt, Invalid, Unavailable
-from kip405.segments import SegmentLocator
 from kip405.settings import masked
 from rsm_plugins.conformance.subject import Subject
 from rsm_plugins.contract.answering import Context
 from rsm_plugins.contract.capabilities import Capability
 from rsm_plugins.contract.client import GrpcRemoteStorageManager
-from rsm_plugins.contract.messages import locator_message
+from rsm_plugins.contract.messages import expected_message
 from rsm_plugins.contract.probe import ProbeState, probe_value
 from rsm_plugins.local.manager import LocalRemoteStorageManager
 from rsm_plugins.process import main
 from rsm_plugins.process.config import settings_of
 from rsm_plugins.process.plugin import _sweep, running_server
 from rsm_plugins.store_kinds import OpenStore, secrets_of
-from rsm_plugins.v1 import errors_pb2, identity_pb2_grpc, storage_pb2_grpc
+from rsm_plugins.v1 import errors_pb2, identity_pb2_grpc
 from rsm_plugins.v1 import identity_pb2 as idpb
 from rsm_plugins.v1 import storage_pb2 as pb
 from tests.rsm_plugins.harness import DEADLINES, PREFIX, local_subject, new_uuid, plugin_settings
@@ -98,7 +97,7 @@ async def test_a_plugin_without_what_is_needed_is_refused_by_name(tmp_path: Path
         with pytest.raises(Invalid, match=r"local .* needed here: SCRATCH, SHARED_VOLUME$"):
             await client.get_info()
         await client.close()
-        client = client_of(str(address), (Capability.INSPECT, Capability.BATCH_DELETE))
+        client = client_of(str(address), (Capability.INSPECT, Capability.BYTES))
         await client.get_info()
         await client.close()
 
@@ -121,98 +120,48 @@ class Old(identity_pb2_grpc.IdentityServicer):
         return idpb.ProbeResponse(state=idpb.ProbeResponse.STATE_READY)
 
 
-class OldStorage(storage_pb2_grpc.StorageServicer):
-    def __init__(self) -> None:
-        self.deleted: list[bytes] = []
-
-    async def DeleteLogSegmentData(
-        self, request: pb.DeleteLogSegmentDataRequest, context: Context
-    ) -> pb.DeleteLogSegmentDataResponse:
-        self.deleted.append(request.locator.segment_id)
-        if len(self.deleted) == 2:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "the second")
-        return pb.DeleteLogSegmentDataResponse()
-
-
 @asynccontextmanager
-async def old_plugin(contract_version: int = 1) -> AsyncIterator[tuple[str, OldStorage]]:
+async def old_plugin(contract_version: int = 1) -> AsyncIterator[str]:
     server = grpc.aio.server()
-    storage = OldStorage()  # type: ignore[abstract] # what it lacks is UNIMPLEMENTED
     identity_pb2_grpc.add_IdentityServicer_to_server(Old(contract_version), server)
-    storage_pb2_grpc.add_StorageServicer_to_server(storage, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    yield f"127.0.0.1:{port}", storage
+    yield f"127.0.0.1:{port}"
     await server.stop(None)
 
 
 async def test_another_version_of_the_contract_is_refused() -> None:
-    async with old_plugin(2) as (address, _):
+    async with old_plugin(2) as address:
         client = client_of(address)
         with pytest.raises(Invalid, match=r"old 0\.9.* version 2 of the contract.* version 1"):
             await client.get_info()
         await client.close()
 
 
-def locators(subject: Subject, count: int) -> list[SegmentLocator]:
-    partition = subject.partition()
-    return [subject.locator(partition, number) for number in range(count)]
-
-
-async def test_many_are_deleted_one_by_one_where_the_plugin_cannot_do_more(tmp_path: Path) -> None:
-    """The failure of one does not keep the others."""
-    async with old_plugin() as (address, storage):
+async def test_a_plugin_that_cannot_inspect_has_no_findings() -> None:
+    async with old_plugin() as address:
         client = client_of(address)
-        subject = Subject(manager=client, folder=tmp_path, new_uuid=new_uuid, cluster_id="c")
-        wanted = locators(subject, 3)
-        with pytest.raises(Unavailable, match="the second"):
-            await client.delete_log_segments(wanted)
-        assert storage.deleted == [one.segment_id.id.raw for one in wanted]
         assert await client.inspect() == ()
         await client.close()
-
-
-@pytest.mark.parametrize("mode", ["direct", "bytes"])
-async def test_more_than_fit_in_one_call_are_deleted(tmp_path: Path, mode: str) -> None:
-    async with local_subject(tmp_path, mode) as subject:
-        await subject.ensure_identity()
-        partition = subject.partition()
-        kept, first, last = (subject.segment(partition, start_offset=n) for n in range(3))
-        for segment in (kept, first, last):
-            await subject.complete(segment)
-        absent = locators(subject, 1500)
-        await subject.manager.delete_log_segments([first.locator, *absent, last.locator])
-        left = await subject.names()
-        assert len(left) == 3
-        assert all(str(kept.locator.segment_id.id) in name for name in left)
-        await subject.manager.delete_log_segments([])
-        assert subject.faults is not None
-        subject.faults.move_away()
-        with pytest.raises(Unavailable):
-            await subject.manager.delete_log_segments(absent)
-        subject.faults.bring_back()
 
 
 async def test_a_call_for_too_many_is_refused(tmp_path: Path) -> None:
     async with running_server(plugin_settings(tmp_path)) as (address, _):
         client = client_of(str(address))
         subject = Subject(manager=client, folder=tmp_path, new_uuid=new_uuid, cluster_id="c")
-        request = pb.DeleteLogSegmentsRequest(
-            segments=[locator_message(one) for one in locators(subject, 1001)]
-        )
+        request = pb.StatRequest(segments=[expected_message(subject.segment().expected)] * 1001)
         with pytest.raises(grpc.aio.AioRpcError, match="1001 segments in one call") as caught:
-            await client._stubs.storage.DeleteLogSegments(request, metadata=client._metadata)
+            await client._stubs.storage.Stat(request, metadata=client._metadata)
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
         await client.close()
 
 
 async def test_a_manifest_that_cannot_go_keeps_its_log(tmp_path: Path) -> None:
-    """A folder in the manifest's place stands for whatever keeps it from being removed."""
+    """A folder under the manifest's name represents whatever keeps it from being removed."""
     async with local_subject(tmp_path, "direct") as subject:
         await subject.ensure_identity()
-        stuck, other = subject.segment(), subject.segment()
-        for segment in (stuck, other):
-            await subject.complete(segment)
+        stuck = subject.segment()
+        await subject.complete(stuck)
         store = tmp_path / "store" / PREFIX
         [manifest] = [
             store / name
@@ -222,9 +171,8 @@ async def test_a_manifest_that_cannot_go_keeps_its_log(tmp_path: Path) -> None:
         manifest.unlink()
         manifest.mkdir()
         with pytest.raises(Exception, match="cannot delete from"):
-            await subject.manager.delete_log_segments([stuck.locator, other.locator])
+            await subject.manager.delete_log_segment_data(stuck.locator)
         assert await subject.fetch(stuck.locator, 0, 1 << 30) == stuck.log
-        assert await subject.names(other.locator.segment_id.topic_id_partition) == []
         assert isinstance(subject.manager, LocalRemoteStorageManager)
 
 

@@ -50,7 +50,7 @@ async def run(memory_bytes: int, readers: int) -> dict[str, int]:
     with some_threads(10) as threads:
         async with asyncio.TaskGroup() as tasks:
             reader = RemoteReader(
-                store=store.as_store(),
+                store=store,
                 cluster_id="made",
                 tasks=tasks,
                 threads=threads,

@@ -212,7 +212,7 @@ async def test_h04_each_readable_record_comes_once_and_in_order(seed: int) -> No
     with some_threads(2) as threads:
         async with asyncio.TaskGroup() as tasks, asyncio.timeout(60):
             reader = RemoteReader(
-                store=copies.store.as_store(),
+                store=copies.store,
                 cluster_id="made",
                 tasks=tasks,
                 threads=threads,

@@ -22,7 +22,7 @@ async def test_a_read_may_be_cancelled_anywhere(steps: int) -> None:
     with some_threads(1) as threads:
         async with asyncio.TaskGroup() as tasks, asyncio.timeout(60):
             reader = RemoteReader(
-                store=store.as_store(),
+                store=store,
                 cluster_id="made",
                 tasks=tasks,
                 threads=threads,

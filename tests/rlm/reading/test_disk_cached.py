@@ -29,7 +29,7 @@ async def started(store: MadeStore, folder: Path) -> AsyncIterator[tuple[RemoteR
             while not disk.is_on:  # noqa: ASYNC110 - no event tells
                 await asyncio.sleep(0.001)
             reader = RemoteReader(
-                store=store.as_store(),
+                store=store,
                 cluster_id="made",
                 tasks=tasks,
                 threads=threads,

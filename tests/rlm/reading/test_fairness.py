@@ -37,7 +37,7 @@ class Bench:
 
     def reader(self, limits: ReadLimits = LIMITS) -> RemoteReader:
         made = RemoteReader(
-            store=self.store.as_store(),
+            store=self.store,
             cluster_id="made",
             tasks=self.tasks,
             threads=self.threads,

@@ -74,7 +74,7 @@ async def test_every_byte_is_right_and_nobody_is_stuck(seed: int, memory_chunks:
     with some_threads(2) as threads:
         async with asyncio.TaskGroup() as tasks, asyncio.timeout(120):
             reader = RemoteReader(
-                store=store.as_store(),
+                store=store,
                 cluster_id="made",
                 tasks=tasks,
                 threads=threads,

@@ -4,9 +4,8 @@ import asyncio
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import cast
 
-from kip405.contracts import IndexType, RemoteStorageManager
+from kip405.contracts import IndexType
 from kip405.crc import crc32c
 from kip405.errors import RemoteStorageError
 from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, Uuid
@@ -50,11 +49,8 @@ class MadeStore:
     most_in_flight: int = 0
     may_answer: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def as_store(self) -> RemoteStorageManager:
-        return cast(RemoteStorageManager, self)
-
-    async def fetch_log_segment(self, locator: SegmentLocator, wanted: ByteRange) -> bytes:
-        segment = locator.segment_id.id
+    async def fetch_log_segment(self, locator: SegmentLocator, byte_range: ByteRange) -> bytes:
+        segment, wanted = locator.segment_id.id, byte_range
         self.asked.append((segment, wanted.start, wanted.end))
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)

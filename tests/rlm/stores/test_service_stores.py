@@ -17,7 +17,7 @@ from rlm.service.stores import ServiceStores
 from rlm.stores.connection import StoreConnection
 from rlm.stores.inspection import Inspection
 from rlm.stores.reports import DAY_MS, Level
-from rlm.stores.stores import RoutedStores, Stores, Targets
+from rlm.stores.stores import RoutedReader, Stores, Targets
 from rlm.stores.usage import StoresInUse, StoreUsage
 from rlmm.settings import Settings
 from rlmm.settings_records import StoreRecord, TopicRecord
@@ -59,7 +59,7 @@ class World:
         in_use = StoresInUse(self.ledger, clock)
         self.service_stores = ServiceStores(
             stores=self.stores,
-            routed=RoutedStores(self.stores),
+            routed=RoutedReader(self.stores),
             targets=targets,
             in_use=in_use,
             inspection=Inspection(

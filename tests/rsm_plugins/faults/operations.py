@@ -6,9 +6,9 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from kip405.contracts import IndexType, Presence
+from kip405.contracts import Presence
 from rsm_plugins.conformance.checks import StoredSegment
-from rsm_plugins.conformance.subject import PART_BYTES, SECTIONS, Subject
+from rsm_plugins.conformance.subject import PART_BYTES, Subject
 
 MANIFEST = b'{"v":1}'
 WHOLE = 1 << 40
@@ -48,11 +48,6 @@ async def _indexes(subject: Subject, segment: StoredSegment) -> None:
     assert await subject.manager.fetch_indexes(segment.locator) == segment.data.indexes
 
 
-async def _index(subject: Subject, segment: StoredSegment) -> None:
-    found = await subject.manager.fetch_index(segment.locator, IndexType.OFFSET)
-    assert found == SECTIONS[IndexType.OFFSET]
-
-
 async def _read_manifest(subject: Subject, segment: StoredSegment) -> None:
     assert await subject.manager.read_manifest(segment.locator) == MANIFEST
 
@@ -74,11 +69,6 @@ async def _list(subject: Subject, segment: StoredSegment) -> None:
 
 async def _delete(subject: Subject, segment: StoredSegment) -> None:
     await subject.manager.delete_log_segment_data(segment.locator)
-    assert await subject.names(segment.locator.segment_id.topic_id_partition) == []
-
-
-async def _delete_many(subject: Subject, segment: StoredSegment) -> None:
-    await subject.manager.delete_log_segments([segment.locator])
     assert await subject.names(segment.locator.segment_id.topic_id_partition) == []
 
 
@@ -111,12 +101,10 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(name="write_manifest", run=_write_manifest, requests=("PutObject",)),
     Operation(name="fetch", run=_fetch, requests=GET, receives=True),
     Operation(name="indexes", run=_indexes, requests=GET, receives=True),
-    Operation(name="index", run=_index, requests=GET, receives=True),
     Operation(name="manifest", run=_read_manifest, requests=GET, receives=True),
     Operation(name="identity", run=_read_identity, requests=GET, receives=True),
     Operation(name="stat", run=_stat),
     Operation(name="list", run=_list, requests=("ListObjects",), receives=True),
     Operation(name="delete", run=_delete),
-    Operation(name="delete_many", run=_delete_many, requests=("DeleteObjects",)),
 )
 BY_NAME = {operation.name: operation for operation in OPERATIONS}

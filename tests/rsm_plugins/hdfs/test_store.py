@@ -164,7 +164,7 @@ async def test_h11_a_wrong_file_system_is_no_empty_store(
                 other.read_manifest(segment.locator),
                 other.fetch_indexes(segment.locator),
                 other.stat([segment.expected]),
-                other.delete_log_segments([segment.locator]),
+                other.delete_log_segment_data(segment.locator),
                 other.copy_log_segment_data(segment.locator, segment.data),
                 other.sweep(0),
             ):

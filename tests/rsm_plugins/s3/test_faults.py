@@ -194,27 +194,16 @@ async def test_a_full_house_waits_and_does_not_fail(tmp_path: Path) -> None:
     assert most == 4
 
 
-async def test_an_error_of_one_key_of_a_batch_is_raised_and_the_rest_is_deleted(
-    tmp_path: Path,
-) -> None:
-    """The data of a segment whose manifest stays is not touched."""
-
+async def test_a_manifest_that_cannot_be_deleted_keeps_its_data(tmp_path: Path) -> None:
     async def answer(asked: Asked) -> Answer:
-        keys = [part.split("</Key>")[0] for part in asked.body.decode().split("<Key>")[1:]]
-        deleted.append(keys)
-        bad = "".join(
-            f"<Error><Key>{key}</Key><Code>AccessDenied</Code></Error>"
-            for key in keys
-            if key.endswith(f"{kept}.rsm-manifest")
-        )
-        return Answer(body=f"<DeleteResult>{bad}</DeleteResult>".encode())
+        requests.append((asked.method, asked.path))
+        return failed(403, "AccessDenied")
 
-    deleted: list[list[str]] = []
+    requests: list[tuple[str, str]] = []
     settings = {"aws_access_key_id": "k", "aws_secret_access_key": "s"}
     async with recording_server(answer) as server, open_store(server.settings(**settings)) as store:
-        locators = [subject_of(store, tmp_path).segment().locator for _ in range(3)]
-        kept = str(locators[1].segment_id.id)
-        with pytest.raises(Unavailable, match=f"{kept}.rsm-manifest: AccessDenied"):
-            await store.delete_log_segments(locators)
-    assert [len(keys) for keys in deleted] == [3, 4]
-    assert all(kept not in key for key in deleted[1])
+        locator = subject_of(store, tmp_path).segment().locator
+        with pytest.raises(Unavailable, match="rsm-manifest"):
+            await store.delete_log_segment_data(locator)
+    assert {method for method, _ in requests} == {"DELETE"}
+    assert all(path.endswith(".rsm-manifest") for _, path in requests)

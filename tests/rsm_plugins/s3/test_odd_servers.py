@@ -97,24 +97,6 @@ async def test_a_listing_of_uploads_without_an_end_ends(marks: str) -> None:
             await store.sweep(0)
 
 
-@pytest.mark.parametrize("key", ["", "<Key>another</Key>"], ids=["no key", "a key not asked for"])
-async def test_g4_a_failure_that_cannot_be_told_apart_keeps_all_data(
-    key: str, tmp_path: Path
-) -> None:
-    """One manifest stayed and it is not said which: no log goes."""
-
-    async def answer(asked: Asked) -> Answer:
-        return xml(f"<DeleteResult><Error>{key}<Code>InternalError</Code></Error></DeleteResult>")
-
-    async with recording_server(answer) as server, open_store(server.settings(**KEYS)) as store:
-        locators = [subject_of(store, tmp_path).segment().locator for _ in range(3)]
-        with pytest.raises(Unavailable, match="InternalError"):
-            await store.delete_log_segments(locators)
-        bodies = b"".join(asked.body for asked in server.asked)
-        assert b".log<" not in bodies
-        assert b".indexes<" not in bodies
-
-
 async def test_g3_a_completion_that_fails_after_its_status_is_a_failure(tmp_path: Path) -> None:
     """S3 begins the answer with 200 and may end it with an error."""
 

@@ -16,7 +16,6 @@ from rsm_plugins.layout.keys import ObjectKind, object_name
 from rsm_plugins.layout.manifest import Manifest, build_manifest
 from rsm_plugins.s3.connection import Connection
 from rsm_plugins.s3.manager import S3RemoteStorageManager
-from rsm_plugins.s3.objects import DELETE_KEYS_MAX
 from rsm_plugins.s3.settings import SETTINGS, s3_settings
 from tests.rsm_plugins.s3.stores import new_uuid, open_store, s3_store, subject_of
 from tests.store_servers import S3Server
@@ -101,20 +100,6 @@ def _with_prefix(server: S3Server, bucket: str, prefix: str) -> Any:
     return open_store(server.settings(bucket) | {"rsm.config.prefix": prefix})
 
 
-async def test_more_than_a_batch_is_deleted(
-    s3_server: S3Server, bucket: str, subject: Subject, store: S3RemoteStorageManager
-) -> None:
-    partition = subject.partition("many")
-    locators = [subject.locator(partition, n) for n in range(DELETE_KEYS_MAX + 3)]
-    _put_manifests(s3_server, bucket, locators)
-    last = subject.segment(partition, start_offset=5)
-    await subject.complete(last)
-    assert len(await subject.names(partition)) == len(locators) + 3
-    await store.delete_log_segments([*locators, last.locator])
-    assert await subject.names(partition) == []
-    await store.delete_log_segments([*locators, last.locator])
-
-
 async def test_presence_by_head_and_by_listing_agree(
     subject: Subject, store: S3RemoteStorageManager
 ) -> None:
@@ -161,7 +146,7 @@ async def test_a_bucket_that_is_away_is_not_an_empty_one(
             store.stat([segment.expected]),
             store.fetch_log_segment(segment.locator, whole),
             store.read_identity(),
-            store.delete_log_segments([segment.locator]),
+            store.delete_log_segment_data(segment.locator),
             subject.names(),
             store.sweep(0),
         ):
