@@ -191,19 +191,19 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         self, request: pb.AcceptLossRequest, context: Context
     ) -> pb.AcceptLossResponse:
         async with Answering(self._parts.gate, context, "accept loss") as caller:
-            place = await self._parts.places.partition(
+            led = await self._parts.places.partition(
                 fetch_pb2.TopicRef(name=request.topic), request.partition
             )
-            if place.leader != self._parts.peers.node_id:
+            if led.leader != self._parts.peers.node_id:
                 return await self._parts.peers.forward(
-                    place.leader,
+                    led.leader,
                     caller,
                     lambda stubs, sent, timeout: stubs.admin.AcceptLoss(
                         request, metadata=sent, timeout=timeout
                     ),
                 )
             found = await self._parts.losses.accept(
-                place.key, by=caller.principal, apply=request.apply
+                led.key, by=caller.principal, apply=request.apply
             )
             return pb.AcceptLossResponse(ranges=[messages.lost_range_message(one) for one in found])
 
@@ -223,14 +223,14 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         act: Callable[..., Awaitable[None]],
         call: Callable[[Stubs, Sent, float], Awaitable[fetch_pb2.PartitionDescription]],
     ) -> fetch_pb2.PartitionDescription:
-        place = await self._parts.places.partition(
+        led = await self._parts.places.partition(
             fetch_pb2.TopicRef(name=request.topic), request.partition
         )
-        if place.leader != self._parts.peers.node_id:
-            return await self._parts.peers.forward(place.leader, caller, call)
-        status = await self._parts.statuses.current(place.key)
-        await act(place.topic, place.partition, frozen=status.frozen, by=caller.principal)
-        return messages.partition_message(await self._parts.statuses.current(place.key))
+        if led.leader != self._parts.peers.node_id:
+            return await self._parts.peers.forward(led.leader, caller, call)
+        status = await self._parts.statuses.current(led.key)
+        await act(led, frozen=status.frozen, by=caller.principal)
+        return messages.partition_message(await self._parts.statuses.current(led.key))
 
     async def _at_leader(
         self,

@@ -16,11 +16,12 @@ from rlm.api.calls import Answering, Caller, Context, Elsewhere
 from rlm.api.peers import Peers
 from rlm.api.ports import Broker, CopyNow, PartitionStatuses
 from rlm.api.remote_fetch import RemoteDependencies, RemoteFetchService
+from rlm.broker.leadership import LedPartition
 from rlm.remote_log.list_offsets import NOWHERE, BothTiers, Position, needs_view
 from rlm.remote_log.objects import RemoteLogs
 from rlm.remote_log.reads import PartitionReading, Piece, ReadRequest
 from rlm.remote_log.tier import Tier, TopicRef
-from rlm.remote_log.topic_refs import ResolvedPartition, TopicResolver
+from rlm.remote_log.topic_refs import TopicResolver
 from rlm.topics.ports import Settings
 from rlm.v1 import fetch_pb2 as pb
 
@@ -58,23 +59,23 @@ class FetchService(RemoteFetchService):
     async def _both_tiers(
         self, request: pb.FetchRequest, wanted: ReadRequest
     ) -> AsyncIterator[Piece]:
-        place = await self._parts.places.partition(request.topic, request.partition)
-        self._require_led(place)
+        led = await self._parts.places.partition(request.topic, request.partition)
+        self._require_led(led)
         try:
-            async for piece in self._parts.reading.stream(place, wanted):
+            async for piece in self._parts.reading.stream(led, wanted):
                 yield piece
         except Fenced as error:
-            place = await self._parts.places.partition(request.topic, request.partition)
-            self._require_led(place)
+            led = await self._parts.places.partition(request.topic, request.partition)
+            self._require_led(led)
             raise Elsewhere(str(error)) from error
 
     async def _position_in_both_tiers(
         self, request: pb.ListOffsetsRequest, caller: Caller
     ) -> pb.ListOffsetsResponse:
-        place = await self._parts.places.partition(request.topic, request.partition)
-        if place.leader != self._parts.peers.node_id:
+        led = await self._parts.places.partition(request.topic, request.partition)
+        if led.leader != self._parts.peers.node_id:
             return await self._parts.peers.forward(
-                place.leader,
+                led.leader,
                 caller,
                 lambda stubs, sent, timeout: stubs.fetch.ListOffsets(
                     request, metadata=sent, timeout=timeout
@@ -82,58 +83,58 @@ class FetchService(RemoteFetchService):
             )
         read_committed = request.isolation_level == pb.READ_COMMITTED
         return messages.position_message(
-            await self._position(place, request.timestamp, read_committed)
+            await self._position(led, request.timestamp, read_committed)
         )
 
     async def DescribePartition(
         self, request: pb.DescribePartitionRequest, context: Context
     ) -> pb.PartitionDescription:
         async with Answering(self._remote.gate, context, "describe partition") as caller:
-            place = await self._parts.places.partition(request.topic, request.partition)
-            await self._require_enabled(place.key, place.topic.name)
-            if place.leader != self._parts.peers.node_id:
+            led = await self._parts.places.partition(request.topic, request.partition)
+            await self._require_enabled(led.key, led.topic_id_partition.topic)
+            if led.leader != self._parts.peers.node_id:
                 return await self._parts.peers.forward(
-                    place.leader,
+                    led.leader,
                     caller,
                     lambda stubs, sent, timeout: stubs.fetch.DescribePartition(
                         request, metadata=sent, timeout=timeout
                     ),
                 )
-            return messages.partition_message(await self._parts.statuses.current(place.key))
+            return messages.partition_message(await self._parts.statuses.current(led.key))
 
     async def DescribeRemoteLog(
         self, request: pb.DescribeRemoteLogRequest, context: Context
     ) -> pb.RemoteLog:
         async with Answering(self._remote.gate, context, "describe remote log"):
-            place = await self._parts.places.partition(request.topic, request.partition)
-            await self._require_enabled(place.key, place.topic.name)
-            self._require_led(place)
-            found = await self._parts.remote_logs.describe(place.key)
-            return messages.remote_log_message(place.topic.name, place.key, found)
+            led = await self._parts.places.partition(request.topic, request.partition)
+            await self._require_enabled(led.key, led.topic_id_partition.topic)
+            self._require_led(led)
+            found = await self._parts.remote_logs.describe(led.key)
+            return messages.remote_log_message(led.topic_id_partition.topic, led.key, found)
 
     async def Copy(self, request: pb.CopyRequest, context: Context) -> pb.CopyResponse:
         async with Answering(self._remote.gate, context, "copy") as caller:
-            place = await self._parts.places.partition(request.topic, request.partition)
-            await self._require_enabled(place.key, place.topic.name)
-            if place.leader != self._parts.peers.node_id:
+            led = await self._parts.places.partition(request.topic, request.partition)
+            await self._require_enabled(led.key, led.topic_id_partition.topic)
+            if led.leader != self._parts.peers.node_id:
                 return await self._parts.peers.forward(
-                    place.leader,
+                    led.leader,
                     caller,
                     lambda stubs, sent, _: stubs.fetch.Copy(
                         request, metadata=sent, timeout=context.time_remaining()
                     ),
                 )
             up_to = request.up_to_offset if request.HasField("up_to_offset") else None
-            done = await self._parts.copy.copy_now(place.key, up_to)
+            done = await self._parts.copy.copy_now(led.key, up_to)
             return pb.CopyResponse(
                 first_uncopied_offset=done.first_uncopied_offset, reason=done.reason
             )
 
-    def _require_led(self, place: ResolvedPartition) -> None:
-        if place.leader != self._parts.peers.node_id:
+    def _require_led(self, led: LedPartition) -> None:
+        if led.leader != self._parts.peers.node_id:
             raise Elsewhere(
-                f"{place} is led by broker {place.leader}: ask its service",
-                self._parts.peers.address_of(place.leader),
+                f"{led} is led by broker {led.leader}: ask its service",
+                self._parts.peers.address_of(led.leader),
             )
 
     async def _require_enabled(self, key: PartitionKey, topic: str) -> None:
@@ -143,15 +144,13 @@ class FetchService(RemoteFetchService):
         if settings.view.topic(key.topic_id) is None:
             raise NotFound(f"topic {topic} is not enabled")
 
-    async def _position(
-        self, place: ResolvedPartition, timestamp: int, read_committed: bool
-    ) -> Position:
-        parts, name = self._parts, place.topic.name
+    async def _position(self, led: LedPartition, timestamp: int, read_committed: bool) -> Position:
+        parts, name = self._parts, led.topic_id_partition.topic
         answered = await parts.broker.list_offset(
             name,
-            place.partition,
+            led.topic_id_partition.partition,
             EARLIEST_TIMESTAMP if timestamp in _OURS else timestamp,
-            leader_epoch=place.leader_epoch,
+            leader_epoch=led.leader_epoch,
             read_committed=read_committed,
         )
         stands = Position(
@@ -162,7 +161,7 @@ class FetchService(RemoteFetchService):
         if not needs_view(timestamp):
             return stands
         view = await parts.tier.barrier(
-            TopicRef(name=name), place.partition, parts.barrier_deadline_ms
+            TopicRef(name=name), led.topic_id_partition.partition, parts.barrier_deadline_ms
         )
         if view is None:
             return NOWHERE if timestamp in _TIERED_ONLY else stands

@@ -20,13 +20,20 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedPartition:
-    """A partition with its leadership at the time of the snapshot."""
+    """A partition and who leads it, by one answer of Metadata; -1 = nobody leads it."""
 
     topic_id_partition: TopicIdPartition
     leader: int
     leader_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
+
+    @property
+    def key(self) -> PartitionKey:
+        return self.topic_id_partition.key
+
+    def __str__(self) -> str:
+        return str(self.topic_id_partition)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

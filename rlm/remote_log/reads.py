@@ -14,10 +14,10 @@ from kip405.crc import ByteBuffer
 from kip405.errors import Corrupt, Fenced, Invalid, NotFound, Unavailable
 from kip405.ids import MAX_OFFSET
 from rlm.broker.answers import LocalRecords
+from rlm.broker.leadership import LedPartition
 from rlm.plans.holes import missed
 from rlm.reading.requests import RemoteRead, RemoteRecords
 from rlm.remote_log.tier import Tier, TierPartition, TopicRef, Watermarks, has_remote
-from rlm.remote_log.topic_refs import ResolvedPartition
 
 _MAX_REFRESHES = 5
 Ranges = tuple[tuple[int, int], ...]
@@ -132,76 +132,80 @@ class PartitionReading:
         self._broker = broker
         self._deadline_ms = barrier_deadline_ms
 
-    async def stream(self, place: ResolvedPartition, request: ReadRequest) -> AsyncIterator[Piece]:
+    async def stream(self, led: LedPartition, request: ReadRequest) -> AsyncIterator[Piece]:
         """Pieces in order. Invalid: offsets outside the log. Fenced: leadership or freeze changed.
         Corrupt: remote objects are damaged or missing.
         """
-        state = await self._stand(place)
+        state = await self._current(led)
         if request.start_offset > state.marks.high_watermark:
             raise OffsetOutOfRange(
-                f"{place}: offset {request.start_offset} is beyond "
+                f"{led}: offset {request.start_offset} is beyond "
                 f"high_watermark={state.marks.high_watermark}",
                 high_watermark=state.marks.high_watermark,
             )
-        _refuse_ended(place, request.start_offset, state)
+        _refuse_ended(led, request.start_offset, state)
         upper = _upper(request, state)
         offset, refreshes = request.start_offset, 0
         while offset < upper:
-            if self._has_moved_up(place, offset, state):
-                state = await self._stand(place)
-                _refuse_ended(place, offset, state)
+            if self._has_moved_up(led, offset, state):
+                state = await self._current(led)
+                _refuse_ended(led, offset, state)
             try:
-                piece = await self._next(place, replace(request, start_offset=offset), state, upper)
+                piece = await self._next(led, replace(request, start_offset=offset), state, upper)
             except Fenced:
                 # The log start moved up, or we no longer lead: the barrier shows which.
                 refreshes += 1
                 if refreshes > _MAX_REFRESHES:
                     raise
-                state = await self._stand(place)
-                _refuse_ended(place, offset, state)
+                state = await self._current(led)
+                _refuse_ended(led, offset, state)
                 continue
             if piece.next_offset <= offset:
                 return
             yield piece
             offset, refreshes = piece.next_offset, 0
 
-    def _has_moved_up(self, place: ResolvedPartition, offset: int, state: _PartitionState) -> bool:
+    def _has_moved_up(self, led: LedPartition, offset: int, state: _PartitionState) -> bool:
         """Whether retention has moved the remote log start above the offset meanwhile."""
         if state.view is None:
             return False
-        now = self._tier.partition(TopicRef(name=place.topic.name), place.partition)
+        now = self._tier.partition(
+            TopicRef(name=led.topic_id_partition.topic), led.topic_id_partition.partition
+        )
         before = state.view.remote_log_start_offset
         return now is not None and before < now.remote_log_start_offset > offset
 
-    async def _stand(self, place: ResolvedPartition) -> _PartitionState:
-        ref = TopicRef(name=place.topic.name)
-        marks = await self._tier.watermarks(ref, place.partition, self._deadline_ms)
-        view = await self._tier.barrier(ref, place.partition, self._deadline_ms)
+    async def _current(self, led: LedPartition) -> _PartitionState:
+        ref = TopicRef(name=led.topic_id_partition.topic)
+        marks = await self._tier.watermarks(
+            ref, led.topic_id_partition.partition, self._deadline_ms
+        )
+        view = await self._tier.barrier(ref, led.topic_id_partition.partition, self._deadline_ms)
         if view is not None and not view.led_here:
-            raise Fenced(f"{place} is not led here any more")
+            raise Fenced(f"{led} is not led here any more")
         return _PartitionState(marks=marks, view=view)
 
     async def _next(
-        self, place: ResolvedPartition, request: ReadRequest, state: _PartitionState, upper: int
+        self, led: LedPartition, request: ReadRequest, state: _PartitionState, upper: int
     ) -> Piece:
         offset = request.start_offset
         missing: Ranges = ()
         if state.is_remote(offset):
-            piece, missing = await self._remote(place, request, state, upper)
+            piece, missing = await self._remote(led, request, state, upper)
             if piece is not None:
                 return piece
         at = max(offset, state.remote_next_offset)
         if at < upper and state.is_unsettled(at):
-            raise _unsettled(place, offset)
-        return await self._local(place, request, state, missing, upper)
+            raise _unsettled(led, offset)
+        return await self._local(led, request, state, missing, upper)
 
     async def _remote(
-        self, place: ResolvedPartition, request: ReadRequest, state: _PartitionState, upper: int
+        self, led: LedPartition, request: ReadRequest, state: _PartitionState, upper: int
     ) -> tuple[Piece | None, Ranges]:
         """What the remote tier has from the offset on (None for nothing), and what it lacks."""
         wanted = RemoteRead(
-            topic_id=place.topic.topic_id,
-            partition=place.partition,
+            topic_id=led.topic_id_partition.topic_id,
+            partition=led.topic_id_partition.partition,
             offset=request.start_offset,
             # Not the caller's end: the tier omits a batch that extends beyond its bound.
             upper_offset=min(_stable(request, state), state.remote_next_offset),
@@ -212,8 +216,8 @@ class PartitionReading:
         try:
             found = await self._tier.read(wanted)
         except (NotFound, Corrupt) as error:
-            _refuse_ended(place, request.start_offset, await self._stand(place))
-            raise lost(place, error) from error
+            _refuse_ended(led, request.start_offset, await self._current(led))
+            raise lost(led, error) from error
         batches, next_offset = below(found, request.start_offset, request.max_bytes, upper)
         if not batches:
             return None, found.missing
@@ -222,7 +226,7 @@ class PartitionReading:
 
     async def _local(
         self,
-        place: ResolvedPartition,
+        led: LedPartition,
         request: ReadRequest,
         state: _PartitionState,
         missing: Ranges,
@@ -237,11 +241,11 @@ class PartitionReading:
             nothing = _piece(state, (), upper, (), False)
             return replace(nothing, missing=clipped(missing, request.start_offset, upper))
         found = await self._broker.fetch(
-            place.topic.name,
-            place.partition,
+            led.topic_id_partition.topic,
+            led.topic_id_partition.partition,
             offset,
             max_bytes=request.max_bytes,
-            leader_epoch=place.leader_epoch,
+            leader_epoch=led.leader_epoch,
             read_committed=request.read_committed,
         )
         start, end, next_offset = cut_batches(found.records, offset, request.max_bytes, True, upper)
@@ -290,21 +294,21 @@ def below_log_start(place: object, offset: int, log_start_offset: int) -> Offset
     )
 
 
-def _unsettled(place: ResolvedPartition, offset: int) -> Unavailable:
-    return Unavailable(f"{place}: whether offset {offset} is in the remote tier is not settled yet")
+def _unsettled(led: LedPartition, offset: int) -> Unavailable:
+    return Unavailable(f"{led}: whether offset {offset} is in the remote tier is not settled yet")
 
 
-def _refuse_ended(place: ResolvedPartition, offset: int, state: _PartitionState) -> None:
+def _refuse_ended(led: LedPartition, offset: int, state: _PartitionState) -> None:
     if offset < state.log_start_offset:
         view = state.view
         if view is not None and view.frozen and offset >= view.remote_log_start_offset:
             raise Fenced(  # not "below the log start": withheld records must not be skipped (H4)
-                f"{place} is frozen: only the broker's own log is read, "
+                f"{led} is frozen: only the broker's own log is read, "
                 f"from {state.log_start_offset} on; `rlm status` tells why"
             )
         if state.is_unsettled(offset):
-            raise _unsettled(place, offset)
-        raise below_log_start(place, offset, state.log_start_offset)
+            raise _unsettled(led, offset)
+        raise below_log_start(led, offset, state.log_start_offset)
 
 
 def _stable(request: ReadRequest, state: _PartitionState) -> int:

@@ -1,12 +1,12 @@
 """Resolves which topic and partition a call means, and which broker leads the partition."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from kip405.errors import Invalid, NotFound, Unavailable
 from kip405.ids import PartitionKey, Uuid
 from rlm.broker.answers import TopicDescription
+from rlm.broker.leadership import LedPartition, partitions_of
 from rlm.v1 import fetch_pb2
 from rlmm.settings_records import TopicRecord
 from rlmm.settings_view import AdoptedRecord, SettingsView
@@ -21,29 +21,6 @@ class _Broker(Protocol):
 class _Settings(Protocol):
     @property
     def view(self) -> SettingsView: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResolvedPartition:
-    """One partition as our broker's Metadata currently describes it."""
-
-    topic: TopicDescription
-    partition: int
-
-    @property
-    def key(self) -> PartitionKey:
-        return PartitionKey(self.topic.topic_id, self.partition)
-
-    @property
-    def leader(self) -> int:
-        return self.topic.partitions[self.partition].leader
-
-    @property
-    def leader_epoch(self) -> int:
-        return self.topic.partitions[self.partition].leader_epoch
-
-    def __str__(self) -> str:
-        return f"{self.topic.name}-{self.partition}"
 
 
 class TopicResolver:
@@ -61,18 +38,20 @@ class TopicResolver:
             raise Invalid("the call names no topic: give a name or a topic id")
         return await self._by_id(topic_id_of(ref))
 
-    async def partition(self, ref: fetch_pb2.TopicRef, partition: int) -> ResolvedPartition:
-        """NotFound for a partition the topic does not have; Unavailable without a leader."""
+    async def partition(self, ref: fetch_pb2.TopicRef, partition: int) -> LedPartition:
+        """The partition and its leader by our broker's Metadata. NotFound: the topic does not have
+        it. Unavailable: it has no leader.
+        """
         topic = await self.topic(ref)
         if partition not in topic.partitions:
             count = len(topic.partitions)
             raise NotFound(
                 f"topic {topic.name} has no partition {partition}; it has 0 to {count - 1}"
             )
-        place = ResolvedPartition(topic=topic, partition=partition)
-        if place.leader < 0:
-            raise Unavailable(f"partition {place} has no leader now")
-        return place
+        led = partitions_of([topic])[PartitionKey(topic.topic_id, partition)]
+        if led.leader < 0:
+            raise Unavailable(f"partition {led} has no leader now")
+        return led
 
     async def _by_id(self, topic_id: Uuid) -> TopicDescription:
         record = self._settings.view.topic(topic_id)

@@ -7,8 +7,9 @@ operator can adopt a leader's log after a freeze (H4) and a foreign log start (H
 
 from kafka_protocol.apis.offsets import DEBUGGING_REPLICA_ID, EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kip405.errors import Invalid, NotFound
-from kip405.ids import PartitionKey, Uuid
-from rlm.broker.answers import OwnOffsets, TopicDescription
+from kip405.ids import Uuid
+from rlm.broker.answers import OwnOffsets
+from rlm.broker.leadership import LedPartition
 from rlm.topics.ports import Broker, Settings
 from rlm.topics.starts import CAUSE_COMMAND
 from rlmm.settings_records import DivergenceRecord, FreezeRecord, StartRecord
@@ -74,26 +75,23 @@ class Adoption:
         self._settings = settings
         self._barrier_deadline_ms = barrier_deadline_ms
 
-    async def adopt_log(
-        self, topic: TopicDescription, partition: int, *, frozen: str, by: str
-    ) -> None:
+    async def adopt_log(self, led: LedPartition, *, frozen: str, by: str) -> None:
         """Accept the leader's log as it is, up to its current epoch; Invalid if nothing is frozen.
 
         Remote segments outside its lineage stay where they are and are no longer read.
         """
-        place = f"{topic.name}-{partition}"
         if not frozen:
-            raise Invalid(f"{place} is not frozen: there is nothing to adopt")
-        epoch = topic.partitions[partition].leader_epoch
+            raise Invalid(f"{led} is not frozen: there is nothing to adopt")
+        epoch = led.leader_epoch
         end = await self._broker.list_offset(
-            topic.name,
-            partition,
+            led.topic_id_partition.topic,
+            led.topic_id_partition.partition,
             LATEST_TIMESTAMP,
             leader_epoch=epoch,
             replica_id=DEBUGGING_REPLICA_ID,
         )
         record = DivergenceRecord(
-            partition=PartitionKey(topic.topic_id, partition),
+            partition=led.key,
             action="adopt",
             epoch=epoch,
             offset=end.offset,
@@ -101,34 +99,34 @@ class Adoption:
         )
         await self._settings.publish(record, epoch)
 
-    async def adopt_log_start(
-        self, topic: TopicDescription, partition: int, *, frozen: str, by: str
-    ) -> None:
+    async def adopt_log_start(self, led: LedPartition, *, frozen: str, by: str) -> None:
         """Make the broker's log start the remote log start: what lies below has ended permanently.
 
         Invalid where the log start is no higher, or is where our own trim put it (H1), or while the
         partition is frozen.
         """
-        key, place = PartitionKey(topic.topic_id, partition), f"{topic.name}-{partition}"
-        epoch = topic.partitions[partition].leader_epoch
+        key, epoch = led.key, led.leader_epoch
         answer = await self._broker.list_offset(
-            topic.name, partition, EARLIEST_TIMESTAMP, leader_epoch=epoch
+            led.topic_id_partition.topic,
+            led.topic_id_partition.partition,
+            EARLIEST_TIMESTAMP,
+            leader_epoch=epoch,
         )
         await self._settings.barrier(self._barrier_deadline_ms)
         known = self._settings.view.remote_log_start(key)
         if known is None:
-            raise NotFound(f"{place} has no remote log start: the topic is not enabled")
+            raise NotFound(f"{led} has no remote log start: the topic is not enabled")
         if frozen:
-            raise Invalid(f"{place} is frozen ({frozen}): `rlm partition adopt` comes first")
+            raise Invalid(f"{led} is frozen ({frozen}): `rlm partition adopt` comes first")
         if answer.offset <= known:
             raise Invalid(
-                f"{place}: the broker's log start {answer.offset} is not above the remote log "
+                f"{led}: the broker's log start {answer.offset} is not above the remote log "
                 f"start {known}: there is nothing to adopt"
             )
         trim = self._settings.view.trim(key)
         if trim is not None and answer.offset <= trim.bound:
             raise Invalid(
-                f"{place}: the broker's log start {answer.offset} is our own trim (up to "
+                f"{led}: the broker's log start {answer.offset} is our own trim (up to "
                 f"{trim.bound}), not a foreign move: there is nothing to adopt"
             )
         record = StartRecord(

@@ -34,7 +34,7 @@ from rlm.remote_log.remote_only_reads import RemoteReading
 from rlm.remote_log.remote_only_view import RemoteView
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.remote_log.tier import EpochEnd, TierPartition, TopicRef, Watermarks
-from rlm.remote_log.topic_refs import ResolvedPartition, TopicResolver
+from rlm.remote_log.topic_refs import TopicResolver
 from rlm.topics.access import PeerAccess
 from rlm.topics.freezes import Adoption, Freezes
 from rlm.v1.fetch_pb2 import TopicRef as TopicName
@@ -289,7 +289,7 @@ class Node:
     reading: PartitionReading
     places: TopicResolver
 
-    async def place(self) -> ResolvedPartition:
+    async def place(self) -> LedPartition:
         return await self.places.partition(TopicName(name=TOPIC), 0)
 
 
