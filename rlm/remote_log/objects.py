@@ -52,7 +52,7 @@ _DEADLINE_S = 120.0
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
 
-class Snapshots(Protocol):
+class _Snapshots(Protocol):
     """Takes snapshots of partitions that we lead (rlm.remote_log.snapshots)."""
 
     async def take(self, led: LedPartition) -> PartitionSnapshot: ...
@@ -142,7 +142,7 @@ class RemoteLogs(RemoteObjects):
         *,
         cluster_id: str,
         known: Callable[[PartitionKey], LedPartition | None],
-        snapshots: Snapshots,
+        snapshots: _Snapshots,
         ledgers: Ledgers,
         store: SegmentReader,
         threads: Threads,

@@ -11,41 +11,20 @@ from types import MappingProxyType
 
 from kip405.errors import Fenced
 from kip405.ids import PartitionKey
+from rlm.broker.answers import TopicDescription
 from rlm.broker.leadership import LedPartition
-from rlm.log_dir.scanner import LogDirs
 from rlm.remote_log.lineage_publisher import LineagePublisher
-from rlm.remote_log.ports import Broker, Ledger, Settings
-from rlm.remote_log.snapshots import PartitionSnapshot, SnapshotReader
+from rlm.remote_log.snapshots import PartitionSnapshot, SnapshotReader, TopicSnapshot
 from rlmm.coalesced import Coalesced
-from rsm_plugins.threads import Threads
 
 
-class SnapshotCache(SnapshotReader):
-    """A reader that keeps the last snapshot of each partition, once the lineage is published."""
+class SnapshotCache:
+    """Implements `Snapshots`; keeps the last snapshot of each partition, once the lineage is
+    published.
+    """
 
-    def __init__(
-        self,
-        *,
-        node_id: int,
-        broker: Broker,
-        log_dirs: LogDirs,
-        threads: Threads,
-        ledger: Ledger,
-        settings: Settings,
-        max_orphans: int,
-        barrier_deadline_ms: int,
-        lineage_publisher: LineagePublisher,
-    ) -> None:
-        super().__init__(
-            node_id=node_id,
-            broker=broker,
-            log_dirs=log_dirs,
-            threads=threads,
-            ledger=ledger,
-            settings=settings,
-            max_orphans=max_orphans,
-            barrier_deadline_ms=barrier_deadline_ms,
-        )
+    def __init__(self, reader: SnapshotReader, lineage_publisher: LineagePublisher) -> None:
+        self._reader = reader
         self._lineage_publisher = lineage_publisher
         self._snapshots: dict[PartitionKey, PartitionSnapshot] = {}
         self._begun = 0
@@ -73,7 +52,7 @@ class SnapshotCache(SnapshotReader):
         self._begun += 1
         mine = led.leader_epoch, self._begun
         try:
-            snapshot = await super().take(led)
+            snapshot = await self._reader.take(led)
         except Fenced:
             self._newest[key] = max(mine, self._newest.get(key, mine))
             known = self._snapshots.get(key)
@@ -86,6 +65,14 @@ class SnapshotCache(SnapshotReader):
             self._newest[key] = mine
             self._snapshots[key] = snapshot
         return snapshot
+
+    async def topic(self, led: LedPartition) -> TopicSnapshot:
+        """See `Snapshots`."""
+        return await self._reader.topic(led)
+
+    async def check_leadership(self, led: LedPartition) -> TopicDescription:
+        """See `Snapshots`."""
+        return await self._reader.check_leadership(led)
 
 
 class CoalescedSnapshots:

@@ -7,6 +7,7 @@ a copy that another task finished meanwhile cannot appear to extend beyond the l
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from kafka_protocol.apis.offsets import DEBUGGING_REPLICA_ID, EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kip405.errors import Corrupt, Fenced, NotFound, Unavailable
@@ -21,6 +22,7 @@ from rlm.plans.copy import TopicState
 from rlm.plans.freeze import NONE_ACCEPTED, Frozen, freeze
 from rlm.plans.history import leaders_lineage
 from rlm.remote_log.ports import Broker, Ledger, Settings
+from rlm.remote_log.tier import Watermarks
 from rlmm.ledger import PartitionLedger
 from rlmm.settings_records import HistoryRecord, TopicRecord
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
@@ -41,15 +43,6 @@ _INTERNAL = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Positions:
-    """Offsets that the broker answered."""
-
-    log_start_offset: int
-    last_stable_offset: int
-    high_watermark: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSnapshot:
     """The topic's configuration now; `retention_bounded` names the active broker retention."""
 
@@ -64,7 +57,7 @@ class PartitionSnapshot:
 
     led: LedPartition
     topic: TopicSnapshot
-    positions: Positions
+    positions: Watermarks
     log_end_offset: int
     log: PartitionLog
     ledger: PartitionLedger
@@ -77,8 +70,26 @@ class PartitionSnapshot:
         return self.led.topic_id_partition.key
 
 
+class Snapshots(Protocol):
+    """What tasks ask about a partition that we lead. Errors: Fenced: no longer led here under this
+    epoch. Unavailable: something is not up to date yet.
+    """
+
+    async def take(self, led: LedPartition) -> PartitionSnapshot:
+        """A snapshot that began after this call."""
+        ...
+
+    async def topic(self, led: LedPartition) -> TopicSnapshot:
+        """The topic's configuration as of now (H35)."""
+        ...
+
+    async def check_leadership(self, led: LedPartition) -> TopicDescription:
+        """Fenced unless the broker still has this topic id, led by us, under this leader epoch."""
+        ...
+
+
 class SnapshotReader:
-    """Takes snapshots. `max_orphans`: see plans/freeze; deadlines and intervals in ms."""
+    """Implements `Snapshots`. `max_orphans`: see plans/freeze; deadlines and intervals in ms."""
 
     def __init__(
         self,
@@ -102,14 +113,14 @@ class SnapshotReader:
         self._barrier_deadline_ms = barrier_deadline_ms
 
     async def take(self, led: LedPartition) -> PartitionSnapshot:
-        """Fenced: no longer led here. Unavailable: something is not up to date yet."""
+        """See `Snapshots`."""
         place = led.topic_id_partition
         description = await self.check_leadership(led)
         now = description.partitions[place.partition]
         led = replace(led, replicas=now.replicas, isr=now.isr)
         config = await self._broker.topic_config(place.topic, _CONFIG)
         positions = await self._positions(led)
-        log = await self.scan(led)
+        log = await self._scan(led)
         await self._settings.barrier(self._barrier_deadline_ms)
         await self._ledger.barrier(place.key, self._barrier_deadline_ms)
         ledger = self._ledger.ledger(place.key)
@@ -154,7 +165,7 @@ class SnapshotReader:
             raise Unavailable(why) from error
 
     async def topic(self, led: LedPartition) -> TopicSnapshot:
-        """Leadership and configuration as of now (H35); Fenced where we no longer lead."""
+        """See `Snapshots`."""
         description = await self.check_leadership(led)
         config = await self._broker.topic_config(description.name, _CONFIG)
         return self._topic_snapshot(description, config)
@@ -176,7 +187,7 @@ class SnapshotReader:
         )
 
     async def check_leadership(self, led: LedPartition) -> TopicDescription:
-        """Fenced unless the broker still has this topic id, led by us, under this leader epoch."""
+        """See `Snapshots`."""
         place = led.topic_id_partition
         try:
             topic = await self._broker.topic(place.topic)
@@ -192,7 +203,7 @@ class SnapshotReader:
             )
         return topic
 
-    async def scan(self, led: LedPartition) -> PartitionLog:
+    async def _scan(self, led: LedPartition) -> PartitionLog:
         """The disk state, proven to be that of this topic and as new as the leadership (H13)."""
         place = led.topic_id_partition
         log = await self._threads.run(self._log_dirs.scan, place.topic, place.partition)
@@ -207,10 +218,10 @@ class SnapshotReader:
             )
         return log
 
-    async def _positions(self, led: LedPartition) -> Positions:
+    async def _positions(self, led: LedPartition) -> Watermarks:
         """Reads the last stable offset first: no later decision can concern offsets below it."""
         stable = await self._offset(led, LATEST_TIMESTAMP, read_committed=True)
-        return Positions(
+        return Watermarks(
             last_stable_offset=stable,
             high_watermark=await self._offset(led, LATEST_TIMESTAMP),
             log_start_offset=await self._offset(led, EARLIEST_TIMESTAMP),

@@ -18,6 +18,7 @@ from rlm.reading.throttle import ReadThrottle
 from rlm.remote_log.leader_view import LocalTier
 from rlm.remote_log.lineage_publisher import LineagePublisher
 from rlm.remote_log.snapshot_cache import CoalescedSnapshots, SnapshotCache
+from rlm.remote_log.snapshots import SnapshotReader
 from rlm.service.heartbeat import HeartbeatSender
 from rlm.service.metadata import BARRIER_DEADLINE_MS, build_metadata
 from rlm.service.read_path import build_disk_cache, build_reader, build_throttle
@@ -60,17 +61,17 @@ def build_dependencies(
     metadata = build_metadata(config, broker=broker, clock=clock, writer=writer)
     leadership = Leadership(broker, clock, poll_interval_ms=config.leadership_poll_interval_ms)
     snapshots = SnapshotCache(
-        node_id=config.node_id,
-        broker=broker,
-        log_dirs=LogDirs([str(path) for path in config.log_dirs]),
-        threads=threads.snapshots,
-        ledger=metadata.manager,
-        settings=metadata.settings,
-        max_orphans=_MAX_ORPHANS,
-        barrier_deadline_ms=BARRIER_DEADLINE_MS,
-        lineage_publisher=LineagePublisher(
-            settings=metadata.settings, ledger=metadata.manager, clock=clock
+        SnapshotReader(
+            node_id=config.node_id,
+            broker=broker,
+            log_dirs=LogDirs([str(path) for path in config.log_dirs]),
+            threads=threads.snapshots,
+            ledger=metadata.manager,
+            settings=metadata.settings,
+            max_orphans=_MAX_ORPHANS,
+            barrier_deadline_ms=BARRIER_DEADLINE_MS,
         ),
+        LineagePublisher(settings=metadata.settings, ledger=metadata.manager, clock=clock),
     )
     stores = build_stores(config, metadata, clock, new_uuid)
     disk_cache = build_disk_cache(config, tasks, threads.disk_cache)

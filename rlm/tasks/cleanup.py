@@ -34,7 +34,7 @@ from rlm.plans.sweep import (
     refuse_sweep,
 )
 from rlm.remote_log.ports import Ledger, Settings
-from rlm.remote_log.snapshots import PartitionSnapshot, SnapshotReader
+from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots
 from rlm.tasks.copy_attempt import LiveAttempts
 from rlm.tasks.evidence import StoreEvidence, store_of
 from rlm.tasks.lost_segments import LostSegments
@@ -74,7 +74,7 @@ class CleanupTask:
     def __init__(
         self,
         *,
-        snapshots: SnapshotReader,
+        snapshots: Snapshots,
         ledger: Ledger,
         settings: Settings,
         evidence: StoreEvidence,

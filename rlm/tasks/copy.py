@@ -27,7 +27,7 @@ from rlm.plans.coverage import Cover, OffsetRange, cover
 from rlm.plans.holes import NO_RECORDS, DoubtfulSegment, doubtful_segments, empty_ranges
 from rlm.plans.problems import Finding, ProblemKind
 from rlm.remote_log.ports import Ledger, Settings
-from rlm.remote_log.snapshots import PartitionSnapshot, SnapshotReader
+from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots
 from rlm.tasks.copy_attempt import Copier
 from rlm.tasks.lost_segments import HoleRecords, LostSegments
 from rlmm.ledger import Hole
@@ -134,7 +134,7 @@ class CopyTask:
     def __init__(
         self,
         *,
-        snapshots: SnapshotReader,
+        snapshots: Snapshots,
         copier: Copier,
         ledger: Ledger,
         settings: Settings,

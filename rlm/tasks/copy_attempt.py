@@ -25,7 +25,7 @@ from rlm.clock import Clock
 from rlm.log_dir.partition_log import LocalSegment
 from rlm.log_dir.scanner import sample
 from rlm.remote_log.ports import Ledger, Stores, Targets
-from rlm.remote_log.snapshots import PartitionSnapshot, SnapshotReader
+from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots
 from rlm.stores.connection import identity_problem
 from rlm.stores.stores import CopyTarget
 from rlm.tasks.segment_data import PreparedSegment, prepare
@@ -116,7 +116,7 @@ class Copier:
     def __init__(
         self,
         *,
-        snapshots: SnapshotReader,
+        snapshots: Snapshots,
         ledger: Ledger,
         stores: Stores,
         targets: Targets,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
-from rlm.remote_log.snapshots import PartitionSnapshot, SnapshotReader
+from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots
 from rlm.tasks.cleanup import CleanupTask
 from rlm.tasks.trim import TrimTask
 
@@ -23,7 +23,7 @@ class ExpirationTask:
     def __init__(
         self,
         *,
-        snapshots: SnapshotReader,
+        snapshots: Snapshots,
         trim: TrimTask,
         cleanup: CleanupTask,
         clock: Clock,

@@ -39,7 +39,7 @@ from rlm.plans.trim import (
     why_not_confirmed,
 )
 from rlm.remote_log.ports import Broker, Ledger, Settings, ShareGroups
-from rlm.remote_log.snapshots import PartitionSnapshot, SnapshotReader
+from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots
 from rlm.tasks.evidence import StoreEvidence, store_of
 from rlm.tasks.lost_segments import LostSegments
 from rlmm.ledger import Hole
@@ -84,7 +84,7 @@ class TrimTask:
     def __init__(
         self,
         *,
-        snapshots: SnapshotReader,
+        snapshots: Snapshots,
         broker: Broker,
         deletions: RecordDeletions,
         ledger: Ledger,

@@ -193,18 +193,8 @@ class Rig:
         )
 
     def cached_snapshots(self) -> SnapshotCache:
-        """Eyes as a service has them: they remember, and tell readers."""
-        return SnapshotCache(
-            node_id=NODE_ID,
-            broker=self.broker,
-            log_dirs=self.log_dirs,
-            threads=self.threads.snapshots,
-            ledger=self.ledger,
-            settings=self.settings,
-            max_orphans=3,
-            barrier_deadline_ms=1_000,
-            lineage_publisher=self.lineage_publisher,
-        )
+        """Snapshots as a service has them: kept, and their lineage published."""
+        return SnapshotCache(self.snapshots, self.lineage_publisher)
 
     def enable(self, *, mode: str = "tier", trim: bool = True, local_ms: int = 0) -> None:
         self.settings.write(

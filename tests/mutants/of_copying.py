@@ -40,8 +40,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H4: the disk is older than the last stable offset",
-            "        positions = await self._positions(led)\n        log = await self.scan(led)\n",
-            "        log = await self.scan(led)\n        positions = await self._positions(led)\n",
+            "        positions = await self._positions(led)\n        log = await self._scan(led)\n",
+            "        log = await self._scan(led)\n        positions = await self._positions(led)\n",
         ),
         (
             "H17: the ledger is older than the disk",
