@@ -1,12 +1,17 @@
-"""Authenticates calls of the API, and translates errors to gRPC statuses and back.
+"""Authenticates the calls of the API, and translates errors to gRPC statuses and back.
 
-A call names a principal, and shows a token if tokens are configured. The errors of kip405 are
-translated only here, for servers and for clients: to gRPC statuses with rlm.v1.ErrorDetail
-(proto/rlm/v1/errors.proto).
+A call names a principal, and shows a token if tokens are configured. A token file has one token a
+line and is read again when it changes. Every line is accepted, and the first one is the token that
+this service sends to its peers. So a token is replaced without refusing a caller: add the new one
+as the second line everywhere, then make it the first line everywhere, then remove the old one. The
+errors of kip405 are translated only here, for servers and for clients: to gRPC statuses with
+rlm.v1.ErrorDetail (proto/rlm/v1/errors.proto).
 """
 
 import hmac
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import cast
 
 import grpc
@@ -14,16 +19,67 @@ import grpc
 from kip405.errors import (
     ErrorKind,
     Fenced,
+    Invalid,
     RemoteStorageError,
     error_of_kind,
     kind_of_status,
     tls_reason,
 )
-from rlm.api.tokens import Tokens, TokenSource, no_tokens
+from rlm.clock import Clock
 from rlm.remote_log.reads import OffsetOutOfRange
 from rlm.v1 import errors_pb2
 from rsm_plugins.contract.answering import PRINCIPAL_KEY, Answered, Context, principal_of
 from rsm_plugins.contract.status import ErrorDetails, Status, Unauthenticated
+from rsm_plugins.contract.tls import Renewed
+
+TOKENS_MAX = 2
+_CHECK_MS = 1_000
+
+Tokens = tuple[str, ...]
+TokenSource = Callable[[], Tokens]
+"""The tokens as they are now; none = none is asked for, and none is shown."""
+
+
+def no_tokens() -> Tokens:
+    """Where no token is set."""
+    return ()
+
+
+def read_tokens(path: Path, setting: str) -> Tokens:
+    """At least one token; Invalid begins with the setting that named the file."""
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Invalid(f"{setting}: {path} cannot be read") from error
+    tokens = tuple(line.strip() for line in lines if line.strip())
+    fit = all(token.isascii() and token.isprintable() for token in tokens)
+    if not 0 < len(tokens) <= TOKENS_MAX or not fit:
+        raise Invalid(f"{setting}: {path} must hold one or two lines of printable ASCII")
+    return tokens
+
+
+class TokenFile:
+    """A `TokenSource`; a file that becomes unusable leaves the former tokens in force."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        """Invalid where the file cannot be used now."""
+        self._renewed = Renewed((path,), lambda: read_tokens(path, "api.token.file"))
+        self._clock = clock
+        self._checked_ms = clock.monotonic_ms()
+        self._tokens = self._renewed.current()
+
+    def __call__(self) -> Tokens:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._checked_ms >= _CHECK_MS:
+            self._checked_ms = now_ms
+            self._tokens = self._renewed.current()
+        return self._tokens
+
+
+def token_source(path: Path | None, clock: Clock) -> TokenSource:
+    """Of `api.token.file`, where it is given; Invalid where it cannot be used."""
+    return no_tokens if path is None else TokenFile(path, clock)
+
 
 _DETAILS = ErrorDetails(errors_pb2.ErrorDetail, errors_pb2.ErrorKind)
 

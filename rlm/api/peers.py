@@ -13,9 +13,8 @@ import grpc
 
 from kip405.acls import Acl
 from kip405.errors import Unavailable
-from rlm.api.calls import Caller, Elsewhere, call_metadata, error_of_call
+from rlm.api.calls import Caller, Elsewhere, TokenSource, call_metadata, error_of_call
 from rlm.api.messages import acl_of
-from rlm.api.tokens import TokenSource
 from rlm.clock import Clock
 from rlm.v1 import admin_pb2 as pb
 from rlm.v1.admin_pb2_grpc import AdminServiceStub

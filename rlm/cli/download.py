@@ -119,9 +119,9 @@ async def _run(
 async def _source(
     connect: Connect, options: StoreOptions, threads: FileThreads
 ) -> AsyncIterator[Source]:
-    if not options.check():
-        from rlm.download.service_source import ServiceSource
+    from rlm.download.sources import ServiceSource, StoreSource
 
+    if not options.check():
         address = await threads.run(connect.chosen_address)
         service = ServiceSource(
             address, connect.metadata(), timeout_s=connect.timeout_s, tls=connect.tls
@@ -131,8 +131,6 @@ async def _source(
         finally:
             await service.close()
         return
-    from rlm.download.store_source import StoreSource
-
     topic_id = None if options.topic_id is None else _uuid(options.topic_id)
     async with _store(options, connect, threads) as store:
         yield StoreSource(store, threads=threads, cluster_id=options.cluster_id, topic_id=topic_id)

@@ -1,4 +1,7 @@
-"""`rlm`: the command line. Commands are imported when they are called, so that --help is fast."""
+"""`rlm`: the command line, and `rlm serve`.
+
+Commands are imported when they are called, so that --help is fast.
+"""
 
 import importlib
 import os
@@ -8,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -47,7 +51,7 @@ COMMANDS = {
         summary="Write the remote part of a topic as a Kafka log directory.",
     ),
     "doctor": LazyCommand(
-        module="rlm.cli.doctor",
+        module="rlm.cli.status",
         attribute="doctor",
         summary="Find what endangers the data: how stores are set up.",
     ),
@@ -82,7 +86,7 @@ COMMANDS = {
         summary="List the remote segments of a topic.",
     ),
     "serve": LazyCommand(
-        module="rlm.cli.serve",
+        module="rlm.cli.main",
         attribute="serve",
         summary="Run the service beside one broker.",
     ),
@@ -246,6 +250,47 @@ def main() -> None:
     Commands ask one service, which answers for the whole cluster: --address HOST:PORT, or
     RLM_ADDRESS, or RLM_SANDBOX=DIR of a sandbox.
     """
+
+
+@click.command()
+@click.option(
+    "--role",
+    default="broker",
+    show_default=True,
+    type=click.Choice(["broker", "reader"]),
+    help="broker: beside one broker. reader: without any; answers reads of the remote tier.",
+)
+@click.option(
+    "--config",
+    "path",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="YAML file; docs/reference/settings.md lists all settings.",
+)
+def serve(*, role: str, path: Path) -> None:
+    """Run the service until SIGTERM or Ctrl-C.
+
+    Status 2 for a configuration or surroundings that cannot be used; one line says why.
+    """
+    (_serve_reader if role == "reader" else _serve_broker)(path)
+
+
+def _serve_broker(path: Path) -> None:
+    from rlm.config import load
+
+    config = load(path)
+    from rlm.service.broker_service import run
+
+    run(config)
+
+
+def _serve_reader(path: Path) -> None:
+    from rlm.config import load_reader
+
+    config = load_reader(path)
+    from rlm.service.reader_service import run
+
+    run(config)
 
 
 if __name__ == "__main__":

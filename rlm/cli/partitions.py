@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 import click
 import grpc
 
-from kip405.errors import Invalid
 from rlm.cli.output import (
     human_size,
     human_time,
@@ -136,16 +135,6 @@ def adopt(*, topic: str, partition: int, yes: bool, connect: Connect) -> None:
             timeout=target.timeout_s,
         )
     show_partition(answer, connect)
-
-
-@partition.command()
-@click.argument("topic")
-@partition_option
-def discard(*, topic: str, partition: int) -> None:
-    """Not yet: give up the leader's log for the remote data."""
-    raise Invalid(
-        f"partition discard {topic} -p {partition}: not there yet; `adopt` accepts the leader's log"
-    )
 
 
 @partition.command("accept-loss")

@@ -18,8 +18,7 @@ import grpc
 
 from kip405.addresses import Address
 from kip405.errors import Invalid, Unavailable
-from rlm.api.calls import call_metadata, error_of_call
-from rlm.api.tokens import read_tokens
+from rlm.api.calls import call_metadata, error_of_call, read_tokens
 from rlm.v1.admin_pb2_grpc import AdminServiceStub
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
 from rsm_plugins.contract.tls import Tls, require_both

@@ -24,13 +24,14 @@ from kip405.contracts import IndexType
 from kip405.crc import crc32c
 from kip405.errors import Corrupt, Invalid
 from kip405.indexes import ChunkChecksums, IndexesObject
-from rlm.download.cutting import (
+from rlm.download.plan import (
+    PartitionPlan,
+    Piece,
     cut_segment,
     cut_transaction_index,
     encode_offset_checkpoint,
     encode_partition_metadata,
 )
-from rlm.download.plan import PartitionPlan, Piece
 
 NOTES_SUFFIX = ".rlm-download"
 _LOG_START = "log-start-offset-checkpoint"

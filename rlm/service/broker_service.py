@@ -16,9 +16,8 @@ import structlog
 from kip405.allocator import KEPT_BY_A_SERVICE_BYTES, keep_freed_memory
 from kip405.errors import RemoteStorageError, Unavailable
 from kip405.version import software_version
-from rlm.api.calls import Gate
+from rlm.api.calls import Gate, token_source
 from rlm.api.peers import PeerServicesAccess
-from rlm.api.tokens import token_source
 from rlm.clock import Clock, SystemClock
 from rlm.config import ServiceConfig
 from rlm.log_dir.identity import ServiceLock, read_identity

@@ -15,10 +15,9 @@ import structlog
 from kip405.allocator import KEPT_BY_A_SERVICE_BYTES, keep_freed_memory
 from kip405.errors import Invalid, Unavailable
 from kip405.version import software_version
-from rlm.api.calls import Gate
+from rlm.api.calls import Gate, token_source
 from rlm.api.endpoints import NO_NODE, READER, Endpoint, Endpoints
 from rlm.api.remote_fetch import RemoteDependencies, RemoteFetchService
-from rlm.api.tokens import token_source
 from rlm.broker.own_broker import AnyBroker
 from rlm.clock import Clock, SystemClock, new_uuid
 from rlm.config import ReaderConfig

@@ -16,7 +16,6 @@ MAX_FUNCTION_LINES = 70
 PURE = (
     "kip405/*.py",
     "rlm/reading/eviction.py",
-    "rlm/download/cutting.py",
     "rlm/download/plan.py",
     "rlm/plans/*.py",
     "rlm/proxy/divergence.py",

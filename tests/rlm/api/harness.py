@@ -10,8 +10,8 @@ from grpc import aio
 from kafka_protocol.apis.offsets import EARLIEST_TIMESTAMP
 from kip405.errors import Fenced, RemoteStorageError, Unavailable
 from kip405.ids import PartitionKey, Uuid
-from rlm.api.admin import AdminDependencies, AdminService
-from rlm.api.calls import Gate
+from rlm.api.admin import AdminDependencies, AdminService, TopicSummaries
+from rlm.api.calls import Gate, TokenSource, no_tokens
 from rlm.api.cluster_status import ClusterStatus
 from rlm.api.endpoints import BROKER, Endpoint, Endpoints
 from rlm.api.fetch import FetchDependencies, FetchService
@@ -19,8 +19,6 @@ from rlm.api.peers import Peers, PeerServicesAccess
 from rlm.api.ports import CopyOutcome, PartitionStatus
 from rlm.api.remote_fetch import RemoteDependencies
 from rlm.api.server import ApiServer
-from rlm.api.tokens import TokenSource, no_tokens
-from rlm.api.topic_summaries import TopicSummaries
 from rlm.broker.answers import LocalRecords, OffsetAnswer
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock

@@ -11,10 +11,9 @@ import pytest
 from grpc import aio
 
 from kip405.errors import Invalid, RemoteStorageError, Unavailable
-from rlm.api.calls import Caller, call_metadata, error_of_call
+from rlm.api.calls import Caller, TokenFile, call_metadata, error_of_call
 from rlm.api.peers import Stubs
 from rlm.api.server import ApiServer
-from rlm.api.tokens import TokenFile
 from rlm.v1 import admin_pb2 as pb
 from rlm.v1.admin_pb2_grpc import AdminServiceStub
 from rsm_plugins.contract.tls import ServerTls, Tls

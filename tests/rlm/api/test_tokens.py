@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kip405.errors import Invalid
-from rlm.api.tokens import TokenFile, read_tokens, token_source
+from rlm.api.calls import TokenFile, read_tokens, token_source
 from tests.builders.clock import ManualClock
 
 

@@ -18,7 +18,7 @@ from kip405.segments import (
 )
 from rlm.download.plan import PartitionPlan, Piece
 from rlm.download.run import Download, Progress
-from rlm.download.store_source import StoreSource
+from rlm.download.sources import StoreSource
 from rlm.remote_log.objects import RemoteLogs
 from rlmm.framing import encode_value
 from rsm_plugins.layout.keys import ObjectKind, object_name

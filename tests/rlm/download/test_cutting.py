@@ -12,7 +12,7 @@ from kip405.indexes import (
     encode_transaction_index,
     transaction_index,
 )
-from rlm.download.cutting import INDEX_INTERVAL_BYTES, cut_segment, cut_transaction_index
+from rlm.download.plan import INDEX_INTERVAL_BYTES, cut_segment, cut_transaction_index
 from tests.kip405.batch_builder import batch
 
 LOG = b"".join(

@@ -18,7 +18,7 @@ from kip405.ids import Uuid
 from kip405.indexes import AbortedTransaction
 from kip405.segments import EpochEntry, SegmentLocator
 from rlm.download.folder import PartitionFolder
-from rlm.download.store_source import StoreSource
+from rlm.download.sources import StoreSource
 from rsm_plugins.layout.keys import ObjectKind
 from tests.builders.ledger import PLACE
 from tests.builders.log_dir import CLUSTER_ID, TOPIC, TOPIC_ID

@@ -11,7 +11,7 @@ from kip405.errors import Busy, Fenced, Invalid, NotFound
 from kip405.ids import Uuid
 from kip405.segments import ByteRange
 from rlm.download.run import Download
-from rlm.download.service_source import ServiceSource
+from rlm.download.sources import ServiceSource
 from rlm.remote_log.objects import RANGE_MAX_BYTES
 from tests.builders.clock import ManualClock
 from tests.builders.ledger import PLACE
