@@ -18,11 +18,10 @@ from rlm.plans.holes import Ranges, ranges_without_records
 from rlm.reading.reader import RemoteReader
 from rlm.reading.requests import RemoteRead, RemoteRecords, TimestampedOffset
 from rlm.remote_log.history import RemoteHistory, SegmentReader
-from rlm.remote_log.snapshot_cache import CoalescedSnapshots, SnapshotCache
+from rlm.remote_log.ports import Ledger, Settings
+from rlm.remote_log.snapshot_cache import SnapshotCache, SnapshotTaker
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.remote_log.tier import EpochEnd, TierPartition, TopicRef, Watermarks
-from rlmm.manager import RemoteLogMetadataManager
-from rlmm.settings import Settings
 from rlmm.settings_records import TopicRecord
 
 _NOTHING_REMOTE = -1
@@ -52,16 +51,16 @@ class LocalTier:
         broker: _Broker,
         leadership: Leadership,
         settings: Settings,
-        manager: RemoteLogMetadataManager,
+        ledger: Ledger,
         snapshots: SnapshotCache,
-        coalesced: CoalescedSnapshots,
+        coalesced: SnapshotTaker,
         reader: RemoteReader,
     ) -> None:
         self._node_id = node_id
         self._broker = broker
         self._leadership = leadership
         self._settings = settings
-        self._manager = manager
+        self._ledger = ledger
         self._snapshots = snapshots
         self._coalesced = coalesced
         self.walk = SegmentReader(reader)
@@ -71,7 +70,7 @@ class LocalTier:
     def ready(self) -> bool:
         return (
             self._settings.is_ready
-            and self._manager.is_ready
+            and self._ledger.is_ready
             and self._leadership.snapshot.taken_at_ms >= 0
         )
 
@@ -199,10 +198,10 @@ class LocalTier:
         """The remote records inside the lineage of the snapshot, by the current ledger."""
         return RemoteHistory(
             place=str(snapshot.led.topic_id_partition),
-            ledger=self._manager.ledger(snapshot.key),
+            ledger=self._ledger.ledger(snapshot.key),
             lineage=snapshot.lineage,
             log_end_offset=snapshot.log_end_offset,
-            trusted=self._manager.problem is None,
+            trusted=self._ledger.problem is None,
             empty=ranges_without_records(self._settings.view.holes(snapshot.key)),
         )
 
@@ -220,9 +219,9 @@ class LocalTier:
         """The current partition state; rebuilt only when one of its inputs has changed."""
         key = led.topic_id_partition.key
         start = self._settings.view.remote_log_start(key)
-        version = self._manager.ledger(key).version if snapshot else -1
+        version = self._ledger.ledger(key).version if snapshot else -1
         empty = ranges_without_records(self._settings.view.holes(key))
-        seen: _Seen = (led, snapshot, start, version, self._manager.problem, empty)
+        seen: _Seen = (led, snapshot, start, version, self._ledger.problem, empty)
         known = self._views.get(key)
         if known is not None and _is_same(known[0], seen):
             return known[1]

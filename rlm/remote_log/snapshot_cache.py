@@ -8,13 +8,14 @@ lineage is fixed and the log only grows.
 import asyncio
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Protocol
 
 from kip405.errors import Fenced
 from kip405.ids import PartitionKey
 from rlm.broker.answers import TopicDescription
 from rlm.broker.leadership import LedPartition
 from rlm.remote_log.lineage_publisher import LineagePublisher
-from rlm.remote_log.snapshots import PartitionSnapshot, SnapshotReader, TopicSnapshot
+from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots, TopicSnapshot
 from rlmm.coalesced import Coalesced
 
 
@@ -23,7 +24,7 @@ class SnapshotCache:
     published.
     """
 
-    def __init__(self, reader: SnapshotReader, lineage_publisher: LineagePublisher) -> None:
+    def __init__(self, reader: Snapshots, lineage_publisher: LineagePublisher) -> None:
         self._reader = reader
         self._lineage_publisher = lineage_publisher
         self._snapshots: dict[PartitionKey, PartitionSnapshot] = {}
@@ -75,6 +76,14 @@ class SnapshotCache:
         return await self._reader.check_leadership(led)
 
 
+class SnapshotTaker(Protocol):
+    """Takes snapshots (SnapshotCache, CoalescedSnapshots)."""
+
+    async def take(self, led: LedPartition) -> PartitionSnapshot:
+        """See `Snapshots`."""
+        ...
+
+
 class CoalescedSnapshots:
     """Coalesces requests for a snapshot of one partition: each caller gets one that began after its
     call, under the newest leadership among its callers.
@@ -84,7 +93,7 @@ class CoalescedSnapshots:
     not end the snapshot that others wait for. When the owner ends, waiting callers are cancelled.
     """
 
-    def __init__(self, snapshots: SnapshotCache, tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, snapshots: SnapshotTaker, tasks: asyncio.TaskGroup) -> None:
         self._snapshots = snapshots
         self._tasks = tasks
         self._coalesced: Coalesced[LedPartition, PartitionSnapshot] = Coalesced(

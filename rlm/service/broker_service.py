@@ -228,7 +228,7 @@ def _partition_problems(dependencies: Dependencies, tasks: TaskWiring) -> Partit
         leadership=dependencies.leadership,
         snapshots=dependencies.snapshots,
         settings=dependencies.metadata.settings,
-        manager=dependencies.metadata.manager,
+        ledger=dependencies.metadata.manager,
         partition_tasks=tasks.partition_tasks,
         deletions=tasks.deletions,
         losses=dependencies.tier.losses,
@@ -246,7 +246,9 @@ def _problem_sources(
 ) -> tuple[FindingSource, ...]:
     limits = service_limits(dependencies.config)
     common = CommonSources(
-        metadata=dependencies.metadata,
+        ledger=dependencies.metadata.manager,
+        settings=dependencies.metadata.settings,
+        log=dependencies.metadata.log,
         stores=dependencies.stores,
         certificates=certificates,
         hung_threads=dependencies.threads.hung,
@@ -281,7 +283,7 @@ def _statuses(
         leadership=dependencies.leadership,
         snapshots=dependencies.snapshots,
         settings=dependencies.metadata.settings,
-        manager=dependencies.metadata.manager,
+        ledger=dependencies.metadata.manager,
         partition_tasks=tasks.partition_tasks,
         run_copy=tasks.run_copy,
         clock=dependencies.clock,

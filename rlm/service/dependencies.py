@@ -93,7 +93,7 @@ def build_dependencies(
             broker=broker,
             leadership=leadership,
             settings=metadata.settings,
-            manager=metadata.manager,
+            ledger=metadata.manager,
             snapshots=snapshots,
             coalesced=CoalescedSnapshots(snapshots, tasks),
             reader=reader,

@@ -5,6 +5,7 @@ A rival is a second live service of the same node.
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Protocol
 
 import structlog
 
@@ -12,10 +13,20 @@ from kip405.errors import RemoteStorageError
 from kip405.ids import Uuid
 from rlm.clock import Clock, jittered_ms
 from rlm.plans.services import Rivals, heartbeats
-from rlmm.settings import Settings
-from rlmm.settings_records import ReaderRecord, ServiceRecord
+from rlmm.settings_records import ReaderRecord, ServiceRecord, SettingsRecord
+from rlmm.settings_view import SettingsView
 
 log = structlog.get_logger()
+
+
+class _Settings(Protocol):
+    @property
+    def is_ready(self) -> bool: ...
+
+    @property
+    def view(self) -> SettingsView: ...
+
+    async def publish(self, record: SettingsRecord) -> None: ...
 
 
 class HeartbeatSender:
@@ -28,7 +39,7 @@ class HeartbeatSender:
     def __init__(
         self,
         *,
-        settings: Settings,
+        settings: _Settings,
         clock: Clock,
         node_id: int,
         writer: Uuid,
@@ -74,7 +85,7 @@ class ReaderHeartbeat:
     """Publishes the ReaderRecord, which no broker counts as a live service."""
 
     def __init__(
-        self, *, settings: Settings, clock: Clock, record: ReaderRecord, interval_ms: int
+        self, *, settings: _Settings, clock: Clock, record: ReaderRecord, interval_ms: int
     ) -> None:
         self._settings = settings
         self._clock = clock

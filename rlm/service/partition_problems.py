@@ -29,14 +29,13 @@ from rlm.plans.problems import Finding, ProblemKind
 from rlm.plans.retention import effective_local_retention
 from rlm.plans.trim import NoTrim, retention_target
 from rlm.remote_log.losses import Losses
+from rlm.remote_log.ports import Ledger, Settings
 from rlm.remote_log.snapshot_cache import SnapshotCache
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.service.tasks import PartitionTasks
 from rlm.tasks.copy import CopyStatus
 from rlm.tasks.pool import TaskPool
 from rlm.topics.rules import retention_of
-from rlmm.manager import RemoteLogMetadataManager
-from rlmm.settings import Settings
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _NO_TRIM = {reason.value: reason for reason in NoTrim}
@@ -63,7 +62,7 @@ class PartitionProblems:
         leadership: Leadership,
         snapshots: SnapshotCache,
         settings: Settings,
-        manager: RemoteLogMetadataManager,
+        ledger: Ledger,
         partition_tasks: PartitionTasks,
         deletions: RecordDeletions,
         losses: Losses,
@@ -74,7 +73,7 @@ class PartitionProblems:
         self._leadership = leadership
         self._snapshots = snapshots
         self._settings = settings
-        self._manager = manager
+        self._ledger = ledger
         self._partition_tasks = partition_tasks
         self._deletions = deletions
         self._losses = losses
@@ -133,7 +132,7 @@ class PartitionProblems:
         for text in cleanup.alarms if cleanup else ():
             yield partition_finding(place, ProblemKind.CLEANUP_REFUSED, text)
         if key in self._losses.partitions:
-            finished = self._manager.ledger(key).in_state(_FINISHED)
+            finished = self._ledger.ledger(key).in_state(_FINISHED)
             ids = {one.metadata.segment_id.id for one in finished}
             for text in self._losses.alarms(key, ids):
                 yield partition_finding(place, ProblemKind.SEGMENT_LOST, text)

@@ -4,13 +4,15 @@ Every source is a function without arguments that returns current findings. It n
 raises: values that need IO are read by a background component, and a source uses the latest ones.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 from kip405.ids import Uuid
 from rlm.broker.leadership import Leadership, Snapshot
 from rlm.clock import Clock
 from rlm.config import CommonConfig, ServiceConfig
 from rlm.plans.problem_rules import (
+    CertificateFile,
     Limits,
     MetadataHealth,
     StoreObservation,
@@ -26,7 +28,7 @@ from rlm.plans.problem_rules import (
 )
 from rlm.plans.problems import Finding, ProblemKind
 from rlm.plans.services import heartbeats, live_nodes
-from rlm.service.certificates import Certificates
+from rlm.remote_log.ports import Settings
 from rlm.service.heartbeat import HeartbeatSender
 from rlm.service.partition_problems import PartitionProblems
 from rlm.service.problem_watch import FindingSource
@@ -35,10 +37,8 @@ from rlm.stores.opened import OpenStores
 from rlm.stores.stores import NO_STORE
 from rlm.tasks.copy_attempt import StoreWrites
 from rlm.tasks.pool import TaskPool
-from rlm.topics.keeper import RetentionKeeper
+from rlm.topics.keeper import TakeoverAlarm
 from rlmm.log_time import ClockSkew
-from rlmm.manager import Metadata
-from rlmm.settings import Settings
 from rlmm.settings_records import TopicRecord
 from rsm_plugins.threads import HungWork
 
@@ -78,21 +78,52 @@ def reader_limits(config: CommonConfig) -> Limits:
     )
 
 
+class _Topic(Protocol):
+    """A view of one of our topics: ledger or settings."""
+
+    @property
+    def is_ready(self) -> bool: ...
+
+    @property
+    def problem(self) -> str | None: ...
+
+
+class _Log(Protocol):
+    """Both topics as they were read."""
+
+    @property
+    def loss(self) -> str | None: ...
+
+
+class _Certificates(Protocol):
+    @property
+    def files(self) -> Sequence[CertificateFile]: ...
+
+
+class _Keeper(Protocol):
+    @property
+    def alarms(self) -> Mapping[Uuid, TakeoverAlarm]: ...
+
+
 class CommonSources:
     """The sources of every role: metadata, stores, certificates."""
 
     def __init__(
         self,
         *,
-        metadata: Metadata,
+        ledger: _Topic,
+        settings: _Topic,
+        log: _Log,
         stores: OpenStores,
-        certificates: Certificates,
+        certificates: _Certificates,
         hung_threads: Callable[[], Sequence[HungWork]],
         clock: Clock,
         limits: Limits,
         writes: StoreWrites | None = None,
     ) -> None:
-        self._metadata = metadata
+        self._ledger = ledger
+        self._settings = settings
+        self._log = log
         self._stores = stores
         self._certificates = certificates
         self._hung_threads = hung_threads
@@ -111,12 +142,12 @@ class CommonSources:
         return self._clock.monotonic_ms() - self._began_ms
 
     def _of_metadata(self) -> Iterator[Finding]:
-        ledger, settings = self._metadata.manager, self._metadata.settings
+        ledger, settings = self._ledger, self._settings
         rows = [
             MetadataHealth(name="ledger", is_ready=ledger.is_ready, problem=ledger.problem),
             MetadataHealth(name="settings", is_ready=settings.is_ready, problem=settings.problem),
         ]
-        return metadata_findings(rows, self._limits, self.uptime_ms, loss=self._metadata.log.loss)
+        return metadata_findings(rows, self._limits, self.uptime_ms, loss=self._log.loss)
 
     def _of_stores(self) -> Iterator[Finding]:
         if not self._stores.stores.links:
@@ -160,7 +191,7 @@ class ServiceSources:
         heartbeat_interval_ms: int,
         partitions: PartitionProblems,
         pools: Sequence[TaskPool],
-        keeper: RetentionKeeper,
+        keeper: _Keeper,
         clock: Clock,
         limits: Limits,
         others: Sequence[FindingSource],

@@ -119,7 +119,9 @@ class ReaderService:
         )
         self._certificates = Certificates(certificate_paths(config), clock, threads.other)
         common = CommonSources(
-            metadata=metadata,
+            ledger=metadata.manager,
+            settings=metadata.settings,
+            log=metadata.log,
             stores=stores,
             certificates=self._certificates,
             hung_threads=threads.hung,

@@ -6,7 +6,6 @@ Only `current` and `copy_now` wait; everything else returns what was seen last.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from kip405.errors import Busy, Fenced
 from kip405.ids import PartitionKey
@@ -15,6 +14,7 @@ from rlm.api.ports import CopyOutcome, PartitionStatus
 from rlm.broker.leadership import Leadership, LedPartition
 from rlm.clock import Clock
 from rlm.plans.problems import Problem, Severity
+from rlm.remote_log.ports import Ledger, Settings
 from rlm.remote_log.snapshot_cache import SnapshotCache
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.service.partition_problems import PartitionProblems
@@ -23,15 +23,10 @@ from rlm.tasks.copy import CopyStatus
 from rlm.tasks.pool import Job
 from rlm.tasks.trim import TrimStatus
 from rlmm.ledger import PartitionLedger
-from rlmm.settings import Settings
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _COPY_NOW_DEADLINE_MS = 600_000
 _COPY_NOW_RETRY_MS = 100
-
-
-class _Manager(Protocol):
-    def ledger(self, key: PartitionKey) -> PartitionLedger: ...
 
 
 class Statuses:
@@ -44,7 +39,7 @@ class Statuses:
         leadership: Leadership,
         snapshots: SnapshotCache,
         settings: Settings,
-        manager: _Manager,
+        ledger: Ledger,
         partition_tasks: PartitionTasks,
         run_copy: Callable[[LedPartition, int | None], Awaitable[None]],
         clock: Clock,
@@ -55,7 +50,7 @@ class Statuses:
         self._leadership = leadership
         self._snapshots = snapshots
         self._settings = settings
-        self._manager = manager
+        self._ledger = ledger
         self._clock = clock
         self._partition_tasks = partition_tasks
         self._run_copy = run_copy
@@ -121,7 +116,7 @@ class Statuses:
     def _status(self, row: LedPartition, alarms: Mapping[str, Sequence[str]]) -> PartitionStatus:
         place = row.topic_id_partition
         snapshot = self._snapshots.of(row)
-        ledger = self._manager.ledger(place.key)
+        ledger = self._ledger.ledger(place.key)
         finished = [entry.metadata for entry in ledger.in_state(_FINISHED)]
         start = self._settings.view.remote_log_start(place.key)
         lag = self._partition_problems.lag(row)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from kip405.ids import Uuid
 from rlm.clock import Clock
@@ -17,7 +18,7 @@ from rlm.stores.reports import StoreStatus, prefix_of
 from rlm.stores.stores import RoutedReader, Stores
 from rlm.stores.usage import StoresInUse, StoreUsage
 from rlmm.manager import Metadata
-from rlmm.settings import Settings
+from rlmm.settings_view import SettingsView
 from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager
 from rsm_plugins.process.spawned import OWN_COMMAND, SpawnedPlugin
 
@@ -96,6 +97,13 @@ def _spawned(store: StoreConfig, terms: PluginTerms, clock: Clock) -> SpawnedPlu
 
 _WATCH_MS = 5_000
 _USAGE_MS = 30_000
+
+
+class Settings(Protocol):
+    """The settings topic (rlmm.settings.Settings)."""
+
+    @property
+    def view(self) -> SettingsView: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

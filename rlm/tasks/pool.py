@@ -21,7 +21,7 @@ from kip405.errors import Busy, RemoteStorageError
 from kip405.ids import PartitionKey
 from rlm.broker.leadership import Leadership, LedPartition
 from rlm.clock import Clock, backoff_ms, jittered_ms
-from rlmm.settings import Settings
+from rlm.remote_log.ports import Settings
 
 log = structlog.get_logger()
 Job = Callable[[], Awaitable[None]]

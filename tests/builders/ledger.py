@@ -262,7 +262,7 @@ class MemorySettings:
         if not self.lags:
             self.catch_up()
 
-    async def publish(self, record: SettingsRecord, leader_epoch: int) -> None:
+    async def publish(self, record: SettingsRecord, leader_epoch: int = -1) -> None:
         why = self.view.objection(record, leader_epoch)
         if why:
             raise Fenced(f"fact {record.key}: {why}")

@@ -132,12 +132,12 @@ EDITS: tuple[Edit, ...] = (
     *TIER.edits(
         (
             "H17: the tier is ready before the settings were read",
-            "            self._settings.is_ready\n            and self._manager.is_ready\n",
-            "            self._manager.is_ready\n",
+            "            self._settings.is_ready\n            and self._ledger.is_ready\n",
+            "            self._ledger.is_ready\n",
         ),
         (
             "H17: the tier is ready before the ledger was read",
-            "            and self._manager.is_ready\n",
+            "            and self._ledger.is_ready\n",
             "",
         ),
         (
@@ -188,13 +188,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H17: a view does not change with the ledger",
-            "(led, snapshot, start, version, self._manager.problem, empty)",
-            "(led, snapshot, start, 0, self._manager.problem, empty)",
+            "(led, snapshot, start, version, self._ledger.problem, empty)",
+            "(led, snapshot, start, 0, self._ledger.problem, empty)",
         ),
         (
             "H17: a view does not change with the remote start",
-            "(led, snapshot, start, version, self._manager.problem, empty)",
-            "(led, snapshot, 0, version, self._manager.problem, empty)",
+            "(led, snapshot, start, version, self._ledger.problem, empty)",
+            "(led, snapshot, 0, version, self._ledger.problem, empty)",
         ),
         (
             "H17: a view does not change with a new snapshot",
@@ -213,7 +213,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H6: a ledger with a problem proves holes to readers",
-            "trusted=self._manager.problem is None,",
+            "trusted=self._ledger.problem is None,",
             "trusted=True,",
         ),
     ),

@@ -1,7 +1,6 @@
 """A reader says that it lives, and is counted nowhere as a broker's service (H13, H18)."""
 
 import asyncio
-from typing import cast
 
 import pytest
 
@@ -9,7 +8,6 @@ from kip405.errors import Unavailable
 from kip405.ids import Uuid
 from rlm.plans.services import Rivals, heartbeats
 from rlm.service.heartbeat import ReaderHeartbeat
-from rlmm.settings import Settings
 from rlmm.settings_records import ReaderRecord, SettingsRecord
 from tests.builders.clock import ManualClock
 from tests.builders.ledger import MemorySettings
@@ -45,9 +43,7 @@ class FailingOnce(MemorySettings):
 
 async def test_it_beats_on_after_a_failure() -> None:
     settings, clock = FailingOnce(), Ending()
-    beating = ReaderHeartbeat(
-        settings=cast(Settings, settings), clock=clock, record=RECORD, interval_ms=10_000
-    )
+    beating = ReaderHeartbeat(settings=settings, clock=clock, record=RECORD, interval_ms=10_000)
     with pytest.raises(asyncio.CancelledError):
         await beating.run()
     assert settings.published == [RECORD, RECORD]

@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import replace
-from typing import cast
 
 import pytest
 
@@ -264,7 +263,7 @@ class NewerSnapshots:
 
 async def test_h17_a_barrier_answers_with_the_snapshot_it_took(site: Site) -> None:
     """Else it knows of nothing remote, and an OFFSET_OUT_OF_RANGE of old data passes."""
-    tier = site.tier_with(cast(CoalescedSnapshots, NewerSnapshots(site)))
+    tier = site.tier_with(NewerSnapshots(site))
     view = await tier.barrier(BY_NAME, 0, DEADLINE_MS)
     assert view is not None
     assert (view.leader_epoch, view.remote_next_offset) == (1, 250)

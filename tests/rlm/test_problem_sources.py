@@ -1,13 +1,9 @@
 """What the rules are told of the stores (H38)."""
 
-from typing import Any, cast
-
 import pytest
 
 from rlm.plans.problems import Finding, ProblemKind
-from rlm.service.certificates import Certificates
 from rlm.service.problem_sources import CommonSources
-from rlmm.manager import Metadata
 from rlmm.settings_records import StoreRecord
 from tests.builders.clock import ManualClock
 from tests.rlm.stores.test_routes import GONE
@@ -25,11 +21,13 @@ class FakeMetadata:
 
 def told(world: World) -> list[Finding]:
     """Of a service that began just now."""
-    clock, metadata = ManualClock(), cast(Any, FakeMetadata())
+    clock, metadata = ManualClock(), FakeMetadata()
     sources = CommonSources(
-        metadata=Metadata(log=metadata, settings=metadata, manager=metadata),
+        ledger=metadata,
+        settings=metadata,
+        log=metadata,
         stores=world.service_stores,
-        certificates=CERTIFICATES,
+        certificates=NoCertificates(),
         clock=clock,
         limits=LIMITS,
         hung_threads=tuple,
@@ -39,9 +37,6 @@ def told(world: World) -> list[Finding]:
 
 class NoCertificates:
     files: tuple[()] = ()
-
-
-CERTIFICATES = cast(Certificates, NoCertificates())
 
 
 def kinds(world: World) -> list[ProblemKind]:

@@ -11,7 +11,7 @@ import pytest
 from kip405.errors import Fenced, Unavailable
 from kip405.ids import TopicIdPartition
 from rlm.broker.leadership import LedPartition
-from rlm.remote_log.snapshot_cache import CoalescedSnapshots, SnapshotCache
+from rlm.remote_log.snapshot_cache import CoalescedSnapshots
 from rlm.remote_log.snapshots import PartitionSnapshot
 from tests.builders.ledger import PLACE
 from tests.builders.rig import Rig
@@ -58,7 +58,7 @@ async def tasks() -> AsyncIterator[asyncio.TaskGroup]:
 
 
 def shared(snapshots: ManualSnapshots, tasks: asyncio.TaskGroup) -> CoalescedSnapshots:
-    return CoalescedSnapshots(cast(SnapshotCache, snapshots), tasks)
+    return CoalescedSnapshots(snapshots, tasks)
 
 
 async def test_a_caller_that_asks_while_a_snapshot_is_taken_gets_the_next_one(

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -17,10 +16,8 @@ from rlm.reading.limits import ReadLimits
 from rlm.reading.reader import RemoteReader
 from rlm.reading.requests import RemoteRead
 from rlm.remote_log.leader_view import LocalTier
-from rlm.remote_log.snapshot_cache import CoalescedSnapshots
+from rlm.remote_log.snapshot_cache import CoalescedSnapshots, SnapshotTaker
 from rlm.remote_log.tier import TierPartition, TopicRef
-from rlmm.manager import RemoteLogMetadataManager
-from rlmm.settings import Settings
 from rsm_plugins.layout.keys import ObjectKind, object_name
 from rsm_plugins.threads import Threads
 from tests.builders.ledger import PLACE
@@ -73,13 +70,13 @@ class Site:
             limits=ReadLimits(memory_bytes=1 << 26),
         )
 
-    def tier_with(self, coalesced: CoalescedSnapshots) -> LocalTier:
+    def tier_with(self, coalesced: SnapshotTaker) -> LocalTier:
         return LocalTier(
             node_id=NODE_ID,
             broker=self.rig.broker,
             leadership=self.leadership,
-            settings=cast(Settings, self.rig.settings),
-            manager=cast(RemoteLogMetadataManager, self.rig.ledger),
+            settings=self.rig.settings,
+            ledger=self.rig.ledger,
             snapshots=self.snapshots,
             coalesced=coalesced,
             reader=self.reader,

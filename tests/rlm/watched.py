@@ -35,9 +35,7 @@ from rlm.stores.opened import OpenStores
 from rlm.stores.stores import RoutedReader, Stores
 from rlm.stores.usage import StoresInUse
 from rlm.tasks.pool import TaskPool
-from rlm.topics.keeper import RetentionKeeper
-from rlmm.manager import Metadata, RemoteLogMetadataManager
-from rlmm.settings import Settings
+from rlm.topics.keeper import TakeoverAlarm
 from tests.builders.ledger import OUR_WRITER, PLACE
 from tests.builders.rig import NODE_ID, Rig
 from tests.builders.store import STORE_ID
@@ -86,7 +84,7 @@ class _Keeper:
     """No retention is foreign."""
 
     def __init__(self) -> None:
-        self.alarms: dict[Uuid, Any] = {}
+        self.alarms: dict[Uuid, TakeoverAlarm] = {}
 
 
 @dataclass(kw_only=True)
@@ -110,13 +108,13 @@ class Watched:
         self.rig = rig = Rig(path)
         self.snapshots = rig.cached_snapshots()
         self.asked = _Asked(rig)
-        clock = cast(Clock, rig.clock)
+        clock = rig.clock
         self.leadership = Leadership(self.asked, clock, poll_interval_ms=1_000)
         self.copy_pool = TaskPool("copy", clock, size=1, queue_limit=9_999, backoff=lambda _: 0)
         self.cleanup_pool = TaskPool("cleanup", clock, size=1, queue_limit=9, backoff=lambda _: 0)
         self.certificates = Certificates(certificates, clock, THREADS)
         self.heartbeat = HeartbeatSender(
-            settings=cast(Settings, rig.settings),
+            settings=rig.settings,
             clock=clock,
             node_id=NODE_ID,
             writer=OUR_WRITER,
@@ -131,8 +129,6 @@ class Watched:
 
     def _wire(self, clock: Clock) -> None:
         rig = self.rig
-        settings = cast(Settings, rig.settings)
-        manager = cast(RemoteLogMetadataManager, rig.ledger)
         partition_tasks = PartitionTasks(
             copy=rig.copy,
             trim=rig.trim,
@@ -144,8 +140,8 @@ class Watched:
             node_id=NODE_ID,
             leadership=self.leadership,
             snapshots=self.snapshots,
-            settings=settings,
-            manager=manager,
+            settings=rig.settings,
+            ledger=rig.ledger,
             partition_tasks=partition_tasks,
             deletions=rig.deletions,
             losses=Losses(),
@@ -154,12 +150,14 @@ class Watched:
         )
         stores = Stores(cast(Any, (self.link,)))
         common = CommonSources(
-            metadata=Metadata(log=cast(Any, _Log()), settings=settings, manager=manager),
+            ledger=rig.ledger,
+            settings=rig.settings,
+            log=_Log(),
             stores=OpenStores(
                 stores=stores,
                 routed=RoutedReader(stores),
                 in_use=StoresInUse(FullLedger(), clock),
-                settings=settings,
+                settings=rig.settings,
                 plugins=(),
             ),
             certificates=self.certificates,
@@ -172,13 +170,13 @@ class Watched:
             ServiceSources(
                 node_id=NODE_ID,
                 common=common,
-                settings=settings,
+                settings=rig.settings,
                 leadership=self.leadership,
                 heartbeat=self.heartbeat,
                 heartbeat_interval_ms=HEARTBEAT_MS,
                 partitions=partitions,
                 pools=(self.copy_pool, self.cleanup_pool),
-                keeper=cast(RetentionKeeper, _Keeper()),
+                keeper=_Keeper(),
                 clock=clock,
                 limits=LIMITS,
                 others=(),
@@ -189,8 +187,8 @@ class Watched:
             node_id=NODE_ID,
             leadership=self.leadership,
             snapshots=self.snapshots,
-            settings=settings,
-            manager=manager,
+            settings=rig.settings,
+            ledger=rig.ledger,
             partition_tasks=partition_tasks,
             run_copy=rig.copy.run,
             clock=clock,

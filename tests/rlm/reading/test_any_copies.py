@@ -5,15 +5,15 @@ usable copy has, once, in order, as it was written.
 import asyncio
 import random
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 
 from kip405.batches import walk
 from kip405.contracts import IndexType
 from kip405.crc import crc32c
+from kip405.errors import Fenced, Unavailable
 from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, Uuid
 from kip405.indexes import ChunkChecksums, build_indexes_object, encode_aborted
 from kip405.lineage import Lineage
@@ -23,13 +23,22 @@ from kip405.segments import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
 )
+from rlm.broker.answers import ClusterDescription, OffsetAnswer, TopicDescription
+from rlm.broker.leadership import Leadership, LedPartition
 from rlm.clock import SystemClock
+from rlm.log_dir.partition_log import PartitionLog
+from rlm.plans.copy import TopicState
 from rlm.reading.limits import ReadLimits
 from rlm.reading.reader import RemoteReader
 from rlm.reading.requests import RemoteRead
 from rlm.remote_log.leader_view import LocalTier
+from rlm.remote_log.lineage_publisher import LineagePublisher
+from rlm.remote_log.snapshot_cache import SnapshotCache
+from rlm.remote_log.snapshots import PartitionSnapshot, TopicSnapshot
+from rlm.remote_log.tier import Watermarks
 from rlmm.ledger import PartitionLedger, SegmentEntry
-from tests.builders.ledger import MemorySettings
+from tests.builders.clock import ManualClock
+from tests.builders.ledger import MemoryLedger, MemorySettings
 from tests.builders.threads import some_threads
 from tests.kip405.batch_builder import batch
 from tests.rlm.reading.world import TOPIC_ID, MadeStore
@@ -139,23 +148,96 @@ class Copies:
         return PartitionLedger(KEY, entries=entries, disputes={}, newest_epoch=3, version=1)
 
 
-def tier_of(copies: Copies, ledger: PartitionLedger, reader: RemoteReader) -> LocalTier:
-    snapshot = SimpleNamespace(
-        key=KEY,
-        lineage=copies.lineage,
+class GivenLedger(MemoryLedger):
+    """A ledger whose view is given."""
+
+    def __init__(self, given: PartitionLedger) -> None:
+        super().__init__()
+        self.given = given
+
+    def ledger(self, key: PartitionKey) -> PartitionLedger:
+        return self.given
+
+
+class OneSnapshot:
+    """The only snapshot of the partition that anybody takes."""
+
+    def __init__(self, snapshot: PartitionSnapshot) -> None:
+        self.snapshot = snapshot
+
+    async def take(self, led: LedPartition) -> PartitionSnapshot:
+        return self.snapshot
+
+    async def topic(self, led: LedPartition) -> TopicSnapshot:
+        return self.snapshot.topic
+
+    async def check_leadership(self, led: LedPartition) -> TopicDescription:
+        raise Fenced("nobody asks")
+
+
+class SilentBroker:
+    """Nothing is asked of it."""
+
+    async def topic(self, name: str) -> TopicDescription:
+        raise Unavailable("nobody asks")
+
+    async def topics(self, names: Sequence[str] | None = None) -> tuple[TopicDescription, ...]:
+        raise Unavailable("nobody asks")
+
+    async def describe_cluster(self) -> ClusterDescription:
+        raise Unavailable("nobody asks")
+
+    async def list_offset(
+        self, topic: str, partition: int, timestamp: int, *, read_committed: bool = False
+    ) -> OffsetAnswer:
+        raise Unavailable("nobody asks")
+
+
+def snapshot_of(copies: Copies, ledger: PartitionLedger) -> PartitionSnapshot:
+    return PartitionSnapshot(
+        led=LedPartition(
+            topic_id_partition=PLACE, leader=1, leader_epoch=3, replicas=(1,), isr=(1,)
+        ),
+        topic=TopicSnapshot(
+            record=None,
+            state=TopicState(
+                enabled=True, internal=False, cleanup_policy="delete", native_tiering=False
+            ),
+            retention_bounded=None,
+        ),
+        positions=Watermarks(log_start_offset=0, last_stable_offset=END, high_watermark=END),
         log_end_offset=END + 1,
+        log=PartitionLog(
+            topic=PLACE.topic,
+            partition=0,
+            topic_id=TOPIC_ID,
+            directory="made-0",
+            segments=(),
+            lineage=copies.lineage,
+            recovery_point=None,
+        ),
+        ledger=ledger,
+        lineage=copies.lineage,
+        remote_log_start_offset=None,
         frozen=None,
-        led=SimpleNamespace(topic_id_partition=PLACE),
     )
-    not_asked = cast(Any, None)
+
+
+async def tier_of(copies: Copies, ledger: PartitionLedger, reader: RemoteReader) -> LocalTier:
+    settings, given = MemorySettings(), GivenLedger(ledger)
+    broker, clock = SilentBroker(), ManualClock()
+    one = OneSnapshot(snapshot_of(copies, ledger))
+    publisher = LineagePublisher(settings=settings, ledger=given, clock=clock)
+    snapshots = SnapshotCache(one, publisher)
+    await snapshots.take(one.snapshot.led)
     return LocalTier(
         node_id=1,
-        broker=not_asked,
-        leadership=not_asked,
-        settings=cast(Any, MemorySettings()),
-        manager=cast(Any, SimpleNamespace(ledger=lambda _: ledger, problem=None)),
-        snapshots=cast(Any, SimpleNamespace(snapshots={KEY: snapshot})),
-        coalesced=not_asked,
+        broker=broker,
+        leadership=Leadership(broker, clock, poll_interval_ms=1_000),
+        settings=settings,
+        ledger=given,
+        snapshots=snapshots,
+        coalesced=one,
         reader=reader,
     )
 
@@ -220,7 +302,7 @@ async def test_h04_each_readable_record_comes_once_and_in_order(seed: int) -> No
                 limits=limits,
             )
             reader.suppose_chunk_bytes(rng.choice((CHUNK, 2 * CHUNK, 100)))
-            tier = tier_of(copies, ledger, reader)
+            tier = await tier_of(copies, ledger, reader)
             for _ in range(3):
                 upper = rng.choice(copies.borders)
                 offset = rng.choice((0, rng.randrange(upper)))

@@ -19,7 +19,6 @@ from rlm.stores.inspection import Inspection
 from rlm.stores.reports import DAY_MS, Level
 from rlm.stores.stores import RoutedReader, Stores, Targets
 from rlm.stores.usage import StoresInUse, StoreUsage
-from rlmm.settings import Settings
 from rlmm.settings_records import StoreRecord, TopicRecord
 from rsm_plugins.endpoints import RuleProvider, StorePlace, TopicRule
 from tests.builders.clock import ManualClock
@@ -71,7 +70,7 @@ class World:
                 prefixes=dict.fromkeys(names, "p"),
                 clock=clock,
             ),
-            settings=cast(Settings, self.settings),
+            settings=self.settings,
             plugins=(),
             inspect_interval_ms=1_000,
         )

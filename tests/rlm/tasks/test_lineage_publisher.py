@@ -72,7 +72,7 @@ async def test_h04_snapshots_at_the_same_time_publish_once(leader: Leader) -> No
     """A second record would be newer than the first when that is read back: as if overruled."""
     publish = leader.rig.settings.publish
 
-    async def slowly(record: SettingsRecord, leader_epoch: int) -> None:
+    async def slowly(record: SettingsRecord, leader_epoch: int = -1) -> None:
         await asyncio.sleep(0)
         await publish(record, leader_epoch)
 
@@ -103,7 +103,7 @@ async def test_h04_settings_that_take_no_record_delay_snapshots_once_in_a_while(
     attempts = 0
     publish = leader.rig.settings.publish
 
-    async def fail(record: SettingsRecord, leader_epoch: int) -> None:
+    async def fail(record: SettingsRecord, leader_epoch: int = -1) -> None:
         nonlocal attempts
         attempts += 1
         raise Unavailable("NOT_ENOUGH_REPLICAS")
@@ -130,7 +130,7 @@ async def test_h17_a_snapshot_that_was_overtaken_while_it_published_is_not_remem
     """The settings take no record for as long as a publish may last; others look meanwhile."""
     gate, started, publish = asyncio.Event(), asyncio.Event(), leader.rig.settings.publish
 
-    async def held(record: SettingsRecord, leader_epoch: int) -> None:
+    async def held(record: SettingsRecord, leader_epoch: int = -1) -> None:
         started.set()
         await gate.wait()
         await publish(record, leader_epoch)

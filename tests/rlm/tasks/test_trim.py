@@ -391,7 +391,7 @@ async def test_h08_no_trim_before_the_history_is_told(tmp_path: Path) -> None:
     rig, _ = await with_a_dead_attempt(tmp_path)
     publish = rig.settings.publish
 
-    async def refuse(record: SettingsRecord, leader_epoch: int) -> None:
+    async def refuse(record: SettingsRecord, leader_epoch: int = -1) -> None:
         if isinstance(record, HistoryRecord):
             raise Unavailable("the settings topic takes no records")
         await publish(record, leader_epoch)
