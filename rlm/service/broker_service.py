@@ -31,7 +31,7 @@ from rlm.service.certificates import Certificates, certificate_paths
 from rlm.service.dependencies import Dependencies, build_dependencies
 from rlm.service.http_server import HealthState
 from rlm.service.lifetime import (
-    configure_logs,
+    configure_service_logs,
     keep_all_running,
     serving,
     until_stopped,
@@ -62,7 +62,7 @@ _NEEDS = "a broker with a PLAINTEXT listener at broker.direct.address"
 
 def run(config: ServiceConfig) -> None:
     """Serve until SIGTERM or SIGINT. RemoteStorageError: the start was refused, with the reason."""
-    configure_logs(level=config.log_level, log_format=config.log_format)
+    configure_service_logs(level=config.log_level, log_format=config.log_format)
     disks = read_identity([str(path) for path in config.log_dirs])
     check_disks(config, disks)
     keep_freed_memory(KEPT_BY_A_SERVICE_BYTES)

@@ -1,8 +1,7 @@
 """The lifetime of a service process: stop signals, supervised background tasks and logging set-up.
 
 A background task that ends or fails is logged and restarted with back-off. A crash of a task, the
-ledger client or a poller must not stop the proxy (H24). Log lines are structlog events, one a line,
-with key=value fields: JSON for machines or console format for people.
+ledger client or a poller must not stop the proxy (H24).
 """
 
 import asyncio
@@ -17,6 +16,7 @@ import structlog
 
 from kip405.errors import RemoteStorageError
 from rlm.clock import Clock, backoff_ms
+from rsm_plugins.process.logs import configure_logs
 
 log = structlog.get_logger()
 _STEADY_MS = 30_000
@@ -109,28 +109,9 @@ def _first(group: BaseExceptionGroup[RemoteStorageError]) -> RemoteStorageError:
     return found
 
 
-_LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
-
-
-def configure_logs(*, level: str, log_format: str) -> None:
-    """Set up structlog for this process, on stderr; other libraries log from level warning on."""
-    renderer: Any = (
-        structlog.processors.JSONRenderer()
-        if log_format == "json"
-        else structlog.dev.ConsoleRenderer()
-    )
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
-        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
-        cache_logger_on_first_use=True,
-    )
+def configure_service_logs(*, level: str, log_format: str) -> None:
+    """Set up structlog for this process, on stderr; other libraries log from level error on."""
+    configure_logs(level=level, log_format=log_format)
     # aiokafka logs every failed connection as an error; our own code logs what matters.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     logging.basicConfig(stream=sys.stderr, level=logging.ERROR, format="%(name)s %(message)s")

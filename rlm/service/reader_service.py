@@ -33,7 +33,7 @@ from rlm.service.certificates import Certificates, certificate_paths
 from rlm.service.heartbeat import ReaderHeartbeat
 from rlm.service.http_server import HealthState
 from rlm.service.lifetime import (
-    configure_logs,
+    configure_service_logs,
     keep_all_running,
     serving,
     until_stopped,
@@ -70,7 +70,7 @@ _NEVER_MS = 2**53
 
 def run(config: ReaderConfig) -> None:
     """Serve until SIGTERM or SIGINT. RemoteStorageError: the start was refused, with the reason."""
-    configure_logs(level=config.log_level, log_format=config.log_format)
+    configure_service_logs(level=config.log_level, log_format=config.log_format)
     keep_freed_memory(KEPT_BY_A_SERVICE_BYTES)
     with ReaderLock(str(config.state_dir), config.cluster_id):
         asyncio.run(until_stopped(_serve(config)))

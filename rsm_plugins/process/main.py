@@ -1,20 +1,19 @@
 """`rsm-plugin`: serves a store as a plugin, or runs the conformance suite against any plugin."""
 
 import asyncio
-import logging
 import signal
 import sys
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
-import structlog
 
 from kip405.errors import Invalid, RemoteStorageError
 from kip405.settings import Setting, Table, masked
 from kip405.version import software_version
 from rsm_plugins.conformance.command import conformance_command
 from rsm_plugins.process.config import SETTINGS, PluginSettings, load_settings
+from rsm_plugins.process.logs import configure_logs
 from rsm_plugins.process.plugin import serve
 from rsm_plugins.store_kinds import KIND_NAMES, store_kind
 
@@ -70,7 +69,7 @@ def serve_command(config: Path) -> None:
     try:
         settings = load_settings(config)
         secrets = settings.secrets
-        _configure_logs(settings.log_level, secrets)
+        configure_logs(level=settings.log_level, secrets=secrets)
         asyncio.run(_serve_until_signal(settings))
     except Invalid as error:
         _fail(masked(str(error), secrets), EXIT_CONFIGURATION)
@@ -89,24 +88,6 @@ async def _serve_until_signal(settings: PluginSettings) -> None:
 def _announce(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
-
-
-def _configure_logs(level: str, secrets: tuple[str, ...]) -> None:
-    def mask(logger: object, name: str, line: Any) -> str:
-        return masked(line, secrets)
-
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(),
-            mask,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
-    )
 
 
 main.add_command(conformance_command)

@@ -24,6 +24,7 @@ from rsm_plugins.contract.probe import ProbeState, probe_value
 from rsm_plugins.local.manager import LocalRemoteStorageManager
 from rsm_plugins.process import main
 from rsm_plugins.process.config import settings_of
+from rsm_plugins.process.logs import configure_logs
 from rsm_plugins.process.plugin import _sweep, running_server
 from rsm_plugins.store_kinds import OpenStore, secrets_of
 from rsm_plugins.v1 import errors_pb2, identity_pb2_grpc
@@ -183,7 +184,7 @@ def test_secrets_are_masked_wherever_they_turn_up(capsys: pytest.CaptureFixture[
         assert "ord" not in masked(text, (odd,))
     assert secrets_of({"plugin": "mine", "my.secret": "x", "my.key": "y", "token": 7}) == ("x", "7")
     assert secrets_of({"plugin": "local", "rsm.config.root": "/token"}) == ()
-    main._configure_logs("info", ("swordfish",))
+    configure_logs(level="info", secrets=("swordfish",))
     try:
         structlog.get_logger("test").warning("odd", what="the key swordfish is not known")
     finally:
