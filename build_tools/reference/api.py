@@ -80,9 +80,9 @@ def _calls(source: _Source) -> Iterator[str]:
             yield _section(f"### {service.name}.{method.name}", _signature(method), prose(comment))
 
 
-def _section(*parts: str) -> str:
-    """A heading and what follows it, parted by empty lines."""
-    return "".join(f"\n{part.rstrip()}\n" for part in parts if part)
+def _section(*blocks: str) -> str:
+    """A heading and what follows it, with empty lines between them."""
+    return "".join(f"\n{part.rstrip()}\n" for part in blocks if part)
 
 
 def _read(folder: str) -> list[_Source]:

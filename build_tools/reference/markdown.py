@@ -9,9 +9,9 @@ _MARKS = re.compile(r"([<*])")
 
 
 def escape(text: str) -> str:
-    """Plain text in which nothing is taken for Markdown, but for what stands in backquotes."""
-    parts = _CODE.split(text)
-    return "".join(part if part[:1] == "`" else _MARKS.sub(r"\\\1", part) for part in parts)
+    """Plain text of which only what is in backquotes is taken for Markdown."""
+    pieces = _CODE.split(text)
+    return "".join(part if part[:1] == "`" else _MARKS.sub(r"\\\1", part) for part in pieces)
 
 
 def cell(text: str) -> str:
@@ -39,7 +39,7 @@ def _blocks(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _joined(lines: Iterable[str]) -> str:
-    """One line a paragraph or item of a list; a list stands apart from what leads to it."""
+    """One line a paragraph or item of a list; an empty line comes before a list."""
     text = ""
     for line in lines:
         if line.startswith("- "):

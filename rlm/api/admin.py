@@ -67,7 +67,7 @@ class TopicSummaries:
     async def by_name(self, name: str) -> TopicRecord:
         """Of the topic that has the name now; else the newest that had it and is gone (H39).
 
-        NotFound tells a topic that does not exist from one that is not enabled.
+        NotFound says whether the topic does not exist or is not enabled.
         """
         await self._settings.barrier(self._barrier_deadline_ms)
         records = [record for record in self._records() if record.name == name]
@@ -157,7 +157,7 @@ class AdminDependencies:
     summaries: TopicSummaries
     status: ClusterStatus
     statuses: PartitionStatuses
-    places: TopicResolver
+    resolver: TopicResolver
     peers: Peers
     stores: StoreDoctor
 
@@ -165,18 +165,18 @@ class AdminDependencies:
 class AdminService(admin_pb2_grpc.AdminServiceServicer):
     """See proto/rlm/v1/admin.proto for what each call promises."""
 
-    def __init__(self, parts: AdminDependencies) -> None:
-        self._parts = parts
+    def __init__(self, dependencies: AdminDependencies) -> None:
+        self._dependencies = dependencies
 
     async def EnableTopic(
         self, request: pb.EnableTopicRequest, context: Context
     ) -> pb.TopicDescription:
-        async with Answering(self._parts.gate, context, "enable topic") as caller:
+        async with Answering(self._dependencies.gate, context, "enable topic") as caller:
             options = _enable_options(request)
 
             async def here() -> pb.TopicDescription:
-                done = await self._parts.verbs.enable(checked_name(request.topic), options)
-                return await self._parts.summaries.describe(done.record, done.warnings)
+                done = await self._dependencies.verbs.enable(checked_name(request.topic), options)
+                return await self._dependencies.summaries.describe(done.record, done.warnings)
 
             return await self._at_leader(
                 caller,
@@ -189,15 +189,15 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     async def DisableTopic(
         self, request: pb.DisableTopicRequest, context: Context
     ) -> pb.TopicDescription:
-        async with Answering(self._parts.gate, context, "disable topic") as caller:
+        async with Answering(self._dependencies.gate, context, "disable topic") as caller:
 
             async def here() -> pb.TopicDescription:
-                done = await self._parts.verbs.disable(
+                done = await self._dependencies.verbs.disable(
                     checked_name(request.topic),
                     confirm=request.confirm,
                     delete_remote=request.delete_remote,
                 )
-                return await self._parts.summaries.describe(done.record, done.warnings)
+                return await self._dependencies.summaries.describe(done.record, done.warnings)
 
             return await self._at_leader(
                 caller,
@@ -208,17 +208,17 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             )
 
     async def SetTrim(self, request: pb.SetTrimRequest, context: Context) -> pb.SetTrimResponse:
-        async with Answering(self._parts.gate, context, "set trim") as caller:
+        async with Answering(self._dependencies.gate, context, "set trim") as caller:
 
             async def here() -> pb.SetTrimResponse:
                 name = checked_name(request.topic)
                 if request.on and request.giveback:
                     raise Invalid("giveback goes with trim off: on takes retention over")
                 if request.on:
-                    done = await self._parts.verbs.trim_on(name, force=request.force)
+                    done = await self._dependencies.verbs.trim_on(name, force=request.force)
                 else:
-                    done = await self._parts.verbs.trim_off(name, giveback=request.giveback)
-                topic = await self._parts.summaries.describe(done.record)
+                    done = await self._dependencies.verbs.trim_off(name, giveback=request.giveback)
+                topic = await self._dependencies.summaries.describe(done.record)
                 return pb.SetTrimResponse(topic=topic, warnings=done.warnings)
 
             return await self._at_leader(
@@ -232,41 +232,41 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     async def ListTopics(
         self, request: pb.ListTopicsRequest, context: Context
     ) -> pb.ListTopicsResponse:
-        async with Answering(self._parts.gate, context, "list topics"):
-            return pb.ListTopicsResponse(topics=await self._parts.summaries.all())
+        async with Answering(self._dependencies.gate, context, "list topics"):
+            return pb.ListTopicsResponse(topics=await self._dependencies.summaries.all())
 
     async def DescribeTopic(
         self, request: pb.DescribeTopicRequest, context: Context
     ) -> pb.TopicDescription:
-        async with Answering(self._parts.gate, context, "describe topic"):
-            record = await self._parts.summaries.by_name(checked_name(request.topic))
-            return await self._parts.summaries.describe(record)
+        async with Answering(self._dependencies.gate, context, "describe topic"):
+            record = await self._dependencies.summaries.by_name(checked_name(request.topic))
+            return await self._dependencies.summaries.describe(record)
 
     async def Freeze(self, request: pb.FreezeRequest, context: Context) -> pb.FreezeResponse:
-        async with Answering(self._parts.gate, context, "freeze") as caller:
+        async with Answering(self._dependencies.gate, context, "freeze") as caller:
             topic = checked_name(request.topic) if request.topic else ""
-            await self._parts.freezes.freeze(topic, by=caller.principal, why=request.why)
+            await self._dependencies.freezes.freeze(topic, by=caller.principal, why=request.why)
             return self._freezes()
 
     async def Unfreeze(self, request: pb.FreezeRequest, context: Context) -> pb.FreezeResponse:
-        async with Answering(self._parts.gate, context, "unfreeze"):
+        async with Answering(self._dependencies.gate, context, "unfreeze"):
             topic = checked_name(request.topic) if request.topic else ""
-            await self._parts.freezes.unfreeze(topic)
+            await self._dependencies.freezes.unfreeze(topic)
             return self._freezes()
 
     async def Status(self, request: pb.StatusRequest, context: Context) -> pb.StatusResponse:
-        async with Answering(self._parts.gate, context, "status") as caller:
+        async with Answering(self._dependencies.gate, context, "status") as caller:
             if request.local_only:
-                return self._parts.status.own(request.topic)
+                return self._dependencies.status.own(request.topic)
             if request.topic:
-                await self._parts.summaries.by_name(checked_name(request.topic))
-            return await self._parts.status.whole(request.topic, caller.principal)
+                await self._dependencies.summaries.by_name(checked_name(request.topic))
+            return await self._dependencies.status.whole(request.topic, caller.principal)
 
     async def InspectStores(
         self, request: pb.InspectStoresRequest, context: Context
     ) -> pb.InspectStoresResponse:
-        async with Answering(self._parts.gate, context, "inspect stores"):
-            reports = await self._parts.stores.inspect()
+        async with Answering(self._dependencies.gate, context, "inspect stores"):
+            reports = await self._dependencies.stores.inspect()
             return pb.InspectStoresResponse(
                 stores=[messages.report_message(report) for report in reports]
             )
@@ -274,11 +274,11 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     async def AdoptPartition(
         self, request: pb.PartitionRequest, context: Context
     ) -> fetch_pb2.PartitionDescription:
-        async with Answering(self._parts.gate, context, "adopt partition") as caller:
+        async with Answering(self._dependencies.gate, context, "adopt partition") as caller:
             return await self._adopt(
                 request,
                 caller,
-                self._parts.adoption.adopt_log,
+                self._dependencies.adoption.adopt_log,
                 lambda stubs, sent, timeout: stubs.admin.AdoptPartition(
                     request, metadata=sent, timeout=timeout
                 ),
@@ -287,11 +287,11 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     async def AdoptLogStart(
         self, request: pb.PartitionRequest, context: Context
     ) -> fetch_pb2.PartitionDescription:
-        async with Answering(self._parts.gate, context, "adopt log start") as caller:
+        async with Answering(self._dependencies.gate, context, "adopt log start") as caller:
             return await self._adopt(
                 request,
                 caller,
-                self._parts.adoption.adopt_log_start,
+                self._dependencies.adoption.adopt_log_start,
                 lambda stubs, sent, timeout: stubs.admin.AdoptLogStart(
                     request, metadata=sent, timeout=timeout
                 ),
@@ -300,19 +300,19 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     async def AcceptLoss(
         self, request: pb.AcceptLossRequest, context: Context
     ) -> pb.AcceptLossResponse:
-        async with Answering(self._parts.gate, context, "accept loss") as caller:
-            led = await self._parts.places.partition(
+        async with Answering(self._dependencies.gate, context, "accept loss") as caller:
+            led = await self._dependencies.resolver.partition(
                 fetch_pb2.TopicRef(name=request.topic), request.partition
             )
-            if led.leader != self._parts.peers.node_id:
-                return await self._parts.peers.forward(
+            if led.leader != self._dependencies.peers.node_id:
+                return await self._dependencies.peers.forward(
                     led.leader,
                     caller,
                     lambda stubs, sent, timeout: stubs.admin.AcceptLoss(
                         request, metadata=sent, timeout=timeout
                     ),
                 )
-            found = await self._parts.losses.accept(
+            found = await self._dependencies.losses.accept(
                 led.key, by=caller.principal, apply=request.apply
             )
             return pb.AcceptLossResponse(ranges=[messages.lost_range_message(one) for one in found])
@@ -320,8 +320,8 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     async def ProveAccess(
         self, request: pb.ProveAccessRequest, context: Context
     ) -> pb.ProveAccessResponse:
-        async with Answering(self._parts.gate, context, "prove access"):
-            missing = await self._parts.access.missing(
+        async with Answering(self._dependencies.gate, context, "prove access"):
+            missing = await self._dependencies.access.missing(
                 checked_name(request.topic), tier=request.tier
             )
             return pb.ProveAccessResponse(missing=[messages.acl_message(one) for one in missing])
@@ -333,14 +333,14 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         act: Callable[..., Awaitable[None]],
         call: Callable[[Stubs, Sent, float], Awaitable[fetch_pb2.PartitionDescription]],
     ) -> fetch_pb2.PartitionDescription:
-        led = await self._parts.places.partition(
+        led = await self._dependencies.resolver.partition(
             fetch_pb2.TopicRef(name=request.topic), request.partition
         )
-        if led.leader != self._parts.peers.node_id:
-            return await self._parts.peers.forward(led.leader, caller, call)
-        status = await self._parts.statuses.current(led.key)
+        if led.leader != self._dependencies.peers.node_id:
+            return await self._dependencies.peers.forward(led.leader, caller, call)
+        status = await self._dependencies.statuses.current(led.key)
         await act(led, frozen=status.frozen, by=caller.principal)
-        return messages.partition_message(await self._parts.statuses.current(led.key))
+        return messages.partition_message(await self._dependencies.statuses.current(led.key))
 
     async def _at_leader(
         self,
@@ -351,10 +351,10 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         try:
             return await here()
         except NotLeader as error:
-            return await self._parts.peers.forward(error.leader, caller, call)
+            return await self._dependencies.peers.forward(error.leader, caller, call)
 
     def _freezes(self) -> pb.FreezeResponse:
-        rows = [messages.freeze_message(*row) for row in self._parts.freezes.listed()]
+        rows = [messages.freeze_message(*row) for row in self._dependencies.freezes.listed()]
         return pb.FreezeResponse(freezes=rows)
 
 

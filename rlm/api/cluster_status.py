@@ -85,7 +85,7 @@ class ClusterStatus:
                 problems += self._unreachable(peer, answer)
                 continue
             partitions += answer.partitions
-            problems += answer.problems or _told_in_words(peer, answer)
+            problems += answer.problems or _untyped_problems(peer, answer)
             services.append(_answered(peer, answer))
         partitions += await self._missing(topic, partitions)
         rows = _newest(partitions)
@@ -96,7 +96,7 @@ class ClusterStatus:
             freezes=own.freezes,
             services=services,
             readers=own.readers,
-            problems=_told_once(problems),
+            problems=_merged(problems),
         )
 
     def _unreachable(self, peer: Peer, error: RemoteStorageError) -> list[pb.Problem]:
@@ -154,7 +154,11 @@ class ClusterStatus:
     def _unanswered(
         self, record: TopicRecord, partition: int, described: PartitionDescription
     ) -> PartitionStatus:
-        why = "no leader" if described.leader < 0 else "its leader's service tells nothing (yet)"
+        why = (
+            "no leader"
+            if described.leader < 0
+            else "its leader's service has not reported it (yet)"
+        )
         start = self._settings.view.remote_log_start(PartitionKey(record.topic_id, partition))
         return PartitionStatus(
             topic=record.name,
@@ -200,7 +204,7 @@ def _answered(peer: Peer, answer: pb.StatusResponse) -> pb.ServiceStatus:
     return _service(peer, problems, stores, health=health, reachable=True)
 
 
-def _told_in_words(peer: Peer, answer: pb.StatusResponse) -> list[pb.Problem]:
+def _untyped_problems(peer: Peer, answer: pb.StatusResponse) -> list[pb.Problem]:
     """Of a service of a version that has no typed problems."""
     rows = [(f"node {peer.node_id}", text, "") for row in answer.services for text in row.problems]
     rows += [
@@ -219,7 +223,7 @@ def _told_in_words(peer: Peer, answer: pb.StatusResponse) -> list[pb.Problem]:
     ]
 
 
-def _told_once(problems: Iterable[pb.Problem]) -> list[pb.Problem]:
+def _merged(problems: Iterable[pb.Problem]) -> list[pb.Problem]:
     """A problem that several services report alike is one problem, dated by the first of them."""
     found: dict[tuple[str, str, str], pb.Problem] = {}
     for problem in problems:

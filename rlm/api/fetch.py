@@ -36,7 +36,7 @@ class FetchDependencies:
     """Collaborators; their creator closes them."""
 
     remote: RemoteDependencies
-    places: TopicResolver
+    resolver: TopicResolver
     peers: Peers
     reading: PartitionReading
     tier: Tier
@@ -51,30 +51,30 @@ class FetchDependencies:
 class FetchService(RemoteFetchService):
     """See proto/rlm/v1/fetch.proto for what each call promises."""
 
-    def __init__(self, parts: FetchDependencies) -> None:
-        super().__init__(parts.remote)
-        self._parts = parts
-        self._both = BothTiers(parts.tier, deadline_ms=parts.barrier_deadline_ms)
+    def __init__(self, dependencies: FetchDependencies) -> None:
+        super().__init__(dependencies.remote)
+        self._dependencies = dependencies
+        self._both = BothTiers(dependencies.tier, deadline_ms=dependencies.barrier_deadline_ms)
 
     async def _both_tiers(
         self, request: pb.FetchRequest, wanted: ReadRequest
     ) -> AsyncIterator[Piece]:
-        led = await self._parts.places.partition(request.topic, request.partition)
+        led = await self._dependencies.resolver.partition(request.topic, request.partition)
         self._require_led(led)
         try:
-            async for piece in self._parts.reading.stream(led, wanted):
+            async for piece in self._dependencies.reading.stream(led, wanted):
                 yield piece
         except Fenced as error:
-            led = await self._parts.places.partition(request.topic, request.partition)
+            led = await self._dependencies.resolver.partition(request.topic, request.partition)
             self._require_led(led)
             raise Elsewhere(str(error)) from error
 
     async def _position_in_both_tiers(
         self, request: pb.ListOffsetsRequest, caller: Caller
     ) -> pb.ListOffsetsResponse:
-        led = await self._parts.places.partition(request.topic, request.partition)
-        if led.leader != self._parts.peers.node_id:
-            return await self._parts.peers.forward(
+        led = await self._dependencies.resolver.partition(request.topic, request.partition)
+        if led.leader != self._dependencies.peers.node_id:
+            return await self._dependencies.peers.forward(
                 led.leader,
                 caller,
                 lambda stubs, sent, timeout: stubs.fetch.ListOffsets(
@@ -90,34 +90,34 @@ class FetchService(RemoteFetchService):
         self, request: pb.DescribePartitionRequest, context: Context
     ) -> pb.PartitionDescription:
         async with Answering(self._remote.gate, context, "describe partition") as caller:
-            led = await self._parts.places.partition(request.topic, request.partition)
+            led = await self._dependencies.resolver.partition(request.topic, request.partition)
             await self._require_enabled(led.key, led.topic_id_partition.topic)
-            if led.leader != self._parts.peers.node_id:
-                return await self._parts.peers.forward(
+            if led.leader != self._dependencies.peers.node_id:
+                return await self._dependencies.peers.forward(
                     led.leader,
                     caller,
                     lambda stubs, sent, timeout: stubs.fetch.DescribePartition(
                         request, metadata=sent, timeout=timeout
                     ),
                 )
-            return messages.partition_message(await self._parts.statuses.current(led.key))
+            return messages.partition_message(await self._dependencies.statuses.current(led.key))
 
     async def DescribeRemoteLog(
         self, request: pb.DescribeRemoteLogRequest, context: Context
     ) -> pb.RemoteLog:
         async with Answering(self._remote.gate, context, "describe remote log"):
-            led = await self._parts.places.partition(request.topic, request.partition)
+            led = await self._dependencies.resolver.partition(request.topic, request.partition)
             await self._require_enabled(led.key, led.topic_id_partition.topic)
             self._require_led(led)
-            found = await self._parts.remote_logs.describe(led.key)
+            found = await self._dependencies.remote_logs.describe(led.key)
             return messages.remote_log_message(led.topic_id_partition.topic, led.key, found)
 
     async def Copy(self, request: pb.CopyRequest, context: Context) -> pb.CopyResponse:
         async with Answering(self._remote.gate, context, "copy") as caller:
-            led = await self._parts.places.partition(request.topic, request.partition)
+            led = await self._dependencies.resolver.partition(request.topic, request.partition)
             await self._require_enabled(led.key, led.topic_id_partition.topic)
-            if led.leader != self._parts.peers.node_id:
-                return await self._parts.peers.forward(
+            if led.leader != self._dependencies.peers.node_id:
+                return await self._dependencies.peers.forward(
                     led.leader,
                     caller,
                     lambda stubs, sent, _: stubs.fetch.Copy(
@@ -125,45 +125,45 @@ class FetchService(RemoteFetchService):
                     ),
                 )
             up_to = request.up_to_offset if request.HasField("up_to_offset") else None
-            done = await self._parts.copy.copy_now(led.key, up_to)
+            done = await self._dependencies.copy.copy_now(led.key, up_to)
             return pb.CopyResponse(
                 first_uncopied_offset=done.first_uncopied_offset, reason=done.reason
             )
 
     def _require_led(self, led: LedPartition) -> None:
-        if led.leader != self._parts.peers.node_id:
+        if led.leader != self._dependencies.peers.node_id:
             raise Elsewhere(
                 f"{led} is led by broker {led.leader}: ask its service",
-                self._parts.peers.address_of(led.leader),
+                self._dependencies.peers.address_of(led.leader),
             )
 
     async def _require_enabled(self, key: PartitionKey, topic: str) -> None:
-        settings = self._parts.settings
+        settings = self._dependencies.settings
         if settings.view.topic(key.topic_id) is None:
-            await settings.barrier(self._parts.barrier_deadline_ms)
+            await settings.barrier(self._dependencies.barrier_deadline_ms)
         if settings.view.topic(key.topic_id) is None:
             raise NotFound(f"topic {topic} is not enabled")
 
     async def _position(self, led: LedPartition, timestamp: int, read_committed: bool) -> Position:
-        parts, name = self._parts, led.topic_id_partition.topic
-        answered = await parts.broker.list_offset(
+        dependencies, name = self._dependencies, led.topic_id_partition.topic
+        answered = await dependencies.broker.list_offset(
             name,
             led.topic_id_partition.partition,
             EARLIEST_TIMESTAMP if timestamp in _OURS else timestamp,
             leader_epoch=led.leader_epoch,
             read_committed=read_committed,
         )
-        stands = Position(
+        answer = Position(
             offset=answered.offset,
             leader_epoch=answered.leader_epoch,
             timestamp_ms=answered.timestamp_ms,
         )
         if not needs_view(timestamp):
-            return stands
-        view = await parts.tier.barrier(
-            TopicRef(name=name), led.topic_id_partition.partition, parts.barrier_deadline_ms
+            return answer
+        view = await dependencies.tier.barrier(
+            TopicRef(name=name), led.topic_id_partition.partition, dependencies.barrier_deadline_ms
         )
         if view is None:
-            return NOWHERE if timestamp in _TIERED_ONLY else stands
+            return NOWHERE if timestamp in _TIERED_ONLY else answer
         corrected = await self._both.position(view, timestamp, answered.offset)
-        return stands if corrected is None else corrected
+        return answer if corrected is None else corrected

@@ -159,11 +159,11 @@ def report_message(report: StoreReport) -> admin_pb2.StoreReport:
 
 def segment_message(topic: str, entry: SegmentEntry, cluster_id: str) -> fetch_pb2.Segment:
     metadata = entry.metadata
-    place = metadata.topic_id_partition
+    partition = metadata.topic_id_partition
     return fetch_pb2.Segment(
         topic=topic,
-        topic_id=place.topic_id.raw,
-        partition=place.partition,
+        topic_id=partition.topic_id.raw,
+        partition=partition.partition,
         segment_id=metadata.segment_id.id.raw,
         start_offset=metadata.start_offset,
         next_offset=metadata.next_offset,

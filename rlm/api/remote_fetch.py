@@ -44,8 +44,8 @@ class RemoteDependencies:
 class RemoteFetchService(fetch_pb2_grpc.FetchServiceServicer):
     """See proto/rlm/v1/fetch.proto for what each call promises."""
 
-    def __init__(self, parts: RemoteDependencies) -> None:
-        self._remote = parts
+    def __init__(self, dependencies: RemoteDependencies) -> None:
+        self._remote = dependencies
 
     async def Fetch(self, request: pb.FetchRequest, context: Context) -> AsyncIterator[Any]:
         """Answers are bytes as they go over the wire: see rlm.api.server."""

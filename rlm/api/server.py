@@ -80,11 +80,11 @@ class ApiServer:
         )
         address = self._bind()
         await self._server.start()
-        await self.tell_health(ready=True)
+        await self.report_health(ready=True)
         return str(address)
 
-    async def tell_health(self, *, ready: bool) -> None:
-        """What gRPC health checks hear from now on."""
+    async def report_health(self, *, ready: bool) -> None:
+        """Set what gRPC health checks report from now on."""
         status = (
             health_pb2.HealthCheckResponse.SERVING
             if ready
@@ -108,7 +108,7 @@ class ApiServer:
         return self._listen.with_port(port)
 
     async def stop(self) -> None:
-        """Tell health checks, take no new calls, let those running end within the grace."""
+        """Report NOT_SERVING, refuse new calls, and give running calls the grace to end."""
         await self._health.enter_graceful_shutdown()
         await self._server.stop(STOP_GRACE_SECONDS)
 
@@ -116,7 +116,7 @@ class ApiServer:
 def _fetch_of(
     service: fetch_pb2_grpc.FetchServiceServicer,
 ) -> "grpc.RpcMethodHandler[fetch_pb2.FetchRequest, bytes]":
-    """In the place of the generated handler: this one takes answers that are bytes already."""
+    """Replaces the generated handler: this one takes answers that are bytes already."""
     return grpc.unary_stream_rpc_method_handler(
         service.Fetch, request_deserializer=fetch_pb2.FetchRequest.FromString
     )

@@ -171,14 +171,14 @@ def _uuid(text: str) -> Uuid:
 
 def _summary(plan: PartitionPlan, directory: Path) -> dict[str, Any]:
     return {
-        "topic": plan.place.topic,
-        "topic_id": str(plan.place.topic_id),
-        "partition": plan.place.partition,
+        "topic": plan.topic_partition.topic,
+        "topic_id": str(plan.topic_partition.topic_id),
+        "partition": plan.topic_partition.partition,
         "remote_log_start_offset": plan.remote_log_start_offset,
         "next_offset": plan.next_offset,
         "segments": len(plan.pieces),
         "size_bytes": plan.size_bytes,
-        "directory": str(directory / str(plan.place)),
+        "directory": str(directory / str(plan.topic_partition)),
     }
 
 
@@ -216,7 +216,7 @@ def _line(now: Progress) -> str:
     plan = now.plan
     had = f", {human_size(now.had_bytes)} of it were there" if now.had_bytes else ""
     return (
-        f"{plan.place}: {now.done_segments} of {len(plan.pieces)} segments, "
+        f"{plan.topic_partition}: {now.done_segments} of {len(plan.pieces)} segments, "
         f"{human_size(now.done_bytes)} of {human_size(plan.size_bytes)}{had}; "
         f"offsets {plan.remote_log_start_offset} to {plan.next_offset}"
     )

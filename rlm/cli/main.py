@@ -117,12 +117,12 @@ class LazyGroup(click.Group):
         return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        place = COMMANDS.get(cmd_name)
-        if place is None:
+        lazy = COMMANDS.get(cmd_name)
+        if lazy is None:
             return None
         with interrupted_afterwards():
-            module = importlib.import_module(place.module)
-        command: click.Command = getattr(module, place.attribute)
+            module = importlib.import_module(lazy.module)
+        command: click.Command = getattr(module, lazy.attribute)
         return command
 
     def resolve_command(
@@ -149,8 +149,8 @@ class LazyGroup(click.Group):
             fail(str(error), EXIT_FAILED)
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Wrong use is one line too; Ctrl-C leaves no trace. gRPC tells of a failed handshake by
-        itself, beside the error that says it in words: not below its errors.
+        """Wrong use is one line too; Ctrl-C leaves no trace. gRPC logs a failed handshake by
+        itself, beside our error that says the same: only its errors are shown.
         """
         os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
         try:
@@ -168,9 +168,9 @@ class LazyGroup(click.Group):
 
 @contextmanager
 def interrupted_afterwards() -> Iterator[None]:
-    """Raises KeyboardInterrupt at the end of an import instead of within it; the second Ctrl-C is
-    not waited with. An import passes places where Python drops what is raised, the callbacks of
-    weak references, and the command would go on.
+    """Raises KeyboardInterrupt at the end of an import instead of within it; the second Ctrl-C
+    interrupts at once. Within an import, Python drops what is raised in the callbacks of weak
+    references, and the command would go on.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:

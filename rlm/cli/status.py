@@ -60,10 +60,10 @@ def _show(answer: pb.StatusResponse) -> None:
 
 
 def _in_words(row: pb.Problem) -> str:
-    """One problem on one line: the only place of the answer where it is told."""
+    """One problem on one line. No other table of the answer shows it."""
     nodes = ", ".join(map(str, sorted(row.node_ids)))
     since = f"since {human_time(row.since_ms)} UTC" if row.since_ms >= 0 else "for some time"
-    return f"{row.severity}: {row.subject}: {row.text} [{row.kind}, {since}, told by {nodes}]"
+    return f"{row.severity}: {row.subject}: {row.text} [{row.kind}, {since}, reported by {nodes}]"
 
 
 def _show_partitions(answer: pb.StatusResponse) -> None:
@@ -152,14 +152,14 @@ def _show_readers(answer: pb.StatusResponse) -> None:
 
 
 def _show_stores(answer: pb.StatusResponse) -> None:
-    """Each store once; what is wrong with one is told with the problems."""
+    """Each store once; what is wrong with one is shown with the problems."""
     said: dict[tuple[str, bytes], list[tuple[int, pb.StoreStatus]]] = {}
     for row in answer.services:
         for store in row.stores:
             said.setdefault((store.name, store.store_id), []).append((row.node_id, store))
     click.echo()
     show_table(
-        ("store", "id", "plugin", "place", "segments", "state"),
+        ("store", "id", "plugin", "location", "segments", "state"),
         [
             (
                 stores[0][1].name or "(not configured)",
@@ -183,7 +183,7 @@ def _store_state(stores: Sequence[tuple[int, pb.StoreStatus]]) -> str:
 
 
 def _state(row: pb.ServiceStatus) -> str:
-    """The verdict only: what is wrong is told with the problems."""
+    """The verdict only: what is wrong is shown with the problems."""
     if not row.reachable:
         return "NOT REACHABLE"
     return row.health or ("; ".join(row.problems) or "well")
@@ -199,7 +199,7 @@ def _state(row: pb.ServiceStatus) -> str:
 )
 @service_options
 def doctor(*, store: bool, config: Path | None, connect: Connect) -> int:
-    """Judge lifecycle rules, versioning and locks of every store by the topics it holds.
+    """Check lifecycle rules, versioning and locks of every store against the topics in it.
 
     Asks a service, which needs no credentials here. Status 1 where there is an alarm, or a store
     that does not answer. With --config no topic's retention is known: any rule that removes

@@ -245,7 +245,7 @@ def _retention(time_ms: int, size_bytes: int) -> str:
         return (
             human_ms(time_ms) if time_ms < 0 else f"{human_ms(time_ms)}, {human_size(size_bytes)}"
         )
-    parts = [human_ms(time_ms)] if time_ms != -1 else []
+    limits = [human_ms(time_ms)] if time_ms != -1 else []
     if size_bytes != -1:
-        parts.append(human_size(size_bytes))
-    return ", ".join(parts)
+        limits.append(human_size(size_bytes))
+    return ", ".join(limits)

@@ -44,7 +44,7 @@ def read_server_properties(path: Path) -> BrokerIdentity:
 
 
 def broker_identity(properties: Mapping[str, str]) -> BrokerIdentity:
-    """Facts out of parsed server.properties; ValueError or Invalid: a value makes no sense."""
+    """From parsed server.properties; ValueError or Invalid: a value makes no sense."""
     node_id = properties.get("node.id", properties.get("broker.id"))
     dirs = properties.get("log.dirs") or properties.get("log.dir") or ""
     listeners = _listeners(properties.get("listeners", _DEFAULT_LISTENERS))
@@ -73,10 +73,10 @@ def protocol_of(listener: str, protocol_map: str) -> str:
 def advertised_address(listener: str, advertised_listeners: str) -> Address | None:
     """The address that a broker advertises for a listener; None where the files do not say."""
     for item in _names(advertised_listeners):
-        name, _, place = item.partition("://")
+        name, _, address = item.partition("://")
         if name.strip().upper() == listener.upper():
             with suppress(Invalid):
-                return _address(place)
+                return _address(address)
     return None
 
 
@@ -100,21 +100,21 @@ def _listeners(text: str) -> dict[str, Address]:
     """`NAME://host:port,...`; no host means all interfaces, which here is loopback."""
     listeners = {}
     for item in _names(text):
-        name, separator, place = item.partition("://")
+        name, separator, rest = item.partition("://")
         if not separator:
             raise ValueError(f"listeners has {item!r}")
-        has_host = bool(place.rpartition(":")[0])
-        address = _address(place if has_host else f"127.0.0.1{place}")
+        has_host = bool(rest.rpartition(":")[0])
+        address = _address(rest if has_host else f"127.0.0.1{rest}")
         reachable = "127.0.0.1" if address.is_wildcard else address.host
         listeners[name.upper()] = Address(host=reachable, port=address.port)
     return listeners
 
 
-def _address(place: str) -> Address:
+def _address(text: str) -> Address:
     """`host:port`, where Kafka takes IPv6 without brackets too. Invalid likewise."""
-    host, _, port = place.rpartition(":")
+    host, _, port = text.rpartition(":")
     is_bare_v6 = ":" in host and not host.startswith("[")
-    return Address.parse(f"[{host}]:{port}" if is_bare_v6 else place)
+    return Address.parse(f"[{host}]:{port}" if is_bare_v6 else text)
 
 
 def _inter_broker_listener(properties: Mapping[str, str]) -> str | None:

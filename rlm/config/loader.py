@@ -130,7 +130,7 @@ def _read_stores(values: dict[str, Any], given: Mapping[str, Any]) -> None:
         values["storage_endpoint_rules"] = read_rules(values["storage_endpoint_rules"], stores)
         if "storage_endpoint_provider_class" in values:
             raise Invalid(
-                "storage.endpoint.provider.class: it stands instead of storage.endpoint.rules; "
+                "storage.endpoint.provider.class: it replaces storage.endpoint.rules; "
                 "take one of them away"
             )
 
@@ -297,7 +297,7 @@ def _check_exposure(config: CommonConfig) -> None:
 
 
 def _check_api(config: CommonConfig) -> None:
-    """Others reach the API with TLS only, and only those that it can tell from everybody."""
+    """Beyond loopback the API needs TLS, and tokens or client certificates."""
     if config.grpc_listen.is_private:
         return
     what = f"grpc.listen: {config.grpc_listen} is not loopback"

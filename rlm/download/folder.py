@@ -54,7 +54,7 @@ class PartitionFolder:
         self._root = root
         self._plan = plan
         self._notes = notes
-        self.path = root / str(plan.place)
+        self.path = root / str(plan.topic_partition)
         self._noted: dict[str, dict[str, int]] = {}
         self._done: set[str] = set()
 
@@ -62,11 +62,11 @@ class PartitionFolder:
     @contextmanager
     def opened(cls, root: Path, plan: PartitionPlan) -> Iterator["PartitionFolder"]:
         """Ready to go on where an earlier call ended; Invalid where something foreign is there."""
-        if Path(str(plan.place)).name != str(plan.place):
-            raise Invalid(f"{plan.place.topic!r} is no name of a topic")
+        if Path(str(plan.topic_partition)).name != str(plan.topic_partition):
+            raise Invalid(f"{plan.topic_partition.topic!r} is no name of a topic")
         root.mkdir(parents=True, exist_ok=True)
-        notes_path = root / f"{plan.place}{NOTES_SUFFIX}"
-        path = root / str(plan.place)
+        notes_path = root / f"{plan.topic_partition}{NOTES_SUFFIX}"
+        path = root / str(plan.topic_partition)
         if path.exists() and not notes_path.exists() and any(path.iterdir()):
             raise Invalid(f"{path} is not empty and not of a download: choose another directory")
         with open(notes_path, "a+", encoding="utf-8") as notes:
@@ -144,8 +144,8 @@ class PartitionFolder:
 
     def complete(self) -> None:
         """Write what belongs to the partition as a whole; call when nothing is pending."""
-        plan, place = self._plan, self._plan.place
-        _write(self.path / _METADATA, encode_partition_metadata(place.topic_id))
+        plan, topic_partition = self._plan, self._plan.topic_partition
+        _write(self.path / _METADATA, encode_partition_metadata(topic_partition.topic_id))
         _write(self.path / _EPOCHS, encode_leader_epochs(plan.leader_epochs.entries))
         self._write_log_start()
         _sync(self.path)
@@ -153,10 +153,12 @@ class PartitionFolder:
 
     def _write_log_start(self) -> None:
         """Readers begin at the remote log start although the first segment may begin below it."""
-        path, place = self._root / _LOG_START, self._plan.place
+        path, topic_partition = self._root / _LOG_START, self._plan.topic_partition
         with _locked(self._root):
             rows = _checkpoint_rows(path)
-            rows[(place.topic, place.partition)] = self._plan.remote_log_start_offset
+            rows[(topic_partition.topic, topic_partition.partition)] = (
+                self._plan.remote_log_start_offset
+            )
             content = ((topic, number, at) for (topic, number), at in sorted(rows.items()))
             _write(path, encode_offset_checkpoint(content))
 
@@ -190,13 +192,13 @@ class PartitionFolder:
         return all(path.exists() and path.stat().st_size == size for path, size in paths.items())
 
     def _header(self) -> dict[str, Any]:
-        place = self._plan.place
+        topic_partition = self._plan.topic_partition
         return {
             "v": 1,
             "kind": "download",
             "cluster_id": self._plan.cluster_id,
-            "topic_id": str(place.topic_id),
-            "partition": place.partition,
+            "topic_id": str(topic_partition.topic_id),
+            "partition": topic_partition.partition,
         }
 
     def _refuse_foreign(self) -> None:
@@ -219,9 +221,9 @@ class PartitionFolder:
         planned = {_name(piece) for piece in self._plan.pieces}
         kept = {file for name in planned for file in self._noted.get(name, ())}
         noted = {file for files in self._noted.values() for file in files}
-        parts = {self._part(piece).name for piece in self.pending}
+        unfinished = {self._part(piece).name for piece in self.pending}
         found = {path.name for path in self.path.glob(f"*{_PART}")}
-        for file in (noted - kept) | (found - parts):
+        for file in (noted - kept) | (found - unfinished):
             (self.path / file).unlink(missing_ok=True)
 
     def _note(self, row: Mapping[str, Any]) -> None:

@@ -54,7 +54,7 @@ class PartitionPlan:
     """The segments to download of one partition."""
 
     cluster_id: str
-    place: TopicIdPartition
+    topic_partition: TopicIdPartition
     remote_log_start_offset: int
     lineage: Lineage
     pieces: tuple[Piece, ...]

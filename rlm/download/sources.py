@@ -111,11 +111,11 @@ class ServiceSource:
     async def _read(
         self, plan: PartitionPlan, piece: Piece, kind: fetch_pb2.ObjectKind, wanted: ByteRange
     ) -> bytes:
-        place = plan.place
-        address = self._leaders.get(place.partition, self._address)
+        topic_partition = plan.topic_partition
+        address = self._leaders.get(topic_partition.partition, self._address)
         request = fetch_pb2.ReadObjectRequest(
-            topic=fetch_pb2.TopicRef(topic_id=place.topic_id.raw),
-            partition=place.partition,
+            topic=fetch_pb2.TopicRef(topic_id=topic_partition.topic_id.raw),
+            partition=topic_partition.partition,
             segment_id=piece.metadata.segment_id.id.raw,
             kind=kind,
             start_position=wanted.start,
@@ -145,7 +145,7 @@ def plan_of(answer: fetch_pb2.RemoteLog) -> PartitionPlan:
                 for row in answer.leader_epochs
             )
         )
-        place = TopicIdPartition(
+        topic_partition = TopicIdPartition(
             topic_id=Uuid(answer.topic_id), topic=answer.topic, partition=answer.partition
         )
     except ValueError as error:
@@ -153,7 +153,7 @@ def plan_of(answer: fetch_pb2.RemoteLog) -> PartitionPlan:
     usable = [(decode_value(row.segment_metadata), row.next_offset) for row in answer.segments]
     return PartitionPlan(
         cluster_id=answer.cluster_id,
-        place=place,
+        topic_partition=topic_partition,
         remote_log_start_offset=answer.remote_log_start_offset,
         lineage=lineage,
         pieces=pieces_of(usable, answer.remote_log_start_offset),
@@ -270,7 +270,7 @@ def _plan(cluster_id: str, known: Sequence[_Known]) -> PartitionPlan:
     lineage, usable = usable_by_itself(one.metadata for one in known)
     return PartitionPlan(
         cluster_id=cluster_id,
-        place=TopicIdPartition(
+        topic_partition=TopicIdPartition(
             topic_id=manifest.topic_id, topic=manifest.topic, partition=manifest.partition
         ),
         remote_log_start_offset=start,

@@ -204,7 +204,7 @@ def build_admin(
                 now_ms=dependencies.clock.now_ms,
             ),
             statuses=statuses,
-            places=TopicResolver(broker, settings),
+            resolver=TopicResolver(broker, settings),
             peers=peers,
             stores=dependencies.stores,
         )
@@ -245,7 +245,7 @@ def build_fetch(
     return FetchService(
         FetchDependencies(
             remote=_remote(dependencies, gate, remote_logs),
-            places=TopicResolver(broker, metadata.settings),
+            resolver=TopicResolver(broker, metadata.settings),
             peers=peers,
             reading=PartitionReading(
                 tier=tier, broker=broker, barrier_deadline_ms=BARRIER_DEADLINE_MS

@@ -197,10 +197,11 @@ def _check_batch_starting(starting: OffsetSpec) -> None:
         case Latest():
             raise OptionError("starting offset can't be latest for batch queries on Kafka")
         case SpecificOffsets(offsets=offsets):
-            for place in sorted(offsets):
-                if offsets[place] == LATEST:
+            for partition in sorted(offsets):
+                if offsets[partition] == LATEST:
                     raise OptionError(
-                        f"startingOffsets for {place} can't be latest for batch queries on Kafka"
+                        f"startingOffsets for {partition} can't be latest for batch queries "
+                        "on Kafka"
                     )
         case _:
             pass
@@ -211,10 +212,11 @@ def _check_batch_ending(ending: OffsetSpec) -> None:
         case Earliest():
             raise OptionError("ending offset can't be earliest for batch queries on Kafka")
         case SpecificOffsets(offsets=offsets):
-            for place in sorted(offsets):
-                if offsets[place] == EARLIEST:
+            for partition in sorted(offsets):
+                if offsets[partition] == EARLIEST:
                     raise OptionError(
-                        f"ending offset for {place} can't be earliest for batch queries on Kafka"
+                        f"ending offset for {partition} can't be earliest for batch queries "
+                        "on Kafka"
                     )
         case _:
             pass

@@ -220,7 +220,7 @@ def _check_kerberos(settings: HdfsSettings) -> None:
 
 
 def _site(values: Mapping[str, Any], row: Setting, environ: Mapping[str, str]) -> dict[str, str]:
-    """Lines of the file a row names, or of Hadoop's default place; none where there is no such."""
+    """Properties of the file that a row names, else of that in HADOOP_CONF_DIR, else none."""
     given: Path | None = values.get(row.key)
     if given is not None:
         return read_site(given)

@@ -287,8 +287,8 @@ class S3Settings:
     @property
     def uri(self) -> str:
         """Where the store is, for people; the endpoint is part of what it is."""
-        place = f"s3://{self.bucket}" + (f"/{self.prefix}" if self.prefix else "")
-        return f"{place}?endpoint={self.endpoint}" if self.endpoint else place
+        uri = f"s3://{self.bucket}" + (f"/{self.prefix}" if self.prefix else "")
+        return f"{uri}?endpoint={self.endpoint}" if self.endpoint else uri
 
 
 def s3_settings(values: Mapping[str, Any]) -> S3Settings:

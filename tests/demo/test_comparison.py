@@ -119,11 +119,11 @@ def test_an_altered_field_is_named(
     yardstick: Yardstick, change: dict[str, object], said: str
 ) -> None:
     read = right_read(yardstick)
-    place = next(
+    index = next(
         at for at, (_, one) in enumerate(read) if one.key and one.value and len(one.headers) == 2
     )
-    offset, record = read[place]
-    read[place] = (offset, record._replace(**change))  # type: ignore[arg-type]
+    offset, record = read[index]
+    read[index] = (offset, record._replace(**change))  # type: ignore[arg-type]
     result = compared(yardstick, read)
     assert result.counts == {Kind.ALTERED: 1}
     assert result.shown[0].offset == offset
@@ -133,9 +133,9 @@ def test_an_altered_field_is_named(
 
 def test_header_order_counts(yardstick: Yardstick) -> None:
     read = right_read(yardstick)
-    place = next(at for at, (_, one) in enumerate(read) if len(one.headers) > 1)
-    offset, record = read[place]
-    read[place] = (offset, record._replace(headers=record.headers[::-1]))
+    index = next(at for at, (_, one) in enumerate(read) if len(one.headers) > 1)
+    offset, record = read[index]
+    read[index] = (offset, record._replace(headers=record.headers[::-1]))
     assert compared(yardstick, read).counts == {Kind.ALTERED: 1}
 
 

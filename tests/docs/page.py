@@ -1,4 +1,4 @@
-"""The commands and the code of docs/read-it-without-us.md, cut out of it and run as they stand."""
+"""The commands and the code of docs/read-it-without-us.md, cut out of it and run unchanged."""
 
 import os
 import re

@@ -23,7 +23,7 @@ def command_lines(text: str) -> list[str]:
 
 
 def spans(text: str) -> list[str]:
-    """What stands in backquotes, outside of blocks."""
+    """The texts in backquotes, outside of blocks."""
     return re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.M))
 
 

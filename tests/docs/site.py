@@ -40,7 +40,7 @@ def links(text: str) -> list[str]:
 
 
 def anchors(text: str) -> set[str]:
-    """What a link may have after its #: headings as GitHub and MyST name them, and own anchors."""
+    """What a link may have after its #: headings as GitHub and MyST name them, and our anchors."""
     headings = re.findall(r"^#+ (.+)$", _FENCE.sub("", text), re.MULTILINE)
     named = re.findall(r'^\(([\w-]+)\)=$|<a (?:id|name)="([\w-]+)"', text, re.MULTILINE)
     return {_slug(heading) for heading in headings} | {one or other for one, other in named}

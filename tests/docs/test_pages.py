@@ -42,7 +42,7 @@ _SETTING = re.compile(
 
 
 @pytest.mark.parametrize("block", EXAMPLES)
-def test_examples_are_taken_as_they_stand(block: str) -> None:
+def test_examples_are_accepted_unchanged(block: str) -> None:
     content = yaml.safe_load(block)
     if "listen" in content:
         settings_of(content)

@@ -102,7 +102,7 @@ UNFINISHED = re.compile(r"\b(?:" + "|".join(("TO" + "DO", "FIX" + "ME", "X" + "X
 
 
 def lines_matching(path: Path, pattern: re.Pattern[str]) -> Iterator[str]:
-    """Each line of a file that has the pattern, with its place."""
+    """Each line of a file that has the pattern, with its path and number."""
     text = path.read_text(encoding="utf-8", errors="replace")
     for number, line in enumerate(text.splitlines(), start=1):
         if pattern.search(line):
@@ -161,7 +161,7 @@ def threads_made(module: ast.Module) -> Iterator[str]:
 
 
 def unimplemented(module: ast.Module) -> Iterator[str]:
-    """Each mention of the error that stands for work not done."""
+    """Each mention of the error that is raised for work not done."""
     for node in ast.walk(module):
         if isinstance(node, ast.Name) and node.id == "NotImplemented" + "Error":
             yield f"line {node.lineno}: {node.id}"

@@ -20,10 +20,10 @@ def test_listeners_are_where_this_machine_reaches_them() -> None:
     }
 
 
-@pytest.mark.parametrize("place", ["", "h", "h:x", "h:0", "h:65536", ":x"])
-def test_a_listener_without_a_place_makes_no_sense(place: str) -> None:
+@pytest.mark.parametrize("address", ["", "h", "h:x", "h:0", "h:65536", ":x"])
+def test_a_listener_without_an_address_is_refused(address: str) -> None:
     with pytest.raises(Invalid):
-        broker_identity({"listeners": f"A://{place}"})
+        broker_identity({"listeners": f"A://{address}"})
 
 
 @pytest.mark.parametrize(

@@ -226,11 +226,11 @@ def test_one_command_may_serve_several_stores(tmp_path: Path, given: dict[str, A
 def test_rules_and_a_class_exclude_each_other(tmp_path: Path, given: dict[str, Any]) -> None:
     key = "storage.endpoint.provider.class"
     both = given | LOCAL | {key: "a:B", "storage.endpoint.rules": []}
-    assert refusal(tmp_path, both).startswith(f"{key}: it stands instead of storage.endpoint.rules")
+    assert refusal(tmp_path, both).startswith(f"{key}: it replaces storage.endpoint.rules")
     assert refusal(tmp_path, given | LOCAL | {key: "no.such:B"}).startswith(f"{key}: no.such:B can")
 
 
-def test_a_setting_of_a_store_does_not_stand_beside_stores(
+def test_a_setting_of_a_store_is_refused_beside_stores(
     tmp_path: Path, given: dict[str, Any]
 ) -> None:
     both = given | {"stores": {"hot": LOCAL}, "rsm.config.root": "/x"}

@@ -9,7 +9,7 @@ import pytest
 
 from rlm_sandbox.class_archive import ClassArchive
 
-# Stands for Java: writes its class list, argument by argument, where the archive is to be.
+# Replaces Java: writes its class list, argument by argument, where the archive is to be.
 JAVA = """#!/bin/sh
 for one in "$@"; do
   case "$one" in

@@ -26,7 +26,7 @@ NAME = "cluster/topic-id/0/name with space.log"
 
 
 class Servers:
-    """The store of a sandbox whose other parts were never started."""
+    """The store of a sandbox whose brokers and services were never started."""
 
     def __init__(self, root: Path, kind: str) -> None:
         self.layout = Layout(root=root)

@@ -1,4 +1,4 @@
-"""The kinds of store of a sandbox: stages, ports, secrets and what the plugin is told."""
+"""The kinds of store of a sandbox: stages, ports, secrets and the configuration of the plugin."""
 
 import json
 import stat
@@ -102,8 +102,8 @@ def test_the_secret_lies_in_one_file_of_its_own_and_stays(tmp_path: Path) -> Non
     assert len(secret) == 32
     assert secret in written
     assert stat.S_IMODE(layout.store_credentials.stat().st_mode) == 0o600
-    told = yaml.safe_dump(plugin_config(state.spec, state.ports[1], store.plugin_settings()))
-    assert secret not in told + json.dumps(sandbox_document(layout, state))
+    written = yaml.safe_dump(plugin_config(state.spec, state.ports[1], store.plugin_settings()))
+    assert secret not in written + json.dumps(sandbox_document(layout, state))
     store.prepare()
     assert layout.store_credentials.read_text() == written
 

@@ -285,10 +285,10 @@ class Node:
     statuses: ApiStatuses
     throttle: ReadThrottle
     reading: PartitionReading
-    places: TopicResolver
+    resolver: TopicResolver
 
-    async def place(self) -> LedPartition:
-        return await self.places.partition(TopicName(name=TOPIC), 0)
+    async def led(self) -> LedPartition:
+        return await self.resolver.partition(TopicName(name=TOPIC), 0)
 
 
 @dataclass(kw_only=True)
@@ -313,7 +313,7 @@ class Fakes:
         self.losses = ApiLosses()
         self.gate = Gate(self.tokens)
         self.throttle = throttle(self.service.clock, self.limits)
-        self.places = TopicResolver(self.broker, self.service.settings)
+        self.resolver = TopicResolver(self.broker, self.service.settings)
         self.reading = PartitionReading(
             tier=self.tier, broker=self.broker, barrier_deadline_ms=1_000
         )
@@ -357,7 +357,7 @@ class Fakes:
                     now_ms=self.service.clock.now_ms,
                 ),
                 statuses=self.statuses,
-                places=self.places,
+                resolver=self.resolver,
                 peers=self.peers,
                 stores=self.stores,
             )
@@ -388,7 +388,7 @@ class Fakes:
         return FetchService(
             FetchDependencies(
                 remote=self.remote(),
-                places=self.places,
+                resolver=self.resolver,
                 peers=self.peers,
                 reading=self.reading,
                 tier=self.tier,
@@ -461,7 +461,7 @@ async def api_node(
                 statuses=fakes.statuses,
                 throttle=fakes.throttle,
                 reading=fakes.reading,
-                places=fakes.places,
+                resolver=fakes.resolver,
             )
         finally:
             await server.stop()

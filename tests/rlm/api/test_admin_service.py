@@ -116,9 +116,9 @@ async def test_status_asks_peers_and_shows_those_that_are_silent() -> None:
         await two.service.settings.publish(of_one)
         two.service.clock.advance(31_000)
         dead = await call(two, "Status", pb.StatusRequest())
-        assert not dead.problems, "its peers tell of one that is silent, where that is a problem"
+        assert not dead.problems, "its peers report a silent one, where that is a problem"
         assert [row.last_error for row in answer.partitions] == [
-            "its leader's service tells nothing (yet)"
+            "its leader's service has not reported it (yet)"
         ] * 2
 
 

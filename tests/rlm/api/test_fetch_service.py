@@ -117,7 +117,7 @@ async def test_h02_a_remote_start_that_moves_up_during_the_read_is_told() -> Non
     async with api_node(Cluster(), log=log) as node:
         seen = []
         with pytest.raises(Invalid, match="log_start_offset=18"):
-            async for piece in node.reading.stream(await node.place(), _wanted(0)):
+            async for piece in node.reading.stream(await node.led(), _wanted(0)):
                 seen.append(piece.next_offset)
                 log.remote_start = 18
     assert len(seen) == 1 and seen[0] < 18
@@ -179,7 +179,7 @@ async def test_errors_of_the_store_keep_their_kind(error: RemoteStorageError) ->
 
 
 async def test_h11_lost_objects_are_no_missing_topic() -> None:
-    """Who is told NOT_FOUND has nothing to miss: a job would go on without years of records."""
+    """A caller that gets NOT_FOUND misses nothing: a job would go on without years of records."""
     log = Log(remote_error=NotFound("object x is gone"))
     async with api_node(Cluster(), log=log) as node:
         with pytest.raises(Corrupt, match="object x is gone"):

@@ -27,7 +27,7 @@ _VIEW_FIELDS = {
 
 
 async def of_the_proxy(log: dict[str, Any], timestamp: int) -> int | None:
-    """The offset, None where clients are told to ask again."""
+    """The offset, None where the answer makes clients ask again."""
     view = tier_partition(**{_VIEW_FIELDS[name]: value for name, value in log.items()})
     found = TimestampedOffset(offset=9, timestamp_ms=1_000, leader_epoch=2)
     async with world(FakeTier(partitions={0: view}, timestamped=found)) as w:

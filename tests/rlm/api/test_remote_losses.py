@@ -1,4 +1,4 @@
-"""REMOTE_ONLY where something is gone or cannot be known: never told as if there were nothing."""
+"""REMOTE_ONLY where data is gone or unknown: the answer never looks as if there were none."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -58,7 +58,7 @@ async def test_a_stream_that_waits_for_its_reader_holds_no_chunks(site: Site) ->
     assert first.next_offset < 400
     assert site.reader.chunks.kept_bytes > 0
     async with asyncio.timeout(30):  # what reads ahead lands, and is let go, in its own time
-        while site.reader.chunks.pinned_bytes():  # noqa: ASYNC110 - no event tells
+        while site.reader.chunks.pinned_bytes():  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0.01)
 
 

@@ -291,7 +291,7 @@ async def test_doctor_asks_the_stores_of_a_configuration_directly(tmp_path: Path
     """A plugin is started for it, and stopped again."""
     (tmp_path / "store").mkdir()
     config = tmp_path / "rlm.yaml"
-    places = {
+    addresses = {
         "node.id": 1,
         "cluster.id": "c1",
         "log.dirs": str(tmp_path / "logs"),
@@ -304,13 +304,13 @@ async def test_doctor_asks_the_stores_of_a_configuration_directly(tmp_path: Path
         "plugin": "local",
         "rsm.config.root": str(tmp_path / "store"),
     }
-    config.write_text(json.dumps(places))
+    config.write_text(json.dumps(addresses))
     found = await rlm("doctor", "--store", "--config", str(config), "--json")
     assert found.exit_code == 0, found.output
     [store] = json.loads(found.stdout)["stores"]
     assert (store["name"], store["problem"]) == ("default", "")
     assert [one["kind"] for one in store["findings"]] == ["free_space"]
-    config.write_text(json.dumps({**places, "rsm.config.rot": "/x"}))
+    config.write_text(json.dumps({**addresses, "rsm.config.rot": "/x"}))
     refused = await rlm("doctor", "--store", "--config", str(config))
     assert_one_line(refused, "rsm.config.rot", "did you mean rsm.config.root?", status=2)
 
@@ -357,7 +357,7 @@ async def test_h38_status_tells_a_problem_once_on_stdout_and_an_alarm_by_its_sta
     assert warned.exit_code == 0
     assert (
         "warning: api.pem: renew it [certificate-ends-soon, since 1970-01-01 00:01:00 UTC, "
-        "told by 1]"
+        "reported by 1]"
     ) in warned.stdout.splitlines()
     node.statuses.problems[:] = [FULL, SOON]
     shown = await asked(node, "status")

@@ -56,7 +56,7 @@ def put(
     number: int,
     log: bytes,
     epochs: dict[int, int],
-    place: TopicIdPartition = PLACE,
+    partition: TopicIdPartition = PLACE,
 ) -> None:
     """A finished segment of whole batches, stored with its manifest as a copier would."""
     headers = [header for _, header in walk(log)]
@@ -85,7 +85,7 @@ def put(
     )
     metadata = RemoteLogSegmentMetadata(
         segment_id=RemoteLogSegmentId(
-            topic_id_partition=place, id=Uuid(number.to_bytes(16, "big"))
+            topic_id_partition=partition, id=Uuid(number.to_bytes(16, "big"))
         ),
         start_offset=headers[0].base_offset,
         end_offset=headers[-1].last_offset,
@@ -104,9 +104,9 @@ def put(
     manifest = Manifest(
         cluster_id=CLUSTER_ID,
         store_id=STORE_ID,
-        topic=place.topic,
-        topic_id=place.topic_id,
-        partition=place.partition,
+        topic=partition.topic,
+        topic_id=partition.topic_id,
+        partition=partition.partition,
         segment_id=metadata.segment_id.id,
         start_offset=metadata.start_offset,
         end_offset=metadata.end_offset,

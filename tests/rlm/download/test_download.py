@@ -233,7 +233,7 @@ async def test_a_name_that_was_used_twice_needs_a_topic_id(tmp_path: Path) -> No
     (plan,) = await StoreSource(rig.store, threads=THREADS, topic_id=older.topic_id).plans(
         TOPIC, None
     )
-    assert (plan.place, plan.next_offset) == (older, 20)
+    assert (plan.topic_partition, plan.next_offset) == (older, 20)
 
 
 async def test_partitions_are_told_apart_and_one_can_be_chosen(tmp_path: Path) -> None:
@@ -241,9 +241,9 @@ async def test_partitions_are_told_apart_and_one_can_be_chosen(tmp_path: Path) -
     for number in range(3):
         put(rig, number + 1, batch(0, 10), {0: 0}, replace(PLACE, partition=number))
     plans = await StoreSource(rig.store, threads=THREADS).plans(TOPIC, None)
-    assert [plan.place.partition for plan in plans] == [0, 1, 2]
+    assert [plan.topic_partition.partition for plan in plans] == [0, 1, 2]
     (plan,) = await StoreSource(rig.store, threads=THREADS).plans(TOPIC, 1)
-    assert plan.place.partition == 1
+    assert plan.topic_partition.partition == 1
 
 
 async def test_a_segment_deleted_between_listing_and_reading_is_left_out(tmp_path: Path) -> None:
@@ -297,7 +297,7 @@ async def test_a_name_that_leads_out_of_the_directory_is_refused(
     put(rig, 1, batch(0, 10), {0: 0})
     work = Work(rig, tmp_path / "out")
     (plan,) = await work.source.plans(TOPIC, None)
-    plan = replace(plan, place=replace(plan.place, topic=topic))
+    plan = replace(plan, topic_partition=replace(plan.topic_partition, topic=topic))
     before = found_below(tmp_path)
     with pytest.raises(Invalid, match="topic"), PartitionFolder.opened(work.root, plan):
         raise AssertionError("opened")

@@ -68,7 +68,11 @@ def test_h04_what_an_unclean_election_replaced_is_left_out() -> None:
     assert [(one.start_offset, one.next_offset) for one in pieces] == [(0, 60), (60, 150)]
     assert not pieces[0].is_whole
     plan = PartitionPlan(
-        cluster_id="c", place=PLACE, remote_log_start_offset=0, lineage=lineage, pieces=pieces
+        cluster_id="c",
+        topic_partition=PLACE,
+        remote_log_start_offset=0,
+        lineage=lineage,
+        pieces=pieces,
     )
     assert plan.next_offset == 150
     assert plan.leader_epochs == lineage

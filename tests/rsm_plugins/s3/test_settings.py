@@ -1,4 +1,4 @@
-"""What the S3 store may be told, and what it refuses."""
+"""The settings that the S3 store accepts, and those that it refuses."""
 
 from pathlib import Path
 
