@@ -1,18 +1,27 @@
 """The two contracts of KIP-405 as Protocols, with their guarantees.
 
 A RemoteStorageManager keeps objects and knows nothing of the ledger. Stores and the gRPC client
-implement all of it; a caller declares the narrow Protocol that it needs (reader, writer, admin).
-Errors are kip405.errors, nothing else.
-Source: org.apache.kafka.server.log.remote.storage.RemoteStorageManager.
+implement all of it; a caller declares the narrow Protocol that it needs (reader, writer, admin). A
+RemoteLogMetadataManager keeps the metadata of segments and knows no store. Errors are
+kip405.errors, nothing else. Source: the interfaces of these names in
+org.apache.kafka.server.log.remote.storage.
 """
 
 import enum
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from kip405.ids import TopicIdPartition, Uuid
-from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
+from kip405.segments import (
+    ByteRange,
+    FileSlice,
+    LogSegmentData,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemotePartitionDeleteMetadata,
+    SegmentLocator,
+)
 
 
 class IndexType(enum.Enum):
@@ -181,4 +190,92 @@ class RemoteStorageManager(SegmentReader, SegmentWriter, StoreAdmin, Protocol):
         """Release connections and files. Only the owner, which opened the store, calls it; so it is
         in none of the narrower Protocols.
         """
+        ...
+
+
+class RemoteLogMetadataManager(Protocol):
+    """The metadata of all segments, strongly consistent: what a method has written, every later
+    question sees.
+
+    Source: org.apache.kafka.server.log.remote.storage.RemoteLogMetadataManager of Kafka 4.3; its
+    two methods named listRemoteLogSegments are one here. Questions are answered from memory.
+    Unavailable: the metadata was not read to its end yet.
+    """
+
+    async def add_remote_log_segment_metadata(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """Record a segment in COPY_SEGMENT_STARTED; returns when it is visible.
+
+        Invalid: another state (Kafka: IllegalArgumentException), or a segment that is further
+        already. NotFound: the partition was deleted. Fenced: the partition is not led here, or
+        another writer was newer.
+        """
+        ...
+
+    async def update_remote_log_segment_metadata(
+        self, update: RemoteLogSegmentMetadataUpdate
+    ) -> None:
+        """Record the next state of a segment; returns when it is visible.
+
+        Invalid: COPY_SEGMENT_STARTED (Kafka: IllegalArgumentException), or a change that
+        LAWFUL_SEGMENT_CHANGES does not have. NotFound: no such segment (Kafka:
+        RemoteResourceNotFoundException). Fenced as for adding.
+        """
+        ...
+
+    def remote_log_segment_metadata(
+        self, partition: TopicIdPartition, epoch_for_offset: int, offset: int
+    ) -> RemoteLogSegmentMetadata | None:
+        """The COPY_SEGMENT_FINISHED segment that has the offset under this leader epoch."""
+        ...
+
+    def highest_offset_for_epoch(
+        self, partition: TopicIdPartition, leader_epoch: int
+    ) -> int | None:
+        """Last offset (inclusive) of the epoch that was copied, in segments being deleted too."""
+        ...
+
+    def list_remote_log_segments(
+        self, partition: TopicIdPartition, leader_epoch: int | None = None
+    ) -> tuple[RemoteLogSegmentMetadata, ...]:
+        """All segments that are not DELETE_SEGMENT_FINISHED, or those with records of the epoch,
+        by start offset.
+        """
+        ...
+
+    def remote_log_size(self, partition: TopicIdPartition, leader_epoch: int) -> int:
+        """Size in bytes of the segments that `list_remote_log_segments` has for the epoch.
+
+        Segments that overlap, and those that are not finished, count in full, as in Kafka's
+        TopicBasedRemoteLogMetadataManager.
+        """
+        ...
+
+    def next_segment_with_txn_index(
+        self, partition: TopicIdPartition, epoch: int, offset: int
+    ) -> RemoteLogSegmentMetadata | None:
+        """The first COPY_SEGMENT_FINISHED segment with aborted transactions, from the one that has
+        the offset on; None at the end of the epoch, and where a segment is missing before.
+        """
+        ...
+
+    async def put_remote_partition_delete_metadata(
+        self, metadata: RemotePartitionDeleteMetadata
+    ) -> None:
+        """Record how far the deletion of a partition has come; returns when it is visible.
+
+        After DELETE_PARTITION_FINISHED the partition has no segments any more. Invalid: a change
+        that LAWFUL_PARTITION_CHANGES does not have. Fenced as for adding.
+        """
+        ...
+
+    def on_partition_leadership_changes(
+        self, leaders: Mapping[TopicIdPartition, int], followers: Collection[TopicIdPartition]
+    ) -> None:
+        """Receives the partitions that this process leads now, each with its leader epoch (Kafka
+        passes no epoch), and those that it has stopped leading.
+        """
+        ...
+
+    def on_stop_partitions(self, partitions: Collection[TopicIdPartition]) -> None:
+        """Receives the partitions that have left this process: nothing is written for them."""
         ...

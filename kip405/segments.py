@@ -48,6 +48,20 @@ def is_lawful_change(before: RemoteLogSegmentState | None, after: RemoteLogSegme
     return after in LAWFUL_SEGMENT_CHANGES[before]
 
 
+_MARKED = RemotePartitionDeleteState.DELETE_PARTITION_MARKED
+_REMOVING = RemotePartitionDeleteState.DELETE_PARTITION_STARTED
+_REMOVED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
+
+LAWFUL_PARTITION_CHANGES: dict[
+    RemotePartitionDeleteState | None, frozenset[RemotePartitionDeleteState]
+] = {
+    None: frozenset({_MARKED}),
+    _MARKED: frozenset({_MARKED, _REMOVING}),
+    _REMOVING: frozenset({_REMOVING, _REMOVED}),
+    _REMOVED: frozenset({_REMOVED}),
+}
+"""Source: RemotePartitionDeleteState.isValidTransition (None = no record yet)."""
+
 CUSTOM_METADATA_MAX_BYTES = 128
 PLUGIN_METADATA_MAX_BYTES = 64
 LAYOUT_KAFKA = 0
@@ -185,6 +199,15 @@ class RemoteLogSegmentMetadata:
             custom_metadata=self.custom_metadata if custom_metadata is None else custom_metadata,
         )
 
+    def updated(self, update: "RemoteLogSegmentMetadataUpdate") -> "RemoteLogSegmentMetadata":
+        """The same segment after an update (RemoteLogSegmentMetadata.createWithUpdates)."""
+        return self.in_state(
+            update.state,
+            event_timestamp_ms=update.event_timestamp_ms,
+            broker_id=update.broker_id,
+            custom_metadata=update.custom_metadata,
+        )
+
     def locator(self, cluster_id: str) -> "SegmentLocator":
         return SegmentLocator(
             cluster_id=cluster_id,
@@ -192,6 +215,27 @@ class RemoteLogSegmentMetadata:
             start_offset=self.start_offset,
             custom_metadata=self.custom_metadata,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteLogSegmentMetadataUpdate:
+    """The next state of a segment; `custom_metadata` None keeps what the segment has."""
+
+    segment_id: RemoteLogSegmentId
+    event_timestamp_ms: int
+    broker_id: int
+    state: RemoteLogSegmentState
+    custom_metadata: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemotePartitionDeleteMetadata:
+    """How far the deletion of a whole partition has come, and which broker says so."""
+
+    topic_id_partition: TopicIdPartition
+    event_timestamp_ms: int
+    broker_id: int
+    state: RemotePartitionDeleteState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

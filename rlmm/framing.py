@@ -1,36 +1,44 @@
-"""Bytes of a ledger value: RemoteLogSegmentMetadataRecord, framed by AbstractApiMessageSerde.
+"""Bytes of a ledger value, as Kafka's own topic has them, framed by AbstractApiMessageSerde.
 
-The frame is `uvarint frame version 1, uvarint api key 0, uvarint version 0`, then the flexible
-message with the full state each time. Kafka's own formatter prints these bytes. Pure. This module
-must not know keys, headers or what a state means. Source:
-storage/src/main/resources/message/RemoteLogSegmentMetadataRecord.json (4.3).
+The frame is `uvarint frame version 1, uvarint api key, uvarint version 0`, then the flexible
+message: RemoteLogSegmentMetadataRecord (api key 0) with the full state each time, or
+RemotePartitionDeleteMetadataRecord (api key 2). Kafka's own formatter prints these bytes. Pure.
+This module must not know keys, headers or what a state means. Source:
+storage/src/main/resources/message/*.json (4.3).
 """
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from kip405.batches import uvarint
 from kip405.errors import Corrupt
 from kip405.ids import RemoteLogSegmentId, TopicIdPartition, Uuid
-from kip405.segments import EpochEntry, RemoteLogSegmentMetadata, RemoteLogSegmentState
+from kip405.segments import (
+    EpochEntry,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    RemotePartitionDeleteMetadata,
+    RemotePartitionDeleteState,
+)
+
+T = TypeVar("T")
 
 _FRAME: Final = b"\x01\x00\x00"
+_PARTITION_DELETE_FRAME: Final = b"\x01\x02\x00"
 _TXN_INDEX_EMPTY_TAG: Final = 0
 _NULL: Final = 0
 _INT32 = struct.Struct(">i")
 _OFFSETS = struct.Struct(">qqiqq")
 _EPOCH = struct.Struct(">iq")
+_DELETION = struct.Struct(">iqb")
 _EPOCH_MIN_BYTES: Final = _EPOCH.size + 1
 
 
 def encode_value(metadata: RemoteLogSegmentMetadata) -> bytes:
     """The exact bytes of a ledger value; the manifest's `segment_metadata` holds the same."""
-    place = metadata.topic_id_partition
-    name = place.topic.encode("utf-8")
-    out = bytearray(_FRAME)
-    out += uvarint(len(name) + 1) + name
-    out += place.topic_id.raw + _INT32.pack(place.partition) + b"\x00"
+    out = bytearray(_FRAME + _partition_bytes(metadata.topic_id_partition))
     out += metadata.segment_id.id.raw + b"\x00"
     out += _OFFSETS.pack(
         metadata.start_offset,
@@ -50,26 +58,70 @@ def encode_value(metadata: RemoteLogSegmentMetadata) -> bytes:
     return bytes(out)
 
 
+def encode_partition_delete(deletion: RemotePartitionDeleteMetadata) -> bytes:
+    """The exact bytes of the value of a partition-delete record."""
+    fields = deletion.broker_id, deletion.event_timestamp_ms, deletion.state
+    partition = _partition_bytes(deletion.topic_id_partition)
+    return _PARTITION_DELETE_FRAME + partition + _DELETION.pack(*fields) + b"\x00"
+
+
+def _partition_bytes(partition: TopicIdPartition) -> bytes:
+    name = partition.topic.encode("utf-8")
+    ids = partition.topic_id.raw + _INT32.pack(partition.partition)
+    return uvarint(len(name) + 1) + name + ids + b"\x00"
+
+
 def decode_value(data: bytes) -> RemoteLogSegmentMetadata:
     """Checked decoding; Corrupt names what is wrong. Unknown tagged fields are read over."""
+    return _decode(data, _read_record)
+
+
+def decode_partition_delete(data: bytes) -> RemotePartitionDeleteMetadata:
+    """Checked decoding, as `decode_value`."""
+    return _decode(data, _read_partition_delete)
+
+
+def _decode(data: bytes, read: Callable[["_Reader"], T]) -> T:
     try:
         reader = _Reader(data)
-        metadata = _read_record(reader)
+        value = read(reader)
     except (ValueError, struct.error, UnicodeDecodeError) as error:
         raise Corrupt(f"ledger value: {error}") from error
     if reader.position != len(data):
         raise Corrupt(f"ledger value: {len(data) - reader.position} bytes are left over")
-    return metadata
+    return value
 
 
-def _read_record(reader: "_Reader") -> RemoteLogSegmentMetadata:
+def _read_frame(reader: "_Reader", api_key: int) -> None:
     frame = reader.uvarint(), reader.uvarint(), reader.uvarint()
-    if frame != (1, 0, 0):
-        raise ValueError(f"frame, api key and version are {frame}, only (1, 0, 0) is known")
+    if frame != (1, api_key, 0):
+        raise ValueError(f"frame, api key and version are {frame}, only {(1, api_key, 0)} is known")
+
+
+def _read_partition(reader: "_Reader") -> TopicIdPartition:
     topic = str(reader.sized("topic name"), "utf-8")
     topic_id = Uuid(reader.take(16))
     partition: int = reader.unpack(_INT32)[0]
     reader.tags()
+    return TopicIdPartition(topic_id=topic_id, topic=topic, partition=partition)
+
+
+def _read_partition_delete(reader: "_Reader") -> RemotePartitionDeleteMetadata:
+    _read_frame(reader, 2)
+    partition = _read_partition(reader)
+    broker_id, event_timestamp_ms, state = reader.unpack(_DELETION)
+    reader.tags()
+    return RemotePartitionDeleteMetadata(
+        topic_id_partition=partition,
+        broker_id=broker_id,
+        event_timestamp_ms=event_timestamp_ms,
+        state=RemotePartitionDeleteState(state),
+    )
+
+
+def _read_record(reader: "_Reader") -> RemoteLogSegmentMetadata:
+    _read_frame(reader, 0)
+    partition = _read_partition(reader)
     segment = Uuid(reader.take(16))
     reader.tags()
     start, end, broker_id, max_timestamp, event_timestamp = reader.unpack(_OFFSETS)
@@ -78,9 +130,8 @@ def _read_record(reader: "_Reader") -> RemoteLogSegmentMetadata:
     custom = reader.nullable_sized("custom metadata")
     state = RemoteLogSegmentState(reader.take(1)[0])
     tags = reader.tags()
-    place = TopicIdPartition(topic_id=topic_id, topic=topic, partition=partition)
     return RemoteLogSegmentMetadata(
-        segment_id=RemoteLogSegmentId(topic_id_partition=place, id=segment),
+        segment_id=RemoteLogSegmentId(topic_id_partition=partition, id=segment),
         start_offset=start,
         end_offset=end,
         broker_id=broker_id,

@@ -15,7 +15,13 @@ from itertools import accumulate
 
 from kip405.ids import MAX_OFFSET, PartitionKey, Uuid
 from kip405.lineage import Lineage, epoch_starts, highest_wins, usable_end
-from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
+from kip405.segments import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    RemotePartitionDeleteState,
+)
+from rlmm.leader_epochs import LeaderEpochs, SeenSegment
+from rlmm.records import PartitionDeleteRecord
 from rlmm.replay import Dispute, PartitionState
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -73,6 +79,7 @@ class PartitionLedger:
         disputes: Mapping[Uuid, Dispute],
         newest_epoch: int,
         version: int,
+        deletion: PartitionDeleteRecord | None = None,
         inherited: "tuple[_Cover, ...]" = (),
     ) -> None:
         self.key = key
@@ -82,6 +89,8 @@ class PartitionLedger:
         """Newest leader epoch seen in any record of the partition, -1 = none."""
         self.version = version
         """Changes with every record of the partition."""
+        self.deletion = deletion
+        """The newest record of the deletion of the whole partition."""
         self._inherited = inherited
         self._covers: tuple[_Cover, ...] = ()
 
@@ -113,6 +122,7 @@ class PartitionLedger:
             disputes=disputes,
             newest_epoch=state.newest_epoch,
             version=state.version,
+            deletion=state.deletion,
             inherited=previous._worked_out() if previous else (),
         )
 
@@ -153,6 +163,32 @@ class PartitionLedger:
             and dispute.lawful.state is _FINISHED
         )
         return newest + lawful
+
+    @cached_property
+    def leader_epochs(self) -> LeaderEpochs:
+        """The segments by leader epoch, as Kafka's RemoteLogMetadataCache sees them.
+
+        A FINISHED segment that a zombie's record hides is seen as FINISHED (H3). Nothing is seen
+        of a partition whose deletion is finished.
+        """
+        seen = {
+            segment: SeenSegment(metadata=entry.metadata, offset=entry.offset)
+            for segment, entry in self.entries.items()
+        }
+        for segment, dispute in self.disputes.items():
+            lawful = dispute.lawful
+            if lawful is not None and lawful.metadata is not None and lawful.state is _FINISHED:
+                seen[segment] = SeenSegment(metadata=lawful.metadata, offset=lawful.offset)
+        return LeaderEpochs(() if self.is_deleted else seen.values())
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the deletion of the whole partition is finished."""
+        deletion = self.deletion.metadata if self.deletion else None
+        return (
+            deletion is not None
+            and deletion.state is RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
+        )
 
     @cached_property
     def readable_end(self) -> int:

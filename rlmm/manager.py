@@ -5,25 +5,42 @@ this process disputes it. Everything else is an error, so that nobody acts on a 
 will repair. This module must not know Kafka (metadata_log does) nor the store.
 """
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import structlog
 
-from kip405.errors import Corrupt, Fenced, Invalid
-from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicPartition, Uuid
-from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState, is_lawful_change
+from kip405.errors import Corrupt, Fenced, Invalid, NotFound, Unavailable
+from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, TopicPartition, Uuid
+from kip405.segments import (
+    LAWFUL_PARTITION_CHANGES,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
+    RemotePartitionDeleteMetadata,
+    is_lawful_change,
+)
+from rlmm.framing import encode_partition_delete
+from rlmm.leader_epochs import LeaderEpochs
 from rlmm.ledger import PartitionLedger
 from rlmm.log_reader import Changes
 from rlmm.metadata_log import MetadataLog
 from rlmm.partitioner import LEDGER_PARTITIONS, ledger_partition
 from rlmm.publisher import OutcomeUnknown, Record
-from rlmm.records import NO_PREVIOUS, LedgerKey, RecordHeaders, decode_record, encode_record_value
+from rlmm.records import (
+    NO_PREVIOUS,
+    LedgerKey,
+    PartitionDeleteRecord,
+    RecordHeaders,
+    decode_record,
+    encode_record_value,
+)
 from rlmm.replay import LedgerState, PartitionState, Repair, repairs
 from rlmm.settings import Settings
 from rlmm.tail import TailRecord
 from rlmm.topic import LEDGER_TOPIC
 
-__all__ = ["OutcomeUnknown", "RemoteLogMetadataManager"]
+__all__ = ["OutcomeUnknown", "TopicBasedRemoteLogMetadataManager"]
 
 _ABSENCE_KNOWN_WITHIN_MS = 300_000
 """Half of the ledger's segment.ms: a replay that took less cannot have lost a record to
@@ -33,8 +50,13 @@ compaction meanwhile.
 log = structlog.get_logger(__name__)
 
 
-class RemoteLogMetadataManager:
-    """All ledger partitions of the cluster, as read by this process."""
+class TopicBasedRemoteLogMetadataManager:
+    """All ledger partitions of the cluster, as read by this process.
+
+    Implements kip405.contracts.RemoteLogMetadataManager, as Kafka's class of this name does. Our
+    own tasks use the methods beside it: they publish under the leader epoch and the expected state
+    of their snapshot, and decide by `ledger`, within the leader's lineage (H3, H4).
+    """
 
     def __init__(self, *, log: MetadataLog, writer: Uuid, publish_timeout_ms: int) -> None:
         """`writer` is drawn once per process start; `publish_timeout_ms` limits ack and read-back
@@ -47,6 +69,7 @@ class RemoteLogMetadataManager:
         self._views: dict[PartitionKey, PartitionLedger] = {}
         self._unreadable: dict[tuple[int, bytes], str] = {}
         self._changes = Changes()
+        self._led: dict[PartitionKey, int] = {}
         log.register(LEDGER_TOPIC, self)
 
     @property
@@ -91,6 +114,93 @@ class RemoteLogMetadataManager:
     async def wait_changed(self) -> None:
         """Return after the next record of any partition."""
         await self._changes.wait()
+
+    async def add_remote_log_segment_metadata(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """As the Protocol says; `publish` without an existing record, under the led epoch."""
+        segment_id = metadata.segment_id
+        if metadata.state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED:
+            raise Invalid(f"{segment_id}: a segment is added in COPY_SEGMENT_STARTED only")
+        leader_epoch = self._leader_epoch(segment_id.topic_id_partition)
+        view = self.ledger(segment_id.topic_id_partition.key)
+        if view.is_deleted:
+            raise NotFound(f"{segment_id}: the partition was deleted")
+        await self.publish(metadata, leader_epoch, _newest_state(view, LedgerKey.of(segment_id)))
+
+    async def update_remote_log_segment_metadata(
+        self, update: RemoteLogSegmentMetadataUpdate
+    ) -> None:
+        """As the Protocol says. After DELETE_SEGMENT_FINISHED the record remains in the ledger
+        until `tombstone`.
+        """
+        segment_id, state = update.segment_id, update.state
+        if state is RemoteLogSegmentState.COPY_SEGMENT_STARTED:
+            raise Invalid(f"{segment_id}: no update leads to COPY_SEGMENT_STARTED")
+        leader_epoch = self._leader_epoch(segment_id.topic_id_partition)
+        entry = self.ledger(segment_id.topic_id_partition.key).entries.get(segment_id.id)
+        if entry is None:
+            raise NotFound(f"{segment_id}: the ledger has no such segment")
+        if not is_lawful_change(entry.state, state):
+            raise Invalid(f"{segment_id}: no change from {entry.state.name} to {state.name}")
+        await self.publish(entry.metadata.updated(update), leader_epoch, int(entry.state))
+
+    def remote_log_segment_metadata(
+        self, partition: TopicIdPartition, epoch_for_offset: int, offset: int
+    ) -> RemoteLogSegmentMetadata | None:
+        return self._leader_epochs(partition).segment(epoch_for_offset, offset)
+
+    def highest_offset_for_epoch(
+        self, partition: TopicIdPartition, leader_epoch: int
+    ) -> int | None:
+        return self._leader_epochs(partition).highest_offset(leader_epoch)
+
+    def list_remote_log_segments(
+        self, partition: TopicIdPartition, leader_epoch: int | None = None
+    ) -> tuple[RemoteLogSegmentMetadata, ...]:
+        epochs = self._leader_epochs(partition)
+        return epochs.segments if leader_epoch is None else epochs.of_epoch(leader_epoch)
+
+    def remote_log_size(self, partition: TopicIdPartition, leader_epoch: int) -> int:
+        listed = self._leader_epochs(partition).of_epoch(leader_epoch)
+        return sum(metadata.segment_size_bytes for metadata in listed)
+
+    def next_segment_with_txn_index(
+        self, partition: TopicIdPartition, epoch: int, offset: int
+    ) -> RemoteLogSegmentMetadata | None:
+        return self._leader_epochs(partition).next_segment_with_txn_index(epoch, offset)
+
+    async def put_remote_partition_delete_metadata(
+        self, metadata: RemotePartitionDeleteMetadata
+    ) -> None:
+        """As the Protocol says; returns when the record was read back as the newest of its key."""
+        partition = metadata.topic_id_partition
+        leader_epoch = self._leader_epoch(partition)
+        view = self.ledger(partition.key)
+        _refuse_older_epoch(view, str(partition), leader_epoch)
+        before = view.deletion.metadata.state if view.deletion and view.deletion.metadata else None
+        if metadata.state not in LAWFUL_PARTITION_CHANGES[before]:
+            raise Invalid(f"{partition}: no change from {before} to {metadata.state.name}")
+        offset = await self._append(
+            LedgerKey(partition=partition.key, segment_id=None),
+            encode_partition_delete(metadata),
+            leader_epoch,
+            NO_PREVIOUS if before is None else int(before),
+        )
+        newest = self.ledger(partition.key).deletion
+        if newest is None or newest.offset != offset:
+            raise Fenced(f"{partition}: our partition-delete record at {offset} was overtaken")
+
+    def on_partition_leadership_changes(
+        self, leaders: Mapping[TopicIdPartition, int], followers: Collection[TopicIdPartition]
+    ) -> None:
+        """As the Protocol says. Every ledger partition is read in any case, so this decides only
+        what may be written, and under which epoch.
+        """
+        self._led.update({partition.key: epoch for partition, epoch in leaders.items()})
+        self.on_stop_partitions(followers)
+
+    def on_stop_partitions(self, partitions: Collection[TopicIdPartition]) -> None:
+        for partition in partitions:
+            self._led.pop(partition.key, None)
 
     async def publish(
         self, metadata: RemoteLogSegmentMetadata, leader_epoch: int, expected_previous: int
@@ -152,7 +262,10 @@ class RemoteLogMetadataManager:
             log.error("ledger_record_unreadable", problem=self._unreadable[raw_key])
         else:
             self._unreadable.pop(raw_key, None)
-            state.apply(decoded)
+            if isinstance(decoded, PartitionDeleteRecord):
+                state.apply_deletion(decoded)
+            else:
+                state.apply(decoded)
         self._changes.notify()
 
     def go_live(self, replay_ms: int) -> None:
@@ -162,6 +275,17 @@ class RemoteLogMetadataManager:
 
     def _state(self, key: PartitionKey) -> PartitionState | None:
         return self._states[ledger_partition(key)].partitions.get(key)
+
+    def _leader_epochs(self, partition: TopicIdPartition) -> LeaderEpochs:
+        if not self.is_ready:
+            raise Unavailable(f"segments of {partition}: the ledger was not read to its end yet")
+        return self.ledger(partition.key).leader_epochs
+
+    def _leader_epoch(self, partition: TopicIdPartition) -> int:
+        epoch = self._led.get(partition.key)
+        if epoch is None:
+            raise Fenced(f"{partition}: this process was not notified that it leads the partition")
+        return epoch
 
     def _still_needed(self, repair: Repair) -> bool:
         disputes = self.ledger(repair.key.partition).disputes
@@ -176,23 +300,28 @@ class RemoteLogMetadataManager:
         expected_previous: int,
     ) -> None:
         self._refuse_stale(key, leader_epoch, expected_previous)
+        value = encode_record_value(metadata)
+        offset = await self._append(key, value, leader_epoch, expected_previous)
+        self._refuse_overtaken(key, metadata is None, offset)
+
+    async def _append(
+        self, key: LedgerKey, value: bytes | None, leader_epoch: int, expected_previous: int
+    ) -> int:
         headers = RecordHeaders(
             leader_epoch=leader_epoch, expected_previous=expected_previous, writer=self._writer
         )
         record = Record(
             place=TopicPartition(LEDGER_TOPIC, ledger_partition(key.partition)),
             key=key.encode(),
-            value=encode_record_value(metadata),
+            value=value,
             headers=tuple(headers.encode()),
         )
-        offset = await self._log.publish(record, self._publish_timeout_ms)
-        self._refuse_overtaken(key, metadata is None, offset)
+        return await self._log.publish(record, self._publish_timeout_ms)
 
     def _refuse_stale(self, key: LedgerKey, leader_epoch: int, expected_previous: int) -> None:
         """Before anything is written: we are not fenced by what we know already."""
         view = self.ledger(key.partition)
-        if leader_epoch < view.newest_epoch:
-            raise Fenced(f"{key}: leader epoch {leader_epoch} is older than {view.newest_epoch}")
+        _refuse_older_epoch(view, str(key), leader_epoch)
         newest = _newest_state(view, key)
         if newest != expected_previous:
             raise Fenced(f"{key}: state is {newest}, {expected_previous} was expected")
@@ -209,6 +338,11 @@ class RemoteLogMetadataManager:
             raise Fenced(f"{key}: our record at {offset} was overtaken by {newest}")
 
 
+def _refuse_older_epoch(view: PartitionLedger, what: str, leader_epoch: int) -> None:
+    if leader_epoch < view.newest_epoch:
+        raise Fenced(f"{what}: leader epoch {leader_epoch} is older than {view.newest_epoch}")
+
+
 def _newest_state(view: PartitionLedger, key: LedgerKey) -> int:
     entry = view.entries.get(key.segment_id) if key.segment_id else None
     return NO_PREVIOUS if entry is None else int(entry.state)
@@ -220,4 +354,4 @@ class Metadata:
 
     log: MetadataLog
     settings: Settings
-    manager: RemoteLogMetadataManager
+    manager: TopicBasedRemoteLogMetadataManager

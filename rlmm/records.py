@@ -11,8 +11,12 @@ from dataclasses import dataclass
 
 from kip405.errors import Corrupt
 from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, Uuid
-from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
-from rlmm.framing import decode_value, encode_value
+from kip405.segments import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    RemotePartitionDeleteMetadata,
+)
+from rlmm.framing import decode_partition_delete, decode_value, encode_value
 
 HEADER_VERSION = "rlm.v"
 HEADER_EPOCH = "rlm.epoch"
@@ -139,6 +143,16 @@ class LedgerRecord:
         return NO_PREVIOUS if self.metadata is None else int(self.metadata.state)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionDeleteRecord:
+    """One partition-delete record as it is in the ledger; metadata None is a tombstone."""
+
+    partition: PartitionKey
+    metadata: RemotePartitionDeleteMetadata | None
+    headers: RecordHeaders
+    offset: int
+
+
 def encode_record_value(metadata: RemoteLogSegmentMetadata | None) -> bytes | None:
     """Value bytes; None for a tombstone."""
     return None if metadata is None else encode_value(metadata)
@@ -146,16 +160,24 @@ def encode_record_value(metadata: RemoteLogSegmentMetadata | None) -> bytes | No
 
 def decode_record(
     *, key: bytes | None, value: bytes | None, headers: Headers, offset: int, timestamp_ms: int
-) -> LedgerRecord:
-    """One record as read from Kafka -> LedgerRecord; Corrupt says what is wrong with it."""
+) -> LedgerRecord | PartitionDeleteRecord:
+    """One record as read from Kafka; Corrupt says what is wrong with it."""
     if key is None:
         raise Corrupt("ledger record has no key")
     ledger_key = LedgerKey.decode(key)
-    if ledger_key.segment_id is None:
-        raise Corrupt(
-            f"partition-delete record of {ledger_key.partition} is not known to this version"
-        )
     record_headers = RecordHeaders.decode(headers)
+    if ledger_key.segment_id is None:
+        deletion = None if value is None else decode_partition_delete(value)
+        if deletion is not None and deletion.topic_id_partition.key != ledger_key.partition:
+            raise Corrupt(
+                f"ledger value of {deletion.topic_id_partition} under the key {ledger_key}"
+            )
+        return PartitionDeleteRecord(
+            partition=ledger_key.partition,
+            metadata=deletion,
+            headers=record_headers,
+            offset=offset,
+        )
     metadata = None if value is None else decode_value(value)
     if metadata is not None and LedgerKey.of(metadata.segment_id) != ledger_key:
         raise Corrupt(f"ledger value of segment {metadata.segment_id} under the key {ledger_key}")

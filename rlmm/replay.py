@@ -32,7 +32,13 @@ from types import MappingProxyType
 
 from kip405.ids import PartitionKey, Uuid
 from kip405.segments import LAWFUL_SEGMENT_CHANGES, RemoteLogSegmentMetadata, RemoteLogSegmentState
-from rlmm.records import NO_PREVIOUS, LedgerKey, LedgerRecord
+from rlmm.records import (
+    NO_PREVIOUS,
+    LedgerKey,
+    LedgerRecord,
+    PartitionDeleteRecord,
+    RecordHeaders,
+)
 
 TOMBSTONE_MEMORY_MS = 2 * 24 * 3_600_000
 """Log time for which a deleted key is remembered: twice Kafka's delete.retention.ms."""
@@ -75,6 +81,13 @@ class PartitionState:
     keys: dict[Uuid, _KeyKnowledge] = field(default_factory=dict)
     newest_epoch: int = _NO_EPOCH
     version: int = 0
+    deletion: PartitionDeleteRecord | None = None
+    """The newest record of the deletion of the whole partition."""
+
+    def count(self, headers: RecordHeaders) -> None:
+        """Another record of the partition was read."""
+        self.newest_epoch = max(self.newest_epoch, headers.leader_epoch)
+        self.version += 1
 
     @property
     def records(self) -> Mapping[Uuid, LedgerRecord]:
@@ -116,16 +129,28 @@ class LedgerState:
 
     def apply(self, record: LedgerRecord) -> bool:
         """Take the next record in; False for one that was read before."""
-        if record.offset < self.next_offset:
+        if not self._advance(record.offset):
             return False
-        if record.offset > self.next_offset:
-            self._lose_sight(record.offset)
-        self.next_offset = record.offset + 1
         partition = self.partitions.setdefault(record.key.partition, PartitionState())
         self._take(partition, _segment_id(record), record)
-        partition.newest_epoch = max(partition.newest_epoch, record.headers.leader_epoch)
-        partition.version += 1
+        partition.count(record.headers)
         self._forget_old_tombstones(record.timestamp_ms)
+        return True
+
+    def apply_deletion(self, record: PartitionDeleteRecord) -> None:
+        """Take a partition-delete record in. The newest one is the state, and none is disputed."""
+        if not self._advance(record.offset):
+            return
+        partition = self.partitions.setdefault(record.partition, PartitionState())
+        partition.deletion = None if record.metadata is None else record
+        partition.count(record.headers)
+
+    def _advance(self, offset: int) -> bool:
+        if offset < self.next_offset:
+            return False
+        if offset > self.next_offset:
+            self._lose_sight(offset)
+        self.next_offset = offset + 1
         return True
 
     def skip(self, offset: int) -> None:

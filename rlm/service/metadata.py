@@ -30,7 +30,7 @@ from rlm.clock import Clock
 from rlm.config import CommonConfig, ReaderConfig, ServiceConfig
 from rlmm.clients import ConnectionSettings
 from rlmm.divergence import NOTHING_READ, ReadMark, RememberedReads
-from rlmm.manager import Metadata, RemoteLogMetadataManager
+from rlmm.manager import Metadata, TopicBasedRemoteLogMetadataManager
 from rlmm.metadata_log import MetadataLog
 from rlmm.settings import Settings
 from rlmm.topic import DescribeTopic, TopicDescription
@@ -261,7 +261,7 @@ def _build(
         monotonic_ms=clock.monotonic_ms,
         publish_timeout_ms=PUBLISH_TIMEOUT_MS,
     )
-    manager = RemoteLogMetadataManager(
+    manager = TopicBasedRemoteLogMetadataManager(
         log=log, writer=identity.writer, publish_timeout_ms=PUBLISH_TIMEOUT_MS
     )
     return Metadata(log=log, settings=settings, manager=manager)

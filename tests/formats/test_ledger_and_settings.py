@@ -18,7 +18,7 @@ from kip405.segments import (
 )
 from rlmm.framing import decode_value, encode_value
 from rlmm.ledger import Hole
-from rlmm.records import LedgerKey, RecordHeaders, decode_record
+from rlmm.records import LedgerKey, LedgerRecord, RecordHeaders, decode_record
 from rlmm.settings_codec import decode_settings_record, encode_settings_record
 from rlmm.settings_records import (
     ClusterRecord,
@@ -170,7 +170,7 @@ def test_ledger_tombstone() -> None:
         offset=9,
         timestamp_ms=1,
     )
-    assert read.state is None
+    assert isinstance(read, LedgerRecord) and read.state is None
     assert read.headers == TOMBSTONE_HEADERS
 
 

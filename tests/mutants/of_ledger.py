@@ -24,17 +24,51 @@ SETTINGS = Target(
     ("tests/rlmm/test_settings.py", "tests/rlm/tasks/test_h18_live_services.py"),
 )
 
+LEADER_EPOCHS = Target("rlmm/leader_epochs.py", ("tests/rlmm/test_leader_epochs.py",))
+
 EDITS: tuple[Edit, ...] = (
+    *LEADER_EPOCHS.edits(
+        (
+            "a segment that is being deleted is found",
+            "            if seen.metadata.state is _FINISHED:\n",
+            "            if seen.metadata.state is not _DELETED:\n",
+        ),
+        (
+            "a segment is found beyond the end of its epoch",
+            "return found if end is not None and offset <= end else None",
+            "return found if end is not None and offset <= found.end_offset else None",
+        ),
+        (
+            "a later segment that reaches less far replaces others",
+            "self._starts[-1] >= start and self._highest <= end:\n",
+            "self._starts[-1] >= start:\n",
+        ),
+        (
+            "the order of the records does not decide",
+            "sorted(segments, key=lambda seen: seen.offset)",
+            "segments",
+        ),
+        (
+            "a deleted segment is listed",
+            "if one.metadata.state is not _DELETED)",
+            "if one.metadata.state)",
+        ),
+        (
+            "a copy that never finished counts for the highest offset",
+            "return metadata.custom().indexes_size_bytes > 0\n",
+            "return metadata.custom().indexes_size_bytes >= 0\n",
+        ),
+    ),
     *REPLAY.edits(
         (
             "a record read twice is taken twice",
-            "if record.offset < self.next_offset:\n            return False",
-            "if record.offset < self.next_offset - 1:\n            return False",
+            "if offset < self.next_offset:\n            return False",
+            "if offset < self.next_offset - 1:\n            return False",
         ),
         (
             "H3: records behind a gap are judged as if nothing were missing",
-            "if record.offset > self.next_offset:\n",
-            "if record.offset > self.next_offset + 1_000_000:\n",
+            "if offset > self.next_offset:\n",
+            "if offset > self.next_offset + 1_000_000:\n",
         ),
         (
             "H3: a record that could not be read is no gap",
@@ -43,12 +77,12 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H3: the newest epoch may go back",
-            "partition.newest_epoch = max(partition.newest_epoch, record.headers.leader_epoch)",
-            "partition.newest_epoch = record.headers.leader_epoch",
+            "self.newest_epoch = max(self.newest_epoch, headers.leader_epoch)",
+            "self.newest_epoch = headers.leader_epoch",
         ),
         (
             "views do not notice a new record",
-            "        partition.version += 1\n",
+            "        self.version += 1\n",
             "",
         ),
         (

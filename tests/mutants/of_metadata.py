@@ -39,13 +39,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H3: something is written under an epoch that is known to be over",
-            "        if leader_epoch < view.newest_epoch:\n",
-            "        if leader_epoch < -1:\n",
+            "    if leader_epoch < view.newest_epoch:\n",
+            "    if leader_epoch < -1:\n",
         ),
         (
             "H3: the present epoch counts as over",
-            "        if leader_epoch < view.newest_epoch:\n",
-            "        if leader_epoch <= view.newest_epoch:\n",
+            "    if leader_epoch < view.newest_epoch:\n",
+            "    if leader_epoch <= view.newest_epoch:\n",
         ),
         (
             "H3: something is written on a state that is known to be over",

@@ -43,6 +43,7 @@ PURE = (
     "rlmm/divergence.py",
     "rlmm/settings_headers.py",
     "rlmm/framing.py",
+    "rlmm/leader_epochs.py",
     "rlmm/ledger.py",
     "rlmm/log_time.py",
     "rlmm/partitioner.py",

@@ -13,7 +13,7 @@ from rlm.clock import SystemClock, new_uuid
 from rlm.service.metadata import ReadsFile
 from rlmm.clients import ConnectionSettings
 from rlmm.divergence import NOTHING_READ
-from rlmm.manager import RemoteLogMetadataManager
+from rlmm.manager import TopicBasedRemoteLogMetadataManager
 from rlmm.metadata_log import MetadataLog
 from rlmm.settings import Settings
 from rlmm.topic import TopicDescription
@@ -24,7 +24,7 @@ PUBLISH_TIMEOUT_MS = 10_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningMetadata:
     log: MetadataLog
-    manager: RemoteLogMetadataManager
+    manager: TopicBasedRemoteLogMetadataManager
     settings: Settings
     task: asyncio.Task[None]
 
@@ -63,7 +63,7 @@ async def running(
         remembered_reads=reads.read() if reads else NOTHING_READ,
         remedy=reads.remedy if reads else "",
     )
-    manager = RemoteLogMetadataManager(
+    manager = TopicBasedRemoteLogMetadataManager(
         log=log, writer=new_uuid(), publish_timeout_ms=PUBLISH_TIMEOUT_MS
     )
     settings = Settings(

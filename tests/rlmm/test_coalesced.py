@@ -126,6 +126,18 @@ async def test_a_request_that_fails_fails_those_it_was_for(
     assert [one.result() for one in late] == [2, 2]
 
 
+async def test_an_error_reaches_every_caller_of_its_request_and_the_next_asks_again(
+    broker: ManualBroker, coalesced: Coalesced[str, int]
+) -> None:
+    asked = await begun(coalesced, "a", "b", "a")
+    await broker.fail(TimeoutError("no answer"))
+    assert [str(one.exception()) for one in asked] == ["no answer"] * 3
+    assert len(broker.requests) == 1
+    again = await begun(coalesced, "a")
+    await broker.answer()
+    assert again[0].result() == 2
+
+
 async def test_a_question_without_an_answer_is_an_error(
     broker: ManualBroker, coalesced: Coalesced[str, int]
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 from kip405.errors import Fenced, Invalid, Unavailable
 from kip405.ids import TopicPartition
 from kip405.segments import RemoteLogSegmentMetadata
-from rlmm.manager import RemoteLogMetadataManager
+from rlmm.manager import TopicBasedRemoteLogMetadataManager
 from rlmm.partitioner import ledger_partition
 from rlmm.publisher import OutcomeUnknown, Record
 from rlmm.records import NO_PREVIOUS, LedgerKey, RecordHeaders, encode_record_value
@@ -26,7 +26,7 @@ class Process:
 
     def __init__(self, topics: FakeTopics, writer: int = 1, *, replay_ms: int = 0) -> None:
         self.log = FakeMetadataLog(topics)
-        self.manager = RemoteLogMetadataManager(
+        self.manager = TopicBasedRemoteLogMetadataManager(
             log=self.log.as_metadata_log, writer=uuid(1_000 + writer), publish_timeout_ms=1_000
         )
         self.log.go_live(replay_ms)

@@ -75,6 +75,7 @@ class LedgerReader:
             offset=message.offset(),
             timestamp_ms=message.timestamp()[1],
         )
+        assert isinstance(record, LedgerRecord), "no task deletes a partition"
         self._positions[message.partition()] = message.offset() + 1
         self._newest[record.key] = record
         self.values += record.metadata is not None
