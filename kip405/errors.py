@@ -74,6 +74,29 @@ class Internal(RemoteStorageError):
     kind = ErrorKind.INTERNAL
 
 
+class OffsetOutOfRange(Invalid):
+    """The offset is not in the log: it is below `log_start_offset`, or beyond `high_watermark`."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        log_start_offset: int | None = None,
+        high_watermark: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.log_start_offset = log_start_offset
+        self.high_watermark = high_watermark
+
+
+class Elsewhere(Fenced):
+    """Another service answers for the partition: ask `leader_address` (host:port, may be empty)."""
+
+    def __init__(self, message: str, leader_address: str = "") -> None:
+        super().__init__(message)
+        self.leader_address = leader_address
+
+
 _BY_KIND: dict[ErrorKind, type[RemoteStorageError]] = {
     ErrorKind.NOT_FOUND: NotFound,
     ErrorKind.UNAVAILABLE: Unavailable,

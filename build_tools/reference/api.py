@@ -20,17 +20,19 @@ from build_tools.locks import ROOT
 from build_tools.reference.markdown import cell, prose, table
 
 _SOURCES = ROOT / "proto"
+_ERRORS = "kip405/v1"
 _SERVICE_HEAD = """\
 # gRPC API
 
 Every service and reader serves this API at `grpc.listen`, with health and reflection beside it.
-Ranges are half-open unless a comment says otherwise. Made from `proto/rlm/v1/`; edit there.
+Ranges are half-open unless a comment says otherwise. Made from `proto/rlm/v1/`
+and `proto/kip405/v1/`; edit there.
 """
 _PLUGIN_HEAD = """\
 # Plugin contract
 
 A plugin serves these two services; [writing a plugin](../writing-a-plugin.md) is the guide to them.
-Made from `proto/rsm_plugins/v1/`; edit there.
+Made from `proto/rsm_plugins/v1/` and `proto/kip405/v1/`; edit there.
 """
 # Numbers of the fields of descriptor.proto that lead to a declaration and its comment.
 _MESSAGE, _ENUM, _SERVICE, _SYNTAX = 4, 5, 6, 12
@@ -61,7 +63,8 @@ def generate_plugin_docs() -> str:
 
 
 def _package(folder: str) -> str:
-    sources = _read(folder)
+    """The files of a folder, with the errors that all calls have."""
+    sources = _read(_ERRORS, folder)
     calls = "".join(section for source in sources for section in _calls(source))
     types = "".join(section for source in sources for section in _types(source))
     return f"{calls}\n## Messages\n{types}"
@@ -85,8 +88,12 @@ def _section(*blocks: str) -> str:
     return "".join(f"\n{part.rstrip()}\n" for part in blocks if part)
 
 
-def _read(folder: str) -> list[_Source]:
-    names = sorted(path.relative_to(_SOURCES).as_posix() for path in (_SOURCES / folder).iterdir())
+def _read(*folders: str) -> list[_Source]:
+    names = sorted(
+        path.relative_to(_SOURCES).as_posix()
+        for folder in folders
+        for path in (_SOURCES / folder).iterdir()
+    )
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "descriptors"
         command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{_SOURCES}", *names]

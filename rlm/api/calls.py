@@ -1,35 +1,20 @@
-"""Authenticates the calls of the API, and translates errors to gRPC statuses and back.
+"""Authenticates the calls of the API.
 
 A call names a principal, and shows a token if tokens are configured. A token file has one token a
 line and is read again when it changes. Every line is accepted, and the first one is the token that
 this service sends to its peers. So a token is replaced without refusing a caller: add the new one
-as the second line everywhere, then make it the first line everywhere, then remove the old one. The
-errors of kip405 are translated only here, for servers and for clients: to gRPC statuses with
-rlm.v1.ErrorDetail (proto/rlm/v1/errors.proto).
+as the second line everywhere, then make it the first line everywhere, then remove the old one.
 """
 
 import hmac
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
-import grpc
-
-from kip405.errors import (
-    ErrorKind,
-    Fenced,
-    Invalid,
-    RemoteStorageError,
-    error_of_kind,
-    kind_of_status,
-    tls_reason,
-)
+from kip405.errors import Invalid
 from rlm.clock import Clock
-from rlm.remote_log.reads import OffsetOutOfRange
-from rlm.v1 import errors_pb2
 from rsm_plugins.contract.answering import PRINCIPAL_KEY, Answered, Context, principal_of
-from rsm_plugins.contract.status import ErrorDetails, Status, Unauthenticated
+from rsm_plugins.contract.status import Unauthenticated
 from rsm_plugins.contract.tls import Renewed
 
 TOKENS_MAX = 2
@@ -79,55 +64,6 @@ class TokenFile:
 def token_source(path: Path | None, clock: Clock) -> TokenSource:
     """Of `api.token.file`, where it is given; Invalid where it cannot be used."""
     return no_tokens if path is None else TokenFile(path, clock)
-
-
-_DETAILS = ErrorDetails(errors_pb2.ErrorDetail, errors_pb2.ErrorKind)
-
-
-class Elsewhere(Fenced):
-    """Another service answers for the partition: ask `leader_address` (host:port, may be empty)."""
-
-    def __init__(self, message: str, leader_address: str = "") -> None:
-        super().__init__(message)
-        self.leader_address = leader_address
-
-
-def status_of_error(error: RemoteStorageError) -> Status:
-    """Status code, message and trailing metadata that carry an error."""
-    if isinstance(error, Elsewhere):
-        return _DETAILS.status_of(error, leader_address=error.leader_address)
-    if isinstance(error, OffsetOutOfRange):
-        return _DETAILS.status_of(
-            error, log_start_offset=error.log_start_offset, high_watermark=error.high_watermark
-        )
-    return _DETAILS.status_of(error)
-
-
-def error_of_call(call: grpc.RpcError, target: str) -> RemoteStorageError:
-    """The error that a failed call carries; without a detail, the status code decides."""
-    detail = _DETAILS.found_in(call)
-    if detail is not None:
-        kind = _DETAILS.kind_of(detail) or ErrorKind.INTERNAL
-        if kind is ErrorKind.FENCED:
-            return Elsewhere(detail.what, detail.leader_address)
-        below, beyond = detail.HasField("log_start_offset"), detail.HasField("high_watermark")
-        if below or beyond:
-            return OffsetOutOfRange(
-                detail.what,
-                log_start_offset=detail.log_start_offset if below else None,
-                high_watermark=detail.high_watermark if beyond else None,
-            )
-        return error_of_kind(kind, detail.what)
-    failed = cast(grpc.Call, call)
-    code = failed.code()
-    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-        text = "no answer in time; whether it was done is not known"
-    elif code is grpc.StatusCode.UNAVAILABLE:
-        reason = tls_reason(failed.details())
-        text = f"not reachable: {reason}" if reason else "not reachable"
-    else:
-        text = f"{failed.details() or 'failed'} ({code.name})"
-    return error_of_kind(kind_of_status(code.name), f"service at {target}: {text}")
 
 
 FORWARDED_KEY = "rlm-forwarded-by"
@@ -195,4 +131,4 @@ class Answering(Answered[Caller]):
     """`async with Answering(gate, context, "fetch") as caller:` around the body of a call."""
 
     def __init__(self, gate: Gate, context: Context, operation: str) -> None:
-        super().__init__(context, operation, admit=gate.admit, status_of=status_of_error)
+        super().__init__(context, operation, admit=gate.admit)

@@ -9,10 +9,10 @@ from kafka_protocol.apis.offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIERED_TIMESTAMP,
 )
-from kip405.errors import Fenced, NotFound
+from kip405.errors import Elsewhere, Fenced, NotFound
 from kip405.ids import PartitionKey
 from rlm.api import messages
-from rlm.api.calls import Answering, Caller, Context, Elsewhere
+from rlm.api.calls import Answering, Caller, Context
 from rlm.api.peers import Peers
 from rlm.api.ports import Broker, CopyNow, PartitionStatuses
 from rlm.api.remote_fetch import RemoteDependencies, RemoteFetchService

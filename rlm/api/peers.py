@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import grpc
 
 from kip405.acls import Acl
-from kip405.errors import Unavailable
-from rlm.api.calls import Caller, Elsewhere, TokenSource, call_metadata, error_of_call
+from kip405.errors import Elsewhere, Unavailable
+from rlm.api.calls import Caller, TokenSource, call_metadata
 from rlm.api.messages import acl_of
 from rlm.clock import Clock
 from rlm.v1 import admin_pb2 as pb
@@ -21,6 +21,7 @@ from rlm.v1.admin_pb2_grpc import AdminServiceStub
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
 from rlmm.settings_view import SettingsView
 from rsm_plugins.contract.client_channel import RenewedChannel
+from rsm_plugins.contract.status import error_of_call
 from rsm_plugins.contract.tls import Tls
 
 if TYPE_CHECKING:  # the async shapes of the stubs exist for the type checker only
@@ -140,7 +141,7 @@ class Peers:
         try:
             return await call(self._stubs(address), sent, self._timeout_ms / 1000)
         except grpc.aio.AioRpcError as error:
-            raise error_of_call(error, address) from error
+            raise error_of_call(error, f"service at {address}") from error
 
     async def close(self) -> None:
         for channel in self._channels.values():

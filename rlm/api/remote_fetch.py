@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka_protocol.apis.offsets import EARLIEST_PENDING_UPLOAD_TIMESTAMP
-from kip405.errors import Invalid
+from kip405.errors import Elsewhere, Invalid
 from kip405.ids import PartitionKey, Uuid
 from kip405.segments import ByteRange, RemoteLogSegmentState
 from rlm.api import messages
-from rlm.api.calls import Answering, Caller, Context, Elsewhere, Gate
+from rlm.api.calls import Answering, Caller, Context, Gate
 from rlm.api.endpoints import Endpoints
 from rlm.api.ports import Ledger
 from rlm.reading.throttle import ReadThrottle

@@ -6,9 +6,8 @@ from itertools import islice
 
 import click
 
-from kip405.errors import Invalid
+from kip405.errors import Elsewhere, Invalid
 from kip405.records import Record
-from rlm.api.calls import Elsewhere
 from rlm.cli.output import Wanted, human_time, user_records
 from rlm.cli.partitions import partition_option
 from rlm.cli.target import Connect, Target, service_options

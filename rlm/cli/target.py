@@ -18,9 +18,10 @@ import grpc
 
 from kip405.addresses import Address
 from kip405.errors import Invalid, Unavailable
-from rlm.api.calls import call_metadata, error_of_call, read_tokens
+from rlm.api.calls import call_metadata, read_tokens
 from rlm.v1.admin_pb2_grpc import AdminServiceStub
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
+from rsm_plugins.contract.status import error_of_call
 from rsm_plugins.contract.tls import Tls, require_both
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -69,7 +70,7 @@ class Connect:
                     timeout_s=timeout_s or self.timeout_s,
                 )
             except grpc.RpcError as error:
-                raise error_of_call(error, chosen) from error
+                raise error_of_call(error, f"service at {chosen}") from error
 
     def chosen_address(self) -> str:
         """Of a service that answers, for those who dial it themselves. Unavailable if none does."""

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from grpc import aio
 
 from kip405.contracts import SegmentReader, StoreAdmin
-from kip405.errors import Corrupt, Fenced, Invalid, NotFound
+from kip405.errors import Corrupt, Elsewhere, Fenced, Invalid, NotFound
 from kip405.ids import TopicIdPartition, Uuid
 from kip405.lineage import Lineage
 from kip405.segments import ByteRange, EpochEntry, RemoteLogSegmentMetadata
-from rlm.api.calls import Elsewhere, error_of_call
 from rlm.download.plan import PartitionPlan, Piece, pieces_of, usable_by_itself
 from rlm.remote_log.objects import slice_bytes
 from rlm.v1 import admin_pb2, fetch_pb2
@@ -24,6 +23,7 @@ from rlm.v1.admin_pb2_grpc import AdminServiceStub
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
 from rlmm.framing import decode_value
 from rsm_plugins.contract.client_channel import RenewedChannel
+from rsm_plugins.contract.status import error_of_call
 from rsm_plugins.contract.tls import Tls
 from rsm_plugins.layout.keys import TOPIC_CUT, ObjectKind, ParsedName, locator_of, parse_name
 from rsm_plugins.layout.manifest import Manifest
@@ -87,7 +87,7 @@ class ServiceSource:
                 admin_pb2.DescribeTopicRequest(topic=topic), **self._sent()
             )
         except aio.AioRpcError as error:
-            raise error_of_call(error, self._address) from error
+            raise error_of_call(error, f"service at {self._address}") from error
         return answer.partitions
 
     async def _plan(self, topic: str, partition: int) -> PartitionPlan:
@@ -99,7 +99,7 @@ class ServiceSource:
             try:
                 answer = await self._stubs(address).fetch.DescribeRemoteLog(request, **self._sent())
             except aio.AioRpcError as error:
-                failed = error_of_call(error, address)
+                failed = error_of_call(error, f"service at {address}")
                 if not isinstance(failed, Elsewhere) or not failed.leader_address:
                     raise failed from error
                 address = failed.leader_address
@@ -125,7 +125,7 @@ class ServiceSource:
             call = self._stubs(address).fetch.ReadObject(request, **self._sent())
             return b"".join([answer.data async for answer in call])
         except aio.AioRpcError as error:
-            raise error_of_call(error, address) from error
+            raise error_of_call(error, f"service at {address}") from error
 
     def _stubs(self, address: str) -> _Stubs:
         if address not in self._channels:

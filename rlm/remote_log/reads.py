@@ -11,7 +11,7 @@ from typing import Protocol
 
 from kip405.batches import cut_batches
 from kip405.crc import ByteBuffer
-from kip405.errors import Corrupt, Fenced, Invalid, NotFound, Unavailable
+from kip405.errors import Corrupt, Fenced, NotFound, OffsetOutOfRange, Unavailable
 from kip405.ids import MAX_OFFSET
 from rlm.broker.answers import LocalRecords
 from rlm.broker.leadership import LedPartition
@@ -34,21 +34,6 @@ class _Broker(Protocol):
         leader_epoch: int = -1,
         read_committed: bool = False,
     ) -> LocalRecords: ...
-
-
-class OffsetOutOfRange(Invalid):
-    """The offset lies outside the log; the bound that it violates is set, the other one is None."""
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        log_start_offset: int | None = None,
-        high_watermark: int | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.log_start_offset = log_start_offset
-        self.high_watermark = high_watermark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

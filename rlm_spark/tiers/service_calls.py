@@ -18,15 +18,14 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 import grpc
-from google.protobuf.message import DecodeError
-from grpc_status import rpc_status
 
 from kip405.bytes_field import split_bytes_field
-from kip405.errors import ErrorKind, is_tls_refusal, kind_of_status
-from rlm.v1 import errors_pb2, fetch_pb2, fetch_pb2_grpc
+from kip405.errors import Elsewhere, ErrorKind, OffsetOutOfRange, is_tls_refusal
+from rlm.v1 import fetch_pb2, fetch_pb2_grpc
 from rlm_spark import clock
 from rlm_spark.errors import ConnectorError
 from rlm_spark.values import ServiceConnection
+from rsm_plugins.contract.status import error_of_call, sent_error
 
 _MOST_MESSAGE_BYTES = 256 << 20
 """A message holds one batch at least, however large; Kafka's own limits are far below."""
@@ -168,13 +167,6 @@ def _read(file: str | None) -> bytes | None:
         raise ConnectorError(f"cannot read {file}: {error.strerror}") from error
 
 
-_KINDS = {errors_pb2.ErrorKind.Value(f"ERROR_KIND_{kind.name}"): kind for kind in ErrorKind}
-_TEXTS = {
-    grpc.StatusCode.DEADLINE_EXCEEDED: "no answer in time",
-    grpc.StatusCode.UNIMPLEMENTED: "does not know this call (an older version?)",
-}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """A failed call. `leader_address`: the service to call instead, empty if none was named.
@@ -206,40 +198,24 @@ class Failure:
 
 def failure_of(error: grpc.RpcError, address: str) -> Failure:
     """What the error says; without a detail the status code decides."""
-    call = cast(grpc.Call, error)
-    detail = _detail_of(call)
-    if detail is not None:
-        return Failure(
-            kind=_KINDS[detail.kind],
-            what=detail.what,
-            leader_address=detail.leader_address,
-            log_start_offset=(
-                detail.log_start_offset if detail.HasField("log_start_offset") else None
-            ),
-            high_watermark=detail.high_watermark if detail.HasField("high_watermark") else None,
-            is_answered=True,
-        )
-    code = call.code()
-    text = _TEXTS.get(code) or call.details() or "failed"
-    if text.endswith("Socket closed"):
-        text += ": it may want TLS (rlm.tls.ca.file), or a certificate it trusts"
-    kind = kind_of_status(code.name)
-    if kind is ErrorKind.UNAVAILABLE and is_tls_refusal(text):
-        kind = ErrorKind.INVALID
-    return Failure(kind=kind, what=f"service at {address}: {text} [{code.name}]")
-
-
-def _detail_of(call: grpc.Call) -> errors_pb2.ErrorDetail | None:
-    """None where there is no detail, or one of a kind that this version does not know."""
-    detail = errors_pb2.ErrorDetail()
-    try:
-        status = rpc_status.from_call(call)
-        for packed in status.details if status is not None else ():
-            if packed.Unpack(detail) and detail.kind in _KINDS:
-                return detail
-    except (ValueError, DecodeError):
-        return None
-    return None
+    sent = sent_error(error)
+    found = error_of_call(error, f"service at {address}") if sent is None else sent
+    kind, what = found.kind, str(found)
+    if sent is None:
+        details = cast(grpc.Call, error).details() or ""
+        if details.endswith("Socket closed"):
+            what += " (rlm.tls.ca.file)"
+        if kind is ErrorKind.UNAVAILABLE and is_tls_refusal(details):
+            kind = ErrorKind.INVALID
+    bounds = sent if isinstance(sent, OffsetOutOfRange) else None
+    return Failure(
+        kind=kind,
+        what=what,
+        leader_address=found.leader_address if isinstance(found, Elsewhere) else "",
+        log_start_offset=None if bounds is None else bounds.log_start_offset,
+        high_watermark=None if bounds is None else bounds.high_watermark,
+        is_answered=sent is not None,
+    )
 
 
 @dataclass(slots=True, eq=False)

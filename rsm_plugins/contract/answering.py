@@ -12,7 +12,7 @@ import structlog
 
 from kip405.errors import Internal, RemoteStorageError, error_of_kind
 from kip405.settings import masked
-from rsm_plugins.contract.status import Status, Unauthenticated, status_of_error
+from rsm_plugins.contract.status import Unauthenticated, status_of_error
 
 PRINCIPAL_KEY = "rlm-principal"
 PRINCIPAL_MAX = 256
@@ -35,8 +35,8 @@ def principal_of(context: Context) -> str:
 class Answered(Generic[C]):
     """`async with` around the body of a call; returns what `admit` says of the caller.
 
-    `admit` raises Unauthenticated for a call that is not admitted; `status_of` turns every other
-    error of this product into the status for the caller.
+    `admit` raises Unauthenticated for a call that is not admitted. Every other error of this
+    product becomes the status for the caller, with the secrets masked.
     """
 
     def __init__(
@@ -45,12 +45,12 @@ class Answered(Generic[C]):
         operation: str,
         *,
         admit: Callable[[Context], C],
-        status_of: Callable[[RemoteStorageError], Status],
+        secrets: Sequence[str] = (),
     ) -> None:
         self._context = context
         self._operation = operation
         self._admit = admit
-        self._status_of = status_of
+        self._secrets = secrets
 
     async def __aenter__(self) -> C:
         try:
@@ -72,7 +72,7 @@ class Answered(Generic[C]):
             await self._abort(Internal(f"{self._operation}: {type(error).__name__}: {error}"))
 
     async def _abort(self, error: RemoteStorageError) -> None:
-        code, what, trailing = self._status_of(error)
+        code, what, trailing = status_of_error(without_secrets(error, self._secrets))
         await self._context.abort(code, what, trailing)
 
 
@@ -91,5 +91,5 @@ class Answering(Answered[str]):
             context,
             operation,
             admit=principal_of,
-            status_of=lambda error: status_of_error(without_secrets(error, secrets)),
+            secrets=secrets,
         )

@@ -150,7 +150,7 @@ class GrpcRemoteStorageManager:
         try:
             yield
         except grpc.aio.AioRpcError as error:
-            raise error_of_call(error, operation, self._target) from error
+            raise error_of_call(error, f"plugin {self._target}: {operation}") from error
         except TimeoutError as error:
             raise Unavailable(
                 f"plugin {self._target}: {operation}: no answer before the deadline"

@@ -1,33 +1,53 @@
-"""Translates kip405's errors to gRPC statuses and back; no other module does.
+"""Translates kip405's errors to gRPC statuses and back, for plugins, services and all clients.
 
-proto/rsm_plugins/v1/errors.proto has the table. A status has a typed detail in google.rpc.Status
-(`grpc-status-details-bin`); the message type of the detail belongs to the service's own package,
-with the same fields in each. This module must not know services.
+proto/kip405/v1/errors.proto has the table. A status carries one typed detail in google.rpc.Status
+(`grpc-status-details-bin`). Spark executors import this module, so it must not know services, nor
+import what only a service or plugin has installed.
 """
 
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import cast
 
 import grpc
 from google.protobuf import any_pb2
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError
 from google.rpc import status_pb2  # type: ignore[import-untyped]
 from grpc_status import rpc_status
 
 from kip405.errors import (
+    Elsewhere,
     ErrorKind,
     Invalid,
+    OffsetOutOfRange,
     RemoteStorageError,
     error_of_kind,
     kind_of_status,
     tls_reason,
 )
-from rsm_plugins.v1 import errors_pb2
+from kip405.v1 import errors_pb2
 
 WHAT_MAX = 2000
 
 Metadata = tuple[tuple[str, str | bytes], ...]
 Status = tuple[grpc.StatusCode, str, Metadata]
 """Code, message and trailing metadata that carry an error."""
+
+_NUMBERS: dict[ErrorKind, errors_pb2.ErrorKind] = {
+    ErrorKind.NOT_FOUND: errors_pb2.ERROR_KIND_NOT_FOUND,
+    ErrorKind.UNAVAILABLE: errors_pb2.ERROR_KIND_UNAVAILABLE,
+    ErrorKind.BUSY: errors_pb2.ERROR_KIND_BUSY,
+    ErrorKind.INVALID: errors_pb2.ERROR_KIND_INVALID,
+    ErrorKind.CORRUPT: errors_pb2.ERROR_KIND_CORRUPT,
+    ErrorKind.FENCED: errors_pb2.ERROR_KIND_FENCED,
+    ErrorKind.INTERNAL: errors_pb2.ERROR_KIND_INTERNAL,
+}
+_KINDS: dict[int, ErrorKind] = {number: kind for kind, number in _NUMBERS.items()}
+_NAMES = frozenset(
+    (
+        errors_pb2.ErrorDetail.DESCRIPTOR.full_name,
+        "rsm_plugins.v1.ErrorDetail",  # the same fields, of plugins of earlier versions
+    )
+)
+_NEVER_CONNECTED = "failed to connect"
 
 
 class Unauthenticated(Invalid):
@@ -36,96 +56,92 @@ class Unauthenticated(Invalid):
     """
 
 
-class ErrorKinds(Protocol):
-    """The enum ErrorKind of a package's errors.proto."""
-
-    def Value(self, name: str) -> Any: ...
-
-
-D = TypeVar("D", bound=Message)
-
-
-class ErrorDetails(Generic[D]):
-    """Details of one package: its message ErrorDetail and its enum ErrorKind."""
-
-    def __init__(self, message: type[D], kinds: ErrorKinds) -> None:
-        self._message = message
-        self._numbers = {kind: kinds.Value(f"ERROR_KIND_{kind.name}") for kind in ErrorKind}
-        self._kinds = {number: kind for kind, number in self._numbers.items()}
-
-    def detail_of(self, error: RemoteStorageError, **more: Any) -> D:
-        """The error as a message; `more` are fields that only this package has."""
-        what = str(error)[:WHAT_MAX]
-        kind = self._numbers[error.kind]
-        return self._message(kind=kind, retriable=error.retriable, what=what, **more)
-
-    def kind_of(self, detail: D) -> ErrorKind | None:
-        """None for a kind that this side does not know."""
-        return self._kinds.get(cast(Any, detail).kind)
-
-    def status_of(self, error: RemoteStorageError, **more: Any) -> Status:
-        """What a server answers with."""
-        code = (
-            grpc.StatusCode.UNAUTHENTICATED
-            if isinstance(error, Unauthenticated)
-            else grpc.StatusCode[error.kind.value]
-        )
-        detail = self.detail_of(error, **more)
-        what = cast(Any, detail).what
-        packed = any_pb2.Any()
-        packed.Pack(detail)
-        number: int = code.value[0]
-        message = status_pb2.Status(code=number, message=what, details=[packed])
-        metadata = rpc_status.to_status(message).trailing_metadata or ()
-        return code, what, tuple((str(key), value) for key, value in metadata)
-
-    def found_in(self, call: grpc.RpcError) -> D | None:
-        """The detail that came with a failed call, if one did whose kind is known."""
-        try:
-            status = rpc_status.from_call(cast(grpc.Call, call))
-        except ValueError:
-            return None
-        for packed in status.details if status is not None else ():
-            detail = self._message()
-            if packed.Unpack(detail) and self.kind_of(detail) is not None:
-                return detail
-        return None
-
-
-_DETAILS = ErrorDetails(errors_pb2.ErrorDetail, errors_pb2.ErrorKind)
-
-
 def status_of_error(error: RemoteStorageError) -> Status:
-    """Status code, message and trailing metadata that carry an error."""
-    return _DETAILS.status_of(error)
+    """The status that a server answers with."""
+    code = (
+        grpc.StatusCode.UNAUTHENTICATED
+        if isinstance(error, Unauthenticated)
+        else grpc.StatusCode[error.kind.value]
+    )
+    detail = detail_of_error(error)
+    packed = any_pb2.Any()
+    packed.Pack(detail)
+    number: int = code.value[0]
+    message = status_pb2.Status(code=number, message=detail.what, details=[packed])
+    metadata = rpc_status.to_status(message).trailing_metadata or ()
+    return code, detail.what, tuple((str(key), value) for key, value in metadata)
 
 
 def detail_of_error(error: RemoteStorageError) -> errors_pb2.ErrorDetail:
     """The error as a message."""
-    return _DETAILS.detail_of(error)
+    out_of_range = error if isinstance(error, OffsetOutOfRange) else None
+    return errors_pb2.ErrorDetail(
+        kind=_NUMBERS[error.kind],
+        retriable=error.retriable,
+        what=str(error)[:WHAT_MAX],
+        leader_address=error.leader_address if isinstance(error, Elsewhere) else "",
+        log_start_offset=None if out_of_range is None else out_of_range.log_start_offset,
+        high_watermark=None if out_of_range is None else out_of_range.high_watermark,
+    )
 
 
 def error_of_detail(detail: errors_pb2.ErrorDetail) -> RemoteStorageError:
-    """The error again; a kind this side does not know is Internal."""
-    return error_of_kind(_DETAILS.kind_of(detail) or ErrorKind.INTERNAL, detail.what)
+    """The error again; a kind that this side does not know is Internal."""
+    kind = _KINDS.get(detail.kind, ErrorKind.INTERNAL)
+    if kind is ErrorKind.FENCED and detail.leader_address:
+        return Elsewhere(detail.what, detail.leader_address)
+    log_start = detail.log_start_offset if detail.HasField("log_start_offset") else None
+    high_watermark = detail.high_watermark if detail.HasField("high_watermark") else None
+    if kind is ErrorKind.INVALID and (log_start, high_watermark) != (None, None):
+        return OffsetOutOfRange(
+            detail.what, log_start_offset=log_start, high_watermark=high_watermark
+        )
+    return error_of_kind(kind, detail.what)
 
 
-def error_of_call(call: grpc.aio.AioRpcError, operation: str, target: str) -> RemoteStorageError:
-    """The error that a failed call carries; without a detail, the status code decides."""
-    code: grpc.StatusCode = call.code()
-    detail = _DETAILS.found_in(call)
-    if detail is not None:
-        return error_of_detail(detail)
-    text = tls_reason(call.details()) or call.details() or code.name
+def error_of_call(call: grpc.RpcError, server: str) -> RemoteStorageError:
+    """The error that a failed call carries; without a detail, the status code decides.
+
+    `server` begins the message of an error that the server did not send itself.
+    """
+    sent = sent_error(call)
+    if sent is not None:
+        return sent
+    failed = cast(grpc.Call, call)
+    code = failed.code()
+    text = _text(code, failed.details() or "")
+    return error_of_kind(kind_of_status(code.name), f"{server}: {text}")
+
+
+def _text(code: grpc.StatusCode, details: str) -> str:
+    """gRPC's own errors in words for an operator."""
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-        text = "no answer before the deadline; the outcome is unknown"
-    kind = kind_of_status(code.name)
-    return error_of_kind(kind, f"plugin {target}: {operation}: {text} ({code.name})")
+        return "no answer in time; whether it was done is not known"
+    if code is grpc.StatusCode.UNAVAILABLE and _NEVER_CONNECTED in details:
+        cause = tls_reason(details) or details.rpartition(": ")[2]
+        return f"not reachable: {cause}"
+    return f"{details or 'failed'} ({code.name})"
+
+
+def sent_error(call: grpc.RpcError) -> RemoteStorageError | None:
+    """The error that the server has sent with a failed call; None where there is no detail, or one
+    of a kind that this version does not know.
+    """
+    try:
+        status = rpc_status.from_call(cast(grpc.Call, call))
+        for packed in status.details if status is not None else ():
+            if packed.type_url.rpartition("/")[2] in _NAMES:
+                detail = errors_pb2.ErrorDetail.FromString(packed.value)
+                if detail.kind in _KINDS:
+                    return error_of_detail(detail)
+    except (ValueError, DecodeError):
+        return None
+    return None
 
 
 def is_lost_status(call: grpc.aio.AioRpcError) -> bool:
-    """Whether a failed write took the place of the status that the server had sent meanwhile.
+    """Whether a failed write replaced the status that the server had sent meanwhile.
 
     grpc.aio answers INTERNAL of its own when the peer closes a stream that is being written to.
     """
-    return call.code() is grpc.StatusCode.INTERNAL and _DETAILS.found_in(call) is None
+    return call.code() is grpc.StatusCode.INTERNAL and sent_error(call) is None

@@ -1,4 +1,4 @@
-from rsm_plugins.v1 import errors_pb2 as _errors_pb2
+from kip405.v1 import errors_pb2 as _errors_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor

@@ -10,12 +10,12 @@ from typing import Any, cast
 
 import grpc
 
-from kip405.errors import Invalid, NotFound, RemoteStorageError
-from rlm.api.calls import status_of_error
-from rlm.remote_log.reads import OffsetOutOfRange, below_log_start
+from kip405.errors import Invalid, NotFound, OffsetOutOfRange, RemoteStorageError
+from rlm.remote_log.reads import below_log_start
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1 import fetch_pb2_grpc
 from rlm_spark.values import ServiceConnection
+from rsm_plugins.contract.status import status_of_error
 from tests.kip405.batch_builder import batch
 
 Responses = Iterator[pb.FetchResponse]

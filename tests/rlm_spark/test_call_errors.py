@@ -6,10 +6,19 @@ from typing import Any
 import grpc
 import pytest
 
-from kip405.errors import Busy, Corrupt, ErrorKind, Invalid, NotFound, RemoteStorageError
-from rlm.api.calls import Elsewhere, status_of_error
-from rlm.remote_log.reads import OffsetOutOfRange, below_log_start
+from kip405.errors import (
+    Busy,
+    Corrupt,
+    Elsewhere,
+    ErrorKind,
+    Invalid,
+    NotFound,
+    OffsetOutOfRange,
+    RemoteStorageError,
+)
+from rlm.remote_log.reads import below_log_start
 from rlm_spark.tiers.service_calls import failure_of
+from rsm_plugins.contract.status import status_of_error
 
 
 class Failed(grpc.RpcError):

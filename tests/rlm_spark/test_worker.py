@@ -69,7 +69,11 @@ def test_a_task_imports_nothing_of_a_service() -> None:
     imported = output(_IMPORTS, None).split()
     libraries = {name.partition(".")[0] for name in imported}
     of_services = {"aiohttp", "click", "prometheus_client", "psutil", "rich", "structlog", "yaml"}
-    assert not libraries & (of_services | {"pyspark", "rlmm", "rsm_plugins"})
+    assert not libraries & (of_services | {"pyspark", "rlmm"})
+    assert [name for name in imported if name.startswith("rsm_plugins.")] == [
+        "rsm_plugins.contract",
+        "rsm_plugins.contract.status",
+    ]
     assert {"rlm", "rlm.v1"} >= {
         name.rpartition(".")[0] for name in imported if name.startswith("rlm.")
     }

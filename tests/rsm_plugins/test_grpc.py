@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf.descriptor_pool import DescriptorPool
+from google.rpc import status_pb2  # type: ignore[import-untyped]
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
@@ -20,26 +21,29 @@ from kip405.addresses import Address
 from kip405.errors import (
     Busy,
     Corrupt,
+    Elsewhere,
     ErrorKind,
     Fenced,
     Invalid,
+    OffsetOutOfRange,
     RemoteStorageError,
     Unavailable,
     error_of_kind,
 )
 from kip405.segments import ByteRange, FileSlice
+from kip405.v1 import errors_pb2
 from rsm_plugins.conformance.subject import Subject, read_answer
 from rsm_plugins.contract.answering import Context
 from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager
 from rsm_plugins.contract.client_files import ClientVolume, VolumeCalls
 from rsm_plugins.contract.fetch_stream import Received
 from rsm_plugins.contract.messages import locator_message, slice_message
-from rsm_plugins.contract.status import status_of_error
+from rsm_plugins.contract.status import Metadata, error_of_call, status_of_error
 from rsm_plugins.files.shared_volume import read_nonce
 from rsm_plugins.files.spool import Spool
 from rsm_plugins.process.plugin import running_server
 from rsm_plugins.threads import FileThreads
-from rsm_plugins.v1 import errors_pb2, identity_pb2, identity_pb2_grpc, storage_pb2_grpc
+from rsm_plugins.v1 import identity_pb2, identity_pb2_grpc, storage_pb2_grpc
 from rsm_plugins.v1 import storage_pb2 as pb
 from tests.rsm_plugins.harness import DEADLINES, DirectoryFaults, new_uuid, plugin_settings
 
@@ -320,6 +324,48 @@ def test_errors_carry_their_kind_over_the_wire(kind: ErrorKind) -> None:
     assert errors_pb2.ErrorDetail.DESCRIPTOR.full_name.encode() in value
 
 
+class Sent(grpc.RpcError):
+    """A failed call with a status of the server."""
+
+    def __init__(self, code: grpc.StatusCode, text: str, trailing: Metadata) -> None:
+        super().__init__(text)
+        self._status = code, text, trailing
+
+    def code(self) -> grpc.StatusCode:
+        return self._status[0]
+
+    def details(self) -> str:
+        return self._status[1]
+
+    def trailing_metadata(self) -> Any:
+        return self._status[2]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Elsewhere("broker 2 leads", "b:2"),
+        OffsetOutOfRange("below", log_start_offset=0),
+        OffsetOutOfRange("beyond", high_watermark=60),
+        Invalid("plain"),
+    ],
+)
+def test_errors_keep_their_fields_over_the_wire(error: RemoteStorageError) -> None:
+    found = error_of_call(Sent(*status_of_error(error)), "s")
+    assert (type(found), str(found), vars(found)) == (type(error), str(error), vars(error))
+
+
+def test_the_detail_of_an_earlier_version_of_a_plugin_is_understood() -> None:
+    """Its message has another name and the same fields."""
+    code, text, ((key, value), *_) = status_of_error(Corrupt("object x"))
+    assert isinstance(value, bytes)
+    status = status_pb2.Status.FromString(value)
+    status.details[0].type_url = "type.googleapis.com/rsm_plugins.v1.ErrorDetail"
+    earlier = status.SerializeToString()
+    found = error_of_call(Sent(code, text, ((key, earlier),)), "s")
+    assert (type(found), str(found)) == (Corrupt, "object x")
+
+
 class Foreign(storage_pb2_grpc.StorageServicer):
     """Another plugin, in another language, that knows only status codes."""
 
@@ -401,8 +447,6 @@ def test_retriable_kinds_are_said_to_be() -> None:
 
 
 def _detail(error: RemoteStorageError) -> errors_pb2.ErrorDetail:
-    from google.rpc import status_pb2  # type: ignore[import-untyped]
-
     value = status_of_error(error)[2][0][1]
     detail = errors_pb2.ErrorDetail()
     assert status_pb2.Status.FromString(value).details[0].Unpack(detail)

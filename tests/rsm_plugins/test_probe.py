@@ -15,6 +15,7 @@ import structlog
 from kip405.contracts import FindingKind
 from kip405.errors import Corrupt, Invalid, Unavailable
 from kip405.settings import masked
+from kip405.v1 import errors_pb2
 from rsm_plugins.conformance.subject import Subject
 from rsm_plugins.contract.answering import Context
 from rsm_plugins.contract.capabilities import Capability
@@ -27,8 +28,8 @@ from rsm_plugins.process.config import settings_of
 from rsm_plugins.process.logs import configure_logs
 from rsm_plugins.process.plugin import _sweep, running_server
 from rsm_plugins.store_kinds import OpenStore, secrets_of
-from rsm_plugins.v1 import errors_pb2, identity_pb2_grpc
 from rsm_plugins.v1 import identity_pb2 as idpb
+from rsm_plugins.v1 import identity_pb2_grpc
 from rsm_plugins.v1 import storage_pb2 as pb
 from tests.rsm_plugins.harness import DEADLINES, PREFIX, local_subject, new_uuid, plugin_settings
 

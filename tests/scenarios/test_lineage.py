@@ -9,9 +9,10 @@ from confluent_kafka import Consumer, TopicPartition
 
 from kafka_protocol.error_codes import KAFKA_STORAGE_ERROR, LEADER_NOT_AVAILABLE
 from kip405.errors import Fenced
-from rlm.api.calls import call_metadata, error_of_call
+from rlm.api.calls import call_metadata
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
+from rsm_plugins.contract.status import error_of_call
 from tests.rlm.proxy.fakes import RawClient
 from tests.scenarios.cluster import Cluster, assert_same, fresh
 from tests.scenarios.objects import finished_segments
@@ -147,7 +148,7 @@ def remote_tier(cluster: Cluster, node: int, topic: str) -> int | str:
                 request, metadata=call_metadata("tests", None), timeout=60
             )
         except grpc.RpcError as error:
-            failed = error_of_call(error, address)
+            failed = error_of_call(error, f"service at {address}")
             assert isinstance(failed, Fenced), failed
             return str(failed)
     return int(answer.offset)

@@ -11,9 +11,10 @@ import pytest
 
 from kip405.batches import walk
 from kip405.records import records
-from rlm.api.calls import call_metadata, error_of_call
+from rlm.api.calls import call_metadata
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
+from rsm_plugins.contract.status import error_of_call
 from tests.builders.log_starts import raise_log_start
 from tests.sandbox_fixtures import SandboxFactory
 from tests.scenarios.cluster import Cluster, Row, fresh
@@ -41,7 +42,7 @@ class Endpoint:
             try:
                 yield FetchServiceStub(channel)
             except grpc.RpcError as error:
-                raise error_of_call(error, self.address) from error
+                raise error_of_call(error, f"service at {self.address}") from error
 
     def ask(self, name: str, request: object) -> Any:
         with self.stub() as stub:

@@ -11,7 +11,7 @@ from grpc import aio
 
 from kip405.batches import walk
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
-from rlm.api.calls import Gate, call_metadata, error_of_call
+from rlm.api.calls import Gate, call_metadata
 from rlm.api.endpoints import READER, Endpoint, Endpoints
 from rlm.api.remote_fetch import RemoteDependencies, RemoteFetchService
 from rlm.reading.limits import ReadLimits
@@ -22,6 +22,7 @@ from rlm.remote_log.remote_only_reads import RemoteReading
 from rlm.remote_log.remote_only_view import RemoteView
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
+from rsm_plugins.contract.status import error_of_call
 from rsm_plugins.threads import Threads
 from tests.builders.ledger import PLACE
 from tests.builders.log_dir import CLUSTER_ID
@@ -114,7 +115,7 @@ class Site:
             try:
                 yield FetchServiceStub(channel)
             except aio.AioRpcError as error:
-                raise error_of_call(error, self.address) from error
+                raise error_of_call(error, f"service at {self.address}") from error
 
 
 def fetch(start_offset: int, **fields: object) -> pb.FetchRequest:

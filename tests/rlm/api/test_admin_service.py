@@ -8,14 +8,15 @@ from grpc import aio
 from grpc_health.v1 import health_pb2
 
 from kip405.acls import topic_acl
-from kip405.errors import Fenced, Invalid, NotFound, Unavailable
+from kip405.errors import Elsewhere, Fenced, Invalid, NotFound, Unavailable
 from kip405.ids import PartitionKey
-from rlm.api.calls import FORWARDED_KEY, Elsewhere, call_metadata, error_of_call
+from rlm.api.calls import FORWARDED_KEY, call_metadata
 from rlm.api.server import ApiServer
 from rlm.plans.problems import Problem, ProblemKind
 from rlm.v1 import admin_pb2 as pb
 from rlm.v1.admin_pb2_grpc import AdminServiceStub
 from rlmm.settings_records import TrimRecord
+from rsm_plugins.contract.status import error_of_call
 from tests.builders.log_dir import TOPIC, TOPIC_ID
 from tests.rlm.api.harness import Log, Node, api_node, channel_to
 from tests.rlm.topics.world import Cluster
@@ -28,7 +29,7 @@ async def call(node: Node, name: str, request: object, metadata: Any = WHO) -> A
         try:
             return await getattr(AdminServiceStub(channel), name)(request, metadata=metadata)
         except aio.AioRpcError as error:
-            raise error_of_call(error, node.address) from error
+            raise error_of_call(error, f"service at {node.address}") from error
 
 
 async def test_h14_verbs_are_done_by_the_partition_0_leaders_service() -> None:

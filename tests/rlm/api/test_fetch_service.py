@@ -7,13 +7,23 @@ import pytest
 from grpc import aio
 
 from kip405.batches import walk
-from kip405.errors import Corrupt, Fenced, Invalid, NotFound, RemoteStorageError, Unavailable
+from kip405.errors import (
+    Corrupt,
+    Elsewhere,
+    Fenced,
+    Invalid,
+    NotFound,
+    OffsetOutOfRange,
+    RemoteStorageError,
+    Unavailable,
+)
 from kip405.ids import Uuid
-from rlm.api.calls import Elsewhere, call_metadata, error_of_call
-from rlm.remote_log.reads import OffsetOutOfRange, ReadRequest
+from rlm.api.calls import call_metadata
+from rlm.remote_log.reads import ReadRequest
 from rlm.topics.verbs import EnableOptions
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
+from rsm_plugins.contract.status import error_of_call
 from tests.builders.ledger import metadata
 from tests.builders.log_dir import TOPIC, TOPIC_ID
 from tests.rlm.api.harness import NO_LIMITS, PER_BATCH, Log, Node, api_node, channel_to
@@ -30,7 +40,7 @@ async def read(address: str, **fields: object) -> list[pb.FetchResponse]:
         try:
             return [answer async for answer in stub.Fetch(request, metadata=WHO)]
         except aio.AioRpcError as error:
-            raise error_of_call(error, address) from error
+            raise error_of_call(error, f"service at {address}") from error
 
 
 def offsets(answers: list[pb.FetchResponse]) -> list[int]:
@@ -229,7 +239,7 @@ async def _call(node: Node, name: str, request: object) -> object:
         try:
             return await getattr(FetchServiceStub(channel), name)(request, metadata=WHO)
         except aio.AioRpcError as error:
-            raise error_of_call(error, node.address) from error
+            raise error_of_call(error, f"service at {node.address}") from error
 
 
 async def test_describe_copy_and_segments_are_answered_by_the_leader() -> None:

@@ -6,10 +6,11 @@ import pytest
 from grpc import aio
 
 from kip405.errors import Fenced, Unavailable
-from rlm.api.calls import call_metadata, error_of_call
+from rlm.api.calls import call_metadata
 from rlm.reading.requests import TimestampedOffset
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
+from rsm_plugins.contract.status import error_of_call
 from tests.builders.log_dir import TOPIC as API_TOPIC
 from tests.rlm.api.harness import Log, api_node, channel_to
 from tests.rlm.proxy.fakes import FakeTier, tier_partition, world
@@ -47,7 +48,9 @@ async def of_the_api(log: dict[str, Any], timestamp: int) -> int | None:
                 request, metadata=call_metadata("tests", None)
             )
         except aio.AioRpcError as error:
-            assert isinstance(error_of_call(error, node.address), Unavailable | Fenced)
+            assert isinstance(
+                error_of_call(error, f"service at {node.address}"), Unavailable | Fenced
+            )
             return None
     return int(answer.offset)
 

@@ -6,10 +6,17 @@ from typing import Any
 
 import pytest
 
-from kip405.errors import Fenced, Invalid, NotFound, RemoteStorageError, Unavailable
+from kip405.errors import (
+    Fenced,
+    Invalid,
+    NotFound,
+    OffsetOutOfRange,
+    RemoteStorageError,
+    Unavailable,
+)
 from kip405.ids import PartitionKey, Uuid
 from rlm.plans.holes import NO_RECORDS
-from rlm.remote_log.reads import OffsetOutOfRange, ReadRequest
+from rlm.remote_log.reads import ReadRequest
 from rlm.remote_log.remote_only_view import QUIET_MS
 from rlm.topics.starts import CAUSE_RETENTION, raise_start
 from rlm.v1 import fetch_pb2 as pb

@@ -11,11 +11,12 @@ import pytest
 from grpc import aio
 
 from kip405.errors import Invalid, RemoteStorageError, Unavailable
-from rlm.api.calls import Caller, TokenFile, call_metadata, error_of_call
+from rlm.api.calls import Caller, TokenFile, call_metadata
 from rlm.api.peers import Stubs
 from rlm.api.server import ApiServer
 from rlm.v1 import admin_pb2 as pb
 from rlm.v1.admin_pb2_grpc import AdminServiceStub
+from rsm_plugins.contract.status import error_of_call
 from rsm_plugins.contract.tls import ServerTls, Tls
 from tests.builders.certificates import Authority, Certificate
 from tests.builders.clock import ManualClock
@@ -50,7 +51,7 @@ async def asked(node: Node, tls: Tls | None, token: str | None = None) -> str:
                 pb.ListTopicsRequest(), metadata=call_metadata("me", token), timeout=20
             )
         except aio.AioRpcError as error:
-            return str(error_of_call(error, "it"))
+            return str(error_of_call(error, "service at it"))
     return "ok"
 
 
@@ -212,5 +213,5 @@ def test_a_lost_connection_is_not_taken_for_tls() -> None:
         def trailing_metadata(self) -> tuple[()]:
             return ()
 
-    error: RemoteStorageError = error_of_call(Lost(), "it")
-    assert str(error) == "service at it: not reachable"
+    error: RemoteStorageError = error_of_call(Lost(), "service at it")
+    assert str(error) == "service at it: Socket closed (UNAVAILABLE)"
