@@ -142,7 +142,9 @@ def _measure(
 def _decoded(pieces: list[Fetched], decoder: str) -> int:
     os.environ[ENVIRONMENT] = decoder
     schema = arrow_schema([name for name in COLUMNS if name != "headers"])
-    wanted = OffsetRange(place=TopicPartition("bench", 0), start_offset=0, end_offset=1 << 40)
+    wanted = OffsetRange(
+        topic_partition=TopicPartition("bench", 0), start_offset=0, end_offset=1 << 40
+    )
     batches = record_batches(pieces, wanted, schema, read_committed=True)
     return sum(batch.num_rows for batch in batches)
 

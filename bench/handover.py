@@ -68,13 +68,13 @@ class Bench:
 
     async def fetches(self, client: GrpcRemoteStorageManager) -> int:
         """Fetch all ranges; the bytes that came."""
-        places = iter(range(self.ranges))
+        numbers = iter(range(self.ranges))
         per_object = max(1, _OBJECT_BYTES // self.range_bytes)
         total = 0
 
         async def some() -> None:
             nonlocal total
-            for number in places:
+            for number in numbers:
                 start = number % per_object * self.range_bytes
                 wanted = ByteRange(start=start, end=start + self.range_bytes)
                 found = await client.fetch_log_segment(self.locator, wanted)
@@ -119,11 +119,11 @@ def ways(folder: Path) -> tuple[Way, ...]:
         Way(name=f"fetch bytes {network}", network=network, share=False, work=Bench.fetches)
         for network in ("unix", "tcp")
     ]
-    for name, place in (("memory", memory), ("disk", folder)):
-        if place is not None:
+    for name, scratch in (("memory", memory), ("disk", folder)):
+        if scratch is not None:
             way = f"fetch scratch {name} unix"
             fetches.append(
-                Way(name=way, network="unix", share=True, work=Bench.fetches, scratch=place)
+                Way(name=way, network="unix", share=True, work=Bench.fetches, scratch=scratch)
             )
     copies = [
         Way(name="copy bytes unix", network="unix", share=False, work=Bench.copied),

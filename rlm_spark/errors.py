@@ -147,15 +147,15 @@ class LossRule:
         """A task found that offsets are gone: the callback of `read_range`."""
         if self._fail:
             raise DataLossError(
-                loss.place.topic,
-                loss.place.partition,
+                loss.topic_partition.topic,
+                loss.topic_partition.partition,
                 loss.start_offset,
                 loss.end_offset,
                 loss.reason,
             )
         self._warn(
-            f"Cannot fetch records in [{loss.start_offset}, {loss.end_offset}) of {loss.place}: "
-            f"{loss.reason}. {_LOST} {_TO_FAIL}"
+            f"Cannot fetch records in [{loss.start_offset}, {loss.end_offset}) of "
+            f"{loss.topic_partition}: {loss.reason}. {_LOST} {_TO_FAIL}"
         )
 
     def _warn(self, text: str) -> None:

@@ -3,7 +3,7 @@
 Spark runs on this machine's cores and on loopback, and leaves no files behind. Its temporary folder
 is locked (flock of the folder itself) while the process that created it runs. The kernel releases
 the lock however the process ends, so no process id has to be checked. The next process that creates
-a folder in the same place removes the folders without a lock. This module must not know Kafka or
+a folder beside it removes the folders without a lock. This module must not know Kafka or
 tiering beyond `rlm_spark.register`.
 """
 
@@ -281,7 +281,7 @@ def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _own_interrupts() -> Iterator[None]:
-    """A caller's own handler of SIGINT stays; Spark puts its own in the place of any."""
+    """Keeps a caller's own handler of SIGINT, which Spark replaces by its own."""
     before = signal.getsignal(signal.SIGINT)
     yield
     is_ours = before is not signal.default_int_handler

@@ -25,7 +25,7 @@ class TopicPartition(NamedTuple):
 class OffsetRange:
     """Offsets [start_offset, end_offset) of one partition: what one task reads."""
 
-    place: TopicPartition
+    topic_partition: TopicPartition
     start_offset: int
     end_offset: int
 
@@ -68,7 +68,7 @@ class DataLoss:
     now, or has a hole. None: no tier has any, because the topic is gone or its log was cut.
     """
 
-    place: TopicPartition
+    topic_partition: TopicPartition
     start_offset: int
     end_offset: int
     reason: str

@@ -46,29 +46,29 @@ def measure_first_records(
     """So many timings over all partitions but the last, which warms the connections."""
     topic = topic_name(PROXY, partitions)
     *cold, warm = (segments_of(lab, topic, number) for number in range(partitions))
-    places = _newest_first(cold or [warm[1:]])[:count]
-    if len(places) < count:
-        raise BenchError(f"{topic} has {len(places)} cold segments, {count} are needed")
+    positions = _newest_first(cold or [warm[1:]])[:count]
+    if len(positions) < count:
+        raise BenchError(f"{topic} has {len(positions)} cold segments, {count} are needed")
     lab.delay(delay_ms)
     lab.empty_caches()
-    warm_place = _Place(partition=partitions - 1, offset=warm[0][0])
-    times = asyncio.run(_timed(lab.sandbox.bootstrap, topic, warm_place, places))
+    warm_position = _Position(partition=partitions - 1, offset=warm[0][0])
+    times = asyncio.run(_timed(lab.sandbox.bootstrap, topic, warm_position, positions))
     return [
         FirstRecord(
             store=lab.store,
             delay_ms=delay_ms,
-            partition=place.partition,
-            offset=place.offset,
+            partition=position.partition,
+            offset=position.offset,
             ms=round(ms, 1),
         )
-        for place, ms in zip(places, times, strict=True)
+        for position, ms in zip(positions, times, strict=True)
     ]
 
 
-def _newest_first(segments: list[list[tuple[int, int]]]) -> list["_Place"]:
+def _newest_first(segments: list[list[tuple[int, int]]]) -> list["_Position"]:
     """The middle of every segment: of all partitions the newest ones, then those before them."""
     return [
-        _Place(partition=number, offset=sum(rows[-depth]) // 2)
+        _Position(partition=number, offset=sum(rows[-depth]) // 2)
         for depth in range(1, max(map(len, segments)) + 1)
         for number, rows in enumerate(segments)
         if depth <= len(rows)
@@ -76,31 +76,35 @@ def _newest_first(segments: list[list[tuple[int, int]]]) -> list["_Place"]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
+class _Position:
     partition: int
     offset: int
 
 
-async def _timed(bootstrap: str, topic: str, warm: _Place, cold: Sequence[_Place]) -> list[float]:
+async def _timed(
+    bootstrap: str, topic: str, warm: _Position, cold: Sequence[_Position]
+) -> list[float]:
     client = OwnBroker(Address.parse(bootstrap), client_id="bench-first-record")
     try:
         await _fetch(client, topic, warm)
         found = []
-        for place in cold:
+        for position in cold:
             await asyncio.sleep(_PAUSE_S)
-            found.append(await _fetch(client, topic, place))
+            found.append(await _fetch(client, topic, position))
         return found
     finally:
         await client.close()
 
 
-async def _fetch(client: OwnBroker, topic: str, place: _Place) -> float:
+async def _fetch(client: OwnBroker, topic: str, position: _Position) -> float:
     """Milliseconds until an answer with records is there whole."""
     began = time.monotonic()
     answer = await client.fetch(
-        topic, place.partition, place.offset, max_bytes=_MAX_BYTES, max_wait_ms=_MAX_WAIT_MS
+        topic, position.partition, position.offset, max_bytes=_MAX_BYTES, max_wait_ms=_MAX_WAIT_MS
     )
     took_ms = (time.monotonic() - began) * 1000
     if not answer.records:
-        raise BenchError(f"{topic}-{place.partition} at {place.offset}: empty after {took_ms} ms")
+        raise BenchError(
+            f"{topic}-{position.partition} at {position.offset}: empty after {took_ms} ms"
+        )
     return took_ms

@@ -44,9 +44,9 @@ def run_stores(options: StoreOptions, progress: Progress) -> tuple[Figures, dict
     measured: list[Figures] = []
     versions: list[str] = []
     for store in options.stores:
-        with lab(store, options, progress) as place:
-            versions.append(place.sandbox.dist.version)
-            measured.append(_measure(place, options, progress))
+        with lab(store, options, progress) as running:
+            versions.append(running.sandbox.dist.version)
+            measured.append(_measure(running, options, progress))
     figures = Figures(
         reads=tuple(run for one in measured for run in one.reads),
         first_records=tuple(row for one in measured for row in one.first_records),
@@ -55,42 +55,42 @@ def run_stores(options: StoreOptions, progress: Progress) -> tuple[Figures, dict
     return figures, _document(options, figures, versions[0])
 
 
-def _measure(place: Lab, options: StoreOptions, progress: Progress) -> Figures:
-    copies = _copies(place, options, progress)
-    place.delay(0)
-    shares = prepare(place.sandbox, options.read, progress)
+def _measure(running: Lab, options: StoreOptions, progress: Progress) -> Figures:
+    copies = _copies(running, options, progress)
+    running.delay(0)
+    shares = prepare(running.sandbox, options.read, progress)
     progress(f"remote share of records: {shares}")
-    place.production_intervals()
-    reads = _reads(place, options, progress)
+    running.production_intervals()
+    reads = _reads(running, options, progress)
     return Figures(
         reads=tuple(reads),
-        first_records=tuple(_first_records(place, options, progress)),
+        first_records=tuple(_first_records(running, options, progress)),
         copies=tuple(copies),
     )
 
 
-def _copies(place: Lab, options: StoreOptions, progress: Progress) -> list[CopyPair]:
+def _copies(running: Lab, options: StoreOptions, progress: Progress) -> list[CopyPair]:
     """Without added latency, as the figures to beat were taken; pair 0 warms up."""
     numbers = range(_WARM_UP_ROUND if options.warm_up else 1, options.copy_pairs + 1)
-    prepare_backlogs(place, options, numbers, progress)
+    prepare_backlogs(running, options, numbers, progress)
     pairs = []
     for number in numbers:
-        pair = measure_pair(place, number, 0)
+        pair = measure_pair(running, number, 0)
         progress(copy_line(pair) + ("  warm-up: not counted" if number == 0 else ""))
         if number:
             pairs.append(pair)
     return pairs
 
 
-def _reads(place: Lab, options: StoreOptions, progress: Progress) -> list[ReadRun]:
+def _reads(running: Lab, options: StoreOptions, progress: Progress) -> list[ReadRun]:
     runs = []
     first = _WARM_UP_ROUND if options.warm_up else 1
     for number in range(first, options.rounds + 1):
-        delays = order_of_delays(options.delays_of(place.store), number)
+        delays = order_of_delays(options.delays_of(running.store), number)
         for delay_ms in delays[:1] if number == _WARM_UP_ROUND else delays:
             for partitions in options.partitions:
                 run = measure_read(
-                    place, options, partitions=partitions, delay_ms=delay_ms, number=number
+                    running, options, partitions=partitions, delay_ms=delay_ms, number=number
                 )
                 counts = number != _WARM_UP_ROUND
                 progress(read_line(run) + ("" if counts else "  warm-up: not counted"))
@@ -98,16 +98,16 @@ def _reads(place: Lab, options: StoreOptions, progress: Progress) -> list[ReadRu
     return runs
 
 
-def _first_records(place: Lab, options: StoreOptions, progress: Progress) -> list[FirstRecord]:
+def _first_records(running: Lab, options: StoreOptions, progress: Progress) -> list[FirstRecord]:
     rows = []
-    for delay_ms in options.delays_of(place.store):
+    for delay_ms in options.delays_of(running.store):
         found = measure_first_records(
-            place,
+            running,
             partitions=max(options.partitions),
             delay_ms=delay_ms,
             count=options.first_records,
         )
-        progress(f"first records {place.store} +{delay_ms} ms: {[row.ms for row in found]} ms")
+        progress(f"first records {running.store} +{delay_ms} ms: {[row.ms for row in found]} ms")
         rows += found
     return rows
 

@@ -36,7 +36,7 @@ _BITS = {
 class Assembly:
     """Makes record batches of one schema for one partition."""
 
-    def __init__(self, schema: pa.Schema, place: TopicPartition) -> None:
+    def __init__(self, schema: pa.Schema, topic_partition: TopicPartition) -> None:
         self._schema = schema
         self.columns = 0
         for field in schema:
@@ -44,11 +44,11 @@ class Assembly:
                 raise ValueError(f"column {field.name} of type {field.type} is none of a record's")
             self.columns |= _BITS.get(field.name, 0)
         self._constants = {
-            "topic": _Constant(pa.scalar(place.topic, pa.string())),
-            "partition": _Constant(pa.scalar(place.partition, pa.int32())),
+            "topic": _Constant(pa.scalar(topic_partition.topic, pa.string())),
+            "partition": _Constant(pa.scalar(topic_partition.partition, pa.int32())),
         }
 
-        sizes = {"topic": 4 + len(place.topic.encode()), "partition": 4}
+        sizes = {"topic": 4 + len(topic_partition.topic.encode()), "partition": 4}
         self.constant_row_bytes = sum(sizes.get(name, 0) for name in schema.names)
 
     def batch(self, rows: Rows) -> pa.RecordBatch:

@@ -120,13 +120,15 @@ class RowBuilder:
             return -1
         self._last_offset = offset
         timestamp_ms = section.timestamp_ms + (0 if section.is_log_append_time else delta_ms)
-        self._place(offset, timestamp_ms, int(section.is_log_append_time), index)
+        self._fixed_columns(offset, timestamp_ms, int(section.is_log_append_time), index)
         self._content(memoryview(data), key, value)
         if self._columns & HEADERS:
             self._size_bytes += self._headers.append(data, headers_at, end, index)
         return end
 
-    def _place(self, offset: int, timestamp_ms: int, timestamp_type: int, index: int) -> None:
+    def _fixed_columns(
+        self, offset: int, timestamp_ms: int, timestamp_type: int, index: int
+    ) -> None:
         columns = self._columns
         if columns & OFFSET:
             self._offsets.append(offset)

@@ -73,9 +73,9 @@ class Scan:
             position += header.size_bytes
 
     def error(self, offset: int, reason: str) -> DecodeError:
-        """The error that names the place."""
-        place = self._wanted.place
-        return DecodeError(place.topic, place.partition, offset, reason)
+        """The error with the partition and the offset."""
+        topic_partition = self._wanted.topic_partition
+        return DecodeError(topic_partition.topic, topic_partition.partition, offset, reason)
 
     def _header(self, batches: ByteBuffer, position: int) -> BatchHeader:
         try:
@@ -180,7 +180,7 @@ def record_batches(
     for stored bytes that are no records; ValueError for a schema that records do not have.
     """
     engine = choose()
-    assembly = Assembly(schema, wanted.place)
+    assembly = Assembly(schema, wanted.topic_partition)
     builder = engine.RowBuilder(assembly.columns, target_bytes, assembly.constant_row_bytes)
     scan = Scan(engine, wanted, read_committed=read_committed)
     for section, start in scan.sections(pieces):

@@ -61,13 +61,13 @@ EXPORT = (
     ),
     Argument(
         flag="--from",
-        metavar="PLACE",
+        metavar="POSITION",
         help="earliest, a time, @MS or JSON of offsets; default: where the export before ended.",
     ),
     Argument(
         flag="--to",
-        metavar="PLACE",
-        help="Up to which place, exclusive: latest, a time, @MS or JSON of offsets.",
+        metavar="POSITION",
+        help="The position to end at, exclusive: latest, a time, @MS or JSON of offsets.",
     ),
     Argument(
         flag="--by",

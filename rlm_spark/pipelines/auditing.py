@@ -205,8 +205,8 @@ def _topic(
         segments: list[AuditedSegment] = [
             segment_of(row) for row in rows if row.partition == partition.partition
         ]
-        place = TopicPartition(topic.topic, partition.partition)
-        history = audit_history(place, segments, partition.remote_log_start_offset)
+        topic_partition = TopicPartition(topic.topic, partition.partition)
+        history = audit_history(topic_partition, segments, partition.remote_log_start_offset)
         histories.append(history)
         findings += history.findings
     return TopicAudit(

@@ -44,8 +44,12 @@ class Chunk:
 
     @property
     def wanted(self) -> OffsetRange:
-        place = TopicPartition(self.topic, self.partition)
-        return OffsetRange(place=place, start_offset=self.start_offset, end_offset=self.end_offset)
+        topic_partition = TopicPartition(self.topic, self.partition)
+        return OffsetRange(
+            topic_partition=topic_partition,
+            start_offset=self.start_offset,
+            end_offset=self.end_offset,
+        )
 
     @property
     def size(self) -> int:
@@ -96,9 +100,11 @@ def covered(chunks: Iterable[Chunk]) -> dict[TopicPartition, tuple[Interval, ...
     """The planned offsets by partition: disjoint, ascending, adjacent intervals joined."""
     found: dict[TopicPartition, list[Interval]] = {}
     for chunk in chunks:
-        place = TopicPartition(chunk.topic, chunk.partition)
-        found.setdefault(place, []).append((chunk.start_offset, chunk.end_offset))
-    return {place: tuple(_joined(intervals)) for place, intervals in found.items()}
+        topic_partition = TopicPartition(chunk.topic, chunk.partition)
+        found.setdefault(topic_partition, []).append((chunk.start_offset, chunk.end_offset))
+    return {
+        topic_partition: tuple(_joined(intervals)) for topic_partition, intervals in found.items()
+    }
 
 
 def _joined(intervals: Iterable[Interval]) -> Iterator[Interval]:
@@ -148,24 +154,27 @@ def new_chunks(
     """The requested offsets that are not taken, in chunks: round-robin over partitions."""
     queues = [
         [
-            (place, part)
-            for interval in without(wanted[place].interval, taken.get(place, ()))
-            for part in cut(interval, size.offsets(bytes_per_offset.get(place)))
+            (topic_partition, part)
+            for interval in without(
+                wanted[topic_partition].interval, taken.get(topic_partition, ())
+            )
+            for part in cut(interval, size.offsets(bytes_per_offset.get(topic_partition)))
         ]
-        for place in sorted(wanted)
+        for topic_partition in sorted(wanted)
     ]
     return tuple(
         Chunk(
             plan=plan,
             number=number,
-            topic=place.topic,
-            topic_id=topic_ids.get(place.topic),
-            partition=place.partition,
+            topic=topic_partition.topic,
+            topic_id=topic_ids.get(topic_partition.topic),
+            partition=topic_partition.partition,
             start_offset=start,
             end_offset=end,
-            from_earliest=wanted[place].from_earliest and start == wanted[place].start_offset,
+            from_earliest=wanted[topic_partition].from_earliest
+            and start == wanted[topic_partition].start_offset,
         )
-        for number, (place, (start, end)) in enumerate(_in_turns(queues))
+        for number, (topic_partition, (start, end)) in enumerate(_in_turns(queues))
     )
 
 
@@ -201,11 +210,11 @@ class Shape:
         return _encode({"v": VERSION, "kind": KIND, **asdict(self)})
 
     @classmethod
-    def decode(cls, data: bytes, place: str) -> "Shape":
-        """ExportError names `place` where it is not ours or of an unknown version."""
-        fields = _decode(data, place)
+    def decode(cls, data: bytes, path: str) -> "Shape":
+        """ExportError names `path` where it is not ours or of an unknown version."""
+        fields = _decode(data, path)
         if fields.get("kind") != KIND:
-            raise ExportError(f"{place} is not an export's")
+            raise ExportError(f"{path} is not an export's")
         try:
             return cls(
                 partition_by=str(fields["partition_by"]),
@@ -213,7 +222,7 @@ class Shape:
                 read_committed=bool(fields["read_committed"]),
             )
         except KeyError as error:
-            raise ExportError(f"{place} has no {error}") from error
+            raise ExportError(f"{path} has no {error}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,9 +256,9 @@ class Commit:
         return _encode({"v": VERSION, "kind": "commit", **asdict(self)})
 
     @classmethod
-    def decode(cls, data: bytes, place: str) -> "Commit":
-        """ExportError names `place` where it cannot be used."""
-        fields = _decode(data, place)
+    def decode(cls, data: bytes, path: str) -> "Commit":
+        """ExportError names `path` where it cannot be used."""
+        fields = _decode(data, path)
         try:
             return cls(
                 chunk=fields["chunk"],
@@ -258,7 +267,7 @@ class Commit:
                 lost=tuple((start, end) for start, end in fields["lost"]),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise ExportError(f"{place} cannot be used: {error}") from error
+            raise ExportError(f"{path} cannot be used: {error}") from error
 
 
 def encode_plan(chunks: Iterable[Chunk]) -> bytes:
@@ -278,9 +287,9 @@ def encode_plan(chunks: Iterable[Chunk]) -> bytes:
     )
 
 
-def decode_plan(data: bytes, number: int, place: str) -> tuple[Chunk, ...]:
-    """The chunks; ExportError names `place` where it cannot be used."""
-    fields = _decode(data, place)
+def decode_plan(data: bytes, number: int, path: str) -> tuple[Chunk, ...]:
+    """The chunks; ExportError names `path` where it cannot be used."""
+    fields = _decode(data, path)
     try:
         return tuple(
             Chunk(
@@ -296,18 +305,18 @@ def decode_plan(data: bytes, number: int, place: str) -> tuple[Chunk, ...]:
             for index, (topic, partition, start, end, from_earliest) in enumerate(fields["chunks"])
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise ExportError(f"{place} cannot be used: {error}") from error
+        raise ExportError(f"{path} cannot be used: {error}") from error
 
 
 def _encode(fields: Mapping[str, Any]) -> bytes:
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
-def _decode(data: bytes, place: str) -> dict[str, Any]:
+def _decode(data: bytes, path: str) -> dict[str, Any]:
     try:
         fields = json.loads(data)
     except ValueError as error:
-        raise ExportError(f"{place} is no JSON: {error}") from error
+        raise ExportError(f"{path} is not JSON: {error}") from error
     if not isinstance(fields, dict) or fields.get("v") != VERSION:
-        raise ExportError(f"{place} is of a version that this software does not know")
+        raise ExportError(f"{path} is of a version that this software does not know")
     return fields

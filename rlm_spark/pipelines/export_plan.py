@@ -49,12 +49,12 @@ def prepare(
     left = book.left()  # before recovery: a chunk committed later is skipped by its task
     book.recover()
     known = book.chunks()
-    places = offsets.assigned(query.subscription, positions, must_exist=True)
-    topics = {place.topic for place in places}
+    topic_partitions = offsets.assigned(query.subscription, positions, must_exist=True)
+    topics = {topic_partition.topic for topic_partition in topic_partitions}
     details = details_of(sorted(topics))
     _check_same_topics((chunk for chunk in known if chunk.topic in topics), details.ids)
     taken = covered(known)
-    wanted = spans(query, places, positions, taken, goes_on=goes_on)
+    wanted = spans(query, topic_partitions, positions, taken, goes_on=goes_on)
     total = sum(span.end_offset - span.start_offset for span in wanted.values())
     new = new_chunks(
         book.next_plan(),

@@ -91,7 +91,7 @@ class ExportReport:
         """Requested ranges of offsets that no longer exist."""
         by_name = {chunk.name: chunk for chunk in self.chunks}
         return tuple(
-            f"{by_name[one.chunk].wanted.place} offsets {start} to {end}"
+            f"{by_name[one.chunk].wanted.topic_partition} offsets {start} to {end}"
             for one in self.commits
             for start, end in one.lost
         )

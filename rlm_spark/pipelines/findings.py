@@ -59,7 +59,7 @@ class AuditedSegment:
     objects_stem: str
 
     @property
-    def place(self) -> TopicPartition:
+    def topic_partition(self) -> TopicPartition:
         where = self.metadata.topic_id_partition
         return TopicPartition(where.topic, where.partition)
 
@@ -77,8 +77,8 @@ class AuditedSegment:
         stem = self.objects_stem or f"segment {self.metadata.segment_id.id}"
         return Finding(
             kind=kind,
-            topic=self.place.topic,
-            partition=self.place.partition,
+            topic=self.topic_partition.topic,
+            partition=self.topic_partition.partition,
             object_name=f"{stem}.{suffix}",
             detail=detail,
         )
@@ -86,10 +86,14 @@ class AuditedSegment:
 
 def segment_of(row: pb.Segment) -> AuditedSegment:
     """A row of ListSegments as a value; ValueError where it makes no sense."""
-    place = TopicIdPartition(topic_id=Uuid(row.topic_id), topic=row.topic, partition=row.partition)
+    topic_partition = TopicIdPartition(
+        topic_id=Uuid(row.topic_id), topic=row.topic, partition=row.partition
+    )
     return AuditedSegment(
         metadata=RemoteLogSegmentMetadata(
-            segment_id=RemoteLogSegmentId(topic_id_partition=place, id=Uuid(row.segment_id)),
+            segment_id=RemoteLogSegmentId(
+                topic_id_partition=topic_partition, id=Uuid(row.segment_id)
+            ),
             start_offset=row.start_offset,
             end_offset=row.next_offset - 1,
             broker_id=row.broker_id,
@@ -121,7 +125,9 @@ class History:
 
 
 def audit_history(
-    place: TopicPartition, segments: Sequence[AuditedSegment], remote_log_start_offset: int
+    topic_partition: TopicPartition,
+    segments: Sequence[AuditedSegment],
+    remote_log_start_offset: int,
 ) -> History:
     """Offsets from the remote log start (-1 = none yet: the first segment) to the remote end."""
     lineage = remote_lineage(one.metadata for one in segments)
@@ -136,7 +142,7 @@ def audit_history(
     overlapping = 0
     for start, end in wanted:
         if 0 <= cursor < start:
-            findings.append(_hole(place, cursor, start))
+            findings.append(_hole(topic_partition, cursor, start))
         overlapping += max(min(end, cursor) - max(start, remote_log_start_offset), 0)
         cursor = max(cursor, end)
     return History(
@@ -147,11 +153,11 @@ def audit_history(
     )
 
 
-def _hole(place: TopicPartition, start: int, end: int) -> Finding:
+def _hole(topic_partition: TopicPartition, start: int, end: int) -> Finding:
     return Finding(
         kind=FindingKind.HOLE,
-        topic=place.topic,
-        partition=place.partition,
+        topic=topic_partition.topic,
+        partition=topic_partition.partition,
         object_name="",
         detail=f"no segment has the offsets {start} to {end}",
     )

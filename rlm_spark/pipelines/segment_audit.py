@@ -218,7 +218,7 @@ class SegmentAudit:
         """Every record once through the decoder, as readers do."""
         metadata = self.segment.metadata
         wanted = OffsetRange(
-            place=self.segment.place,
+            topic_partition=self.segment.topic_partition,
             start_offset=metadata.start_offset,
             end_offset=metadata.next_offset,
         )

@@ -74,12 +74,12 @@ class SegmentsClient(FetchClient):
 
     def _all(
         self,
-        place: TopicPartition,
+        topic_partition: TopicPartition,
         ask: Callable[[FetchServiceStub, tuple[tuple[str, str], ...]], _Call[T]],
         stop: Stop,
     ) -> list[T]:
         """One whole streamed answer of one service; a failure starts it again elsewhere."""
-        retry_policy = self._retry_policy(place, True, stop)
+        retry_policy = self._retry_policy(topic_partition, True, stop)
         while True:
             address = retry_policy.address()
             stop.check()
@@ -117,10 +117,13 @@ def bytes_per_offset(segments: Sequence[pb.Segment]) -> dict[TopicPartition, flo
     """Stored bytes an offset by partition, as the newest segment of each has them."""
     newest: dict[TopicPartition, pb.Segment] = {}
     for segment in segments:
-        place = TopicPartition(segment.topic, segment.partition)
-        if place not in newest or newest[place].start_offset < segment.start_offset:
-            newest[place] = segment
+        topic_partition = TopicPartition(segment.topic, segment.partition)
+        if (
+            topic_partition not in newest
+            or newest[topic_partition].start_offset < segment.start_offset
+        ):
+            newest[topic_partition] = segment
     return {
-        place: one.size_bytes / max(one.next_offset - one.start_offset, 1)
-        for place, one in newest.items()
+        topic_partition: one.size_bytes / max(one.next_offset - one.start_offset, 1)
+        for topic_partition, one in newest.items()
     }

@@ -42,7 +42,7 @@ def _timestamp_ms(text: str) -> int:
         when = datetime.fromisoformat(text)
     except ValueError as error:
         raise ExportError(
-            f"{text!r} is no place in a topic: give earliest, latest, a date or time like "
+            f"{text!r} is not a position in a topic: give earliest, latest, a date or time like "
             "2026-11-21T09:00, @ and milliseconds, or JSON of offsets"
         ) from error
     moment = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
@@ -51,50 +51,68 @@ def _timestamp_ms(text: str) -> int:
 
 def spans(
     query: BatchQuery,
-    places: frozenset[TopicPartition],
+    topic_partitions: frozenset[TopicPartition],
     positions: Positions,
     taken: Mapping[TopicPartition, Sequence[Interval]],
     *,
     goes_on: bool,
 ) -> dict[TopicPartition, Span]:
-    """The requested offsets of each of `places`, without partitions that have no new offsets.
+    """The requested offsets of each partition; partitions without new offsets are left out.
 
     `goes_on`: start at the end of the `taken` offsets. ExportError: offsets beyond the end, a
     partition that ends below its exported offsets. PlannedLossError: requested offsets are gone, by
     the loss rule of the query. OffsetError, OptionError as of a batch read.
     """
-    earliest, latest = positions.earliest(places), positions.latest(places)
-    places &= earliest.keys() & latest.keys()
-    for place in sorted(places):
-        _check_not_shrunk(place, taken.get(place, ()), latest[place])
-    start = offsets.bound(query.starting, places, positions, starting=True)
+    earliest, latest = positions.earliest(topic_partitions), positions.latest(topic_partitions)
+    topic_partitions &= earliest.keys() & latest.keys()
+    for topic_partition in sorted(topic_partitions):
+        _check_not_shrunk(topic_partition, taken.get(topic_partition, ()), latest[topic_partition])
+    start = offsets.bound(query.starting, topic_partitions, positions, starting=True)
     if goes_on:
-        start |= {place: taken[place][-1][1] for place in places if taken.get(place)}
+        start |= {
+            topic_partition: taken[topic_partition][-1][1]
+            for topic_partition in topic_partitions
+            if taken.get(topic_partition)
+        }
     end = offsets.resolved(
-        offsets.bound(query.ending, places, positions, starting=False), positions
+        offsets.bound(query.ending, topic_partitions, positions, starting=False), positions
     )
     rule = LossRule(fail=query.connector.fail_on_data_loss)
     found = {
-        place: _span(place, start[place], end[place], (earliest[place], latest[place]), rule)
-        for place in sorted(start.keys() & end.keys() & places)
+        topic_partition: _span(
+            topic_partition,
+            start[topic_partition],
+            end[topic_partition],
+            (earliest[topic_partition], latest[topic_partition]),
+            rule,
+        )
+        for topic_partition in sorted(start.keys() & end.keys() & topic_partitions)
     }
-    return {place: span for place, span in found.items() if span.start_offset < span.end_offset}
+    return {
+        topic_partition: span
+        for topic_partition, span in found.items()
+        if span.start_offset < span.end_offset
+    }
 
 
-def _span(place: TopicPartition, start: int, end: int, there: Interval, rule: LossRule) -> Span:
+def _span(
+    topic_partition: TopicPartition, start: int, end: int, there: Interval, rule: LossRule
+) -> Span:
     earliest, latest = there
     if end > latest:
-        raise ExportError(f"{place}: offset {end} is beyond its end {latest}")
+        raise ExportError(f"{topic_partition}: offset {end} is beyond its end {latest}")
     first = earliest if start == EARLIEST else start
     if first < (known := min(earliest, end)):
-        rule.planned(f"Offsets [{first}, {known}) of {place} are wanted and gone")
+        rule.planned(f"Offsets [{first}, {known}) of {topic_partition} are wanted and gone")
         first = known
     return Span(start_offset=first, end_offset=end, from_earliest=start == EARLIEST)
 
 
-def _check_not_shrunk(place: TopicPartition, taken: Sequence[Interval], latest: int) -> None:
+def _check_not_shrunk(
+    topic_partition: TopicPartition, taken: Sequence[Interval], latest: int
+) -> None:
     if taken and taken[-1][1] > latest:
         raise ExportError(
-            f"{place}: offsets up to {taken[-1][1]} were exported, and it ends at {latest}: it was "
-            "recreated or lost data; export it to another directory"
+            f"{topic_partition}: offsets up to {taken[-1][1]} were exported, and it ends at "
+            f"{latest}: it was recreated or lost data; export it to another directory"
         )

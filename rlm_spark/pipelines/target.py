@@ -134,7 +134,7 @@ class Book:
         if data is None:
             if self._files.names(self.root) != [BOOK]:
                 raise ExportError(f"{self.root} is not empty, and {path} is gone")
-            self._place(path, shape.encode())
+            self._write_atomically(path, shape.encode())
             return
         found = Shape.decode(data, str(path))
         for field in fields(Shape):
@@ -175,7 +175,7 @@ class Book:
         rows = tuple(chunks)
         if rows:
             self._files.make_dirs(self._book / "commits" / f"{rows[0].plan:06d}")
-            self._place(self._plans / f"{rows[0].plan:06d}.json", encode_plan(rows))
+            self._write_atomically(self._plans / f"{rows[0].plan:06d}.json", encode_plan(rows))
 
     def recover(self) -> None:
         """Complete committed attempts and discard the others; afterwards only attempts of running
@@ -212,7 +212,7 @@ class Book:
         for number in self._plan_numbers():
             done = f"{number:06d}.done"
             if done not in names and not list(self._uncommitted(number)):
-                self._place(self._plans / done, b"")
+                self._write_atomically(self._plans / done, b"")
 
     def _uncommitted(self, number: int) -> Iterator[Chunk]:
         there = set(self._files.names(self._book / "commits" / f"{number:06d}"))
@@ -234,7 +234,7 @@ class Book:
         data = self._files.read(path)
         return None if data is None else Commit.decode(data, str(path))
 
-    def _place(self, path: Path, data: bytes) -> None:
+    def _write_atomically(self, path: Path, data: bytes) -> None:
         """Write a small document atomically."""
         fresh = path.with_name(f".{path.name}.new")
         self._files.remove(fresh)

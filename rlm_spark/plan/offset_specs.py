@@ -140,14 +140,16 @@ def offsets_from_checkpoint(document: Mapping[str, Mapping[str, int]]) -> dict[T
 def checkpoint_document(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
     """The stream offset of `offsets`, always in the same order: Spark compares its text."""
     document: dict[str, dict[str, int]] = {}
-    for place in sorted(offsets):
-        document.setdefault(place.topic, {})[str(place.partition)] = offsets[place]
+    for topic_partition in sorted(offsets):
+        document.setdefault(topic_partition.topic, {})[str(topic_partition.partition)] = offsets[
+            topic_partition
+        ]
     return document
 
 
-def named(places: Iterable[TopicPartition]) -> str:
+def named(topic_partitions: Iterable[TopicPartition]) -> str:
     """Partitions as messages show them: `t-0, t-1`, sorted."""
-    return ", ".join(str(place) for place in sorted(places))
+    return ", ".join(str(topic_partition) for topic_partition in sorted(topic_partitions))
 
 
 def _by_partition(document: object, *, smallest: int) -> dict[TopicPartition, int]:

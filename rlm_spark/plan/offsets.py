@@ -50,11 +50,11 @@ class Positions(Protocol):
         """Partitions by topic, unknown names left out; None: every topic there is."""
         ...
 
-    def earliest(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def earliest(self, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset of each; partitions that do not exist are left out."""
         ...
 
-    def latest(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def latest(self, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The end of each (the next offset to be read); those that do not exist are left out."""
         ...
 
@@ -81,7 +81,7 @@ def assigned(
         case Subscribe(topics=topics):
             return _places(_named_topics(topics, positions, must_exist=must_exist))
         case Assign(partitions=partitions):
-            topics = tuple(sorted({place.topic for place in partitions}))
+            topics = tuple(sorted({topic_partition.topic for topic_partition in partitions}))
             there = _places(_named_topics(topics, positions, must_exist=must_exist))
             if must_exist and partitions - there:
                 _log.warning(
@@ -92,25 +92,25 @@ def assigned(
 
 def bound(
     spec: OffsetSpec,
-    places: frozenset[TopicPartition],
+    topic_partitions: frozenset[TopicPartition],
     positions: Positions,
     *,
     starting: bool,
 ) -> dict[TopicPartition, int]:
-    """An offset for each of `places`; EARLIEST and LATEST stay where the query says so."""
+    """An offset for each partition; EARLIEST and LATEST stay where the query says so."""
     match spec:
         case Earliest():
-            return dict.fromkeys(places, EARLIEST)
+            return dict.fromkeys(topic_partitions, EARLIEST)
         case Latest():
-            return dict.fromkeys(places, LATEST)
+            return dict.fromkeys(topic_partitions, LATEST)
         case SpecificOffsets(offsets=offsets):
-            _check_offsets_named(offsets, places)
+            _check_offsets_named(offsets, topic_partitions)
             return dict(offsets)
         case SpecificTimestamps(timestamps_ms=timestamps_ms, no_match=no_match):
-            _check_timestamps_named(timestamps_ms, places, starting=starting)
+            _check_timestamps_named(timestamps_ms, topic_partitions, starting=starting)
             return _at_timestamps(timestamps_ms, no_match, positions, starting=starting)
         case GlobalTimestamp(timestamp_ms=timestamp_ms, no_match=no_match):
-            timestamps_ms = dict.fromkeys(places, timestamp_ms)
+            timestamps_ms = dict.fromkeys(topic_partitions, timestamp_ms)
             return _at_timestamps(timestamps_ms, no_match, positions, starting=starting)
 
 
@@ -118,9 +118,9 @@ def resolved(
     offsets: Mapping[TopicPartition, int], positions: Positions
 ) -> dict[TopicPartition, int]:
     """`offsets` with EARLIEST and LATEST looked up; a partition gone since then is left out."""
-    known = {place: offset for place, offset in offsets.items() if offset >= 0}
-    first = [place for place, offset in offsets.items() if offset == EARLIEST]
-    last = [place for place, offset in offsets.items() if offset == LATEST]
+    known = {topic_partition: offset for topic_partition, offset in offsets.items() if offset >= 0}
+    first = [topic_partition for topic_partition, offset in offsets.items() if offset == EARLIEST]
+    last = [topic_partition for topic_partition, offset in offsets.items() if offset == LATEST]
     if first:
         known |= positions.earliest(first)
     if last:
@@ -139,12 +139,12 @@ def check_specs(start: OffsetSpec, end: OffsetSpec) -> None:
             pass
 
 
-def check_resolved(place: TopicPartition, start_offset: int, end_offset: int) -> None:
+def check_resolved(topic_partition: TopicPartition, start_offset: int, end_offset: int) -> None:
     """OffsetError where the start turned out to lie after the end."""
     if start_offset > end_offset:
         raise OffsetError(
             f"The resolved start offset {start_offset} is greater than the resolved end offset "
-            f"{end_offset} for topic {place.topic} partition {place.partition}."
+            f"{end_offset} for topic {topic_partition.topic} partition {topic_partition.partition}."
         )
 
 
@@ -171,28 +171,29 @@ def _places(topics: Mapping[str, Sequence[int]]) -> frozenset[TopicPartition]:
 
 
 def _check_offsets_named(
-    offsets: Mapping[TopicPartition, int], places: frozenset[TopicPartition]
+    offsets: Mapping[TopicPartition, int], topic_partitions: frozenset[TopicPartition]
 ) -> None:
-    if offsets.keys() != places:
+    if offsets.keys() != topic_partitions:
         raise OffsetError(
             "Partitions specified for Kafka start offsets don't match what are assigned. Maybe "
             "topic partitions are created or deleted while the query is running. Use -1 for "
-            f"latest, -2 for earliest. Specified: {named(offsets)} Assigned: {named(places)}"
+            f"latest, -2 for earliest. Specified: {named(offsets)} "
+            f"Assigned: {named(topic_partitions)}"
         )
 
 
 def _check_timestamps_named(
     timestamps_ms: Mapping[TopicPartition, int],
-    places: frozenset[TopicPartition],
+    topic_partitions: frozenset[TopicPartition],
     *,
     starting: bool,
 ) -> None:
-    if timestamps_ms.keys() != places:
+    if timestamps_ms.keys() != topic_partitions:
         raise OffsetError(
             f"Partitions specified for Kafka timestamp based {'start' if starting else 'end'} "
             "offsets don't match what are assigned. Maybe topic partitions are created or deleted "
             "while the query is running, or you didn't specify all the partitions. Specified: "
-            f"{named(timestamps_ms)} Assigned: {named(places)}"
+            f"{named(timestamps_ms)} Assigned: {named(topic_partitions)}"
         )
 
 
@@ -205,15 +206,19 @@ def _at_timestamps(
 ) -> dict[TopicPartition, int]:
     """Offsets at timestamps. No match means the end, which is looked up now and does not move."""
     found = positions.for_timestamps(timestamps_ms) if timestamps_ms else {}
-    unmatched = sorted(place for place, offset in found.items() if offset is None)
+    unmatched = sorted(
+        topic_partition for topic_partition, offset in found.items() if offset is None
+    )
     if unmatched and starting and no_match is NoMatch.ERROR:
-        place = unmatched[0]
+        topic_partition = unmatched[0]
         raise OptionError(
-            f"No offset matched from request of topic-partition {place} and timestamp "
-            f"{timestamps_ms[place]}."
+            f"No offset matched from request of topic-partition {topic_partition} and timestamp "
+            f"{timestamps_ms[topic_partition]}."
         )
     at_end = positions.latest(unmatched) if unmatched else {}
-    return {place: offset for place, offset in found.items() if offset is not None} | at_end
+    return {
+        topic_partition: offset for topic_partition, offset in found.items() if offset is not None
+    } | at_end
 
 
 def _check_pairs(
@@ -225,9 +230,10 @@ def _check_pairs(
             f"Topic-partitions for start offset: {named(first)}, topic-partitions for end "
             f"offset: {named(last)}."
         )
-    for place in sorted(first):
-        if first[place] > last[place] >= 0:
+    for topic_partition in sorted(first):
+        if first[topic_partition] > last[topic_partition] >= 0:
             raise OptionError(
-                f"The specified start {what} {first[place]} is greater than the end {what} "
-                f"{last[place]} for topic {place.topic} partition {place.partition}."
+                f"The specified start {what} {first[topic_partition]} is greater than the end "
+                f"{what} {last[topic_partition]} for topic {topic_partition.topic} partition "
+                f"{topic_partition.partition}."
             )

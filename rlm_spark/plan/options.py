@@ -197,10 +197,10 @@ def _check_batch_starting(starting: OffsetSpec) -> None:
         case Latest():
             raise OptionError("starting offset can't be latest for batch queries on Kafka")
         case SpecificOffsets(offsets=offsets):
-            for partition in sorted(offsets):
-                if offsets[partition] == LATEST:
+            for topic_partition in sorted(offsets):
+                if offsets[topic_partition] == LATEST:
                     raise OptionError(
-                        f"startingOffsets for {partition} can't be latest for batch queries "
+                        f"startingOffsets for {topic_partition} can't be latest for batch queries "
                         "on Kafka"
                     )
         case _:
@@ -212,10 +212,10 @@ def _check_batch_ending(ending: OffsetSpec) -> None:
         case Earliest():
             raise OptionError("ending offset can't be earliest for batch queries on Kafka")
         case SpecificOffsets(offsets=offsets):
-            for partition in sorted(offsets):
-                if offsets[partition] == EARLIEST:
+            for topic_partition in sorted(offsets):
+                if offsets[topic_partition] == EARLIEST:
                     raise OptionError(
-                        f"ending offset for {partition} can't be earliest for batch queries "
+                        f"ending offset for {topic_partition} can't be earliest for batch queries "
                         "on Kafka"
                     )
         case _:

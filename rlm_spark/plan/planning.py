@@ -35,8 +35,8 @@ class PlannedRange:
     before_offset: int | None = None
 
     @property
-    def place(self) -> TopicPartition:
-        return self.wanted.place
+    def topic_partition(self) -> TopicPartition:
+        return self.wanted.topic_partition
 
 
 def plan_batch(query: BatchQuery, positions: Positions) -> list[PlannedRange]:
@@ -45,24 +45,24 @@ def plan_batch(query: BatchQuery, positions: Positions) -> list[PlannedRange]:
     A partition without records gets a range only where its end may move. Errors: OptionError,
     OffsetError (start after end, partitions named that are not there).
     """
-    places = offsets.assigned(query.subscription, positions, must_exist=True)
-    start = offsets.bound(query.starting, places, positions, starting=True)
-    end = offsets.bound(query.ending, places, positions, starting=False)
+    topic_partitions = offsets.assigned(query.subscription, positions, must_exist=True)
+    start = offsets.bound(query.starting, topic_partitions, positions, starting=True)
+    end = offsets.bound(query.ending, topic_partitions, positions, starting=False)
     first, last = offsets.resolved(start, positions), offsets.resolved(end, positions)
     whole: list[PlannedRange] = []
-    for place in sorted(first.keys() & last.keys()):
-        from_earliest = start[place] == EARLIEST
+    for topic_partition in sorted(first.keys() & last.keys()):
+        from_earliest = start[topic_partition] == EARLIEST
         if not from_earliest:
-            offsets.check_resolved(place, first[place], last[place])
+            offsets.check_resolved(topic_partition, first[topic_partition], last[topic_partition])
         whole.append(
             PlannedRange(
                 wanted=OffsetRange(
-                    place=place,
-                    start_offset=first[place],
-                    end_offset=max(first[place], last[place]),
+                    topic_partition=topic_partition,
+                    start_offset=first[topic_partition],
+                    end_offset=max(first[topic_partition], last[topic_partition]),
                 ),
                 from_earliest=from_earliest,
-                to_latest=end[place] == LATEST,
+                to_latest=end[topic_partition] == LATEST,
             )
         )
     return split(whole, query)
@@ -70,16 +70,20 @@ def plan_batch(query: BatchQuery, positions: Positions) -> list[PlannedRange]:
 
 def split(whole: Iterable[PlannedRange], query: Query) -> list[PlannedRange]:
     """At most one range a partition, divided as the query says; moving edges stay at the ends."""
-    by_place = {each.place: each for each in whole}
-    parts: dict[TopicPartition, list[OffsetRange]] = {place: [] for place in by_place}
+    by_topic_partition = {each.topic_partition: each for each in whole}
+    parts: dict[TopicPartition, list[OffsetRange]] = {
+        topic_partition: [] for topic_partition in by_topic_partition
+    }
     for part in divide(
-        (each.wanted for each in by_place.values()),
+        (each.wanted for each in by_topic_partition.values()),
         min_partitions=query.min_partitions,
         max_records_per_partition=query.max_records_per_partition,
     ):
-        parts[part.place].append(part)
+        parts[part.topic_partition].append(part)
     return [
-        planned for place, each in by_place.items() for planned in _with_edges(each, parts[place])
+        planned
+        for topic_partition, each in by_topic_partition.items()
+        for planned in _with_edges(each, parts[topic_partition])
     ]
 
 
@@ -138,20 +142,24 @@ def rate_limited(
     partitions that are new.
     """
     sizes = {
-        place: offset - start[place]
-        for place, offset in end.items()
-        if place in start and offset > start[place]
+        topic_partition: offset - start[topic_partition]
+        for topic_partition, offset in end.items()
+        if topic_partition in start and offset > start[topic_partition]
     }
     total = sum(sizes.values())
     if total < 1:
         return dict(end)
     return {
-        place: (
-            min(offset, start[place] + _share(limit, sizes[place], total), _MAX_OFFSET)
-            if place in sizes
+        topic_partition: (
+            min(
+                offset,
+                start[topic_partition] + _share(limit, sizes[topic_partition], total),
+                _MAX_OFFSET,
+            )
+            if topic_partition in sizes
             else offset
         )
-        for place, offset in end.items()
+        for topic_partition, offset in end.items()
     }
 
 
@@ -179,7 +187,11 @@ def _divided(whole: OffsetRange, parts: int) -> list[OffsetRange]:
     for left in range(parts, 0, -1):
         end = start + (whole.end_offset - start) // left
         if end > start:
-            divided.append(OffsetRange(place=whole.place, start_offset=start, end_offset=end))
+            divided.append(
+                OffsetRange(
+                    topic_partition=whole.topic_partition, start_offset=start, end_offset=end
+                )
+            )
         start = end
     return divided
 

@@ -17,7 +17,7 @@ from rlm_spark import clock
 from rlm_spark.errors import ConnectorError, ServiceError
 from rlm_spark.stopping import Stop
 from rlm_spark.tiers import fetch_client, kafka_client
-from rlm_spark.tiers.fetch_client import NO_PLACE, FetchClient
+from rlm_spark.tiers.fetch_client import NO_TOPIC_PARTITION, FetchClient
 from rlm_spark.tiers.kafka_client import KafkaClient, TopicGone
 from rlm_spark.tiers.kafka_options import kafka_settings
 from rlm_spark.values import ConnectorOptions, ReadMode, TopicPartition
@@ -62,37 +62,43 @@ class TieredPositions:
         """Partitions by topic; None: all. ConnectorError."""
         return self._retried(lambda: self._tail.topics(names))
 
-    def earliest(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def earliest(self, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The lowest offset that a tier of the mode has. ConnectorError."""
-        found = self._lowest(dict.fromkeys(places, EARLIEST_TIMESTAMP))
-        return {place: offset or 0 for place, offset in found.items()}
+        found = self._lowest(dict.fromkeys(topic_partitions, EARLIEST_TIMESTAMP))
+        return {topic_partition: offset or 0 for topic_partition, offset in found.items()}
 
-    def latest(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def latest(self, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """High watermark or LSO; of remote_only the remote end. ConnectorError."""
-        found = self._retried(lambda: self._tail.offsets(dict.fromkeys(places, LATEST_TIMESTAMP)))
-        return {place: offset or 0 for place, offset in found.items()}
+        found = self._retried(
+            lambda: self._tail.offsets(dict.fromkeys(topic_partitions, LATEST_TIMESTAMP))
+        )
+        return {topic_partition: offset or 0 for topic_partition, offset in found.items()}
 
     def for_timestamps(self, timestamps_ms: Mapping[TopicPartition, int]) -> Offsets:
         """The earliest offset of any tier with at least that timestamp. ConnectorError.
 
         Before 1970 is as 1970: Kafka's protocol gives negative timestamps other meanings.
         """
-        return self._lowest({place: max(0, at) for place, at in timestamps_ms.items()})
+        return self._lowest(
+            {topic_partition: max(0, at) for topic_partition, at in timestamps_ms.items()}
+        )
 
     def _lowest(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
         found = self._retried(lambda: self._tail.offsets(wanted))
         remote = self._remote
         if remote is not None:
-            there = {place: wanted[place] for place in found}
+            there = {topic_partition: wanted[topic_partition] for topic_partition in found}
             begins = found if set(there.values()) == {EARLIEST_TIMESTAMP} else self._begins(there)
             older = self._retried(lambda: remote.older(there, begins))
-            for place, offset in older.items():
-                known = [each for each in (found[place], offset) if each is not None]
-                found[place] = min(known, default=None)
+            for topic_partition, offset in older.items():
+                known = [each for each in (found[topic_partition], offset) if each is not None]
+                found[topic_partition] = min(known, default=None)
         return found
 
-    def _begins(self, places: Iterable[TopicPartition]) -> Offsets:
-        return self._retried(lambda: self._tail.offsets(dict.fromkeys(places, EARLIEST_TIMESTAMP)))
+    def _begins(self, topic_partitions: Iterable[TopicPartition]) -> Offsets:
+        return self._retried(
+            lambda: self._tail.offsets(dict.fromkeys(topic_partitions, EARLIEST_TIMESTAMP))
+        )
 
     def _retried(self, ask: Callable[[], T]) -> T:
         """Retries as often as Spark does, unless the attempts already took the poll timeout."""
@@ -152,11 +158,15 @@ class KafkaPositions:
         return {name: tuple(sorted(topic.leaders)) for name, topic in found.items()}
 
     def offsets(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
-        there = self.topics(sorted({place.topic for place in wanted})) if wanted else {}
+        there = (
+            self.topics(sorted({topic_partition.topic for topic_partition in wanted}))
+            if wanted
+            else {}
+        )
         asked = {
-            place: timestamp
-            for place, timestamp in wanted.items()
-            if place.partition in there.get(place.topic, ())
+            topic_partition: timestamp
+            for topic_partition, timestamp in wanted.items()
+            if topic_partition.partition in there.get(topic_partition.topic, ())
         }
         if not asked:
             return {}
@@ -190,13 +200,17 @@ class RemotePositions:
         """
         rows = self._rows(wanted)
         open_ones = {
-            place: wanted[place]
-            for place, row in rows.items()
-            if place in wanted
+            topic_partition: wanted[topic_partition]
+            for topic_partition, row in rows.items()
+            if topic_partition in wanted
             and _has_data(row)
-            and row.remote_next_offset < (begins.get(place) or 0)
+            and row.remote_next_offset < (begins.get(topic_partition) or 0)
         }
-        settled = {place: at for place, at in wanted.items() if place not in open_ones}
+        settled = {
+            topic_partition: at
+            for topic_partition, at in wanted.items()
+            if topic_partition not in open_ones
+        }
         return self._offsets(settled, rows) | _asked(
             self._service, open_ones, remote_only=False, read_committed=True
         )
@@ -204,7 +218,9 @@ class RemotePositions:
     def _rows(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, pb.TieredPartition]:
         return {
             TopicPartition(topic.topic, row.partition): row
-            for topic in self._described(sorted({place.topic for place in wanted}))
+            for topic in self._described(
+                sorted({topic_partition.topic for topic_partition in wanted})
+            )
             for row in topic.partitions
         }
 
@@ -215,16 +231,16 @@ class RemotePositions:
     ) -> Offsets:
         found: Offsets = {}
         dated: dict[TopicPartition, int] = {}
-        for place, timestamp in wanted.items():
-            row = rows.get(place)
+        for topic_partition, timestamp in wanted.items():
+            row = rows.get(topic_partition)
             if row is None:
                 continue
             if timestamp < 0:
-                found[place] = self._edge(row, timestamp)
+                found[topic_partition] = self._edge(row, timestamp)
             elif _has_data(row):
-                dated[place] = timestamp
+                dated[topic_partition] = timestamp
             else:
-                found[place] = None
+                found[topic_partition] = None
         return found | _asked(self._service, dated, remote_only=True, read_committed=True)
 
     def _edge(self, row: pb.TieredPartition, which: int) -> int | None:
@@ -239,7 +255,7 @@ class RemotePositions:
     def _described(self, names: Sequence[str] | None) -> tuple[pb.TieredTopic, ...]:
         if names is not None and not names:
             return ()
-        return self._service.describe_topics(tuple(names or ()), NO_PLACE, Stop())
+        return self._service.describe_topics(tuple(names or ()), NO_TOPIC_PARTITION, Stop())
 
 
 class ServicePositions:
@@ -270,11 +286,11 @@ def _asked(
 ) -> Offsets:
     """One call a partition, some at once; partitions that do not exist are left out."""
 
-    def ask(place: TopicPartition) -> Iterator[tuple[TopicPartition, int | None]]:
+    def ask(topic_partition: TopicPartition) -> Iterator[tuple[TopicPartition, int | None]]:
         try:
             offset = service.list_offset(
-                place,
-                wanted[place],
+                topic_partition,
+                wanted[topic_partition],
                 remote_only=remote_only,
                 read_committed=read_committed,
                 stop=Stop(),
@@ -283,10 +299,14 @@ def _asked(
             if error.kind != ErrorKind.NOT_FOUND.name:
                 raise
             return
-        yield place, offset
+        yield topic_partition, offset
 
     if not wanted:
         return {}
     with ThreadPoolExecutor(min(_ASKED_AT_ONCE, len(wanted)), "rlm-positions") as pool:
-        answers = pool.map(lambda place: dict(ask(place)), wanted)
-        return {place: offset for answer in answers for place, offset in answer.items()}
+        answers = pool.map(lambda topic_partition: dict(ask(topic_partition)), wanted)
+        return {
+            topic_partition: offset
+            for answer in answers
+            for topic_partition, offset in answer.items()
+        }

@@ -82,17 +82,23 @@ class MicroBatches:
 
     def _begun(self) -> dict[TopicPartition, int]:
         spec, positions = self._query.starting, self._positions
-        places = offsets.assigned(self._query.subscription, positions, must_exist=True)
+        topic_partitions = offsets.assigned(self._query.subscription, positions, must_exist=True)
         # PySpark 4.0 and 4.1 ask for the first end before they ask for the start.
-        ends = self._latest if self._has_read_latest else positions.latest(places)
-        bound = offsets.bound(spec, places, positions, starting=True)
+        ends = self._latest if self._has_read_latest else positions.latest(topic_partitions)
+        bound = offsets.bound(spec, topic_partitions, positions, starting=True)
         found = offsets.resolved(bound, positions)
         self._from_end = frozenset(
-            place
-            for place, offset in bound.items()
-            if offset == LATEST or (_is_dated(spec) and offset >= ends.get(place, offset))
+            topic_partition
+            for topic_partition, offset in bound.items()
+            if offset == LATEST or (_is_dated(spec) and offset >= ends.get(topic_partition, offset))
         )
-        return {**found, **{place: ends[place] for place in self._from_end & ends.keys()}}
+        return {
+            **found,
+            **{
+                topic_partition: ends[topic_partition]
+                for topic_partition in self._from_end & ends.keys()
+            },
+        }
 
     def end(
         self, start: Offsets | None, *, max_offsets: int | None, min_offsets: int | None
@@ -110,7 +116,10 @@ class MicroBatches:
         there = self._latest
         if is_first:
             there = {
-                place: start[place] if place in self._from_end else there[place] for place in there
+                topic_partition: start[topic_partition]
+                if topic_partition in self._from_end
+                else there[topic_partition]
+                for topic_partition in there
             }
         has_least = min_offsets is not None and not self._is_available_now
         if has_least and self._should_wait(start, min_offsets or 0):
@@ -125,21 +134,28 @@ class MicroBatches:
             self._check_reachable(self._fixed_end, end)
         first = {**start, **self._added(start, end)}
         if self._initial is not None and not self._has_read_latest:
-            first |= {place: end[place] for place in self._empty_again(start, end)}
+            first |= {
+                topic_partition: end[topic_partition]
+                for topic_partition in self._empty_again(start, end)
+            }
         deleted = start.keys() - end.keys()
         if deleted:
             self._loss.planned(f"Partitions {named(deleted)} have been deleted")
         whole = [
-            OffsetRange(place=place, start_offset=first[place], end_offset=end[place])
-            for place in sorted(first.keys() & end.keys())
+            OffsetRange(
+                topic_partition=topic_partition,
+                start_offset=first[topic_partition],
+                end_offset=end[topic_partition],
+            )
+            for topic_partition in sorted(first.keys() & end.keys())
         ]
         for each in whole:
             if each.size < 0:
                 self._loss.planned(
-                    f"Partition {each.place} offset was changed from {each.start_offset} to "
-                    f"{each.end_offset}. This could either be a user error that the start offset "
-                    "is set too high and this is the first batch, or the kafka topic-partition is "
-                    "broken, and some data may have been missed"
+                    f"Partition {each.topic_partition} offset was changed from "
+                    f"{each.start_offset} to {each.end_offset}. This could either be a user error "
+                    "that the start offset is set too high and this is the first batch, or the "
+                    "kafka topic-partition is broken, and some data may have been missed"
                 )
         return [
             PlannedRange(wanted=each)
@@ -154,14 +170,18 @@ class MicroBatches:
         """Of the first micro-batch when a restart repeats it: what began at the end had nothing."""
         is_dated = _is_dated(self._query.starting)
         return {
-            place
-            for place in start.keys() & end.keys()
-            if start[place] > end[place] and (is_dated or place in self._from_end)
+            topic_partition
+            for topic_partition in start.keys() & end.keys()
+            if start[topic_partition] > end[topic_partition]
+            and (is_dated or topic_partition in self._from_end)
         }
 
     def behind(self, end: Offsets) -> str:
         """How far `end` is behind the latest offsets, for the log: min, max and mean offsets."""
-        gaps = [self._latest[place] - end[place] for place in self._latest.keys() & end.keys()]
+        gaps = [
+            self._latest[topic_partition] - end[topic_partition]
+            for topic_partition in self._latest.keys() & end.keys()
+        ]
         if not gaps:
             return "none"
         return f"{min(gaps)}/{max(gaps)}/{sum(gaps) / len(gaps):.1f}"
@@ -178,7 +198,11 @@ class MicroBatches:
         connector = self._query.connector
         found = self._ends_once()
         for _ in range(1, connector.fetch_offset_retries):
-            back = [place for place in found if known and known.get(place, 0) > found[place]]
+            back = [
+                topic_partition
+                for topic_partition in found
+                if known and known.get(topic_partition, 0) > found[topic_partition]
+            ]
             if not back:
                 break
             _log.warning("event=latest_before_known partitions=%s", named(back))
@@ -195,7 +219,9 @@ class MicroBatches:
     def _should_wait(self, start: Offsets, min_offsets: int) -> bool:
         now_ms = self._waiting.now_ms()
         first = self._with_new(start)
-        fresh = sum(end - first.get(place, end) for place, end in self._latest.items())
+        fresh = sum(
+            end - first.get(topic_partition, end) for topic_partition, end in self._latest.items()
+        )
         waited_ms = now_ms - self._last_trigger_ms
         if fresh < min_offsets and waited_ms < self._query.max_trigger_delay_ms:
             return True
@@ -217,10 +243,11 @@ class MicroBatches:
                 f"Cannot find initial offsets for partitions {named(new - first.keys())}. They may "
                 "have been deleted"
             )
-        for place in sorted(first):
-            if first[place] != 0:
+        for topic_partition in sorted(first):
+            if first[topic_partition] != 0:
                 self._loss.planned(
-                    f"Added partition {place} starts from {first[place]} instead of 0"
+                    f"Added partition {topic_partition} starts from {first[topic_partition]} "
+                    "instead of 0"
                 )
         return first
 
@@ -232,7 +259,7 @@ class MicroBatches:
                 f"topic-partitions for pre-fetched offset: {named(fixed)}, topic-partitions for "
                 f"end offset: {named(end)}."
             )
-        if any(end[place] > fixed[place] for place in end):
+        if any(end[topic_partition] > fixed[topic_partition] for topic_partition in end):
             raise AvailableNowError(
                 "For Kafka data source with Trigger.AvailableNow, end offset should have lower or "
                 f"equal offset per each topic partition than pre-fetched offset. {_RETRY} "
@@ -245,7 +272,7 @@ class MicroBatches:
                 f"Trigger.AvailableNow. {_RETRY} topic-partitions for latest offset: "
                 f"{named(now)}, topic-partitions for end offset: {named(end)}"
             )
-        if any(end[place] > now[place] for place in end):
+        if any(end[topic_partition] > now[topic_partition] for topic_partition in end):
             raise AvailableNowError(
                 "Some of partitions in Kafka topic(s) report available offset which is less than "
                 f"end offset during running query with Trigger.AvailableNow. {_RETRY} latest "
@@ -258,4 +285,6 @@ def _is_dated(spec: OffsetSpec) -> bool:
 
 
 def _shown(found: Offsets) -> str:
-    return ", ".join(f"{place}: {found[place]}" for place in sorted(found))
+    return ", ".join(
+        f"{topic_partition}: {found[topic_partition]}" for topic_partition in sorted(found)
+    )

@@ -50,10 +50,10 @@ class Bounds:
     before_offset: int = _NO_OFFSET
     from_timestamp_ms: int | None = None
 
-    def admits(self, place: TopicPartition) -> bool:
+    def admits(self, topic_partition: TopicPartition) -> bool:
         """Whether the partition can hold rows that pass."""
-        return (self.topics is None or place.topic in self.topics) and (
-            self.partitions is None or place.partition in self.partitions
+        return (self.topics is None or topic_partition.topic in self.topics) and (
+            self.partitions is None or topic_partition.partition in self.partitions
         )
 
 
@@ -82,9 +82,12 @@ def trimmed(
     kept = [each for each in (_cut(each, bounds) for each in plan) if each is not None]
     if bounds.from_timestamp_ms is None or not kept:
         return kept
-    wanted_ms = {each.place: bounds.from_timestamp_ms for each in kept}
+    wanted_ms = {each.topic_partition: bounds.from_timestamp_ms for each in kept}
     first = positions.for_timestamps(wanted_ms)
-    late = [_from(each, first[each.place]) if each.place in first else each for each in kept]
+    late = [
+        _from(each, first[each.topic_partition]) if each.topic_partition in first else each
+        for each in kept
+    ]
     return [each for each in late if each.wanted.size > 0 or each.to_latest]
 
 
@@ -186,7 +189,7 @@ def _values(wanted: Filter) -> set[object] | None:
 
 
 def _cut(planned: PlannedRange, bounds: Bounds) -> PlannedRange | None:
-    if not bounds.admits(planned.place):
+    if not bounds.admits(planned.topic_partition):
         return None
     start = max(planned.wanted.start_offset, bounds.from_offset)
     end = min(planned.wanted.end_offset, bounds.before_offset)

@@ -62,7 +62,9 @@ def planned_batches(
         grown = replace(
             planned,
             wanted=OffsetRange(
-                place=planned.place, start_offset=planned.wanted.end_offset, end_offset=end.result()
+                topic_partition=planned.topic_partition,
+                start_offset=planned.wanted.end_offset,
+                end_offset=end.result(),
             ),
             from_earliest=planned.from_earliest and is_all_gone,
         )
@@ -72,7 +74,7 @@ def planned_batches(
 def _end_now(options: ConnectorOptions, planned: PlannedRange, tiers: Tiers) -> int:
     """The latest offset, capped; the planned end where the partition is gone or was cut."""
     with tiers.open_positions(options) as positions:
-        latest = positions.latest([planned.place]).get(planned.place, 0)
+        latest = positions.latest([planned.topic_partition]).get(planned.topic_partition, 0)
     if planned.before_offset is not None:
         latest = min(latest, planned.before_offset)
     return max(latest, planned.wanted.end_offset)
@@ -96,7 +98,9 @@ def _range(
         is_at_start = planned.from_earliest and loss.start_offset <= gone_before
         if is_at_start and loss.resumes_at is not None:
             gone_before = max(gone_before, loss.end_offset)
-            _log.info("event=earliest_moved place=%s to=%d", wanted.place, gone_before)
+            _log.info(
+                "event=earliest_moved partition=%s to=%d", wanted.topic_partition, gone_before
+            )
         else:
             rule.met(loss)
 

@@ -70,22 +70,26 @@ class Endpoints:
         described = [endpoint.address for endpoint in self._described]
         return self._avoided_last([*self._given, *described])
 
-    def for_remote(self, place: TopicPartition) -> tuple[str, ...]:
+    def for_remote(self, topic_partition: TopicPartition) -> tuple[str, ...]:
         """Services that can answer from the remote tier alone, best first."""
         readers = [endpoint.address for endpoint in self._alive() if endpoint.is_reader]
-        return self._avoided_last([*_spread(readers, place), *self._brokers(place), *self._all()])
+        return self._avoided_last(
+            [*_spread(readers, topic_partition), *self._brokers(topic_partition), *self._all()]
+        )
 
-    def for_leader(self, place: TopicPartition) -> tuple[str, ...]:
+    def for_leader(self, topic_partition: TopicPartition) -> tuple[str, ...]:
         """Services that may lead the partition or know its leader, best first; no readers."""
-        leader = self._leaders.get(place)
+        leader = self._leaders.get(topic_partition)
         first = [leader] if leader else []
         readers = {endpoint.address for endpoint in self._described if endpoint.is_reader}
         found = [address for address in self._all() if address not in readers]
-        return self._avoided_last([*first, *self._brokers(place), *(found or self._all())])
+        return self._avoided_last(
+            [*first, *self._brokers(topic_partition), *(found or self._all())]
+        )
 
-    def leads(self, place: TopicPartition, address: str) -> None:
+    def leads(self, topic_partition: TopicPartition, address: str) -> None:
         """Remember the service that answered for a partition or was named as its leader."""
-        self._leaders[place] = address
+        self._leaders[topic_partition] = address
 
     def failed(self, address: str) -> None:
         """The service was unreachable or stalled: it comes last for a while."""
@@ -99,9 +103,9 @@ class Endpoints:
     def _alive(self) -> list[Endpoint]:
         return [one for one in self._described if one.heartbeat_age_ms < _WITHOUT_HEARTBEAT_MS]
 
-    def _brokers(self, place: TopicPartition) -> list[str]:
+    def _brokers(self, topic_partition: TopicPartition) -> list[str]:
         brokers = [endpoint.address for endpoint in self._alive() if not endpoint.is_reader]
-        return _spread(brokers, place)
+        return _spread(brokers, topic_partition)
 
     def _all(self) -> list[str]:
         return [*self._given, *(endpoint.address for endpoint in self._described)]
@@ -114,12 +118,12 @@ class Endpoints:
         return tuple(sorted(unique, key=avoided.__contains__))
 
 
-def _spread(addresses: list[str], place: TopicPartition) -> list[str]:
+def _spread(addresses: list[str], topic_partition: TopicPartition) -> list[str]:
     """Rotated by the partition: the same order in every process."""
     ordered = sorted(addresses)
     if not ordered:
         return []
-    first = zlib.crc32(str(place).encode()) % len(ordered)
+    first = zlib.crc32(str(topic_partition).encode()) % len(ordered)
     return ordered[first:] + ordered[:first]
 
 

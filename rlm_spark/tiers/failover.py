@@ -152,8 +152,8 @@ class PieceIterator:
             open_ms = clock.monotonic_ms() - (self._denied_since_ms or 0)
             if open_ms >= self._order.settle_ms:
                 raise ConnectorError(
-                    f"{self._wanted.place}: for {open_ms} ms no service could confirm which tier "
-                    f"has offset {start}, or that it is lost: {reason}"
+                    f"{self._wanted.topic_partition}: for {open_ms} ms no service could confirm "
+                    f"which tier has offset {start}, or that it is lost: {reason}"
                 )
             self._stop.wait(clock.backoff_ms(self._waits, most_ms=1_000))
             self._waits += 1
@@ -163,7 +163,7 @@ class PieceIterator:
         after = end if resumes_at is None else min(end, resumes_at)
         self._moved_to(after)
         return DataLoss(
-            place=self._wanted.place,
+            topic_partition=self._wanted.topic_partition,
             start_offset=start,
             end_offset=after,
             reason=reason,

@@ -25,7 +25,7 @@ from rlm_spark.values import Fetched, OffsetRange, ServiceConnection, TopicParti
 
 MESSAGE_BYTES = 4 << 20
 """Asked for per message. Each costs its service about 0.7 ms of Python, whatever it carries."""
-NO_PLACE = TopicPartition("", 0)
+NO_TOPIC_PARTITION = TopicPartition("", 0)
 _DESCRIBE_LIMIT_MS = 5_000
 _MOST_TOPICS_BY_NAME = 8
 _MOST_SURPRISES = 5
@@ -87,14 +87,14 @@ class FetchClient:
 
         BelowLogStart, BeyondLogEnd, ServiceError (NOT_FOUND, CORRUPT, ... or no progress), Stopped.
         """
-        retry_policy = self._retry_policy(ask.wanted.place, ask.remote_only, stop)
+        retry_policy = self._retry_policy(ask.wanted.topic_partition, ask.remote_only, stop)
         position, surprises = ask.wanted.start_offset, 0
         while position < ask.wanted.end_offset:
             address = retry_policy.address()
             try:
                 for answer in self._stream(address, ask, position, stop):
                     if not ask.remote_only:
-                        self.endpoints.leads(ask.wanted.place, address)
+                        self.endpoints.leads(ask.wanted.topic_partition, address)
                     position, surprises = answer.piece.next_offset, 0
                     yield answer
                     # Only now: the time that the consumer takes is not the service's.
@@ -113,7 +113,7 @@ class FetchClient:
 
     def list_offset(
         self,
-        place: TopicPartition,
+        topic_partition: TopicPartition,
         timestamp: int,
         *,
         remote_only: bool,
@@ -125,31 +125,32 @@ class FetchClient:
         ServiceError, Stopped.
         """
         request = pb.ListOffsetsRequest(
-            topic=pb.TopicRef(name=place.topic),
-            partition=place.partition,
+            topic=pb.TopicRef(name=topic_partition.topic),
+            partition=topic_partition.partition,
             timestamp=timestamp,
             isolation_level=_isolation(read_committed),
             tiers=_tiers(remote_only),
         )
         answer: pb.ListOffsetsResponse = self._unary(
-            self._retry_policy(place, remote_only, stop),
+            self._retry_policy(topic_partition, remote_only, stop),
             lambda stub, **sent: stub.ListOffsets.future(request, **sent),
             stop,
         )
         return answer.offset if answer.offset >= 0 else None
 
     def describe_topics(
-        self, topics: tuple[str, ...], place: TopicPartition, stop: Stop
+        self, topics: tuple[str, ...], topic_partition: TopicPartition, stop: Stop
     ) -> tuple[pb.TieredTopic, ...]:
         """The enabled ones of these topics, all where none is given; readers are asked first.
 
-        `place` spreads the question like fetches of that partition. ServiceError, Stopped.
+        `topic_partition` spreads the question like fetches of that partition. ServiceError,
+        Stopped.
         """
         found: list[pb.TieredTopic] = []
         for request in _describe_requests(topics):
             try:
                 answer: pb.DescribeTopicsResponse = self._unary(
-                    self._retry_policy(place, True, stop),
+                    self._retry_policy(topic_partition, True, stop),
                     lambda stub, request=request, **sent: stub.DescribeTopics.future(
                         request, **sent
                     ),
@@ -184,7 +185,7 @@ class FetchClient:
     def _bound(self, timestamp: int, address: str, ask: FetchAsk, stop: Stop) -> int:
         request = pb.ListOffsetsRequest(
             topic=_topic_ref(ask),
-            partition=ask.wanted.place.partition,
+            partition=ask.wanted.topic_partition.partition,
             timestamp=timestamp,
             tiers=_tiers(ask.remote_only),
         )
@@ -245,12 +246,16 @@ class FetchClient:
                     failure = replace(failure, kind=ErrorKind.UNAVAILABLE, what=stalled)
                 raise _CallFailed(failure) from error
 
-    def _retry_policy(self, place: TopicPartition, remote_only: bool, stop: Stop) -> RetryPolicy:
+    def _retry_policy(
+        self, topic_partition: TopicPartition, remote_only: bool, stop: Stop
+    ) -> RetryPolicy:
         self._find_endpoints(stop)
         of = self.endpoints
         return RetryPolicy(
             of,
-            lambda: of.for_remote(place) if remote_only else of.for_leader(place),
+            lambda: (
+                of.for_remote(topic_partition) if remote_only else of.for_leader(topic_partition)
+            ),
             patience_ms=self._patience_ms,
         )
 
@@ -321,7 +326,7 @@ def _fetch_request(ask: FetchAsk, position: int) -> pb.FetchRequest:
     wanted = ask.wanted
     return pb.FetchRequest(
         topic=_topic_ref(ask),
-        partition=wanted.place.partition,
+        partition=wanted.topic_partition.partition,
         start_offset=position,
         end_offset=wanted.end_offset,
         max_bytes=MESSAGE_BYTES,
@@ -333,7 +338,7 @@ def _fetch_request(ask: FetchAsk, position: int) -> pb.FetchRequest:
 def _topic_ref(ask: FetchAsk) -> pb.TopicRef:
     if ask.topic_id is not None:
         return pb.TopicRef(topic_id=ask.topic_id)
-    return pb.TopicRef(name=ask.wanted.place.topic)
+    return pb.TopicRef(name=ask.wanted.topic_partition.topic)
 
 
 def _describe_requests(topics: tuple[str, ...]) -> tuple[pb.DescribeTopicsRequest, ...]:

@@ -124,7 +124,7 @@ class KafkaClient:
 
     def fetch(
         self,
-        place: TopicPartition,
+        topic_partition: TopicPartition,
         topic_id: bytes,
         offset: int,
         *,
@@ -137,24 +137,24 @@ class KafkaClient:
         KafkaClientError.
         """
         work = self._retried(
-            f"fetch of {place} at {offset}",
-            lambda: self._fetch(place, topic_id, offset, read_committed),
+            f"fetch of {topic_partition} at {offset}",
+            lambda: self._fetch(topic_partition, topic_id, offset, read_committed),
         )
         return self._loop.run(work, stop)
 
     async def _fetch(
-        self, place: TopicPartition, topic_id: bytes, offset: int, read_committed: bool
+        self, topic_partition: TopicPartition, topic_id: bytes, offset: int, read_committed: bool
     ) -> FetchedPartition | None:
-        topic = await self._topic(place.topic)
+        topic = await self._topic(topic_partition.topic)
         _same_topic(topic, topic_id)
         request = fetch_request(
-            place, topic_id, offset, self._settings, read_committed=read_committed
+            topic_partition, topic_id, offset, self._settings, read_committed=read_committed
         )
         client = await self._connected()
-        answer = await client.send_to(_leader(topic, place), request)
+        answer = await client.send_to(_leader(topic, topic_partition), request)
         if answer.error_code == codes.OFFSET_OUT_OF_RANGE:
             return None
-        _check(answer.error_code, str(place))
+        _check(answer.error_code, str(topic_partition))
         return answer
 
     async def _offsets(
@@ -163,7 +163,11 @@ class KafkaClient:
         found: dict[TopicPartition, int | None] = {}
 
         async def ask() -> None:
-            left = {place: wanted[place] for place in wanted if place not in found}
+            left = {
+                topic_partition: wanted[topic_partition]
+                for topic_partition in wanted
+                if topic_partition not in found
+            }
             await self._offsets_once(left, read_committed, found)
 
         await self._retried("offsets", ask)
@@ -175,20 +179,20 @@ class KafkaClient:
         read_committed: bool,
         found: dict[TopicPartition, int | None],
     ) -> None:
-        missing = {place.topic for place in wanted} - set(self._topics)
+        missing = {topic_partition.topic for topic_partition in wanted} - set(self._topics)
         if missing:
             await self._describe(sorted(missing))
         by_node: dict[int, dict[TopicPartition, int]] = defaultdict(dict)
-        for place, timestamp in wanted.items():
-            node = _leader(await self._topic(place.topic), place)
-            by_node[node][place] = timestamp
+        for topic_partition, timestamp in wanted.items():
+            node = _leader(await self._topic(topic_partition.topic), topic_partition)
+            by_node[node][topic_partition] = timestamp
         client = await self._connected()
         for node, timestamps in by_node.items():
             request = list_offsets_request(timestamps, read_committed=read_committed)
             answer = await client.send_to(node, request)
-            for place, (error_code, offset) in answer.items():
-                _check(error_code, str(place))
-                found[place] = offset if offset >= 0 else None
+            for topic_partition, (error_code, offset) in answer.items():
+                _check(error_code, str(topic_partition))
+                found[topic_partition] = offset if offset >= 0 else None
 
     async def _topic(self, name: str) -> TopicMetadata:
         topic = self._topics.get(name)
@@ -267,12 +271,12 @@ def _same_topic(topic: TopicMetadata, topic_id: bytes) -> None:
         )
 
 
-def _leader(topic: TopicMetadata, place: TopicPartition) -> int:
-    leader = topic.leaders.get(place.partition)
+def _leader(topic: TopicMetadata, topic_partition: TopicPartition) -> int:
+    leader = topic.leaders.get(topic_partition.partition)
     if leader is None:
-        raise _Unknown(f"Kafka has no partition {place}")
+        raise _Unknown(f"Kafka has no partition {topic_partition}")
     if leader < 0:
-        raise _Passing(f"{place} has no leader now")
+        raise _Passing(f"{topic_partition} has no leader now")
     return leader
 
 

@@ -127,7 +127,7 @@ class _VersionedRequest(Generic[T]):
 
 
 def fetch_request(
-    place: TopicPartition,
+    topic_partition: TopicPartition,
     topic_id: bytes,
     offset: int,
     settings: KafkaSettings,
@@ -136,7 +136,7 @@ def fetch_request(
 ) -> BrokerRequest[FetchedPartition]:
     """A Fetch of one partition without a session (KIP-227), by topic id where one is known."""
     partition = {
-        "partition": place.partition,
+        "partition": topic_partition.partition,
         "fetch_offset": offset,
         "partition_max_bytes": settings.max_partition_fetch_bytes,
     }
@@ -145,7 +145,9 @@ def fetch_request(
         "min_bytes": settings.fetch_min_bytes,
         "max_bytes": settings.fetch_max_bytes,
         "isolation_level": _isolation(read_committed),
-        "topics": [{"topic": place.topic, "topic_id": topic_id, "partitions": [partition]}],
+        "topics": [
+            {"topic": topic_partition.topic, "topic_id": topic_id, "partitions": [partition]}
+        ],
     }
     has_id = topic_id != NO_TOPIC_ID
     versions = (_FETCH_BY_ID, _FETCH_BY_NAME) if has_id else (_FETCH_BY_NAME,)
@@ -198,9 +200,9 @@ def list_offsets_request(
 ) -> BrokerRequest[dict[TopicPartition, tuple[int, int]]]:
     """ListOffsets of partitions of one leader; (error code, offset, -1 = none) by partition."""
     topics: dict[str, list[dict[str, int]]] = {}
-    for place, timestamp in timestamps.items():
-        row = {"partition_index": place.partition, "timestamp": timestamp}
-        topics.setdefault(place.topic, []).append(row)
+    for topic_partition, timestamp in timestamps.items():
+        row = {"partition_index": topic_partition.partition, "timestamp": timestamp}
+        topics.setdefault(topic_partition.topic, []).append(row)
     value = {
         "replica_id": -1,
         "isolation_level": _isolation(read_committed),

@@ -79,7 +79,7 @@ class Identity:
 class Reading:
     """What both tier readers need to know of the read."""
 
-    place: TopicPartition
+    topic_partition: TopicPartition
     identity: Identity
     read_committed: bool
     poll_timeout_ms: int
@@ -106,13 +106,17 @@ class KafkaReader:
 
     def _read(self, position: int, end_offset: int, stop: Stop) -> Iterator[Fetched]:
         reading = self._reading
-        topic_id = self._client.topic(reading.place.topic, stop).topic_id
+        topic_id = self._client.topic(reading.topic_partition.topic, stop).topic_id
         reading.identity.saw(topic_id, "Kafka")
         idle_since_ms = clock.monotonic_ms()
         surprises = 0
         while position < end_offset:
             answer = self._client.fetch(
-                reading.place, topic_id, position, read_committed=reading.read_committed, stop=stop
+                reading.topic_partition,
+                topic_id,
+                position,
+                read_committed=reading.read_committed,
+                stop=stop,
             )
             if answer is None:
                 self._explain_out_of_range(position, stop)
@@ -120,14 +124,14 @@ class KafkaReader:
                 if surprises > _MOST_SURPRISES:
                     raise Absent(f"offset {position} is out of range", is_certain=False)
                 continue
-            piece = cut(answer, reading.place, position, end_offset)
+            piece = cut(answer, reading.topic_partition, position, end_offset)
             if piece is not None:
                 yield piece
                 position, surprises = piece.next_offset, 0
                 idle_since_ms = clock.monotonic_ms()
             elif clock.monotonic_ms() - idle_since_ms >= reading.poll_timeout_ms:
                 raise KafkaClientError(
-                    f"{reading.place}: nothing came at offset {position} in "
+                    f"{reading.topic_partition}: nothing came at offset {position} in "
                     f"{reading.poll_timeout_ms} ms (kafkaConsumer.pollTimeoutMs), its log ends at "
                     f"{_end_of(answer, reading.read_committed)}"
                 )
@@ -136,22 +140,22 @@ class KafkaReader:
 
     def _explain_out_of_range(self, position: int, stop: Stop) -> None:
         """Raises Absent with the log's bounds; returns where the offset is in range by now."""
-        place = self._reading.place
+        topic_partition = self._reading.topic_partition
         earliest = self._offset(EARLIEST_TIMESTAMP, stop)
         if position < earliest:
-            raise Absent(f"its log of {place} begins at {earliest}", next_offset=earliest)
+            raise Absent(f"its log of {topic_partition} begins at {earliest}", next_offset=earliest)
         latest = self._offset(LATEST_TIMESTAMP, stop)
         if position > latest:
             raise Absent(
-                f"its log of {place} ends at {latest}, below the offset asked for: it was cut "
-                "(unclean leader election?)",
+                f"its log of {topic_partition} ends at {latest}, below the offset asked for: it "
+                "was cut (unclean leader election?)",
                 is_final=True,
             )
 
     def _offset(self, which: int, stop: Stop) -> int:
-        place = self._reading.place
-        found = self._client.offsets({place: which}, read_committed=False, stop=stop)
-        return found[place] or 0
+        topic_partition = self._reading.topic_partition
+        found = self._client.offsets({topic_partition: which}, read_committed=False, stop=stop)
+        return found[topic_partition] or 0
 
 
 class ServiceReader:
@@ -191,15 +195,17 @@ class ServiceReader:
             if clock.monotonic_ms() - idle_since_ms >= self._reading.poll_timeout_ms:
                 raise ServiceError(
                     ErrorKind.UNAVAILABLE.name,
-                    f"{self._reading.place}: nothing came at offset {position} in "
+                    f"{self._reading.topic_partition}: nothing came at offset {position} in "
                     f"{self._reading.poll_timeout_ms} ms (kafkaConsumer.pollTimeoutMs)",
                 )
             stop.wait(clock.backoff_ms(waits, most_ms=1_000))
             waits += 1
 
     def _stream(self, position: int, end_offset: int, stop: Stop) -> Iterator[Fetched]:
-        place = self._reading.place
-        wanted = OffsetRange(place=place, start_offset=position, end_offset=end_offset)
+        topic_partition = self._reading.topic_partition
+        wanted = OffsetRange(
+            topic_partition=topic_partition, start_offset=position, end_offset=end_offset
+        )
         ask = FetchAsk(
             wanted=wanted,
             remote_only=self._remote_only,
@@ -227,7 +233,7 @@ class ServiceReader:
             if end <= piece.start_offset or start >= min(end_offset, piece.next_offset):
                 continue
             if start > piece.start_offset:
-                batches = _below(piece, start, self._reading.place)
+                batches = _below(piece, start, self._reading.topic_partition)
                 yield replace(piece, batches=batches, next_offset=start)
             raise Absent(
                 f"it does not have offsets [{start}, {end})",
@@ -252,7 +258,7 @@ class NotTieredReader:
 
 
 def cut(
-    answer: FetchedPartition, place: TopicPartition, position: int, end_offset: int
+    answer: FetchedPartition, topic_partition: TopicPartition, position: int, end_offset: int
 ) -> Fetched | None:
     """The whole batches of a broker's answer that belong to [position, end_offset).
 
@@ -262,7 +268,9 @@ def cut(
     try:
         start, end, next_offset = cut_batches(records, position, len(records), True, end_offset)
     except Corrupt as error:
-        raise DecodeError(place.topic, place.partition, position, str(error)) from error
+        raise DecodeError(
+            topic_partition.topic, topic_partition.partition, position, str(error)
+        ) from error
     if len(records) - end >= _BASE_OFFSET.size:
         (base_offset,) = _BASE_OFFSET.unpack_from(records, end)
         if base_offset >= end_offset:
@@ -278,13 +286,15 @@ def cut(
     )
 
 
-def _below(piece: Fetched, offset: int, place: TopicPartition) -> ByteBuffer:
+def _below(piece: Fetched, offset: int, topic_partition: TopicPartition) -> ByteBuffer:
     """The piece's batches that begin below an offset."""
     batches = piece.batches
     try:
         start, end, _ = cut_batches(batches, piece.start_offset, len(batches), True, offset)
     except Corrupt as error:
-        raise DecodeError(place.topic, place.partition, piece.start_offset, str(error)) from error
+        raise DecodeError(
+            topic_partition.topic, topic_partition.partition, piece.start_offset, str(error)
+        ) from error
     return batches[start:end]
 
 
@@ -314,7 +324,7 @@ def read_range(
     if wanted.size <= 0:
         return
     stop = Stop()
-    identity = Identity(wanted.place.topic, topic_id)
+    identity = Identity(wanted.topic_partition.topic, topic_id)
     with ExitStack() as open_now:
         if stopped_by is not None:
             open_now.enter_context(stopped_by.running(stop.set))
@@ -340,7 +350,7 @@ def _items(
 
 def _reading(options: ConnectorOptions, wanted: OffsetRange, identity: Identity) -> Reading:
     return Reading(
-        place=wanted.place,
+        topic_partition=wanted.topic_partition,
         identity=identity,
         read_committed=options.read_committed,
         poll_timeout_ms=options.poll_timeout_ms,
@@ -404,8 +414,8 @@ def _remote_reader(
     service: FetchClient, reading: Reading, stop: Stop, *, is_authoritative: bool
 ) -> tuple[TierReader, int, bytes | None]:
     """The reader of the partition's remote tier, the tier's present end, and the topic's id."""
-    place = reading.place
-    topics = service.describe_topics((place.topic,), place, stop)
+    topic_partition = reading.topic_partition
+    topics = service.describe_topics((topic_partition.topic,), topic_partition, stop)
     if not topics:
         return NotTieredReader(is_authoritative=is_authoritative), 0, None
     topic_id = topics[0].topic_id
@@ -413,7 +423,7 @@ def _remote_reader(
     reader = ServiceReader(
         service, reading, topic_id, remote_only=True, is_authoritative=is_authoritative
     )
-    return reader, _remote_end(topics[0], place.partition), topic_id
+    return reader, _remote_end(topics[0], topic_partition.partition), topic_id
 
 
 def _remote_end(topic: pb.TieredTopic, partition: int) -> int:

@@ -53,28 +53,36 @@ class FakePositions:
                 found[topic] = (*found.get(topic, ()), partition)
         return found
 
-    def earliest(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return {place: self.logs[place].start for place in places if place in self.logs}
+    def earliest(self, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {
+            topic_partition: self.logs[topic_partition].start
+            for topic_partition in topic_partitions
+            if topic_partition in self.logs
+        }
 
-    def latest(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def latest(self, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         self.latest_calls += 1
-        ends = {place: self.logs[place].end for place in places if place in self.logs}
+        ends = {
+            topic_partition: self.logs[topic_partition].end
+            for topic_partition in topic_partitions
+            if topic_partition in self.logs
+        }
         return ends | (self.backwards.pop(0) if self.backwards else {})
 
     def for_timestamps(
         self, timestamps_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int | None]:
         return {
-            place: next(
+            topic_partition: next(
                 (
-                    self.logs[place].start + index
-                    for index, stamp in enumerate(self.logs[place].timestamps_ms)
+                    self.logs[topic_partition].start + index
+                    for index, stamp in enumerate(self.logs[topic_partition].timestamps_ms)
                     if stamp >= wanted
                 ),
                 None,
             )
-            for place, wanted in timestamps_ms.items()
-            if place in self.logs
+            for topic_partition, wanted in timestamps_ms.items()
+            if topic_partition in self.logs
         }
 
 
@@ -102,13 +110,13 @@ class FakeTiers:
         stopped_by: Stop,
     ) -> Iterator[Fetched]:
         self.wanted.append(wanted)
-        log = self.positions.logs[wanted.place]
+        log = self.positions.logs[wanted.topic_partition]
         start, end = wanted.start_offset, min(wanted.end_offset, log.end)
         if start < log.start:
             lost_to = min(log.start, wanted.end_offset)
             on_loss(
                 DataLoss(
-                    place=wanted.place,
+                    topic_partition=wanted.topic_partition,
                     start_offset=start,
                     end_offset=lost_to,
                     reason="aged out",

@@ -8,7 +8,7 @@ from rlm_spark.tiers.endpoints import AVOIDED_FOR_MS, KNOWN_FOR_MS, Endpoint, En
 from rlm_spark.tiers.service_calls import Failure
 from rlm_spark.values import TopicPartition
 
-PLACE = TopicPartition("t", 0)
+TOPIC_PARTITION = TopicPartition("t", 0)
 
 
 class Time:
@@ -33,7 +33,7 @@ def cluster(time: Time) -> Endpoints:
 
 
 def test_readers_first_for_the_remote_tier_and_the_one_without_heartbeats_last() -> None:
-    found = cluster(Time()).for_remote(PLACE)
+    found = cluster(Time()).for_remote(TOPIC_PARTITION)
     assert set(found[:2]) == {"r1:1", "r2:1"}
     assert set(found[2:4]) == {"b1:1", "b2:1"}
     assert found[-1] == "r3:1"
@@ -41,10 +41,10 @@ def test_readers_first_for_the_remote_tier_and_the_one_without_heartbeats_last()
 
 def test_no_reader_for_the_tail_and_the_leader_first() -> None:
     endpoints = cluster(Time())
-    assert not {"r1:1", "r2:1", "r3:1"} & set(endpoints.for_leader(PLACE))
-    endpoints.leads(PLACE, "b2:1")
-    assert endpoints.for_leader(PLACE)[0] == "b2:1"
-    assert "b1:1" in endpoints.for_leader(PLACE)
+    assert not {"r1:1", "r2:1", "r3:1"} & set(endpoints.for_leader(TOPIC_PARTITION))
+    endpoints.leads(TOPIC_PARTITION, "b2:1")
+    assert endpoints.for_leader(TOPIC_PARTITION)[0] == "b2:1"
+    assert "b1:1" in endpoints.for_leader(TOPIC_PARTITION)
 
 
 def test_partitions_spread_over_readers_and_each_has_its_own() -> None:
@@ -58,14 +58,14 @@ def test_partitions_spread_over_readers_and_each_has_its_own() -> None:
 def test_what_failed_is_asked_last_for_a_while() -> None:
     time = Time()
     endpoints = cluster(time)
-    first = endpoints.for_remote(PLACE)[0]
+    first = endpoints.for_remote(TOPIC_PARTITION)[0]
     endpoints.failed(first)
-    assert endpoints.for_remote(PLACE)[-1] == first
+    assert endpoints.for_remote(TOPIC_PARTITION)[-1] == first
     time.now += AVOIDED_FOR_MS + 1
-    assert endpoints.for_remote(PLACE)[0] == first
+    assert endpoints.for_remote(TOPIC_PARTITION)[0] == first
     endpoints.failed(first)
     endpoints.answered(first)
-    assert endpoints.for_remote(PLACE)[0] == first
+    assert endpoints.for_remote(TOPIC_PARTITION)[0] == first
 
 
 def test_a_description_is_wanted_again_after_a_while() -> None:
@@ -74,7 +74,9 @@ def test_a_description_is_wanted_again_after_a_while() -> None:
     due = [endpoints.is_due]
     endpoints.described([])
     due.append(endpoints.is_due)
-    assert endpoints.for_remote(PLACE) == endpoints.for_leader(PLACE) == ("a:1",)
+    assert (
+        endpoints.for_remote(TOPIC_PARTITION) == endpoints.for_leader(TOPIC_PARTITION) == ("a:1",)
+    )
     time.now += KNOWN_FOR_MS
     due.append(endpoints.is_due)
     assert due == [True, False, True]
@@ -85,7 +87,7 @@ def policy_for(time: Time, *addresses: str, patience_ms: int = 10_000) -> RetryP
     endpoints.described([])
     return RetryPolicy(
         endpoints,
-        lambda: endpoints.for_leader(PLACE),
+        lambda: endpoints.for_leader(TOPIC_PARTITION),
         patience_ms=patience_ms,
         monotonic_ms=time,
         backoff_ms=lambda attempt: 100 * 2**attempt,

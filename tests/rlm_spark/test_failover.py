@@ -14,7 +14,7 @@ from rlm_spark.stopping import Stop
 from rlm_spark.tiers.failover import Absent, Order, PieceIterator
 from rlm_spark.values import DataLoss, Fetched, OffsetRange, TopicPartition
 
-PLACE = TopicPartition("t", 0)
+TOPIC_PARTITION = TopicPartition("t", 0)
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ def pieces_and_losses(
     order = Order(
         readers=tiers, authoritative=authoritative, remote_end=remote_end, settle_ms=settle_ms
     )
-    wanted = OffsetRange(place=PLACE, start_offset=start, end_offset=end)
+    wanted = OffsetRange(topic_partition=TOPIC_PARTITION, start_offset=start, end_offset=end)
     read: list[tuple[int, int, str]] = []
     lost: list[tuple[int, int]] = []
     position = start
@@ -147,7 +147,7 @@ def test_a_range_that_ends_inside_of_what_is_lost() -> None:
 
 def test_a_loss_tells_where_data_is_again_also_beyond_the_range() -> None:
     kafka, remote = Tier("kafka", [(80, 100)]), Tier("remote", [(60, 90)])
-    wanted = OffsetRange(place=PLACE, start_offset=5, end_offset=50)
+    wanted = OffsetRange(topic_partition=TOPIC_PARTITION, start_offset=5, end_offset=50)
     [loss] = PieceIterator(wanted, Order(readers=(kafka, remote)), Stop())
     assert isinstance(loss, DataLoss)
     assert (loss.start_offset, loss.end_offset, loss.resumes_at) == (5, 50, 60)
@@ -170,7 +170,7 @@ def test_after_a_final_denial_no_other_tier_is_read() -> None:
 
     remote = Tier("remote", [(0, 100)])
     order = Order(readers=(Cut(), remote))
-    wanted = OffsetRange(place=PLACE, start_offset=5, end_offset=9)
+    wanted = OffsetRange(topic_partition=TOPIC_PARTITION, start_offset=5, end_offset=9)
     [loss] = PieceIterator(wanted, order, Stop())
     assert isinstance(loss, DataLoss)
     assert (loss.start_offset, loss.end_offset, loss.resumes_at) == (5, 9, None)

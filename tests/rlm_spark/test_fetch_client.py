@@ -35,7 +35,7 @@ from tests.rlm_spark.fake_service import (
     stalling,
 )
 
-PLACE = TopicPartition("t", 0)
+TOPIC_PARTITION = TopicPartition("t", 0)
 NOBODY = "127.0.0.1:9"
 
 
@@ -47,7 +47,7 @@ def service() -> Iterator[FakeService]:
 
 def ask(start: int = 0, end: int = 30, *, remote_only: bool = True) -> FetchAsk:
     return FetchAsk(
-        wanted=OffsetRange(place=PLACE, start_offset=start, end_offset=end),
+        wanted=OffsetRange(topic_partition=TOPIC_PARTITION, start_offset=start, end_offset=end),
         remote_only=remote_only,
         read_committed=False,
     )
@@ -104,7 +104,7 @@ def test_a_service_that_is_gone_is_left_for_another(service: FakeService) -> Non
     connection = ServiceConnection(endpoints=(NOBODY, service.address), principal="p")
     client = FetchClient(connection, patience_ms=60_000)
     assert_whole(list(client.fetch(ask(), Stop())))
-    assert client.endpoints.for_remote(PLACE) == (service.address, NOBODY)
+    assert client.endpoints.for_remote(TOPIC_PARTITION) == (service.address, NOBODY)
     client.close()
 
 
@@ -389,13 +389,13 @@ def test_offsets_and_topics(service: FakeService) -> None:
 
     def offset(timestamp: int, *, remote_only: bool) -> int | None:
         return client.list_offset(
-            PLACE, timestamp, remote_only=remote_only, read_committed=True, stop=Stop()
+            TOPIC_PARTITION, timestamp, remote_only=remote_only, read_committed=True, stop=Stop()
         )
 
     assert [offset(-1, remote_only=remote) for remote in (True, False)] == [24, 30]
     assert offset(1_007, remote_only=True) == 7
     assert offset(9_999, remote_only=True) is None
-    [topic] = client.describe_topics(("t", "not enabled"), PLACE, Stop())
+    [topic] = client.describe_topics(("t", "not enabled"), TOPIC_PARTITION, Stop())
     assert topic.partitions[0].remote_next_offset == 24
     client.close()
 

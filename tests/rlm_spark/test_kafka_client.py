@@ -20,7 +20,7 @@ from rlm_spark.tiers.kafka_requests import NO_TOPIC_ID, metadata_request
 from rlm_spark.values import TopicPartition
 from tests.rlm_spark.fake_kafka import NOT_LEADER, TOPIC_ID, FakeKafka
 
-PLACE = TopicPartition("t", 0)
+TOPIC_PARTITION = TopicPartition("t", 0)
 NEW, OLD = (17, 13), (11, 5)
 
 
@@ -44,14 +44,14 @@ def test_whole_batches_as_stored(newest: tuple[int, int]) -> None:
         client = client_of(kafka)
         topic_id = client.topic("t", Stop()).topic_id
         assert topic_id == (TOPIC_ID if newest is NEW else NO_TOPIC_ID)
-        answer = client.fetch(PLACE, topic_id, 4, read_committed=True, stop=Stop())
+        answer = client.fetch(TOPIC_PARTITION, topic_id, 4, read_committed=True, stop=Stop())
         assert answer is not None
         assert answer.high_watermark == answer.last_stable_offset == 30
         assert answer.aborted == ((7, 4),)
         assert answer.records[:8] == (3).to_bytes(8, "big")
         [asked] = kafka.broker.asked(FETCH)
         assert asked["isolation_level"] == 1
-        assert client.fetch(PLACE, topic_id, 31, read_committed=True, stop=Stop()) is None
+        assert client.fetch(TOPIC_PARTITION, topic_id, 31, read_committed=True, stop=Stop()) is None
         client.close()
 
 
@@ -60,8 +60,8 @@ def test_offsets_and_topics(newest: tuple[int, int]) -> None:
     with FakeKafka(log_start=12, newest=newest).running() as kafka:
         client = client_of(kafka)
         for asked, found in ((-2, 12), (-1, 30), (1_020, 20), (5_000, None)):
-            answer = client.offsets({PLACE: asked}, read_committed=True, stop=Stop())
-            assert answer == {PLACE: found}
+            answer = client.offsets({TOPIC_PARTITION: asked}, read_committed=True, stop=Stop())
+            assert answer == {TOPIC_PARTITION: found}
         assert set(client.topics(None, Stop())) == {"t"}
         assert client.topics(["nothing"], Stop()) == {}
         client.close()
@@ -100,7 +100,7 @@ def test_a_leader_that_moves_is_found_again() -> None:
     with FakeKafka().running() as kafka:
         client = client_of(kafka)
         kafka.errors.extend([NOT_LEADER, 5, 74])
-        answer = client.fetch(PLACE, TOPIC_ID, 0, read_committed=False, stop=Stop())
+        answer = client.fetch(TOPIC_PARTITION, TOPIC_ID, 0, read_committed=False, stop=Stop())
         assert answer is not None
         assert answer.records
         client.close()
@@ -110,7 +110,9 @@ def test_connections_that_break_are_opened_again() -> None:
     with FakeKafka().running() as kafka:
         client = client_of(kafka)
         for offset in (0, 3, 6):
-            assert client.fetch(PLACE, TOPIC_ID, offset, read_committed=False, stop=Stop())
+            assert client.fetch(
+                TOPIC_PARTITION, TOPIC_ID, offset, read_committed=False, stop=Stop()
+            )
             kafka.drop_connections()
         client.close()
 
@@ -145,7 +147,7 @@ def test_what_kafka_refuses_for_good_is_raised_at_once() -> None:
         client = client_of(kafka)
         kafka.errors.append(29)
         with pytest.raises(KafkaClientError, match="TopicAuthorizationFailed"):
-            client.fetch(PLACE, TOPIC_ID, 0, read_committed=False, stop=Stop())
+            client.fetch(TOPIC_PARTITION, TOPIC_ID, 0, read_committed=False, stop=Stop())
         client.close()
 
 
@@ -160,10 +162,10 @@ def test_an_absent_kafka_is_an_error_after_the_patience() -> None:
 def test_a_topic_that_is_gone() -> None:
     with FakeKafka().running() as kafka:
         client = client_of(kafka)
-        assert client.fetch(PLACE, TOPIC_ID, 0, read_committed=False, stop=Stop())
+        assert client.fetch(TOPIC_PARTITION, TOPIC_ID, 0, read_committed=False, stop=Stop())
         kafka.topic = None
         with pytest.raises(TopicGone):
-            client.fetch(PLACE, TOPIC_ID, 3, read_committed=False, stop=Stop())
+            client.fetch(TOPIC_PARTITION, TOPIC_ID, 3, read_committed=False, stop=Stop())
         client.close()
 
 
@@ -178,10 +180,10 @@ def test_a_broker_that_just_started_denies_a_topic_for_a_moment() -> None:
 def test_h06_a_topic_recreated_under_its_name_is_refused() -> None:
     with FakeKafka().running() as kafka:
         client = client_of(kafka)
-        assert client.fetch(PLACE, TOPIC_ID, 0, read_committed=False, stop=Stop())
+        assert client.fetch(TOPIC_PARTITION, TOPIC_ID, 0, read_committed=False, stop=Stop())
         kafka.topic_id = bytes(15) + b"\1"
         with pytest.raises(TopicChangedError, match="recreated"):
-            client.fetch(PLACE, TOPIC_ID, 3, read_committed=False, stop=Stop())
+            client.fetch(TOPIC_PARTITION, TOPIC_ID, 3, read_committed=False, stop=Stop())
         client.close()
 
 

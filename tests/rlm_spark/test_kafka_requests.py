@@ -21,13 +21,13 @@ from rlm_spark.tiers.kafka_requests import (
 from rlm_spark.values import TopicPartition
 
 TOPIC_ID = bytes(range(16))
-PLACE = TopicPartition("orders", 3)
-TIMESTAMPS = {PLACE: -1, TopicPartition("orders", 4): 17}
+TOPIC_PARTITION = TopicPartition("orders", 3)
+TIMESTAMPS = {TOPIC_PARTITION: -1, TopicPartition("orders", 4): 17}
 SETTINGS = kafka_settings({"bootstrap.servers": "a:1"})
 
 
 def fetch(topic_id: bytes = TOPIC_ID) -> BrokerRequest[FetchedPartition]:
-    return fetch_request(PLACE, topic_id, 4711, SETTINGS, read_committed=True)
+    return fetch_request(TOPIC_PARTITION, topic_id, 4711, SETTINGS, read_committed=True)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def fetch(topic_id: bytes = TOPIC_ID) -> BrokerRequest[FetchedPartition]:
         ),
         (
             list_offsets_request(
-                {PLACE: -1, TopicPartition("orders", 4): 17}, read_committed=False
+                {TOPIC_PARTITION: -1, TopicPartition("orders", 4): 17}, read_committed=False
             ),
             1,
             "0002000100000007000163",
@@ -173,6 +173,9 @@ def test_listed_offsets(version: int) -> None:
         LIST_OFFSETS, version, 7, {"topics": [{"name": "orders", "partitions": partitions}]}
     )[4:]
     found = read(
-        list_offsets_request({PLACE: -1}, read_committed=False), LIST_OFFSETS.key, version, frame
+        list_offsets_request({TOPIC_PARTITION: -1}, read_committed=False),
+        LIST_OFFSETS.key,
+        version,
+        frame,
     )
-    assert found == {PLACE: (0, 17), TopicPartition("orders", 4): (6, -1)}
+    assert found == {TOPIC_PARTITION: (0, 17), TopicPartition("orders", 4): (6, -1)}

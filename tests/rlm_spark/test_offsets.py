@@ -41,10 +41,13 @@ def _three_waves() -> FakePositions:
 def _both(
     positions: FakePositions, start: OffsetSpec, end: OffsetSpec
 ) -> list[tuple[int, int, int]]:
-    places = assigned(Subscribe(topics=("t",)), positions, must_exist=True)
-    first = resolved(bound(start, places, positions, starting=True), positions)
-    last = resolved(bound(end, places, positions, starting=False), positions)
-    return [(place.partition, first[place], last[place]) for place in sorted(places)]
+    topic_partitions = assigned(Subscribe(topics=("t",)), positions, must_exist=True)
+    first = resolved(bound(start, topic_partitions, positions, starting=True), positions)
+    last = resolved(bound(end, topic_partitions, positions, starting=False), positions)
+    return [
+        (topic_partition.partition, first[topic_partition], last[topic_partition])
+        for topic_partition in sorted(topic_partitions)
+    ]
 
 
 def _all(timestamp_ms: int, no_match: NoMatch = NoMatch.ERROR) -> SpecificTimestamps:
@@ -53,10 +56,10 @@ def _all(timestamp_ms: int, no_match: NoMatch = NoMatch.ERROR) -> SpecificTimest
 
 def test_earliest_to_latest_stays_unbound_until_it_is_resolved() -> None:
     positions = FakePositions(topic("t", FakeLog([0] * 10), FakeLog([0] * 5, start=5)))
-    places = assigned(Subscribe(topics=("t",)), positions, must_exist=True)
+    topic_partitions = assigned(Subscribe(topics=("t",)), positions, must_exist=True)
 
-    start = bound(Earliest(), places, positions, starting=True)
-    end = bound(Latest(), places, positions, starting=False)
+    start = bound(Earliest(), topic_partitions, positions, starting=True)
+    end = bound(Latest(), topic_partitions, positions, starting=False)
 
     assert start == {P0: EARLIEST, P1: EARLIEST}
     assert end == {P0: LATEST, P1: LATEST}
@@ -159,7 +162,11 @@ def test_a_pattern_is_searched_and_internal_topics_are_left_out() -> None:
 
     found = assigned(SubscribePattern(pattern=re.compile("o.*er")), positions, must_exist=True)
 
-    assert {place.topic for place in found} == {"orders-eu", "eu-orders", "other"}
+    assert {topic_partition.topic for topic_partition in found} == {
+        "orders-eu",
+        "eu-orders",
+        "other",
+    }
 
 
 def test_a_topic_that_is_not_there_is_an_error_at_first_and_a_loss_later() -> None:

@@ -243,7 +243,7 @@ def test_precedence_is_global_timestamp_then_timestamps_then_offsets() -> None:
         "endingOffsetsByTimestamp": '{"t":{"0":800}}',
         "endingOffsets": "latest",
     }
-    partition = TopicPartition("t", 0)
+    topic_partition = TopicPartition("t", 0)
 
     query = batch(options)
     assert query.starting == GlobalTimestamp(300, NoMatch.ERROR)
@@ -252,14 +252,14 @@ def test_precedence_is_global_timestamp_then_timestamps_then_offsets() -> None:
     del options["startingTimestamp"], options["endingTimestamp"]
     options["startingOffsetsByTimestampStrategy"] = "LATEST"
     query = batch(options)
-    assert query.starting == SpecificTimestamps({partition: 200}, NoMatch.LATEST)
-    assert query.ending == SpecificTimestamps({partition: 800}, NoMatch.LATEST)
+    assert query.starting == SpecificTimestamps({topic_partition: 200}, NoMatch.LATEST)
+    assert query.ending == SpecificTimestamps({topic_partition: 800}, NoMatch.LATEST)
 
     options["startingOffsets"], options["endingOffsets"] = '{"t":{"0":-2}}', '{"t":{"0":-1}}'
     del options["startingOffsetsByTimestamp"], options["endingOffsetsByTimestamp"]
     query = batch(options)
-    assert query.starting == SpecificOffsets({partition: -2})
-    assert query.ending == SpecificOffsets({partition: -1})
+    assert query.starting == SpecificOffsets({topic_partition: -2})
+    assert query.ending == SpecificOffsets({topic_partition: -1})
 
 
 def test_start_and_end_must_name_the_same_partitions() -> None:

@@ -32,7 +32,7 @@ def query(**options: str) -> BatchQuery:
 def rows(plan: list[PlannedRange]) -> list[tuple[int, int, int, bool, bool]]:
     return [
         (
-            each.place.partition,
+            each.topic_partition.partition,
             each.wanted.start_offset,
             each.wanted.end_offset,
             each.from_earliest,
@@ -221,7 +221,7 @@ def test_a_partition_that_is_gone_or_cut_reads_what_was_planned() -> None:
     tiers = FakeTiers(positions)
     wanted = query()
     longer = PlannedRange(
-        wanted=OffsetRange(place=P0, start_offset=0, end_offset=20), to_latest=True
+        wanted=OffsetRange(topic_partition=P0, start_offset=0, end_offset=20), to_latest=True
     )
 
     assert offsets_of(wanted, longer, tiers) == list(range(10))
@@ -262,7 +262,7 @@ def test_a_consumer_that_stops_does_not_wait_for_what_is_still_fetched() -> None
         with stopped_by.running(woken.set):
             assert woken.wait(60)
 
-    planned = PlannedRange(wanted=OffsetRange(place=P0, start_offset=0, end_offset=20))
+    planned = PlannedRange(wanted=OffsetRange(topic_partition=P0, start_offset=0, end_offset=20))
     tiers = Tiers(read_range=stalled_after_two)
     batches = planned_batches(wanted.connector, planned, schema, tiers)
     assert next(batches).num_rows == 1

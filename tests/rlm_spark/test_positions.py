@@ -13,7 +13,7 @@ from rlm_spark.values import ConnectorOptions, ReadMode, TopicPartition
 from tests.rlm_spark.fake_kafka import FakeKafka
 from tests.rlm_spark.fake_service import FakeService
 
-PLACE = TopicPartition("t", 0)
+TOPIC_PARTITION = TopicPartition("t", 0)
 NOWHERE = TopicPartition("t", 7)
 EVERY_MODE = tuple(ReadMode)
 
@@ -57,11 +57,14 @@ def edges(
 ) -> tuple[int, int, list[int | None]]:
     """Earliest, latest, and the offsets for timestamps 1_010 (offset 10), 1_045 and 9_000."""
     with open_positions(options(mode, service, kafka)) as positions:
-        asked = [PLACE, NOWHERE]
+        asked = [TOPIC_PARTITION, NOWHERE]
         [earliest] = positions.earliest(asked).items()
         [latest] = positions.latest(asked).items()
-        assert earliest[0] == latest[0] == PLACE
-        dated = [positions.for_timestamps({PLACE: at})[PLACE] for at in (1_010, 1_045, 9_000)]
+        assert earliest[0] == latest[0] == TOPIC_PARTITION
+        dated = [
+            positions.for_timestamps({TOPIC_PARTITION: at})[TOPIC_PARTITION]
+            for at in (1_010, 1_045, 9_000)
+        ]
         return earliest[1], latest[1], dated
 
 
@@ -83,8 +86,8 @@ def test_h17_a_reader_behind_hides_no_history(service: FakeService, kafka: FakeK
         service.endpoints = reader.endpoints = rows
         given = options(ReadMode.KAFKA_PREFERRED, service, kafka)
         with open_positions(given) as positions:
-            assert positions.earliest([PLACE]) == {PLACE: 5}
-            assert positions.for_timestamps({PLACE: 1_015}) == {PLACE: 15}
+            assert positions.earliest([TOPIC_PARTITION]) == {TOPIC_PARTITION: 5}
+            assert positions.for_timestamps({TOPIC_PARTITION: 1_015}) == {TOPIC_PARTITION: 15}
         assert reader.asked("DescribeTopics")
 
 
@@ -96,15 +99,15 @@ def test_h17_a_timestamp_before_1970_begins_with_the_history(
     """Negative ones are Kafka's names of offsets: -1 would be the end, others the local start."""
     with open_positions(options(mode, service, kafka)) as positions:
         first = 20 if mode is ReadMode.KAFKA_ONLY else 5
-        assert positions.for_timestamps({PLACE: at}) == {PLACE: first}
+        assert positions.for_timestamps({TOPIC_PARTITION: at}) == {TOPIC_PARTITION: first}
 
 
 def test_without_kafka_the_leaders_service_tells(service: FakeService) -> None:
     service.topics = ("t",)
     with open_positions(options(ReadMode.KAFKA_PREFERRED, service, None)) as positions:
-        assert positions.earliest([PLACE]) == {PLACE: 5}
-        assert positions.latest([PLACE]) == {PLACE: 60}
-        assert positions.for_timestamps({PLACE: 1_045}) == {PLACE: 45}
+        assert positions.earliest([TOPIC_PARTITION]) == {TOPIC_PARTITION: 5}
+        assert positions.latest([TOPIC_PARTITION]) == {TOPIC_PARTITION: 60}
+        assert positions.for_timestamps({TOPIC_PARTITION: 1_045}) == {TOPIC_PARTITION: 45}
 
 
 def test_a_topic_that_is_not_tiered_has_kafkas_edges(
@@ -118,7 +121,11 @@ def test_an_empty_remote_tier_moves_no_edge(service: FakeService, kafka: FakeKaf
     service.start, service.remote_end = 0, -1
     assert edges(ReadMode.KAFKA_PREFERRED, service, kafka)[:2] == (20, 60)
     with open_positions(options(ReadMode.REMOTE_ONLY, service, None)) as positions:
-        assert positions.earliest([PLACE]) == positions.latest([PLACE]) == {PLACE: 0}
+        assert (
+            positions.earliest([TOPIC_PARTITION])
+            == positions.latest([TOPIC_PARTITION])
+            == {TOPIC_PARTITION: 0}
+        )
 
 
 @pytest.mark.parametrize("mode", EVERY_MODE)

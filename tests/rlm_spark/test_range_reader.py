@@ -41,7 +41,7 @@ from tests.kip405.batch_builder import batch, log_of
 from tests.rlm_spark.fake_kafka import FakeKafka
 from tests.rlm_spark.fake_service import FakeService, Responses, refuse, refusing, stalling
 
-PLACE = TopicPartition("t", 0)
+TOPIC_PARTITION = TopicPartition("t", 0)
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +86,7 @@ def read(
     given: ConnectorOptions, start: int = 0, end: int = 60
 ) -> tuple[list[Fetched], list[DataLoss]]:
     lost: list[DataLoss] = []
-    wanted = OffsetRange(place=PLACE, start_offset=start, end_offset=end)
+    wanted = OffsetRange(topic_partition=TOPIC_PARTITION, start_offset=start, end_offset=end)
     return list(read_range(given, wanted, lost.append)), lost
 
 
@@ -143,7 +143,7 @@ def test_kafka_preferred_falls_over_again_when_kafka_is_trimmed_on_the_way(
     service: FakeService, kafka: FakeKafka
 ) -> None:
     kafka.bytes_a_fetch = 1
-    wanted = OffsetRange(place=PLACE, start_offset=20, end_offset=60)
+    wanted = OffsetRange(topic_partition=TOPIC_PARTITION, start_offset=20, end_offset=60)
     pieces = read_range(options(ReadMode.KAFKA_PREFERRED, service, kafka), wanted, print)
     found = [next(pieces)]
     kafka.log_start = service.remote_end = 50
@@ -186,7 +186,7 @@ def test_kafka_only_below_the_log_start_is_lost_up_to_it(kafka: FakeKafka) -> No
 def test_the_decoder_gives_no_deleted_record_of_a_batch_that_begins_below_the_log_start(
     kafka: FakeKafka,
 ) -> None:
-    wanted = OffsetRange(place=PLACE, start_offset=5, end_offset=58)
+    wanted = OffsetRange(topic_partition=TOPIC_PARTITION, start_offset=5, end_offset=58)
     pieces = read_range(options(ReadMode.KAFKA_ONLY, kafka=kafka), wanted, lambda _: None)
     batches = record_batches(pieces, wanted, arrow_schema(["offset"]), read_committed=False)
     found = [offset for one in batches for offset in one.column("offset").to_pylist()]
@@ -206,7 +206,7 @@ def test_h15_an_answer_with_a_gap_inside_is_read_around_the_gap(
         )
 
     service.scripted.append(gap_inside)
-    wanted = OffsetRange(place=PLACE, start_offset=0, end_offset=60)
+    wanted = OffsetRange(topic_partition=TOPIC_PARTITION, start_offset=0, end_offset=60)
     pieces = read_range(options(ReadMode.REMOTE_PREFERRED, service, kafka), wanted, print)
     batches = record_batches(pieces, wanted, arrow_schema(["offset"]), read_committed=False)
     found = [offset for one in batches for offset in one.column("offset").to_pylist()]
@@ -251,7 +251,7 @@ def test_what_the_callback_raises_ends_the_read(service: FakeService) -> None:
     def refuse(loss: DataLoss) -> None:
         raise LookupError(loss.reason)
 
-    wanted = OffsetRange(place=PLACE, start_offset=0, end_offset=39)
+    wanted = OffsetRange(topic_partition=TOPIC_PARTITION, start_offset=0, end_offset=39)
     with pytest.raises(LookupError):
         list(read_range(options(ReadMode.REMOTE_ONLY, service), wanted, refuse))
 
@@ -298,7 +298,7 @@ def test_what_a_reader_behind_denies_is_lost_by_the_leaders_word_only(
 
 
 def test_h06_the_topic_of_the_plan_and_no_other(service: FakeService, kafka: FakeKafka) -> None:
-    wanted = OffsetRange(place=PLACE, start_offset=0, end_offset=60)
+    wanted = OffsetRange(topic_partition=TOPIC_PARTITION, start_offset=0, end_offset=60)
     for mode in (ReadMode.KAFKA_PREFERRED, ReadMode.REMOTE_PREFERRED, ReadMode.REMOTE_ONLY):
         given = options(mode, service, kafka)
         with pytest.raises(TopicChangedError, match="the plan knows it by id"):
@@ -348,7 +348,7 @@ def test_a_reader_that_leaves_early_leaves_nothing(
 ) -> None:
     if stalled:
         service.scripted.append(stalling(after=1))
-    wanted = OffsetRange(place=PLACE, start_offset=0, end_offset=60)
+    wanted = OffsetRange(topic_partition=TOPIC_PARTITION, start_offset=0, end_offset=60)
     pieces = read_range(options(ReadMode.KAFKA_PREFERRED, service, kafka), wanted, print)
     next(pieces)
     pieces.close()
@@ -361,7 +361,7 @@ def test_a_consumer_in_another_thread_is_stopped_from_outside(
 ) -> None:
     """Whatever the service does, which is nothing."""
     service.scripted.append(stalling(after=after))
-    wanted = OffsetRange(place=PLACE, start_offset=0, end_offset=60)
+    wanted = OffsetRange(topic_partition=TOPIC_PARTITION, start_offset=0, end_offset=60)
     stop = Stop()
     pieces = read_range(options(ReadMode.REMOTE_ONLY, service), wanted, print, stopped_by=stop)
     for _ in range(after):
@@ -404,7 +404,7 @@ def test_a_forked_worker_begins_with_nothing_of_its_parents(
 
 
 def cut_of(records: bytes, start: int, end: int) -> Fetched | None:
-    return cut(FetchedPartition(error_code=0, records=records), PLACE, start, end)
+    return cut(FetchedPartition(error_code=0, records=records), TOPIC_PARTITION, start, end)
 
 
 def test_a_cut_keeps_whole_batches_of_the_range() -> None:

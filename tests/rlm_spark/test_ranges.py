@@ -15,7 +15,8 @@ Row = tuple[TopicPartition, int, int]
 
 def _ranges(*rows: Row) -> list[OffsetRange]:
     return [
-        OffsetRange(place=place, start_offset=start, end_offset=end) for place, start, end in rows
+        OffsetRange(topic_partition=topic_partition, start_offset=start, end_offset=end)
+        for topic_partition, start, end in rows
     ]
 
 
@@ -226,7 +227,9 @@ def test_every_offset_is_in_exactly_one_task(
     starts_and_sizes: list[tuple[int, int]], min_partitions: int | None, max_records: int | None
 ) -> None:
     wanted = [
-        OffsetRange(place=TopicPartition("t", number), start_offset=start, end_offset=start + size)
+        OffsetRange(
+            topic_partition=TopicPartition("t", number), start_offset=start, end_offset=start + size
+        )
         for number, (start, size) in enumerate(starts_and_sizes)
     ]
 
@@ -236,7 +239,7 @@ def test_every_offset_is_in_exactly_one_task(
     if max_records is not None:
         assert all(task.size <= max_records for task in tasks)
     for whole in wanted:
-        parts = [task for task in tasks if task.place == whole.place]
+        parts = [task for task in tasks if task.topic_partition == whole.topic_partition]
         reached = whole.start_offset
         for part in parts:
             assert part.start_offset == reached

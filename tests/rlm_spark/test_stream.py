@@ -83,7 +83,7 @@ class Driver:
 def _row(planned: PlannedRange) -> tuple[int, int, int]:
     assert not planned.to_latest
     assert not planned.from_earliest
-    return planned.place.partition, planned.wanted.start_offset, planned.wanted.end_offset
+    return planned.topic_partition.partition, planned.wanted.start_offset, planned.wanted.end_offset
 
 
 def _through_json(document: Mapping[str, Mapping[str, int]]) -> Document:

@@ -167,7 +167,7 @@ class SecuredCluster(Cluster):
 
 
 def _allowing(acl: Acl) -> AclBinding:
-    kind, name, operation = _place(acl)
+    kind, name, operation = _resource(acl)
     return _binding(kind, name, operation, principal=acl.principal)
 
 
@@ -180,13 +180,13 @@ def _binding(
 
 
 def _filter(acl: Acl) -> AclBindingFilter:
-    kind, name, operation = _place(acl)
+    kind, name, operation = _resource(acl)
     return AclBindingFilter(
         kind, name, ResourcePatternType.LITERAL, ANONYMOUS, "*", operation, AclPermissionType.ALLOW
     )
 
 
-def _place(acl: Acl) -> tuple[ResourceType, str, AclOperation]:
+def _resource(acl: Acl) -> tuple[ResourceType, str, AclOperation]:
     words = {
         "ClusterAction": AclOperation.CLUSTER_ACTION,
         "AlterConfigs": AclOperation.ALTER_CONFIGS,

@@ -196,11 +196,15 @@ class Cluster:
 
     def _offset(self, topic: str, partition: int, spec: OffsetSpec) -> int:
         """Asked again while leaders move; the client keeps stale ones, so a new one is asked."""
-        place, found = TopicPartition(topic, partition), []
+        topic_partition, found = TopicPartition(topic, partition), []
 
         def ask() -> bool:
             try:
-                found.append(self.admin.list_offsets({place: spec})[place].result(30).offset)
+                found.append(
+                    self.admin.list_offsets({topic_partition: spec})[topic_partition]
+                    .result(30)
+                    .offset
+                )
             except KafkaException:
                 self.close()
                 self.admin = self._open.enter_context(self._new_admin())
@@ -388,5 +392,5 @@ def _words(differing: list[tuple[Row, Row]]) -> str:
         for name, one, other in zip(Row.__slots__, astuple(read), astuple(acked), strict=True)
         if one != other
     ]
-    place = f"partition {read.partition}, offset {read.offset}"
-    return f"{len(differing)} records differ, the first at {place}: {'; '.join(fields)}"
+    where = f"partition {read.partition}, offset {read.offset}"
+    return f"{len(differing)} records differ, the first at {where}: {'; '.join(fields)}"

@@ -79,8 +79,8 @@ def _run(
         listener.start()
         try:
             for line in process.stdout:
-                place, offset, _, content = parsed_place(line.removesuffix(b"\n"))
-                rows.append((place, offset, content))
+                topic_partition, offset, _, content = parsed_place(line.removesuffix(b"\n"))
+                rows.append((topic_partition, offset, content))
                 if on_row is not None:
                     on_row(len(rows))
         finally:

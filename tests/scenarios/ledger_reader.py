@@ -84,7 +84,10 @@ class LedgerReader:
     def _ends(self, spec: OffsetSpec) -> dict[int, int]:
         asked = {TopicPartition(LEDGER_TOPIC, p): spec for p in self._positions}
         found = self._cluster.admin.list_offsets(asked)
-        return {place.partition: int(one.result(30).offset) for place, one in found.items()}
+        return {
+            topic_partition.partition: int(one.result(30).offset)
+            for topic_partition, one in found.items()
+        }
 
 
 def contiguous_finished_end(records: list[LedgerRecord], leader_epoch: int) -> int:

@@ -43,18 +43,26 @@ async def aiokafka_read(
     )
     await consumer.start()
     try:
-        places = {AioPartition(topic, p): end for p, end in ends.items()}
-        consumer.assign(list(places))
-        await consumer.seek_to_beginning(*places)
+        topic_partitions = {AioPartition(topic, p): end for p, end in ends.items()}
+        consumer.assign(list(topic_partitions))
+        await consumer.seek_to_beginning(*topic_partitions)
         rows: list[Row] = []
         deadline = time.monotonic() + 60
         while True:
             for records in (await consumer.getmany(timeout_ms=500)).values():
                 rows += map(_row, records)
-            positions = {place: await consumer.position(place) for place in places}
-            if all(positions[place] >= end for place, end in places.items()):
+            positions = {
+                topic_partition: await consumer.position(topic_partition)
+                for topic_partition in topic_partitions
+            }
+            if all(
+                positions[topic_partition] >= end
+                for topic_partition, end in topic_partitions.items()
+            ):
                 return rows
-            assert time.monotonic() < deadline, f"{len(rows)} rows, {positions=} of {places}"
+            assert time.monotonic() < deadline, (
+                f"{len(rows)} rows, {positions=} of {topic_partitions}"
+            )
     finally:
         await consumer.stop()
 
@@ -81,9 +89,9 @@ def kafka_python_read(
             **config,
         )
         try:
-            place = TopicPartition(topic, 0)
-            consumer.assign([place])
-            consumer.seek(place, 0)
+            topic_partition = TopicPartition(topic, 0)
+            consumer.assign([topic_partition])
+            consumer.seek(topic_partition, 0)
             rows: list[Row] = []
             deadline = time.monotonic() + _LIMIT_S
             while len(rows) < count:

@@ -73,8 +73,10 @@ def reassign(cluster: Cluster, topic: str, nodes: Sequence[int], partition: int 
     with _admin(cluster) as admin:
         from kafka.structs import TopicPartition
 
-        place = TopicPartition(topic, partition)
-        refused = admin.alter_partition_reassignments({place: list(nodes)})[place]
+        topic_partition = TopicPartition(topic, partition)
+        refused = admin.alter_partition_reassignments({topic_partition: list(nodes)})[
+            topic_partition
+        ]
         assert refused is None, refused
     cluster.wait_for(
         lambda: (

@@ -303,7 +303,7 @@ async def _produced_log_start(
 
 def test_h22_librdkafkas_low_watermark_does_not_flip_between_the_tiers(archive: Archive) -> None:
     lows: set[int] = set()
-    place = TopicPartition(archive.topic, 0, 0)
+    topic_partition = TopicPartition(archive.topic, 0, 0)
     consumer = Consumer(
         {
             "bootstrap.servers": archive.cluster.bootstrap,
@@ -314,7 +314,7 @@ def test_h22_librdkafkas_low_watermark_does_not_flip_between_the_tiers(archive: 
             "stats_cb": lambda text: lows.update(_lows(json.loads(text), archive.topic)),
         }
     )
-    consumer.assign([place])
+    consumer.assign([topic_partition])
     try:
         while True:
             message = consumer.poll(10)
@@ -323,7 +323,7 @@ def test_h22_librdkafkas_low_watermark_does_not_flip_between_the_tiers(archive: 
             if error is not None:
                 assert error.code() == KafkaError._PARTITION_EOF, error
                 break
-        assert consumer.get_watermark_offsets(place)[0] == 0
+        assert consumer.get_watermark_offsets(topic_partition)[0] == 0
         assert lows <= {0}
     finally:
         consumer.close()
@@ -338,9 +338,11 @@ def _lows(statistics: Any, topic: str) -> Iterator[int]:
 def _delete_by_confluent(cluster: Cluster, topic: str, offset: int) -> int:
     from confluent_kafka.admin import AdminClient
 
-    place = TopicPartition(topic, 0, offset)
+    topic_partition = TopicPartition(topic, 0, offset)
     with AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
-        return int(admin.delete_records([place])[place].result(30).low_watermark)
+        return int(
+            admin.delete_records([topic_partition])[topic_partition].result(30).low_watermark
+        )
 
 
 def _delete_by_java(cluster: Cluster, topic: str, offset: int, where: Path) -> str:
@@ -375,7 +377,9 @@ def test_h26_delete_records_is_refused_on_an_enabled_topic_only(
 def _start_through_proxy(cluster: Cluster, topic: str) -> int:
     from confluent_kafka.admin import AdminClient
 
-    place = TopicPartition(topic, 0)
+    topic_partition = TopicPartition(topic, 0)
     with AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
-        answer = admin.list_offsets({place: OffsetSpec.earliest()})[place].result(30)
+        answer = admin.list_offsets({topic_partition: OffsetSpec.earliest()})[
+            topic_partition
+        ].result(30)
     return int(answer.offset)

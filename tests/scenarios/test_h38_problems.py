@@ -1,4 +1,4 @@
-"""Faults on a real cluster are told by every place (H38): none is green while nothing is copied."""
+"""Status, health and metrics all report faults of a real cluster (H38): none is green meanwhile."""
 
 import json
 import urllib.request

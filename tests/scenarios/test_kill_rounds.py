@@ -152,9 +152,11 @@ def _assert_whole_objects(cluster: Cluster, topic: str) -> None:
     """H31: what the broker no longer has lies in objects of the right size and checksum."""
     covered = {partition: 0 for partition in _PARTITIONS}
     for metadata in finished_segments(cluster, topic):
-        place = metadata.segment_id.topic_id_partition
-        if metadata.start_offset <= covered[place.partition]:
-            covered[place.partition] = max(covered[place.partition], metadata.next_offset)
+        topic_id_partition = metadata.segment_id.topic_id_partition
+        if metadata.start_offset <= covered[topic_id_partition.partition]:
+            covered[topic_id_partition.partition] = max(
+                covered[topic_id_partition.partition], metadata.next_offset
+            )
     for partition, end in covered.items():
         assert end >= cluster.log_start(topic, partition) > 0
     objects = objects_of(cluster)

@@ -77,20 +77,20 @@ async def _read_until_stuck(cluster: Cluster, topic: str, logged: Callable[[], b
     """Offsets that aiokafka reads from 0 until it has logged what is wrong; the last is where its
     position stands then.
     """
-    place = AioPartition(topic, 0)
+    topic_partition = AioPartition(topic, 0)
     consumer = AIOKafkaConsumer(
         bootstrap_servers=cluster.bootstrap, enable_auto_commit=False, auto_offset_reset="none"
     )
     await consumer.start()
     try:
-        consumer.assign([place])
-        consumer.seek(place, 0)
+        consumer.assign([topic_partition])
+        consumer.seek(topic_partition, 0)
         offsets: list[int] = []
         async with asyncio.timeout(_SEEN_AS_LOST_S):
             while not logged():
                 found = await consumer.getmany(timeout_ms=500)
-                offsets += [record.offset for record in found.get(place, ())]
-        return [*offsets, await consumer.position(place)]
+                offsets += [record.offset for record in found.get(topic_partition, ())]
+        return [*offsets, await consumer.position(topic_partition)]
     finally:
         await consumer.stop()
 

@@ -168,8 +168,8 @@ def test_h20_librdkafka_polls_quietly_too(one: Cluster) -> None:
         }
     )
     one.sandbox.pause("plugin:1")
-    places = [TopicPartition(old, 0, 0), *(TopicPartition(tail, p, 0) for p in range(9))]
-    consumer.assign(places)
+    topic_partitions = [TopicPartition(old, 0, 0), *(TopicPartition(tail, p, 0) for p in range(9))]
+    consumer.assign(topic_partitions)
     began = time.monotonic()
     while time.monotonic() - began < 4:
         message = consumer.poll(0.2)

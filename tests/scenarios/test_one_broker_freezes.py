@@ -80,11 +80,11 @@ async def test_freeze_stops_sweeps(one: Cluster) -> None:
         ledger.read()
         return [one.state.name for one in ledger.of(of) if one.state is not None]
 
-    place = TopicIdPartition(topic_id=topic_id, topic=topic, partition=0)
+    topic_id_partition = TopicIdPartition(topic_id=topic_id, topic=topic, partition=0)
     async with running(one.direct) as zombie:
         dead = replace(
             segment(0, STARTED),
-            segment_id=RemoteLogSegmentId(topic_id_partition=place, id=new_uuid()),
+            segment_id=RemoteLogSegmentId(topic_id_partition=topic_id_partition, id=new_uuid()),
         )
         await zombie.manager.publish(dead, 0, -1)
     await asyncio.sleep(_GRACE_S + 2 * _TRIM_ROUNDS_S)

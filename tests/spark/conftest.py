@@ -145,11 +145,14 @@ def made_twins(cluster: Cluster, *, rounds: int = history.ROUNDS) -> Twins:
 
 def _read(cluster: Cluster, topic: str, isolation: IsolationLevel) -> tuple[Row, ...]:
     """Straight from Kafka, up to what the isolation level lets one see."""
-    places = [TopicPartition(topic, partition) for partition in range(history.PARTITIONS)]
+    topic_partitions = [TopicPartition(topic, partition) for partition in range(history.PARTITIONS)]
     asked = cluster.admin.list_offsets(
-        dict.fromkeys(places, OffsetSpec.latest()), isolation_level=isolation
+        dict.fromkeys(topic_partitions, OffsetSpec.latest()), isolation_level=isolation
     )
-    ends = {place.partition: int(future.result(30).offset) for place, future in asked.items()}
+    ends = {
+        topic_partition.partition: int(future.result(30).offset)
+        for topic_partition, future in asked.items()
+    }
     level: dict[str, Any] = {"isolation.level": isolation.name.lower()}
     return tuple(cluster.read_all(topic, end=ends, bootstrap=cluster.direct, **level))
 

@@ -1,6 +1,7 @@
 """What tests of the connector say of a Spark, a cluster and their topics."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -170,16 +171,12 @@ def in_order(rows: list[Seen]) -> list[Seen]:
 
 def assert_equal(found: list[Seen], wanted: list[Seen]) -> None:
     """Every record once, none more, with all that it has."""
-    places = [(row.partition, row.offset) for row in found]
-    twice = (
-        sorted({place for place in places if places.count(place) > 1})
-        if (len(set(places)) != len(places))
-        else []
-    )
-    assert not twice, f"{len(twice)} places twice, the first {twice[:3]}"
-    missing = sorted({(row.partition, row.offset) for row in wanted} - set(places))
+    offsets = [(row.partition, row.offset) for row in found]
+    twice = [offset for offset, count in sorted(Counter(offsets).items()) if count > 1]
+    assert not twice, f"{len(twice)} offsets twice, the first {twice[:3]}"
+    missing = sorted({(row.partition, row.offset) for row in wanted} - set(offsets))
     assert not missing, f"{len(missing)} of {len(wanted)} records missing, the first {missing[:3]}"
-    foreign = sorted(set(places) - {(row.partition, row.offset) for row in wanted})
+    foreign = sorted(set(offsets) - {(row.partition, row.offset) for row in wanted})
     assert not foreign, f"{len(foreign)} records too many, the first {foreign[:3]}"
     differing = [pair for pair in zip(found, wanted, strict=True) if pair[0] != pair[1]]
     assert not differing, f"{len(differing)} records differ, the first: {differing[0]}"

@@ -59,20 +59,20 @@ def test_filters_taken_over_leave_the_rows_that_pass(lab: Lab, twins: Twins) -> 
         rows = frame.filter(condition).select("partition", "offset").collect()
         return sorted((row.partition, row.offset) for row in rows)
 
-    def places(rows: list[Row]) -> list[tuple[int, int]]:
+    def topic_partitions(rows: list[Row]) -> list[tuple[int, int]]:
         return sorted((row.partition, row.offset) for row in rows)
 
     some = list(twins.rows)
-    assert offsets(f"topic = '{twins.tiered}' and partition = 0 and offset >= {middle}") == places(
-        [row for row in some if row.partition == 0 and row.offset >= middle]
-    )
-    assert offsets(f"partition in (1, 2) and offset < {middle} and offset > 3") == places(
+    assert offsets(
+        f"topic = '{twins.tiered}' and partition = 0 and offset >= {middle}"
+    ) == topic_partitions([row for row in some if row.partition == 0 and row.offset >= middle])
+    assert offsets(f"partition in (1, 2) and offset < {middle} and offset > 3") == topic_partitions(
         [row for row in some if row.partition in (1, 2) and 3 < row.offset < middle]
     )
-    assert offsets(f"timestamp >= timestamp'{late}'") == places(
+    assert offsets(f"timestamp >= timestamp'{late}'") == topic_partitions(
         [row for row in some if row.timestamp_ms >= late_ms]
     )
-    assert offsets(f"timestamp > timestamp'{late}'") == places(
+    assert offsets(f"timestamp > timestamp'{late}'") == topic_partitions(
         [row for row in some if row.timestamp_ms > late_ms]
     )
     assert offsets("topic = 'another'") == []

@@ -22,7 +22,7 @@ _KEPT = Path(__file__).parent / "checkpoint_of_54d4ce8"
 _COMMITTED, _PLANNED = 12, 18
 """Where its committed micro-batches end in each partition, and where the planned one ends."""
 _LIMIT_S = 120
-Places = list[tuple[int, int]]
+Rows = list[tuple[int, int]]
 
 
 class TwoPartitions(FakeService):
@@ -49,9 +49,9 @@ def service() -> Iterator[FakeService]:
         yield running
 
 
-def run(spark: SparkSession, service: FakeService, checkpoint: Path) -> dict[int, Places]:
+def run(spark: SparkSession, service: FakeService, checkpoint: Path) -> dict[int, Rows]:
     """Runs the stream to its present end; partition and offset of each row by micro-batch."""
-    found: dict[int, Places] = {}
+    found: dict[int, Rows] = {}
 
     def take(frame: DataFrame, batch_id: int) -> None:
         rows = frame.select("partition", "offset").collect()
@@ -81,7 +81,7 @@ def run(spark: SparkSession, service: FakeService, checkpoint: Path) -> dict[int
     return found
 
 
-def both(start: int, end: int) -> Places:
+def both(start: int, end: int) -> Rows:
     return [(partition, offset) for partition in (0, 1) for offset in range(start, end)]
 
 

@@ -69,16 +69,18 @@ def options(
     )
 
 
-def edges(given: ConnectorOptions, place: TopicPartition) -> tuple[int, int]:
+def edges(given: ConnectorOptions, topic_partition: TopicPartition) -> tuple[int, int]:
     with open_positions(given) as positions:
-        return positions.earliest([place])[place], positions.latest([place])[place]
+        return positions.earliest([topic_partition])[topic_partition], positions.latest(
+            [topic_partition]
+        )[topic_partition]
 
 
 def read(
-    given: ConnectorOptions, place: TopicPartition, start: int, end: int
+    given: ConnectorOptions, topic_partition: TopicPartition, start: int, end: int
 ) -> tuple[list[tuple[Any, ...]], list[DataLoss]]:
     """(offset, timestamp ms, key, value, headers) of every record, and what was lost."""
-    wanted = OffsetRange(place=place, start_offset=start, end_offset=end)
+    wanted = OffsetRange(topic_partition=topic_partition, start_offset=start, end_offset=end)
     lost: list[DataLoss] = []
     pieces = list(read_range(given, wanted, lost.append))
     batches = record_batches(
@@ -120,12 +122,12 @@ def test_both_tiers_as_one(
     with_kafka: bool,
     read_committed: bool,
 ) -> None:
-    place, mixed, _ = history
+    topic_partition, mixed, _ = history
     given = options(cluster, mode, read_committed=read_committed, with_kafka=with_kafka)
-    start, end = edges(given, place)
-    assert (start, end) == (0, cluster.log_end(place.topic))
+    start, end = edges(given, topic_partition)
+    assert (start, end) == (0, cluster.log_end(topic_partition.topic))
     written = mixed.committed if read_committed else mixed.all_rows
-    rows, lost = read(given, place, start, end)
+    rows, lost = read(given, topic_partition, start, end)
     assert lost == []
     assert rows == plain(written)
 
@@ -133,23 +135,23 @@ def test_both_tiers_as_one(
 def test_a_plain_consumer_reads_the_same(
     cluster: Cluster, history: tuple[TopicPartition, Mixed, int]
 ) -> None:
-    place, mixed, log_start = history
+    topic_partition, mixed, log_start = history
     given = options(cluster, ReadMode.KAFKA_PREFERRED)
     start, end = log_start - 70, log_start + 70
     config: dict[str, Any] = {"isolation.level": "read_committed"}
-    consumed = cluster.read_all(place.topic, start={0: start}, end={0: end}, **config)
-    assert read(given, place, start, end)[0] == plain(consumed)
+    consumed = cluster.read_all(topic_partition.topic, start={0: start}, end={0: end}, **config)
+    assert read(given, topic_partition, start, end)[0] == plain(consumed)
     assert consumed == [row for row in mixed.committed if start <= row.offset < end]
 
 
 def test_every_start_around_the_border_of_the_tiers(
     cluster: Cluster, history: tuple[TopicPartition, Mixed, int]
 ) -> None:
-    place, mixed, log_start = history
+    topic_partition, mixed, log_start = history
     for mode in FAILOVER_MODES:
         given = options(cluster, mode, read_committed=False)
         for start in range(log_start - 6, log_start + 6):
-            rows, _ = read(given, place, start, log_start + 9)
+            rows, _ = read(given, topic_partition, start, log_start + 9)
             expected = [row for row in mixed.all_rows if start <= row.offset < log_start + 9]
             assert rows == plain(expected)
 
@@ -157,12 +159,12 @@ def test_every_start_around_the_border_of_the_tiers(
 def test_remote_only_is_what_is_in_the_store(
     cluster: Cluster, history: tuple[TopicPartition, Mixed, int]
 ) -> None:
-    place, mixed, log_start = history
+    topic_partition, mixed, log_start = history
     given = options(cluster, ReadMode.REMOTE_ONLY, with_kafka=False)
-    start, end = edges(given, place)
+    start, end = edges(given, topic_partition)
     assert start == 0
-    assert log_start <= end <= cluster.log_end(place.topic)
-    rows, lost = read(given, place, start, end)
+    assert log_start <= end <= cluster.log_end(topic_partition.topic)
+    rows, lost = read(given, topic_partition, start, end)
     assert lost == []
     assert rows == plain([row for row in mixed.committed if row.offset < end])
 
@@ -170,11 +172,11 @@ def test_remote_only_is_what_is_in_the_store(
 def test_kafka_only_tells_what_it_does_not_have(
     cluster: Cluster, history: tuple[TopicPartition, Mixed, int]
 ) -> None:
-    place, mixed, log_start = history
+    topic_partition, mixed, log_start = history
     given = options(cluster, ReadMode.KAFKA_ONLY)
-    start, end = edges(given, place)
-    assert (start, end) == (log_start, cluster.log_end(place.topic))
-    rows, [loss] = read(given, place, log_start - 10, end)
+    start, end = edges(given, topic_partition)
+    assert (start, end) == (log_start, cluster.log_end(topic_partition.topic))
+    rows, [loss] = read(given, topic_partition, log_start - 10, end)
     assert (loss.start_offset, loss.end_offset) == (log_start - 10, log_start)
     assert rows == plain([row for row in mixed.committed if row.offset >= log_start])
 
@@ -182,12 +184,12 @@ def test_kafka_only_tells_what_it_does_not_have(
 def test_a_kafka_that_is_reached_through_the_proxy_has_both_tiers(
     cluster: Cluster, history: tuple[TopicPartition, Mixed, int]
 ) -> None:
-    place, mixed, _ = history
+    topic_partition, mixed, _ = history
     given = replace(
         options(cluster, ReadMode.KAFKA_ONLY), kafka={"bootstrap.servers": cluster.bootstrap}
     )
-    start, end = edges(given, place)
-    rows, lost = read(given, place, start, end)
+    start, end = edges(given, topic_partition)
+    rows, lost = read(given, topic_partition, start, end)
     assert (start, lost) == (0, [])
     assert rows == plain(mixed.committed)
 
@@ -196,11 +198,13 @@ def test_a_kafka_that_is_reached_through_the_proxy_has_both_tiers(
 def test_offsets_of_timestamps(
     cluster: Cluster, history: tuple[TopicPartition, Mixed, int], mode: ReadMode
 ) -> None:
-    place, mixed, _ = history
+    topic_partition, mixed, _ = history
     rows = mixed.all_rows
     with open_positions(options(cluster, mode)) as positions:
         for row in (rows[0], rows[len(rows) // 3]):
-            assert positions.for_timestamps({place: row.timestamp_ms}) == {place: row.offset}
+            assert positions.for_timestamps({topic_partition: row.timestamp_ms}) == {
+                topic_partition: row.offset
+            }
         beyond = rows[-1].timestamp_ms + 1
-        assert positions.for_timestamps({place: beyond}) == {place: None}
-        assert positions.topics([place.topic, "unknown"]) == {place.topic: (0,)}
+        assert positions.for_timestamps({topic_partition: beyond}) == {topic_partition: None}
+        assert positions.topics([topic_partition.topic, "unknown"]) == {topic_partition.topic: (0,)}

@@ -215,5 +215,5 @@ def test_subscribe_pattern_assign_and_two_topics(either: Lab) -> None:
 
 
 def _delete_up_to(cluster: Cluster, topic: str, offset: int) -> None:
-    place = TopicPartition(topic, 0, offset)
-    cluster.admin.delete_records([place])[place].result(30)
+    topic_partition = TopicPartition(topic, 0, offset)
+    cluster.admin.delete_records([topic_partition])[topic_partition].result(30)

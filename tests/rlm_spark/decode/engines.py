@@ -11,7 +11,7 @@ from rlm_spark.decode import COLUMNS, arrow_schema, record_batches
 from rlm_spark.decode.engine import ENVIRONMENT
 from rlm_spark.values import Fetched, OffsetRange, TopicPartition
 
-PLACE = TopicPartition("orders", 3)
+TOPIC_PARTITION = TopicPartition("orders", 3)
 ALL = arrow_schema(list(COLUMNS))
 
 
@@ -42,7 +42,7 @@ class Decoder:
         """All batches of the range, each checked by Arrow itself."""
         if isinstance(pieces, bytes):
             pieces = [Fetched(batches=pieces, next_offset=end)]
-        wanted = OffsetRange(place=PLACE, start_offset=start, end_offset=end)
+        wanted = OffsetRange(topic_partition=TOPIC_PARTITION, start_offset=start, end_offset=end)
         self._environment.setenv(ENVIRONMENT, self.name)
         given = record_batches(
             pieces, wanted, schema, read_committed=read_committed, target_bytes=target_bytes

@@ -23,11 +23,11 @@ from rlm_spark.errors import DecodeError
 from rlm_spark.values import Fetched, OffsetRange
 from tests.kip405.batch_builder import with_right_crc
 from tests.rlm_spark.decode.encoding import CODECS, Batch, Rec, encode_body, varint
-from tests.rlm_spark.decode.engines import ALL, PLACE, names
+from tests.rlm_spark.decode.engines import ALL, TOPIC_PARTITION, names
 
 _MIB = 1 << 20
 _BODY_AT = 61
-# Name, place and format of each field of a batch's header behind its checksum.
+# Name, position and format of each field of a batch's header behind its checksum.
 _FIELDS = {
     "base_offset": (0, "q"),
     "length": (8, "i"),
@@ -180,7 +180,7 @@ KINDS: tuple[Callable[[random.Random], bytes], ...] = (
 def outcome(data: bytes, decoder: str, target_bytes: int) -> tuple[str, pa.Table | None]:
     """What a decoder makes of the bytes; anything but rows and DecodeError goes up."""
     os.environ[ENVIRONMENT] = decoder
-    wanted = OffsetRange(place=PLACE, start_offset=0, end_offset=(1 << 63) - 1)
+    wanted = OffsetRange(topic_partition=TOPIC_PARTITION, start_offset=0, end_offset=(1 << 63) - 1)
     pieces = [Fetched(batches=data, next_offset=9)]
     try:
         batches = list(

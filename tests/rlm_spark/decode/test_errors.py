@@ -1,4 +1,4 @@
-"""Errors cross from executors to the driver: they pickle, and say the place in one line."""
+"""Errors cross from executors to the driver: they pickle, and one line names the offset."""
 
 import pickle
 

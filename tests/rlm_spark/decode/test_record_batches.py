@@ -19,7 +19,7 @@ from tests.rlm_spark.decode.encoding import (
     joined,
     simple,
 )
-from tests.rlm_spark.decode.engines import ALL, PLACE, Decoder
+from tests.rlm_spark.decode.engines import ALL, TOPIC_PARTITION, Decoder
 
 
 def piece(*batches: Batch, aborted: tuple[tuple[int, int], ...] = ()) -> Fetched:
@@ -152,7 +152,7 @@ def test_pieces_are_not_asked_for_beyond_the_end(decoder: Decoder) -> None:
         raise AssertionError("asked for more")
 
     for end in (4, 6):
-        wanted = OffsetRange(place=PLACE, start_offset=1, end_offset=end)
+        wanted = OffsetRange(topic_partition=TOPIC_PARTITION, start_offset=1, end_offset=end)
         batches = record_batches(pieces(), wanted, ALL, read_committed=True)
         assert sum(batch.num_rows for batch in batches) == end - 1
 

@@ -21,13 +21,13 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 INTERVALS = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20)), max_size=6)
 
 
-def chunk(start: int, end: int, place: TopicPartition = T0) -> Chunk:
+def chunk(start: int, end: int, topic_partition: TopicPartition = T0) -> Chunk:
     return Chunk(
         plan=1,
         number=0,
-        topic=place.topic,
+        topic=topic_partition.topic,
         topic_id=None,
-        partition=place.partition,
+        partition=topic_partition.partition,
         start_offset=start,
         end_offset=end,
     )

@@ -76,8 +76,8 @@ def test_times_are_the_first_records_at_or_after_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["yesterday", "17", "@x", ""])
-def test_places_that_are_none(text: str) -> None:
-    with pytest.raises(ExportError, match="is no place in a topic"):
+def test_texts_that_are_not_positions(text: str) -> None:
+    with pytest.raises(ExportError, match="is not a position in a topic"):
         bound_options(text, "starting")
 
 

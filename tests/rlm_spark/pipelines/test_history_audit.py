@@ -6,7 +6,7 @@ from rlm_spark.pipelines.findings import AuditedSegment, audit_history
 from rlm_spark.values import TopicPartition
 from tests.kip405.segment_builder import segment
 
-PLACE = TopicPartition("t", 0)
+TOPIC_PARTITION = TopicPartition("t", 0)
 
 
 def audited(start: int, next_offset: int, epochs: dict[int, int]) -> AuditedSegment:
@@ -28,7 +28,7 @@ def audited(start: int, next_offset: int, epochs: dict[int, int]) -> AuditedSegm
 )
 def test_holes(rows: list[tuple[int, int]], log_start: int, holes: list[str]) -> None:
     segments = [audited(start, end, {0: start}) for start, end in rows]
-    found = audit_history(PLACE, segments, log_start)
+    found = audit_history(TOPIC_PARTITION, segments, log_start)
     assert [one.detail.removeprefix("no segment has the offsets ") for one in found.findings] == (
         holes
     )
@@ -37,7 +37,7 @@ def test_holes(rows: list[tuple[int, int]], log_start: int, holes: list[str]) ->
 
 def test_copies_of_two_leaders_overlap_lawfully() -> None:
     rows = [audited(0, 10, {0: 0}), audited(6, 20, {0: 6})]
-    found = audit_history(PLACE, rows, 0)
+    found = audit_history(TOPIC_PARTITION, rows, 0)
     assert found.findings == ()
     assert (found.overlapping_offsets, found.outside, found.below_start) == (4, 0, 0)
 
@@ -46,9 +46,9 @@ def test_h04_a_segment_counts_up_to_where_it_leaves_the_history() -> None:
     """Epoch 1 began at 10 elsewhere: what the old leader had beyond that is no one's history."""
     old = audited(0, 20, {0: 0})
     new = audited(15, 30, {1: 15})
-    lost = audit_history(PLACE, [old, new], 0)
+    lost = audit_history(TOPIC_PARTITION, [old, new], 0)
     assert lost.findings == ()
     middle = audited(10, 15, {1: 10})
-    assert audit_history(PLACE, [old, middle, new], 0).overlapping_offsets == 0
+    assert audit_history(TOPIC_PARTITION, [old, middle, new], 0).overlapping_offsets == 0
     beyond = audited(12, 14, {0: 12})
-    assert audit_history(PLACE, [old, middle, new, beyond], 0).outside == 1
+    assert audit_history(TOPIC_PARTITION, [old, middle, new, beyond], 0).outside == 1

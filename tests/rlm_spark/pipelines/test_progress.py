@@ -104,7 +104,7 @@ def test_a_wrong_use_is_an_error_without_starting_a_spark(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["export", "t", "--dir", "x", "--from", "soon"]) == 1
-    assert capsys.readouterr().err.startswith("export: 'soon' is no place in a topic")
+    assert capsys.readouterr().err.startswith("export: 'soon' is not a position in a topic")
 
 
 def test_every_argument_has_a_name_of_its_own() -> None:

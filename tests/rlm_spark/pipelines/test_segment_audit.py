@@ -96,9 +96,9 @@ def stored(log: bytes, sections: dict[IndexType, bytes], **changes: object) -> S
         log_crc32c=crc32c(log),
         indexes_crc32c=crc32c(indexes),
     )
-    place = TopicIdPartition(topic_id=Uuid(b"t" * 16), topic="t", partition=0)
+    topic_partition = TopicIdPartition(topic_id=Uuid(b"t" * 16), topic="t", partition=0)
     metadata = RemoteLogSegmentMetadata(
-        segment_id=RemoteLogSegmentId(topic_id_partition=place, id=Uuid(b"s" * 16)),
+        segment_id=RemoteLogSegmentId(topic_id_partition=topic_partition, id=Uuid(b"s" * 16)),
         start_offset=BASE,
         end_offset=BASE + 14,
         broker_id=1,

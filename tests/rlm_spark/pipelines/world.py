@@ -39,25 +39,33 @@ class Topics:
         pass
 
     def topics(self, names: Sequence[str] | None) -> dict[str, tuple[int, ...]]:
-        there = sorted({place.topic for place in self.records})
+        there = sorted({topic_partition.topic for topic_partition in self.records})
         return {
             topic: tuple(sorted(p.partition for p in self.records if p.topic == topic))
             for topic in there
             if names is None or topic in names
         }
 
-    def earliest(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return {place: self.earliest_offsets.get(place, 0) for place in places}
+    def earliest(self, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {
+            topic_partition: self.earliest_offsets.get(topic_partition, 0)
+            for topic_partition in topic_partitions
+        }
 
-    def latest(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return {place: len(self.records[place]) for place in places}
+    def latest(self, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {
+            topic_partition: len(self.records[topic_partition])
+            for topic_partition in topic_partitions
+        }
 
     def for_timestamps(
         self, timestamps_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int | None]:
         return {
-            place: next((at for at, ms in enumerate(self.records[place]) if ms >= wanted), None)
-            for place, wanted in timestamps_ms.items()
+            topic_partition: next(
+                (at for at, ms in enumerate(self.records[topic_partition]) if ms >= wanted), None
+            )
+            for topic_partition, wanted in timestamps_ms.items()
         }
 
     def read(
@@ -65,25 +73,27 @@ class Topics:
     ) -> Iterator[pa.RecordBatch]:
         """Three records a batch."""
         self.reads += 1
-        start = max(wanted.start_offset, self.earliest_offsets.get(wanted.place, 0))
+        start = max(wanted.start_offset, self.earliest_offsets.get(wanted.topic_partition, 0))
         if start > wanted.start_offset:
             on_loss(
                 DataLoss(
-                    place=wanted.place,
+                    topic_partition=wanted.topic_partition,
                     start_offset=wanted.start_offset,
                     end_offset=min(start, wanted.end_offset),
                     reason="gone",
                 )
             )
         for first in range(start, wanted.end_offset, 3):
-            yield self._batch(wanted.place, range(first, min(first + 3, wanted.end_offset)))
+            yield self._batch(
+                wanted.topic_partition, range(first, min(first + 3, wanted.end_offset))
+            )
 
-    def _batch(self, place: TopicPartition, offsets: range) -> pa.RecordBatch:
-        stamps = [self.records[place][offset] for offset in offsets]
+    def _batch(self, topic_partition: TopicPartition, offsets: range) -> pa.RecordBatch:
+        stamps = [self.records[topic_partition][offset] for offset in offsets]
         rows = {
             "key": [b"k%d" % offset for offset in offsets],
             "value": [None if offset % 5 == 0 else b"v%d" % offset for offset in offsets],
-            "partition": [place.partition] * len(offsets),
+            "partition": [topic_partition.partition] * len(offsets),
             "offset": list(offsets),
             "timestamp": [stamp * 1000 for stamp in stamps],
             "timestampType": [0] * len(offsets),
@@ -95,8 +105,8 @@ class Topics:
     def rows(self) -> list[Row]:
         """All there ever were."""
         return sorted(
-            (place.topic, place.partition, offset)
-            for place, stamps in self.records.items()
+            (topic_partition.topic, topic_partition.partition, offset)
+            for topic_partition, stamps in self.records.items()
             for offset in range(len(stamps))
         )
 

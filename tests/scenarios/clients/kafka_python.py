@@ -21,9 +21,9 @@ def main(servers: str, topic: str, count: int) -> None:
         enable_auto_commit=False,
         consumer_timeout_ms=_IDLE_MS,
     )
-    place = TopicPartition(topic, 0)
-    consumer.assign([place])
-    consumer.seek(place, 0)
+    topic_partition = TopicPartition(topic, 0)
+    consumer.assign([topic_partition])
+    consumer.seek(topic_partition, 0)
     for number, record in enumerate(consumer, 1):
         row = [record.offset, record.timestamp, _text(record.key), _text(record.value)]
         sys.stdout.write(json.dumps(row) + "\n")

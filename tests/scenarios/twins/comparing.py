@@ -28,7 +28,7 @@ _ASK_AGAIN = (5, 56)  # LEADER_NOT_AVAILABLE, KAFKA_STORAGE_ERROR
 class Difference:
     """A field that the proxy answers otherwise than the plain broker."""
 
-    place: TwinPartition
+    partition: TwinPartition
     field: str
     through: Any
     beside: Any
@@ -45,11 +45,11 @@ class Pair:
     def differences(self, twins: TwinTopics) -> list[Difference]:
         """All of them, allowed ones aside."""
         found = []
-        for place in dict.fromkeys((*self.through, *self.beside)):
-            ours, theirs = self.through.get(place, {}), self.beside.get(place, {})
+        for partition in dict.fromkeys((*self.through, *self.beside)):
+            ours, theirs = self.through.get(partition, {}), self.beside.get(partition, {})
             for field in dict.fromkeys((*ours, *theirs)):
                 one = Difference(
-                    place=place,
+                    partition=partition,
                     field=field,
                     through=ours.get(field, ABSENT),
                     beside=theirs.get(field, ABSENT),
@@ -62,17 +62,17 @@ class Pair:
         """Whether the proxy says of something that differs "not yet", which it may, for a while:
         no records and no verdict either, or an error that has every client ask again.
         """
-        places = {one.place for one in self.differences(twins)}
-        return any(_is_not_yet(self.through.get(place, {})) for place in places)
+        partitions = {one.partition for one in self.differences(twins)}
+        return any(_is_not_yet(self.through.get(partition, {})) for partition in partitions)
 
     def remote_records(self, twins: TwinTopics) -> int:
         """How many partitions were answered with records that only the remote store has."""
         return sum(
-            place is not None
-            and place[0] == TWIN
+            partition is not None
+            and partition[0] == TWIN
             and bool(ours.get("records"))
-            and _base_offset(ours["records"]) < twins.marks[place[1]].local_start
-            for place, ours in self.through.items()
+            and _base_offset(ours["records"]) < twins.marks[partition[1]].local_start
+            for partition, ours in self.through.items()
         )
 
     def _is_allowed(self, one: Difference, twins: TwinTopics) -> bool:
@@ -93,14 +93,14 @@ class Allowed:
 
 
 def _is_of_the_whole(field: str) -> Callable[[Pair, Difference, TwinTopics], bool]:
-    return lambda _, one, __: one.place is None and one.field == field
+    return lambda _, one, __: one.partition is None and one.field == field
 
 
 def _is_unseen_abort(pair: Pair, one: Difference, _: TwinTopics) -> bool:
     """What one of both names more begins behind the last record that they return."""
     if one.field != "aborted_transactions" or one.through is None or one.beside is None:
         return False
-    end = end_offset(pair.through[one.place]["records"])
+    end = end_offset(pair.through[one.partition]["records"])
     seen, wanted = (
         [row for row in rows if row["first_offset"] < end] for rows in (one.through, one.beside)
     )
@@ -111,7 +111,7 @@ def _is_list_of_nothing(pair: Pair, one: Difference, _: TwinTopics) -> bool:
     """Of a partition that was given no room by those before it."""
     if one.field != "aborted_transactions" or len(pair.through) <= 2:
         return False
-    return not pair.through[one.place]["records"] and not pair.beside[one.place]["records"]
+    return not pair.through[one.partition]["records"] and not pair.beside[one.partition]["records"]
 
 
 def _is_behind_what_was_taken_out(pair: Pair, one: Difference, twins: TwinTopics) -> bool:
@@ -124,14 +124,14 @@ def _is_behind_what_was_taken_out(pair: Pair, one: Difference, twins: TwinTopics
         return False
     has_remote, has_taken_out = False, False
     for role, row in pair.asked.fetched():
-        place = role, row["Partition"], 0
-        if place == one.place:
-            return has_taken_out and not bool(pair.through[place]["records"])
-        ours, theirs = pair.through[place]["records"], pair.beside[place]["records"]
+        partition = role, row["Partition"], 0
+        if partition == one.partition:
+            return has_taken_out and not bool(pair.through[partition]["records"])
+        ours, theirs = pair.through[partition]["records"], pair.beside[partition]["records"]
         is_remote = role == TWIN and _is_remote(row, twins)
         has_remote |= bool(ours) and is_remote
         is_without = not is_remote and not ours and not theirs
-        has_taken_out |= is_without and (has_remote or _diverges(pair.through[place]))
+        has_taken_out |= is_without and (has_remote or _diverges(pair.through[partition]))
     return False
 
 
@@ -144,9 +144,12 @@ def _is_behind_unused_room(pair: Pair, one: Difference, twins: TwinTopics) -> bo
         return False
     left_some, left_all = False, False
     for role, row in pair.asked.fetched():
-        place = role, row["Partition"], 0
-        ours, theirs = pair.through[place]["records"] or b"", pair.beside[place]["records"] or b""
-        if place == one.place:
+        partition = role, row["Partition"], 0
+        ours, theirs = (
+            pair.through[partition]["records"] or b"",
+            pair.beside[partition]["records"] or b"",
+        )
+        if partition == one.partition:
             return theirs.startswith(ours) and (left_all or (left_some and bool(ours)))
         if role == TWIN and _is_remote(row, twins):
             left_some |= len(ours) < row["PartitionMaxBytes"]
@@ -166,9 +169,9 @@ def _is_remote(row: Json, twins: TwinTopics) -> bool:
 
 def _is_answer_about_tiers(pair: Pair, one: Difference, twins: TwinTopics) -> bool:
     """Questions that have another answer because of the tiers: which one is known."""
-    if pair.asked.api != LIST_OFFSETS or one.place is None or one.place[0] != TWIN:
+    if pair.asked.api != LIST_OFFSETS or one.partition is None or one.partition[0] != TWIN:
         return False
-    index = one.place[1]
+    index = one.partition[1]
     timestamps = {
         row["Timestamp"]
         for topic in pair.asked.body["Topics"]
@@ -223,7 +226,7 @@ ALLOWED = (
 
 
 def flat(answer: Json, roles: Roles) -> dict[TwinPartition, Json]:
-    """Fields by place; the order of topics and partitions means nothing to anybody."""
+    """Fields by partition; the order of topics and partitions means nothing to anybody."""
     topics = answer["responses"] if "responses" in answer else answer.get("topics", ())
     found: dict[TwinPartition, Json] = {
         None: {name: value for name, value in answer.items() if value is not topics}
@@ -232,7 +235,7 @@ def flat(answer: Json, roles: Roles) -> dict[TwinPartition, Json]:
         role = roles[next(topic[name] for name in _TOPIC_FIELDS if name in topic)]
         for partition in topic["partitions"]:
             index = next(partition[name] for name in _INDEX_FIELDS if name in partition)
-            number = sum(place is not None and place[:2] == (role, index) for place in found)
+            number = sum(key is not None and key[:2] == (role, index) for key in found)
             found[role, index, number] = _comparable(partition)
     return found
 

@@ -84,16 +84,19 @@ class Requests:
 
     def _topics(self, one: Callable[[str, int], Json]) -> list[Json]:
         """One to five partitions, some of other topics, one perhaps twice; topics in some order."""
-        places = [self._place() for _ in range(self._chance.choice((1, 1, 2, 3, 5)))]
+        partitions = [self._partition() for _ in range(self._chance.choice((1, 1, 2, 3, 5)))]
         if self._chance.random() < 0.9:
-            places = list(dict.fromkeys(places))
-        roles = list(dict.fromkeys(role for role, _ in places))
+            partitions = list(dict.fromkeys(partitions))
+        roles = list(dict.fromkeys(role for role, _ in partitions))
         return [
-            {"Role": role, "Partitions": [one(role, index) for of, index in places if of == role]}
+            {
+                "Role": role,
+                "Partitions": [one(role, index) for of, index in partitions if of == role],
+            }
             for role in roles
         ]
 
-    def _place(self) -> tuple[str, int]:
+    def _partition(self) -> tuple[str, int]:
         role = self._chance.choices((TWIN, OTHER, UNKNOWN), (20, 2, 1))[0]
         index = self._chance.randrange(PARTITIONS)
         return role, _NO_PARTITION if self._chance.random() < 0.03 else index
@@ -236,10 +239,10 @@ def _one(offset: int, **fields: int) -> Json:
     return {"MaxWaitMs": 20, "MinBytes": 1, "SessionEpoch": -1, "Topics": topics}
 
 
-def _several(*places: tuple[int, int], max_bytes: int = 1_000) -> Json:
+def _several(*partitions: tuple[int, int], max_bytes: int = 1_000) -> Json:
     parts = [
         {"Partition": index, "FetchOffset": offset, "PartitionMaxBytes": max_bytes}
-        for index, offset in places
+        for index, offset in partitions
     ]
     return {**_one(0), "Topics": [{"Role": TWIN, "Partitions": parts}]}
 

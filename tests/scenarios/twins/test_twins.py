@@ -125,7 +125,7 @@ def _words(found: list[tuple[Asked, Difference]]) -> str:
     for asked, one in sorted(found, key=lambda row: len(str(row[0].body))):
         kinds.setdefault((asked.api, one.field), (asked, one))
     told = [
-        f"{asked.api} v{asked.version} #{asked.number} {one.place} {one.field}: "
+        f"{asked.api} v{asked.version} #{asked.number} {one.partition} {one.field}: "
         f"{str(one.through)[:200]} through the proxy, {str(one.beside)[:200]} at a broker, "
         f"asked {asked.body}"
         for asked, one in islice(kinds.values(), _MOST_TOLD)

@@ -66,7 +66,7 @@ def made_twins(cluster: Cluster) -> TwinTopics:
     for number in range(_RESTARTS):
         cluster.sandbox.stop("broker:1")
         if number + 1 == _RESTARTS:
-            _place(cluster, (tiered, plain), logs)
+            _install(cluster, (tiered, plain), logs)
         cluster.sandbox.start("broker:1")
         for topic in (tiered, plain, other):
             for partition in range(PARTITIONS):
@@ -89,12 +89,12 @@ def made_twins(cluster: Cluster) -> TwinTopics:
     )
 
 
-def _place(cluster: Cluster, topics: tuple[str, ...], logs: tuple[WrittenLog, ...]) -> None:
+def _install(cluster: Cluster, topics: tuple[str, ...], logs: tuple[WrittenLog, ...]) -> None:
     [root] = cluster.sandbox.log_dirs()
     assert (root / ".kafka_cleanshutdown").exists(), "else it recovers logs from their beginning"
     for topic in topics:
         for partition, log in enumerate(logs):
-            log.place(root / f"{topic}-{partition}")
+            log.install(root / f"{topic}-{partition}")
 
 
 def _start(log: WrittenLog, partition: int) -> int:
@@ -111,8 +111,10 @@ def _last_two_bytes(log: WrittenLog) -> int:
 
 
 def _delete_records(cluster: Cluster, topic: str, starts: tuple[int, ...]) -> None:
-    places = [TopicPartition(topic, p, start) for p, start in enumerate(starts) if start]
-    for asked in cluster.admin.delete_records(places).values():
+    starts_by_partition = [
+        TopicPartition(topic, p, start) for p, start in enumerate(starts) if start
+    ]
+    for asked in cluster.admin.delete_records(starts_by_partition).values():
         asked.result(30)
 
 

@@ -60,8 +60,8 @@ class WrittenLog:
         """The leader epoch under which the offset was written."""
         return max(epoch for epoch, start in self.epochs.items() if start <= offset)
 
-    def place(self, folder: Path) -> None:
-        """In place of what a stopped broker has in a partition's directory."""
+    def install(self, folder: Path) -> None:
+        """Replaces what a stopped broker has in a partition's directory."""
         for file in folder.iterdir():
             if file.name != _KEPT:
                 file.unlink()
