@@ -9,7 +9,7 @@ from bench.plan import VARIANTS, Options
 from bench.read import run_read
 from bench.report import Run, tables
 
-_OPTIONS = ("size_mib", "segment_mib", "rounds", "partitions", "fetch_mib", "variants")
+_OPTIONS = ("size_mib", "segment_mib", "passes", "partitions", "fetch_mib", "variants")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,7 +30,7 @@ def _parser() -> argparse.ArgumentParser:
     made = parser("python -m bench", __doc__)
     made.add_argument("--size-mib", type=int, help="values of the topic with 8 partitions")
     made.add_argument("--segment-mib", type=int, help="segment.bytes of all topics")
-    made.add_argument("--rounds", type=int, help="rounds of all variants and shapes")
+    made.add_argument("--passes", type=int, help="passes of all variants and shapes")
     made.add_argument("--partitions", type=numbers(), help="such as 8,1")
     made.add_argument("--fetch-mib", type=numbers(), help="such as 1,16")
     made.add_argument("--variants", type=words(VARIANTS), help=f"some of {','.join(VARIANTS)}")

@@ -20,7 +20,7 @@ _RESULTS = Path(__file__).resolve().parent / "results"
 
 
 def say(line: str) -> None:
-    """One line to the person who waits."""
+    """Prints one line of progress."""
     print(line, flush=True)
 
 

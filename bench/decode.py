@@ -1,7 +1,7 @@
 """`python -m bench.decode`: record batches into Arrow, both decoders, by record size and codec.
 
 One core, no broker: batches of 64 KiB are made once and decoded from memory, all columns but the
-headers, checksums on. Rounds are interleaved, so that what else the machine does hits all alike.
+headers, checksums on. Passes are interleaved, so that what else the machine does hits all alike.
 The third decoder is a yardstick: aiokafka's compiled records, looped over and thrown away.
 """
 
@@ -42,7 +42,7 @@ FIRST_MS = 1_700_000_000_000
 class Run:
     """One pass over one topic by one decoder."""
 
-    round_number: int
+    pass_number: int
     value_bytes: int
     codec: str
     decoder: str
@@ -70,10 +70,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for size in VALUE_BYTES
         for codec in CODECS
     }
-    for round_number in range(given.rounds):
+    for pass_number in range(given.passes):
         for (size, codec), pieces in topics.items():
             for decoder in decoders:
-                run = _measure(round_number, size, codec, decoder, pieces)
+                run = _measure(pass_number, size, codec, decoder, pieces)
                 runs.append(run)
     for line in table(runs):
         print(line)
@@ -92,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.decode", description=__doc__)
     parser.add_argument("--size-mib", type=int, default=64, help="values of each topic")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--passes", type=int, default=5)
     parser.add_argument("--json", help="file for every run's raw values")
     return parser
 
@@ -121,7 +121,7 @@ def _pieces(value_bytes: int, codec: Compression, size_bytes: int) -> Iterator[F
 
 
 def _measure(
-    round_number: int, value_bytes: int, codec: Compression, decoder: str, pieces: list[Fetched]
+    pass_number: int, value_bytes: int, codec: Compression, decoder: str, pieces: list[Fetched]
 ) -> Run:
     pieces = pieces[: max(1, len(pieces) // SHARES[decoder])]
     start, start_cpu = time.perf_counter(), time.process_time()
@@ -129,7 +129,7 @@ def _measure(
     seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - start_cpu
     assert records == pieces[-1].next_offset
     return Run(
-        round_number=round_number,
+        pass_number=pass_number,
         value_bytes=value_bytes,
         codec=codec.name.lower(),
         decoder=decoder,

@@ -1,7 +1,7 @@
 """`python -m bench.handover`: what it costs to hand over fetched ranges and copied segments between
 service and plugin.
 
-Fetches: a store whose objects are no files (its bytes come from the page cache), through bytes in
+Fetches: a store whose objects are not files (its bytes come from the page cache), through bytes in
 gRPC messages or through scratch files. Copies: by path or as bytes. Ways are interleaved, pair by
 pair, in one run; the CPU is that of both processes.
 """
@@ -43,10 +43,10 @@ _CLUSTER = "bench"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """One way, one round; CPU in seconds per 1e9 bytes handed over."""
+    """One way, one pass; CPU in seconds per 1e9 bytes handed over."""
 
     way: str
-    round: int
+    pass_number: int
     mb_s: float
     client_cpu_s_gb: float
     plugin_cpu_s_gb: float
@@ -133,7 +133,7 @@ def ways(folder: Path) -> tuple[Way, ...]:
 
 
 async def measured(bench: Bench, way: Way, number: int) -> Measured:
-    """One round of one way, after a fetch that warms the connection."""
+    """One pass of one way, after a fetch that warms the connection."""
     address, plugin = bench.plugins[way.network]
     scratch = None if way.scratch is None else ScratchSettings(folder=way.scratch)
     client = GrpcRemoteStorageManager.connect(
@@ -153,7 +153,7 @@ async def measured(bench: Bench, way: Way, number: int) -> Measured:
         await client.close()
     return Measured(
         way=way.name,
-        round=number,
+        pass_number=number,
         mb_s=round(size_bytes / seconds / 1e6, 1),
         client_cpu_s_gb=round(client_cpu / size_bytes * 1e9, 3),
         plugin_cpu_s_gb=round(plugin_cpu / size_bytes * 1e9, 3),
@@ -195,14 +195,14 @@ async def _serve(folder: Path, listen: str) -> None:
     """The plugin: a store in a folder that answers bytes, never its own files."""
     threads = FileThreads()
     store = LocalRemoteStorageManager(folder / "store", shared=False, threads=threads)
-    parts = Dependencies(
+    dependencies = Dependencies(
         manager=store,
         info=PluginInfo(name="bench", version="1", store_uri=store.uri, instance="bench"),
         threads=threads,
         spool=Spool(folder / "store", threads),
         scratch_folders=CallersFolders(None),
     )
-    server = PluginServer(parts, listen)
+    server = PluginServer(dependencies, listen)
     sys.stdout.write(f"{await server.start()}\n")
     sys.stdout.flush()
     await server.wait()
@@ -227,7 +227,7 @@ async def _run(given: argparse.Namespace, folder: Path) -> list[Measured]:
         found: list[Measured] = []
         every = ways(folder)
         try:
-            for number in range(given.rounds):
+            for number in range(given.passes):
                 for way in every if number % 2 == 0 else reversed(every):
                     found.append(await measured(bench, way, number))
                     _say(_row(found[-1]))
@@ -282,7 +282,7 @@ def _median(values: list[float]) -> float:
 
 def _row(one: Measured) -> str:
     return (
-        f"{one.round:2} {one.way:28} {one.mb_s:8.1f} MB/s   CPU s/GB: client "
+        f"{one.pass_number:2} {one.way:28} {one.mb_s:8.1f} MB/s   CPU s/GB: client "
         f"{one.client_cpu_s_gb:.3f}, plugin {one.plugin_cpu_s_gb:.3f}   load {one.load}"
     )
 
@@ -290,11 +290,11 @@ def _row(one: Measured) -> str:
 def main() -> int:
     """0 when everything was measured, whatever the numbers say."""
     parser = argparse.ArgumentParser(prog="python -m bench.handover", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (5)")
-    parser.add_argument("--ranges", type=int, default=128, help="ranges a way and round (128)")
+    parser.add_argument("--passes", type=int, default=5, help="interleaved passes (5)")
+    parser.add_argument("--ranges", type=int, default=128, help="ranges a way and pass (128)")
     parser.add_argument("--range-mib", type=int, default=8, help="MiB of a range (8)")
     parser.add_argument("--in-flight", type=int, default=8, help="fetches at once (8)")
-    parser.add_argument("--copies", type=int, default=8, help="copies of 64 MiB a round (8)")
+    parser.add_argument("--copies", type=int, default=8, help="copies of 64 MiB a pass (8)")
     parser.add_argument("--out", type=Path, default=_RESULTS, help="directory of the result")
     parser.add_argument("--name", default="handover", help="file name of the result, no .json")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
@@ -313,7 +313,7 @@ def main() -> int:
         "machine": machine_in_words(),
         "options": {
             name: getattr(given, name)
-            for name in ("rounds", "ranges", "range_mib", "in_flight", "copies")
+            for name in ("passes", "ranges", "range_mib", "in_flight", "copies")
         },
         "cpu": "user + system seconds per 1e9 bytes; the plugin's reading of its object included",
         "medians": _medians(found),

@@ -22,7 +22,7 @@ def machine_in_words() -> str:
 
 
 def load_in_words() -> str:
-    """The load averages, for whoever judges the noise."""
+    """The load averages, from which a reader can see the noise."""
     return " ".join(f"{load:.1f}" for load in os.getloadavg())
 
 

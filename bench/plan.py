@@ -37,7 +37,7 @@ class Options:
 
     size_mib: int
     segment_mib: int
-    rounds: int
+    passes: int
     partitions: tuple[int, ...]
     fetch_mib: tuple[int, ...]
     variants: tuple[str, ...]
@@ -50,7 +50,7 @@ class Options:
         return cls(
             size_mib=1024,
             segment_mib=16,
-            rounds=5,
+            passes=5,
             partitions=(8, 1),
             fetch_mib=(1, 16),
             variants=VARIANTS,
@@ -64,7 +64,7 @@ class Options:
         return cls(
             size_mib=32,
             segment_mib=1,
-            rounds=1,
+            passes=1,
             partitions=(8,),
             fetch_mib=(1,),
             variants=VARIANTS,
@@ -96,7 +96,7 @@ def topic_name(variant: str, partitions: int) -> str:
     return f"bench-{variant}-{partitions}"
 
 
-def order_of(variants: tuple[str, ...], round_number: int) -> tuple[str, ...]:
-    """The variants of one round: each is first, second and last equally often."""
-    first = round_number % len(variants)
+def order_of(variants: tuple[str, ...], pass_number: int) -> tuple[str, ...]:
+    """The variants of one pass: each is first, second and last equally often."""
+    first = pass_number % len(variants)
     return variants[first:] + variants[:first]

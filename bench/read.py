@@ -34,7 +34,7 @@ _SHORTENED_BY_SANDBOX = (
 )
 # Kafka's own task looks at every partition this often; 500 ms in the sandbox, 30 s by default.
 _NATIVE_INTERVAL = Override.parse("broker.remote.log.manager.task.interval.ms=10000")
-_WARM_UP_ROUND = 0
+_WARM_UP_PASS = 0
 Progress = Callable[[str], None]
 
 CACHES = (
@@ -44,7 +44,7 @@ CACHES = (
 
 
 def run_read(options: Options, progress: Progress) -> dict[str, Any]:
-    """Sandbox up, data made, all rounds, sandbox down; answers the result as JSON values."""
+    """Sandbox up, data made, all passes, sandbox down; answers the result as JSON values."""
     with tempfile.TemporaryDirectory(prefix="rlm-bench-") as folder:
         spec = SandboxSpec(
             native_tiering=NATIVE in options.variants,
@@ -58,23 +58,23 @@ def run_read(options: Options, progress: Progress) -> dict[str, Any]:
         try:
             shares = prepare(sandbox, options, progress)
             use_production_intervals(sandbox)
-            runs, warm_ups = _run_rounds(sandbox, options, progress)
+            runs, warm_ups = _run_passes(sandbox, options, progress)
         finally:
             sandbox.down(delete=True)
     return _document(sandbox, options, shares, runs, warm_ups)
 
 
-def _run_rounds(
+def _run_passes(
     sandbox: Sandbox, options: Options, progress: Progress
 ) -> tuple[list[Run], list[Run]]:
     warm_ups: list[Run] = []
     if options.warm_up:
-        progress("warm-up, round 0: not counted")
+        progress("warm-up, pass 0: not counted")
         for partitions in options.partitions:
             shape = Shape(partitions=partitions, fetch_bytes=options.shapes[0].fetch_bytes)
-            warm_ups += _run_shape(sandbox, options, shape, _WARM_UP_ROUND, progress)
+            warm_ups += _run_shape(sandbox, options, shape, _WARM_UP_PASS, progress)
     runs: list[Run] = []
-    for number in range(1, options.rounds + 1):
+    for number in range(1, options.passes + 1):
         for shape in options.shapes:
             runs += _run_shape(sandbox, options, shape, number, progress)
     return runs, warm_ups
@@ -132,7 +132,7 @@ def measure(sandbox: Sandbox, options: Options, shape: Shape, variant: str, numb
     foreign_s = after.machine - before.machine - sum(used.values()) - read.process.cpu_s
     gigabytes = records * RECORD_BYTES / 1e9
     return Run(
-        round_number=number,
+        pass_number=number,
         variant=variant,
         partitions=shape.partitions,
         fetch_bytes=shape.fetch_bytes,

@@ -1,6 +1,6 @@
 """Medians of per-pair ratios, and the tables a person reads. Pure.
 
-A ratio compares two runs of one round and one shape: only those saw the same state of the machine.
+A ratio compares two runs of one pass and one shape: only those saw the same state of the machine.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +19,7 @@ MOST_CPU_S_PER_GB = 1.2
 class Run:
     """One read of a topic. CPU is per 1e9 bytes of values, over the whole life of the consumer."""
 
-    round_number: int
+    pass_number: int
     variant: str
     partitions: int
     fetch_bytes: int
@@ -49,12 +49,12 @@ class Verdict:
 
 
 def ratios(runs: Sequence[Run], shape: Shape, above: str, below: str) -> list[float]:
-    """Speed of `above` over speed of `below`, one value a round."""
-    speeds = {(r.round_number, r.variant): r.mib_s for r in runs if r.shape == shape}
-    rounds = sorted({number for number, _ in speeds})
+    """Speed of `above` over speed of `below`, one value a pass."""
+    speeds = {(r.pass_number, r.variant): r.mib_s for r in runs if r.shape == shape}
+    passes = sorted({number for number, _ in speeds})
     return [
         speeds[number, above] / speeds[number, below]
-        for number in rounds
+        for number in passes
         if (number, above) in speeds and (number, below) in speeds
     ]
 
@@ -140,7 +140,7 @@ def _medians(runs: Sequence[Run], shape: Shape, variant: str) -> dict[str, Any]:
 def raw_line(run: Run) -> str:
     """One run as it ends."""
     return (
-        f"round {run.round_number}  {run.shape.name:16}  {run.variant:6}  {run.mib_s:7.1f} MiB/s"
+        f"pass {run.pass_number}  {run.shape.name:16}  {run.variant:6}  {run.mib_s:7.1f} MiB/s"
         f"  CPU s/GB: broker {run.broker_cpu_s_gb:5.2f}  service+plugin {run.service_cpu_s_gb:5.2f}"
         f"  consumer {run.consumer_cpu_s_gb:5.2f}  foreign cores {run.foreign_cores:4.2f}"
     )

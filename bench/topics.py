@@ -130,6 +130,6 @@ def _bases(folder: Path) -> list[int]:
 
 
 def remote_share(sandbox: Sandbox, topic: str, partitions: int, records: int) -> float:
-    """Part of the records that the broker has no more; 0 for an untrimmed topic."""
+    """Share of the records that the broker does not have any more; 0 for an untrimmed topic."""
     gone = sum(min(local_starts(sandbox, topic, p), default=0) for p in range(partitions))
     return gone / records

@@ -51,7 +51,7 @@ class SparkTooOldError(ConnectorError):
 
 
 class DecodeError(ConnectorError):
-    """Stored bytes that are no record batches: corrupt, of an unknown format, or hostile.
+    """Stored bytes that are not record batches: corrupt, of an unknown format, or hostile.
 
     `offset` is the record's where known, else its batch's, else the requested one. Not retriable:
     the same bytes give the same error.

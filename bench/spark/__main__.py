@@ -9,7 +9,7 @@ from bench.spark.options import CODECS, TASKS, SparkOptions
 from bench.spark.report import tables
 from bench.spark.run import run_spark
 
-_NUMBERS = ("size_mib", "segment_mib", "partitions", "rounds")
+_NUMBERS = ("size_mib", "segment_mib", "partitions", "passes")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

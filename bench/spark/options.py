@@ -55,9 +55,9 @@ class Cell:
         """The default peer is shown where it counts and sums; elsewhere the tuned one is enough."""
         return (OURS, TUNED, DEFAULT) if self.task == SUM else (OURS, TUNED)
 
-    def order(self, round_number: int) -> tuple[str, ...]:
+    def order(self, pass_number: int) -> tuple[str, ...]:
         """Each variant is first, second and last equally often."""
-        first = round_number % len(self.variants)
+        first = pass_number % len(self.variants)
         return self.variants[first:] + self.variants[:first]
 
 
@@ -68,7 +68,7 @@ class SparkOptions:
     size_mib: int
     segment_mib: int
     partitions: int
-    rounds: int
+    passes: int
     record_bytes: tuple[int, ...]
     codecs: tuple[str, ...]
     cores: tuple[int, ...]
@@ -82,7 +82,7 @@ class SparkOptions:
             size_mib=1024,
             segment_mib=8,
             partitions=4,
-            rounds=5,
+            passes=5,
             record_bytes=(100, 1024),
             codecs=CODECS,
             cores=(1, 2),
@@ -97,7 +97,7 @@ class SparkOptions:
             size_mib=48,
             segment_mib=1,
             partitions=2,
-            rounds=1,
+            passes=1,
             record_bytes=(1024,),
             codecs=("lz4",),
             cores=(2,),

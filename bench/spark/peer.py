@@ -2,7 +2,7 @@
 
 Its jars come from Maven Central. One that it needs is missing there (spark-token-provider-kafka,
 which only logs in), and the newest source is of Spark 4.2. So three classes of our own (`stub/`,
-compiled once by Eclipse's compiler, because the packaged JRE has none) stand in for the missing
+compiled once by Eclipse's compiler, because the packaged JRE has none) replace the missing
 ones: they hand Kafka's properties on as they are. Nothing of it is on the way of the data.
 """
 

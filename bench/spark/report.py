@@ -20,7 +20,7 @@ class Run:
     codec: str
     task: str
     variant: str
-    round_number: int
+    pass_number: int
     wall_s: float
     records: int
     value_bytes: int
@@ -39,7 +39,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One cell: medians, and how often faster than each peer in the pairs of one round."""
+    """One cell: medians, and how often faster than each peer in the pairs of one pass."""
 
     cell: Cell
     wall_s: Mapping[str, float]
@@ -95,7 +95,7 @@ def _by_cell(runs: Iterable[Run]) -> Iterator[tuple[Cell, list[Run]]]:
     for run in runs:
         found.setdefault(run.cell, []).append(run)
     for cell, rows in found.items():
-        yield cell, sorted(rows, key=lambda run: run.round_number)
+        yield cell, sorted(rows, key=lambda run: run.pass_number)
 
 
 def run_line(run: Run) -> str:
@@ -119,13 +119,13 @@ def tables(runs: Sequence[Run]) -> str:
 def _line(one: Outcome) -> str:
     default = one.wall_s.get(DEFAULT)
     ratio = one.ratios.get(DEFAULT)
-    mark = "ok" if one.met else "MISSED"
+    verdict = "ok" if one.met else "MISSED"
     return (
         f"local[{one.cell.cores}] {one.cell.topic.record_bytes:>5} B {one.cell.topic.codec:<5}"
         f"{one.cell.task:<7}{one.wall_s[OURS]:>7.2f}s{one.wall_s[TUNED]:>7.2f}s"
         f"{f'{default:.2f}s' if default else '-':>8}{one.ratios[TUNED]:>11.2f}x"
         f"{f'>= {one.expected:.1f}':>10}{f'{ratio:.2f}x' if ratio else '-':>14}"
-        f"   {one.all_cpu_s[OURS]:.1f}, {one.all_cpu_s[TUNED]:.1f}  {mark}"
+        f"   {one.all_cpu_s[OURS]:.1f}, {one.all_cpu_s[TUNED]:.1f}  {verdict}"
     )
 
 

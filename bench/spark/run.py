@@ -1,6 +1,6 @@
 """The benchmark of the connector: topics in a sandbox, then a Spark for each number of cores.
 
-Every cell runs all variants in each round, in changing order, in the same Spark. What is in it is
+Every cell runs all variants in each pass, in changing order, in the same Spark. What is in it is
 warm for all: the page cache, the JVM, Python workers; ours goes through the service and its plugin.
 """
 
@@ -28,7 +28,7 @@ from rlm_spark.decode import is_compiled
 
 _HEAP_MIB = 1024
 _DRIVER_MEMORY = "2g"
-_WARM_UP_ROUND = 0
+_WARM_UP_PASS = 0
 _CONF = {"spark.driver.memory": _DRIVER_MEMORY, "spark.sql.shuffle.partitions": "2"}
 
 
@@ -86,14 +86,14 @@ def _measure(
     pids: Mapping[str, int],
     progress: Progress,
 ) -> list[Run]:
-    """One round to warm up, then those that count."""
+    """One pass to warm up, then those that count."""
     runs: list[Run] = []
-    for number in range(_WARM_UP_ROUND, options.rounds + 1):
+    for number in range(_WARM_UP_PASS, options.passes + 1):
         for variant in cell.order(number):
             run = _timed(queries, cell, variant, number, pids)
             if run.records != options.records(cell.topic):
                 raise BenchError(f"{variant}: {run.records} of {options.records(cell.topic)} came")
-            warm_up = number == _WARM_UP_ROUND
+            warm_up = number == _WARM_UP_PASS
             progress(run_line(run) + ("  warm-up: not counted" if warm_up else ""))
             runs += [] if warm_up else [run]
     return runs
@@ -115,7 +115,7 @@ def _timed(queries: Queries, cell: Cell, variant: str, number: int, pids: Mappin
         codec=cell.topic.codec,
         task=cell.task,
         variant=variant,
-        round_number=number,
+        pass_number=number,
         wall_s=round(wall_s, 4),
         records=answer.records,
         value_bytes=answer.value_bytes,

@@ -9,7 +9,7 @@ from bench.stores.options import STORES, StoreOptions
 from bench.stores.report import tables
 from bench.stores.run import run_stores
 
-_NUMBERS = ("size_mib", "segment_mib", "rounds", "first_records", "copy_pairs", "copy_mib")
+_NUMBERS = ("size_mib", "segment_mib", "passes", "first_records", "copy_pairs", "copy_mib")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -48,7 +48,7 @@ def closed_segments(lab: Lab, topic: str) -> list[Path]:
 
 
 def measure_pair(lab: Lab, number: int, delay_ms: int) -> CopyPair:
-    """Ours and the plain one, one after the other; who is first changes from pair to pair."""
+    """Ours and the plain one, one after the other; the order changes from pair to pair."""
     topic = topic_of(number)
     files = closed_segments(lab, topic)
     if not files:
@@ -68,8 +68,8 @@ def measure_pair(lab: Lab, number: int, delay_ms: int) -> CopyPair:
 def copy_ours(lab: Lab, topic: str, files: list[Path]) -> Speed:
     """From the first object that passes the wire to the last segment_copied that the service logs.
 
-    Without a wire from the end of `rlm topics enable`, which counts the wait for the next round too
-    (0.5 s at most in the sandbox).
+    Without a wire from the end of `rlm topics enable`, which counts the wait for the next copy task
+    too (0.5 s at most in the sandbox).
     """
     log = lab.sandbox.layout.log("rlm:1")
     seen = log.stat().st_size

@@ -1,4 +1,4 @@
-"""What the benchmark of stores runs: sizes, delays, rounds. Pure."""
+"""What the benchmark of stores runs: sizes, delays, passes. Pure."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -24,7 +24,7 @@ class StoreOptions:
     partitions: tuple[int, ...]
     size_mib: int
     segment_mib: int
-    rounds: int
+    passes: int
     first_records: int
     copy_pairs: int
     copy_mib: int
@@ -40,7 +40,7 @@ class StoreOptions:
             partitions=(8, 1),
             size_mib=1024,
             segment_mib=16,
-            rounds=5,
+            passes=5,
             first_records=10,
             copy_pairs=5,
             copy_mib=512,
@@ -57,7 +57,7 @@ class StoreOptions:
             partitions=(8,),
             size_mib=32,
             segment_mib=1,
-            rounds=1,
+            passes=1,
             first_records=2,
             copy_pairs=1,
             copy_mib=16,
@@ -74,7 +74,7 @@ class StoreOptions:
         return ReadOptions(
             size_mib=self.size_mib,
             segment_mib=self.segment_mib,
-            rounds=self.rounds,
+            passes=self.passes,
             partitions=self.partitions,
             fetch_mib=(1,),
             variants=(PROXY,),
@@ -83,7 +83,7 @@ class StoreOptions:
         )
 
 
-def order_of_delays(delays_ms: tuple[int, ...], round_number: int) -> tuple[int, ...]:
+def order_of_delays(delays_ms: tuple[int, ...], pass_number: int) -> tuple[int, ...]:
     """Each delay is first, second and last equally often."""
-    first = round_number % len(delays_ms)
+    first = pass_number % len(delays_ms)
     return delays_ms[first:] + delays_ms[:first]

@@ -1,4 +1,4 @@
-"""One sequential read of remote data by Java's ConsumerPerformance, with what it cost whom."""
+"""A sequential read of remote data by Java's ConsumerPerformance, and the CPU of each process."""
 
 from bench.consumer import read_topic
 from bench.plan import MIB, PROXY, RECORD_BYTES, topic_name
@@ -33,7 +33,7 @@ def measure_read(
         store=lab.store,
         delay_ms=delay_ms,
         partitions=partitions,
-        round_number=number,
+        pass_number=number,
         mib_s=read.line.fetch_mib_s,
         wall_s=round(read.process.wall_s, 3),
         cpu_s_gb={role: round(seconds / gigabytes, 3) for role, seconds in used.items()},

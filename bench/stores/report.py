@@ -24,7 +24,7 @@ class ReadRun:
     store: str
     delay_ms: int
     partitions: int
-    round_number: int
+    pass_number: int
     mib_s: float
     wall_s: float
     cpu_s_gb: Mapping[str, float]
@@ -221,7 +221,7 @@ def read_line(run: ReadRun) -> str:
     """One read as it ends."""
     requests = ", ".join(f"{name} {count:g}" for name, count in run.requests_per_gib.items())
     return (
-        f"round {run.round_number}  {run.store:4} +{run.delay_ms:3} ms  {run.partitions} part."
+        f"pass {run.pass_number}  {run.store:4} +{run.delay_ms:3} ms  {run.partitions} part."
         f"  {run.mib_s:7.1f} MiB/s  CPU s/GB: service+plugin {run.our_cpu_s_gb:5.2f}"
         f"  broker {run.cpu_s_gb['broker']:5.2f}  foreign cores {run.foreign_cores:4.2f}"
         + (f"  per GiB: {requests}" if requests else "")

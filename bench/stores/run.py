@@ -32,10 +32,11 @@ CACHES = (
     "connections to the store warm"
 )
 WIRE = (
-    "S3 through bench/stores/wire.py: a round trip's delay is added to every turn of a connection, "
-    "bytes pass unhindered; its own CPU (0.4 s/GB where toxiproxy takes 1.9) is a role of its own"
+    "S3 through bench/stores/wire.py: a round trip's delay is added to every request of a "
+    "connection, bytes pass unhindered; its own CPU (0.4 s/GB where toxiproxy takes 1.9) is a role "
+    "of its own"
 )
-_WARM_UP_ROUND = 0
+_WARM_UP_PASS = 0
 
 
 def run_stores(options: StoreOptions, progress: Progress) -> tuple[Figures, dict[str, Any]]:
@@ -71,7 +72,7 @@ def _measure(running: Lab, options: StoreOptions, progress: Progress) -> Figures
 
 def _copies(running: Lab, options: StoreOptions, progress: Progress) -> list[CopyPair]:
     """Without added latency, as the figures to beat were taken; pair 0 warms up."""
-    numbers = range(_WARM_UP_ROUND if options.warm_up else 1, options.copy_pairs + 1)
+    numbers = range(_WARM_UP_PASS if options.warm_up else 1, options.copy_pairs + 1)
     prepare_backlogs(running, options, numbers, progress)
     pairs = []
     for number in numbers:
@@ -84,15 +85,15 @@ def _copies(running: Lab, options: StoreOptions, progress: Progress) -> list[Cop
 
 def _reads(running: Lab, options: StoreOptions, progress: Progress) -> list[ReadRun]:
     runs = []
-    first = _WARM_UP_ROUND if options.warm_up else 1
-    for number in range(first, options.rounds + 1):
+    first = _WARM_UP_PASS if options.warm_up else 1
+    for number in range(first, options.passes + 1):
         delays = order_of_delays(options.delays_of(running.store), number)
-        for delay_ms in delays[:1] if number == _WARM_UP_ROUND else delays:
+        for delay_ms in delays[:1] if number == _WARM_UP_PASS else delays:
             for partitions in options.partitions:
                 run = measure_read(
                     running, options, partitions=partitions, delay_ms=delay_ms, number=number
                 )
-                counts = number != _WARM_UP_ROUND
+                counts = number != _WARM_UP_PASS
                 progress(read_line(run) + ("" if counts else "  warm-up: not counted"))
                 runs += [run] if counts else []
     return runs

@@ -2,7 +2,7 @@
 
 `python -m bench.stores.wire UPSTREAM_PORT` prints its port and then obeys lines on standard input:
 `delay MS` from now on, `counts` answers with a JSON line and starts again. The delay is one round
-trip for every turn of a connection, held back before the request goes on; bytes move inside the
+trip for every request of a connection, held back before the request goes on; bytes move inside the
 kernel (splice) where there is such a thing, so that the wire itself takes little of the machine.
 Must not know our plugin.
 """
@@ -32,8 +32,8 @@ _OF_UPLOADS = {"POST": "CompleteMultipartUpload", "PUT": "UploadPart", "DELETE":
 
 def operation(method: str, target: str) -> str:
     """S3's name of a request, with the kind of object where it is one of ours."""
-    parts = urlsplit(target)
-    query = parse_qs(parts.query, keep_blank_values=True)
+    address = urlsplit(target)
+    query = parse_qs(address.query, keep_blank_values=True)
     if "uploadId" in query:
         return _OF_UPLOADS.get(method, f"{method} upload")
     if "uploads" in query:
@@ -42,7 +42,7 @@ def operation(method: str, target: str) -> str:
         return "DeleteObjects"
     if "list-type" in query:
         return "ListObjectsV2"
-    kind = _KINDS.get(os.path.splitext(parts.path)[1], "other")
+    kind = _KINDS.get(os.path.splitext(address.path)[1], "other")
     return f"{method.capitalize()}Object {kind}"
 
 
@@ -80,7 +80,7 @@ class Counts:
 
 
 class Wire:
-    """Accepts for ever; a thread a direction."""
+    """Accepts connections without end; there is a thread for each direction."""
 
     def __init__(self, upstream_port: int) -> None:
         self._upstream = ("127.0.0.1", upstream_port)
@@ -98,7 +98,7 @@ class _Connection:
         self._wire = wire
         self._client = client
         self._server = server
-        self._is_turn = True
+        self._is_next_request = True
         for one in (client, server):
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -116,8 +116,8 @@ class _Connection:
     def _up(self) -> None:
         with _mover(self._client, self._server) as mover:
             while head := self._client.recv(_HEAD_BYTES, socket.MSG_PEEK):
-                if self._is_turn:  # known only now that the client has spoken
-                    self._is_turn = False
+                if self._is_next_request:  # known only now that the client has spoken
+                    self._is_next_request = False
                     self._count(head)
                     if self._wire.delay_s:
                         time.sleep(self._wire.delay_s)
@@ -136,8 +136,8 @@ class _Connection:
         self._wire.counts.moved("up", size_bytes)
 
     def _going_down(self, size_bytes: int) -> None:
-        """Whatever the client says after this is an answer to it: the next turn."""
-        self._is_turn = True
+        """What the client sends after this is its next request."""
+        self._is_next_request = True
         self._wire.counts.moved("down", size_bytes)
 
 
@@ -163,8 +163,8 @@ class _Splice:
     def move(self, before: Callable[[int], None]) -> int:
         """What is there, at least one byte; 0 at the end.
 
-        `before` is told how much, and is through before any of it arrives: who has received
-        something finds it counted.
+        `before` is called with the size and returns before any of it arrives, so a receiver finds
+        what it has received counted.
         """
         taken = os.splice(self._source.fileno(), self._write, _PIECE_BYTES)
         if taken:

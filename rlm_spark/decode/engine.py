@@ -74,7 +74,7 @@ class RowBuilder(Protocol):
         """Take records from number `index` at byte `position` on; (position, index) of the next.
 
         The index is the section's record_count when all was taken; less when the builder is full:
-        call `finish` and go on from there. ValueError, in one line, for bytes that are no records;
+        call `finish` and go on from there. ValueError, in one line, for bytes that are not records;
         the builder's rows are lost then.
         """
 

@@ -239,7 +239,7 @@ def _skip_headers(data: ByteBuffer, position: int, end: int, index: int) -> int:
 
 
 def _utf8(name: ByteBuffer) -> bytes:
-    """The name as text that Arrow allows: what is no UTF-8 is replaced, as consumers do."""
+    """Text that Arrow allows: bytes that are not UTF-8 are replaced, as consumers do."""
     return bytes(name).decode("utf-8", "replace").encode()
 
 

@@ -45,8 +45,8 @@ class Scan:
     def sections(self, pieces: Iterable[Fetched]) -> Iterator[tuple[Section, int]]:
         """Every section with a wanted record, and the byte at which it begins.
 
-        A section's data is valid until the next one is asked for. DecodeError for bytes that are no
-        batches. Pieces are not asked for beyond the end of the range.
+        A section's data is valid until the next one is asked for. DecodeError for bytes that are
+        not batches. Pieces are not asked for beyond the end of the range.
         """
         for piece in pieces:
             yield from self._piece(piece)
@@ -177,7 +177,7 @@ def record_batches(
 
     Batches have about target_bytes, at most twice that or one record. No rows, no batch. Pieces
     are asked for only until the range is covered; offsets they repeat are given once. DecodeError
-    for stored bytes that are no records; ValueError for a schema that records do not have.
+    for stored bytes that are not records; ValueError for a schema that records do not have.
     """
     engine = choose()
     assembly = Assembly(schema, wanted.topic_partition)

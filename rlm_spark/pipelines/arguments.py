@@ -134,7 +134,7 @@ CONNECTION = (
         env="RLM_ADDRESS",
         help="gRPC addresses of services; one leads to all.",
     ),
-    Argument(flag="--principal", env="RLM_PRINCIPAL", help="In whose name to ask."),
+    Argument(flag="--principal", env="RLM_PRINCIPAL", help="The principal of the calls."),
     Argument(flag="--token-file", metavar="FILE", env="RLM_TOKEN_FILE", help="The API token."),
     Argument(flag="--tls-ca", metavar="FILE", env="RLM_TLS_CA", help="Speak TLS; authorities."),
     Argument(flag="--tls-cert", metavar="FILE", env="RLM_TLS_CERT", help="To show."),

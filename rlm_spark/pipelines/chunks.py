@@ -174,18 +174,18 @@ def new_chunks(
             from_earliest=wanted[topic_partition].from_earliest
             and start == wanted[topic_partition].start_offset,
         )
-        for number, (topic_partition, (start, end)) in enumerate(_in_turns(queues))
+        for number, (topic_partition, (start, end)) in enumerate(_round_robin(queues))
     )
 
 
-def _in_turns(
+def _round_robin(
     queues: Sequence[Sequence[tuple[TopicPartition, Interval]]],
 ) -> Iterator[tuple[TopicPartition, Interval]]:
     longest = max(map(len, queues), default=0)
-    for turn in range(longest):
+    for index in range(longest):
         for queue in queues:
-            if turn < len(queue):
-                yield queue[turn]
+            if index < len(queue):
+                yield queue[index]
 
 
 VERSION = 1

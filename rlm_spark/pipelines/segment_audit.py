@@ -318,12 +318,12 @@ class _Log:
             pass
 
     def pieces(self) -> Iterator[Fetched]:
-        """Whole batches; ends where what follows is none."""
+        """Whole batches; ends before the first bytes that are not a whole batch."""
         carry, at = b"", 0
         for data in self._source:
             buffer = carry + data if carry else data
             try:
-                end, last = self._walk(buffer, at)
+                end, last = self._whole_batches(buffer, at)
             except Corrupt:
                 return
             if end:
@@ -333,7 +333,7 @@ class _Log:
                 )
             carry, at = buffer[end:], at + end
 
-    def _walk(self, buffer: bytes, at: int) -> tuple[int, int]:
+    def _whole_batches(self, buffer: bytes, at: int) -> tuple[int, int]:
         """Where the last whole batch of the buffer ends, and its last offset."""
         position, last = 0, -1
         while (size := size_at(buffer, position)) and position + size <= len(buffer):

@@ -144,7 +144,7 @@ def run_job(
             spark.sparkContext.cancelJobGroup(group)  # again: the job may not have started yet
             thread.join(_POLL_S)
     if outcome.error is not None and not stop.is_set():
-        raise JobFailed(told_by(outcome.error)) from outcome.error
+        raise JobFailed(message_of(outcome.error)) from outcome.error
     if outcome.results is None:
         raise JobStopped
     return outcome.results
@@ -155,7 +155,7 @@ class _Outcome(Generic[R]):
     error: Exception | None = None
 
 
-def told_by(error: Exception) -> str:
+def message_of(error: Exception) -> str:
     """The worker's own message where there is one."""
     text = str(error)
     if raised := _RAISED.findall(text):

@@ -207,7 +207,7 @@ class Book:
             self._files.remove_tree(self._trash / name)
 
     def close_plans(self) -> None:
-        """Mark plans of which every chunk is committed, so that later runs skip them."""
+        """Flag plans of which every chunk is committed, so that later runs skip them."""
         names = set(self._files.names(self._plans))
         for number in self._plan_numbers():
             done = f"{number:06d}.done"

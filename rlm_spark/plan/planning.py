@@ -71,7 +71,7 @@ def plan_batch(query: BatchQuery, positions: Positions) -> list[PlannedRange]:
 def split(whole: Iterable[PlannedRange], query: Query) -> list[PlannedRange]:
     """At most one range a partition, divided as the query says; moving edges stay at the ends."""
     by_topic_partition = {each.topic_partition: each for each in whole}
-    parts: dict[TopicPartition, list[OffsetRange]] = {
+    divided: dict[TopicPartition, list[OffsetRange]] = {
         topic_partition: [] for topic_partition in by_topic_partition
     }
     for part in divide(
@@ -79,11 +79,11 @@ def split(whole: Iterable[PlannedRange], query: Query) -> list[PlannedRange]:
         min_partitions=query.min_partitions,
         max_records_per_partition=query.max_records_per_partition,
     ):
-        parts[part.topic_partition].append(part)
+        divided[part.topic_partition].append(part)
     return [
         planned
         for topic_partition, each in by_topic_partition.items()
-        for planned in _with_edges(each, parts[topic_partition])
+        for planned in _with_edges(each, divided[topic_partition])
     ]
 
 

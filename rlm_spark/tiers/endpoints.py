@@ -151,7 +151,7 @@ class RetryPolicy:
         self._backoff_ms = backoff_ms
         self._asked: set[str] = set()
         self._hint = ""
-        self._rounds = 0
+        self._failed_passes = 0
         self._busy = 0
         self._progress_at_ms = monotonic_ms()
 
@@ -167,7 +167,7 @@ class RetryPolicy:
         self._endpoints.answered(address)
         self._asked.clear()
         self._hint = ""
-        self._rounds = 0
+        self._failed_passes = 0
         self._busy = 0
         self._progress_at_ms = self._monotonic_ms()
 
@@ -200,8 +200,8 @@ class RetryPolicy:
             return 0
         self._asked.clear()
         self._hint = leader_address
-        self._rounds += 1
-        return self._backoff_ms(self._rounds - 1)
+        self._failed_passes += 1
+        return self._backoff_ms(self._failed_passes - 1)
 
 
 def _error(failure: Failure, more: str = "") -> ServiceError:

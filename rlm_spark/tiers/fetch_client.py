@@ -167,8 +167,8 @@ class FetchClient:
         self, failure: Failure, address: str, ask: FetchAsk, position: int, stop: Stop
     ) -> Failure:
         """The failure with the bound that the position violates, asked of the service that refused
-        it without one. The failure as it is where the position is in range by now; the failure of
-        the question where that is another one.
+        it without one. The failure unchanged where the position is in range by now; if the
+        question itself fails, its failure.
         """
         try:
             earliest = self._bound(EARLIEST_TIMESTAMP, address, ask, stop)

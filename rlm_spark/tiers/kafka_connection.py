@@ -1,6 +1,6 @@
 """Connections to brokers by aiokafka's client: bootstrap, security, cluster metadata.
 
-Only this file uses private parts of aiokafka. `LoopThread` runs its event loop in a thread: callers
+Only this file uses private names of aiokafka. `LoopThread` runs its event loop in a thread: callers
 block, and a stop cancels the call that they wait for. This module must not know what is fetched.
 """
 
@@ -106,7 +106,7 @@ class BrokerConnections(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has n
         return bool(answer.brokers)
 
     def _on_connection_closed(self, connection: Any, reason: Any) -> None:
-        """Do nothing until the next read: a broker that disconnects after a query is no event.
+        """Do nothing until the next read: a broker that disconnects after a query is not an event.
 
         After a failure the callers refresh the metadata themselves.
         """

@@ -96,8 +96,8 @@ class KafkaReader:
 
     def read(self, start_offset: int, end_offset: int, stop: Stop) -> Iterator[Fetched]:
         """See TierReader. KafkaClientError: also where nothing comes for the poll timeout, which
-        is no proof of a loss (Spark's KafkaDataConsumer times out there). TopicChangedError.
-        DecodeError: the bytes are no batches.
+        does not prove a loss (Spark's KafkaDataConsumer times out there). TopicChangedError.
+        DecodeError: the bytes are not batches.
         """
         try:
             yield from self._read(start_offset, end_offset, stop)

@@ -8,7 +8,7 @@ SHAPE = Shape(partitions=8, fetch_bytes=MIB)
 
 def run(number: int, variant: str, mib_s: float, *, service: float = 0.5, fetch: int = MIB) -> Run:
     return Run(
-        round_number=number,
+        pass_number=number,
         variant=variant,
         partitions=8,
         fetch_bytes=fetch,
@@ -69,7 +69,7 @@ def test_the_tables_show_all_pairs_and_say_what_was_missed() -> None:
 
 def test_a_run_is_printed_with_all_its_values() -> None:
     line = raw_line(run(3, NATIVE, 123.4))
-    assert "round 3" in line
+    assert "pass 3" in line
     assert "123.4 MiB/s" in line
 
 

@@ -1,4 +1,4 @@
-"""Medians are of cells, ratios of pairs of one round, and expectations can be missed."""
+"""Medians are of cells, ratios of pairs of one pass, and expectations can be missed."""
 
 import dataclasses
 
@@ -16,7 +16,7 @@ def run(variant: str, wall_s: float, *, number: int = 1, task: str = SUM, size: 
         codec="lz4",
         task=task,
         variant=variant,
-        round_number=number,
+        pass_number=number,
         wall_s=wall_s,
         records=10,
         value_bytes=1000,
@@ -25,7 +25,7 @@ def run(variant: str, wall_s: float, *, number: int = 1, task: str = SUM, size: 
     )
 
 
-ROUNDS = [
+RUNS = [
     run(variant, wall_s, number=number)
     for number, walls in ((1, (1.0, 3.0, 4.0)), (2, (2.0, 2.0, 8.0)), (3, (1.0, 2.0, 2.0)))
     for variant, wall_s in zip((OURS, TUNED, DEFAULT), walls, strict=True)
@@ -33,7 +33,7 @@ ROUNDS = [
 
 
 def test_ratios_are_medians_of_pairs_not_ratios_of_medians() -> None:
-    [one] = outcomes(ROUNDS)
+    [one] = outcomes(RUNS)
     assert one.pairs == {TUNED: (3.0, 1.0, 2.0), DEFAULT: (4.0, 4.0, 2.0)}
     assert one.ratios == {TUNED: 2.0, DEFAULT: 4.0}
     assert one.wall_s == {OURS: 1.0, TUNED: 2.0, DEFAULT: 4.0}
@@ -62,9 +62,9 @@ def test_expectations_can_be_missed(task: str, size: int, ratio: float, *, met: 
 
 
 def test_what_is_printed_names_cell_and_variants() -> None:
-    assert "local[1]" in run_line(ROUNDS[0])
-    assert OURS in run_line(ROUNDS[0])
-    head, row = tables(ROUNDS).splitlines()
+    assert "local[1]" in run_line(RUNS[0])
+    assert OURS in run_line(RUNS[0])
+    head, row = tables(RUNS).splitlines()
     assert "default/ours" in head
     assert "2.00x" in row and "4.00x" in row
 
@@ -74,7 +74,7 @@ def test_each_variant_is_first_equally_often_and_full_is_what_the_issue_asks() -
     cells = [cell for cores in options.cores for cell in options.cells(cores)]
     assert len(cells) == 2 * 3 * 2 * 3
     assert len(set(cells)) == len(cells)
-    assert options.size_mib >= 1024 and options.rounds >= 5
+    assert options.size_mib >= 1024 and options.passes >= 5
     cell = Cell(cores=1, topic=Topic(record_bytes=100, codec="none"), task=SUM)
     assert {cell.order(number)[0] for number in range(3)} == {OURS, TUNED, DEFAULT}
     assert {cell.order(number)[0] for number in range(2)} == {OURS, TUNED}

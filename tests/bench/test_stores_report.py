@@ -28,7 +28,7 @@ def read(
         store=store,
         delay_ms=delay_ms,
         partitions=partitions,
-        round_number=1,
+        pass_number=1,
         mib_s=mib_s,
         wall_s=2.0,
         cpu_s_gb={"broker": 0.4, "service": 1.0, "plugin": 2.0},

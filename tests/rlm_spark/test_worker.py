@@ -43,7 +43,7 @@ import rlm_spark.source.reading
 import rlm_spark.tiers.kafka_client
 print(*sorted(sys.modules))
 """
-_PAGES_OF_ONE_ROUND = (16 << 20) // 4096
+_PAGES_OF_ONE_PASS = (16 << 20) // 4096
 
 
 def output(code: str, reused: str | None) -> str:
@@ -88,5 +88,5 @@ def test_what_is_loaded_is_frozen_once_where_a_worker_is_used_again(
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is glibc's")
 def test_memory_is_not_given_back_between_messages() -> None:
-    """20 rounds use the same pages; a process of its own user's faults on them again and again."""
-    assert run(_FAULTS, "1") < 3 * _PAGES_OF_ONE_ROUND < run(_FAULTS, None)
+    """20 passes use the same pages; a process of its own user's faults on them again and again."""
+    assert run(_FAULTS, "1") < 3 * _PAGES_OF_ONE_PASS < run(_FAULTS, None)

@@ -61,7 +61,7 @@ OF_THE_CLUSTER = (
     topic_acl("Describe", "__consumer_offsets"),
 )
 OF_THE_BROKERS = (cluster_acl("ClusterAction"),)
-"""Brokers are ANONYMOUS among themselves here, and services are not told from them."""
+"""Brokers are ANONYMOUS among themselves here, and services cannot be distinguished from them."""
 
 
 def of_tier(topic: str) -> tuple[Acl, ...]:
@@ -130,7 +130,7 @@ class SecuredCluster(Cluster):
             return str(answer.read().decode())
 
     def wait_all_within(self, topic: str, *, beyond: int) -> None:
-        """Wait until the broker's own log starts beyond an offset; proxies tell of the whole."""
+        """Wait until the broker's own log starts beyond an offset; proxies answer for the whole."""
         self.wait_for(
             lambda: self.status(topic)["local_log_start_offset"] > beyond, f"trim of {topic}"
         )

@@ -1,4 +1,4 @@
-"""Clusters that scenarios share; a scenario that stops parts leaves the cluster whole again."""
+"""Clusters that scenarios share; a scenario that stops components starts them again."""
 
 import gc
 import os

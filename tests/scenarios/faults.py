@@ -83,7 +83,7 @@ def service_that_obeys_modes(cluster: Cluster, log: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def unreadable(directory: Path) -> Iterator[None]:
-    """Nobody who obeys modes can list the directory or open what is in it."""
+    """No process that obeys modes can list the directory or open what is in it."""
     mode = directory.stat().st_mode
     directory.chmod(0)
     try:

@@ -21,7 +21,7 @@ STEP_MS = 10
 # The broker stamps markers of transactions with its own time: records that ascend from a minute
 # ahead are never mistaken for one (brokers refuse what is more than an hour ahead).
 _AHEAD_MS = 60_000
-_PLAIN_A_ROUND = 300
+_PLAIN_A_PASS = 300
 _TRANSACTION = 40
 _HEADERS: tuple[Headers, ...] = (
     (),
@@ -77,7 +77,7 @@ class Load:
         }
 
     def run(self, mib: int) -> Mixed:
-        """Rounds until so many MiB of values are acknowledged; the last record is a plain one.
+        """Sends until so many MiB of values are acknowledged; the last record is a plain one.
 
         Markers of transactions may still be written behind it: a broker answers before it does so.
         """
@@ -85,18 +85,18 @@ class Load:
             producer.init_transactions(30)
         size = 0
         for number, codec in enumerate(itertools.cycle(CODECS)):
-            self._round(codec, abort=number % 2 == 0, long=number in (2, 3))
+            self._send_once(codec, abort=number % 2 == 0, long=number in (2, 3))
             size = sum(len(row.value or b"") for row in self.mixed.rows)
             if size >= mib << 20:
                 break
         self._send(self._plain["none"], self._partitions, aborted=False)
         return self.mixed
 
-    def _round(self, codec: str, *, abort: bool, long: bool) -> None:
+    def _send_once(self, codec: str, *, abort: bool, long: bool) -> None:
         transactional, plain = self._transactional[codec], self._plain[codec]
         transactional.begin_transaction()
         self._send(transactional, _TRANSACTION, aborted=abort)
-        self._send(plain, _PLAIN_A_ROUND * (8 if long else 1), aborted=False)
+        self._send(plain, _PLAIN_A_PASS * (8 if long else 1), aborted=False)
         self._send(transactional, _TRANSACTION, aborted=abort)
         if abort:
             transactional.abort_transaction(30)

@@ -1,6 +1,6 @@
 """Unmodified clients, each reading one partition from offset 0: all of them give the same rows.
 
-No reader may reset its position: every one of them is told to fail instead.
+No reader may reset its position: each is configured to fail instead.
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""Replicas of a running sandbox: who holds, who leads, move them, and make all well again.
+"""Replicas of a running sandbox: which brokers hold and lead, move them, and restore all.
 
 What the clients of the other tests cannot ask (reassignment, election of a chosen replica) goes
 through kafka-python's admin client, straight to the brokers.

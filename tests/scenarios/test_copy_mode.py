@@ -45,4 +45,4 @@ def test_h19_what_the_brokers_own_retention_removed_is_read_through_the_proxy(
     assert not load.failures
     assert one.topic_config(topic) == before
     [status] = one.rlm_json("status", topic)["partitions"]
-    assert not status.get("alarms"), "an expected move of the log start is no alarm"
+    assert not status.get("alarms"), "an expected move of the log start is not an alarm"

@@ -21,7 +21,7 @@ _SOON_S = 120
 
 
 class Operator:
-    """Looks everywhere where the service of a broker tells what is wrong."""
+    """Asks every source in which the service of a broker reports a problem."""
 
     def __init__(self, cluster: Cluster, node_id: int = 1) -> None:
         self.cluster = cluster
@@ -48,7 +48,7 @@ class Operator:
         )
         return done.returncode, json.loads(done.stdout)
 
-    def assert_all_tell(self, kind: str, subject: str) -> None:
+    def assert_all_report(self, kind: str, subject: str) -> None:
         """Waits for /healthz, then asks the others."""
         self.cluster.wait_for(lambda: self.has(kind, subject), f"{kind} of {subject}", _SOON_S)
         assert self.health()["health"] == "alarm"
@@ -59,9 +59,9 @@ class Operator:
         code, answer = self.status()
         assert code == 1
         assert (kind, subject) in {(row["kind"], row["subject"]) for row in answer["problems"]}
-        told = self.cluster.rlm("status", "--address", self._grpc, check=False)
-        assert (told.returncode, told.stderr) == (1, "")
-        lines = told.stdout.splitlines()
+        printed = self.cluster.rlm("status", "--address", self._grpc, check=False)
+        assert (printed.returncode, printed.stderr) == (1, "")
+        lines = printed.stdout.splitlines()
         assert len([row for row in lines if f"{subject}: " in row and f"[{kind}," in row]) == 1
 
     def wait_ended(self, *ended: tuple[str, str]) -> None:
@@ -90,7 +90,7 @@ def test_h38_a_partition_that_cannot_be_read(one: Cluster, tmp_path: Path) -> No
     with service_that_obeys_modes(one, log):
         one.wait_for(lambda: one.status(topic)["lag_bytes"] == 0, "all is copied")
         with unreadable(directory):
-            operator.assert_all_tell("lag-unknown", subject)
+            operator.assert_all_report("lag-unknown", subject)
             row = one.status(topic)
             assert row["lag_bytes"] is None and row["lag_segments"] is None
             lag = f'rlm_remote_copy_lag_bytes{{partition="0",topic="{topic}"}}'
@@ -105,28 +105,28 @@ def test_h38_a_store_that_takes_nothing(one: Cluster) -> None:
     one.create_topic(topic)
     one.enable(topic)
     operator = Operator(one)
-    told: Sequence[tuple[str, str]] = (
+    reported: Sequence[tuple[str, str]] = (
         ("store-refuses-writes", "store default"),
         ("nothing-copied", f"{topic}-0"),
     )
     with plugin_that_obeys_modes(one):
         with read_only_store(one):
             one.fill(topic, mib=4)
-            for kind, subject in told:
-                operator.assert_all_tell(kind, subject)
+            for kind, subject in reported:
+                operator.assert_all_report(kind, subject)
             assert one.log_start(topic) == 0
-        operator.wait_ended(*told)
+        operator.wait_ended(*reported)
         one.wait_trimmed(topic)
 
 
-def test_h38_a_service_that_is_stopped_is_told_by_its_peers(three: Cluster) -> None:
+def test_h38_a_service_that_is_stopped_is_reported_by_its_peers(three: Cluster) -> None:
     topic = fresh("alone")
     three.create_topic(topic, replication_factor=3)
     three.enable(topic)
     operator = Operator(three)
     three.sandbox.kill("rlm:2")
     try:
-        operator.assert_all_tell("peer-absent", "node 2")
+        operator.assert_all_report("peer-absent", "node 2")
     finally:
         three.sandbox.start("rlm:2")
     operator.wait_ended(("peer-absent", "node 2"))

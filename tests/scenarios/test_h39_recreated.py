@@ -45,7 +45,7 @@ def test_h39_the_old_one_is_gone_and_the_new_one_is_told_not_to_be_tiered(one: C
         assert old["topic_id"] in said.stdout
         assert "gone, was enabled" in said.stdout
     one.wait_for(
-        lambda: f"id {new_id}) is not tiered" in str(one.rlm_json("status")), "status tells"
+        lambda: f"id {new_id}) is not tiered" in str(one.rlm_json("status")), "status reports it"
     )
     assert_same(one.read_all(topic), rows)
 

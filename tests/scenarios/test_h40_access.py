@@ -77,16 +77,16 @@ REST = (
 """The long way only. Describe of our own topics comes with Read and with Write."""
 
 
-def assert_told(secured: SecuredCluster, acl: Acl, node_id: int) -> None:
+def assert_reported(secured: SecuredCluster, acl: Acl, node_id: int) -> None:
     """By metrics, health and one line of the log."""
     text = f"missing ACL: {acl}"
 
-    def told() -> list[str]:
+    def reported() -> list[str]:
         texts = secured.problems(node_id)
         return [one for one in texts if one.startswith("missing ACL")]
 
-    secured.wait_for(lambda: bool(told()), f"a problem for {acl}")
-    (found,) = told()
+    secured.wait_for(lambda: bool(reported()), f"a problem for {acl}")
+    (found,) = reported()
     assert found.startswith(text)
     assert secured.problem_count(node_id) == len(secured.problems(node_id))
     assert secured.is_alarmed(node_id) and secured.is_ready(node_id)
@@ -113,11 +113,11 @@ def test_h40_rights_taken_away_later_are_one_line_and_a_problem(secured: Secured
     for acl in rights:
         secured.take_away(acl)
         for node_id in secured.nodes:
-            assert_told(secured, acl, node_id)
+            assert_reported(secured, acl, node_id)
         secured.grant(acl)
         secured.wait_for(lambda: not any(map(secured.problems, secured.nodes)), "no problem")
     secured.fill(topic, mib=4, first=4096, **SUPER_USER)
     secured.wait_all_within(topic, beyond=4096)
-    # What was trimmed already stands in the way of no proof.
+    # Records that were trimmed before do not prevent a proof.
     secured.rlm("topics", "trim", topic, "off", "--giveback")
     secured.rlm("topics", "trim", topic, "on")

@@ -60,7 +60,7 @@ def test_h04_unclean_election_with_overlap(three: Cluster) -> None:
     assert last["records"]
     three.wait_for(
         lambda: {remote_tier(three, node, topic) for node in (2, 3)} == {b_end},
-        "who reads the remote tier alone ends there too",
+        "a reader of the remote tier alone ends there too",
     )
 
     rows += three.fill(topic, mib=1, first=len(rows))
@@ -112,7 +112,7 @@ def test_h04_emptied_log_dir(three: Cluster) -> None:
     never_resets(three, alone)
     three.wait_for(
         lambda: all("is frozen: " in str(remote_tier(three, node, alone)) for node in (1, 3)),
-        "who reads the remote tier alone is refused it",
+        "a reader of the remote tier alone is refused it",
     )
     assert remote_tier(three, 1, shared)
 
@@ -124,7 +124,7 @@ def test_h04_emptied_log_dir(three: Cluster) -> None:
     lead(three, shared, 3)
     assert_same(three.read_all(shared), rows_shared)
 
-    # By now many rounds of copy and trim have looked at the partition.
+    # By now many copy and expiration tasks have run for the partition.
     assert "outside the leader's lineage" in three.status(alone)["frozen"]
     assert not three.status(shared)["frozen"]
     assert three.log_start(alone) == 0

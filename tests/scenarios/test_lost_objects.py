@@ -75,7 +75,7 @@ async def _codes_at(client: RawClient, topic: str, offset: int) -> list[int]:
 
 async def _read_until_stuck(cluster: Cluster, topic: str, logged: Callable[[], bool]) -> list[int]:
     """Offsets that aiokafka reads from 0 until it has logged what is wrong; the last is where its
-    position stands then.
+    position is then.
     """
     topic_partition = AioPartition(topic, 0)
     consumer = AIOKafkaConsumer(

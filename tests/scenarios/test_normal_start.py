@@ -28,7 +28,7 @@ def test_a_normal_start_warns_of_nothing(one: Cluster) -> None:
     one.wait_settled(topic)
     started = [json.loads(line) for line in log_lines(one)[before:] if line.startswith("{")]
     assert [line["event"] for line in started].count("starting") == 1
-    # What is a problem for as long as a slow machine needs is told as one; nothing else is.
+    # A slow machine may report a problem for as long as it needs to start, and no other problem.
     grave = [
         line
         for line in started

@@ -18,7 +18,7 @@ from tests.scenarios.replicas import disk
 pytestmark = pytest.mark.integration
 
 _STOPS_WITHIN_S = 5.0
-_TRIM_ROUNDS_S = 4.0
+_TRIM_RUNS_S = 4.0
 _GRACE_S = 10.0
 
 
@@ -51,7 +51,7 @@ def test_freeze_stops_trimming_within_5_s(one: Cluster, store_is_down: bool) -> 
     for name in (topic, other):
         one.fill(name, mib=3, first=3 * 1024)
     one.wait_trimmed(other, beyond=moving)
-    time.sleep(_TRIM_ROUNDS_S)
+    time.sleep(_TRIM_RUNS_S)
     assert one.log_start(topic) == start
     status = _status(one, topic)
     [freeze] = status["freezes"]
@@ -87,7 +87,7 @@ async def test_freeze_stops_sweeps(one: Cluster) -> None:
             segment_id=RemoteLogSegmentId(topic_id_partition=topic_id_partition, id=new_uuid()),
         )
         await zombie.manager.publish(dead, 0, -1)
-    await asyncio.sleep(_GRACE_S + 2 * _TRIM_ROUNDS_S)
+    await asyncio.sleep(_GRACE_S + 2 * _TRIM_RUNS_S)
     assert STARTED.name in await asyncio.to_thread(states)
     await asyncio.to_thread(one.rlm, "unfreeze", topic)
     await asyncio.to_thread(
@@ -106,7 +106,7 @@ def test_a_freeze_of_everything_outlives_the_service(one: Cluster) -> None:
         one.sandbox.start("rlm:1")
         rows = one.fill(topic, mib=3)
         one.wait_for(lambda: bool(one.rlm_json("segments", topic)["segments"]), "copies go on")
-        time.sleep(_TRIM_ROUNDS_S)
+        time.sleep(_TRIM_RUNS_S)
         assert one.log_start(topic) == 0
     finally:
         one.rlm("unfreeze")

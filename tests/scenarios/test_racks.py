@@ -64,7 +64,7 @@ class RackReader:
         rows: list[Row] = []
         while True:
             message: Any = self._consumer.poll(30)
-            assert message is not None, f"stands still behind {rows[-1:]}"
+            assert message is not None, f"does not advance behind {rows[-1:]}"
             if message.error() is None:
                 rows.append(row_of(message))
                 continue

@@ -25,7 +25,7 @@ _WHO = call_metadata("tests", None)
 _TIMEOUT_S = 60
 _SEGMENT_ROWS = 1024
 """At least as many as a segment of 1 MiB holds."""
-# Or the client's side takes a whole stream in before the test asks for its second piece.
+# Otherwise the client takes a whole stream in before the test asks for its second piece.
 _SHORT_READ_AHEAD = (("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 1 << 16))
 
 
@@ -132,7 +132,7 @@ def test_the_remote_tier_alone_from_service_and_reader(cluster: Cluster) -> None
 
 
 def _both_are_found(cluster: Cluster, both: list[Endpoint]) -> None:
-    """From each endpoint: itself and the other one, which has said that it lives."""
+    """From each endpoint: itself and the other one, which has published a heartbeat."""
     expected = {("broker", both[0].address), ("reader", both[1].address)}
 
     def is_known_to_both() -> bool:
@@ -163,7 +163,7 @@ def _a_start_that_moves_up_ends_streams(
     topic: str,
     rows: list[tuple[int, bytes | None, bytes | None]],
 ) -> None:
-    """Each has taken a first piece below the new start and is then told where to go on."""
+    """Each has taken a first piece below the new start and then learns where to go on."""
     new_start = len(rows) - 100
     one, other = both
     with one.stub() as left, other.stub() as right:
@@ -174,10 +174,10 @@ def _a_start_that_moves_up_ends_streams(
         assert all(next(stream).next_offset < new_start for stream in streams)
         assert raise_log_start(cluster.direct, topic, 0, new_start) == new_start
         for stream in streams:
-            with pytest.raises(grpc.RpcError) as told:
+            with pytest.raises(grpc.RpcError) as refused:
                 last = [answer.next_offset for answer in stream]
                 raise AssertionError(f"{last} and no error")
-            assert told.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-            assert f"log_start_offset={new_start}" in str(told.value.details())
+            assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert f"log_start_offset={new_start}" in str(refused.value.details())
     for endpoint in both:
         assert _content(endpoint.read(new_start))[-1] == rows[-1]

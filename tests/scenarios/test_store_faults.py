@@ -127,7 +127,7 @@ def archive(one_broker: Sandbox) -> Iterator[Archive]:
 
 
 class _SlowReader:
-    """Stops in the middle of a read until it is told to go on; little is read ahead."""
+    """Stops in the middle of a read until it is resumed; little is read ahead."""
 
     config: dict[str, Any] = {  # noqa: RUF012 - never changed
         **_SLOW_READ,

@@ -24,7 +24,7 @@ _SLOW_JAVA = {"max.partition.fetch.bytes": "65536"}
 
 
 class Once:
-    """Does something when a reader has got so far; `done` tells others."""
+    """Does something when a reader has got so far; `done` informs others."""
 
     def __init__(self, work: Callable[[], None], at: int) -> None:
         self._work, self._at = work, at
@@ -46,16 +46,16 @@ def _held_at(count: int, event: threading.Event) -> Callable[[int], None]:
     return hold
 
 
-@pytest.mark.parametrize("parts", [("broker",), ("broker", "rlm")], ids="+".join)
+@pytest.mark.parametrize("killed", [("broker",), ("broker", "rlm")], ids="+".join)
 def test_leader_is_killed_while_trimmed_data_is_read(
-    three: Cluster, parts: tuple[str, ...]
+    three: Cluster, killed: tuple[str, ...]
 ) -> None:
     topic = fresh("killed")
     rows = trimmed_topic(three, topic, [2, 1, 3])
     start = three.log_start(topic)
 
     def kill() -> None:
-        for part in parts:
+        for part in killed:
             three.sandbox.kill(f"{part}:2")
 
     kill_once = Once(kill, at=200)
@@ -106,7 +106,7 @@ class SteadyReader(threading.Thread):
                 if message is not None:
                     self.offsets.append(message.offset())
                 if time.monotonic() > deadline:
-                    self.failure = f"stands still behind {self.offsets[-1:]}"
+                    self.failure = f"does not advance behind {self.offsets[-1:]}"
                     return
         finally:
             consumer.close()

@@ -129,7 +129,7 @@ def test_every_list_offsets_version_gives_the_same_positions(trimmed: Trimmed) -
 
 @pytest.mark.parametrize("version", [11, 14, 15, 18])
 def test_h21_debugging_replicas_are_not_spliced(trimmed: Trimmed, version: int) -> None:
-    """Replica -2 is told what the broker has, though a consumer is given the data."""
+    """Replica -2 receives what the broker has, though a consumer is given the data."""
     as_replica: Value = {"replica_id": -2}
     if version >= _FIRST_WITH_REPLICA_STATE:
         as_replica = {"replica_state": {"replica_id": -2, "replica_epoch": -1}}

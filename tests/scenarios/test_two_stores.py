@@ -206,8 +206,8 @@ def _a_store_is_no_longer_named(
 
     def alarmed() -> bool:
         done = cluster.rlm("status", check=False)
-        is_told = "is not in this service's configuration" in done.stdout
-        return done.returncode == 1 and is_told
+        is_reported = "is not in this service's configuration" in done.stdout
+        return done.returncode == 1 and is_reported
 
     cluster.wait_for(alarmed, "status names the store that is missing")
     [stranger] = [row for row in site.service()["stores"] if not row["name"]]
@@ -225,7 +225,7 @@ def _a_store_is_no_longer_named(
 
 
 def _waits(read: Callable[[], list[Row]]) -> None:
-    """No reset, no end of partition: the consumer is told nothing until it gives up."""
+    """No reset, no end of partition: the consumer receives nothing until it gives up."""
     try:
         found = read()
     except AssertionError:

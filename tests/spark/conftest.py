@@ -117,17 +117,17 @@ def twins(one_sandbox: Sandbox) -> Twins:
 def large_twins(one_sandbox: Sandbox) -> Twins:
     """Ten times as much: about 45 MiB a partition."""
     with Cluster(one_sandbox) as cluster:
-        return made_twins(cluster, rounds=10 * history.ROUNDS)
+        return made_twins(cluster, passes=10 * history.PASSES)
 
 
-def made_twins(cluster: Cluster, *, rounds: int = history.ROUNDS) -> Twins:
+def made_twins(cluster: Cluster, *, passes: int = history.PASSES) -> Twins:
     """Written, copied, trimmed, and read once by a plain consumer."""
     tiered, plain = fresh("history"), fresh("twin")
     for topic in (tiered, plain):
         history.create(cluster, topic)
     cluster.enable(tiered, "--trim", "--local-retention-bytes", "1")
     for topic in (tiered, plain):
-        history.write(cluster, topic, rounds=rounds)
+        history.write(cluster, topic, passes=passes)
     partitions = range(history.PARTITIONS)
     starts = tuple(_wait_trimmed(cluster, tiered, partition) for partition in partitions)
     ends = [cluster.log_end(plain, partition) for partition in partitions]

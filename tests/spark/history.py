@@ -20,7 +20,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 FIRST_TIMESTAMP_MS = 4_102_444_800_123
 """In the year 2100: later than the markers of transactions, which Kafka stamps and finds too."""
 STEP_MS = 977
-ROUNDS = 31
+PASSES = 31
 _CHUNK = 30
 _LARGE_BYTES = 8_192
 _NEVER_RETENTION = {"retention.ms": "-1", "message.timestamp.after.max.ms": "9223372036854775807"}
@@ -85,11 +85,11 @@ def create(cluster: Cluster, topic: str) -> None:
     cluster.create_topic(topic, partitions=PARTITIONS, configs=_NEVER_RETENTION)
 
 
-def write(cluster: Cluster, topic: str, *, seed: int = 405, rounds: int = ROUNDS) -> None:
-    """Write the history; what is written depends on seed and rounds only."""
+def write(cluster: Cluster, topic: str, *, seed: int = 405, passes: int = PASSES) -> None:
+    """Write the history; what is written depends on seed and passes only."""
     writing = _Writing(cluster, topic)
     records = _records(random.Random(seed))
-    for number in range(rounds):
+    for number in range(passes):
         codec = CODECS[number % len(CODECS)]
         writing.send(writing.plain(codec), _take(records, _CHUNK))
         if number % 3 == 0:

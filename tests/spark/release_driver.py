@@ -46,10 +46,10 @@ def answers(spark: SparkSession, question: Question, folder: Path) -> Answers:
         between=seen(rows.whole(**between)),
         exported_rows=[export(spark, options, to=str(folder / "exported")).rows for _ in range(2)],
         audited=(sum(topic.records for topic in audited.topics), len(audited.findings)),
-        registered=_told(lambda: rlm_spark.register(spark)) or "",
-        by_format=_seen_or_told(lambda: rows.by_format(COMMITTED)),
-        streamed=_seen_or_told(lambda: _streamed(spark, rows, folder)),
-        pushed=_seen_or_told(lambda: _pushed(spark, rows, question.below_offset)),
+        registered=_error_of(lambda: rlm_spark.register(spark)) or "",
+        by_format=_seen_or_error(lambda: rows.by_format(COMMITTED)),
+        streamed=_seen_or_error(lambda: _streamed(spark, rows, folder)),
+        pushed=_seen_or_error(lambda: _pushed(spark, rows, question.below_offset)),
     )
 
 
@@ -105,12 +105,12 @@ def _pushed(spark: SparkSession, rows: _Rows, below_offset: int) -> DataFrame:
     return rows.by_format({"pushdown": "true"}).filter(f"offset < {below_offset}")
 
 
-def _seen_or_told(frame: Callable[[], DataFrame]) -> list[Seen] | str:
+def _seen_or_error(frame: Callable[[], DataFrame]) -> list[Seen] | str:
     found: list[Seen] = []
-    return _told(lambda: found.extend(seen(frame()))) or found
+    return _error_of(lambda: found.extend(seen(frame()))) or found
 
 
-def _told(action: Callable[[], None]) -> str | None:
+def _error_of(action: Callable[[], None]) -> str | None:
     """How it fails; None where it does not."""
     try:
         action()

@@ -30,7 +30,7 @@ _LONG_KILLS = 6
 class Sample:
     """One kill: how long the driver had lived, and how many batches count by the checkpoint."""
 
-    round: int
+    kill: int
     lived_s: float
     committed_batches: int
 
@@ -69,7 +69,7 @@ def test_a_checkpoint_survives_kill_9_of_driver_and_service(
             lived = round(time.monotonic() - started, 3)
         assert len([*temporary.iterdir()]) == 1, "the one before was not swept"
         samples.append(
-            Sample(round=number, lived_s=lived, committed_batches=_committed_batches(folder))
+            Sample(kill=number, lived_s=lived, committed_batches=_committed_batches(folder))
         )
         lab.cluster.sandbox.start("rlm:1", wait=False)
     with _driver(folder, options, temporary) as driver:
@@ -100,7 +100,7 @@ def _keep(samples: list[Sample], *, seed: int, batches: int, records: int) -> No
     content = {
         "killed": "driver of a stream with its JVM and workers, and the service",
         "seed": seed,
-        "rounds": len(samples),
+        "kills": len(samples),
         "commit": commit(),
         "machine": machine_in_words(),
         "load": load_in_words(),
@@ -108,5 +108,5 @@ def _keep(samples: list[Sample], *, seed: int, batches: int, records: int) -> No
         "records_equal_to_the_twin": records,
         "samples": [asdict(sample) for sample in samples],
     }
-    path = _RESULTS / f"kill_rounds-spark-{time.strftime('%Y-%m-%d')}.json"
+    path = _RESULTS / f"kills-spark-{time.strftime('%Y-%m-%d')}.json"
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

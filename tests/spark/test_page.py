@@ -1,4 +1,4 @@
-"""The examples of docs/spark.md, cut out of it and run as they stand."""
+"""The examples of docs/spark.md, cut out of it and run unchanged."""
 
 import os
 import re

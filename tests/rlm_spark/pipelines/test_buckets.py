@@ -1,4 +1,4 @@
-"""Days and hours of timestamps, and the folders they stand for."""
+"""Days and hours of timestamps, and the folders that they name."""
 
 from datetime import UTC, datetime, timedelta
 

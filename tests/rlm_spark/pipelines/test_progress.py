@@ -13,7 +13,7 @@ from rlm_spark.pipelines.arguments import (
     parser,
 )
 from rlm_spark.pipelines.chunks import ExportError
-from rlm_spark.pipelines.spark_jobs import Done, Shown, human_bytes, human_seconds, told_by
+from rlm_spark.pipelines.spark_jobs import Done, Shown, human_bytes, human_seconds, message_of
 from rlm_spark.plan.offset_specs import OptionError
 from rlm_spark.plan.options import parse_batch
 
@@ -126,13 +126,13 @@ rlm_spark.errors.ServiceError: no service answers (UNAVAILABLE)
 
 
 def test_a_failed_job_reports_the_workers_message() -> None:
-    assert told_by(RuntimeError(_TRACE)) == "no service answers (UNAVAILABLE)"
+    assert message_of(RuntimeError(_TRACE)) == "no service answers (UNAVAILABLE)"
     crashed = (
         "Job aborted: Task 7 in stage 3.0 failed 1 times, most recent failure: "
         "Lost task 7.0 in stage 3.0 (TID 9) (h executor driver): java.net.SocketException: reset\n"
         "\tat x\nCaused by: java.io.EOFException: end\n"
     )
-    assert told_by(RuntimeError(crashed)) == (
+    assert message_of(RuntimeError(crashed)) == (
         "Lost task 7.0 in stage 3.0 (TID 9) (h executor driver): java.net.SocketException: reset"
     )
-    assert told_by(RuntimeError("strange\nmore")) == "strange"
+    assert message_of(RuntimeError("strange\nmore")) == "strange"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.scenarios.twins.requests import TWIN, Asked
-from tests.scenarios.twins.topics import Marks, TwinTopics
+from tests.scenarios.twins.topics import LogOffsets, TwinTopics
 from tests.scenarios.twins.wire import FETCH, LIST_OFFSETS
 
 Json = dict[str, Any]
@@ -71,7 +71,7 @@ class Pair:
             partition is not None
             and partition[0] == TWIN
             and bool(ours.get("records"))
-            and _base_offset(ours["records"]) < twins.marks[partition[1]].local_start
+            and _base_offset(ours["records"]) < twins.offsets[partition[1]].local_start
             for partition, ours in self.through.items()
         )
 
@@ -164,7 +164,7 @@ def _diverges(answered: Json) -> bool:
 
 def _is_remote(row: Json, twins: TwinTopics) -> bool:
     index = row["Partition"]
-    return index < len(twins.marks) and int(row["FetchOffset"]) < twins.marks[index].local_start
+    return index < len(twins.offsets) and int(row["FetchOffset"]) < twins.offsets[index].local_start
 
 
 def _is_answer_about_tiers(pair: Pair, one: Difference, twins: TwinTopics) -> bool:
@@ -178,18 +178,18 @@ def _is_answer_about_tiers(pair: Pair, one: Difference, twins: TwinTopics) -> bo
         for row in topic["Partitions"]
         if (topic["Role"], row["PartitionIndex"]) == (TWIN, index)
     }
-    wanted = _of_tiers(timestamps.pop(), twins.marks[index]) if len(timestamps) == 1 else None
+    wanted = _of_tiers(timestamps.pop(), twins.offsets[index]) if len(timestamps) == 1 else None
     if wanted is None:
         return False
     known = {"offset": wanted, "leader_epoch": twins.logs[index].epoch_of(wanted)}
     return bool(one.through == known.get(one.field, ABSENT))
 
 
-def _of_tiers(timestamp: int, marks: Marks) -> int | None:
+def _of_tiers(timestamp: int, offsets: LogOffsets) -> int | None:
     return {
-        _EARLIEST_LOCAL: marks.local_start,
-        _LATEST_TIERED: marks.remote_end - 1,
-        _EARLIEST_PENDING_UPLOAD: marks.remote_end,
+        _EARLIEST_LOCAL: offsets.local_start,
+        _LATEST_TIERED: offsets.remote_end - 1,
+        _EARLIEST_PENDING_UPLOAD: offsets.remote_end,
     }.get(timestamp)
 
 

@@ -1,6 +1,6 @@
 """Seeded random requests about positions and records: every version, every field, every border.
 
-Topics are called by their role in a request; `named` puts in who plays it at one of the two sides.
+Topics are called by their role in a request; `named` puts in the topic with that role at a broker.
 """
 
 import random
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import cycle
 from typing import Any
 
-from tests.scenarios.twins.topics import PARTITIONS, Marks, TwinTopics
+from tests.scenarios.twins.topics import PARTITIONS, LogOffsets, TwinTopics
 from tests.scenarios.twins.wire import FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from tests.scenarios.twins.written_log import FIRST_MS, STEP_MS, WrittenLog
 
@@ -46,7 +46,7 @@ class Asked:
         return ((role, row) for (role, _), row in last.items())
 
     def named(self, names: Mapping[str, str], ids: Mapping[str, bytes]) -> Json:
-        """The request for one side."""
+        """The request for one of the two."""
         by_id = self.api == FETCH and self.version >= _FIRST_BY_ID
         field = "Name" if self.api == LIST_OFFSETS else "TopicId" if by_id else "Topic"
         found = {role: ids[role] if by_id else name for role, name in names.items()}
@@ -157,32 +157,32 @@ class Requests:
 
     def _epoch(self) -> int:
         """A leader epoch that was, is, or never was."""
-        latest = self._twins.marks[0].leader_epoch
+        latest = self._twins.offsets[0].leader_epoch
         epochs: tuple[int, ...] = (-1, *range(latest + 1), latest + 1, latest + 3)
         return self._chance.choice(epochs)
 
     def _current_epoch(self) -> int:
         """Mostly none or the right one: what is refused is not answered any further."""
-        latest = self._twins.marks[0].leader_epoch
+        latest = self._twins.offsets[0].leader_epoch
         epochs = [-1] * 8 + [latest] * 5 + [latest - 1, 0, latest + 1]
         return self._chance.choice(epochs)
 
-    def _log(self, role: str, index: int) -> tuple[WrittenLog, Marks] | None:
+    def _log(self, role: str, index: int) -> tuple[WrittenLog, LogOffsets] | None:
         known = role == TWIN and index < PARTITIONS
-        return (self._twins.logs[index], self._twins.marks[index]) if known else None
+        return (self._twins.logs[index], self._twins.offsets[index]) if known else None
 
     def _offset(self, role: str, index: int) -> int:
         known = self._log(role, index)
         if known is None:
             return self._chance.choice((-1, 0, 0, 5))
-        log, marks = known
+        log, offsets = known
         batch = self._chance.choice(log.batches)
         borders = (
-            marks.log_start,
-            marks.local_start,
-            marks.remote_end,
-            marks.last_stable,
-            marks.log_end,
+            offsets.log_start,
+            offsets.local_start,
+            offsets.remote_end,
+            offsets.last_stable,
+            offsets.log_end,
             self._chance.choice(sorted(log.segments)),
         )
         return self._chance.choice(
@@ -191,10 +191,10 @@ class Requests:
                 batch.base_offset,
                 (batch.base_offset + batch.last_offset) // 2,
                 batch.last_offset,
-                self._chance.randint(marks.log_start, marks.local_start),
-                self._chance.randint(marks.log_start, marks.local_start),
-                self._chance.randint(-2, marks.log_end + 20),
-                self._chance.choice((-1, 0, 1 << 40, marks.log_end + 1_000)),
+                self._chance.randint(offsets.log_start, offsets.local_start),
+                self._chance.randint(offsets.log_start, offsets.local_start),
+                self._chance.randint(-2, offsets.log_end + 20),
+                self._chance.choice((-1, 0, 1 << 40, offsets.log_end + 1_000)),
             )
         )
 
@@ -210,20 +210,20 @@ class Requests:
 
 def known_cases(twins: TwinTopics) -> list[Asked]:
     """What once was answered wrongly; partition 0, unless it takes several."""
-    marks, latest = twins.marks[0], twins.marks[0].leader_epoch
-    remote, large = marks.local_start - 1, 1 << 20
+    offsets, latest = twins.offsets[0], twins.offsets[0].leader_epoch
+    remote, large = offsets.local_start - 1, 1 << 20
     bodies: list[tuple[str, int, Json]] = [
-        *((FETCH, 12, _one(at, LastFetchedEpoch=latest + 3)) for at in (remote, marks.log_end)),
-        *((FETCH, 12, _one(at, LastFetchedEpoch=0)) for at in (remote, marks.log_end + 1)),
-        (FETCH, 13, _one(marks.log_start + 1, LastFetchedEpoch=0)),
-        (FETCH, 18, _one(marks.remote_end + 1, LastFetchedEpoch=1)),
+        *((FETCH, 12, _one(at, LastFetchedEpoch=latest + 3)) for at in (remote, offsets.log_end)),
+        *((FETCH, 12, _one(at, LastFetchedEpoch=0)) for at in (remote, offsets.log_end + 1)),
+        (FETCH, 13, _one(offsets.log_start + 1, LastFetchedEpoch=0)),
+        (FETCH, 18, _one(offsets.remote_end + 1, LastFetchedEpoch=1)),
         (FETCH, 11, {**_one(remote), "MaxBytes": 0}),
         (FETCH, 4, {**_one(remote), "MaxWaitMs": 1}),
-        (FETCH, 9, _one(marks.log_start, PartitionMaxBytes=large)),
-        (FETCH, 17, {**_one(marks.log_start, PartitionMaxBytes=large), "IsolationLevel": 1}),
-        (FETCH, 12, _several((0, remote), (0, marks.log_end), (0, marks.log_start))),
-        (FETCH, 16, {**_several((0, remote), (1, twins.marks[1].local_start)), "MaxBytes": 1}),
-        (FETCH, 12, _several((1, twins.marks[1].local_start), (0, remote), max_bytes=1)),
+        (FETCH, 9, _one(offsets.log_start, PartitionMaxBytes=large)),
+        (FETCH, 17, {**_one(offsets.log_start, PartitionMaxBytes=large), "IsolationLevel": 1}),
+        (FETCH, 12, _several((0, remote), (0, offsets.log_end), (0, offsets.log_start))),
+        (FETCH, 16, {**_several((0, remote), (1, twins.offsets[1].local_start)), "MaxBytes": 1}),
+        (FETCH, 12, _several((1, twins.offsets[1].local_start), (0, remote), max_bytes=1)),
         (OFFSET_FOR_LEADER_EPOCH, 4, _epoch_ends_of(0, 2)),
         (OFFSET_FOR_LEADER_EPOCH, 2, _epoch_ends_of(2, latest + 3)),
     ]
@@ -240,14 +240,14 @@ def _one(offset: int, **fields: int) -> Json:
 
 
 def _several(*partitions: tuple[int, int], max_bytes: int = 1_000) -> Json:
-    parts = [
+    asked = [
         {"Partition": index, "FetchOffset": offset, "PartitionMaxBytes": max_bytes}
         for index, offset in partitions
     ]
-    return {**_one(0), "Topics": [{"Role": TWIN, "Partitions": parts}]}
+    return {**_one(0), "Topics": [{"Role": TWIN, "Partitions": asked}]}
 
 
 def _epoch_ends_of(*epochs: int) -> Json:
     """Of the same partition."""
-    parts = [{"Partition": 0, "LeaderEpoch": epoch} for epoch in epochs]
-    return {"ReplicaId": -1, "Topics": [{"Role": TWIN, "Partitions": parts}]}
+    partitions = [{"Partition": 0, "LeaderEpoch": epoch} for epoch in epochs]
+    return {"ReplicaId": -1, "Topics": [{"Role": TWIN, "Partitions": partitions}]}

@@ -30,7 +30,7 @@ _UNKNOWN_NAME, _UNKNOWN_ID = "never-created", b"\x07" * 16
 _SEED = 405
 _WAITS_MS = (*[None] * 5, *[2_000] * 20)
 _PAUSES_S = (*[0.01] * 5, *[0.5] * 20)
-_ENOUGH, _MOST_TOLD = 200, 12
+_ENOUGH, _MOST_SHOWN = 200, 12
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def _oracle(twins: TwinTopics) -> Oracle:
 
 
 async def _pair(asked: Asked, proxy: Side, broker: Side, twins: TwinTopics) -> Pair:
-    """Asked until the remote store's side of it is there, at last with time to get it."""
+    """Asked until the remote part of it is there, at last with time to get it."""
     beside = await broker.ask(asked)
     pair = Pair(asked=asked, through=await proxy.ask(asked), beside=beside)
     for wait_ms, pause_s in zip(_WAITS_MS, _PAUSES_S, strict=True):
@@ -124,10 +124,10 @@ def _words(found: list[tuple[Asked, Difference]]) -> str:
     kinds: dict[tuple[str, str], tuple[Asked, Difference]] = {}
     for asked, one in sorted(found, key=lambda row: len(str(row[0].body))):
         kinds.setdefault((asked.api, one.field), (asked, one))
-    told = [
+    shown = [
         f"{asked.api} v{asked.version} #{asked.number} {one.partition} {one.field}: "
         f"{str(one.through)[:200]} through the proxy, {str(one.beside)[:200]} at a broker, "
         f"asked {asked.body}"
-        for asked, one in islice(kinds.values(), _MOST_TOLD)
+        for asked, one in islice(kinds.values(), _MOST_SHOWN)
     ]
-    return "\n".join((f"{len(found)} differences, the simplest of each kind:", *told))
+    return "\n".join((f"{len(found)} differences, the simplest of each kind:", *shown))

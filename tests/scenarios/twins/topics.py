@@ -29,7 +29,7 @@ _SETTINGS = {"retention.ms": "-1", "compression.type": "producer"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Marks:
+class LogOffsets:
     """Where a partition of both begins, ends, and where the tiered one's own log begins."""
 
     log_start: int
@@ -50,7 +50,7 @@ class TwinTopics:
     other: str
     """A topic that is not tiered, asked of both."""
     logs: tuple[WrittenLog, ...]
-    marks: tuple[Marks, ...]
+    offsets: tuple[LogOffsets, ...]
     ids: Mapping[str, bytes]
 
 
@@ -77,14 +77,14 @@ def made_twins(cluster: Cluster) -> TwinTopics:
         _delete_records(cluster, topic, starts)
     kept_bytes = max(_last_two_bytes(log) for log in logs)
     cluster.enable(tiered, "--trim", "--local-retention-bytes", str(kept_bytes))
-    marks = _marks(cluster, tiered, plain)
+    offsets = _settled_offsets(cluster, tiered, plain)
     return TwinTopics(
         cluster=cluster,
         tiered=tiered,
         plain=plain,
         other=other,
         logs=logs,
-        marks=marks,
+        offsets=offsets,
         ids=ids,
     )
 
@@ -131,11 +131,11 @@ async def _append(cluster: Cluster, topics: tuple[str, ...]) -> dict[str, bytes]
                 value=b"value %d " % number * 60,
             )
             for topic in topics:
-                parts = [{"index": p, "records": data} for p in range(PARTITIONS)]
+                partitions = [{"index": p, "records": data} for p in range(PARTITIONS)]
                 body: dict[str, Any] = {
                     "acks": -1,
                     "timeout_ms": 10_000,
-                    "topic_data": [{"name": topic, "partition_data": parts}],
+                    "topic_data": [{"name": topic, "partition_data": partitions}],
                 }
                 answer = await client.call(PRODUCE, 8, body)
                 answered = answer["responses"][0]["partition_responses"]
@@ -143,15 +143,15 @@ async def _append(cluster: Cluster, topics: tuple[str, ...]) -> dict[str, bytes]
         return {topic: await topic_id(client, topic) for topic in topics}
 
 
-def _marks(cluster: Cluster, tiered: str, plain: str) -> tuple[Marks, ...]:
+def _settled_offsets(cluster: Cluster, tiered: str, plain: str) -> tuple[LogOffsets, ...]:
     """When all that is closed is remote, and what local retention does not keep is trimmed."""
     seen: dict[int, dict[str, Any]] = {}
 
     def settled() -> bool:
-        told = cluster.rlm("status", tiered, "--json", check=False).stdout
-        if not told:
+        printed = cluster.rlm("status", tiered, "--json", check=False).stdout
+        if not printed:
             return False  # the service still waits for the broker's return
-        rows = json.loads(told)["partitions"]
+        rows = json.loads(printed)["partitions"]
         seen.update({row.get("partition", 0): row for row in rows})
         return all(
             row["copy_reason"] == "all closed segments are remote"
@@ -161,11 +161,15 @@ def _marks(cluster: Cluster, tiered: str, plain: str) -> tuple[Marks, ...]:
         )
 
     cluster.wait_for(settled, f"{tiered} copied and trimmed")
-    return tuple(_mark(cluster, plain, partition, seen[partition]) for partition in sorted(seen))
+    return tuple(
+        _log_offsets(cluster, plain, partition, seen[partition]) for partition in sorted(seen)
+    )
 
 
-def _mark(cluster: Cluster, plain: str, partition: int, status: dict[str, Any]) -> Marks:
-    marks = Marks(
+def _log_offsets(
+    cluster: Cluster, plain: str, partition: int, status: dict[str, Any]
+) -> LogOffsets:
+    offsets = LogOffsets(
         log_start=cluster.log_start(plain, partition),
         local_start=status["local_log_start_offset"],
         remote_end=status["remote_next_offset"],
@@ -174,8 +178,12 @@ def _mark(cluster: Cluster, plain: str, partition: int, status: dict[str, Any]) 
         leader_epoch=status["leader_epoch"],
     )
     both = status.get("remote_log_start_offset", 0), status["log_end_offset"]
-    assert both == (marks.log_start, marks.log_end)
+    assert both == (offsets.log_start, offsets.log_end)
     assert (
-        marks.log_start < marks.local_start < marks.remote_end < marks.last_stable < marks.log_end
-    ), marks
-    return marks
+        offsets.log_start
+        < offsets.local_start
+        < offsets.remote_end
+        < offsets.last_stable
+        < offsets.log_end
+    ), offsets
+    return offsets

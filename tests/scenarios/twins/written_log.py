@@ -137,14 +137,14 @@ class _Writer:
     def _step(self) -> None:
         """One batch, by its number: two short transactions overlap, one in three is aborted."""
         first, second = _SHORT
-        turn = self.number % 9
-        if turn in (1, 4):
+        step = self.number % 9
+        if step in (1, 4):
             self._records(first)
-        elif turn in (2, 5):
+        elif step in (2, 5):
             self._records(second)
-        elif turn in (6, 7) and (first, second)[turn - 6] in self.producers:
-            self._end((first, second)[turn - 6], _ABORT if self.number % 3 else _COMMIT)
-        elif turn == 8:
+        elif step in (6, 7) and (first, second)[step - 6] in self.producers:
+            self._end((first, second)[step - 6], _ABORT if self.number % 3 else _COMMIT)
+        elif step == 8:
             self._empty()
         else:
             self._records(-1)

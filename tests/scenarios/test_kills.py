@@ -34,14 +34,14 @@ _LONGEST_LIFE_S = 4.0
 _AFTER_READY = 0.75  # the rest of the kills come any time from the start of the process on
 _KIB_PER_S = 1_500
 _GRACE_S = 10.0
-_SWEEP_ROUND_S = 30.0  # a round is 5 s; the rest is for a loaded machine
+_SWEEP_S = 30.0  # a sweep runs every 5 s; the rest is for a loaded machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
     """One partition at one kill: the broker's log start, sampled first, and the ledger's word."""
 
-    round: int
+    kill: int
     lived_s: float
     partition: int
     log_start_offset: int
@@ -58,16 +58,16 @@ def ledger(one: Cluster) -> Iterator[LedgerReader]:
         reader.close()
 
 
-_ROUNDS = (
+_KILLS = (
     pytest.param(2),
     pytest.param(20, marks=[pytest.mark.long, pytest.mark.timeout(900)]),
 )
 
 
-@pytest.mark.parametrize("rounds", _ROUNDS)
+@pytest.mark.parametrize("kills", _KILLS)
 @pytest.mark.parametrize("one_broker", STORES, indirect=True)
 def test_killed_at_random_moments_under_load(
-    one: Cluster, ledger: LedgerReader, rounds: int
+    one: Cluster, ledger: LedgerReader, kills: int
 ) -> None:
     seed = int(os.environ.get("SEED") or random.SystemRandom().randrange(1 << 32))
     print(f"SEED={seed}")
@@ -80,7 +80,7 @@ def test_killed_at_random_moments_under_load(
         topic_id = disk(one, topic, 1).topic_id
         assert topic_id is not None
         chance = random.Random(seed)
-        for number in range(rounds):
+        for number in range(kills):
             lived_s = chance.uniform(0.1, _LONGEST_LIFE_S)
             time.sleep(lived_s)
             one.sandbox.kill("rlm:1")
@@ -88,7 +88,7 @@ def test_killed_at_random_moments_under_load(
             one.sandbox.start("rlm:1", wait=chance.random() < _AFTER_READY)
     killed_s = time.monotonic()
     assert not load.failures, load.failures[:3]
-    _keep(one, seed, rounds, samples, len(load.rows))
+    _keep(one, seed, kills, samples, len(load.rows))
     for sample in samples:
         assert sample.log_start_offset <= sample.finished_end, (seed, sample)
     rows = sorted(load.rows, key=lambda row: (row.partition, row.offset))
@@ -109,7 +109,7 @@ def _samples(
         assert epoch is not None
         samples.append(
             Sample(
-                round=number,
+                kill=number,
                 lived_s=round(lived_s, 3),
                 partition=partition,
                 log_start_offset=start,
@@ -123,7 +123,7 @@ def _samples(
 def _assert_nothing_is_left(
     cluster: Cluster, ledger: LedgerReader, topic: str, topic_id: Uuid, killed_s: float
 ) -> None:
-    """Within the grace time and a round of the sweeper: only finished entries and their files."""
+    """Within the grace time and a sweep: only finished entries and their files."""
 
     def unfinished() -> list[str]:
         ledger.read()
@@ -133,7 +133,7 @@ def _assert_nothing_is_left(
         left += [name for name in _files(cluster, topic) if not _is_of(name, finished)]
         return left + objects_of(cluster).unfinished()
 
-    deadline_s = killed_s + _GRACE_S + _SWEEP_ROUND_S
+    deadline_s = killed_s + _GRACE_S + _SWEEP_S
     while left := unfinished():
         assert time.monotonic() < deadline_s, f"not swept in time: {left}"
         time.sleep(1.0)
@@ -166,20 +166,20 @@ def _assert_whole_objects(cluster: Cluster, topic: str) -> None:
             assert (len(data), crc32c(data)) == (known.size_bytes, known.crc32c), known.name
 
 
-def _keep(cluster: Cluster, seed: int, rounds: int, samples: list[Sample], records: int) -> None:
+def _keep(cluster: Cluster, seed: int, kills: int, samples: list[Sample], records: int) -> None:
     """Raw numbers of a long run."""
-    if rounds < 20:
+    if kills < 20:
         return
     _RESULTS.mkdir(parents=True, exist_ok=True)
     content = {
         "store": cluster.store_kind,
         "seed": seed,
-        "rounds": rounds,
+        "kills": kills,
         "commit": commit(),
         "machine": machine_in_words(),
         "load": load_in_words(),
         "acknowledged_records": records,
         "samples": [asdict(sample) for sample in samples],
     }
-    path = _RESULTS / f"kill_rounds-{cluster.store_kind}-{time.strftime('%Y-%m-%d')}.json"
+    path = _RESULTS / f"kills-{cluster.store_kind}-{time.strftime('%Y-%m-%d')}.json"
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
