@@ -253,15 +253,18 @@ def _assume(
         return  # an error or a divergence is answered behind a barrier only (H17)
     if place.asked.current_leader_epoch not in (_NO_EPOCH, view.leader_epoch):
         return  # either side may not know today's leader; the broker knows it
-    high_watermark = max(high_watermarks.get(place.key, -1), view.high_watermark)
-    if offset < view.local_log_start_offset <= high_watermark:
-        stable = view.last_stable_offset if view.last_stable_offset >= 0 else high_watermark
+    known = view.watermarks
+    if known is None:
+        return
+    high_watermark = max(high_watermarks.get(place.key, -1), known.high_watermark)
+    if offset < known.log_start_offset <= high_watermark:
+        stable = known.last_stable_offset if known.last_stable_offset >= 0 else high_watermark
         place.source = Source.ASSUMED
         place.ask_offset = high_watermark
         place.marks = Watermarks(
             high_watermark=high_watermark,
             last_stable_offset=stable,
-            log_start_offset=view.local_log_start_offset,
+            log_start_offset=known.log_start_offset,
         )
 
 

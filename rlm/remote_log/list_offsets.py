@@ -147,8 +147,8 @@ class BothTiers:
         return known
 
     async def _local_log_start(self, view: TierPartition) -> int:
-        if view.local_log_start_offset >= 0:
-            return view.local_log_start_offset
+        if view.watermarks is not None:
+            return view.watermarks.log_start_offset
         ref = TopicRef(name=view.topic)
         try:
             marks = await self._tier.watermarks(ref, view.partition, self._deadline_ms)

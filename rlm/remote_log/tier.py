@@ -21,12 +21,21 @@ class TopicRef:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Watermarks:
+    """The offsets of the leader's own log, as the broker answered them at one time."""
+
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TierPartition:
     """The known state of a partition of an enabled (or kept) topic. Offsets; -1 = not known yet.
 
     `remote_next_offset` is the first offset after the in-lineage remote data; remote data exists
-    iff it is above `remote_log_start_offset`. `local_log_start_offset` is the broker's own log
-    start as last seen. Below `unsettled_next_offset` a gap in the remote data is no hole yet: an
+    iff it is above `remote_log_start_offset`. `watermarks` are those of the last snapshot, None =
+    there is none yet. Below `unsettled_next_offset` a gap in the remote data is no hole yet: an
     unfinished or disputed entry of the ledger may bring records back (H3, H6); -1 = none may.
     `empty`: half-open ranges, ascending, that are known to hold no records (H15).
     """
@@ -36,23 +45,12 @@ class TierPartition:
     partition: int
     remote_log_start_offset: int
     remote_next_offset: int
-    local_log_start_offset: int
-    high_watermark: int
-    last_stable_offset: int
+    watermarks: Watermarks | None
     led_here: bool
     leader_epoch: int
     frozen: bool
     unsettled_next_offset: int = -1
     empty: tuple[tuple[int, int], ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Watermarks:
-    """The broker's current watermarks, read over the service's own connection."""
-
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

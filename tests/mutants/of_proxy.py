@@ -70,8 +70,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "an offset that the broker still has is read from the store",
-            "if offset < view.local_log_start_offset <= high_watermark:",
-            "if view.local_log_start_offset <= high_watermark:",
+            "if offset < known.log_start_offset <= high_watermark:",
+            "if known.log_start_offset <= high_watermark:",
         ),
         (
             "G8: a client that names another epoch is answered by our view",

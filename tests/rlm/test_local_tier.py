@@ -12,7 +12,7 @@ from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.broker.leadership import LedPartition
 from rlm.remote_log.snapshot_cache import CoalescedSnapshots
 from rlm.remote_log.snapshots import PartitionSnapshot
-from rlm.remote_log.tier import EpochEnd, TopicRef
+from rlm.remote_log.tier import EpochEnd, TopicRef, Watermarks
 from rlmm.replay import LedgerState
 from rsm_plugins.layout.keys import ObjectKind, object_name
 from tests.builders.ledger import OTHER_WRITER, PLACE, metadata
@@ -43,14 +43,12 @@ async def test_h17_offsets_are_not_known_before_a_snapshot_and_are_after_a_barri
     await site.leadership.refresh()
     before = site.tier.partition(topic, 0)
     assert before is not None and before.led_here
-    assert (before.remote_next_offset, before.high_watermark) == (-1, -1)
+    assert (before.remote_next_offset, before.watermarks) == (-1, None)
     after = await site.barrier(topic)
     assert after == site.tier.partition(topic, 0)
-    assert after is not None
-    assert (after.remote_next_offset, after.high_watermark, after.last_stable_offset) == (
-        250,
-        300,
-        300,
+    assert after is not None and after.remote_next_offset == 250
+    assert after.watermarks == Watermarks(
+        high_watermark=300, last_stable_offset=300, log_start_offset=0
     )
 
 
@@ -60,9 +58,9 @@ async def test_h17_each_barrier_sees_what_changed_before_it(site: Site) -> None:
     site.rig.broker.log_start_offset = 100
     site.rig.broker.high_watermark = 290
     after = await site.barrier()
-    assert after is not None
-    assert (after.remote_log_start_offset, after.local_log_start_offset) == (100, 100)
-    assert after.high_watermark == 290
+    assert after is not None and after.watermarks is not None
+    assert (after.remote_log_start_offset, after.watermarks.log_start_offset) == (100, 100)
+    assert after.watermarks.high_watermark == 290
 
 
 async def test_a_topic_that_is_not_tiered_is_none(site: Site) -> None:
@@ -100,7 +98,7 @@ async def test_a_partition_led_elsewhere_says_so(site: Site) -> None:
     site.rig.broker.elect(2, 1)
     view = await site.barrier()
     assert view is not None and not view.led_here
-    assert (view.remote_next_offset, view.high_watermark) == (-1, -1)
+    assert (view.remote_next_offset, view.watermarks) == (-1, None)
 
 
 async def test_a_barrier_that_does_not_pass_in_time_is_unavailable(site: Site) -> None:

@@ -247,6 +247,9 @@ def _each(request: Value, name: str, one: Callable[[str, Value], Value]) -> Valu
     }
 
 
+WATERMARKS = Watermarks(high_watermark=200, last_stable_offset=200, log_start_offset=100)
+
+
 def tier_partition(**changes: Any) -> TierPartition:
     """[0, 100) is remote, [100, 200) local."""
     known = TierPartition(
@@ -255,17 +258,12 @@ def tier_partition(**changes: Any) -> TierPartition:
         partition=0,
         remote_log_start_offset=0,
         remote_next_offset=100,
-        local_log_start_offset=100,
-        high_watermark=200,
-        last_stable_offset=200,
+        watermarks=WATERMARKS,
         led_here=True,
         leader_epoch=9,
         frozen=False,
     )
     return replace(known, **changes)
-
-
-WATERMARKS = Watermarks(high_watermark=200, last_stable_offset=200, log_start_offset=100)
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -12,6 +13,7 @@ from rlm.remote_log.tier import Watermarks
 from tests.rlm.proxy.fakes import (
     PLAIN,
     TOPIC,
+    WATERMARKS,
     FakeTier,
     Log,
     Value,
@@ -81,7 +83,7 @@ async def test_h20_remote_bytes_end_the_wait_at_once() -> None:
 
 async def test_h20_a_stale_high_watermark_is_dropped_and_asked_again() -> None:
     async with world() as w:
-        w.tier.partitions[0] = tier_partition(high_watermark=999)
+        w.tier.partitions[0] = tier_partition(watermarks=replace(WATERMARKS, high_watermark=999))
         client = await w.connect()
         answer = only(await client.call(FETCH, 12, fetch_request(12, asked(40))))
         assert (answer["error_code"], answer["records"]) == (0, blob(40, 100))
@@ -198,7 +200,8 @@ async def test_h04_a_frozen_partition_is_a_storage_error_never_out_of_range() ->
 async def test_h04_nothing_is_served_beyond_the_brokers_high_watermark() -> None:
     async with world() as w:
         w.broker.logs[TOPIC, 0] = Log(50, 60, 60)
-        w.tier.partitions[0] = tier_partition(high_watermark=60, local_log_start_offset=50)
+        watermarks = Watermarks(high_watermark=60, last_stable_offset=200, log_start_offset=50)
+        w.tier.partitions[0] = tier_partition(watermarks=watermarks)
         client = await w.connect()
         answer = only(await client.call(FETCH, 12, fetch_request(12, asked(40))))
         assert answer["records"] == blob(40, 60)
@@ -370,7 +373,7 @@ async def test_preferred_read_replica_is_not_given_for_remote_offsets(known: boo
     async with world() as w:
         w.broker.logs[TOPIC, 0] = Log(preferred=2)
         if not known:  # the broker is then asked at the client's own offset
-            w.tier.partitions[0] = tier_partition(high_watermark=-1)
+            w.tier.partitions[0] = tier_partition(watermarks=None)
         client = await w.connect()
         request = fetch_request(12, asked(40), rack_id="a")
         answer = only(await client.call(FETCH, 12, request))
@@ -454,7 +457,7 @@ async def test_min_bytes_zero_does_not_wait() -> None:
 async def test_h15_a_hole_at_the_log_end_is_held_and_not_a_spin() -> None:
     async with world() as w:
         w.broker.logs[TOPIC, 0] = Log(200, 200, 200)
-        w.tier.partitions[0] = tier_partition(local_log_start_offset=200)
+        w.tier.partitions[0] = tier_partition(watermarks=replace(WATERMARKS, log_start_offset=200))
         w.tier.marks = Watermarks(high_watermark=200, last_stable_offset=200, log_start_offset=200)
         client = await w.connect()
         began = time.monotonic()

@@ -114,9 +114,7 @@ async def trimmed(kafka_cluster: KafkaCluster) -> AsyncIterator[Trimmed]:
         topic_id=topic_id,
         topic=topic,
         remote_next_offset=REMOTE_NEXT,
-        local_log_start_offset=LOCAL_START,
-        high_watermark=COUNT,
-        last_stable_offset=COUNT,
+        watermarks=tier.marks,
         leader_epoch=leader_epoch,
     )
     for epoch in range(leader_epoch):

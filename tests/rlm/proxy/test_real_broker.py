@@ -163,9 +163,7 @@ async def _trim(tier: CapturedTier, cluster: KafkaCluster, topic: str, port: int
         topic_id=topic_id,
         topic=topic,
         remote_next_offset=REMOTE_NEXT,
-        local_log_start_offset=LOCAL_START,
-        high_watermark=COUNT,
-        last_stable_offset=COUNT,
+        watermarks=tier.marks,
         leader_epoch=0,
     )
     return topic_id

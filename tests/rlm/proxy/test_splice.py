@@ -1,5 +1,6 @@
 """Pure decisions of a Fetch, as tables."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -100,10 +101,10 @@ def test_h17_out_of_range_verdicts(
         ({}, 99, {}, 200),
         ({"frozen": True}, 40, {}, None),
         ({"led_here": False}, 40, {}, None),
-        ({"high_watermark": -1}, 40, {}, None),
-        ({"high_watermark": -1}, 40, {(TOPIC, 0): 210}, 210),
-        ({"local_log_start_offset": -1}, 40, {}, None),
-        ({"local_log_start_offset": 30}, 40, {}, None),
+        ({"watermarks": replace(WATERMARKS, high_watermark=-1)}, 40, {}, None),
+        ({"watermarks": replace(WATERMARKS, high_watermark=-1)}, 40, {(TOPIC, 0): 210}, 210),
+        ({"watermarks": None}, 40, {}, None),
+        ({"watermarks": replace(WATERMARKS, log_start_offset=30)}, 40, {}, None),
         ({"remote_log_start_offset": 50}, 40, {}, None),
         ({"remote_next_offset": 0}, 40, {}, None),
     ],
