@@ -14,7 +14,7 @@ from rlm.plans.problems import Problem
 from rlm.remote_log.list_offsets import Position
 from rlm.remote_log.objects import RemoteLogDescription
 from rlm.remote_log.reads import Piece
-from rlm.remote_log.remote_only_view import RemotePartitionState
+from rlm.remote_log.remote_only import RemotePartitionState
 from rlm.stores.reports import StoreReport, StoreStatus
 from rlm.topics.recreated import GoneTopic
 from rlm.topics.verbs import notes_of

@@ -18,8 +18,7 @@ from rlm.api.ports import Ledger
 from rlm.reading.throttle import ReadThrottle
 from rlm.remote_log.objects import RemoteObjects
 from rlm.remote_log.reads import Piece, ReadRequest
-from rlm.remote_log.remote_only_reads import RemoteReading
-from rlm.remote_log.remote_only_view import RemoteView
+from rlm.remote_log.remote_only import RemoteReading, RemoteView
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1 import fetch_pb2_grpc
 

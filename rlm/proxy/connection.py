@@ -17,7 +17,7 @@ from kafka_protocol.api_versions import cap_api_versions
 from kafka_protocol.frames import frame_length
 from kafka_protocol.primitives import Buffer, WireError
 from kafka_protocol.produce import LogStartLookup, patch_produce_log_start
-from rlm.proxy.memory import SMALL_BYTES, ConnectionMemory, Verdict
+from rlm.proxy.limits import SMALL_BYTES, ConnectionMemory, Verdict
 from rlm.proxy.session import (
     Assembled,
     Cut,
@@ -162,7 +162,7 @@ class Connection:
         self._paused: set[_Side] = set()
         self._spliced_up_to = 0
 
-    # What `rlm.proxy.stalled` reads of the client (`Client` there).
+    # What `rlm.proxy.limits` reads of the client (`Client` there).
 
     @property
     def peer(self) -> str:

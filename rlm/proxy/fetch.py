@@ -21,10 +21,19 @@ from kafka_protocol.primitives import Buffer
 from kip405.errors import RemoteStorageError
 from rlm.clock import Clock
 from rlm.proxy.fetch_answer import FetchAnswer, StorageErrors
-from rlm.proxy.quota import FetchQuota, Permit
+from rlm.proxy.fetch_plan import (
+    Key,
+    PartitionFetch,
+    Source,
+    is_consumer,
+    is_incremental,
+    plan_fetch,
+)
 from rlm.proxy.reads import (
     STREAMED,
     WHOLE,
+    FetchQuota,
+    Permit,
     RemoteReads,
     Upstream,
     frozen,
@@ -35,17 +44,11 @@ from rlm.proxy.session import Taken
 from rlm.proxy.settings import ProxyMetrics, ProxySettings
 from rlm.proxy.splice import (
     JudgedAnswer,
-    Key,
-    PartitionFetch,
-    Source,
     answers_of,
-    is_consumer,
-    is_incremental,
     judge_answer,
     judge_doubted,
     judge_out_of_range,
     not_ready,
-    plan_fetch,
     refuse_follower,
     refuse_storage,
 )

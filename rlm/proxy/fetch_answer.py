@@ -21,13 +21,25 @@ from kafka_protocol.fetch import (
 )
 from kafka_protocol.primitives import Buffer
 from rlm.clock import Clock
-from rlm.proxy.quota import Permit
-from rlm.proxy.reads import RemoteReads, frozen, is_lost
-from rlm.proxy.replacements import Replacement, empty_clean, patch_clean, splice_records
+from rlm.proxy.fetch_plan import (
+    AnswerRoom,
+    FetchPlan,
+    Key,
+    PartitionFetch,
+    Source,
+    first_batch_bytes,
+)
+from rlm.proxy.reads import Permit, RemoteReads, frozen, is_lost
 from rlm.proxy.settings import ProxyMetrics
-from rlm.proxy.sizes import AnswerRoom, first_batch_bytes
-from rlm.proxy.splice import FetchPlan, JudgedAnswer, Key, PartitionFetch, Source, answers_of
-from rlm.reading.requests import RemoteRecords
+from rlm.proxy.splice import (
+    JudgedAnswer,
+    Replacement,
+    answers_of,
+    empty_clean,
+    patch_clean,
+    splice_records,
+)
+from rlm.reading.values import RemoteRecords
 from rlm.remote_log.tier import upper_offset
 
 log = structlog.get_logger(__name__)

@@ -22,14 +22,13 @@ from kafka_protocol.primitives import Buffer
 from kip405.errors import Invalid
 from rlm.clock import Clock
 from rlm.proxy.connection import READ_BUFFER_BYTES, Connection, Handle, Shared
-from rlm.proxy.deadlines import ClientDeadlines, DeadlineSettings
 from rlm.proxy.fetch import FetchDependencies, FetchHandler, HighWatermarks
-from rlm.proxy.memory import ConnectionMemory
+from rlm.proxy.fetch_plan import topic_ref
+from rlm.proxy.limits import ClientDeadlines, ConnectionMemory, DeadlineSettings
 from rlm.proxy.position_handlers import PositionHandler
-from rlm.proxy.quota import FetchQuota, NoQuota
+from rlm.proxy.reads import FetchQuota, NoQuota
 from rlm.proxy.session import Taken
 from rlm.proxy.settings import NoMetrics, ProxyMetrics, ProxySettings
-from rlm.proxy.splice import topic_ref
 from rlm.remote_log.tier import Tier, has_remote
 
 log = structlog.get_logger(__name__)

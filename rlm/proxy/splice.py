@@ -1,14 +1,14 @@
-"""Decides what a Fetch asks of the broker for the client, and what the client is answered. Pure.
+"""Decides what the client of a Fetch is answered, from the broker's answer and our view. Pure.
 
-Every rule about positions (G7), access (G8) and dead lineages (H4) is here, without IO. The broker
-is asked for every partition. A partition that is known to be remote is asked at its high watermark
-(H20): an error-free answer then proves access, leadership and epoch and carries the watermarks,
-while long polling still works. This module must not know sockets, tasks or where bytes come from.
+With `fetch_plan` it has every rule about positions (G7), access (G8) and dead lineages (H4). A
+partition that replaces the broker's own shows the watermarks, log start offset (H22), aborted
+transactions and tagged fields that a leader with the whole log would answer. This module must not
+know sockets, tasks or where records come from.
 """
 
 import enum
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from kafka_protocol.error_codes import (
     FENCED_LEADER_EPOCH,
@@ -19,71 +19,33 @@ from kafka_protocol.error_codes import (
     UNKNOWN_LEADER_EPOCH,
 )
 from kafka_protocol.fetch import (
-    CONSUMER_REPLICA_ID,
     FetchedPartition,
-    FetchPartition,
-    FetchRequest,
     FetchResponse,
+    PatchedPartition,
+    SplicedPartition,
 )
-from kip405.ids import Uuid
-from rlm.proxy.divergence import EpochEnds, EpochVerdict, judge_epoch
-from rlm.proxy.sizes import AnswerRoom
+from rlm.proxy.fetch_plan import (
+    BY_OUR_VIEW,
+    NO_EPOCH,
+    EpochVerdict,
+    FetchPlan,
+    Key,
+    PartitionFetch,
+    Source,
+    epoch_verdict,
+    judge_epoch,
+)
+from rlm.reading.values import RemoteRecords
 from rlm.remote_log.tier import (
     EpochEnd,
     TierPartition,
-    TopicRef,
     Watermarks,
     has_remote,
     is_remote_offset,
 )
 
-READ_COMMITTED = 1
-_FULL_SESSION_EPOCHS = (0, -1)
-_NO_EPOCH = -1
-_FIRST_WITH_LOG_START = 5  # older answers cannot prove that the broker's log is the known one
 _STALE_EPOCH = frozenset({FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH})
-
-Key = tuple[str | bytes, int]
-View = Callable[[TopicRef, int], TierPartition | None]
-
-
-class Source(enum.Enum):
-    """Where the answer of a partition comes from."""
-
-    BROKER = "broker"  # asked at its own offset; the broker's answer is passed on
-    ASSUMED = "assumed"  # asked at the high watermark; an error-free answer makes it REMOTE
-    REMOTE = "remote"  # the broker proved access; records come from the remote tier
-    HOLE = "hole"  # asked at the local start: answered like a compaction gap (H15)
-    NOT_READY = "not_ready"  # error 0, no records, real watermarks, held for up to max_wait (H17)
-    REFUSED = "refused"  # the answer is `error_code`
-    DIVERGED = "diverged"  # no records: where the client's last fetched epoch ended (KIP-595, H37)
-
-
-_BY_OUR_VIEW = (Source.ASSUMED, Source.REMOTE, Source.DIVERGED)
-
-
-@dataclass(slots=True)
-class PartitionFetch:
-    """One partition of one Fetch as it is settled step by step."""
-
-    key: Key
-    ref: TopicRef
-    at: tuple[int, int]
-    asked: FetchPartition
-    tiered: TierPartition | None
-    maybe_tiered: bool
-    source: Source = Source.BROKER
-    ask_offset: int | None = None
-    marks: Watermarks | None = None
-    error_code: int = NONE
-    epoch_end: EpochEnd | None = None
-
-    @property
-    def ends_wait(self) -> bool:
-        """What leaves at once; 56 waits for max_wait so that clients do not spin (H25)."""
-        if self.source is Source.DIVERGED:
-            return True
-        return self.source is Source.REFUSED and self.error_code != KAFKA_STORAGE_ERROR
+Replacement = SplicedPartition | PatchedPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,176 +58,6 @@ class JudgedAnswer:
     doubted: tuple[PartitionFetch, ...] = ()
     leave_now: bool = False
     broker_bytes: int = 0
-
-
-@dataclass(slots=True)
-class FetchPlan:
-    """All partitions of a Fetch, each once, in request order; `epoch_ends` is that of the Tier.
-
-    When a partition is named twice, the last entry counts, in the position of the first
-    (FetchRequest.fetchData).
-    """
-
-    request: FetchRequest
-    places: tuple[PartitionFetch, ...]
-    epoch_ends: EpochEnds
-    by_key: Mapping[Key, PartitionFetch] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.by_key = {place.key: place for place in self.places}
-
-    @property
-    def is_plain(self) -> bool:
-        """No partition is tiered, for all we know, and we know."""
-        return not any(place.maybe_tiered for place in self.places)
-
-    @property
-    def read_committed(self) -> bool:
-        return self.request.isolation_level == READ_COMMITTED
-
-    @property
-    def can_ask_again(self) -> bool:
-        """Whether asking again can bring news without returning at once for an old offset."""
-        quiet = all(
-            place.source in (Source.BROKER, Source.HOLE) or place.ask_offset is not None
-            for place in self.places
-        )
-        return quiet and any(p.source in (Source.BROKER, Source.HOLE) for p in self.places)
-
-    def sources(self, *wanted: Source) -> Iterator[PartitionFetch]:
-        """The partitions answered from these sources."""
-        return (place for place in self.places if place.source in wanted)
-
-    def replacements(self) -> dict[tuple[int, int], tuple[int, int]]:
-        """Patches of the request: (fetch_offset, partition_max_bytes) by place."""
-        patches = {}
-        for place in self.places:
-            if place.ask_offset is not None:
-                is_hole = place.source is Source.HOLE
-                size_bytes = place.asked.partition_max_bytes if is_hole else 1
-                patches[place.at] = (place.ask_offset, size_bytes)
-        return patches
-
-    def leader_epochs(self) -> dict[tuple[int, int], int]:
-        """Patches of the request: the epoch of our view, where the client names none.
-
-        The broker then refuses to vouch for a view of another leadership (H4).
-        """
-        return {
-            place.at: place.tiered.leader_epoch
-            for place in self.sources(*_BY_OUR_VIEW)
-            if place.tiered is not None and place.asked.current_leader_epoch == _NO_EPOCH
-        }
-
-    @property
-    def hides_rack(self) -> bool:
-        """Whether the leader itself must give the records: it is asked for others than the client
-        named (H15), which a preferred replica could not be asked for (KIP-392).
-        """
-        return any(self.sources(Source.HOLE))
-
-    @property
-    def is_contended(self) -> bool:
-        """Whether what the broker may give depends on what the tier gives before it."""
-        is_brokers = [place.source in (Source.BROKER, Source.HOLE) for place in self.places]
-        asked_bytes = sum(place.asked.partition_max_bytes for place in self.places)
-        return any(is_brokers) and not is_brokers[0] and asked_bytes > self.request.max_bytes
-
-    def broker_max_bytes(self, known_bytes: Callable[[PartitionFetch], int | None]) -> int | None:
-        """The broker's share of max_bytes: remote partitions that were asked for first go first.
-
-        `known_bytes`: what a partition takes of the answer, None = not known yet, so all it may.
-        """
-        room = AnswerRoom(self.request.max_bytes)
-        for place in self.places:
-            if place.source in (Source.BROKER, Source.HOLE):
-                break
-            if place.source in (Source.ASSUMED, Source.REMOTE):
-                known = known_bytes(place)
-                may = room.limit(place.asked.partition_max_bytes)
-                room.take(may if known is None else known)
-        return None if room.is_empty else max(1, room.left_bytes)
-
-
-def topic_ref(name: str | None, topic_id: bytes | None) -> TopicRef:
-    """The topic as the client named it."""
-    return TopicRef(name=name) if topic_id is None else TopicRef(topic_id=Uuid(topic_id))
-
-
-def is_consumer(request: FetchRequest) -> bool:
-    """Replicas and debugging tools are none of our business (H21)."""
-    return request.replica_id == CONSUMER_REPLICA_ID
-
-
-def is_incremental(request: FetchRequest) -> bool:
-    """A fetch of a session that we never gave out: we keep every client in full mode (KIP-227)."""
-    return request.session_position >= 0 and request.session_epoch not in _FULL_SESSION_EPOCHS
-
-
-def plan_fetch(
-    request: FetchRequest,
-    view: View,
-    epoch_ends: EpochEnds,
-    *,
-    ready: bool,
-    high_watermarks: Mapping[Key, int],
-) -> FetchPlan:
-    """Look every partition up, and assume remote what is known to be (H20)."""
-    places: dict[Key, PartitionFetch] = {}
-    for topic_at, topic in enumerate(request.topics):
-        ref = topic_ref(topic.name, topic.topic_id)
-        name = topic.topic_id if topic.topic_id is not None else topic.name or ""
-        for partition_at, asked in enumerate(topic.partitions):
-            tiered = view(ref, asked.index)
-            place = PartitionFetch(
-                key=(name, asked.index),
-                ref=ref,
-                at=(topic_at, partition_at),
-                asked=asked,
-                tiered=tiered,
-                maybe_tiered=tiered is not None or not ready,
-            )
-            if tiered is not None and request.api_version >= _FIRST_WITH_LOG_START:
-                _assume(place, tiered, high_watermarks, _verdict(place, epoch_ends))
-            places[place.key] = place
-    return FetchPlan(request, tuple(places.values()), epoch_ends)
-
-
-def _verdict(place: PartitionFetch, epoch_ends: EpochEnds) -> EpochVerdict:
-    """What the merged lineage as it is known now says of the client's last fetched epoch."""
-    view, epoch = place.tiered, place.asked.last_fetched_epoch
-    if view is None or epoch < 0:
-        return EpochVerdict.CONSISTENT
-    epoch_end = epoch_ends(view.topic_id, view.partition, epoch)
-    return judge_epoch(place.asked, view.leader_epoch, epoch_end)
-
-
-def _assume(
-    place: PartitionFetch,
-    view: TierPartition,
-    high_watermarks: Mapping[Key, int],
-    verdict: EpochVerdict,
-) -> None:
-    offset = place.asked.fetch_offset
-    if view.frozen or not view.led_here or not is_remote_offset(view, offset):
-        return
-    if verdict is not EpochVerdict.CONSISTENT:
-        return  # an error or a divergence is answered behind a barrier only (H17)
-    if place.asked.current_leader_epoch not in (_NO_EPOCH, view.leader_epoch):
-        return  # either side may not know today's leader; the broker knows it
-    known = view.watermarks
-    if known is None:
-        return
-    high_watermark = max(high_watermarks.get(place.key, -1), known.high_watermark)
-    if offset < known.log_start_offset <= high_watermark:
-        stable = known.last_stable_offset if known.last_stable_offset >= 0 else high_watermark
-        place.source = Source.ASSUMED
-        place.ask_offset = high_watermark
-        place.marks = Watermarks(
-            high_watermark=high_watermark,
-            last_stable_offset=stable,
-            log_start_offset=known.log_start_offset,
-        )
 
 
 def judge_answer(
@@ -330,8 +122,8 @@ def _judge_error(place: PartitionFetch, error_code: int) -> _News | None:
 def _is_answer_to_us(place: PartitionFetch, error_code: int) -> bool:
     """Whether an error is about an offset or epoch that the client did not ask for."""
     if error_code in _STALE_EPOCH:
-        is_named = place.asked.current_leader_epoch != _NO_EPOCH
-        return not is_named and place.source in _BY_OUR_VIEW
+        is_named = place.asked.current_leader_epoch != NO_EPOCH
+        return not is_named and place.source in BY_OUR_VIEW
     return error_code == OFFSET_OUT_OF_RANGE and place.ask_offset is not None
 
 
@@ -356,7 +148,7 @@ def _is_doubtful(plan: FetchPlan, place: PartitionFetch, answered: FetchedPartit
         return False
     if answered.diverging_epoch is not None:
         return answered.diverging_epoch[1] <= answered.log_start_offset
-    return _verdict(place, plan.epoch_ends) is EpochVerdict.DIVERGED
+    return epoch_verdict(place, plan.epoch_ends) is EpochVerdict.DIVERGED
 
 
 def judge_doubted(
@@ -494,3 +286,80 @@ def _refuse(place: PartitionFetch, error_code: int, marks: Watermarks | None = N
     place.source, place.error_code, place.marks = Source.REFUSED, error_code, marks
     place.ask_offset = None if marks is None else marks.high_watermark
     return False
+
+
+def shown_log_start(view: TierPartition | None, log_start_offset: int) -> int | None:
+    """The log start clients are to see instead of the broker's (H22); None = the broker's."""
+    if view is None or not has_remote(view) or log_start_offset < 0:
+        return None
+    start = view.remote_log_start_offset
+    return start if start < log_start_offset else None
+
+
+def splice_records(
+    place: PartitionFetch, records: RemoteRecords | None, error_code: int, *, read_committed: bool
+) -> SplicedPartition:
+    """The answer of a partition that is not the broker's: records, nothing yet, or an error.
+
+    `records` without any: not even the first batch fits.
+    """
+    is_plain = error_code == NONE and place.source is not Source.DIVERGED
+    marks = place.marks
+    shown = None
+    if marks is not None:
+        shown = shown_log_start(place.tiered, marks.log_start_offset)
+    return SplicedPartition(
+        error_code=error_code,
+        high_watermark=-1 if marks is None else marks.high_watermark,
+        last_stable_offset=-1 if marks is None else marks.last_stable_offset,
+        log_start_offset=_start(marks) if shown is None else shown,
+        aborted_transactions=_aborted(records) if read_committed and is_plain else None,
+        preferred_read_replica=-1,
+        records=() if records is None or error_code != NONE else records.records,
+        diverging_epoch=_diverging_epoch(place) if error_code == NONE else None,
+    )
+
+
+def _diverging_epoch(place: PartitionFetch) -> tuple[int, int] | None:
+    end = place.epoch_end
+    if place.source is not Source.DIVERGED or end is None:
+        return None
+    return end.leader_epoch, end.end_offset
+
+
+def _start(marks: Watermarks | None) -> int:
+    return -1 if marks is None else marks.log_start_offset
+
+
+def _aborted(records: RemoteRecords | None) -> tuple[tuple[int, int], ...] | None:
+    """As a broker: null where not even the first batch fits (ReplicaManager.checkFetchDataInfo)."""
+    if records is None:
+        return ()
+    return records.aborted if records.size_bytes else None
+
+
+def patch_clean(
+    place: PartitionFetch, answered: FetchedPartition, given_bytes: int
+) -> PatchedPartition | None:
+    """The log start of the broker's own answer (H22), and the room that is left for its records."""
+    start = shown_log_start(place.tiered, answered.log_start_offset)
+    is_cut = given_bytes < answered.records_size
+    if start is None and not is_cut:
+        return None
+    return PatchedPartition(
+        log_start_offset=start, records_size_bytes=given_bytes if is_cut else None
+    )
+
+
+def empty_clean(place: PartitionFetch, answered: FetchedPartition) -> SplicedPartition:
+    """The broker's own answer where not even its first batch fits: no records, null aborted."""
+    start = shown_log_start(place.tiered, answered.log_start_offset)
+    return SplicedPartition(
+        error_code=NONE,
+        high_watermark=answered.high_watermark,
+        last_stable_offset=answered.last_stable_offset,
+        log_start_offset=answered.log_start_offset if start is None else start,
+        aborted_transactions=None,
+        preferred_read_replica=answered.preferred_read_replica,
+        records=(),
+    )

@@ -13,11 +13,10 @@ from kip405.errors import Busy, RemoteStorageError
 from kip405.ids import Uuid
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.reading.chunk_cache import ChunkCache, ChunkKey, SingleFlightCache
-from rlm.reading.limits import ReadCounts, ReadLimits
 from rlm.reading.load_scheduler import Load, LoadScheduler
 from rlm.reading.segment_indexes import SegmentIndexes, checked_custom
-from rlm.reading.source import SegmentSource, runs
-from rlm.reading.verify import Landed, byte_range
+from rlm.reading.source import Landed, SegmentSource, byte_range, runs
+from rlm.reading.values import ReadCounts, ReadLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from kip405.ids import PartitionKey
 from kip405.segments import RemoteLogSegmentMetadata
-from rlm.reading.limits import ReadLimits
+from rlm.reading.values import ReadLimits
 
 _LEAST_WINDOW_BYTES = 1 << 20
 

@@ -23,12 +23,10 @@ from rlm.plans.fetch import ChunkWindow, Cut, ReadBounds, cut
 from rlm.reading.chunk_cache import ChunkCache, SingleFlightCache
 from rlm.reading.chunk_loader import ChunkLoader, Wanted
 from rlm.reading.cursors import Cursor, Cursors, Following
-from rlm.reading.limits import ReadCounts, ReadLimits
-from rlm.reading.load_scheduler import LoadScheduler
-from rlm.reading.memory import ReadMemory
-from rlm.reading.requests import RemoteRecords, TimestampedOffset
+from rlm.reading.load_scheduler import LoadScheduler, ReadMemory
 from rlm.reading.segment_indexes import SegmentIndexes, guessed_numbers
 from rlm.reading.source import ChunkDisk, SegmentSource
+from rlm.reading.values import ReadCounts, ReadLimits, RemoteRecords, TimestampedOffset
 from rsm_plugins.threads import Threads
 
 

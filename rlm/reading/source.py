@@ -1,26 +1,119 @@
 """Reads verified chunks and indexes of one segment from disk cache, known file or store.
 
+A range is split into chunks in a thread, once for the whole range, and each chunk must pass its
+CRC-32C (G9). Each chunk has its own memory, so that an evicted chunk frees its memory whatever
+happens to its neighbours, and damage in one chunk does not affect the others.
+
 After a NotFound or Corrupt answer, the store itself is asked once more, for the affected part only,
 before the answer is believed (H25). This module owns no task and no bound; `load_scheduler` does.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
-from typing import Protocol
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Protocol, TypeVar
 
 from kip405.contracts import SegmentReader
 from kip405.crc import ByteBuffer
-from kip405.errors import Corrupt, NotFound, RemoteStorageError
+from kip405.errors import Corrupt, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import Uuid
-from kip405.segments import FileSlice, RemoteLogSegmentMetadata
+from kip405.indexes import ChunkChecksums
+from kip405.segments import ByteRange, FileSlice, RemoteLogSegmentMetadata
 from rlm.reading.chunk_cache import ChunkKey
-from rlm.reading.limits import ReadCounts
 from rlm.reading.segment_indexes import SegmentIndexes, checked_indexes
-from rlm.reading.verify import Landed, byte_range, checked, verified
+from rlm.reading.values import ReadCounts
 from rsm_plugins.threads import Threads
 
+E = TypeVar("E", bound=Exception)
 _SPLIT_AT_ONCE = 2
 _MOST_PATHS = 10_000
+
+Landed = Mapping[int, bytes | RemoteStorageError]
+"""Chunk number -> verified bytes, or what is wrong with it."""
+
+
+def byte_range(numbers: range, chunk_bytes: int, log_size_bytes: int) -> ByteRange:
+    """The positions of consecutive chunks; the last chunk of a log may be short."""
+    end = min(numbers.stop * chunk_bytes, log_size_bytes)
+    return ByteRange(start=numbers.start * chunk_bytes, end=end)
+
+
+def verified(
+    found: ByteBuffer | FileSlice,
+    numbers: range,
+    checksums: ChunkChecksums,
+    log_size_bytes: int,
+    what: str,
+) -> Landed:
+    """Split what the store gave for these chunks of the segment `what` and check each."""
+    whole = byte_range(numbers, checksums.chunk_size_bytes, log_size_bytes)
+    if isinstance(found, FileSlice):
+        return _of_file(found, whole, numbers, checksums, what)
+    if len(found) > whole.size_bytes:
+        text = f"a range of {what} has {len(found)} bytes, {whole.size_bytes} expected"
+        return dict.fromkeys(numbers, Corrupt(text))
+    with memoryview(found) as view:
+        return _split(lambda at, size: bytes(view[at : at + size]), whole, numbers, checksums, what)
+
+
+def _of_file(
+    found: FileSlice, whole: ByteRange, numbers: range, checksums: ChunkChecksums, what: str
+) -> Landed:
+    try:
+        descriptor = os.open(found.path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        return dict.fromkeys(numbers, _caused(NotFound(f"{what}: {found.path} is gone"), error))
+    except OSError as error:
+        text = f"{what}: cannot open {found.path}: {error.strerror}"
+        return dict.fromkeys(numbers, _caused(Unavailable(text), error))
+
+    def read(at: int, size_bytes: int) -> bytes:
+        size_bytes = min(size_bytes, found.size_bytes - at)
+        return os.pread(descriptor, max(size_bytes, 0), found.position + at)
+
+    try:
+        return _split(read, whole, numbers, checksums, what)
+    except OSError as error:
+        text = f"{what}: cannot read {found.path}: {error.strerror}"
+        return dict.fromkeys(numbers, _caused(Unavailable(text), error))
+    finally:
+        os.close(descriptor)
+
+
+def _split(
+    read: Callable[[int, int], bytes],
+    whole: ByteRange,
+    numbers: range,
+    checksums: ChunkChecksums,
+    what: str,
+) -> Landed:
+    size, landed = checksums.chunk_size_bytes, dict[int, bytes | RemoteStorageError]()
+    for number in numbers:
+        start = number * size
+        expected = min(size, whole.end - start)
+        landed[number] = checked(
+            read(start - whole.start, expected), number, expected, checksums, what
+        )
+    return landed
+
+
+def checked(
+    data: bytes, number: int, size_bytes: int, checksums: ChunkChecksums, what: str
+) -> bytes | Corrupt:
+    """The chunk if it is whole and right."""
+    place = f"chunk {number} of {what}"
+    if len(data) != size_bytes:
+        return Corrupt(f"{place} has {len(data)} bytes, {size_bytes} expected")
+    try:
+        checksums.check(number, data)
+    except Corrupt as error:
+        return _caused(Corrupt(f"{place}: {error}"), error)
+    return data
+
+
+def _caused(error: E, cause: BaseException) -> E:
+    error.__cause__ = cause
+    return error
 
 
 class ChunkDisk(Protocol):

@@ -16,7 +16,7 @@ from rlm.broker.leadership import Leadership, LedPartition, partitions_of
 from rlm.plans.coverage import SETTLED
 from rlm.plans.holes import Ranges, ranges_without_records
 from rlm.reading.reader import RemoteReader
-from rlm.reading.requests import RemoteRead, RemoteRecords, TimestampedOffset
+from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
 from rlm.remote_log.history import RemoteHistory, SegmentReader
 from rlm.remote_log.ports import Ledger, Settings
 from rlm.remote_log.snapshot_cache import SnapshotCache, SnapshotTaker

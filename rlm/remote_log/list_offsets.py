@@ -20,7 +20,7 @@ from kafka_protocol.apis.offsets import (
     MAX_TIMESTAMP,
 )
 from kip405.errors import Corrupt, Fenced, Invalid, NotFound, RemoteStorageError, Unavailable
-from rlm.reading.requests import TimestampedOffset
+from rlm.reading.values import TimestampedOffset
 from rlm.remote_log.reads import lost
 from rlm.remote_log.tier import EpochEnd, Tier, TierPartition, TopicRef, has_remote
 

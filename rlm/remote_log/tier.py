@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kip405.ids import Uuid
-from rlm.reading.requests import RemoteRead, RemoteRecords, TimestampedOffset
+from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

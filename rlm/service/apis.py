@@ -19,8 +19,7 @@ from rlm.api.remote_fetch import RemoteDependencies
 from rlm.log_dir.scanner import LogDirs
 from rlm.remote_log.objects import RemoteLogs
 from rlm.remote_log.reads import PartitionReading
-from rlm.remote_log.remote_only_reads import RemoteReading
-from rlm.remote_log.remote_only_view import RemoteView
+from rlm.remote_log.remote_only import RemoteReading, RemoteView
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.remote_log.topic_refs import TopicResolver
 from rlm.service.dependencies import Dependencies

@@ -21,10 +21,9 @@ from rlm.api.peers import PeerServicesAccess
 from rlm.clock import Clock, SystemClock
 from rlm.config import ServiceConfig
 from rlm.log_dir.identity import ServiceLock, read_identity
+from rlm.proxy.limits import StalledClients
 from rlm.proxy.server import ProxyServer
 from rlm.proxy.settings import ProxySettings
-from rlm.proxy.stalled import StalledClients
-from rlm.reading.gauges import read_gauges, throttle_gauges
 from rlm.remote_log.leader_view import LocalTier
 from rlm.service.apis import TopicWiring, build_admin, build_fetch, build_peers, build_topics
 from rlm.service.certificates import Certificates, certificate_paths
@@ -49,6 +48,7 @@ from rlm.service.metrics import (
 from rlm.service.partition_problems import PartitionProblems
 from rlm.service.problem_sources import CommonSources, ServiceSources, service_limits
 from rlm.service.problem_watch import FindingSource, ProblemWatch
+from rlm.service.read_path import read_gauges, throttle_gauges
 from rlm.service.startup import check_broker, check_disks
 from rlm.service.statuses import Statuses
 from rlm.service.tasks import TaskWiring, build_pools

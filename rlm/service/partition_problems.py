@@ -28,7 +28,7 @@ from rlm.plans.problem_rules import (
 from rlm.plans.problems import Finding, ProblemKind
 from rlm.plans.retention import effective_local_retention
 from rlm.plans.trim import NoTrim, retention_target
-from rlm.remote_log.losses import Losses
+from rlm.remote_log.history import Losses
 from rlm.remote_log.ports import Ledger, Settings
 from rlm.remote_log.snapshot_cache import SnapshotCache
 from rlm.remote_log.snapshots import PartitionSnapshot

@@ -23,12 +23,9 @@ from rlm.clock import Clock, SystemClock, new_uuid
 from rlm.config import ReaderConfig
 from rlm.log_dir.identity import ReaderLock
 from rlm.plans.problems import Finding, ProblemKind
-from rlm.reading.gauges import read_gauges, throttle_gauges
-from rlm.remote_log.history import SegmentReader
-from rlm.remote_log.losses import Losses
+from rlm.remote_log.history import Losses, SegmentReader
 from rlm.remote_log.objects import RemoteObjects
-from rlm.remote_log.remote_only_reads import RemoteReading
-from rlm.remote_log.remote_only_view import RemoteView
+from rlm.remote_log.remote_only import RemoteReading, RemoteView
 from rlm.service.certificates import Certificates, certificate_paths
 from rlm.service.heartbeat import ReaderHeartbeat
 from rlm.service.http_server import HealthState
@@ -53,7 +50,13 @@ from rlm.service.metrics import (
 )
 from rlm.service.problem_sources import CommonSources, reader_limits
 from rlm.service.problem_watch import ProblemWatch
-from rlm.service.read_path import build_disk_cache, build_reader, build_throttle
+from rlm.service.read_path import (
+    build_disk_cache,
+    build_reader,
+    build_throttle,
+    read_gauges,
+    throttle_gauges,
+)
 from rlm.service.threads import ServiceThreads, service_threads
 from rlm.stores.opened import OpenStores, PluginTerms, open_stores
 from rlmm.manager import Metadata

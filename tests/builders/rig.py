@@ -12,9 +12,8 @@ from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
 from rlm.log_dir.partition_log import PartitionLog
 from rlm.log_dir.scanner import LogDirs
-from rlm.remote_log.lineage_publisher import LineagePublisher
-from rlm.remote_log.losses import Losses
-from rlm.remote_log.snapshot_cache import SnapshotCache
+from rlm.remote_log.history import Losses
+from rlm.remote_log.snapshot_cache import LineagePublisher, SnapshotCache
 from rlm.remote_log.snapshots import SnapshotReader
 from rlm.service.threads import ServiceThreads
 from rlm.tasks.cleanup import CleanupSettings, CleanupTask

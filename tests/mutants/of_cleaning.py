@@ -35,7 +35,7 @@ ROUND = Target(
 )
 WATCH = Target("rlm/tasks/copy_watch.py", ("tests/rlm/tasks/test_copy_watch.py",))
 LINEAGE_PUBLISHER = Target(
-    "rlm/remote_log/lineage_publisher.py", ("tests/rlm/tasks/test_lineage_publisher.py",)
+    "rlm/remote_log/snapshot_cache.py", ("tests/rlm/tasks/test_lineage_publisher.py",)
 )
 
 EDITS: tuple[Edit, ...] = (

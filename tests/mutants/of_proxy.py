@@ -3,14 +3,15 @@
 from tests.mutants.edits import Edit, Target
 
 _HAZARDS = ("tests/rlm/proxy/test_splice.py", "tests/rlm/proxy/test_fetch_hazards.py")
+FETCH_PLAN = Target("rlm/proxy/fetch_plan.py", _HAZARDS)
 SPLICE = Target("rlm/proxy/splice.py", _HAZARDS)
 TIER_VALUES = Target("rlm/remote_log/tier.py", _HAZARDS)
-DIVERGENCE = Target(
-    "rlm/proxy/divergence.py",
+EPOCHS = Target(
+    "rlm/proxy/fetch_plan.py",
     ("tests/rlm/proxy/test_h37_diverging_epochs.py", "tests/rlm/proxy/test_fetch_hazards.py"),
 )
 REPLACEMENTS = Target(
-    "rlm/proxy/replacements.py", (*_HAZARDS, "tests/rlm/proxy/test_h37_diverging_epochs.py")
+    "rlm/proxy/splice.py", (*_HAZARDS, "tests/rlm/proxy/test_h37_diverging_epochs.py")
 )
 LIST_OFFSETS = Target(
     "rlm/remote_log/list_offsets.py",
@@ -42,11 +43,11 @@ EDITS: tuple[Edit, ...] = (
             "return view.remote_next_offset",
         ),
     ),
-    *SPLICE.edits(
+    *FETCH_PLAN.edits(
         (
             "H4: our view vouches under no leader epoch",
-            "if place.tiered is not None and place.asked.current_leader_epoch == _NO_EPOCH",
-            "if place.tiered is None and place.asked.current_leader_epoch == _NO_EPOCH",
+            "if place.tiered is not None and place.asked.current_leader_epoch == NO_EPOCH",
+            "if place.tiered is None and place.asked.current_leader_epoch == NO_EPOCH",
         ),
         (
             "H20: a partition known to be remote is asked for with all of its bytes",
@@ -75,9 +76,22 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "G8: a client that names another epoch is answered by our view",
-            "if place.asked.current_leader_epoch not in (_NO_EPOCH, view.leader_epoch):",
-            "if place.asked.current_leader_epoch < _NO_EPOCH:",
+            "if place.asked.current_leader_epoch not in (NO_EPOCH, view.leader_epoch):",
+            "if place.asked.current_leader_epoch < NO_EPOCH:",
         ),
+        (
+            "H21: fetches of replicas are answered from the store",
+            "return request.replica_id == CONSUMER_REPLICA_ID",
+            "return request.replica_id <= CONSUMER_REPLICA_ID or True",
+        ),
+        (
+            "KIP-227: an incremental fetch of a session is taken for a full one",
+            "return request.session_position >= 0 and "
+            "request.session_epoch not in _FULL_SESSION_EPOCHS",
+            "return False",
+        ),
+    ),
+    *SPLICE.edits(
         (
             "H20: an OFFSET_OUT_OF_RANGE to our own offset goes to the client",
             "return error_code == OFFSET_OUT_OF_RANGE and place.ask_offset is not None",
@@ -85,8 +99,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H4: an error about our own epoch goes to the client",
-            "return not is_named and place.source in _BY_OUR_VIEW",
-            "return is_named and place.source in _BY_OUR_VIEW",
+            "return not is_named and place.source in BY_OUR_VIEW",
+            "return is_named and place.source in BY_OUR_VIEW",
         ),
         (
             "H7: records of another log than the one we know are answered",
@@ -124,17 +138,6 @@ EDITS: tuple[Edit, ...] = (
             "    if offset < 0:\n",
         ),
         (
-            "H21: fetches of replicas are answered from the store",
-            "return request.replica_id == CONSUMER_REPLICA_ID",
-            "return request.replica_id <= CONSUMER_REPLICA_ID or True",
-        ),
-        (
-            "KIP-227: an incremental fetch of a session is taken for a full one",
-            "return request.session_position >= 0 and "
-            "request.session_epoch not in _FULL_SESSION_EPOCHS",
-            "return False",
-        ),
-        (
             "H17: without watermarks an empty answer is invented",
             "    if marks is None:\n        _refuse(place, KAFKA_STORAGE_ERROR)\n        return\n",
             "    if marks is None:\n        place.source = Source.NOT_READY\n        return\n",
@@ -152,7 +155,7 @@ EDITS: tuple[Edit, ...] = (
             "is_ours = error_code == OFFSET_OUT_OF_RANGE and place.source is Source.HOLE",
         ),
     ),
-    *DIVERGENCE.edits(
+    *EPOCHS.edits(
         (
             "H37: a client without an epoch has diverged",
             "    if fetched_epoch < 0:\n",

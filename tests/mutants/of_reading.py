@@ -29,7 +29,7 @@ _READS = (
     "tests/rlm/reading/test_any_copies.py",
 )
 READER = Target("rlm/reading/reader.py", _READS)
-VERIFY = Target("rlm/reading/verify.py", ("tests/rlm/reading/test_verify.py", *_READS))
+VERIFY = Target("rlm/reading/source.py", ("tests/rlm/reading/test_verify.py", *_READS))
 INDEXES = Target(
     "rlm/reading/segment_indexes.py", ("tests/rlm/reading/test_segment_indexes.py", *_READS)
 )
@@ -38,7 +38,8 @@ LOADER = Target(
     "rlm/reading/chunk_loader.py", (*_READS, "tests/rlm/reading/test_loads.py", "tests/rlm/reading")
 )
 MEMORY = Target(
-    "rlm/reading/memory.py", ("tests/rlm/reading/test_memory.py", "tests/rlm/reading/test_loads.py")
+    "rlm/reading/load_scheduler.py",
+    ("tests/rlm/reading/test_memory.py", "tests/rlm/reading/test_loads.py"),
 )
 
 EDITS: tuple[Edit, ...] = (

@@ -16,7 +16,7 @@ from kip405.lineage import Lineage
 from kip405.segments import EpochEntry, RemoteLogSegmentMetadata
 from rlm.plans.fetch import ReadBounds
 from rlm.reading.cursors import Following
-from rlm.reading.requests import RemoteRead, RemoteRecords
+from rlm.reading.values import RemoteRead, RemoteRecords
 from rlm.remote_log.history import RemoteHistory, SegmentReader
 from tests.builders.ledger import MemoryLedger, metadata
 from tests.kip405.batch_builder import batch

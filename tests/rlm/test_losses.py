@@ -2,7 +2,7 @@
 
 from kip405.errors import Corrupt, NotFound
 from kip405.ids import PartitionKey, Uuid
-from rlm.remote_log.losses import Losses
+from rlm.remote_log.history import Losses
 
 KEY = PartitionKey(Uuid(bytes(15) + b"\x01"), 0)
 ONE, TWO = Uuid(bytes(15) + b"\x02"), Uuid(bytes(15) + b"\x03")

@@ -10,7 +10,7 @@ from kip405.batches import walk
 from kip405.errors import Fenced, NotFound, Unavailable
 from kip405.ids import Uuid
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
-from rlm.reading.requests import RemoteRead, RemoteRecords
+from rlm.reading.values import RemoteRead, RemoteRecords
 from rlm.remote_log.snapshot_cache import CoalescedSnapshots
 from rlm.remote_log.tier import EpochEnd, TopicRef
 from rlmm.settings_records import DivergenceRecord

@@ -12,9 +12,8 @@ from kip405.ids import Uuid
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.broker.answers import ClusterDescription, TopicDescription
 from rlm.broker.leadership import Leadership
-from rlm.reading.limits import ReadLimits
 from rlm.reading.reader import RemoteReader
-from rlm.reading.requests import RemoteRead
+from rlm.reading.values import ReadLimits, RemoteRead
 from rlm.remote_log.leader_view import LocalTier
 from rlm.remote_log.snapshot_cache import CoalescedSnapshots, SnapshotTaker
 from rlm.remote_log.tier import TierPartition, TopicRef

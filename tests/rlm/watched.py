@@ -21,7 +21,7 @@ from rlm.cli.main import main
 from rlm.clock import Clock
 from rlm.plans.problem_rules import Limits
 from rlm.plans.problems import Problem
-from rlm.remote_log.losses import Losses
+from rlm.remote_log.history import Losses
 from rlm.service.certificates import CertificatePath, Certificates
 from rlm.service.heartbeat import HeartbeatSender
 from rlm.service.http_server import HealthState, HttpServer

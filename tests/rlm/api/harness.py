@@ -23,13 +23,12 @@ from rlm.broker.answers import LocalRecords, OffsetAnswer
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
 from rlm.plans.problems import Problem
-from rlm.reading.requests import RemoteRead, RemoteRecords, TimestampedOffset
 from rlm.reading.throttle import ReadThrottle, ThrottleLimits
+from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
 from rlm.remote_log.history import RemoteHistory
 from rlm.remote_log.objects import RemoteLogs
 from rlm.remote_log.reads import PartitionReading
-from rlm.remote_log.remote_only_reads import RemoteReading
-from rlm.remote_log.remote_only_view import RemoteView
+from rlm.remote_log.remote_only import RemoteReading, RemoteView
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.remote_log.tier import EpochEnd, TierPartition, TopicRef, Watermarks
 from rlm.remote_log.topic_refs import TopicResolver

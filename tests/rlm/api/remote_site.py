@@ -14,12 +14,11 @@ from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.api.calls import Gate, call_metadata
 from rlm.api.endpoints import READER, Endpoint, Endpoints
 from rlm.api.remote_fetch import RemoteDependencies, RemoteFetchService
-from rlm.reading.limits import ReadLimits
 from rlm.reading.reader import RemoteReader
+from rlm.reading.values import ReadLimits
 from rlm.remote_log.history import SegmentReader
 from rlm.remote_log.objects import RemoteObjects
-from rlm.remote_log.remote_only_reads import RemoteReading
-from rlm.remote_log.remote_only_view import RemoteView
+from rlm.remote_log.remote_only import RemoteReading, RemoteView
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
 from rsm_plugins.contract.status import error_of_call

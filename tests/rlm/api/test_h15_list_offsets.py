@@ -7,7 +7,7 @@ from grpc import aio
 
 from kip405.errors import Fenced, Unavailable
 from rlm.api.calls import call_metadata
-from rlm.reading.requests import TimestampedOffset
+from rlm.reading.values import TimestampedOffset
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
 from rsm_plugins.contract.status import error_of_call

@@ -17,7 +17,7 @@ from kip405.errors import (
 from kip405.ids import PartitionKey, Uuid
 from rlm.plans.holes import NO_RECORDS
 from rlm.remote_log.reads import ReadRequest
-from rlm.remote_log.remote_only_view import QUIET_MS
+from rlm.remote_log.remote_only import QUIET_MS
 from rlm.topics.starts import CAUSE_RETENTION, raise_start
 from rlm.v1 import fetch_pb2 as pb
 from rlmm.ledger import Hole

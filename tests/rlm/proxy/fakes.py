@@ -25,10 +25,10 @@ from kafka_protocol.schema import Api, decode
 from kip405.errors import RemoteStorageError, Unavailable
 from kip405.ids import Uuid
 from rlm.clock import SystemClock
-from rlm.proxy.quota import FetchQuota, NoQuota
+from rlm.proxy.reads import FetchQuota, NoQuota
 from rlm.proxy.server import ProxyServer
 from rlm.proxy.settings import NoMetrics, ProxySettings
-from rlm.reading.requests import RemoteRead, RemoteRecords, TimestampedOffset
+from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
 from rlm.remote_log.tier import EpochEnd, TierPartition, TopicRef, Watermarks
 
 Value = dict[str, Any]

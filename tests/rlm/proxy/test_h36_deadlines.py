@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from rlm.proxy.deadlines import ClientDeadlines, DeadlineSettings
+from rlm.proxy.limits import ClientDeadlines, DeadlineSettings
 from tests.builders.clock import ManualClock
 from tests.rlm.proxy.fakes import world
 from tests.rlm.proxy.test_h36_memory import fetch_head, gone, opaque_request

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from kafka_protocol.apis import FETCH
-from rlm.proxy.memory import SMALL_BYTES, ConnectionMemory, Verdict
+from rlm.proxy.limits import SMALL_BYTES, ConnectionMemory, Verdict
 from rlm.proxy.session import RequestCutter, SessionError
 from tests.rlm.proxy.fakes import (
     TOPIC,

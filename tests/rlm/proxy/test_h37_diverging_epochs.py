@@ -13,7 +13,7 @@ from kafka_protocol.fetch import FetchPartition
 from kip405.errors import Unavailable
 from kip405.lineage import Lineage
 from kip405.segments import EpochEntry
-from rlm.proxy.divergence import EpochVerdict, judge_epoch
+from rlm.proxy.fetch_plan import EpochVerdict, judge_epoch
 from rlm.remote_log.tier import EpochEnd
 from tests.rlm.proxy.fakes import (
     TOPIC,

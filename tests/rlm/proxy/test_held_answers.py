@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import pytest
 
 from kafka_protocol.apis import FETCH
-from rlm.proxy.stalled import StalledClients
-from rlm.reading.requests import RemoteRead, RemoteRecords
+from rlm.proxy.limits import StalledClients
+from rlm.reading.values import RemoteRead, RemoteRecords
 from tests.builders.clock import ManualClock
 from tests.rlm.proxy.fakes import (
     FakeBroker,

@@ -4,7 +4,7 @@ import pytest
 
 from kafka_protocol.apis import DELETE_RECORDS, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from kip405.errors import Corrupt, Unavailable
-from rlm.reading.requests import TimestampedOffset
+from rlm.reading.values import TimestampedOffset
 from rlm.remote_log.list_offsets import BothTiers
 from rlm.remote_log.tier import EpochEnd, Watermarks
 from tests.rlm.proxy.fakes import PLAIN, TOPIC, FakeTier, Log, Value, World, tier_partition, world

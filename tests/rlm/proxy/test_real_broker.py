@@ -22,7 +22,7 @@ from kip405.ids import Uuid
 from rlm.clock import SystemClock, new_uuid
 from rlm.proxy.server import ProxyServer
 from rlm.proxy.settings import ProxySettings
-from rlm.reading.requests import RemoteRead, RemoteRecords, TimestampedOffset
+from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
 from rlm.remote_log.tier import TierPartition, TopicRef, Watermarks
 from tests.rlm.proxy.fakes import Counting, FakeTier, RawClient, Value, asked, tier_partition
 from tests.sandbox_fixtures import KafkaCluster

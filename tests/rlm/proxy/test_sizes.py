@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from kafka_protocol.apis import FETCH
-from rlm.proxy.sizes import AnswerRoom, first_batch_bytes
-from rlm.reading.requests import RemoteRead, RemoteRecords
+from rlm.proxy.fetch_plan import AnswerRoom, first_batch_bytes
+from rlm.reading.values import RemoteRead, RemoteRecords
 from tests.kip405.batch_builder import batch
 from tests.rlm.proxy.fakes import (
     TOPIC,

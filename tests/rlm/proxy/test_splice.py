@@ -10,16 +10,9 @@ from kafka_protocol.fetch import FetchedPartition, FetchPartition, FetchResponse
 from kafka_protocol.fetch.response import FetchedTopic
 from kafka_protocol.frames import encode_request, parse_request_header
 from kip405.ids import Uuid
-from rlm.proxy.replacements import shown_log_start, splice_records
-from rlm.proxy.splice import (
-    PartitionFetch,
-    Source,
-    judge_answer,
-    judge_out_of_range,
-    plan_fetch,
-    topic_ref,
-)
-from rlm.reading.requests import RemoteRecords
+from rlm.proxy.fetch_plan import PartitionFetch, Source, plan_fetch, topic_ref
+from rlm.proxy.splice import judge_answer, judge_out_of_range, shown_log_start, splice_records
+from rlm.reading.values import RemoteRecords
 from rlm.remote_log.tier import TierPartition, TopicRef, Watermarks, has_remote, upper_offset
 from tests.rlm.proxy.fakes import TOPIC, TOPIC_ID, asked, fetch_request, tier_partition
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 from structlog.testing import capture_logs
 
-from rlm.proxy.stalled import StalledClients
+from rlm.proxy.limits import StalledClients
 from tests.builders.clock import ManualClock
 
 STALLED_MS = 30_000

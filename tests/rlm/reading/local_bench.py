@@ -18,8 +18,8 @@ from kip405.segments import (
 from rlm.clock import SystemClock
 from rlm.plans.fetch import ReadBounds
 from rlm.reading.cursors import Following
-from rlm.reading.limits import ReadLimits
 from rlm.reading.reader import RemoteReader
+from rlm.reading.values import ReadLimits
 from rsm_plugins.local.manager import LocalRemoteStorageManager
 from rsm_plugins.threads import Threads
 from tests.builders.log_dir import CLUSTER_ID

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from kip405.allocator import KEPT_BY_A_SERVICE_BYTES, keep_freed_memory
 from rlm.clock import SystemClock
-from rlm.reading.limits import ReadLimits
 from rlm.reading.reader import RemoteReader
+from rlm.reading.values import ReadLimits
 from tests.builders.threads import some_threads
 from tests.rlm.reading.world import MadePartition, MadeStore
 

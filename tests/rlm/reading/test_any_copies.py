@@ -28,12 +28,10 @@ from rlm.broker.leadership import Leadership, LedPartition
 from rlm.clock import SystemClock
 from rlm.log_dir.partition_log import PartitionLog
 from rlm.plans.copy import TopicState
-from rlm.reading.limits import ReadLimits
 from rlm.reading.reader import RemoteReader
-from rlm.reading.requests import RemoteRead
+from rlm.reading.values import ReadLimits, RemoteRead
 from rlm.remote_log.leader_view import LocalTier
-from rlm.remote_log.lineage_publisher import LineagePublisher
-from rlm.remote_log.snapshot_cache import SnapshotCache
+from rlm.remote_log.snapshot_cache import LineagePublisher, SnapshotCache
 from rlm.remote_log.snapshots import PartitionSnapshot, TopicSnapshot
 from rlm.remote_log.tier import Watermarks
 from rlmm.ledger import PartitionLedger, SegmentEntry

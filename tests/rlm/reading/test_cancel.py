@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from rlm.clock import SystemClock
-from rlm.reading.limits import ReadLimits
 from rlm.reading.reader import RemoteReader
+from rlm.reading.values import ReadLimits
 from tests.builders.threads import some_threads
 from tests.rlm.reading.world import MadeStore
 

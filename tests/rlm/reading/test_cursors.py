@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.reading.cursors import Cursor, Cursors
-from rlm.reading.limits import ReadLimits
+from rlm.reading.values import ReadLimits
 from tests.builders.ledger import PLACE, metadata
 
 CHUNK = 1 << 20

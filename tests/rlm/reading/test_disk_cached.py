@@ -9,9 +9,9 @@ import pytest
 
 from rlm.clock import SystemClock
 from rlm.reading.disk_cache import DiskCache
-from rlm.reading.gauges import read_gauges
-from rlm.reading.limits import ReadLimits
 from rlm.reading.reader import RemoteReader
+from rlm.reading.values import ReadLimits
+from rlm.service.read_path import read_gauges
 from tests.builders.threads import THREADS, some_threads
 from tests.rlm.reading.world import MadePartition, MadeStore
 

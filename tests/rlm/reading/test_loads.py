@@ -11,9 +11,8 @@ from kip405.errors import Busy, Corrupt, Unavailable
 from kip405.ids import Uuid
 from rlm.clock import SystemClock
 from rlm.reading.chunk_cache import ChunkCache
-from rlm.reading.limits import ReadLimits
-from rlm.reading.load_scheduler import Load, LoadScheduler
-from rlm.reading.memory import ReadMemory
+from rlm.reading.load_scheduler import Load, LoadScheduler, ReadMemory
+from rlm.reading.values import ReadLimits
 
 MEMORY = 8_000  # 1,000 of it for indexes
 LIMITS = ReadLimits(memory_bytes=MEMORY, ranges_at_once=2, most_waiting=3)

@@ -9,8 +9,8 @@ from kip405.errors import NotFound, RemoteStorageError, Unavailable
 from kip405.ids import Uuid
 from kip405.segments import ByteRange
 from rlm.clock import SystemClock
-from rlm.reading.limits import ReadLimits
 from rlm.reading.reader import RemoteReader
+from rlm.reading.values import ReadLimits
 from tests.builders.threads import some_threads
 from tests.rlm.reading.world import MadePartition, MadeStore
 

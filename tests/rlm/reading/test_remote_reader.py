@@ -14,8 +14,7 @@ from kip405.segments import (
     RemoteLogSegmentMetadata,
 )
 from rlm.log_dir.scanner import LogDirs
-from rlm.reading.limits import ReadLimits
-from rlm.reading.requests import TimestampedOffset
+from rlm.reading.values import ReadLimits, TimestampedOffset
 from rlm.tasks.segment_data import prepare
 from tests.builders.ledger import metadata
 from tests.builders.log_dir import CLUSTER_ID, TOPIC, LogDir

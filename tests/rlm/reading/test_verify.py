@@ -10,8 +10,7 @@ from kip405.crc import crc32c
 from kip405.errors import Corrupt, NotFound, Unavailable
 from kip405.indexes import ChunkChecksums
 from kip405.segments import FileSlice
-from rlm.reading.source import runs
-from rlm.reading.verify import byte_range, verified
+from rlm.reading.source import byte_range, runs, verified
 
 CHUNK = 10
 LOG = bytes(range(95))

@@ -10,7 +10,7 @@ from structlog.typing import EventDict
 
 from kip405.errors import Fenced, Unavailable
 from kip405.segments import RemoteLogSegmentState
-from rlm.remote_log.lineage_publisher import QUIET_MS
+from rlm.remote_log.snapshot_cache import QUIET_MS
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlmm.settings_records import HistoryRecord, SettingsRecord
 from tests.builders.ledger import PLACE, metadata

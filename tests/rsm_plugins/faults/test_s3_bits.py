@@ -13,8 +13,8 @@ from kip405.errors import Corrupt, NotFound, RemoteStorageError, Unavailable
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.clock import SystemClock
 from rlm.plans.fetch import ReadBounds
-from rlm.reading.limits import ReadLimits
 from rlm.reading.reader import RemoteReader
+from rlm.reading.values import ReadLimits
 from rsm_plugins.layout.keys import ObjectKind, object_name
 from tests.builders.cutting_actions import (
     Action,

@@ -1,0 +1,324 @@
+"""Decides what one Fetch asks of the broker for the client. Pure.
+
+The broker is asked for every partition. A partition that is known to be remote is asked at its high
+watermark (H20): an error-free answer then proves access, leadership and epoch and carries the
+watermarks, while long polling still works. A position counts as remote only if the merged lineage
+has the client's last fetched epoch there (KIP-595). A trim cuts the broker's leader epochs, so the
+broker alone would call every remote position diverging (H37).
+
+The bytes of the answer are divided in request order, whichever tier gives them. A client plans its
+memory by max_bytes and partition_max_bytes, and must make progress where one batch is larger than
+both (KIP-74). The rules are those of a leader without tiering (ReplicaManager.readFromLog,
+LogSegment.read, Partition.readRecords, LeaderEpochFileCache.endOffsetFor). This module must not
+know sockets, tasks or where bytes come from.
+"""
+
+import enum
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from kafka_protocol.error_codes import (
+    KAFKA_STORAGE_ERROR,
+    NONE,
+)
+from kafka_protocol.fetch import (
+    CONSUMER_REPLICA_ID,
+    FetchPartition,
+    FetchRequest,
+)
+from kafka_protocol.primitives import Buffer
+from kip405.ids import Uuid
+from rlm.remote_log.tier import (
+    EpochEnd,
+    TierPartition,
+    TopicRef,
+    Watermarks,
+    is_remote_offset,
+)
+
+_LENGTH = struct.Struct(">8xi")
+_LOG_OVERHEAD_BYTES = 12
+READ_COMMITTED = 1
+_FULL_SESSION_EPOCHS = (0, -1)
+NO_EPOCH = -1
+_FIRST_WITH_LOG_START = 5  # older answers cannot prove that the broker's log is the known one
+Key = tuple[str | bytes, int]
+View = Callable[[TopicRef, int], TierPartition | None]
+
+
+@dataclass(slots=True)
+class AnswerRoom:
+    """The room left in one answer; `is_empty` holds until a partition gave the first bytes."""
+
+    left_bytes: int
+    is_empty: bool = True
+
+    def limit(self, partition_max_bytes: int) -> int:
+        """Bytes that the next partition may have, but for the one batch of an empty answer."""
+        return max(0, min(partition_max_bytes, self.left_bytes))
+
+    def allowed(self, partition_max_bytes: int, size_bytes: int, first_batch_bytes: int) -> int:
+        """How many of `size_bytes` bytes are given: all, less, or none.
+
+        An empty answer takes the first batch whole, whatever the limits. Otherwise records end at
+        the limit, in the middle of a batch as a broker's do, and none are given where not even the
+        first batch would be whole.
+        """
+        limit = self.limit(partition_max_bytes)
+        if self.is_empty:
+            limit = max(limit, first_batch_bytes)
+        if size_bytes <= limit:
+            return size_bytes
+        return limit if first_batch_bytes <= limit else 0
+
+    def take(self, size_bytes: int) -> None:
+        """Count what a partition gave, or would have given if more of it had been at hand."""
+        if size_bytes > 0:
+            self.is_empty = False
+        self.left_bytes = max(0, self.left_bytes - size_bytes)
+
+
+def first_batch_bytes(records: Buffer) -> int:
+    """Size of the first batch by its own header; 0 for none, more than there is for a cut one."""
+    if len(records) < _LOG_OVERHEAD_BYTES:
+        return len(records) + 1 if len(records) else 0
+    (length,) = _LENGTH.unpack_from(records)
+    return int(length) + _LOG_OVERHEAD_BYTES
+
+
+EpochEnds = Callable[[Uuid, int, int], EpochEnd | None]
+"""Where a leader epoch of a partition ended, None where only the broker can tell; see Tier."""
+
+
+class EpochVerdict(enum.Enum):
+    """What a leader answers about the epoch of the record before the fetch offset."""
+
+    CONSISTENT = "consistent"  # or the client named no epoch
+    DIVERGED = "diverged"  # the epoch ended before the offset, or has no records here
+    UNKNOWN = "unknown"  # newer than any epoch of the leader: a broker answers OFFSET_OUT_OF_RANGE
+
+
+def judge_epoch(
+    asked: FetchPartition, leader_epoch: int, epoch_end: EpochEnd | None
+) -> EpochVerdict:
+    """Judge `last_fetched_epoch` by where it ended, None = it is the present one or newer."""
+    fetched_epoch = asked.last_fetched_epoch
+    if fetched_epoch < 0:
+        return EpochVerdict.CONSISTENT
+    if epoch_end is None:
+        is_newer = fetched_epoch > leader_epoch
+        return EpochVerdict.UNKNOWN if is_newer else EpochVerdict.CONSISTENT
+    is_same_epoch = epoch_end.leader_epoch == fetched_epoch
+    if is_same_epoch and asked.fetch_offset <= epoch_end.end_offset:
+        return EpochVerdict.CONSISTENT
+    return EpochVerdict.DIVERGED
+
+
+class Source(enum.Enum):
+    """Where the answer of a partition comes from."""
+
+    BROKER = "broker"  # asked at its own offset; the broker's answer is passed on
+    ASSUMED = "assumed"  # asked at the high watermark; an error-free answer makes it REMOTE
+    REMOTE = "remote"  # the broker proved access; records come from the remote tier
+    HOLE = "hole"  # asked at the local start: answered like a compaction gap (H15)
+    NOT_READY = "not_ready"  # error 0, no records, real watermarks, held for up to max_wait (H17)
+    REFUSED = "refused"  # the answer is `error_code`
+    DIVERGED = "diverged"  # no records: where the client's last fetched epoch ended (KIP-595, H37)
+
+
+BY_OUR_VIEW = (Source.ASSUMED, Source.REMOTE, Source.DIVERGED)
+
+
+@dataclass(slots=True)
+class PartitionFetch:
+    """One partition of one Fetch as it is settled step by step."""
+
+    key: Key
+    ref: TopicRef
+    at: tuple[int, int]
+    asked: FetchPartition
+    tiered: TierPartition | None
+    maybe_tiered: bool
+    source: Source = Source.BROKER
+    ask_offset: int | None = None
+    marks: Watermarks | None = None
+    error_code: int = NONE
+    epoch_end: EpochEnd | None = None
+
+    @property
+    def ends_wait(self) -> bool:
+        """What leaves at once; 56 waits for max_wait so that clients do not spin (H25)."""
+        if self.source is Source.DIVERGED:
+            return True
+        return self.source is Source.REFUSED and self.error_code != KAFKA_STORAGE_ERROR
+
+
+@dataclass(slots=True)
+class FetchPlan:
+    """All partitions of a Fetch, each once, in request order; `epoch_ends` is that of the Tier.
+
+    When a partition is named twice, the last entry counts, in the position of the first
+    (FetchRequest.fetchData).
+    """
+
+    request: FetchRequest
+    places: tuple[PartitionFetch, ...]
+    epoch_ends: EpochEnds
+    by_key: Mapping[Key, PartitionFetch] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.by_key = {place.key: place for place in self.places}
+
+    @property
+    def is_plain(self) -> bool:
+        """No partition is tiered, for all we know, and we know."""
+        return not any(place.maybe_tiered for place in self.places)
+
+    @property
+    def read_committed(self) -> bool:
+        return self.request.isolation_level == READ_COMMITTED
+
+    @property
+    def can_ask_again(self) -> bool:
+        """Whether asking again can bring news without returning at once for an old offset."""
+        quiet = all(
+            place.source in (Source.BROKER, Source.HOLE) or place.ask_offset is not None
+            for place in self.places
+        )
+        return quiet and any(p.source in (Source.BROKER, Source.HOLE) for p in self.places)
+
+    def sources(self, *wanted: Source) -> Iterator[PartitionFetch]:
+        """The partitions answered from these sources."""
+        return (place for place in self.places if place.source in wanted)
+
+    def replacements(self) -> dict[tuple[int, int], tuple[int, int]]:
+        """Patches of the request: (fetch_offset, partition_max_bytes) by place."""
+        patches = {}
+        for place in self.places:
+            if place.ask_offset is not None:
+                is_hole = place.source is Source.HOLE
+                size_bytes = place.asked.partition_max_bytes if is_hole else 1
+                patches[place.at] = (place.ask_offset, size_bytes)
+        return patches
+
+    def leader_epochs(self) -> dict[tuple[int, int], int]:
+        """Patches of the request: the epoch of our view, where the client names none.
+
+        The broker then refuses to vouch for a view of another leadership (H4).
+        """
+        return {
+            place.at: place.tiered.leader_epoch
+            for place in self.sources(*BY_OUR_VIEW)
+            if place.tiered is not None and place.asked.current_leader_epoch == NO_EPOCH
+        }
+
+    @property
+    def hides_rack(self) -> bool:
+        """Whether the leader itself must give the records: it is asked for others than the client
+        named (H15), which a preferred replica could not be asked for (KIP-392).
+        """
+        return any(self.sources(Source.HOLE))
+
+    @property
+    def is_contended(self) -> bool:
+        """Whether what the broker may give depends on what the tier gives before it."""
+        is_brokers = [place.source in (Source.BROKER, Source.HOLE) for place in self.places]
+        asked_bytes = sum(place.asked.partition_max_bytes for place in self.places)
+        return any(is_brokers) and not is_brokers[0] and asked_bytes > self.request.max_bytes
+
+    def broker_max_bytes(self, known_bytes: Callable[[PartitionFetch], int | None]) -> int | None:
+        """The broker's share of max_bytes: remote partitions that were asked for first go first.
+
+        `known_bytes`: what a partition takes of the answer, None = not known yet, so all it may.
+        """
+        room = AnswerRoom(self.request.max_bytes)
+        for place in self.places:
+            if place.source in (Source.BROKER, Source.HOLE):
+                break
+            if place.source in (Source.ASSUMED, Source.REMOTE):
+                known = known_bytes(place)
+                may = room.limit(place.asked.partition_max_bytes)
+                room.take(may if known is None else known)
+        return None if room.is_empty else max(1, room.left_bytes)
+
+
+def topic_ref(name: str | None, topic_id: bytes | None) -> TopicRef:
+    """The topic as the client named it."""
+    return TopicRef(name=name) if topic_id is None else TopicRef(topic_id=Uuid(topic_id))
+
+
+def is_consumer(request: FetchRequest) -> bool:
+    """Replicas and debugging tools are none of our business (H21)."""
+    return request.replica_id == CONSUMER_REPLICA_ID
+
+
+def is_incremental(request: FetchRequest) -> bool:
+    """A fetch of a session that we never gave out: we keep every client in full mode (KIP-227)."""
+    return request.session_position >= 0 and request.session_epoch not in _FULL_SESSION_EPOCHS
+
+
+def plan_fetch(
+    request: FetchRequest,
+    view: View,
+    epoch_ends: EpochEnds,
+    *,
+    ready: bool,
+    high_watermarks: Mapping[Key, int],
+) -> FetchPlan:
+    """Look every partition up, and assume remote what is known to be (H20)."""
+    places: dict[Key, PartitionFetch] = {}
+    for topic_at, topic in enumerate(request.topics):
+        ref = topic_ref(topic.name, topic.topic_id)
+        name = topic.topic_id if topic.topic_id is not None else topic.name or ""
+        for partition_at, asked in enumerate(topic.partitions):
+            tiered = view(ref, asked.index)
+            place = PartitionFetch(
+                key=(name, asked.index),
+                ref=ref,
+                at=(topic_at, partition_at),
+                asked=asked,
+                tiered=tiered,
+                maybe_tiered=tiered is not None or not ready,
+            )
+            if tiered is not None and request.api_version >= _FIRST_WITH_LOG_START:
+                _assume(place, tiered, high_watermarks, epoch_verdict(place, epoch_ends))
+            places[place.key] = place
+    return FetchPlan(request, tuple(places.values()), epoch_ends)
+
+
+def epoch_verdict(place: PartitionFetch, epoch_ends: EpochEnds) -> EpochVerdict:
+    """What the merged lineage as it is known now says of the client's last fetched epoch."""
+    view, epoch = place.tiered, place.asked.last_fetched_epoch
+    if view is None or epoch < 0:
+        return EpochVerdict.CONSISTENT
+    epoch_end = epoch_ends(view.topic_id, view.partition, epoch)
+    return judge_epoch(place.asked, view.leader_epoch, epoch_end)
+
+
+def _assume(
+    place: PartitionFetch,
+    view: TierPartition,
+    high_watermarks: Mapping[Key, int],
+    verdict: EpochVerdict,
+) -> None:
+    offset = place.asked.fetch_offset
+    if view.frozen or not view.led_here or not is_remote_offset(view, offset):
+        return
+    if verdict is not EpochVerdict.CONSISTENT:
+        return  # an error or a divergence is answered behind a barrier only (H17)
+    if place.asked.current_leader_epoch not in (NO_EPOCH, view.leader_epoch):
+        return  # either side may not know today's leader; the broker knows it
+    known = view.watermarks
+    if known is None:
+        return
+    high_watermark = max(high_watermarks.get(place.key, -1), known.high_watermark)
+    if offset < known.log_start_offset <= high_watermark:
+        stable = known.last_stable_offset if known.last_stable_offset >= 0 else high_watermark
+        place.source = Source.ASSUMED
+        place.ask_offset = high_watermark
+        place.marks = Watermarks(
+            high_watermark=high_watermark,
+            last_stable_offset=stable,
+            log_start_offset=known.log_start_offset,
+        )

@@ -1,0 +1,365 @@
+"""Limits on the connections of the proxy: their memory together, and time without progress (H36).
+
+Memory must follow the bytes that were received, with one bound for any number of connections. Three
+things count: requests and answers that are being assembled, requests that are being answered, and
+bytes that wait for a socket. Bytes of the remote tier have a bound of their own
+(`rlm.reading.load_scheduler`). When the bound is reached, a connection that holds almost nothing
+continues, so that small requests, Produce and their answers pass (G6). A connection that wants to
+assemble more has to wait. Only one at a time may exceed the bound, until it has what it asked for;
+otherwise all connections could wait for each other. Connections that the broker has not answered
+yet may belong to anybody. They share an eighth of the bound; beyond it, the connection that asks
+for more is closed.
+
+A connection also costs file descriptors here and at the broker. `ClientDeadlines` ends a client
+that sends no first request, that does not complete a request, or that is idle. A client from which
+the proxy itself has stopped reading is not at fault and stays.
+
+Records stay in memory until the client's socket has taken them, so a few hundred clients that stop
+reading could hold all room for reads. `StalledClients` ends them when other reads need that room;
+such a client may reconnect at any time. This module must not know sockets or frames.
+"""
+
+import enum
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+import structlog
+
+from rlm.clock import Clock
+
+log = structlog.get_logger(__name__)
+
+SMALL_BYTES = 16_384
+"""A connection may always hold so much."""
+_STRANGERS_SHARE = 8
+_MOST_CHECK_INTERVAL_MS = 1_000
+_CHECKS_IN_A_DEADLINE = 10
+_STALLED_MS = 30_000
+_CHECKS = 30
+
+
+class Holder(Protocol):
+    """A connection; hashable."""
+
+    @property
+    def is_admitted(self) -> bool:
+        """The broker has answered a request of its that needs authentication."""
+        ...
+
+    def memory_freed(self) -> None:
+        """It may go on, perhaps. To ask at once is not allowed: others are being told, too."""
+        ...
+
+
+class Verdict(enum.Enum):
+    """What a connection that wants to hold more has to do."""
+
+    GO_ON = "go_on"
+    WAIT = "wait"
+    END = "end"
+
+
+class ConnectionMemory:
+    """Counts and decides; every connection reports what it holds after each event."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self.held_bytes = 0
+        self._strangers_bytes = 0
+        self._held: dict[Holder, tuple[int, bool]] = {}
+        self._waiting: dict[Holder, int] = {}  # how many more bytes the connection asked for
+        self._beyond: Holder | None = None
+
+    @property
+    def is_full(self) -> bool:
+        return self.held_bytes >= self.max_bytes
+
+    @property
+    def lacking_bytes(self) -> int:
+        """How much too much is held while somebody waits; 0 while nobody does."""
+        return max(self.held_bytes - self.max_bytes, 1) if self._waiting else 0
+
+    def hold(self, holder: Holder, size_bytes: int) -> None:
+        """The connection holds so many bytes now."""
+        now = size_bytes, holder.is_admitted
+        if self._held.get(holder, (0, now[1])) == now:
+            return
+        self._forget(holder)
+        if size_bytes:
+            self._held[holder] = now
+            self.held_bytes += size_bytes
+            self._strangers_bytes += 0 if holder.is_admitted else size_bytes
+        if not self.is_full or (holder is self._beyond and size_bytes <= SMALL_BYTES):
+            self._beyond = None
+        self._wake()
+
+    def leave(self, holder: Holder) -> None:
+        """The connection is over, perhaps before it held what it was given leave to hold."""
+        self._waiting.pop(holder, None)
+        self.hold(holder, 0)
+        if self._beyond is holder:
+            self._beyond = None
+            self._wake()
+
+    def verdict(self, holder: Holder, more_bytes: int = 0) -> Verdict:
+        """Whether the connection may receive, or assemble `more_bytes` at once.
+
+        Who waits for much goes on waiting for it though it may receive a little.
+        """
+        asked_bytes = self._waiting.get(holder, 0)
+        if self._may(holder, more_bytes):
+            if more_bytes >= asked_bytes:
+                self._waiting.pop(holder, None)
+            return Verdict.GO_ON
+        if not holder.is_admitted:
+            return Verdict.END
+        self._waiting[holder] = max(more_bytes, asked_bytes)
+        return Verdict.WAIT
+
+    def _may(self, holder: Holder, more_bytes: int) -> bool:
+        own_bytes = self._held.get(holder, (0, False))[0] + more_bytes
+        if own_bytes <= SMALL_BYTES:
+            return True
+        fits = self.held_bytes + more_bytes <= self.max_bytes and not self.is_full
+        if not holder.is_admitted:
+            share = self.max_bytes // _STRANGERS_SHARE
+            return fits and self._strangers_bytes + more_bytes <= share
+        if not fits and self._beyond is None:
+            self._beyond = holder
+        return fits or self._beyond is holder
+
+    def _forget(self, holder: Holder) -> None:
+        size_bytes, was_admitted = self._held.pop(holder, (0, True))
+        self.held_bytes -= size_bytes
+        self._strangers_bytes -= 0 if was_admitted else size_bytes
+
+    def _wake(self) -> None:
+        """All may ask again where there is room, or where nobody passes the bound."""
+        if self.is_full and self._beyond is not None:
+            return
+        woken, self._waiting = self._waiting, {}
+        for holder in woken:
+            holder.memory_freed()
+
+
+class Requests(Protocol):
+    """How far the client's stream of requests has been parsed."""
+
+    @property
+    def has_request(self) -> bool: ...
+    @property
+    def is_within_frame(self) -> bool: ...
+
+
+class RequestingClient(Protocol):
+    """A connection as its stream of requests shows it; hashable."""
+
+    @property
+    def requests(self) -> Requests: ...
+
+    @property
+    def peer(self) -> str:
+        """Its address, for the log."""
+        ...
+
+    @property
+    def received_bytes(self) -> int:
+        """All bytes that ever came from it."""
+        ...
+
+    @property
+    def taken_bytes(self) -> int:
+        """All bytes that its socket ever took."""
+        ...
+
+    @property
+    def is_idle(self) -> bool:
+        """Neither a request nor an answer is under way."""
+        ...
+
+    @property
+    def is_read(self) -> bool:
+        """Bytes are wanted from it now."""
+        ...
+
+    def abort(self, cause: str) -> None:
+        """End it at once."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadlineSettings:
+    """proxy.first.request.timeout.ms, proxy.stalled.request.timeout.ms and
+    proxy.connections.max.idle.ms.
+    """
+
+    first_request_timeout_ms: int
+    stalled_request_timeout_ms: int
+    max_idle_ms: int
+
+    @property
+    def check_interval_ms(self) -> int:
+        """How often to check, so that a deadline is kept to a tenth of it or a second."""
+        shortest_ms = min(
+            self.first_request_timeout_ms, self.stalled_request_timeout_ms, self.max_idle_ms
+        )
+        return max(1, min(shortest_ms // _CHECKS_IN_A_DEADLINE, _MOST_CHECK_INTERVAL_MS))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Progress:
+    """A client that was first seen at `first_seen_ms` and has moved no byte since `since_ms`
+    (monotonic clock).
+    """
+
+    moved_bytes: int
+    since_ms: int
+    first_seen_ms: int
+
+
+class ClientDeadlines:
+    """Checks all clients at intervals."""
+
+    def __init__(
+        self,
+        *,
+        clients: Callable[[], Iterable[RequestingClient]],
+        clock: Clock,
+        settings: DeadlineSettings,
+    ) -> None:
+        self._clients = clients
+        self._clock = clock
+        self._settings = settings
+        self._progress: dict[RequestingClient, _Progress] = {}
+
+    async def run(self) -> None:
+        """Check until cancelled."""
+        while True:
+            await self._clock.sleep_ms(self._settings.check_interval_ms)
+            self.check()
+
+    def check(self) -> None:
+        """End every client that has passed a deadline."""
+        now_ms = self._clock.monotonic_ms()
+        self._progress = {client: self._progress_of(client, now_ms) for client in self._clients()}
+        for client, progress in self._progress.items():
+            cause = self._overdue(client, progress, now_ms)
+            if cause is not None:
+                log.info("client_ended", peer=client.peer, cause=cause)
+                client.abort(cause)
+
+    def _progress_of(self, client: RequestingClient, now_ms: int) -> _Progress:
+        known = self._progress.get(client)
+        moved_bytes = client.received_bytes + client.taken_bytes
+        if known is not None and known.moved_bytes == moved_bytes and client.is_read:
+            return known
+        first_seen_ms = now_ms if known is None else known.first_seen_ms
+        return _Progress(moved_bytes=moved_bytes, since_ms=now_ms, first_seen_ms=first_seen_ms)
+
+    def _overdue(self, client: RequestingClient, progress: _Progress, now_ms: int) -> str | None:
+        """The first request has an absolute deadline: a byte now and then does not move it."""
+        settings, still_ms = self._settings, now_ms - progress.since_ms
+        if not client.requests.has_request:
+            known_ms = now_ms - progress.first_seen_ms
+            return "no_request" if known_ms >= settings.first_request_timeout_ms else None
+        if client.requests.is_within_frame:
+            return "stalled_request" if still_ms >= settings.stalled_request_timeout_ms else None
+        if client.is_idle and still_ms >= settings.max_idle_ms:
+            return "idle"
+        return None
+
+
+class AnsweredClient(Protocol):
+    """A client as its socket shows it; hashable."""
+
+    @property
+    def peer(self) -> str:
+        """Its address, for the log."""
+        ...
+
+    @property
+    def untaken_bytes(self) -> int:
+        """Bytes answered that its socket did not take yet; 0 where none of them holds room."""
+        ...
+
+    @property
+    def taken_bytes(self) -> int:
+        """All bytes that its socket ever took."""
+        ...
+
+    def abort(self, cause: str) -> None:
+        """End it at once and let go of what waits for it."""
+        ...
+
+
+C = TypeVar("C", bound=AnsweredClient)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Mark:
+    """The client's socket has taken no byte beyond `taken_bytes` since `since_ms`."""
+
+    taken_bytes: int
+    since_ms: int
+
+
+class StalledClients(Generic[C]):
+    """Checks all clients at intervals; `lacking_bytes` returns how much room somebody waits for.
+
+    `held_bytes` is the part of that room which a client holds with bytes that its socket did not
+    take.
+    """
+
+    def __init__(
+        self,
+        *,
+        clients: Callable[[], Iterable[C]],
+        lacking_bytes: Callable[[], int],
+        clock: Clock,
+        held_bytes: Callable[[C], int] = lambda client: client.untaken_bytes,
+        stalled_ms: int = _STALLED_MS,
+    ) -> None:
+        self._clients = clients
+        self._lacking_bytes = lacking_bytes
+        self._clock = clock
+        self._held_bytes = held_bytes
+        self._stalled_ms = stalled_ms
+        self._marks: dict[C, _Mark] = {}
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        while True:
+            await self._clock.sleep_ms(self._stalled_ms // _CHECKS)
+            self.check()
+
+    def check(self) -> None:
+        """End as many clients as hold the missing room, those that took nothing for longest
+        first.
+        """
+        now_ms = self._clock.monotonic_ms()
+        self._marks = {
+            client: self._mark(client, now_ms)
+            for client in self._clients()
+            if self._held_bytes(client)
+        }
+        lacking_bytes = self._lacking_bytes()
+        for client, mark in sorted(self._marks.items(), key=lambda one: one[1].since_ms):
+            stalled_ms = now_ms - mark.since_ms
+            if lacking_bytes <= 0 or stalled_ms < self._stalled_ms:
+                return
+            held_bytes = self._held_bytes(client)
+            lacking_bytes -= held_bytes
+            log.warning(
+                "stalled_client_ended",
+                peer=client.peer,
+                stalled_ms=stalled_ms,
+                untaken_bytes=held_bytes,
+            )
+            client.abort("stalled")
+
+    def _mark(self, client: C, now_ms: int) -> _Mark:
+        known = self._marks.get(client)
+        if known is not None and known.taken_bytes == client.taken_bytes:
+            return known
+        return _Mark(taken_bytes=client.taken_bytes, since_ms=now_ms)
