@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bench.processes import BenchError
-from rlm_sandbox.errors import SandboxError
+from rlm_sandbox.spec import SandboxError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

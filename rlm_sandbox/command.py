@@ -13,10 +13,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from rlm_sandbox.errors import SandboxError
 from rlm_sandbox.sandbox import Sandbox, take_down
-from rlm_sandbox.spec import Override, SandboxSpec
-from rlm_sandbox.versions import KAFKA_VERSION
+from rlm_sandbox.spec import KAFKA_VERSION, Override, SandboxError, SandboxSpec
 
 _DIR = click.option(
     "--dir",
@@ -33,7 +31,7 @@ _TARGET_HELP = (
 
 
 class _Group(click.Group):
-    """Turns SandboxError into one line and status 1."""
+    """Shows a SandboxError as one line, with status 1."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -139,13 +137,13 @@ def _verb(name: str, text: str, act: Callable[[Sandbox, str], None]) -> None:
         act(Sandbox.open(root), target)
 
 
-_verb("kill", "SIGKILL a part and its children.", Sandbox.kill)
-_verb("stop", "End a part in order.", Sandbox.stop)
-_verb("pause", "SIGSTOP a part and its children.", Sandbox.pause)
-_verb("resume", "SIGCONT a paused part.", Sandbox.resume)
+_verb("kill", "SIGKILL a process and its children.", Sandbox.kill)
+_verb("stop", "Stop a process in order.", Sandbox.stop)
+_verb("pause", "SIGSTOP a process and its children.", Sandbox.pause)
+_verb("resume", "SIGCONT a paused process.", Sandbox.resume)
 
 
-@sandbox.command(help=f"Start a stopped part and wait until it answers. {_TARGET_HELP}")
+@sandbox.command(help=f"Start a stopped process and wait until it answers. {_TARGET_HELP}")
 @_DIR
 @click.argument("target")
 @click.option("--no-wait", is_flag=True, help="Return at once.")

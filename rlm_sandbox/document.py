@@ -5,7 +5,7 @@ The names and shapes here are promised by the README; add, never rename.
 
 from typing import Any
 
-from rlm_sandbox.broker import changed_broker_defaults
+from rlm_sandbox.nodes import changed_broker_defaults
 from rlm_sandbox.spec import Layout, loopback
 from rlm_sandbox.state import SandboxState
 from rlm_sandbox.stores.choice import sandbox_store

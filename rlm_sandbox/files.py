@@ -5,9 +5,9 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, text: str, *, private: bool = False) -> None:
-    """Replace `path` by `text` (UTF-8) so that no reader ever sees a part of it.
+    """Replace `path` by `text` (UTF-8) so that no reader ever sees half of it.
 
-    `private`: nobody but the owner may read it, from its first byte on.
+    `private`: only the owner may read it, from its first byte on.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")

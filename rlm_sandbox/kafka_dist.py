@@ -12,11 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlm_sandbox.class_archive import ClassArchive
-from rlm_sandbox.errors import SandboxError
 from rlm_sandbox.files import write_atomically
-from rlm_sandbox.jar_stamps import cached_jars
-from rlm_sandbox.maven import Progress
-from rlm_sandbox.versions import DOWNLOAD_SIZE_MIB, JRE_LINE, KAFKA_VERSION, kafka_coordinates
+from rlm_sandbox.maven import Progress, cached_jars
+from rlm_sandbox.spec import (
+    DOWNLOAD_SIZE_MIB,
+    JRE_LINE,
+    KAFKA_VERSION,
+    SandboxError,
+    kafka_coordinates,
+)
 
 TOOL_CLASSES = {
     "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",

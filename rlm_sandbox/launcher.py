@@ -13,13 +13,12 @@ from types import MappingProxyType
 import rlm
 from rlm.clock import Clock
 from rlm_sandbox import readiness
-from rlm_sandbox.broker import node_command
 from rlm_sandbox.class_archive import loading_noted
-from rlm_sandbox.errors import SandboxError
 from rlm_sandbox.kafka_dist import KafkaDist, java_environment
+from rlm_sandbox.nodes import node_command
 from rlm_sandbox.processes import ProcessIdentity, spawn
 from rlm_sandbox.services import plugin_command, reader_command, rlm_command
-from rlm_sandbox.spec import CONTROLLER_NODE_ID, Layout, SandboxSpec
+from rlm_sandbox.spec import CONTROLLER_NODE_ID, Layout, SandboxError, SandboxSpec
 from rlm_sandbox.state import SandboxState
 from rlm_sandbox.stores.choice import sandbox_store
 from rlm_sandbox.stores.contract import SandboxStore

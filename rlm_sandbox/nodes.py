@@ -1,14 +1,172 @@
-"""Files of the Kafka nodes: server.properties, log settings, formatted storage."""
+"""Kafka's nodes: server.properties, log settings, formatted storage, and their command line.
 
+Listeners: DIRECT (advertised at itself, between brokers and for the service), TIERED (bound to
+loopback, advertised at the proxy) and CONTROLLER. TIERED is never the inter-broker listener (H21).
+"""
+
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from rlm_sandbox.broker import LOG4J, broker_properties, controller_properties, encode_properties
-from rlm_sandbox.errors import SandboxError
 from rlm_sandbox.files import write_atomically
 from rlm_sandbox.kafka_dist import KafkaDist
-from rlm_sandbox.spec import CONTROLLER_NODE_ID, Layout, SandboxSpec
+from rlm_sandbox.spec import (
+    CONTROLLER_NODE_ID,
+    Layout,
+    NodePorts,
+    SandboxError,
+    SandboxSpec,
+    loopback,
+)
 from rlm_sandbox.state import SandboxState
+
+# H30: what a short run needs to see within seconds, and what keeps three JVMs on a laptop small.
+_QUICK_DEFAULTS = {
+    "auto.create.topics.enable": "false",
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "3000",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.cleaner.dedupe.buffer.size": str(16 << 20),
+    "log.flush.offset.checkpoint.interval.ms": "1000",
+    "log.flush.start.offset.checkpoint.interval.ms": "1000",
+    "log.initial.task.delay.ms": "500",
+    "log.retention.check.interval.ms": "1000",
+    "log.segment.delete.delay.ms": "1000",
+    "offsets.topic.num.partitions": "8",
+    "share.coordinator.state.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "8",
+}
+
+_NATIVE_TIERING = {
+    "remote.log.storage.system.enable": "true",
+    "remote.log.storage.manager.class.name": (
+        "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
+    ),
+    "remote.log.metadata.manager.listener.name": "DIRECT",
+    "remote.log.manager.task.interval.ms": "500",
+    "rlmm.config.remote.log.metadata.topic.num.partitions": "5",
+}
+
+LOG4J = """\
+status=error
+appender.out.type=Console
+appender.out.name=out
+appender.out.target=SYSTEM_OUT
+appender.out.layout.type=PatternLayout
+appender.out.layout.pattern=[%d] %p %m (%c)%n
+rootLogger.level=info
+rootLogger.appenderRef.out.ref=out
+"""
+
+
+def changed_broker_defaults(spec: SandboxSpec) -> dict[str, str]:
+    """Broker settings that differ from Kafka's defaults, addresses and paths aside (H30)."""
+    factor = str(min(3, spec.brokers))
+    changed = {
+        **_QUICK_DEFAULTS,
+        "default.replication.factor": factor,
+        "offsets.topic.replication.factor": factor,
+        "share.coordinator.state.topic.replication.factor": factor,
+        "share.coordinator.state.topic.min.isr": str(min(2, spec.brokers)),
+        "transaction.state.log.replication.factor": factor,
+        "transaction.state.log.min.isr": str(min(2, spec.brokers)),
+    }
+    if spec.native_tiering:
+        changed |= _NATIVE_TIERING
+        changed["rlmm.config.remote.log.metadata.topic.replication.factor"] = factor
+        changed["rlmm.config.remote.log.metadata.topic.min.isr"] = str(min(2, spec.brokers))
+    return dict(sorted((changed | spec.overrides_of("broker")).items()))
+
+
+def broker_properties(
+    spec: SandboxSpec, layout: Layout, node_id: int, ports: Mapping[int, NodePorts], quorum: int
+) -> dict[str, str]:
+    """All of server.properties of a broker; `quorum` is the port of the controller listener."""
+    own = ports[node_id]
+    roles = "broker" if spec.dedicated_controller else "broker,controller"
+    listeners = [f"DIRECT://{loopback(own.direct)}", f"TIERED://{loopback(own.tiered)}"]
+    advertised = f"DIRECT://{loopback(own.direct)},TIERED://{loopback(own.proxy)}"
+    if not spec.dedicated_controller:
+        listeners.append(f"CONTROLLER://{loopback(quorum)}")
+    log_dirs = layout.log_dirs(node_id, spec.log_dirs)
+    properties = {
+        **_common_properties(spec, layout, node_id, quorum),
+        "process.roles": roles,
+        "broker.rack": f"rack-{node_id}",
+        "listeners": ",".join(listeners),
+        "advertised.listeners": advertised,
+        "inter.broker.listener.name": "DIRECT",
+        "log.dirs": ",".join(str(path) for path in log_dirs),
+    }
+    if spec.native_tiering:
+        properties["rsm.config.dir"] = str(layout.native_store)
+    return properties | changed_broker_defaults(spec)
+
+
+def controller_properties(spec: SandboxSpec, layout: Layout, quorum: int) -> dict[str, str]:
+    """server.properties of the controller that three brokers share."""
+    node_id = CONTROLLER_NODE_ID
+    return {
+        **_common_properties(spec, layout, node_id, quorum),
+        "process.roles": "controller",
+        "listeners": f"CONTROLLER://{loopback(quorum)}",
+        "log.dirs": str(layout.metadata_dir(node_id)),
+    } | changed_broker_defaults(spec)
+
+
+def _common_properties(
+    spec: SandboxSpec, layout: Layout, node_id: int, quorum: int
+) -> dict[str, str]:
+    voter = CONTROLLER_NODE_ID if spec.dedicated_controller else node_id
+    return {
+        "node.id": str(node_id),
+        "controller.quorum.voters": f"{voter}@{loopback(quorum)}",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": (
+            "DIRECT:PLAINTEXT,TIERED:PLAINTEXT,CONTROLLER:PLAINTEXT"
+        ),
+        "metadata.log.dir": str(layout.metadata_dir(node_id)),
+    }
+
+
+def encode_properties(properties: Mapping[str, str]) -> str:
+    """Text of a Java properties file: backslashes doubled, everything outside ASCII as \\uXXXX."""
+    return "".join(f"{key}={_escape(value)}\n" for key, value in properties.items())
+
+
+def _escape(value: str) -> str:
+    text = value.replace("\\", "\\\\")
+    units = text.encode("utf-16-be")
+    codes = [int.from_bytes(units[at : at + 2]) for at in range(0, len(units), 2)]
+    return "".join(chr(code) if code < 0x80 else f"\\u{code:04x}" for code in codes)
+
+
+def node_command(
+    dist: KafkaDist, spec: SandboxSpec, layout: Layout, node_id: int, *, classes: Sequence[str] = ()
+) -> list[str]:
+    """Argument vector of a broker or the controller; `classes`: JVM options of a class archive."""
+    heap_mib = 256 if node_id == CONTROLLER_NODE_ID else spec.heap_mib
+    jvm = [f"-Xmx{heap_mib}m", "-XX:-UsePerfData", *_JVM_PROFILES[spec.jvm], *classes]
+    jvm.append(f"-Dlog4j2.configurationFile={_uri(layout.log4j)}")
+    return dist.java_command("kafka.Kafka", str(layout.server_properties(node_id)), jvm=jvm)
+
+
+# `full` is what bin/kafka-server-start.sh gives a production broker.
+_JVM_PROFILES = {
+    "full": (
+        "-server",
+        "-XX:+UseG1GC",
+        "-XX:MaxGCPauseMillis=20",
+        "-XX:InitiatingHeapOccupancyPercent=35",
+        "-XX:+ExplicitGCInvokesConcurrent",
+    ),
+    "quick": ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"),
+}
+
+
+def _uri(path: Path) -> str:
+    return path.absolute().as_uri()
+
 
 _FORMAT_TIMEOUT_S = 90
 

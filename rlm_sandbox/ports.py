@@ -9,7 +9,7 @@ import socket
 from pathlib import Path
 from typing import Self
 
-from rlm_sandbox.errors import SandboxError
+from rlm_sandbox.spec import SandboxError
 
 _LOWEST = 11_000
 _HIGHEST = 32_000

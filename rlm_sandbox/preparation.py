@@ -5,7 +5,6 @@ from pathlib import Path
 
 from rlm.clock import new_uuid
 from rlm_sandbox import state as states
-from rlm_sandbox.errors import SandboxError
 from rlm_sandbox.ports import PortReservation
 from rlm_sandbox.spec import (
     PORT_NAMES,
@@ -13,6 +12,7 @@ from rlm_sandbox.spec import (
     Layout,
     NodePorts,
     ReaderPorts,
+    SandboxError,
     SandboxSpec,
 )
 from rlm_sandbox.state import SandboxState

@@ -131,7 +131,7 @@ def _is_dead(process: psutil.Process) -> bool:
 
 
 def pause_group(identity: ProcessIdentity, *, timeout_ms: int = 2_000) -> bool:
-    """SIGSTOP the group and return once it stands still; False when the process is gone."""
+    """SIGSTOP the group and return once it is stopped; False when the process is gone."""
     if not identity.signal_group(signal.SIGSTOP):
         return False
     for _ in range(timeout_ms // _PAUSE_POLL_MS):

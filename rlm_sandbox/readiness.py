@@ -1,4 +1,4 @@
-"""Whether the parts of a sandbox answer. Each probe is one short blocking question, never a wait.
+"""Whether the processes of a sandbox answer. Each probe is one short request, never a wait.
 
 The broker is asked by one hand-made Metadata request: a client library would retry, log and cache.
 """
@@ -46,7 +46,7 @@ def cluster_view(port: int) -> ClusterView | None:
 
 
 def http_status(port: int, path: str) -> int | None:
-    """Status of a GET on a loopback port; None when nobody answers."""
+    """Status of a GET on a loopback port; None without an answer."""
     answer = _get(port, path)
     return None if answer is None else answer[0]
 
@@ -57,15 +57,15 @@ def service_is_ready(port: int) -> bool:
     if answer is None or answer[0] != http.client.OK:
         return False
     try:
-        said = json.loads(answer[1])
+        health = json.loads(answer[1])
     except ValueError:
         return False
-    kinds = {problem["kind"] for problem in said.get("problems", ())}
-    return said.get("ready") is True and not kinds & _NOT_YET
+    kinds = {problem["kind"] for problem in health.get("problems", ())}
+    return health.get("ready") is True and not kinds & _NOT_YET
 
 
 def _get(port: int, path: str) -> tuple[int, bytes] | None:
-    """Status and body; None when nobody answers."""
+    """Status and body; None without an answer."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_TIMEOUT_S)
     try:
         connection.request("GET", path)
@@ -111,10 +111,10 @@ def _parse_metadata(answer: bytes) -> ClusterView:
 
 
 def _receive(connection: socket.socket, size_bytes: int) -> bytes:
-    parts = bytearray()
-    while len(parts) < size_bytes:
-        part = connection.recv(size_bytes - len(parts))
-        if not part:
+    received = bytearray()
+    while len(received) < size_bytes:
+        piece = connection.recv(size_bytes - len(received))
+        if not piece:
             raise EOFError
-        parts += part
-    return bytes(parts)
+        received += piece
+    return bytes(received)

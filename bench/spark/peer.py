@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pyspark
 
-from rlm_sandbox.errors import SandboxError
-from rlm_sandbox.jar_stamps import cached_jars
 from rlm_sandbox.kafka_dist import cache_dir, java_binary, java_environment
+from rlm_sandbox.maven import cached_jars
+from rlm_sandbox.spec import SandboxError
 
 SOURCE_VERSION = "4.2.0"
 _JARS = (

@@ -1,16 +1,17 @@
-"""Compares what a client gives with what was acknowledged, record by record, in order. Pure.
+"""Compares what a client reads with what was acknowledged, record by record, in order. Pure.
 
-`Comparison.place` finds the expected record of an (offset, timestamp) and notes what is missing,
-twice, out of order or foreign; the reader compares contents and reports `altered`.
+`Comparison.match` finds the expected record of an (offset, timestamp) and notes what is missing,
+twice, out of order or foreign; the reader compares contents and reports `altered`. `Yardstick` is
+the expectation that all readers share.
 """
 
 import enum
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from rlm_sandbox.demo.content import DemoRecord, Headers
+from rlm_sandbox.demo.content import Content, DemoRecord, Headers, content_digest
 from rlm_sandbox.demo.manifest import Expected
 
 MAX_SHOWN = 12
@@ -29,7 +30,7 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One thing that differs, at one place."""
+    """One difference, at one offset."""
 
     kind: Kind
     partition: int
@@ -63,7 +64,7 @@ class Comparison:
         """Nothing differs so far."""
         return not self.counts
 
-    def place(self, partition: int, offset: int, timestamp_ms: int) -> int | None:
+    def match(self, partition: int, offset: int, timestamp_ms: int) -> int | None:
         """Index of the expected record of the next one read; None when it is none or was read."""
         self.read_records += 1
         cursor = self._cursors.get(partition)
@@ -73,7 +74,7 @@ class Comparison:
         index = cursor.next_index
         offsets = cursor.expected.offsets
         if index >= len(offsets) or offsets[index] != offset:
-            found = self._misplaced(cursor, partition, offset)
+            found = self._out_of_order(cursor, partition, offset)
             if found is None:
                 return None
             index = found
@@ -85,7 +86,7 @@ class Comparison:
         return index
 
     def altered(self, partition: int, offset: int, detail: str) -> None:
-        """Report that the content of a record that was placed differs."""
+        """Report that the content of a record that was matched differs."""
         self._note(Kind.ALTERED, partition, offset, detail)
 
     def finish(self) -> None:
@@ -98,7 +99,7 @@ class Comparison:
                 self._show(Kind.MISSING, partition, first, f"up to {last}")
         self.counts = +self.counts
 
-    def _misplaced(self, cursor: _Cursor, partition: int, offset: int) -> int | None:
+    def _out_of_order(self, cursor: _Cursor, partition: int, offset: int) -> int | None:
         offsets = cursor.expected.offsets
         index = bisect_left(offsets, offset)
         if index >= len(offsets) or offsets[index] != offset:
@@ -161,3 +162,46 @@ def _brief(field: object) -> str:
         return "empty"
     text = repr(field)
     return text if len(text) <= 60 else f"{text[:40]}... ({len(text)} characters)"
+
+
+Progress = Callable[[int], None]
+"""Called now and then with the number of records read so far."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Yardstick:
+    """What must be read, and the content to say in which field a record differs."""
+
+    expected: Mapping[int, Expected]
+    content: Content
+
+    @property
+    def records(self) -> int:
+        return sum(len(one) for one in self.expected.values())
+
+
+class RecordCheck:
+    """Compares records given as fields; used by the clients that give fields."""
+
+    def __init__(self, yardstick: Yardstick) -> None:
+        self.comparison = Comparison(yardstick.expected)
+        self._yardstick = yardstick
+
+    def see(
+        self,
+        partition: int,
+        offset: int,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+    ) -> None:
+        """The next record that the client gave."""
+        index = self.comparison.match(partition, offset, timestamp_ms)
+        if index is None:
+            return
+        expected = self._yardstick.expected[partition]
+        if content_digest(key, value, headers) != expected.digests[index]:
+            wanted = self._yardstick.content.record(expected.serials[index])
+            detail = content_differences(wanted, key, value, headers)
+            self.comparison.altered(partition, offset, detail)

@@ -1,14 +1,20 @@
-"""The records of the demo, each a pure function of (seed, serial number), so that what a client
-reads can be made again and compared byte for byte.
+"""The records of the demo, and the order in which they are produced. Pure.
 
-Keys, headers, nulls and empty fields in all mixtures; texts that compress somewhat; binary values;
-a few large ones. No byte is a line feed, since Java's console consumer prints one record a line.
-Must not know Kafka, files or clocks.
+Each record is a function of (seed, serial number), so that what a client reads can be made again
+and compared byte for byte. Keys, headers, nulls and empty fields come in all mixtures, texts that
+compress somewhat, binary values, and a few large ones. No byte is a line feed, since Java's console
+consumer prints one record a line. Records are produced in cycles of chunks, by codec and
+transaction. A transaction of one producer is open while another producer writes, so that records of
+committed, aborted and no transactions lie between each other; every codec is used in all three
+ways. Must not know Kafka, files or clocks.
 """
 
 import base64
+import enum
 import hashlib
 import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -49,28 +55,28 @@ class Content:
     def record(self, serial: int) -> DemoRecord:
         """The record of this serial number (>= 0)."""
         digest = hashlib.blake2b(serial.to_bytes(8, "big"), key=self._seed, digest_size=16)
-        shape, size, place, extra = _DRAWS.unpack(digest.digest())
+        shape, size, draw, extra = _DRAWS.unpack(digest.digest())
         return DemoRecord(
             partition=shape % PARTITIONS,
             timestamp_ms=self._start_ms + serial * _MILLISECONDS_APART,
             key=_key(shape >> 2),
-            value=self._value(serial, shape >> 12, size, place),
+            value=self._value(serial, shape >> 12, size, draw),
             headers=_headers(serial, extra),
         )
 
-    def _value(self, serial: int, shape: int, size: int, place: int) -> bytes | None:
+    def _value(self, serial: int, shape: int, size: int, draw: int) -> bytes | None:
         kind = shape % 128
         if kind == 0:
             return None
         if kind == 1:
             return b""
         length = _LARGE_BYTES + size % _LARGE_BYTES if size % 4096 == 0 else 600 + size % 3_800
-        start = place % (_POOL_BYTES - 2 * _LARGE_BYTES)
+        start = draw % (_POOL_BYTES - 2 * _LARGE_BYTES)
         if kind < 16:
             return self._binary[start : start + length]
         return b'{"order":%d,"status":"%s","amount":%d,"note":"%s","label":"%s"}' % (
             serial,
-            _STATUSES[place % len(_STATUSES)],
+            _STATUSES[draw % len(_STATUSES)],
             size % 100_000,
             _WORDS[: length // 8],
             self._text[start : start + length - length // 8],
@@ -100,12 +106,68 @@ def _headers(serial: int, extra: int) -> Headers:
 
 def content_digest(key: bytes | None, value: bytes | None, headers: Headers) -> bytes:
     """8 bytes that differ when key, value or headers do; null and empty are two things."""
-    parts = [_length(key), key or b"", _length(value), value or b"", _LENGTH.pack(len(headers))]
+    fields = [_length(key), key or b"", _length(value), value or b"", _LENGTH.pack(len(headers))]
     for name, content in headers:
         encoded = name.encode()
-        parts += (_LENGTH.pack(len(encoded)), encoded, _length(content), content or b"")
-    return hashlib.blake2b(b"".join(parts), digest_size=8).digest()
+        fields += (_LENGTH.pack(len(encoded)), encoded, _length(content), content or b"")
+    return hashlib.blake2b(b"".join(fields), digest_size=8).digest()
 
 
 def _length(field: bytes | None) -> bytes:
     return _LENGTH.pack(-1 if field is None else len(field))
+
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+CHUNK_RECORDS = 400
+TRANSACTION_RECORDS = 200
+_TRANSACTION_EVERY = 3
+_ABORT_EVERY = 3
+
+
+class Outcome(enum.Enum):
+    """How the records of a chunk end."""
+
+    PLAIN = "plain"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Consecutive serial numbers that one producer sends."""
+
+    codec: str
+    outcome: Outcome
+    serials: range
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cycle:
+    """Half of the transaction is sent, then the plain chunk, then the other half and its end."""
+
+    plain: Chunk
+    transaction: Chunk | None
+
+
+def cycles() -> Iterator[Cycle]:
+    """Cycles without end; the producer stops after one when enough bytes are there."""
+    serial = number = transactions = 0
+    while True:
+        transaction = None
+        if number % _TRANSACTION_EVERY == 0:
+            aborted = transactions % _ABORT_EVERY == 1
+            transaction = Chunk(
+                codec=CODECS[transactions % len(CODECS)],
+                outcome=Outcome.ABORTED if aborted else Outcome.COMMITTED,
+                serials=range(serial, serial + TRANSACTION_RECORDS),
+            )
+            serial += TRANSACTION_RECORDS
+            transactions += 1
+        plain = Chunk(
+            codec=CODECS[number % len(CODECS)],
+            outcome=Outcome.PLAIN,
+            serials=range(serial, serial + CHUNK_RECORDS),
+        )
+        serial += CHUNK_RECORDS
+        number += 1
+        yield Cycle(plain=plain, transaction=transaction)

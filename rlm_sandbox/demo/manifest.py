@@ -72,8 +72,8 @@ class Manifest:
             for partition in self.partitions:
                 for row in sorted(self._rows[partition]):
                     offset, timestamp_ms, serial, digest, aborted = row
-                    place = f"{partition},{offset},{timestamp_ms},{serial}"
-                    file.write(f"{place},{digest.hex()},{int(aborted)}\n")
+                    position = f"{partition},{offset},{timestamp_ms},{serial}"
+                    file.write(f"{position},{digest.hex()},{int(aborted)}\n")
 
 
 def _columns(rows: list[Acknowledged]) -> Expected:

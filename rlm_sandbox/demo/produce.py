@@ -11,10 +11,18 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from rlm_sandbox.demo.content import PARTITIONS, Content, content_digest
-from rlm_sandbox.demo.errors import DemoError
+from rlm_sandbox.demo.content import (
+    CODECS,
+    PARTITIONS,
+    Chunk,
+    Content,
+    Cycle,
+    Outcome,
+    content_digest,
+    cycles,
+)
 from rlm_sandbox.demo.manifest import Acknowledged, Manifest
-from rlm_sandbox.demo.script import CODECS, Chunk, Outcome, Round, rounds
+from rlm_sandbox.demo.report import DemoError
 
 _TIMEOUT_S = 60.0
 _QUEUE_KIB = 32 * 1024
@@ -62,9 +70,9 @@ class Load:
         """Produce until `size_bytes` of values (aborted ones not counted) are acknowledged."""
         for producer in self._transactional.values():
             producer.init_transactions(_TIMEOUT_S)
-        script = rounds()
+        script = cycles()
         for one in script:
-            self._round(one)
+            self._cycle(one)
             progress(self.manifest.value_bytes)
             if self.manifest.value_bytes >= size_bytes:
                 break
@@ -76,7 +84,7 @@ class Load:
         progress(self.manifest.value_bytes)
         return self.manifest
 
-    def _round(self, one: Round) -> None:
+    def _cycle(self, one: Cycle) -> None:
         if one.transaction is None:
             self._send(self._plain[one.plain.codec], one.plain)
             return

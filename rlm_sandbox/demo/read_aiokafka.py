@@ -7,9 +7,8 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from rlm.clock import Clock
-from rlm_sandbox.demo.comparison import Comparison
-from rlm_sandbox.demo.errors import DemoError
-from rlm_sandbox.demo.reading import Progress, RecordCheck, Yardstick
+from rlm_sandbox.demo.comparison import Comparison, Progress, RecordCheck, Yardstick
+from rlm_sandbox.demo.report import DemoError
 
 _STALLED_MS = 60_000
 _POLL_MS = 500
@@ -18,7 +17,7 @@ _POLL_MS = 500
 def read_aiokafka(
     bootstrap: str, topic: str, yardstick: Yardstick, *, clock: Clock, progress: Progress
 ) -> Comparison:
-    """One full read_committed read; DemoError when it fails or stands still."""
+    """One full read_committed read; DemoError when it fails or makes no progress."""
     try:
         return asyncio.run(_read(bootstrap, topic, yardstick, clock, progress))
     except KafkaError as error:
@@ -38,10 +37,10 @@ async def _read(
     )
     await consumer.start()
     try:
-        places = [TopicPartition(topic, one) for one in yardstick.expected]
-        consumer.assign(places)
-        await consumer.seek_to_beginning(*places)
-        ends = await consumer.end_offsets(places)
+        partitions = [TopicPartition(topic, one) for one in yardstick.expected]
+        consumer.assign(partitions)
+        await consumer.seek_to_beginning(*partitions)
+        ends = await consumer.end_offsets(partitions)
         return await read_to_ends(consumer, ends, yardstick, clock=clock, progress=progress)
     finally:
         await consumer.stop()
@@ -55,25 +54,27 @@ async def read_to_ends(
     clock: Clock,
     progress: Progress,
 ) -> Comparison:
-    """Compare what a started consumer gives until its positions are at `ends`, by place.
+    """Compare what a started consumer gives until its positions are at `ends`, by partition.
 
     DemoError when no record comes for a minute.
     """
     check = RecordCheck(yardstick)
-    open_places = set(ends)
+    open_partitions = set(ends)
     last_ms = clock.monotonic_ms()
-    while open_places:
+    while open_partitions:
         answer = await consumer.getmany(timeout_ms=_POLL_MS)
         now_ms = clock.monotonic_ms()
-        for place, records in answer.items():
+        for partition, records in answer.items():
             for one in records:
                 check.see(
-                    place.partition, one.offset, one.timestamp, one.key, one.value, one.headers
+                    partition.partition, one.offset, one.timestamp, one.key, one.value, one.headers
                 )
             last_ms = now_ms
         # By position, not by the last record: a transaction's marker may lie behind it, because
         # brokers write markers after they answered the commit, and no client is given them.
-        open_places = {one for one in open_places if await consumer.position(one) < ends[one]}
+        open_partitions = {
+            one for one in open_partitions if await consumer.position(one) < ends[one]
+        }
         if now_ms - last_ms > _STALLED_MS:
             raise DemoError(
                 f"aiokafka got no record for {_STALLED_MS // 1000} s after"

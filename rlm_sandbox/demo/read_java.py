@@ -1,7 +1,9 @@
 """Reads the whole topic with Kafka's own console consumer (Java) and compares what it prints.
 
 Its order between partitions is free, so lines are compared within their partition: each line byte
-for byte, their count, and a digest over all of them.
+for byte, their count, and a digest over all of them. The expected lines follow Kafka's
+DefaultMessageFormatter (org.apache.kafka.tools.consumer) with the properties below: fields are
+separated by tabs, bytes are printed unchanged, a record ends with a line feed.
 """
 
 import contextlib
@@ -13,17 +15,56 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO
 
-from rlm_sandbox.demo.comparison import Comparison
-from rlm_sandbox.demo.content import Content
-from rlm_sandbox.demo.errors import DemoError
-from rlm_sandbox.demo.printed import (
-    FORMATTER_PROPERTIES,
-    parsed_place,
-    printed_content,
-    printed_place,
-)
-from rlm_sandbox.demo.reading import Progress, Yardstick
+from rlm_sandbox.demo.comparison import Comparison, Progress, Yardstick
+from rlm_sandbox.demo.content import Content, DemoRecord
+from rlm_sandbox.demo.report import DemoError
 from rlm_sandbox.kafka_dist import KafkaDist, java_environment
+
+NULL = b"<null>"
+
+FORMATTER_PROPERTIES = {
+    "print.timestamp": "true",
+    "print.partition": "true",
+    "print.offset": "true",
+    "print.headers": "true",
+    "print.key": "true",
+    "print.value": "true",
+    "null.literal": NULL.decode(),
+}
+
+
+def printed_position(partition: int, offset: int, timestamp_ms: int) -> bytes:
+    """The first three fields, without the tab behind them."""
+    return b"CreateTime:%d\tPartition:%d\tOffset:%d" % (timestamp_ms, partition, offset)
+
+
+def printed_content(record: DemoRecord) -> bytes:
+    """Headers, key and value, without the line feed."""
+    headers = b",".join(
+        name.encode() + b":" + (NULL if content is None else content)
+        for name, content in record.headers
+    )
+    key = NULL if record.key is None else record.key
+    value = NULL if record.value is None else record.value
+    return b"\t".join((headers or b"NO_HEADERS", key, value))
+
+
+def parsed_position(line: bytes) -> tuple[int, int, int, bytes]:
+    """(partition, offset, timestamp, content) of a printed line; ValueError when it is none."""
+    timestamp, partition, offset, content = line.split(b"\t", 3)
+    return (
+        _number(partition, b"Partition:"),
+        _number(offset, b"Offset:"),
+        _number(timestamp, b"CreateTime:"),
+        content,
+    )
+
+
+def _number(field: bytes, name: bytes) -> int:
+    if not field.startswith(name):
+        raise ValueError(f"{field[:40]!r} does not begin with {name.decode()}")
+    return int(field[len(name) :])
+
 
 _IDLE_MS = 30_000
 _LIMIT_S = 300.0
@@ -52,18 +93,18 @@ class PrintedCheck:
     def see(self, line: bytes) -> None:
         """One line with its line feed; DemoError when it is no printed record."""
         try:
-            partition, offset, timestamp_ms, content = parsed_place(line.removesuffix(b"\n"))
+            partition, offset, timestamp_ms, content = parsed_position(line.removesuffix(b"\n"))
         except ValueError as error:
             raise DemoError(f"the console consumer printed {line[:80]!r}: {error}") from error
         if partition in self._printed:
             self._printed[partition].update(line)
-        index = self.comparison.place(partition, offset, timestamp_ms)
+        index = self.comparison.match(partition, offset, timestamp_ms)
         if index is None:
             return
         expected = self._expected[partition]
         wanted = printed_content(self._content.record(expected.serials[index]))
-        place = printed_place(partition, offset, expected.timestamps_ms[index])
-        self._wanted[partition].update(b"%s\t%s\n" % (place, wanted))
+        position = printed_position(partition, offset, expected.timestamps_ms[index])
+        self._wanted[partition].update(b"%s\t%s\n" % (position, wanted))
         if content != wanted:
             detail = f"printed {content[:60]!r}, not {wanted[:60]!r}"
             self.comparison.altered(partition, offset, detail)

@@ -1,9 +1,13 @@
 """Reads the whole topic with librdkafka, in order, to the end of every partition.
 
-auto.offset.reset=error: any reset of a position ends the read as an error.
+auto.offset.reset=error: any reset of a position ends the read as an error. librdkafka's own log
+lines go to a file beside the other logs: a service that is restarted means many refused
+connections.
 """
 
+import logging
 from logging import Logger
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka import (
@@ -16,9 +20,8 @@ from confluent_kafka import (
 )
 
 from rlm.clock import Clock
-from rlm_sandbox.demo.comparison import Comparison
-from rlm_sandbox.demo.errors import DemoError
-from rlm_sandbox.demo.reading import Progress, RecordCheck, Yardstick
+from rlm_sandbox.demo.comparison import Comparison, Progress, RecordCheck, Yardstick
+from rlm_sandbox.demo.report import DemoError
 
 _STALLED_MS = 60_000
 _POLL_S = 0.5
@@ -42,7 +45,7 @@ def read_librdkafka(
     progress: Progress,
     log: Logger,
 ) -> Comparison:
-    """One full read with isolation.level `isolation`; DemoError when it fails or stands still."""
+    """One full read with isolation.level `isolation`; DemoError if it fails or hangs."""
     settings: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
         "group.id": f"demo-{isolation}",
@@ -97,6 +100,15 @@ def _see(check: RecordCheck, message: Message) -> None:
     partition, offset = message.partition(), message.offset()
     kind, timestamp_ms = message.timestamp()
     if partition is None or offset is None or kind != TIMESTAMP_CREATE_TIME:
-        raise DemoError(f"librdkafka gave a record without place or time: {partition}, {offset}")
+        raise DemoError(f"librdkafka gave a record without offset or time: {partition}, {offset}")
     headers: Any = message.headers()
     check.see(partition, offset, timestamp_ms, message.key(), message.value(), tuple(headers or ()))
+
+
+def client_log(path: Path) -> logging.Logger:
+    """A logger of its own that writes to `path`, which is made at the first line."""
+    logger = logging.Logger("librdkafka")
+    handler = logging.FileHandler(path, encoding="utf-8", delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    logger.addHandler(handler)
+    return logger

@@ -1,6 +1,6 @@
-"""What the demo shows: a status line while a step runs, one line when it ends, a table at last.
+"""Shows the demo: a status line while a step runs, one line when it ends, a table at the end.
 
-On a terminal the status line moves; elsewhere it becomes a plain line every few seconds.
+On a terminal the status line changes in place; elsewhere it becomes a plain line every few seconds.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ def mib(size_bytes: int) -> str:
 
 
 def new_console() -> Console:
-    """Standard output; wide where nobody's terminal bounds it."""
+    """Standard output; wide where it is no terminal."""
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=_PLAIN_WIDTH)
 
@@ -87,8 +87,8 @@ class Report:
             step.took_ms = self._clock.monotonic_ms() - step.started_ms
             if self._status is not None:
                 self._status.stop()
-            mark = "[red]failed[/red]" if step.failed else "[green]ok[/green]"
-            line = f"{mark} {step.took_ms / 1000:6.1f} s  [bold]{escape(title)}[/bold]"
+            result = "[red]failed[/red]" if step.failed else "[green]ok[/green]"
+            line = f"{result} {step.took_ms / 1000:6.1f} s  [bold]{escape(title)}[/bold]"
             result = f": {escape(step.result)}" if step.result else ""
             self.console.print(line + result, soft_wrap=True)
 
@@ -111,3 +111,7 @@ class Report:
         self.console.print(table)
         colour = "green" if good else "red"
         self.console.print(f"[bold {colour}]{escape(verdict)}[/bold {colour}]", soft_wrap=True)
+
+
+class DemoError(Exception):
+    """A step failed; one or a few lines for the person who watches."""

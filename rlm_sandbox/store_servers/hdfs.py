@@ -17,9 +17,8 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from rlm_sandbox.files import write_atomically
-from rlm_sandbox.jar_stamps import cached_jars
 from rlm_sandbox.kafka_dist import cache_dir, java_binary
-from rlm_sandbox.maven import Progress
+from rlm_sandbox.maven import Progress, cached_jars
 from rlm_sandbox.ports import PortReservation
 
 HADOOP_VERSION = "3.4.2"
@@ -307,7 +306,7 @@ def admin_command(dist: HdfsDist, folder: Path, *args: str) -> list[str]:
 
 
 def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Environment of the servers and tools: they act as one user, whoever started them."""
+    """Environment of the servers and tools: they act as one user, whatever user starts them."""
     return {**environ, "HADOOP_USER_NAME": "rlm"}
 
 

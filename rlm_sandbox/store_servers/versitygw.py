@@ -9,12 +9,11 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from rlm_sandbox.errors import SandboxError
 from rlm_sandbox.kafka_dist import cache_dir
 from rlm_sandbox.maven import Progress
 from rlm_sandbox.readiness import http_status
+from rlm_sandbox.spec import VERSITYGW_MODULE, VERSITYGW_VERSION, SandboxError
 from rlm_sandbox.store_servers.go_tools import go_binary
-from rlm_sandbox.versions import VERSITYGW_MODULE, VERSITYGW_VERSION
 
 REGION = "us-east-1"
 _HEALTH = "/health"

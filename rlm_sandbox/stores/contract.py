@@ -1,10 +1,14 @@
-"""What the sandbox asks of a kind of store, whatever it is made of.
+"""What the sandbox needs of a kind of store, and whether its plugin can run here.
 
 Process names are those of `spec.STORE_PROCESSES`. Must not know brokers or services.
 """
 
 from collections.abc import Callable
 from typing import Any, Protocol
+
+from kip405.errors import Invalid
+from rlm_sandbox.spec import SandboxError
+from rsm_plugins.store_kinds import store_kind
 
 Progress = Callable[[str], None]
 
@@ -47,3 +51,11 @@ class SandboxStore(Protocol):
     def document(self) -> dict[str, Any]:
         """What sandbox.json says of the store beside `kind` and `pids`; always has `uri`."""
         ...
+
+
+def check_installed(kind: str) -> None:
+    """SandboxError says which extra to install where the kind's library is missing."""
+    try:
+        store_kind(kind)
+    except Invalid as error:
+        raise SandboxError(f"--store {kind}: {error}") from error

@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from rlm_sandbox.errors import SandboxError
 from rlm_sandbox.kafka_dist import java_environment
-from rlm_sandbox.spec import Layout, loopback
+from rlm_sandbox.spec import Layout, SandboxError, loopback
 from rlm_sandbox.store_servers import hdfs
-from rlm_sandbox.stores.contract import Progress
-from rlm_sandbox.stores.installed import check_installed
+from rlm_sandbox.stores.contract import Progress, check_installed
 
 ROOT = "/rlm-sandbox"
 NAMENODE = "store:namenode"
@@ -26,7 +24,7 @@ _TIMEOUT_S = 20
 
 
 def _silent(_line: str) -> None:
-    """Progress where nobody watches: everything was fetched when the sandbox came up."""
+    """No progress is shown: everything was fetched when the sandbox came up."""
 
 
 def _servers_environment() -> dict[str, str]:

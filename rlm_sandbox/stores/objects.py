@@ -118,8 +118,8 @@ class HdfsObjects:
         """The directory that `hdfs://host:port/path` names."""
         from hdfs_native import Client
 
-        parts = urlsplit(uri)
-        return cls(client=Client(f"{parts.scheme}://{parts.netloc}"), root=parts.path)
+        split = urlsplit(uri)
+        return cls(client=Client(f"{split.scheme}://{split.netloc}"), root=split.path)
 
     def sizes(self) -> dict[str, int]:
         below = len(self.root) + 1

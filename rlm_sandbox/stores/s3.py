@@ -14,8 +14,7 @@ from rlm.clock import new_uuid
 from rlm_sandbox.files import write_atomically
 from rlm_sandbox.spec import Layout
 from rlm_sandbox.store_servers import versitygw
-from rlm_sandbox.stores.contract import Progress
-from rlm_sandbox.stores.installed import check_installed
+from rlm_sandbox.stores.contract import Progress, check_installed
 
 BUCKET = "rlm-sandbox"
 _ACCESS_KEY_ID = "rlm-sandbox"

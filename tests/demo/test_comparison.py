@@ -1,13 +1,12 @@
-"""Every kind of difference that is planted in a read is found, named and placed."""
+"""Every kind of difference that is planted in a read is found, with its kind and offset."""
 
 import gzip
 from pathlib import Path
 
 import pytest
 
-from rlm_sandbox.demo.comparison import Comparison, Kind
+from rlm_sandbox.demo.comparison import Comparison, Kind, RecordCheck, Yardstick
 from rlm_sandbox.demo.content import DemoRecord
-from rlm_sandbox.demo.reading import RecordCheck, Yardstick
 from tests.demo.builders import ABORTED_OFFSETS, GAP_OFFSET, PARTITION, manifest, right_read
 from tests.demo.builders import yardstick as made_yardstick
 

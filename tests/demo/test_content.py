@@ -2,8 +2,7 @@
 
 import itertools
 
-from rlm_sandbox.demo.content import PARTITIONS, Content, content_digest
-from rlm_sandbox.demo.script import CODECS, Outcome, rounds
+from rlm_sandbox.demo.content import CODECS, PARTITIONS, Content, Outcome, content_digest, cycles
 
 START_MS = 1_700_000_000_000
 CONTENT = Content(seed=405, start_ms=START_MS)
@@ -66,7 +65,7 @@ def test_a_digest_tells_null_from_empty_and_fields_from_each_other() -> None:
 
 
 def test_every_codec_is_used_plain_committed_and_aborted() -> None:
-    first = list(itertools.islice(rounds(), 60))
+    first = list(itertools.islice(cycles(), 60))
     chunks = [one.plain for one in first] + [one.transaction for one in first if one.transaction]
     assert {(chunk.codec, chunk.outcome) for chunk in chunks} == set(
         itertools.product(CODECS, Outcome)
@@ -74,7 +73,7 @@ def test_every_codec_is_used_plain_committed_and_aborted() -> None:
 
 
 def test_serials_are_used_once_and_without_gaps() -> None:
-    first = list(itertools.islice(rounds(), 12))
+    first = list(itertools.islice(cycles(), 12))
     chunks = [one.plain for one in first] + [one.transaction for one in first if one.transaction]
     serials = sorted(serial for chunk in chunks for serial in chunk.serials)
     assert serials == list(range(len(serials)))

@@ -4,9 +4,13 @@ import pytest
 
 from rlm_sandbox.demo.comparison import Kind
 from rlm_sandbox.demo.content import DemoRecord
-from rlm_sandbox.demo.errors import DemoError
-from rlm_sandbox.demo.printed import parsed_place, printed_content, printed_place
-from rlm_sandbox.demo.read_java import PrintedCheck
+from rlm_sandbox.demo.read_java import (
+    PrintedCheck,
+    parsed_position,
+    printed_content,
+    printed_position,
+)
+from rlm_sandbox.demo.report import DemoError
 from tests.demo.builders import PARTITION, right_read, yardstick
 
 
@@ -30,9 +34,9 @@ def test_content(given: DemoRecord, expected: bytes) -> None:
     assert printed_content(given) == expected
 
 
-def test_a_place_is_parsed_as_it_is_printed() -> None:
-    line = printed_place(3, 77, 1_700_000_000_000) + b"\tNO_HEADERS\tk\tv\twith tab"
-    assert parsed_place(line) == (3, 77, 1_700_000_000_000, b"NO_HEADERS\tk\tv\twith tab")
+def test_a_position_is_parsed_as_it_is_printed() -> None:
+    line = printed_position(3, 77, 1_700_000_000_000) + b"\tNO_HEADERS\tk\tv\twith tab"
+    assert parsed_position(line) == (3, 77, 1_700_000_000_000, b"NO_HEADERS\tk\tv\twith tab")
 
 
 @pytest.mark.parametrize(
@@ -46,7 +50,7 @@ def test_what_is_no_record_is_an_error(line: bytes) -> None:
 
 def printed_lines() -> list[bytes]:
     return [
-        b"%s\t%s\n" % (printed_place(PARTITION, offset, one.timestamp_ms), printed_content(one))
+        b"%s\t%s\n" % (printed_position(PARTITION, offset, one.timestamp_ms), printed_content(one))
         for offset, one in right_read(yardstick())
     ]
 

@@ -7,12 +7,12 @@ from aiokafka import TopicPartition
 
 from rlm_sandbox.demo.comparison import Comparison
 from rlm_sandbox.demo.content import DemoRecord, Headers
-from rlm_sandbox.demo.errors import DemoError
 from rlm_sandbox.demo.read_aiokafka import read_to_ends
+from rlm_sandbox.demo.report import DemoError
 from tests.builders.clock import ManualClock
 from tests.demo.builders import PARTITION, right_read, yardstick
 
-PLACE = TopicPartition("demo", PARTITION)
+TOPIC_PARTITION = TopicPartition("demo", PARTITION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,13 +49,13 @@ class ScriptedConsumer:
         taken, self.records = self.records[:5], self.records[5:]
         if taken:
             self.at = taken[-1].offset + 1
-            return {PLACE: taken}
+            return {TOPIC_PARTITION: taken}
         self.clock.advance(timeout_ms)
         self.at, self.markers = self.at + self.markers, 0
         return {}
 
-    async def position(self, place: TopicPartition) -> int:
-        assert place == PLACE
+    async def position(self, partition: TopicPartition) -> int:
+        assert partition == TOPIC_PARTITION
         return self.at
 
 
@@ -67,7 +67,7 @@ async def read(*, end_behind: int, markers: int, records: int = 18) -> Compariso
     clock = ManualClock()
     consumer = ScriptedConsumer(clock, rows[:records], markers)
     return await read_to_ends(
-        consumer, {PLACE: end}, expected, clock=clock, progress=lambda _: None
+        consumer, {TOPIC_PARTITION: end}, expected, clock=clock, progress=lambda _: None
     )
 
 

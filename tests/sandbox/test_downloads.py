@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rlm_sandbox.errors import SandboxError
 from rlm_sandbox.kafka_dist import java_environment, resolve_kafka
 from rlm_sandbox.maven import fetch_jars
-from rlm_sandbox.versions import KAFKA_VERSION, kafka_coordinates
+from rlm_sandbox.spec import KAFKA_VERSION, SandboxError, kafka_coordinates
 
 POM = """<project><modelVersion>4.0.0</modelVersion>
 <groupId>g</groupId><artifactId>{name}</artifactId><version>1</version>

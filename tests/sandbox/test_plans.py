@@ -7,18 +7,17 @@ import pytest
 from kip405.checkpoints import parse_properties
 from rlm.config.broker_files import broker_identity
 from rlm.config.loader import from_mapping, reader_from_mapping
-from rlm_sandbox.broker import (
+from rlm_sandbox.document import sandbox_document
+from rlm_sandbox.launcher import stages
+from rlm_sandbox.nodes import (
     broker_properties,
     changed_broker_defaults,
     controller_properties,
     encode_properties,
 )
-from rlm_sandbox.document import sandbox_document
-from rlm_sandbox.errors import SandboxError
-from rlm_sandbox.launcher import stages
 from rlm_sandbox.ports import PortReservation, port_is_free
 from rlm_sandbox.services import plugin_config, reader_config, rlm_config
-from rlm_sandbox.spec import Layout, NodePorts, Override, ReaderPorts, SandboxSpec
+from rlm_sandbox.spec import Layout, NodePorts, Override, ReaderPorts, SandboxError, SandboxSpec
 from rlm_sandbox.state import SandboxState
 from rlm_sandbox.stores.choice import sandbox_store
 from rsm_plugins.process.config import settings_of

@@ -10,9 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from rlm_sandbox.command import sandbox as sandbox_command
-from rlm_sandbox.errors import SandboxError
 from rlm_sandbox.sandbox import Sandbox
-from rlm_sandbox.spec import SandboxSpec
+from rlm_sandbox.spec import SandboxError, SandboxSpec
 from tests.sandbox_fixtures import SandboxFactory
 
 pytestmark = pytest.mark.integration
@@ -62,7 +61,7 @@ def test_a_sandbox_lives_through_all_verbs(tmp_path: Path) -> None:
         again = made.json
         assert again["brokers"][0]["broker_pid"] != document["brokers"][0]["broker_pid"]
         assert again["direct_bootstrap"] == document["direct_bootstrap"]
-        with pytest.raises(SandboxError, match=r"broker:2: not a part of this sandbox"):
+        with pytest.raises(SandboxError, match=r"broker:2: no process of this sandbox"):
             made.kill("broker:2")
         made.stop("broker:1")
         assert (made.log_dirs()[0] / ".kafka_cleanshutdown").exists()

@@ -9,12 +9,11 @@ import yaml
 
 from rlm_sandbox import state as states
 from rlm_sandbox.document import sandbox_document
-from rlm_sandbox.errors import SandboxError
 from rlm_sandbox.launcher import stages
 from rlm_sandbox.ports import PortReservation
 from rlm_sandbox.preparation import prepared, stopped_state
 from rlm_sandbox.services import plugin_config
-from rlm_sandbox.spec import STORE_PROCESSES, Layout, Override, SandboxSpec
+from rlm_sandbox.spec import STORE_PROCESSES, Layout, Override, SandboxError, SandboxSpec
 from rlm_sandbox.state import SandboxState
 from rlm_sandbox.stores.choice import sandbox_store
 from rlm_sandbox.stores.s3 import S3Store
@@ -102,8 +101,8 @@ def test_the_secret_lies_in_one_file_of_its_own_and_stays(tmp_path: Path) -> Non
     assert len(secret) == 32
     assert secret in written
     assert stat.S_IMODE(layout.store_credentials.stat().st_mode) == 0o600
-    written = yaml.safe_dump(plugin_config(state.spec, state.ports[1], store.plugin_settings()))
-    assert secret not in written + json.dumps(sandbox_document(layout, state))
+    shown = yaml.safe_dump(plugin_config(state.spec, state.ports[1], store.plugin_settings()))
+    assert secret not in shown + json.dumps(sandbox_document(layout, state))
     store.prepare()
     assert layout.store_credentials.read_text() == written
 

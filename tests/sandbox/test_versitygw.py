@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rlm_sandbox.errors import SandboxError
+from rlm_sandbox.spec import SandboxError
 from rlm_sandbox.store_servers import versitygw
 from tests.store_servers import S3Server
 

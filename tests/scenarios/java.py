@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from rlm_sandbox.demo.printed import FORMATTER_PROPERTIES, NULL, parsed_place
+from rlm_sandbox.demo.read_java import FORMATTER_PROPERTIES, NULL, parsed_position
 from rlm_sandbox.kafka_dist import java_environment
 from tests.scenarios.cluster import Cluster, Row
 
@@ -79,8 +79,8 @@ def _run(
         listener.start()
         try:
             for line in process.stdout:
-                topic_partition, offset, _, content = parsed_place(line.removesuffix(b"\n"))
-                rows.append((topic_partition, offset, content))
+                partition, offset, _, content = parsed_position(line.removesuffix(b"\n"))
+                rows.append((partition, offset, content))
                 if on_row is not None:
                     on_row(len(rows))
         finally:

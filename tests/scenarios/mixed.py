@@ -13,7 +13,7 @@ from typing import Any
 from confluent_kafka import KafkaError, Producer
 
 from rlm_sandbox.demo.content import DemoRecord, Headers
-from rlm_sandbox.demo.printed import printed_content
+from rlm_sandbox.demo.read_java import printed_content
 from tests.scenarios.cluster import Cluster, Row, row_of, text_value
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -13,8 +13,8 @@ from confluent_kafka.admin import OffsetSpec
 from pyspark.sql import SparkSession
 
 from bench.spark.peer import source_class_path
-from rlm_sandbox.errors import SandboxError
 from rlm_sandbox.sandbox import Sandbox
+from rlm_sandbox.spec import SandboxError
 from rlm_spark import local_spark
 from tests.scenarios.cluster import Cluster, Row, fresh
 from tests.scenarios.faults import whole

@@ -1,20 +1,18 @@
-"""What the walks begin with: a topic, its records, and old segments that are remote only.
+"""The first steps of every demo: a topic, its records, and old segments that are remote only.
 
-Each step shows how far it is and says in one line what came out; DemoError where a promise is not
-kept.
+Each shows its progress and its result in one line; DemoError where a promise is not kept.
 """
 
 from dataclasses import dataclass, field
 from logging import Logger
 
 from rlm.clock import Clock
-from rlm_sandbox.demo.client_log import client_log
 from rlm_sandbox.demo.comparison import Comparison
 from rlm_sandbox.demo.content import Content
-from rlm_sandbox.demo.errors import DemoError
 from rlm_sandbox.demo.manifest import Manifest
 from rlm_sandbox.demo.produce import Load, create_topic
-from rlm_sandbox.demo.report import Report, Step, mib
+from rlm_sandbox.demo.read_librdkafka import client_log
+from rlm_sandbox.demo.report import DemoError, Report, Step, mib
 from rlm_sandbox.demo.tiering import LogDirectory, run_rlm, shortened, wait_tiered
 from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.stores.objects import store_objects
@@ -28,8 +26,8 @@ _SHOWN_PARTITION = 0
 
 
 @dataclass(slots=True, kw_only=True)
-class Ground:
-    """A running sandbox, what is said of it, and the reads that were not equal."""
+class DemoRun:
+    """A demo in a running sandbox: its report, and the reads that were not equal."""
 
     sandbox: Sandbox
     report: Report
@@ -58,8 +56,8 @@ class Ground:
         """Where librdkafka writes."""
         return client_log(self.sandbox.layout.log("librdkafka"))
 
-    def judge(self, step: Step, comparison: Comparison) -> None:
-        """Say what came of a read, and keep it where it is not equal."""
+    def record(self, step: Step, comparison: Comparison) -> None:
+        """Report the result of a read, and keep it where it is not equal."""
         step.result = f"{comparison.read_records} of {comparison.expected_records} records, equal"
         if comparison.is_equal:
             return
