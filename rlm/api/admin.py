@@ -17,10 +17,10 @@ from rlm.api.cluster_status import ClusterStatus
 from rlm.api.peers import Peers, Sent, Stubs
 from rlm.api.ports import Broker, Ledger, PartitionStatuses, StoreDoctor
 from rlm.broker.answers import TopicDescription
-from rlm.plans.holes import LostRange
+from rlm.plans.coverage import LostRange
 from rlm.remote_log.topic_refs import TopicResolver, checked_name, topic_records
 from rlm.topics.access import Access
-from rlm.topics.freezes import Adoption, Freezes
+from rlm.topics.partition_records import Adoption, Freezes
 from rlm.topics.ports import NotLeader, Settings
 from rlm.topics.recreated import GoneTopic, gone_text, gone_topics, recreated, recreated_text
 from rlm.topics.rules import RetentionOptions

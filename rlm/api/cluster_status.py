@@ -15,7 +15,7 @@ from rlm.api.ports import Broker, PartitionStatus, PartitionStatuses, Problems
 from rlm.broker.answers import PartitionDescription
 from rlm.plans.problems import Problem, ProblemKind, Severity, about, health_of
 from rlm.stores.reports import StoreStatus
-from rlm.topics.freezes import Freezes
+from rlm.topics.partition_records import Freezes
 from rlm.topics.ports import Settings
 from rlm.v1 import admin_pb2 as pb
 from rlm.v1 import fetch_pb2

@@ -9,7 +9,7 @@ from kip405.ids import PartitionKey, Uuid
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.api.endpoints import Endpoint
 from rlm.api.ports import PartitionStatus
-from rlm.plans.holes import LostRange
+from rlm.plans.coverage import LostRange
 from rlm.plans.problems import Problem
 from rlm.remote_log.list_offsets import Position
 from rlm.remote_log.objects import RemoteLogDescription

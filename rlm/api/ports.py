@@ -115,7 +115,7 @@ class Ledger(Protocol):
 
 
 class StoreDoctor(Protocol):
-    """Inspects the set-up of the stores (rlm.service.stores.ServiceStores)."""
+    """Inspects the set-up of the stores (rlm.service.dependencies.ServiceStores)."""
 
     async def inspect(self) -> Sequence[StoreReport]:
         """Asked now; one that does not answer says so in its report."""

@@ -2,7 +2,7 @@
 
 Status, health, metrics, exit codes and log lines are all derived from it. A rule returns what it
 currently finds as a `Finding`; `ProblemRegister` turns findings into `Problem`s: since when they
-last, which appeared, which ended. `rlm/service/problem_watch.py` evaluates the rules periodically,
+last, which appeared, which ended. `rlm/service/problems.py` evaluates the rules periodically,
 and everything that operators see is read from there. Pure.
 
 To add a problem:
@@ -13,7 +13,7 @@ To add a problem:
 2. Write the rule as a pure function of values in `rlm/plans/problem_rules.py` that returns
    findings; decide by what should have happened and did not. What is not known is None, and is a
    finding of its own. Times that a rule compares are monotonic; only `since_ms` is wall time.
-3. Pass the values in from `rlm/service/problem_sources.py`, which collects them from the components
+3. Pass the values in from `rlm/service/problems.py`, which collects them from the components
    of the service. A component that already knows its problems may have a method that returns
    findings instead; name it among `others` where `ServiceSources` is created. A source never waits
    and never raises.

@@ -22,9 +22,8 @@ from kip405.ids import PartitionKey, Uuid
 from kip405.indexes import AbortedTransaction, aborted_for_fetch
 from kip405.lineage import Lineage
 from kip405.segments import RemoteLogSegmentMetadata
-from rlm.plans.coverage import SETTLED, unsettled_end
+from rlm.plans.coverage import SETTLED, Ranges, missed, unsettled_end
 from rlm.plans.fetch import ReadBounds, decided_below, has_transactions, open_at, shared_end
-from rlm.plans.holes import Ranges, missed
 from rlm.reading.reader import RemoteReader
 from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
 from rlmm.ledger import PartitionLedger, UsableSegment

@@ -13,8 +13,7 @@ from kip405.errors import Fenced, NotFound, Unavailable
 from kip405.ids import PartitionKey, TopicIdPartition, Uuid
 from rlm.broker.answers import OffsetAnswer, TopicDescription
 from rlm.broker.leadership import Leadership, LedPartition, partitions_of
-from rlm.plans.coverage import SETTLED
-from rlm.plans.holes import Ranges, ranges_without_records
+from rlm.plans.coverage import SETTLED, Ranges, ranges_without_records
 from rlm.reading.reader import RemoteReader
 from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
 from rlm.remote_log.history import RemoteHistory, SegmentReader

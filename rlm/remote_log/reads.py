@@ -15,7 +15,7 @@ from kip405.errors import Corrupt, Fenced, NotFound, OffsetOutOfRange, Unavailab
 from kip405.ids import MAX_OFFSET
 from rlm.broker.answers import LocalRecords
 from rlm.broker.leadership import LedPartition
-from rlm.plans.holes import missed
+from rlm.plans.coverage import missed
 from rlm.reading.values import RemoteRead, RemoteRecords
 from rlm.remote_log.tier import Tier, TierPartition, TopicRef, Watermarks, has_remote
 

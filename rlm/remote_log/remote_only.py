@@ -19,8 +19,8 @@ from kip405.crc import ByteBuffer
 from kip405.errors import Corrupt, Fenced, Invalid, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import MAX_OFFSET, PartitionKey, TopicIdPartition, Uuid
 from rlm.clock import Clock
+from rlm.plans.coverage import ranges_without_records
 from rlm.plans.history import published_lineage
-from rlm.plans.holes import ranges_without_records
 from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
 from rlm.remote_log.history import RemoteHistory
 from rlm.remote_log.list_offsets import (

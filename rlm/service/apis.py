@@ -28,15 +28,10 @@ from rlm.service.statuses import Statuses
 from rlm.service.tasks import TaskWiring
 from rlm.tasks.accept_loss import LossAcceptance
 from rlm.topics.access import Access, AccessWatch, ClusterAccess, PeerAccess, ServiceAccess
-from rlm.topics.cluster import OtherBrokers
-from rlm.topics.existing_logs import DiskLogs
-from rlm.topics.freezes import Adoption, Freezes
-from rlm.topics.groups import ClusterGroups
-from rlm.topics.growth import LogDirSpace
-from rlm.topics.keeper import RetentionKeeper
-from rlm.topics.readers import ReaderCheck
-from rlm.topics.reenable import RecreatedTopicWatch
-from rlm.topics.starts import Starts
+from rlm.topics.cluster import ClusterGroups, OtherBrokers, ReaderCheck
+from rlm.topics.keeper import RecreatedTopicWatch, RetentionKeeper
+from rlm.topics.local_logs import DiskLogs, LogDirSpace
+from rlm.topics.partition_records import Adoption, Freezes, Starts
 from rlm.topics.takeover import Settler
 from rlm.topics.verbs import Dependencies as VerbDependencies
 from rlm.topics.verbs import TopicVerbs

@@ -28,14 +28,15 @@ from rlm.remote_log.leader_view import LocalTier
 from rlm.service.apis import TopicWiring, build_admin, build_fetch, build_peers, build_topics
 from rlm.service.certificates import Certificates, certificate_paths
 from rlm.service.dependencies import Dependencies, build_dependencies
-from rlm.service.http_server import HealthState
 from rlm.service.lifetime import (
+    check_broker,
+    check_disks,
     configure_service_logs,
     keep_all_running,
     serving,
     until_stopped,
 )
-from rlm.service.listening import Listening
+from rlm.service.listeners import HealthState, Listening
 from rlm.service.metadata import remember_reads, remember_topics
 from rlm.service.metrics import (
     ServiceMetrics,
@@ -46,10 +47,14 @@ from rlm.service.metrics import (
     thread_gauges,
 )
 from rlm.service.partition_problems import PartitionProblems
-from rlm.service.problem_sources import CommonSources, ServiceSources, service_limits
-from rlm.service.problem_watch import FindingSource, ProblemWatch
+from rlm.service.problems import (
+    CommonSources,
+    FindingSource,
+    ProblemWatch,
+    ServiceSources,
+    service_limits,
+)
 from rlm.service.read_path import read_gauges, throttle_gauges
-from rlm.service.startup import check_broker, check_disks
 from rlm.service.statuses import Statuses
 from rlm.service.tasks import TaskWiring, build_pools
 from rlm.service.threads import ServiceThreads, service_threads

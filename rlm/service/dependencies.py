@@ -1,7 +1,9 @@
-"""Builds the clients and views that the components of a service share. Nothing connects yet."""
+"""Builds the clients, views and stores that the components of a service share; nothing connects."""
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from functools import partial
 
 from kip405.ids import Uuid
 from kip405.version import software_version
@@ -21,9 +23,91 @@ from rlm.remote_log.snapshots import SnapshotReader
 from rlm.service.heartbeat import HeartbeatSender
 from rlm.service.metadata import BARRIER_DEADLINE_MS, build_metadata
 from rlm.service.read_path import build_disk_cache, build_reader, build_throttle
-from rlm.service.stores import ServiceStores, build_stores
 from rlm.service.threads import ServiceThreads
+from rlm.stores.inspection import Inspection
+from rlm.stores.opened import OpenStores, PluginTerms, known_prefix, open_stores
+from rlm.stores.reports import StoreReport, StoreStatus
+from rlm.stores.stores import RoutedReader, Stores, Targets
 from rlmm.manager import Metadata
+from rsm_plugins.contract.client import Deadlines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceStores:
+    """All stores of a service that copies: those to read from, copy targets, and the inspection of
+    their set-up. Contacts nothing when built.
+    """
+
+    opened: OpenStores
+    targets: Targets
+    inspection: Inspection
+    inspect_interval_ms: int
+
+    @property
+    def stores(self) -> Stores:
+        return self.opened.stores
+
+    @property
+    def routed(self) -> RoutedReader:
+        return self.opened.routed
+
+    def background_tasks(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        """See OpenStores."""
+        found = self.opened.background_tasks()
+        if self.stores.links:
+            found["store inspection"] = partial(self.inspection.run, self.inspect_interval_ms)
+        return found
+
+    def statuses(self) -> tuple[StoreStatus, ...]:
+        """See OpenStores; with the alarms of the last inspection."""
+        reports = self.inspection.reports
+        return tuple(
+            replace(row, alarms=reports[row.name].alarms) if row.name in reports else row
+            for row in self.opened.statuses()
+        )
+
+    async def inspect(self) -> tuple[StoreReport, ...]:
+        """The set-up of every store now, checked for the topics that it holds."""
+        await self.opened.in_use.refresh()
+        return await self.inspection.inspect()
+
+    async def close(self) -> None:
+        """See OpenStores."""
+        await self.opened.close()
+
+
+def build_stores(
+    config: ServiceConfig, metadata: Metadata, clock: Clock, new_uuid: Callable[[], Uuid]
+) -> ServiceStores:
+    """Nothing is contacted. Needs a running loop. Invalid, Unavailable: see open_plugins."""
+    opened = open_stores(config, _terms(config), metadata, clock, new_uuid)
+    targets = Targets(config.provider(), opened.stores, config.cluster_id)
+    return ServiceStores(
+        opened=opened,
+        targets=targets,
+        inspection=Inspection(
+            stores=opened.stores,
+            targets=targets,
+            in_use=opened.in_use,
+            view=lambda: metadata.settings.view,
+            cluster_id=config.cluster_id,
+            prefixes={one.name: known_prefix(one) for one in config.stores},
+            clock=clock,
+        ),
+        inspect_interval_ms=config.store_inspect_interval_ms,
+    )
+
+
+def _terms(config: ServiceConfig) -> PluginTerms:
+    return PluginTerms(
+        principal=config.principal,
+        deadlines=Deadlines(call_ms=config.plugin_call_timeout_ms, copy_ms=config.copy_deadline_ms),
+        allow_insecure=config.allow_insecure,
+        sweep_grace_ms=config.sweep_grace_ms,
+        log_level=config.log_level,
+        runtime_dir=config.state_dir,
+    )
+
 
 _MAX_ORPHANS = 3
 

@@ -28,14 +28,13 @@ from rlm.remote_log.objects import RemoteObjects
 from rlm.remote_log.remote_only import RemoteReading, RemoteView
 from rlm.service.certificates import Certificates, certificate_paths
 from rlm.service.heartbeat import ReaderHeartbeat
-from rlm.service.http_server import HealthState
 from rlm.service.lifetime import (
     configure_service_logs,
     keep_all_running,
     serving,
     until_stopped,
 )
-from rlm.service.listening import Listening
+from rlm.service.listeners import HealthState, Listening
 from rlm.service.metadata import (
     MetadataIdentity,
     build_reader_metadata,
@@ -48,8 +47,7 @@ from rlm.service.metrics import (
     store_gauges,
     thread_gauges,
 )
-from rlm.service.problem_sources import CommonSources, reader_limits
-from rlm.service.problem_watch import ProblemWatch
+from rlm.service.problems import CommonSources, ProblemWatch, reader_limits
 from rlm.service.read_path import (
     build_disk_cache,
     build_reader,

@@ -13,9 +13,8 @@ from rlm.config import ServiceConfig
 from rlm.service.dependencies import Dependencies
 from rlm.service.metadata import BARRIER_DEADLINE_MS
 from rlm.tasks.cleanup import CleanupSettings, CleanupTask
-from rlm.tasks.copy import Copied, CopyTask
+from rlm.tasks.copy import Copied, CopyTask, CopyWatch
 from rlm.tasks.copy_attempt import Copier, CopySettings, LiveAttempts, StoreWrites
-from rlm.tasks.copy_watch import CopyWatch
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.expiration import ExpirationTask
 from rlm.tasks.lost_segments import HoleRecords, LostSegments

@@ -142,10 +142,6 @@ class OpenStores:
         ]
         return (*rows, *strangers)
 
-    def alarms_of(self, name: str) -> tuple[str, ...]:
-        """How a store is set up endangers what lies there; only who inspects knows."""
-        return ()
-
     def _status(self, link: StoreConnection, usages: dict[Uuid, StoreUsage]) -> StoreStatus:
         record, usage, store_id = link.record, StoreUsage(), link.store_id
         if store_id is None:
@@ -161,7 +157,6 @@ class OpenStores:
             problem=link.problem or "",
             segments=usage.segments,
             size_bytes=usage.size_bytes,
-            alarms=self.alarms_of(link.name),
         )
 
     def _stranger(self, store_id: Uuid, usage: StoreUsage) -> StoreStatus:

@@ -11,8 +11,7 @@ import structlog
 
 from kip405.errors import Invalid, NotFound, Unavailable
 from kip405.ids import PartitionKey
-from rlm.plans.coverage import OffsetRange
-from rlm.plans.holes import LossView, LostRange, doubtful_segments, lost_ranges
+from rlm.plans.coverage import LossView, LostRange, OffsetRange, doubtful_segments, lost_ranges
 from rlm.remote_log.ports import Ledger, Settings
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.tasks.evidence import StoreEvidence

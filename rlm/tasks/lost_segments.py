@@ -21,7 +21,7 @@ from kip405.errors import Invalid, RemoteStorageError
 from kip405.ids import PartitionKey, Uuid
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.clock import Clock, jittered_ms
-from rlm.plans.holes import with_holes, without_copied
+from rlm.plans.coverage import with_holes, without_copied
 from rlm.remote_log.history import Losses
 from rlm.remote_log.ports import Settings
 from rlm.remote_log.snapshots import PartitionSnapshot

@@ -23,8 +23,8 @@ from kip405.segments import RemoteLogSegmentMetadata
 from rlm.broker.deletions import PreparedDeletion, RecordDeletions
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
+from rlm.plans.coverage import NO_RECORDS, empty_ranges
 from rlm.plans.history import is_settled, record_of
-from rlm.plans.holes import NO_RECORDS, empty_ranges
 from rlm.plans.retention import LocalRetention, Retention, effective_local_retention
 from rlm.plans.services import heartbeats, live_nodes
 from rlm.plans.trim import (

@@ -9,7 +9,7 @@ service proves its own rights, at its own broker (H40). Must not know gRPC.
 AccessWatch checks periodically that this service still has every ACL that it needs (H40). When a
 right is revoked, no call may fail at once, and the calls that fail later may not point to the ACL.
 A missing ACL is one problem until it is granted again; the problem watch
-(rlm/service/problem_watch.py) logs it once.
+(rlm/service/problems.py) logs it once.
 """
 
 import asyncio

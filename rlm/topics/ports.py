@@ -1,7 +1,7 @@
 """The Protocols that the topic verbs depend on (settings, brokers, groups, disk), and their errors.
 
-The implementations are rlmm's Settings and manager, rlm.broker.OwnBroker, and `cluster`, `groups`,
-`growth` here; tests use fakes. An error class is defined here if it carries more than a message.
+The implementations are rlmm's Settings and manager, rlm.broker.OwnBroker, `cluster` and
+`local_logs` here; tests use fakes. An error class that carries more than a message is defined here.
 """
 
 from collections.abc import Mapping, Sequence

@@ -27,10 +27,10 @@ from rlm.plans.retention import Retention, effective_local_retention
 from rlm.remote_log.topic_refs import topic_records
 from rlm.topics import rules
 from rlm.topics.access import ClusterAccess
-from rlm.topics.existing_logs import ExistingLogs
-from rlm.topics.growth import Growth, bytes_a_day
+from rlm.topics.cluster import ReaderCheck
+from rlm.topics.local_logs import ExistingLogs, Growth, bytes_a_day
+from rlm.topics.partition_records import Starts
 from rlm.topics.ports import Broker, Disk, LeaderOffsets, Ledger, Settings
-from rlm.topics.readers import ReaderCheck
 from rlm.topics.recreated import former_texts
 from rlm.topics.rules import (
     RETENTION_BYTES,
@@ -40,7 +40,6 @@ from rlm.topics.rules import (
     retention_of,
     value_of,
 )
-from rlm.topics.starts import Starts
 from rlm.topics.takeover import Settler, is_taken_over, originals_of
 from rlmm.settings_records import NO_LEADER_EPOCH, TopicRecord
 

@@ -5,7 +5,7 @@ import asyncio
 from kip405.addresses import Address
 from kip405.ids import PartitionKey
 from rlm.broker.own_broker import OwnBroker
-from rlm.topics.starts import CAUSE_RETENTION, raise_start
+from rlm.topics.partition_records import CAUSE_RETENTION, raise_start
 from tests.rlmm.running import running
 
 

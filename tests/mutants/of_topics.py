@@ -10,11 +10,11 @@ _VERBS = (
 VERBS = Target("rlm/topics/verbs.py", (*_VERBS, "tests/rlm/topics/test_h40_access.py"))
 SETTLE = Target("rlm/topics/takeover.py", _VERBS)
 TAKEOVER = Target("rlm/topics/takeover.py", _VERBS)
-STARTS = Target("rlm/topics/starts.py", _VERBS)
+STARTS = Target("rlm/topics/partition_records.py", _VERBS)
 KEEPER = Target("rlm/topics/keeper.py", _VERBS)
 RULES = Target("rlm/topics/rules.py", _VERBS)
 FREEZES = Target(
-    "rlm/topics/freezes.py",
+    "rlm/topics/partition_records.py",
     ("tests/rlm/topics/test_freezes.py", "tests/rlm/topics/test_verb_guards.py"),
 )
 
@@ -203,8 +203,8 @@ EDITS: tuple[Edit, ...] = (
     *KEEPER.edits(
         (
             "H14: nothing is kept before the settings were read",
-            "        if not self._settings.is_ready:\n            return\n",
-            "        if self._settings.is_ready:\n            return\n",
+            "        if not self._settings.is_ready:\n            return\n        for record",
+            "        if self._settings.is_ready:\n            return\n        for record",
         ),
         (
             "H39: a topic recreated under its name is kept",

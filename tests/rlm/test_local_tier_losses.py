@@ -2,7 +2,7 @@
 
 from kip405.ids import Uuid
 from kip405.segments import ByteRange, SegmentLocator
-from rlm.plans.holes import NO_RECORDS
+from rlm.plans.coverage import NO_RECORDS
 from rlmm.ledger import Hole
 from rlmm.settings_records import HolesRecord
 from rsm_plugins.layout.keys import ObjectKind, object_name

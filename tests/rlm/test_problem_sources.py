@@ -3,7 +3,7 @@
 import pytest
 
 from rlm.plans.problems import Finding, ProblemKind
-from rlm.service.problem_sources import CommonSources
+from rlm.service.problems import CommonSources
 from rlmm.settings_records import StoreRecord
 from tests.builders.clock import ManualClock
 from tests.rlm.stores.test_routes import GONE
@@ -61,7 +61,7 @@ async def test_h38_a_store_that_nobody_names_is_an_alarm_once_the_others_are_kno
     world = World()
     world.settings.write(StoreRecord(store_id=GONE, plugin="s3", uri="s3://gone", prefix=""))
     world.segment(1, GONE)
-    await world.service_stores.in_use.refresh()
+    await world.service_stores.opened.in_use.refresh()
     if not is_known:
         world.links["cold"].store_id = None
     [found] = [finding for finding in told(world) if finding.subject == f"store {GONE}"]

@@ -3,7 +3,7 @@
 import structlog
 
 from rlm.plans.problems import Finding, ProblemKind
-from rlm.service.problem_watch import ProblemWatch
+from rlm.service.problems import ProblemWatch
 from tests.builders.clock import ManualClock
 
 FULL = Finding(kind=ProblemKind.STORE_REFUSES_WRITES, subject="store hot", text="it is full")

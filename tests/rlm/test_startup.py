@@ -9,7 +9,7 @@ from kip405.errors import Invalid, Unavailable
 from rlm.broker.own_broker import OwnBroker
 from rlm.config import ServiceConfig, load
 from rlm.log_dir.identity import BrokerIdentity
-from rlm.service.startup import check_broker, check_disks, check_listeners
+from rlm.service.lifetime import check_broker, check_disks, check_listeners
 from tests.builders.fake_broker import FakeBroker
 
 GIVEN = """\

@@ -24,11 +24,10 @@ from rlm.plans.problems import Problem
 from rlm.remote_log.history import Losses
 from rlm.service.certificates import CertificatePath, Certificates
 from rlm.service.heartbeat import HeartbeatSender
-from rlm.service.http_server import HealthState, HttpServer
+from rlm.service.listeners import HealthState, HttpServer
 from rlm.service.metrics import ServiceMetrics, partition_gauges, problem_gauges
 from rlm.service.partition_problems import PartitionProblems
-from rlm.service.problem_sources import CommonSources, ServiceSources
-from rlm.service.problem_watch import ProblemWatch
+from rlm.service.problems import CommonSources, ProblemWatch, ServiceSources
 from rlm.service.statuses import Statuses
 from rlm.service.tasks import PartitionTasks
 from rlm.stores.opened import OpenStores

@@ -33,7 +33,7 @@ from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.remote_log.tier import EpochEnd, TierPartition, TopicRef, Watermarks
 from rlm.remote_log.topic_refs import TopicResolver
 from rlm.topics.access import PeerAccess
-from rlm.topics.freezes import Adoption, Freezes
+from rlm.topics.partition_records import Adoption, Freezes
 from rlm.v1.fetch_pb2 import TopicRef as TopicName
 from rlmm.settings_records import ServiceRecord
 from rsm_plugins.contract.tls import ServerTls, Tls

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from kip405.ids import PartitionKey
-from rlm.plans.holes import LostRange
+from rlm.plans.coverage import LostRange
 from rlm.stores.reports import StoreReport, StoreStatus
 
 

@@ -15,10 +15,10 @@ from kip405.errors import (
     Unavailable,
 )
 from kip405.ids import PartitionKey, Uuid
-from rlm.plans.holes import NO_RECORDS
+from rlm.plans.coverage import NO_RECORDS
 from rlm.remote_log.reads import ReadRequest
 from rlm.remote_log.remote_only import QUIET_MS
-from rlm.topics.starts import CAUSE_RETENTION, raise_start
+from rlm.topics.partition_records import CAUSE_RETENTION, raise_start
 from rlm.v1 import fetch_pb2 as pb
 from rlmm.ledger import Hole
 from rlmm.settings_records import HolesRecord, ReaderRecord, ServiceRecord, TopicRecord

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import psutil
 
-from rlm.service.http_server import HealthState, HttpLimits, HttpServer
+from rlm.service.listeners import HealthState, HttpLimits, HttpServer
 
 MIB = 1 << 20
 BEGUN = b"GET /metrics HTTP/1.1\r\nHost: a\r\nContent-Length: 104857600\r\n"

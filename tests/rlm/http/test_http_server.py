@@ -10,7 +10,7 @@ from kip405.errors import Invalid
 from kip405.ids import Uuid
 from rlm.api.ports import PartitionStatus
 from rlm.plans.problems import Problem, ProblemKind
-from rlm.service.http_server import HealthState, HttpServer
+from rlm.service.listeners import HealthState, HttpServer
 from rlm.service.metrics import (
     TABLE,
     ServiceMetrics,

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from rlm.log_dir.partition_log import PartitionLog
-from rlm.plans.coverage import OffsetRange
-from rlm.plans.holes import doubtful_segments, empty_ranges
+from rlm.plans.coverage import OffsetRange, doubtful_segments, empty_ranges
 from rlmm.ledger import Hole
 from tests.rlm.plans.views import lineage, local
 

@@ -3,7 +3,7 @@
 import pytest
 
 from kip405.errors import Invalid
-from rlm.plans.holes import (
+from rlm.plans.coverage import (
     MOST_HOLES,
     NO_RECORDS,
     missed,

@@ -3,8 +3,7 @@
 from typing import Any
 
 from kip405.ids import Uuid
-from rlm.plans.coverage import OffsetRange
-from rlm.plans.holes import DoubtfulSegment, LossView, lost_ranges
+from rlm.plans.coverage import DoubtfulSegment, LossView, OffsetRange, lost_ranges
 from rlmm.ledger import Hole, UsableSegment
 from tests.builders.ledger import metadata
 

@@ -12,10 +12,11 @@ from kip405.errors import Unavailable
 from kip405.ids import Uuid
 from kip405.segments import CustomMetadata, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.api.messages import report_message, store_message
+from rlm.service.dependencies import ServiceStores
 from rlm.service.metrics import store_gauges
-from rlm.service.stores import ServiceStores
 from rlm.stores.connection import StoreConnection
 from rlm.stores.inspection import Inspection
+from rlm.stores.opened import OpenStores
 from rlm.stores.reports import DAY_MS, Level
 from rlm.stores.stores import RoutedReader, Stores, Targets
 from rlm.stores.usage import StoresInUse, StoreUsage
@@ -43,7 +44,7 @@ class KnownConnection(Link):
 
 
 class World:
-    """Two stores, a ledger and settings in memory, and the side over them."""
+    """Two stores, a ledger and settings in memory, and the stores of a service over them."""
 
     def __init__(self, names: Sequence[str] = ("hot", "cold")) -> None:
         ids = {"hot": HOT, "cold": COLD}
@@ -57,10 +58,14 @@ class World:
         clock = ManualClock()
         in_use = StoresInUse(self.ledger, clock)
         self.service_stores = ServiceStores(
-            stores=self.stores,
-            routed=RoutedReader(self.stores),
+            opened=OpenStores(
+                stores=self.stores,
+                routed=RoutedReader(self.stores),
+                in_use=in_use,
+                settings=self.settings,
+                plugins=(),
+            ),
             targets=targets,
-            in_use=in_use,
             inspection=Inspection(
                 stores=self.stores,
                 targets=targets,
@@ -70,8 +75,6 @@ class World:
                 prefixes=dict.fromkeys(names, "p"),
                 clock=clock,
             ),
-            settings=self.settings,
-            plugins=(),
             inspect_interval_ms=1_000,
         )
 
@@ -127,15 +130,15 @@ async def test_usage_counts_what_is_finished_and_knows_who_needs_the_store(world
     world.segment(2, HOT)
     world.segment(3, COLD, STARTED)
     world.segment(4, GONE, DELETED)
-    await world.service_stores.in_use.refresh()
+    await world.service_stores.opened.in_use.refresh()
     topics = frozenset((PLACE.topic_id,))
-    assert world.service_stores.in_use.by_store == {
+    assert world.service_stores.opened.in_use.by_store == {
         HOT: StoreUsage(segments=2, size_bytes=2, topics=topics),
         COLD: StoreUsage(topics=topics),
     }
     world.segment(5, HOT)
-    await world.service_stores.in_use.refresh()
-    assert world.service_stores.in_use.by_store[HOT].segments == 3
+    await world.service_stores.opened.in_use.refresh()
+    assert world.service_stores.opened.in_use.by_store[HOT].segments == 3
 
 
 def problems(world: World) -> list[str]:
@@ -148,7 +151,7 @@ async def test_h11_a_store_that_segments_need_and_nobody_configures_is_an_alarm(
     world.settings.write(StoreRecord(store_id=GONE, plugin="s3", uri="s3://gone", prefix=""))
     world.segment(1, GONE)
     assert problems(world) == []
-    await world.service_stores.in_use.refresh()
+    await world.service_stores.opened.in_use.refresh()
     (problem,) = problems(world)
     assert problem.startswith(
         f"store {GONE} (s3 s3://gone) is not in this service's configuration: 1 segments of 1"
@@ -167,7 +170,7 @@ async def test_h11_a_store_that_segments_need_and_nobody_configures_is_an_alarm(
 
 async def test_a_store_that_is_not_found_yet_is_not_called_unconfigured(world: World) -> None:
     world.segment(1, COLD)
-    await world.service_stores.in_use.refresh()
+    await world.service_stores.opened.in_use.refresh()
     world.links["cold"].store_id, world.links["cold"].problem = None, "the plugin is away"
     assert problems(world) == ["the plugin is away"], "which store that is nobody knows yet"
     world.settings.write(

@@ -6,7 +6,7 @@ import pytest
 
 from kip405.indexes import AbortedTransaction, TransactionIndexEntry, encode_transaction_index
 from kip405.segments import RemoteLogSegmentState
-from rlm.plans.holes import NO_RECORDS
+from rlm.plans.coverage import NO_RECORDS
 from rlmm.ledger import Hole
 from rlmm.settings_records import HolesRecord
 from tests.builders.ledger import PLACE

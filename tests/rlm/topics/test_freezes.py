@@ -3,7 +3,7 @@
 import pytest
 
 from kip405.errors import NotFound
-from rlm.topics.freezes import Freezes
+from rlm.topics.partition_records import Freezes
 from rlm.topics.verbs import EnableOptions
 from tests.builders.log_dir import TOPIC, TOPIC_ID
 from tests.rlm.topics.world import Cluster, ServiceUnderTest

@@ -16,8 +16,7 @@ from kafka_protocol.schema import Value
 from kip405.errors import Unavailable
 from rlm.broker.answers import PartitionDescription, TopicDescription
 from rlm.broker.own_broker import OwnBroker
-from rlm.topics.cluster import OtherBrokers
-from rlm.topics.groups import ClusterGroups
+from rlm.topics.cluster import ClusterGroups, OtherBrokers
 from rlm.topics.ports import GroupOffset
 from tests.builders.fake_broker import FakeBroker
 from tests.builders.log_dir import TOPIC, TOPIC_ID

@@ -6,7 +6,7 @@ from kip405.acls import topic_acl
 from kip405.errors import NotFound
 from kip405.ids import PartitionKey, Uuid
 from rlm.plans.problems import ProblemKind
-from rlm.topics.reenable import RecreatedTopicWatch
+from rlm.topics.keeper import RecreatedTopicWatch
 from rlm.topics.rules import RetentionOptions
 from rlm.topics.verbs import EnableOptions
 from rlmm.settings_records import TopicRecord

@@ -9,7 +9,7 @@ import structlog
 from kip405.acls import CLUSTER_NAME, Acl, cluster_acl, topic_acl
 from kip405.errors import Unavailable
 from rlm.plans.problems import ProblemKind
-from rlm.service.problem_watch import ProblemWatch
+from rlm.service.problems import ProblemWatch
 from rlm.topics.access import AccessWatch
 from rlm.topics.needed_acls import GROUPS_TOPIC, needed_acls, not_granted
 from rlm.topics.verbs import EnableOptions

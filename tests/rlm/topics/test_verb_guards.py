@@ -12,10 +12,9 @@ from kip405.errors import Fenced, Invalid, Unavailable
 from kip405.ids import PartitionKey, Uuid
 from rlm.broker.answers import PartitionDescription, TopicConfigValue, TopicDescription
 from rlm.topics import rules
-from rlm.topics.freezes import Freezes
+from rlm.topics.partition_records import Freezes, Starts, raise_start
 from rlm.topics.ports import NotLeader
 from rlm.topics.rules import RetentionOptions
-from rlm.topics.starts import Starts, raise_start
 from rlm.topics.takeover import is_taken_over
 from rlm.topics.verbs import EnableOptions
 from rlmm.settings_records import SettingsRecord, StartRecord, TopicRecord

@@ -3,7 +3,7 @@
 import pytest
 
 from kip405.errors import Fenced, Invalid, NotFound, Unavailable
-from rlm.topics.growth import DAY_MS, Growth, bytes_a_day
+from rlm.topics.local_logs import DAY_MS, Growth, bytes_a_day
 from rlm.topics.ports import GroupOffset, NotLeader
 from rlm.topics.rules import RetentionOptions
 from rlm.topics.verbs import EnableOptions, notes_of

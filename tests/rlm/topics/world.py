@@ -17,10 +17,10 @@ from rlm.broker.answers import (
     TopicDescription,
 )
 from rlm.topics.access import ClusterAccess, PeerAccess, ServiceAccess
+from rlm.topics.cluster import ReaderCheck
 from rlm.topics.keeper import RetentionKeeper
+from rlm.topics.partition_records import Starts
 from rlm.topics.ports import GroupOffset
-from rlm.topics.readers import ReaderCheck
-from rlm.topics.starts import Starts
 from rlm.topics.takeover import Settler
 from rlm.topics.verbs import Dependencies, TopicVerbs
 from rlmm.log_time import RecordTimes

@@ -1,21 +1,32 @@
-"""Checks before retention is taken over which parts of a topic's existing logs could not be copied.
+"""What a topic verb checks of this broker's disks: existing logs, their growth, and free space.
 
-It reads the replicas on this broker's disks: the leader's own, or a follower's copy of the same
+Before retention is taken over, it finds the segments of existing logs that could not be copied. It
+reads the replicas on this broker's disks: the leader's own, or a follower's copy of the same
 records. A segment that cannot be copied would block every trim behind it permanently, while the
 broker's retention is already off. Only names, sizes and the first batch of each closed segment are
-checked; the copy itself is the full check. Must not know gRPC or the ledger.
+checked; the copy itself is the full check.
+
+With trim off, a log grows until its disk is full (H18). The growth is estimated from the ledger of
+the last day: what was copied is what was produced. Free space is that of the fullest of this
+broker's log.dirs. Must not know gRPC.
 """
 
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Protocol
 
 from kip405.batches import read_header
-from kip405.errors import Corrupt, Fenced, NotFound, RemoteStorageError
+from kip405.errors import Corrupt, Fenced, NotFound, RemoteStorageError, Unavailable
 from kip405.lineage import Lineage
+from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.broker.answers import TopicDescription
 from rlm.clock import Clock
 from rlm.log_dir.partition_log import LocalSegment, PartitionLog
-from rlm.plans.holes import doubtful_segments
+from rlm.plans.coverage import doubtful_segments
+from rlm.plans.problems import human_bytes
 from rsm_plugins.threads import Threads
 
 _FIRST_BYTES = 64
@@ -116,3 +127,68 @@ def _not_seen(why: str, places: list[str]) -> Iterator[str]:
 def _named(texts: list[str]) -> list[str]:
     more = len(texts) - _MOST_NAMED
     return texts[:_MOST_NAMED] + ([f"and {more} more"] if more > 0 else [])
+
+
+DAY_MS = 86_400_000
+_LEAST_SPAN_MS = 60_000
+_FAR_DAYS = 3_650
+
+
+class LogDirSpace:
+    """Free bytes of the fullest of some directories."""
+
+    def __init__(self, log_dirs: Sequence[Path], threads: Threads) -> None:
+        self._log_dirs = tuple(log_dirs)
+        self._threads = threads
+
+    async def free_bytes(self) -> int:
+        """Unavailable where the free space of a directory cannot be read."""
+        try:
+            return await self._threads.run(self._free_bytes)
+        except OSError as error:
+            raise Unavailable(f"log.dirs: free space is not known: {error.strerror}") from error
+
+    def _free_bytes(self) -> int:
+        return min(shutil.disk_usage(path).free for path in self._log_dirs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Growth:
+    """Growth of a topic's replicas on one broker."""
+
+    bytes_a_day: int
+    free_bytes: int
+
+    def words(self, topic: str, now_ms: int) -> str:
+        """One sentence for an operator."""
+        free = f"{human_bytes(self.free_bytes)} are free in its log.dirs"
+        if self.bytes_a_day <= 0:
+            return (
+                f"the local log of {topic} grows from now on; how fast is not known yet, as "
+                f"nothing was copied in the last day; {free}"
+            )
+        days = self.free_bytes / self.bytes_a_day
+        until = "for more than ten years"
+        if days < _FAR_DAYS:
+            end = datetime.fromtimestamp((now_ms + days * DAY_MS) / 1000, tz=UTC)
+            until = f"until about {end:%Y-%m-%d %H:%M} UTC"
+        return (
+            f"the local log of {topic} grows from now on, on this broker by "
+            f"{human_bytes(self.bytes_a_day)} a day; {free}, which lasts {until}"
+        )
+
+
+def bytes_a_day(segments: Iterable[RemoteLogSegmentMetadata], now_ms: int) -> int:
+    """Bytes of FINISHED segments of the last 24 h, scaled up where the data is younger."""
+    finished = [
+        segment
+        for segment in segments
+        if segment.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+        and segment.max_timestamp_ms <= now_ms
+    ]
+    recent = [one for one in finished if one.max_timestamp_ms > now_ms - DAY_MS]
+    if not recent:
+        return 0
+    oldest_ms = min(segment.max_timestamp_ms for segment in finished)
+    span_ms = min(DAY_MS, max(now_ms - oldest_ms, _LEAST_SPAN_MS))
+    return sum(segment.segment_size_bytes for segment in recent) * DAY_MS // span_ms

@@ -1,11 +1,16 @@
-"""Collects the inputs of the problem rules from the components of a service; `sources` lists all.
+"""Collects the present problems of a service, and logs those that appeared and those that ended.
 
-Every source is a function without arguments that returns current findings. It never waits and never
-raises: values that need IO are read by a background component, and a source uses the latest ones.
+A source is a function without arguments that returns current findings, from the rules of
+`rlm/plans/problem_rules.py` and what the components know. It never waits and never raises: values
+that need IO are read by a background component, and a source uses the latest ones. Everything that
+shows problems reads them from ProblemWatch. Must not know where problems are shown.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
+
+import structlog
 
 from kip405.ids import Uuid
 from rlm.broker.leadership import Leadership, Snapshot
@@ -26,21 +31,83 @@ from rlm.plans.problem_rules import (
     skew_finding,
     store_findings,
 )
-from rlm.plans.problems import Finding, ProblemKind
+from rlm.plans.problems import Finding, Problem, ProblemKind, ProblemRegister, Severity
 from rlm.plans.services import heartbeats, live_nodes
 from rlm.remote_log.ports import Settings
 from rlm.service.heartbeat import HeartbeatSender
 from rlm.service.partition_problems import PartitionProblems
-from rlm.service.problem_watch import FindingSource
 from rlm.service.tasks import DEAD_AFTER_BEATS
-from rlm.stores.opened import OpenStores
-from rlm.stores.stores import NO_STORE
+from rlm.stores.reports import StoreStatus
+from rlm.stores.stores import NO_STORE, Stores
 from rlm.tasks.copy_attempt import StoreWrites
 from rlm.tasks.pool import TaskPool
 from rlm.topics.keeper import TakeoverAlarm
 from rlmm.log_time import ClockSkew
 from rlmm.settings_records import TopicRecord
 from rsm_plugins.threads import HungWork
+
+log = structlog.get_logger()
+_LEVELS = {
+    Severity.ALARM: logging.ERROR,
+    Severity.WARNING: logging.WARNING,
+    Severity.NOTE: logging.INFO,
+}
+FindingSource = Callable[[], Iterable[Finding]]
+"""Current findings; never waits, never raises."""
+_INTERVAL_MS = 5_000
+_MOST_LINES_A_KIND = 20
+"""Limit of lines of one kind at one time: a broker that is down must not log a line for each
+partition.
+"""
+
+
+class ProblemWatch:
+    """`current()` asks the sources at each call, so that its answer is never outdated."""
+
+    def __init__(self, sources: Iterable[FindingSource], clock: Clock) -> None:
+        self._sources = tuple(sources)
+        self._clock = clock
+        self._register = ProblemRegister()
+
+    async def run(self) -> None:
+        """Run until cancelled, so that problems are logged even when nobody asks for them."""
+        while True:
+            self.current()
+            await self._clock.sleep_ms(_INTERVAL_MS)
+
+    def current(self) -> tuple[Problem, ...]:
+        """All current problems, alarms first."""
+        findings = [finding for source in self._sources for finding in source()]
+        changes = self._register.update(findings, self._clock.now_ms())
+        _log_each(changes.appeared, _log_appeared)
+        _log_each(changes.ended, _log_ended)
+        return self._register.current
+
+
+def _log_each(problems: Iterable[Problem], log_one: Callable[[Problem, int], None]) -> None:
+    by_kind: dict[ProblemKind, list[Problem]] = {}
+    for problem in problems:
+        by_kind.setdefault(problem.kind, []).append(problem)
+    for alike in by_kind.values():
+        shown = alike[:_MOST_LINES_A_KIND]
+        for number, problem in enumerate(shown, start=1):
+            is_last = number == len(shown)
+            log_one(problem, len(alike) - len(shown) if is_last else 0)
+
+
+def _log_appeared(problem: Problem, more: int) -> None:
+    log.log(_LEVELS[problem.severity], "problem", **_shown(problem, more), problem=problem.text)
+
+
+def _log_ended(problem: Problem, more: int) -> None:
+    log.info("problem_ended", **_shown(problem, more), since_ms=problem.since_ms)
+
+
+def _shown(problem: Problem, more: int) -> dict[str, object]:
+    """`more_of_this_kind`: how many other problems of the kind get no line of their own."""
+    shown: dict[str, object] = {"kind": problem.kind.value, "subject": problem.subject}
+    return {**shown, "more_of_this_kind": more} if more else shown
+
 
 _DAY_MS = 86_400_000
 _COPY_LEAST_MS = 15_000
@@ -95,6 +162,13 @@ class _Log(Protocol):
     def loss(self) -> str | None: ...
 
 
+class _Stores(Protocol):
+    @property
+    def stores(self) -> Stores: ...
+
+    def statuses(self) -> Sequence[StoreStatus]: ...
+
+
 class _Certificates(Protocol):
     @property
     def files(self) -> Sequence[CertificateFile]: ...
@@ -114,7 +188,7 @@ class CommonSources:
         ledger: _Topic,
         settings: _Topic,
         log: _Log,
-        stores: OpenStores,
+        stores: _Stores,
         certificates: _Certificates,
         hung_threads: Callable[[], Sequence[HungWork]],
         clock: Clock,

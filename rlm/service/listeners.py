@@ -1,13 +1,13 @@
-"""The HTTP endpoint: /healthz and /readyz for supervisors, /metrics for Prometheus.
+"""The listeners of a service in every role: HTTP for supervisors and Prometheus, and the gRPC API.
 
 /healthz answers 200 while the process works, else 503. A service that waits for ledger or store
 still passes bytes through (G6) and must not be restarted for that. /readyz answers 200 once Kafka
 clients can be served from both tiers, 503 before. Neither status depends on problems: a pod that is
 taken out of service because a store is full would take the clients of its broker with it. Both
-bodies list the problems, with `health` as the verdict. This module must not know what the problems
-are.
+bodies list the problems, and `health` summarises them. This module must not know what the problems
+are, nor what the clients of the API request.
 
-The number of connections and the size and duration of a connection's first request are bounded
+The number of HTTP connections and the size and duration of a connection's first request are bounded
 (H36), because aiohttp waits for the end of a request's headers without limit and keeps what it has
 received. For later requests of a connection its keep-alive timeout applies.
 """
@@ -21,7 +21,10 @@ import structlog
 from aiohttp import web
 
 from kip405.errors import Invalid
+from rlm.api.server import ApiServer
+from rlm.config import CommonConfig
 from rlm.plans.problems import Problem, health_of
+from rlm.v1 import admin_pb2_grpc, fetch_pb2_grpc
 
 log = structlog.get_logger(__name__)
 
@@ -237,3 +240,47 @@ def _shown(problem: Problem) -> dict[str, Any]:
         "text": problem.text,
         "since_ms": problem.since_ms,
     }
+
+
+class Listening:
+    """`start` listens, `close` stops listening; the caller closes the services behind it."""
+
+    def __init__(
+        self,
+        config: CommonConfig,
+        *,
+        admin: admin_pb2_grpc.AdminServiceServicer | None,
+        fetch: fetch_pb2_grpc.FetchServiceServicer,
+        health: Callable[[], HealthState],
+        metrics: Callable[[], bytes],
+    ) -> None:
+        self._config = config
+        self._admin = admin
+        self._fetch = fetch
+        self._http = HttpServer(
+            host=config.http_listen.host,
+            port=config.http_listen.port,
+            health=health,
+            metrics=metrics,
+        )
+        self._api: ApiServer | None = None
+
+    async def start(self) -> None:
+        """Invalid: a port is taken, an address may not be used, or a TLS file is not usable."""
+        config = self._config
+        self._api = ApiServer(
+            admin=self._admin,
+            fetch=self._fetch,
+            listen=str(config.grpc_listen),
+            tls=config.grpc_tls,
+            asks_tokens=config.api_token_file is not None,
+            allow_insecure=config.allow_insecure,
+        )
+        await self._http.start()
+        await self._api.start()
+
+    async def close(self) -> None:
+        """Closes the API first."""
+        if self._api is not None:
+            await self._api.stop()
+        await self._http.stop()
