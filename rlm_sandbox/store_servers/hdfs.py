@@ -8,7 +8,6 @@ This module must not know who starts the processes. Settings: hdfs-default.xml o
 import http.client
 import json
 import os
-import shutil
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,8 +23,6 @@ from rlm_sandbox.ports import PortReservation
 HADOOP_VERSION = "3.4.2"
 DOWNLOAD_SIZE_MIB = 80
 NAMESERVICE = "rlm-sandbox"
-# What prints the logs; left out when hadoop-common's dependencies are resolved.
-_LOGGING = "org.slf4j:slf4j-reload4j:1.7.36"
 # Hadoop's poms leave it to the distribution; without it the servers' logs stay empty.
 _LOGGING_BINDING = "org.slf4j:slf4j-reload4j:1.7.36"
 _LOOPBACK = "127.0.0.1"
@@ -33,8 +30,6 @@ _PROBE_TIMEOUT_S = 1.0
 _FRESH_CONTACT_S = 2
 _NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 _DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
-_HA_ADMIN = "org.apache.hadoop.hdfs.tools.DFSHAAdmin"
-_ADMIN = "org.apache.hadoop.hdfs.tools.DFSAdmin"
 _SCRATCH = "tmp"  # what servers that are killed leave goes with their folder
 _JVM = (
     "-Xmx256m",
@@ -210,7 +205,7 @@ def _hdfs_site(folder: Path, ports: HdfsPorts) -> dict[str, str]:
             **common,
             "dfs.namenode.rpc-bind-host": _LOOPBACK,
             "dfs.namenode.http-address": _address(ports.namenodes[0].http),
-            "dfs.namenode.name.dir": _name_folder(folder, 0).absolute().as_uri(),
+            "dfs.namenode.name.dir": name_folder(folder, 0).absolute().as_uri(),
         }
     return {**common, **_ha_site(folder, ports)}
 
@@ -241,7 +236,7 @@ def _ha_site(folder: Path, ports: HdfsPorts) -> dict[str, str]:
         suffix = f"{NAMESERVICE}.{node_id(at)}"
         site[f"dfs.namenode.rpc-address.{suffix}"] = _address(node.rpc)
         site[f"dfs.namenode.http-address.{suffix}"] = _address(node.http)
-        site[f"dfs.namenode.name.dir.{suffix}"] = _name_folder(folder, at).absolute().as_uri()
+        site[f"dfs.namenode.name.dir.{suffix}"] = name_folder(folder, at).absolute().as_uri()
     return site
 
 
@@ -253,14 +248,6 @@ def node_id(number: int) -> str:
 def format_command(dist: HdfsDist, folder: Path, ports: HdfsPorts) -> list[str]:
     """Make an empty file system (and the shared edit log); once, before the first start."""
     return _namenode(dist, folder, ports, 0, "-format", "-force", "-nonInteractive")
-
-
-def copy_to_standby(folder: Path) -> None:
-    """Give the second NameNode the freshly formatted name space of the first, which does not run.
-
-    The same as `-bootstrapStandby`, without another Java.
-    """
-    shutil.copytree(_name_folder(folder, 0), _name_folder(folder, 1))
 
 
 def namenode_command(dist: HdfsDist, folder: Path, ports: HdfsPorts, number: int = 0) -> list[str]:
@@ -283,26 +270,6 @@ def datanode_command(
     return dist.command(
         _DATANODE, config_folder(folder), *(f"-D{key}={value}" for key, value in own.items())
     )
-
-
-def transition_to_active_command(dist: HdfsDist, folder: Path, number: int) -> list[str]:
-    """Make a NameNode the active one, whether or not the other answers.
-
-    The caller sees to it that the other is dead or standby: there is no fencing.
-    """
-    return dist.command(
-        _HA_ADMIN, config_folder(folder), "-transitionToActive", "--forceactive", node_id(number)
-    )
-
-
-def transition_to_standby_command(dist: HdfsDist, folder: Path, number: int) -> list[str]:
-    """Make the active NameNode a standby."""
-    return dist.command(_HA_ADMIN, config_folder(folder), "-transitionToStandby", node_id(number))
-
-
-def admin_command(dist: HdfsDist, folder: Path, *args: str) -> list[str]:
-    """`hdfs dfsadmin`: `-safemode enter`, `-setSpaceQuota 1m /x`."""
-    return dist.command(_ADMIN, config_folder(folder), *args)
 
 
 def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -363,7 +330,7 @@ def _accepts(port: int) -> bool:
         return False
 
 
-def _name_folder(folder: Path, number: int) -> Path:
+def name_folder(folder: Path, number: int) -> Path:
     return folder / f"name-{node_id(number)}"
 
 

@@ -92,7 +92,6 @@ class KafkaSettings:
     connections_max_idle_ms: int
     metadata_max_age_ms: int
     retry_backoff_ms: int
-    exclude_internal_topics: bool
 
     @property
     def has_tls(self) -> bool:
@@ -164,7 +163,6 @@ _CONSUMER: Final = Table(
     Setting(key="connections.max.idle.ms", kind=_number(1), default=540_000),
     Setting(key="metadata.max.age.ms", kind=_number(1), default=300_000),
     Setting(key="retry.backoff.ms", kind=_number(0), default=100),
-    Setting(key="exclude.internal.topics", kind=_TEXT, default="true"),
     Setting(key="sasl.mechanism", kind=_TEXT, default="GSSAPI"),
     Setting(key="sasl.jaas.config", kind=_TEXT, secret=True),
     Setting(key="sasl.plain.username", kind=_TEXT, aliases=("sasl.username",)),
@@ -222,7 +220,6 @@ def _settings(properties: Mapping[str, str]) -> KafkaSettings:
         connections_max_idle_ms=given["connections.max.idle.ms"],
         metadata_max_age_ms=given["metadata.max.age.ms"],
         retry_backoff_ms=given["retry.backoff.ms"],
-        exclude_internal_topics=given["exclude.internal.topics"] != "false",
     )
 
 
