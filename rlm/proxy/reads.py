@@ -65,30 +65,6 @@ class FetchQuota(Protocol):
         ...
 
 
-class NoQuota:
-    """Counts nothing and delays nobody."""
-
-    def connection(self) -> ConnectionQuota:
-        """See `FetchQuota`."""
-        return self
-
-    def moved(self, size_bytes: int) -> None:
-        """See `FetchQuota`."""
-
-    def wait_ms(self, client_id: str) -> int:
-        """See `ConnectionQuota`."""
-        return 0
-
-    def spliced(self, client_id: str, size_bytes: int) -> None:
-        """See `ConnectionQuota`."""
-
-    def passed(self, size_bytes: int) -> None:
-        """See `ConnectionQuota`."""
-
-    def held(self, duration_ms: int) -> None:
-        """See `ConnectionQuota`."""
-
-
 class Permit:
     """The quota for one Fetch of a client."""
 

@@ -26,13 +26,12 @@ from rlm.proxy.fetch import FetchDependencies, FetchHandler, HighWatermarks
 from rlm.proxy.fetch_plan import topic_ref
 from rlm.proxy.limits import ClientDeadlines, ConnectionMemory, DeadlineSettings
 from rlm.proxy.position_handlers import PositionHandler
-from rlm.proxy.reads import FetchQuota, NoQuota
+from rlm.proxy.reads import FetchQuota
 from rlm.proxy.session import Taken
-from rlm.proxy.settings import NoMetrics, ProxyMetrics, ProxySettings
+from rlm.proxy.settings import ProxyMetrics, ProxySettings
 from rlm.remote_log.tier import Tier, has_remote
 
 log = structlog.get_logger(__name__)
-_NO_QUOTA = NoQuota()
 
 
 class ProxyServer:
@@ -43,13 +42,13 @@ class ProxyServer:
         settings: ProxySettings,
         tier: Tier,
         clock: Clock,
-        metrics: ProxyMetrics | None = None,
-        quota: FetchQuota = _NO_QUOTA,
+        metrics: ProxyMetrics,
+        quota: FetchQuota,
     ) -> None:
         self._settings = settings
         self._tier = tier
         self._clock = clock
-        self._metrics = metrics or NoMetrics()
+        self._metrics = metrics
         self._fetch_dependencies = FetchDependencies(
             settings=settings,
             tier=tier,
@@ -88,11 +87,6 @@ class ProxyServer:
             raise RuntimeError("the proxy is not started")
         port: int = self._server.sockets[0].getsockname()[1]
         return port
-
-    @property
-    def connection_count(self) -> int:
-        """Open client connections."""
-        return len(self._connections)
 
     @property
     def connections(self) -> frozenset[Connection]:

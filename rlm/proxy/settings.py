@@ -58,22 +58,3 @@ class ProxyMetrics(Protocol):
     def barrier_waited(self, duration_ms: int, *, passed: bool) -> None:
         """One wait for the settings and ledger view (H17)."""
         ...
-
-
-class NoMetrics:
-    """Counts nothing."""
-
-    def connection_opened(self) -> None:
-        """See `ProxyMetrics`."""
-
-    def connection_closed(self, cause: str) -> None:
-        """See `ProxyMetrics`."""
-
-    def answered(self, api: str, outcome: str) -> None:
-        """See `ProxyMetrics`."""
-
-    def spliced(self, size_bytes: int) -> None:
-        """See `ProxyMetrics`."""
-
-    def barrier_waited(self, duration_ms: int, *, passed: bool) -> None:
-        """See `ProxyMetrics`."""

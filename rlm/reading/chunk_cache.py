@@ -145,44 +145,29 @@ class SingleFlightCache(Generic[K, V]):
         self._kept: dict[K, V] = {}
         self._order: ScanResistant[K] = ScanResistant(capacity_bytes)
         self._pending: dict[K, asyncio.Future[V]] = {}
-        self.hits = 0
-        self.misses = 0
 
     @property
     def kept_bytes(self) -> int:
         """Weight of everything kept."""
         return self._order.bytes
 
-    def peek(self, key: K, reader: int = 0) -> V | None:
+    def peek(self, key: K, reader: int) -> V | None:
         """The value if it is here, marked as used by `reader`."""
         value = self._kept.get(key)
         if value is not None:
             self._order.touch(key, reader)
-            self.hits += 1
         return value
 
-    def pending(self, key: K) -> asyncio.Future[V] | None:
-        """The load of the value that is under way; shield it."""
-        return self._pending.get(key)
-
     def start(
-        self, key: K, begin: Callable[[], asyncio.Future[V]], reader: int = 0
+        self, key: K, begin: Callable[[], asyncio.Future[V]], reader: int
     ) -> asyncio.Future[V]:
         """Begin a load, or join the one under way; the future may be shielded and dropped."""
         pending = self._pending.get(key)
         if pending is None:
-            self.misses += 1
             pending = begin()
             self._pending[key] = pending
             pending.add_done_callback(lambda done: self._landed(key, done, reader))
         return pending
-
-    async def get(self, key: K, begin: Callable[[], asyncio.Future[V]], reader: int = 0) -> V:
-        """The value, loaded once for all callers; cancelling a caller does not cancel the load."""
-        value = self.peek(key, reader)
-        if value is not None:
-            return value
-        return await asyncio.shield(self.start(key, begin, reader))
 
     def _landed(self, key: K, pending: asyncio.Future[V], reader: int) -> None:
         self._pending.pop(key, None)

@@ -61,7 +61,7 @@ class ChunkLoader:
         self._loads: dict[ChunkKey, Load[Landed]] = {}
         self._index_loads: dict[Uuid, Load[SegmentIndexes]] = {}
 
-    def knows(self, key: ChunkKey) -> bool:
+    def _knows(self, key: ChunkKey) -> bool:
         """Whether a chunk is kept or on its way."""
         return key in self._loads or key in self._chunks
 
@@ -133,7 +133,7 @@ class ChunkLoader:
 
     def _missing(self, wanted: Wanted) -> Iterable[range]:
         most = max(self._limits.one_range_bytes // wanted.chunk_bytes, 1)
-        for run in runs(n for n in wanted.numbers if not self.knows(wanted.key(n))):
+        for run in runs(n for n in wanted.numbers if not self._knows(wanted.key(n))):
             for start in range(run.start, run.stop, most):
                 yield range(start, min(start + most, run.stop))
 

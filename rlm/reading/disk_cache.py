@@ -176,9 +176,7 @@ _WRITES_AT_ONCE = 8
 class DiskCounts:
     """Totals since the start."""
 
-    hits: int = 0
     damaged: int = 0
-    written_bytes: int = 0
     dropped_writes: int = 0
 
 
@@ -271,7 +269,6 @@ class DiskCache:
             self._order.discard(key)
             self.counts.damaged += self.is_on
             return None
-        self.counts.hits += 1
         return data
 
     async def _read(self, key: ChunkKey) -> bytes | None:
@@ -315,7 +312,6 @@ class DiskCache:
                 self._queued_bytes -= size_bytes
             for key, data in batch:
                 self._order.add(key, len(data) + HEADER_BYTES, 0)
-            self.counts.written_bytes += size_bytes
 
     def _make_room(self, size_bytes: int) -> list[ChunkKey]:
         leaving: list[ChunkKey] = []

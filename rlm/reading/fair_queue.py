@@ -65,11 +65,6 @@ class FairQueue(Generic[J]):
         """Jobs that somebody waits for."""
         return self._wanted.count
 
-    @property
-    def ahead_count(self) -> int:
-        """Jobs that read ahead."""
-        return self._ahead.count
-
     def add(self, job: J, reader: int, *, is_ahead: bool) -> None:
         """Queue a job behind the others of its reader."""
         (self._ahead if is_ahead else self._wanted).add(job, reader)

@@ -170,10 +170,6 @@ class LoadScheduler:
         """Loads that somebody waits for and that wait for a turn."""
         return self._turns.wanted_count
 
-    @property
-    def is_idle(self) -> bool:
-        return not self._running and self._turns.first() is None
-
     def submit(self, load: Load[V]) -> asyncio.Future[V]:
         """Begin a load, now or in its turn; Busy where too many wait already."""
         if not load.is_ahead and self._turns.wanted_count >= self._most_waiting:

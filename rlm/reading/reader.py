@@ -89,10 +89,6 @@ class RemoteReader:
         """The size of chunks to suppose of a segment whose indexes are not here yet."""
         self._chunk_bytes = chunk_bytes
 
-    def knows(self, segment: RemoteLogSegmentMetadata, number: int) -> bool:
-        """Whether a chunk is kept or on its way."""
-        return self._loader.knows((segment.segment_id.id, number))
-
     async def read(
         self,
         segment: RemoteLogSegmentMetadata,

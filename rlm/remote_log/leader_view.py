@@ -18,8 +18,8 @@ from rlm.reading.reader import RemoteReader
 from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
 from rlm.remote_log.history import RemoteHistory, SegmentReader
 from rlm.remote_log.ports import Ledger, Settings
-from rlm.remote_log.snapshot_cache import SnapshotCache, SnapshotTaker
-from rlm.remote_log.snapshots import PartitionSnapshot
+from rlm.remote_log.snapshot_cache import SnapshotCache
+from rlm.remote_log.snapshots import PartitionSnapshot, SnapshotTaker
 from rlm.remote_log.tier import EpochEnd, TierPartition, TopicRef, Watermarks
 from rlmm.settings_records import TopicRecord
 

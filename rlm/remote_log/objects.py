@@ -18,7 +18,7 @@ from kip405.ids import PartitionKey, Uuid
 from kip405.lineage import Lineage
 from kip405.segments import ByteRange, FileSlice, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.broker.leadership import LedPartition
-from rlm.remote_log.snapshots import PartitionSnapshot
+from rlm.remote_log.snapshots import SnapshotTaker
 from rlmm.ledger import PartitionLedger, UsableSegment
 from rsm_plugins.threads import Threads
 
@@ -50,12 +50,6 @@ _AT_ONCE = 4
 _AT_WORK_OR_WAITING = 32
 _DEADLINE_S = 120.0
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-
-
-class _Snapshots(Protocol):
-    """Takes snapshots of partitions that we lead (rlm.remote_log.snapshots)."""
-
-    async def take(self, led: LedPartition) -> PartitionSnapshot: ...
 
 
 class Ledgers(Protocol):
@@ -142,7 +136,7 @@ class RemoteLogs(RemoteObjects):
         *,
         cluster_id: str,
         known: Callable[[PartitionKey], LedPartition | None],
-        snapshots: _Snapshots,
+        snapshots: SnapshotTaker,
         ledgers: Ledgers,
         store: SegmentReader,
         threads: Threads,

@@ -14,7 +14,6 @@ rlm.plans.history decides what is published.
 import asyncio
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Protocol
 
 import structlog
 
@@ -25,7 +24,7 @@ from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
 from rlm.plans.history import is_settled, lineage_to_publish, record_of
 from rlm.remote_log.ports import Ledger, Settings
-from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots, TopicSnapshot
+from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots, SnapshotTaker, TopicSnapshot
 from rlmm.coalesced import Coalesced
 from rlmm.settings_records import HistoryRecord
 
@@ -169,14 +168,6 @@ class SnapshotCache:
     async def check_leadership(self, led: LedPartition) -> TopicDescription:
         """See `Snapshots`."""
         return await self._reader.check_leadership(led)
-
-
-class SnapshotTaker(Protocol):
-    """Takes snapshots (SnapshotCache, CoalescedSnapshots)."""
-
-    async def take(self, led: LedPartition) -> PartitionSnapshot:
-        """See `Snapshots`."""
-        ...
 
 
 class CoalescedSnapshots:

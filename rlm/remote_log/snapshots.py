@@ -70,14 +70,18 @@ class PartitionSnapshot:
         return self.led.topic_id_partition.key
 
 
-class Snapshots(Protocol):
-    """What tasks ask about a partition that we lead. Errors: Fenced: no longer led here under this
-    epoch. Unavailable: something is not up to date yet.
-    """
+class SnapshotTaker(Protocol):
+    """Takes snapshots of partitions that we lead."""
 
     async def take(self, led: LedPartition) -> PartitionSnapshot:
-        """A snapshot that began after this call."""
+        """A snapshot that began after this call. Fenced: no longer led here under this epoch.
+        Unavailable: something is not up to date yet.
+        """
         ...
+
+
+class Snapshots(SnapshotTaker, Protocol):
+    """What tasks ask about a partition that we lead; errors as `take`."""
 
     async def topic(self, led: LedPartition) -> TopicSnapshot:
         """The topic's configuration as of now (H35)."""

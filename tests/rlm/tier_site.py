@@ -15,7 +15,8 @@ from rlm.broker.leadership import Leadership
 from rlm.reading.reader import RemoteReader
 from rlm.reading.values import ReadLimits, RemoteRead
 from rlm.remote_log.leader_view import LocalTier
-from rlm.remote_log.snapshot_cache import CoalescedSnapshots, SnapshotTaker
+from rlm.remote_log.snapshot_cache import CoalescedSnapshots
+from rlm.remote_log.snapshots import SnapshotTaker
 from rlm.remote_log.tier import TierPartition, TopicRef
 from rsm_plugins.layout.keys import ObjectKind, object_name
 from rsm_plugins.threads import Threads

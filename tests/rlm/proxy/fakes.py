@@ -25,11 +25,12 @@ from kafka_protocol.schema import Api, decode
 from kip405.errors import RemoteStorageError, Unavailable
 from kip405.ids import Uuid
 from rlm.clock import SystemClock
-from rlm.proxy.reads import FetchQuota, NoQuota
+from rlm.proxy.reads import FetchQuota
 from rlm.proxy.server import ProxyServer
-from rlm.proxy.settings import NoMetrics, ProxySettings
+from rlm.proxy.settings import ProxySettings
 from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
 from rlm.remote_log.tier import EpochEnd, TierPartition, TopicRef, Watermarks
+from tests.rlm.proxy.uncounted import NoMetrics, NoQuota
 
 Value = dict[str, Any]
 TOPIC = "archive"

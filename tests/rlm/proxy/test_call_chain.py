@@ -25,6 +25,7 @@ from tests.builders.ledger import PLACE
 from tests.builders.store import MemoryStore
 from tests.builders.threads import some_threads
 from tests.rlm.proxy.fakes import FakeBroker, Log, RawClient, asked, only
+from tests.rlm.proxy.uncounted import NoMetrics, NoQuota
 from tests.rlm.tier_site import Site
 
 MOST_FUNCTIONS = 24
@@ -138,7 +139,7 @@ async def behind(path: Path, loop: ChainLoop) -> AsyncIterator[Behind]:
                 upstream_host="127.0.0.1",
                 upstream_port=server.sockets[0].getsockname()[1],
             )
-            proxy = ProxyServer(settings, site.tier, SystemClock())
+            proxy = ProxyServer(settings, site.tier, SystemClock(), NoMetrics(), NoQuota())
             await proxy.start()
             client = RawClient(*await asyncio.open_connection("127.0.0.1", proxy.port))
             try:

@@ -253,7 +253,7 @@ async def test_the_number_of_connections_is_bounded() -> None:
             assert await client.frame() == b"\0\0\0\x01ok"
         assert await ended(await w.connect())
         first.writer.close()
-        await settle(lambda: w.proxy.connection_count == 1)
+        await settle(lambda: len(w.proxy.connections) == 1)
         third = await w.connect()
         third.writer.write(raw_request(UNKNOWN_KEY, 1, b""))
         assert await third.frame() == b"\0\0\0\x01ok"
@@ -274,7 +274,7 @@ async def test_a_client_that_leaves_a_held_fetch_leaves_nothing_behind() -> None
         client.writer.write(client.encode(FETCH, 12, request))
         await settle(lambda: w.tier.under_way == 1)
         client.writer.close()
-        await settle(lambda: w.tier.under_way == 0 and w.proxy.connection_count == 0)
+        await settle(lambda: w.tier.under_way == 0 and len(w.proxy.connections) == 0)
         await settle(lambda: w.broker.connections == 0)
         assert w.metrics.causes == ["client_closed"]
 
@@ -289,7 +289,7 @@ async def test_a_broker_that_goes_away_closes_the_client() -> None:
         w.broker.answer = gone  # type: ignore[method-assign]
         client.writer.write(client.encode(FETCH, 12, fetch_request(12, asked(40))))
         assert await ended(client)
-        await settle(lambda: w.proxy.connection_count == 0)
+        await settle(lambda: len(w.proxy.connections) == 0)
         assert w.metrics.causes[0].startswith("broker")
 
 

@@ -25,6 +25,7 @@ from rlm.proxy.settings import ProxySettings
 from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
 from rlm.remote_log.tier import TierPartition, TopicRef, Watermarks
 from tests.rlm.proxy.fakes import Counting, FakeTier, RawClient, Value, asked, tier_partition
+from tests.rlm.proxy.uncounted import NoQuota
 from tests.sandbox_fixtures import KafkaCluster
 
 pytestmark = pytest.mark.integration
@@ -184,6 +185,7 @@ async def archive(kafka_cluster: KafkaCluster) -> AsyncIterator[Archive]:
         tier,
         SystemClock(),
         metrics,
+        NoQuota(),
     )
     await proxy.start()
     bootstrap = f"127.0.0.1:{ports.proxy}"

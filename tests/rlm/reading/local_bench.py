@@ -97,7 +97,7 @@ class Bench:
 
     async def is_idle(self) -> None:
         async with asyncio.timeout(5):
-            while not self.made.range_scheduler.is_idle:  # noqa: ASYNC110 - the loads have no event
+            while self.made.range_scheduler.running_count:  # noqa: ASYNC110 - the loads have no event
                 await asyncio.sleep(0.001)
 
     async def stored(

@@ -41,7 +41,7 @@ async def test_a_read_may_be_cancelled_anywhere(steps: int) -> None:
                 records, offset = await partition.read(reader, offset, CHUNK)
                 got += sum(map(len, records))
                 del records
-            while not (reader.range_scheduler.is_idle and reader.index_scheduler.is_idle):  # noqa: ASYNC110
+            while reader.range_scheduler.running_count or reader.index_scheduler.running_count:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
             # The future that woke us up holds what it brought, and for a moment its thread does.
             while reader.chunks.pinned_bytes():  # noqa: ASYNC110

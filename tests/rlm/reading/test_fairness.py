@@ -76,7 +76,7 @@ async def consume(
 
 async def idle(reader: RemoteReader) -> None:
     async with asyncio.timeout(30):
-        while not reader.range_scheduler.is_idle:  # noqa: ASYNC110 - the loads have no event
+        while reader.range_scheduler.running_count:  # noqa: ASYNC110 - the loads have no event
             await asyncio.sleep(0.001)
 
 

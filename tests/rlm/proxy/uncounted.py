@@ -1,0 +1,46 @@
+"""Metrics and a quota that count nothing."""
+
+from rlm.proxy.reads import ConnectionQuota
+
+
+class NoMetrics:
+    """Counts nothing."""
+
+    def connection_opened(self) -> None:
+        """See `ProxyMetrics`."""
+
+    def connection_closed(self, cause: str) -> None:
+        """See `ProxyMetrics`."""
+
+    def answered(self, api: str, outcome: str) -> None:
+        """See `ProxyMetrics`."""
+
+    def spliced(self, size_bytes: int) -> None:
+        """See `ProxyMetrics`."""
+
+    def barrier_waited(self, duration_ms: int, *, passed: bool) -> None:
+        """See `ProxyMetrics`."""
+
+
+class NoQuota:
+    """Counts nothing and delays nobody."""
+
+    def connection(self) -> ConnectionQuota:
+        """See `FetchQuota`."""
+        return self
+
+    def moved(self, size_bytes: int) -> None:
+        """See `FetchQuota`."""
+
+    def wait_ms(self, client_id: str) -> int:
+        """See `ConnectionQuota`."""
+        return 0
+
+    def spliced(self, client_id: str, size_bytes: int) -> None:
+        """See `ConnectionQuota`."""
+
+    def passed(self, size_bytes: int) -> None:
+        """See `ConnectionQuota`."""
+
+    def held(self, duration_ms: int) -> None:
+        """See `ConnectionQuota`."""
