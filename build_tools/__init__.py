@@ -1,1 +1,1 @@
-"""What `make` runs: install, lock, generate, check. The product never imports it."""
+"""The tools that `make` runs: install, lock, generate, check. The product never imports them."""

@@ -55,7 +55,7 @@ class InstallError(Exception):
 
 
 def say(line: str) -> None:
-    """One line to the person who typed make."""
+    """Print one line."""
     print(line, flush=True)
 
 
@@ -114,7 +114,7 @@ def holders(profile: str) -> set[str]:
 
 
 def expected_mb(profile: str) -> int | None:
-    """What the profile downloads on this machine, in megabytes, if it was measured."""
+    """Megabytes that the profile downloads on this machine, if they were measured."""
     return download_mb(profile, f"{platform.system().lower()}_{platform.machine()}")
 
 
@@ -262,7 +262,7 @@ def stamp_path(profile: str) -> Path:
 
 
 def stamp_text(profile: str) -> str:
-    """What the stamp must hold: a digest of the lock and of what installing the tree reads."""
+    """The content of a valid stamp: a digest of the lock and of the files that an install reads."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     relevant = [project["build-system"], project["project"], project["tool"]["setuptools"]]
     digest = hashlib.sha256(lock_path(profile).read_bytes())

@@ -1,4 +1,4 @@
-"""Where the locks are and how they are read; shared by the installer and the checks.
+"""Paths of the locks, and their parser; shared by the installer and the checks.
 
 Knows the requirements format that uv writes and the record of wheels beside it. Standard library
 only, because the installer runs it before anything is installed. Must not know pip or make.
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENTS = ROOT / "requirements"
 RECORD = REQUIREMENTS / "wheels.json"
 DEMO_PROFILES = ("demo", "demo-s3", "demo-hdfs", "demo-spark")
-"""What `make demo` installs, by STORE, and what `make demo-spark` does."""
+"""The profiles of `make demo`, by STORE, and of `make demo-spark`."""
 
 PROFILES = ("bootstrap", *DEMO_PROFILES, "all")
 
@@ -56,7 +56,7 @@ def lock_digest(profile: str) -> str:
 
 
 def read_pins(text: str) -> tuple[Pin, ...]:
-    """The pins of a lock's text, in its order; ValueError for what is no exact, hashed pin."""
+    """The pins of a lock's text, in its order; ValueError for any other line."""
     joined = text.replace("\\\n", " ")
     return tuple(
         _read_pin(line)
@@ -80,7 +80,7 @@ def _read_pin(line: str) -> Pin:
 
 
 def download_mb(profile: str, platform: str) -> int | None:
-    """How much a profile downloads on a platform, in megabytes; None where it was not measured."""
+    """Megabytes that a profile downloads on a platform; None where they were not measured."""
     sizes = json.loads(RECORD.read_text(encoding="utf-8"))["download_mb"]
     size = sizes.get(profile, {}).get(platform)
     return None if size is None else int(size)

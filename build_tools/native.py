@@ -26,7 +26,7 @@ def is_current(root: Path = ROOT) -> bool:
 
 
 def stamp_text(root: Path = ROOT) -> str:
-    """What the stamp must hold: a digest of all that building reads, and whether it was built."""
+    """The content of a valid stamp: a digest of the sources, and whether they were built."""
     digest = hashlib.sha256(f"{platform.python_version()} {_compiler()}".encode())
     for source in sorted((root / FOLDER).glob("*.[ch]")):
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
@@ -54,6 +54,6 @@ def _built(root: Path) -> list[Path]:
 
 
 def _compiler() -> str:
-    """Where the compiler is that extensions are built with; empty where there is none."""
+    """The path of the compiler that builds extensions; empty where there is none."""
     command = str(sysconfig.get_config_var("CC") or "cc").split()[0]
     return shutil.which(command) or ""

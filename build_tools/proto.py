@@ -53,7 +53,7 @@ def found(root: Path) -> frozenset[Path]:
 
 
 def stale() -> list[str]:
-    """What is wrong with the committed generated code, one line each; empty when it is fresh."""
+    """The faults of the committed generated code, one line each; empty when it is fresh."""
     with tempfile.TemporaryDirectory() as folder:
         fresh = Path(folder)
         expected = generate(fresh)

@@ -93,7 +93,7 @@ def missing_wheels(pins: Sequence[Pin], wheels: Mapping[str, Sequence[str]]) -> 
 
 
 def check(record: Mapping[str, Any]) -> list[str]:
-    """What is wrong with the record or the locks, one line each; empty when all is proven."""
+    """The faults of the record and the locks, one line each; empty when all is proven."""
     pins = {
         profile: read_pins(lock_path(profile).read_text(encoding="utf-8")) for profile in PROFILES
     }
@@ -143,7 +143,7 @@ def _resolve_lock_file() -> dict[str, Any]:
 
 
 def measure_mb(profile: str, platform: str) -> int:
-    """What a profile's wheels weigh on a platform, in megabytes, found by downloading them."""
+    """The size of a profile's wheels on a platform, in megabytes, found by downloading them."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "-d", folder]
         command += ["--only-binary", ":all:", "--python-version", PYTHONS[0]]
@@ -159,7 +159,7 @@ def measure_mb(profile: str, platform: str) -> int:
 
 
 def sizes_mb(profile: str, before: Mapping[str, Any]) -> dict[str, int]:
-    """What a profile weighs on each platform; measured only where its lock changed."""
+    """The size of a profile on each platform; measured only where its lock changed."""
     known = before["download_mb"].get(profile, {})
     if before["locks"].get(profile) == lock_digest(profile) and set(known) == set(PLATFORMS):
         return dict(known)

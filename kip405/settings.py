@@ -114,7 +114,7 @@ class Table:
         return tuple(row.key for row in self._rows)
 
     def row(self, name: object) -> Setting | None:
-        """The row of a name or alias; None where it is no setting."""
+        """The row of a name or alias; None where it is not a setting."""
         if not isinstance(name, str):
             return None
         return next((row for row in self._rows if row.covers(name)), None)
@@ -274,7 +274,7 @@ def checked_later(allowed: str) -> Kind:
 
 
 def as_text(value: Any) -> str:
-    """A text as it is, also an empty one; ValueError."""
+    """The text unchanged, also an empty one; ValueError."""
     if not isinstance(value, str):
         raise ValueError
     return value

@@ -25,14 +25,14 @@ class ClassArchive:
 
     @property
     def path(self) -> Path:
-        """Another one for another release of Java and after a change of any jar."""
+        """Its path, which differs by release of Java and after a change of any jar."""
         found = [(str(path), path.stat()) for path in self.jars]
         jars = [(path, stat.st_size, stat.st_mtime_ns) for path, stat in found]
         digest = hashlib.sha256(repr((self._release(), jars)).encode()).hexdigest()[:16]
         return self.cache / "class-archives" / f"{digest}.jsa"
 
     def _release(self) -> str:
-        """What Java's home says of itself, wherever it is installed; else its path."""
+        """Java's release file, wherever Java is installed; else its path."""
         release = self.java.parent.parent / "release"
         return release.read_text("utf-8") if release.is_file() else str(self.java.resolve())
 

@@ -1,4 +1,4 @@
-"""Where Kafka's jars and Java come from, and how to run a Java class of them.
+"""Finds Kafka's jars and Java, and runs Java classes of them.
 
 A resolved set of jars is stamped in the cache; with a valid stamp nothing is asked of the network.
 `--kafka-home DIR` (an unpacked distribution, `libs/*.jar`) and JAVA_HOME are used when given. This
@@ -71,7 +71,7 @@ class KafkaDist:
 
     @property
     def class_archive(self) -> ClassArchive:
-        """What makes Java start faster with these jars."""
+        """The class archive, with which Java starts faster with these jars."""
         return ClassArchive(java=self.java, jars=self.jars, cache=self.cache)
 
     def classpath(self) -> str:

@@ -52,7 +52,7 @@ def stages(spec: SandboxSpec) -> tuple[tuple[str, ...], ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launcher:
-    """Knows for each process name its command, its ports and how to ask whether it is ready."""
+    """The command, the ports and the readiness probe of each process, by name."""
 
     layout: Layout
     state: SandboxState
@@ -77,7 +77,7 @@ class Launcher:
         return node_command(self.dist, self.state.spec, self.layout, node, classes=classes)
 
     def _class_options(self, name: str) -> tuple[str, ...]:
-        """Of a JVM that is to start fast: with the class archive, or noting what belongs there."""
+        """Options of a quick JVM: use the class archive, or note the classes for one."""
         if self.state.spec.jvm != "quick":
             return ()
         options = self.dist.class_archive.options()

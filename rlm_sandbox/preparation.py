@@ -1,4 +1,4 @@
-"""What `sandbox up` checks and decides before anything is started: directory, shape, ports."""
+"""Checks and decisions of `sandbox up` before anything is started: directory, options, ports."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +29,7 @@ def checked_root(root: Path) -> Path:
 
 
 def stopped_state(layout: Layout, spec: SandboxSpec) -> SandboxState | None:
-    """The state of an earlier run; SandboxError when it runs or is no sandbox of this shape."""
+    """The state of an earlier run; SandboxError when it runs or has other options."""
     before = states.load(layout)
     if before is None:
         strangers = [path.name for path in layout.root.iterdir() if path != layout.lock]

@@ -25,7 +25,7 @@ _NOT_YET = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
-    """What a broker says of the cluster: its unfenced brokers and the controller's id."""
+    """The cluster as a broker knows it: unfenced brokers and the controller's id."""
 
     broker_ids: frozenset[int]
     controller_id: int

@@ -192,7 +192,7 @@ class Layout:
 
     @property
     def store(self) -> Path:
-        """What the store keeps: a local one's root, a server's own files."""
+        """The folder of the store: a local one's root, a server's own files."""
         return self.root / "store"
 
     @property

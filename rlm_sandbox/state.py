@@ -1,4 +1,4 @@
-"""What a sandbox remembers between commands: options, ports, cluster id and processes.
+"""The state of a sandbox between commands: options, ports, cluster id and processes.
 
 Kept in `state.json`, private to the sandbox; one command at a time holds the lock.
 """

@@ -65,7 +65,7 @@ _MODULES = {
 }
 KIND_NAMES = tuple(_MODULES)
 _SETTINGS_APART = {"s3": "rsm_plugins.s3.settings", "hdfs": "rsm_plugins.hdfs.settings"}
-"""Where a kind's rows can be had without its library."""
+"""Modules with a kind's rows that import no library of the kind."""
 
 
 def store_kind(name: str) -> StoreKind:

@@ -53,7 +53,7 @@ class TopicSummaries:
     async def describe(
         self, record: TopicRecord, warnings: tuple[str, ...] = ()
     ) -> pb.TopicDescription:
-        """One topic as its settings record stands."""
+        """One topic, by its settings record."""
         present = await self._present([record])
         return self._message(record, present, warnings)
 
@@ -65,7 +65,7 @@ class TopicSummaries:
         return [self._message(record, present, ()) for record in records]
 
     async def by_name(self, name: str) -> TopicRecord:
-        """Of the topic that has the name now; else the newest that had it and is gone (H39).
+        """The record of the topic that has the name now, else of the newest that had it (H39).
 
         NotFound says whether the topic does not exist or is not enabled.
         """

@@ -26,7 +26,7 @@ TokenSource = Callable[[], Tokens]
 
 
 def no_tokens() -> Tokens:
-    """Where no token is set."""
+    """The source of a service without tokens."""
     return ()
 
 
@@ -62,7 +62,7 @@ class TokenFile:
 
 
 def token_source(path: Path | None, clock: Clock) -> TokenSource:
-    """Of `api.token.file`, where it is given; Invalid where it cannot be used."""
+    """The source for `api.token.file`, if it is given; Invalid if the file cannot be used."""
     return no_tokens if path is None else TokenFile(path, clock)
 
 

@@ -1,6 +1,6 @@
 """Collects the cluster's status: own partitions, those of every peer that answers, and gaps.
 
-A partition for which nobody answered is shown with the reason; a silent peer never fails the call.
+A partition that no service reports is shown with the reason; a silent peer never fails the call.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ class ClusterStatus:
         self._now_ms = now_ms
 
     def own(self, topic: str) -> pb.StatusResponse:
-        """What this service alone knows; `topic` empty = all."""
+        """The status that this service alone knows; `topic` empty = all topics."""
         rows = [
             messages.partition_message(row)
             for row in self._statuses.led()
@@ -72,7 +72,7 @@ class ClusterStatus:
         )
 
     async def whole(self, topic: str, principal: str) -> pb.StatusResponse:
-        """Ours, then all peers side by side, then what is missing."""
+        """The status of this service, of all peers, and of partitions that none of them reports."""
         own = self.own(topic)
         others = self._peers.others()
         answers = await asyncio.gather(*(self._ask(peer, topic, principal) for peer in others))
@@ -197,7 +197,7 @@ class ClusterStatus:
 
 
 def _answered(peer: Peer, answer: pb.StatusResponse) -> pb.ServiceStatus:
-    """What a peer answers about itself, with its known address and heartbeat."""
+    """The status that a peer reports of itself, with its known address and heartbeat."""
     problems = [text for row in answer.services for text in row.problems]
     stores = [store for row in answer.services for store in row.stores]
     health = next((row.health for row in answer.services), "")
@@ -205,7 +205,7 @@ def _answered(peer: Peer, answer: pb.StatusResponse) -> pb.ServiceStatus:
 
 
 def _untyped_problems(peer: Peer, answer: pb.StatusResponse) -> list[pb.Problem]:
-    """Of a service of a version that has no typed problems."""
+    """The problems of a service whose version reports them as text only."""
     rows = [(f"node {peer.node_id}", text, "") for row in answer.services for text in row.problems]
     rows += [
         (f"{row.topic}-{row.partition}", text, row.topic)
@@ -266,7 +266,7 @@ def _service(
 def _newest(
     rows: Iterable[fetch_pb2.PartitionDescription],
 ) -> list[fetch_pb2.PartitionDescription]:
-    """One row a partition: during a change of leadership the higher epoch's."""
+    """One row for each partition; during a change of leadership, that of the higher epoch."""
     best: dict[tuple[bytes, int], fetch_pb2.PartitionDescription] = {}
     for row in rows:
         key = (row.topic_id, row.partition)

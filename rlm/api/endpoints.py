@@ -1,7 +1,7 @@
 """Lists the services of the cluster that answer the API, by their heartbeats.
 
 A client that knows one service finds all. This service itself is always in the list. This module
-must not know gRPC and asks nobody.
+must not know gRPC and sends no request.
 """
 
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ class Endpoints:
         self.alive_ms = _ALIVE_BEATS * heartbeat_interval_ms
 
     def all(self) -> tuple[Endpoint, ...]:
-        """Every service that ever said it lives, brokers' first, by address."""
+        """Every service that ever published a heartbeat, brokers' first, by address."""
         view, now_ms = self._settings.view, self._clock.monotonic_ms()
         found = [self._own]
         for service, _ in view.services():
@@ -76,11 +76,11 @@ class Endpoints:
         return tuple(sorted(rows, key=lambda one: (one.role, one.node_id, one.grpc_address)))
 
     def alive(self) -> tuple[Endpoint, ...]:
-        """Those whose last heartbeat is younger than three intervals."""
+        """The services whose last heartbeat is younger than three intervals."""
         return tuple(one for one in self.all() if self.is_alive(one))
 
     def readers(self) -> tuple[Endpoint, ...]:
-        """Readers that were heard of within a day: older ones have moved, or are no more."""
+        """Readers with a heartbeat within the last day: older ones have moved or were removed."""
         return tuple(
             one for one in self.all() if one.role == READER and _is_younger(one, _REMEMBERED_MS)
         )

@@ -92,7 +92,7 @@ class Peers:
         self._channels: dict[str, RenewedChannel[Stubs]] = {}
 
     def known(self) -> tuple[Peer, ...]:
-        """Every service that ever said it lives, this one too, by node id."""
+        """Every service that ever published a heartbeat, this one too, by node id."""
         view, now_ms = self._settings.view, self._clock.monotonic_ms()
         found = [
             Peer(
@@ -110,7 +110,7 @@ class Peers:
         return [peer for peer in self.known() if peer.node_id != self.node_id]
 
     def address_of(self, node_id: int) -> str:
-        """gRPC address of a node's service, empty if none ever said it lives."""
+        """gRPC address of a node's service, empty if it never published a heartbeat."""
         return next((peer.grpc_address for peer in self.known() if peer.node_id == node_id), "")
 
     async def forward(

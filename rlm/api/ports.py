@@ -1,4 +1,4 @@
-"""What the API needs of the rest of the service, as plain values and narrow Protocols.
+"""The values and narrow Protocols that the API needs of the rest of the service.
 
 The composition root provides them: the tasks and snapshots behind `PartitionStatuses`, the copy
 task behind `CopyNow`, and this service's broker, settings and ledger directly.
@@ -56,11 +56,11 @@ class PartitionStatuses(Protocol):
     """Status of the partitions of tiered topics that this service's broker leads."""
 
     def led(self) -> Sequence[PartitionStatus]:
-        """As last seen; never waits."""
+        """The last known status; never waits."""
         ...
 
     async def current(self, key: PartitionKey) -> PartitionStatus:
-        """Asked now. Fenced: not led here. Unavailable: something is not up to date yet."""
+        """A new status. Fenced: not led here. Unavailable: something is not up to date yet."""
         ...
 
 
@@ -118,7 +118,7 @@ class StoreDoctor(Protocol):
     """Inspects the set-up of the stores (rlm.service.dependencies.ServiceStores)."""
 
     async def inspect(self) -> Sequence[StoreReport]:
-        """Asked now; one that does not answer says so in its report."""
+        """New reports; the report of a store that does not answer says so."""
         ...
 
 

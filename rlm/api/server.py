@@ -17,7 +17,7 @@ from rsm_plugins.contract.tls import ServerTls
 CONCURRENT_CALLS_MAX = 1024
 CALLS_OF_A_CONNECTION_MAX = 256
 REQUEST_MAX_BYTES = 512 << 10
-"""Of a request, also of one whose caller nobody knows yet (H36); the largest names topics."""
+"""Size limit of a request, also of an unauthenticated one (H36); the largest names topics."""
 METADATA_MAX_BYTES = 16 << 10
 HANDSHAKE_TIMEOUT_MS = 10_000
 CONNECTION_IDLE_MS = 600_000

@@ -27,7 +27,7 @@ _SHOW_EVERY_MS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """Where to read manifests and objects without a service; all None = ask a service."""
+    """The store to read without a service; all None = ask a service."""
 
     plugin: str | None
     plugin_config: Path | None

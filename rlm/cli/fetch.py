@@ -140,7 +140,7 @@ def _json_line(tier: str, record: Record) -> str:
 
 
 def _bytes(name: str, data: bytes | None) -> dict[str, str | None]:
-    """UTF-8 text as it is, other bytes as `<name>_hex`."""
+    """UTF-8 text unchanged, other bytes as `<name>_hex`."""
     if data is None:
         return {name: None}
     try:

@@ -25,7 +25,7 @@ _AGAIN_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LazyCommand:
-    """Where a command is defined, and its line in the help, which needs no import of the
+    """The definition of a command, and its line in the help, which needs no import of the
     command.
     """
 
@@ -219,7 +219,7 @@ def never_ignored() -> Iterator[None]:
 
 
 def fail(message: str, status: int) -> NoReturn:
-    """One line on standard error, and the end."""
+    """Print one line on standard error and exit."""
     click.echo(f"rlm: {' '.join(message.split())}", err=True)
     raise SystemExit(status)
 

@@ -51,7 +51,7 @@ def _value(value: Any) -> Any:
 
 
 def show_json(content: Any) -> None:
-    """One JSON document on standard output."""
+    """Print one JSON document on standard output."""
     click.echo(json.dumps(content, indent=2, ensure_ascii=False))
 
 

@@ -75,7 +75,7 @@ def segments(*, topic: str, partition: int | None, all_states: bool, connect: Co
 
 
 def _warnings(topic: str, target: Target) -> Sequence[str]:
-    """Whose segments these are: of a topic that is gone, or was recreated (H39)."""
+    """Warnings about the topic of the segments: it is deleted, or was recreated (H39)."""
     request = admin_pb2.DescribeTopicRequest(topic=topic)
     with suppress(grpc.RpcError):  # a reader service does not know this
         answer = target.admin.DescribeTopic(
@@ -175,7 +175,7 @@ def accept_loss(*, topic: str, partition: int, yes: bool, connect: Connect) -> N
 
 
 def show_partition(row: fetch_pb2.PartitionDescription, connect: Connect) -> None:
-    """One partition, whole."""
+    """Show all of one partition."""
     if connect.as_json:
         show_json(plain(row))
         return

@@ -73,7 +73,7 @@ class Connect:
                 raise error_of_call(error, f"service at {chosen}") from error
 
     def chosen_address(self) -> str:
-        """Of a service that answers, for those who dial it themselves. Unavailable if none does."""
+        """The address of a service that answers. Unavailable if none does."""
         addresses = self._addresses()
         if len(addresses) == 1:
             return addresses[0]  # a single token is used without a choice
@@ -94,7 +94,7 @@ class Connect:
         )
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """What to send with each call."""
+        """The metadata of each call."""
         return call_metadata(self.principal or _user(), _token(self.token_file))
 
     def _addresses(self) -> list[str]:

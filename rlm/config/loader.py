@@ -124,7 +124,7 @@ def _require(values: Mapping[str, Any], config: type[CommonConfig]) -> None:
 
 
 def _read_stores(values: dict[str, Any], given: Mapping[str, Any]) -> None:
-    """What depends on each other: the stores, and the rules that choose among them."""
+    """Read the stores, and the rules that choose among them."""
     stores = values["stores"] = read_stores(given)
     if "storage_endpoint_rules" in values:
         values["storage_endpoint_rules"] = read_rules(values["storage_endpoint_rules"], stores)
@@ -279,7 +279,7 @@ def _check_tls(config: CommonConfig) -> None:
 
 
 def _check_exposure(config: CommonConfig) -> None:
-    """What has no TLS stays on this machine, unless the operator says otherwise."""
+    """A listener without TLS must be loopback, unless allow_insecure is set."""
     if config.allow_insecure:
         return
     _check_api(config)

@@ -212,7 +212,7 @@ class CommonConfig:
 
     @property
     def grpc_tls(self) -> ServerTls | None:
-        """What the API shows and whom it lets in; None = no TLS."""
+        """The certificate of the API and the callers that it accepts; None = no TLS."""
         if self.grpc_tls_cert_file is None or self.grpc_tls_key_file is None:
             return None
         return ServerTls(
@@ -223,7 +223,7 @@ class CommonConfig:
 
     @property
     def peer_tls(self) -> Tls | None:
-        """How peers are called: as this service is."""
+        """TLS of calls to peers, which is that of this service; None = no TLS."""
         if self.grpc_tls is None:
             return None
         return Tls(
@@ -447,7 +447,7 @@ class ServiceConfig(CommonConfig):
         return rows | {"storage.endpoint.rules": "; ".join(rules)}
 
     def provider(self) -> EndpointProvider:
-        """Where new segments go. Invalid: the class that is named cannot be used."""
+        """The provider of new segments' stores. Invalid: the class cannot be used."""
         return build_provider(
             self.stores, self.storage_endpoint_rules, self.storage_endpoint_provider_class
         )

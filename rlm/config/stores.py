@@ -134,7 +134,7 @@ class StoreConfig:
 
     @property
     def place(self) -> StorePlace:
-        """As endpoints see it; a plugin whose kind is not known is named by its address."""
+        """The store for endpoint providers; a plugin of unknown kind is named by its address."""
         known = location_of(self.kind, self.config)
         return StorePlace(
             name=self.name,
@@ -318,7 +318,7 @@ def _checked_name(name: object) -> str:
 
 
 def _shape(content: object) -> str:
-    """What is there without its values, which may be secrets."""
+    """The shape of a value without its content, which may be a secret."""
     if isinstance(content, dict):
         return f"a mapping of {', '.join(map(str, content)) or 'nothing'}"
     return f"a list of {len(content)}" if isinstance(content, list) else f"a {_type_of(content)}"

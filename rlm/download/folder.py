@@ -63,7 +63,7 @@ class PartitionFolder:
     def opened(cls, root: Path, plan: PartitionPlan) -> Iterator["PartitionFolder"]:
         """Ready to go on where an earlier call ended; Invalid where something foreign is there."""
         if Path(str(plan.topic_partition)).name != str(plan.topic_partition):
-            raise Invalid(f"{plan.topic_partition.topic!r} is no name of a topic")
+            raise Invalid(f"{plan.topic_partition.topic!r} is not the name of a topic")
         root.mkdir(parents=True, exist_ok=True)
         notes_path = root / f"{plan.topic_partition}{NOTES_SUFFIX}"
         path = root / str(plan.topic_partition)
@@ -80,7 +80,7 @@ class PartitionFolder:
 
     @property
     def pending(self) -> tuple[Piece, ...]:
-        """What is not there yet, in order."""
+        """The pieces that are not there yet, in order."""
         return tuple(piece for piece in self._plan.pieces if _name(piece) not in self._done)
 
     def part_size(self, piece: Piece, checksums: ChunkChecksums) -> int:

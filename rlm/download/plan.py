@@ -40,7 +40,7 @@ class Piece:
 
     @property
     def size_bytes(self) -> int:
-        """Of the whole log object: what is fetched."""
+        """Size of the whole log object, which is fetched."""
         return self.metadata.segment_size_bytes
 
     def file(self, suffix: str) -> str:
@@ -116,7 +116,7 @@ class Source(Protocol):
     """
 
     async def plans(self, topic: str, partition: int | None) -> Sequence[PartitionPlan]:
-        """One plan a partition, ascending; NotFound for a topic that is not there."""
+        """One plan for each partition, ascending; NotFound for an unknown topic."""
         ...
 
     async def read_indexes(self, plan: PartitionPlan, piece: Piece) -> bytes:

@@ -18,7 +18,7 @@ MAX_SHOWN = 12
 
 
 class Kind(enum.Enum):
-    """How a read can differ."""
+    """Kinds of differences."""
 
     MISSING = "missing"
     TWICE = "twice"
@@ -103,7 +103,7 @@ class Comparison:
         offsets = cursor.expected.offsets
         index = bisect_left(offsets, offset)
         if index >= len(offsets) or offsets[index] != offset:
-            self._note(Kind.NOT_EXPECTED, partition, offset, "nobody may read a record here")
+            self._note(Kind.NOT_EXPECTED, partition, offset, "no record may be read here")
             return None
         if index > cursor.next_index:
             self._skipped[partition].update(offsets[cursor.next_index : index])
@@ -170,7 +170,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Yardstick:
-    """What must be read, and the content to say in which field a record differs."""
+    """The records that must be read, and their content, to name the fields that differ."""
 
     expected: Mapping[int, Expected]
     content: Content

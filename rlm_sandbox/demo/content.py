@@ -125,7 +125,7 @@ _ABORT_EVERY = 3
 
 
 class Outcome(enum.Enum):
-    """How the records of a chunk end."""
+    """The transaction of a chunk's records."""
 
     PLAIN = "plain"
     COMMITTED = "committed"

@@ -1,4 +1,4 @@
-"""What the brokers acknowledged: the yardstick of every read.
+"""The records that brokers acknowledged, with which every read is compared.
 
 Per partition, by offset: timestamp, serial number of the content, digest of key, value and headers,
 and whether its transaction was aborted. Must not know a client.
@@ -24,7 +24,7 @@ class Acknowledged(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What one reader must be given of one partition: parallel columns, ascending by offset."""
+    """The records that a reader must get of one partition: columns, ascending by offset."""
 
     offsets: "array[int]"
     timestamps_ms: "array[int]"

@@ -30,7 +30,7 @@ _POLL_EVERY = 64
 
 
 class _Sent(NamedTuple):
-    """What is remembered of a record until its acknowledgement comes."""
+    """The values of a record that are kept until its acknowledgement."""
 
     serial: int
     digest: bytes

@@ -91,7 +91,7 @@ class PrintedCheck:
         self._wanted = {one: hashlib.sha256() for one in sorted(yardstick.expected)}
 
     def see(self, line: bytes) -> None:
-        """One line with its line feed; DemoError when it is no printed record."""
+        """One line with its line feed; DemoError when it is not a printed record."""
         try:
             partition, offset, timestamp_ms, content = parsed_position(line.removesuffix(b"\n"))
         except ValueError as error:

@@ -30,7 +30,7 @@ def new_console() -> Console:
 
 @dataclass(slots=True)
 class Step:
-    """One step while it runs; `result` is what the summary says of it."""
+    """One step while it runs; `result` is its text in the summary."""
 
     title: str
     report: "Report"
@@ -40,7 +40,7 @@ class Step:
     failed: bool = False
 
     def show(self, progress: str) -> None:
-        """How far it is."""
+        """Show the progress."""
         self.report.progress(f"{self.title}: {progress}")
 
 
@@ -56,7 +56,7 @@ class Report:
         self._status = console.status("") if console.is_terminal else None
 
     def say(self, text: str = "") -> None:
-        """One or more plain lines."""
+        """Print plain lines."""
         self.console.print(escape(text), soft_wrap=True)
 
     def progress(self, text: str) -> None:

@@ -49,11 +49,11 @@ class DemoRun:
             raise DemoError("\n".join(self.unequal))
 
     def address(self, what: str) -> str:
-        """One of broker 1: direct, proxy, grpc, http."""
+        """An address of broker 1: direct, proxy, grpc or http."""
         return str(self.sandbox.json["brokers"][0][what])
 
     def log(self) -> Logger:
-        """Where librdkafka writes."""
+        """The log of librdkafka."""
         return client_log(self.sandbox.layout.log("librdkafka"))
 
     def record(self, step: Step, comparison: Comparison) -> None:

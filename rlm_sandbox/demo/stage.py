@@ -211,7 +211,7 @@ class Stage:
 
 
 def _way_to(store: Mapping[str, Any]) -> str:
-    """How a user's own tool reaches a store that is a server."""
+    """The address of a store that is a server, for a user's own tools."""
     if store["kind"] == "s3":
         return f", endpoint {store['endpoint']}, keys in {store['credentials_file']}"
     if store["kind"] == "hdfs":

@@ -1,5 +1,5 @@
-"""Real storage servers for the sandbox and the tests: how each is had, configured and asked whether
-it is ready.
+"""Real storage servers for the sandbox and the tests: their files, configuration and
+readiness.
 
 They start no processes: the sandbox and the tests do, from the commands given here.
 """

@@ -116,7 +116,7 @@ class HdfsPorts:
 
     @property
     def url(self) -> str:
-        """What clients give as file system: `hdfs://host:port`, or the name of the service."""
+        """The URL of the file system for clients: `hdfs://host:port`, or with the name service."""
         if self.ha:
             return f"hdfs://{NAMESERVICE}"
         return f"hdfs://{_address(self.namenodes[0].rpc)}"
@@ -170,7 +170,7 @@ def write_config(
 
 
 def config_folder(folder: Path) -> Path:
-    """Where `write_config` puts the files; clients read core-site.xml and hdfs-site.xml of it."""
+    """The folder of `write_config`; clients read core-site.xml and hdfs-site.xml there."""
     return folder / "conf"
 
 

@@ -49,7 +49,7 @@ def command(binary: Path, *, port: int, folder: Path) -> list[str]:
 
 
 def environ(access_key: str, secret_key: str) -> dict[str, str]:
-    """What to add to the server's environment: the credentials of its one account."""
+    """Additions to the server's environment: the credentials of its one account."""
     return {"ROOT_ACCESS_KEY_ID": access_key, "ROOT_SECRET_ACCESS_KEY": secret_key}
 
 

@@ -1,4 +1,4 @@
-"""What the sandbox needs of a kind of store, and whether its plugin can run here.
+"""The interface of a sandbox's store, and the check that its plugin can run here.
 
 Process names are those of `spec.STORE_PROCESSES`. Must not know brokers or services.
 """
@@ -29,7 +29,7 @@ class SandboxStore(Protocol):
         ...
 
     def environ(self, name: str) -> dict[str, str]:
-        """What to add to the environment of a process of the store."""
+        """Additions to the environment of a process of the store."""
         ...
 
     def ports_of(self, name: str) -> tuple[int, ...]:
@@ -49,7 +49,7 @@ class SandboxStore(Protocol):
         ...
 
     def document(self) -> dict[str, Any]:
-        """What sandbox.json says of the store beside `kind` and `pids`; always has `uri`."""
+        """The fields of the store in sandbox.json beside `kind` and `pids`; always has `uri`."""
         ...
 
 

@@ -28,7 +28,7 @@ def _silent(_line: str) -> None:
 
 
 def _servers_environment() -> dict[str, str]:
-    """What to add for Hadoop's processes: they call chmod and df, which PATH may not lead to."""
+    """Additions for Hadoop's processes: they call chmod and df, which PATH may not have."""
     path = os.environ.get("PATH")
     return hdfs.environment({"PATH": f"{path}{os.pathsep}{os.defpath}" if path else os.defpath})
 

@@ -14,15 +14,15 @@ from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 TEMPORARY_FOLDER = "~rlm-tmp"
-"""Where the HDFS plugin writes what is to be renamed."""
+"""The folder in which the HDFS plugin writes files before it renames them."""
 
 
 class StoreObjects(Protocol):
-    """What a store holds; errors are those of its own library."""
+    """The objects of a store; errors are those of its own library."""
 
     @property
     def means(self) -> str:
-        """How it is asked, in words for a person."""
+        """The call or command that lists the objects, for people."""
         ...
 
     def sizes(self) -> dict[str, int]:

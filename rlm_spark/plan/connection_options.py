@@ -19,7 +19,7 @@ _ISOLATION: Final = "kafka.isolation.level"
 def connector_options(
     given: OptionMap, *, user: str, read_text: Callable[[str], str]
 ) -> ConnectorOptions:
-    """What executors need of the options, else OptionError."""
+    """The options that executors need; OptionError."""
     mode: ReadMode = given.value("readMode")
     service = _service(given, user=user, read_text=read_text)
     kafka = {
@@ -87,7 +87,7 @@ def _service(
 
 
 def _principal(given: OptionMap, user: str) -> str:
-    """As a call can carry it."""
+    """The principal in characters that a call can carry."""
     principal: str | None = given.value("rlm.principal")
     if principal is None:
         return "spark-" + "".join(one if _is_fit(one) else "?" for one in user)
@@ -109,7 +109,7 @@ def _token(given: OptionMap, read_text: Callable[[str], str]) -> str | None:
         try:
             lines = [line.strip() for line in read_text(path).split("\n") if line.strip()]
         except UnicodeDecodeError as error:
-            raise OptionError(f"rlm.token.file {path} is no text") from error
+            raise OptionError(f"rlm.token.file {path} is not text") from error
         except OSError as error:
             raise OptionError(f"rlm.token.file {path} cannot be read: {error.strerror}") from error
         if not lines:

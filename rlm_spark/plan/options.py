@@ -72,7 +72,7 @@ _REFUSED: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """What batch and streaming queries have in common. Pickles; its repr shows no secret."""
+    """The options that batch and streaming queries share. Pickles; its repr shows no secret."""
 
     subscription: Subscription
     starting: OffsetSpec
@@ -291,7 +291,7 @@ def _subscribe_pattern(value: str) -> SubscribePattern:
     try:
         return SubscribePattern(pattern=re.compile(text))
     except re.error as error:
-        raise OptionError(f"option 'subscribePattern' is no pattern: {text}: {error}") from error
+        raise OptionError(f"option 'subscribePattern' is not a pattern: {text}: {error}") from error
 
 
 def _warn_of_misspelt(given: OptionMap) -> None:

@@ -130,14 +130,14 @@ def _pem_file(path: str) -> str:
         raise RefusedAs(f"cannot be read: {path}: {error.strerror}") from error
     if _PEM not in head:
         raise RefusedAs(
-            f"names {path}, which is no PEM file; export the store with `openssl pkcs12` or "
+            f"names {path}, which is not a PEM file; export the store with `openssl pkcs12` or "
             "`keytool -exportcert -rfc` (PEM is ssl.truststore.type=PEM in Java too)"
         )
     return path
 
 
 _TEXT: Final = Kind(allowed="a text", read=str)
-# Read only where the protocol is SASL's: without it any other mechanism is no mistake.
+# Checked only where the protocol is SASL's: other protocols ignore it.
 _MECHANISM: Final = Setting(
     key="kafka.sasl.mechanism", kind=_one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 )
@@ -230,8 +230,8 @@ def _check_rest(properties: Mapping[str, str]) -> None:
     cannot = [name for name in rest if name in _CANNOT and properties[name]]
     if cannot:
         raise KafkaClientError(
-            f"{_names(cannot)}: Java classes decide who asks or what is read there, and this "
-            "connector's consumer is not Java"
+            f"{_names(cannot)}: Java classes would decide the principal or the records, and "
+            "this connector's consumer is not Java"
         )
     unknown = [name for name in rest if name not in _CANNOT]
     if unknown:

@@ -134,8 +134,8 @@ class HdfsSettings:
 
     @property
     def nameservice(self) -> str:
-        """Host part of the URL, of a highly available HDFS no host but a name: as it is written,
-        since keys are made of it.
+        """Host part of the URL, or the name service of a highly available HDFS. Its case is kept,
+        since keys contain it.
         """
         return urlsplit(self.url).netloc.partition(":")[0]
 

@@ -225,7 +225,7 @@ SETTINGS = Table(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CredentialSettings:
-    """Where the credentials come from; without any setting, botocore's own chain."""
+    """The source of the credentials; without any setting, botocore's own chain."""
 
     access_key: str | None = None
     secret_key: str | None = None
@@ -286,13 +286,13 @@ class S3Settings:
 
     @property
     def uri(self) -> str:
-        """Where the store is, for people; the endpoint is part of what it is."""
+        """The store's location, for people; the endpoint belongs to it."""
         uri = f"s3://{self.bucket}" + (f"/{self.prefix}" if self.prefix else "")
         return f"{uri}?endpoint={self.endpoint}" if self.endpoint else uri
 
 
 def s3_settings(values: Mapping[str, Any]) -> S3Settings:
-    """Of checked values by full key; Invalid where they do not go together."""
+    """From checked values by key; Invalid where they contradict each other."""
     credentials = CredentialSettings(
         access_key=values[ACCESS_KEY.key],
         secret_key=values[SECRET_KEY.key],

@@ -110,7 +110,7 @@ def test_what_cannot_be_met_is_an_error(given: dict[str, str], message: str) -> 
 def test_a_java_key_store_is_refused_with_the_way_out(tmp_path: Path) -> None:
     store = tmp_path / "store.jks"
     store.write_bytes(b"\xfe\xed\xfe\xed\0\0\0\2")
-    with pytest.raises(KafkaClientError, match=r"store\.jks, which is no PEM file"):
+    with pytest.raises(KafkaClientError, match=r"store\.jks, which is not a PEM file"):
         settings(security__protocol="SSL", ssl__truststore__location=str(store))
 
 

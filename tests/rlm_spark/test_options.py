@@ -227,7 +227,7 @@ def test_subscriptions() -> None:
     pattern = batch({"subscribePattern": " t[0-9]+ ", **given}).subscription
     assert isinstance(pattern, SubscribePattern)
     assert pattern.pattern.pattern == "t[0-9]+"
-    with pytest.raises(OptionError, match="option 'subscribePattern' is no pattern"):
+    with pytest.raises(OptionError, match="option 'subscribePattern' is not a pattern"):
         batch({"subscribePattern": "t(", **given})
     with pytest.raises(OptionError, match=r"Expected e\.g\."):
         batch({"assign": '{"t":0}', **given})

@@ -62,11 +62,11 @@ def test_a_service_must_be_said_unless_only_kafka_is_read(
         connection_options(nobody)
 
 
-def test_a_wrong_place_is_told_before_a_spark_starts() -> None:
+def test_a_wrong_position_is_refused_before_spark_starts() -> None:
     arguments = ["export", "t", "--dir", "x", "--address", "h:1", "--from", "soon"]
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 1
-    assert "rlm: 'soon' is no place in a topic" in done.output
+    assert "rlm: 'soon' is not a position in a topic" in done.output
 
 
 def test_without_spark_it_says_what_to_install() -> None:
