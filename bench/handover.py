@@ -29,8 +29,8 @@ from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager
 from rsm_plugins.contract.client_files import ScratchSettings
 from rsm_plugins.contract.server import PluginServer
 from rsm_plugins.contract.services import Dependencies, PluginInfo
+from rsm_plugins.files.segment_files import Spool
 from rsm_plugins.files.shared_volume import CallersFolders
-from rsm_plugins.files.spool import Spool
 from rsm_plugins.local.manager import LocalRemoteStorageManager
 from rsm_plugins.threads import FileThreads
 

@@ -59,9 +59,9 @@ PREFIX_SETTING = Setting(
 """Every kind of store has this row."""
 
 _MODULES = {
-    "local": "rsm_plugins.local.kind",
-    "s3": "rsm_plugins.s3.kind",
-    "hdfs": "rsm_plugins.hdfs.kind",
+    "local": "rsm_plugins.local.manager",
+    "s3": "rsm_plugins.s3.manager",
+    "hdfs": "rsm_plugins.hdfs.manager",
 }
 KIND_NAMES = tuple(_MODULES)
 _SETTINGS_APART = {"s3": "rsm_plugins.s3.settings", "hdfs": "rsm_plugins.hdfs.settings"}

@@ -30,7 +30,7 @@ async def main() -> None:
 
 
 async def _with_s3(settings: PluginSettings, files: list[Path], at_once: int) -> dict[str, Any]:
-    from rsm_plugins.s3.connection import Connection
+    from rsm_plugins.s3.calls import Connection
     from rsm_plugins.s3.settings import s3_settings
 
     values = s3_settings(settings.store)

@@ -1,4 +1,4 @@
-"""Inspects the set-up of every store through its plugin, and judges it by the topics that it holds.
+"""Inspects how every store is set up, through its plugin, and evaluates it by the topics in it.
 
 `rlm doctor --store` inspects at once. The service inspects every few minutes, so that a lifecycle
 rule that would remove segments raises an alarm before it does (H11).
@@ -19,8 +19,7 @@ from rlm.config import ServiceConfig
 from rlm.stores.connection import StoreConnection
 from rlm.stores.opened import OpenPlugin, PluginTerms, known_prefix, open_plugins
 from rlm.stores.reports import UNLIMITED, StoredTopic, StoreReport, judge, prefix_of
-from rlm.stores.stores import Stores, Targets
-from rlm.stores.usage import StoresInUse
+from rlm.stores.stores import Stores, StoresInUse, Targets
 from rlmm.settings_records import TopicRecord
 from rlmm.settings_view import SettingsView
 from rsm_plugins.contract.client import Deadlines

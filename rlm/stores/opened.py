@@ -15,8 +15,7 @@ from rlm.config import CommonConfig
 from rlm.config.stores import PREFIX_KEY, StoreConfig
 from rlm.stores.connection import DescribeStore, Memory, StoreConnection, StoreOrigin, store_called
 from rlm.stores.reports import StoreStatus, prefix_of
-from rlm.stores.stores import RoutedReader, Stores
-from rlm.stores.usage import StoresInUse, StoreUsage
+from rlm.stores.stores import RoutedReader, Stores, StoresInUse, StoreUsage
 from rlmm.manager import Metadata
 from rlmm.settings_view import SettingsView
 from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager

@@ -7,9 +7,16 @@ from kip405.contracts import Presence
 from kip405.crc import crc32c
 from kip405.errors import Corrupt, Fenced, NotFound
 from kip405.segments import FileSlice, LogSegmentData
-from rsm_plugins.conformance.checks import CaseSkipped, StoredSegment, check, check_equal
 from rsm_plugins.conformance.deletes import nothing_visible
-from rsm_plugins.conformance.subject import MIB, Subject, fails
+from rsm_plugins.conformance.subject import (
+    MIB,
+    CaseSkipped,
+    StoredSegment,
+    Subject,
+    check,
+    check_equal,
+    fails,
+)
 
 
 async def copy_may_be_repeated(subject: Subject) -> None:

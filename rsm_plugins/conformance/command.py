@@ -32,8 +32,7 @@ from rsm_plugins.conformance.runner import (
     run_suite,
     summary_of,
 )
-from rsm_plugins.conformance.subject import MANY_OBJECTS, Subject
-from rsm_plugins.conformance.wire_calls import Wire
+from rsm_plugins.conformance.subject import MANY_OBJECTS, Subject, Wire
 from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager
 from rsm_plugins.contract.tls import Tls
 from rsm_plugins.v1 import identity_pb2 as idpb

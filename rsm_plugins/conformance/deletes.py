@@ -5,8 +5,15 @@ import asyncio
 from kip405.contracts import Presence
 from kip405.errors import NotFound
 from kip405.segments import ByteRange
-from rsm_plugins.conformance.checks import StoredSegment, check, check_equal
-from rsm_plugins.conformance.subject import MIB, Subject, fails, read_answer
+from rsm_plugins.conformance.subject import (
+    MIB,
+    StoredSegment,
+    Subject,
+    check,
+    check_equal,
+    fails,
+    read_answer,
+)
 
 
 async def upload_fetch_delete(subject: Subject) -> None:

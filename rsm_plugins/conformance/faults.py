@@ -4,8 +4,16 @@ from kip405.contracts import Presence, RemoteStorageManager
 from kip405.errors import NotFound, Unavailable
 from kip405.segments import ByteRange
 from rsm_plugins.conformance.broken_copies import give_up
-from rsm_plugins.conformance.checks import CaseSkipped, StoredSegment, check, check_equal
-from rsm_plugins.conformance.subject import StoreFaults, Subject, fails, pause
+from rsm_plugins.conformance.subject import (
+    CaseSkipped,
+    StoredSegment,
+    StoreFaults,
+    Subject,
+    check,
+    check_equal,
+    fails,
+    pause,
+)
 from rsm_plugins.layout.keys import ObjectKind, object_name
 
 SETTLE_TRIES = 600

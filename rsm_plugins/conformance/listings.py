@@ -1,15 +1,21 @@
-"""Cases about identity, presence, listing and names."""
+"""Cases about identity, presence, listing and names, and about the findings of a store."""
 
 import asyncio
 from dataclasses import replace
 from functools import partial
 
-from kip405.contracts import ExpectedSegment, Presence, StoreIdentity
+from kip405.contracts import ExpectedSegment, FindingKind, Presence, StoreIdentity
 from kip405.errors import Invalid
 from kip405.ids import RemoteLogSegmentId, TopicIdPartition
 from kip405.segments import ByteRange, SegmentLocator
-from rsm_plugins.conformance.checks import StoredSegment, check, check_equal
-from rsm_plugins.conformance.subject import Subject, fails, in_parts
+from rsm_plugins.conformance.subject import (
+    StoredSegment,
+    Subject,
+    check,
+    check_equal,
+    fails,
+    in_parts,
+)
 
 ODD_TOPICS = ("a", "a.b", "a_b", "-", "--", "...", "a-1", "a-10", "CON", "t" * 249, "x" * 200 + "y")
 
@@ -151,6 +157,28 @@ async def _refused(
     await fails(Invalid, manager.delete_log_segment_data(locator), f"delete, {what}")
 
 
+async def inspect_tells_how_the_store_is_set_up(subject: Subject) -> None:
+    """Values only, each with a word for its state, the same when asked again; what cannot be read
+    is said to be unknown rather than left out or raised.
+    """
+    subject.needs("inspect")
+    found = await subject.manager.inspect()
+    for finding in found:
+        what = finding.kind.value
+        check(isinstance(finding.kind, FindingKind), f"{finding.kind!r} is no kind of finding")
+        check(bool(finding.state), f"{what} without a state")
+        check(finding.days is None or finding.days >= 0, f"{what}: {finding.days} days")
+        check(finding.value is None or finding.value >= 0, f"{what}: value {finding.value}")
+        shown = [secret for secret in subject.secrets if secret in finding.state]
+        check_equal(len(shown), 0, f"secrets shown by {what}")
+    again = await subject.manager.inspect()
+    check_equal(
+        sorted(one.kind.value for one in again),
+        sorted(one.kind.value for one in found),
+        "kinds of findings when asked again",
+    )
+
+
 CASES = (
     identity_is_created_once,
     stat_tells_different_sizes,
@@ -159,4 +187,5 @@ CASES = (
     lists_many,
     odd_topic_names,
     names_cannot_leave_their_place,
+    inspect_tells_how_the_store_is_set_up,
 )

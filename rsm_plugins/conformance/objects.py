@@ -8,8 +8,7 @@ from kip405.crc import crc32c
 from kip405.errors import Invalid, NotFound
 from kip405.indexes import build_indexes_object
 from kip405.segments import PLUGIN_METADATA_MAX_BYTES, CustomMetadata
-from rsm_plugins.conformance.checks import check, check_equal
-from rsm_plugins.conformance.subject import MIB, SECTIONS, Subject, fails
+from rsm_plugins.conformance.subject import MIB, SECTIONS, Subject, check, check_equal, fails
 from rsm_plugins.layout.manifest import MANIFEST_MAX_BYTES
 
 

@@ -5,8 +5,7 @@ import os
 
 from kip405.errors import NotFound
 from kip405.segments import ByteRange, SegmentLocator
-from rsm_plugins.conformance.checks import StoredSegment, check, check_equal
-from rsm_plugins.conformance.subject import MIB, Subject, fails
+from rsm_plugins.conformance.subject import MIB, StoredSegment, Subject, check, check_equal, fails
 
 RANDOM_RANGES = 30
 READERS = 8

@@ -12,17 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kip405.errors import Invalid, RemoteStorageError
-from rsm_plugins.conformance import (
-    broken_copies,
-    deletes,
-    listings,
-    objects,
-    ranges,
-    settings_told,
-    wire,
-)
-from rsm_plugins.conformance.checks import CaseSkipped, ConformanceFailure
-from rsm_plugins.conformance.subject import Subject
+from rsm_plugins.conformance import broken_copies, deletes, listings, objects, ranges, wire
+from rsm_plugins.conformance.subject import CaseSkipped, ConformanceFailure, Subject
 
 Case = Callable[[Subject], Awaitable[None]]
 CASES: tuple[Case, ...] = (
@@ -31,7 +22,6 @@ CASES: tuple[Case, ...] = (
     *ranges.CASES,
     *broken_copies.CASES,
     *deletes.CASES,
-    *settings_told.CASES,
 )
 WIRE_CASES: tuple[Case, ...] = wire.CASES
 CASE_SECONDS = 300.0

@@ -1,13 +1,20 @@
-"""What a conformance case works with: a manager under test, segments to store, and checks."""
+"""What a conformance case works with: a manager under test, segments to store, and checks.
+
+A failed check is a ConformanceFailure whose message says what was expected. `Wire` has the two
+services of a plugin, for cases that send what this product's client would never send.
+"""
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import grpc
 
 from kip405.contracts import (
+    ExpectedSegment,
     IndexType,
     RemoteStorageManager,
     SegmentPresence,
@@ -18,16 +25,93 @@ from kip405.errors import RemoteStorageError
 from kip405.ids import RemoteLogSegmentId, TopicIdPartition, Uuid
 from kip405.indexes import build_indexes_object
 from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
-from rsm_plugins.conformance.checks import (
-    CaseSkipped,
-    ConformanceFailure,
-    StoredSegment,
-    check_equal,
-)
 from rsm_plugins.files.durable import read_at
+from rsm_plugins.v1 import storage_pb2 as pb
 
 if TYPE_CHECKING:
-    from rsm_plugins.conformance.wire_calls import Wire
+    from rsm_plugins.v1.identity_pb2_grpc import IdentityAsyncStub
+    from rsm_plugins.v1.storage_pb2_grpc import StorageAsyncStub
+
+
+class ConformanceFailure(Exception):
+    """A guarantee of the contract that did not hold."""
+
+
+class CaseSkipped(Exception):
+    """A case that does not apply here; the message is the reason."""
+
+
+def check(condition: bool, message: str) -> None:
+    """ConformanceFailure with the message unless the condition holds."""
+    if not condition:
+        raise ConformanceFailure(message)
+
+
+def check_equal(found: object, expected: object, what: str) -> None:
+    """The same for equality; long values are cut."""
+    check(found == expected, f"{what}: {found!r:.200} instead of {expected!r:.200}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSegment:
+    """A segment to copy, with the bytes that must be returned."""
+
+    locator: SegmentLocator
+    data: LogSegmentData
+    log: bytes
+
+    @property
+    def expected(self) -> ExpectedSegment:
+        return ExpectedSegment(
+            locator=self.locator,
+            log_size_bytes=len(self.log),
+            indexes_size_bytes=len(self.data.indexes),
+        )
+
+
+CALL_SECONDS = 60.0
+
+
+CopyPart = pb.CopyLogSegmentDataRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wire:
+    """The two services of a plugin, and the metadata with the name of a principal."""
+
+    identity: "IdentityAsyncStub"
+    storage: "StorageAsyncStub"
+    principal: str
+
+    @property
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        return (("rlm-principal", self.principal),)
+
+    def open_copy(self) -> Any:
+        """A CopyLogSegmentData call to write to; a stream-unary call of grpc.aio."""
+        return self.storage.CopyLogSegmentData(timeout=CALL_SECONDS, metadata=self.metadata)
+
+    async def copy(self, parts: Iterable[CopyPart]) -> grpc.StatusCode:
+        """Send a whole stream; the status of the answer."""
+        call = self.open_copy()
+        try:
+            for part in parts:
+                await call.write(part)
+            await call.done_writing()
+        except (grpc.aio.AioRpcError, grpc.aio.UsageError, RuntimeError, ValueError):
+            pass  # answered before everything was sent: the status below has the reason
+        return await code_of(call)
+
+
+async def code_of(call: Awaitable[object]) -> grpc.StatusCode:
+    """The status of a call that answers one message."""
+    try:
+        await call
+    except grpc.aio.AioRpcError as error:
+        code: grpc.StatusCode = error.code()
+        return code
+    return grpc.StatusCode.OK
+
 
 MIB = 1024 * 1024
 SMALL_LOG_BYTES = 10_007

@@ -1,25 +1,29 @@
 """Cases about the contract's streams: short, slow, damaged and interrupted bodies, invalid values.
 
-They need a plugin at an address; a store that is called directly has no wire.
+They build the contract's messages by hand, and need a plugin at an address: a store that is called
+directly has no wire.
 """
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
 from kip405.contracts import Presence
-from rsm_plugins.conformance.checks import CaseSkipped, check, check_equal
 from rsm_plugins.conformance.deletes import nothing_visible
-from rsm_plugins.conformance.subject import MIB, Subject, pause
-from rsm_plugins.conformance.wire_calls import (
+from rsm_plugins.conformance.subject import (
     CALL_SECONDS,
-    PIECE_BYTES,
+    MIB,
+    CaseSkipped,
+    ConformanceFailure,
     CopyPart,
+    StoredSegment,
+    Subject,
     Wire,
+    check,
+    check_equal,
     code_of,
-    code_of_stream,
-    copy_parts,
-    expect,
-    header_of,
-    other_attempt,
+    pause,
 )
 from rsm_plugins.contract.messages import (
     CHUNK_BYTES,
@@ -32,6 +36,58 @@ from rsm_plugins.contract.messages import (
 )
 from rsm_plugins.v1 import identity_pb2 as idpb
 from rsm_plugins.v1 import storage_pb2 as pb
+
+if TYPE_CHECKING:
+    pass
+
+PIECE_BYTES = 64 * 1024
+
+
+async def code_of_stream(call: Any) -> grpc.StatusCode:
+    """The same for a call that answers many; all are read."""
+    try:
+        async for _ in call:
+            pass
+    except grpc.aio.AioRpcError as error:
+        code: grpc.StatusCode = error.code()
+        return code
+    return grpc.StatusCode.OK
+
+
+def expect(found: grpc.StatusCode, wanted: grpc.StatusCode, what: str) -> None:
+    """ConformanceFailure where a status is another."""
+    if found is not wanted:
+        raise ConformanceFailure(f"{what}: {found.name} instead of {wanted.name}")
+
+
+def header_of(segment: StoredSegment) -> pb.CopyHeader:
+    return pb.CopyHeader(
+        locator=locator_message(segment.locator),
+        log_size_bytes=len(segment.log),
+        log_crc32c=segment.data.log_crc32c,
+        indexes_size_bytes=len(segment.data.indexes),
+        indexes_crc32c=segment.data.indexes_crc32c,
+    )
+
+
+def copy_parts(segment: StoredSegment, *, log: bytes | None = None) -> list[CopyPart]:
+    """A copy's stream; with `log` the bytes sent are others than those declared."""
+    sent = segment.log if log is None else log
+    pieces = [sent[at : at + PIECE_BYTES] for at in range(0, len(sent), PIECE_BYTES)]
+    return [
+        CopyPart(header=header_of(segment)),
+        CopyPart(indexes_chunk=segment.data.indexes),
+        *(CopyPart(log_chunk=piece) for piece in pieces),
+    ]
+
+
+def other_attempt(segment: StoredSegment, **changes: object) -> pb.SegmentLocator:
+    """The locator's message with fields changed, for values that a locator cannot have."""
+    message = locator_message(replace(segment.locator))
+    for field, value in changes.items():
+        setattr(message, field, value)
+    return message
+
 
 SLOW_SECONDS = 0.02
 _INVALID = grpc.StatusCode.INVALID_ARGUMENT

@@ -27,7 +27,6 @@ from kip405.errors import Invalid, Unavailable
 from kip405.ids import TopicIdPartition
 from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
 from rsm_plugins.contract.answering import PRINCIPAL_KEY
-from rsm_plugins.contract.capabilities import Capability, check_plugin
 from rsm_plugins.contract.client_channel import PluginStubs, RenewedChannel, open_plugin
 from rsm_plugins.contract.client_files import (
     ClientVolume,
@@ -35,7 +34,6 @@ from rsm_plugins.contract.client_files import (
     ScratchSlots,
     VolumeCalls,
 )
-from rsm_plugins.contract.fetch_stream import Received
 from rsm_plugins.contract.messages import (
     CHUNK_BYTES,
     INDEXES_MAX_BYTES,
@@ -50,8 +48,9 @@ from rsm_plugins.contract.messages import (
     scratch_message,
     slice_message,
 )
-from rsm_plugins.contract.probe import ProbeAnswer, probe_value
+from rsm_plugins.contract.probe import Capability, ProbeAnswer, check_plugin, probe_value
 from rsm_plugins.contract.status import error_of_call, is_lost_status
+from rsm_plugins.contract.streams import Received
 from rsm_plugins.contract.tls import Tls
 from rsm_plugins.files.segment_files import source_chunk
 from rsm_plugins.layout.manifest import check_manifest_size

@@ -12,7 +12,6 @@ from kip405.contracts import RemoteStorageManager
 from kip405.errors import Corrupt, Invalid, RemoteStorageError, Unavailable
 from kip405.segments import FileSlice
 from rsm_plugins.contract.answering import Answering, Context, without_secrets
-from rsm_plugins.contract.copy_stream import receive_copy
 from rsm_plugins.contract.messages import (
     CHUNK_BYTES,
     CONTRACT_VERSION,
@@ -32,9 +31,9 @@ from rsm_plugins.contract.messages import (
 )
 from rsm_plugins.contract.probe import finding_message
 from rsm_plugins.contract.status import detail_of_error
-from rsm_plugins.files.segment_files import put
+from rsm_plugins.contract.streams import receive_copy
+from rsm_plugins.files.segment_files import Spool, put
 from rsm_plugins.files.shared_volume import CallersFolders, ProbeFile, read_chunk, read_head
-from rsm_plugins.files.spool import Spool
 from rsm_plugins.threads import FileThreads
 from rsm_plugins.v1 import identity_pb2 as idpb
 from rsm_plugins.v1 import identity_pb2_grpc, storage_pb2_grpc

@@ -1,27 +1,30 @@
-"""The files of a plugin call: the segment that a copy reads, the range that a fetch writes.
+"""The files of a plugin call: the segment that a copy reads, and the range that a fetch writes.
 
 A copy reads a closed segment in the broker's log directory, which may vanish at any time. Its
 errors do not mean what those of the store mean: a vanished file is Fenced, because the evidence for
-the plan changed.
+the plan changed. A log that arrives as bytes is first written to a spool file, for stores that need
+a file; the number of these files is bounded.
 
 Fetched ranges of stores whose objects are not files reach a client on the same machine through
 scratch files. The client creates the file, writes a nonce at its beginning and names both. A plugin
 that finds the nonce there sees the client's file, and writes the range behind the nonce. So every
-transfer proves itself, and a plugin writes only into files that were created for it. Synchronous:
-the callers run in threads.
+transfer proves itself, and a plugin writes only into files that were created for it. All functions
+that touch a file are synchronous, and their callers run them in threads.
 """
 
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kip405.errors import Corrupt, Fenced, Invalid
+from kip405.errors import Busy, Corrupt, Fenced, Invalid, Unavailable
 from kip405.segments import FileSlice
 from rsm_plugins.files.durable import error_of_os, read_at, write_at
 from rsm_plugins.files.shared_volume import FileHead, read_head
+from rsm_plugins.files.store_tree import temporary_name
+from rsm_plugins.threads import FileThreads
 
 _READ = os.O_RDONLY | os.O_CLOEXEC
 
@@ -144,3 +147,79 @@ class Slot:
         """Whoever still has it open writes to nothing that anybody reads."""
         os.close(self._descriptor)
         Path(self.file.path).unlink(missing_ok=True)
+
+
+SPOOLED_COPIES_DEFAULT = 8
+
+
+class SpoolFile:
+    """One file that is written in order."""
+
+    def __init__(self, path: Path, threads: FileThreads) -> None:
+        self.path = path
+        self.size_bytes = 0
+        self._threads = threads
+        self._is_removed = False
+
+    async def append(self, chunk: bytes) -> None:
+        """Unavailable where the disk is full."""
+        await self._threads.run(self._write, chunk)
+        self.size_bytes += len(chunk)
+
+    def _write(self, chunk: bytes) -> None:
+        try:
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                if self._is_removed:  # the writer was cancelled before this thread began
+                    self.path.unlink(missing_ok=True)
+                    return
+                write_at(descriptor, chunk, self.size_bytes)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise error_of_os(error, "write the spool file", str(self.path)) from error
+
+    def remove(self) -> None:
+        """For good, also where a write that was given up is still to come."""
+        self._is_removed = True
+        with suppress(OSError):
+            self.path.unlink(missing_ok=True)
+
+
+class Spool:
+    """A folder of spool files; their names end like those of all temporary files, so that the sweep
+    finds them.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        threads: FileThreads,
+        max_files: int = SPOOLED_COPIES_DEFAULT,
+        *,
+        needed: Path | None = None,
+    ) -> None:
+        self._folder = folder
+        self._threads = threads
+        self._max_files = max_files
+        self._needed = needed
+        self._files = 0
+
+    @asynccontextmanager
+    async def file(self) -> AsyncIterator[SpoolFile]:
+        """A fresh file, removed at the end.
+
+        Busy where too many copies arrive as bytes already, Unavailable while the needed file is
+        away: nothing is written into a mount point without its volume.
+        """
+        if self._needed is not None and not await self._threads.run(self._needed.exists):
+            raise Unavailable(f"{self._needed} is not there: the store is away or not yet created")
+        if self._files >= self._max_files:
+            raise Busy(f"{self._files} copies arrive as bytes already; come back later")
+        self._files += 1
+        spooled = SpoolFile(self._folder / temporary_name("spool"), self._threads)
+        try:
+            yield spooled
+        finally:
+            self._files -= 1
+            spooled.remove()

@@ -18,8 +18,8 @@ from pathlib import Path
 from kip405.contracts import StoredObject, StoreIdentity
 from kip405.errors import Corrupt, NotFound, Unavailable
 from rsm_plugins.files.durable import error_of_os, make_durable, read_at, write_at
-from rsm_plugins.layout.identity import IDENTITY_MAX_BYTES, decode_identity, encode_identity
 from rsm_plugins.layout.keys import IDENTITY_NAME, check_prefix
+from rsm_plugins.layout.manifest import IDENTITY_MAX_BYTES, decode_identity, encode_identity
 
 TEMPORARY_SUFFIX = ".rlm-tmp"
 _FOLDER_ATTEMPTS = 20

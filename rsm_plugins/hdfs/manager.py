@@ -2,14 +2,22 @@
 
 Objects appear whole or not at all. The bytes written are those whose CRC-32C was computed (from
 there on HDFS checks its own checksums). An answer of the store is believed only if its identity
-object is visible (H11). HDFS has no user metadata: the manifest carries it.
+object is visible (H11). HDFS has no user metadata: the manifest carries it. Objects are listed
+folder by folder, in bytewise order of names.
+
+`KIND` declares the settings and opens the store. For Kerberos, principal, keytab and cache go to
+the client library, which logs in through the machine's libgssapi; its handshake, SASL protection
+and encryption towards DataNodes are the library's. The tests show that the settings reach the
+library, not a login: there is no KDC in the tests. According to its source, the library logs in
+again for every connection, so that a ticket need not outlive the process.
 """
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
-from hdfs_native import WriteOptions
+from hdfs_native import FileStatus, WriteOptions
 
 from kip405.contracts import (
     ExpectedSegment,
@@ -19,19 +27,101 @@ from kip405.contracts import (
     StoreIdentity,
 )
 from kip405.crc import crc32c
-from kip405.errors import Corrupt
+from kip405.errors import Corrupt, Invalid
 from kip405.ids import TopicIdPartition
 from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
 from rsm_plugins.files.segment_files import source_chunk
 from rsm_plugins.hdfs.connection import Connection, Session
 from rsm_plugins.hdfs.findings import inspect_store
-from rsm_plugins.hdfs.listing import list_objects
-from rsm_plugins.hdfs.settings import HdfsSettings
+from rsm_plugins.hdfs.settings import SETTINGS, HdfsSettings, settings_of
 from rsm_plugins.hdfs.tree import TEMPORARY_FOLDER, HdfsTree, NewFile, Writing, file_of, together
-from rsm_plugins.layout.keys import ObjectKind, check_cluster_id, object_name, segment_stem
+from rsm_plugins.layout.keys import (
+    ObjectKind,
+    check_cluster_id,
+    entropy_digits,
+    is_entropy_folder,
+    object_name,
+    parse_name,
+    parse_topic_folder,
+    partition_folder,
+    segment_stem,
+)
 from rsm_plugins.layout.manifest import check_manifest_size
 from rsm_plugins.local.manager import presence_of
+from rsm_plugins.store_kinds import OpenStore, StoreKind
 from rsm_plugins.threads import FileThreads
+
+_OPERATION = "list"
+
+
+async def list_objects(
+    tree: HdfsTree, cluster_id: str, partition: TopicIdPartition | None
+) -> AsyncIterator[StoredObject]:
+    """Every object of a segment; what is none is left out."""
+    session = await tree.opened(_OPERATION)
+    async for folder in _partition_folders(tree, session, cluster_id, partition):
+        entries = await tree.entries(session, folder, _OPERATION)
+        for found in sorted(_objects_in(entries, folder), key=lambda found: found.name):
+            yield found
+
+
+async def _partition_folders(
+    tree: HdfsTree, session: Session, cluster_id: str, partition: TopicIdPartition | None
+) -> AsyncIterator[str]:
+    entropies = await _folders(tree, session, "", is_entropy_folder)
+    for cluster in sorted([cluster_id, *(f"{one}/{cluster_id}" for one in entropies)], key=_order):
+        digits = cluster[: -len(cluster_id)].rstrip("/")
+        if partition is None:
+            for topic in await _folders(tree, session, cluster, _is_topic_folder):
+                for number in await _folders(tree, session, f"{cluster}/{topic}", str.isdecimal):
+                    yield f"{cluster}/{topic}/{number}"
+        elif digits == entropy_digits(
+            cluster_id, partition.topic, partition.partition, len(digits)
+        ):
+            yield partition_folder(cluster_id, partition, len(digits))
+
+
+async def _folders(
+    tree: HdfsTree, session: Session, folder: str, is_wanted: Callable[[str], bool]
+) -> list[str]:
+    entries = await tree.entries(session, folder, _OPERATION)
+    names = (file_of(entry) for entry in entries if entry.isdir)
+    return sorted((name for name in names if is_wanted(name)), key=_order)
+
+
+def _order(folder: str) -> str:
+    """Sorts folders as the names below them sort."""
+    return f"{folder}/"
+
+
+def _is_topic_folder(name: str) -> bool:
+    try:
+        parse_topic_folder(name)
+    except Invalid:
+        return False
+    return True
+
+
+def _objects_in(entries: list[FileStatus], folder: str) -> list[StoredObject]:
+    found = []
+    for entry in entries:
+        name = f"{folder}/{file_of(entry)}"
+        if not entry.isdir and _is_object(name):
+            found.append(
+                StoredObject(
+                    name=name, size_bytes=entry.length, modified_ms=entry.modification_time
+                )
+            )
+    return found
+
+
+def _is_object(name: str) -> bool:
+    try:
+        parse_name(name)
+    except Invalid:
+        return False
+    return True
+
 
 PIECE_BYTES = 4 << 20
 AT_ONCE = 32
@@ -226,3 +316,14 @@ class HdfsRemoteStorageManager:
 def _read_piece(log: FileSlice, position: int, size_bytes: int, crc: int) -> tuple[bytes, int]:
     piece = source_chunk(log, position, size_bytes)
     return piece, crc32c(piece, crc)
+
+
+async def open_hdfs(settings: Mapping[str, Any], threads: FileThreads) -> OpenStore:
+    """The store below `rsm.config.root`, whose NameNode may be away; Invalid where the settings
+    name no file system.
+    """
+    store = HdfsRemoteStorageManager(settings_of(settings), threads=threads)
+    return OpenStore(manager=store, uri=store.uri, sweep=store.sweep)
+
+
+KIND = StoreKind(name="hdfs", settings=SETTINGS, open=open_hdfs)

@@ -18,8 +18,8 @@ from kip405.contracts import StoreIdentity
 from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError, Unavailable
 from rsm_plugins.hdfs.connection import Call, Connection, Repeat, Session, pause
 from rsm_plugins.hdfs.errors import NOT_EMPTY, cause_of
-from rsm_plugins.layout.identity import IDENTITY_MAX_BYTES, decode_identity, encode_identity
 from rsm_plugins.layout.keys import IDENTITY_NAME, check_prefix
+from rsm_plugins.layout.manifest import IDENTITY_MAX_BYTES, decode_identity, encode_identity
 
 TEMPORARY_FOLDER = "~rlm-tmp"
 RANGE_BYTES = 8 << 20

@@ -1,8 +1,11 @@
-"""The manifest of a segment, written last: enough to adopt it, rebuild the ledger, or serve it.
+"""The JSON objects of a store: the manifest of a segment, and the identity of the store.
 
-It needs neither ledger nor service. The manifest is JSON, specified in docs/reference/formats.md.
-`segment_metadata` is the exact value that COPY_SEGMENT_FINISHED publishes and is opaque here (its
-framing is rlmm's). Pure: bytes in, value out.
+The manifest is written last: it is enough to adopt a segment, rebuild the ledger, or serve it,
+without ledger or service. It is specified in docs/reference/formats.md. `segment_metadata` is the
+exact value that COPY_SEGMENT_FINISHED publishes and is opaque here (its framing is rlmm's).
+
+The identity, `rlm-store.json`, has the store's id and its owning cluster (H11). It is created once
+and only if absent, and never rewritten. Pure: bytes in, value out.
 """
 
 import base64
@@ -11,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from kip405.contracts import StoreIdentity
 from kip405.errors import Corrupt, Invalid
 from kip405.ids import MAX_OFFSET, RemoteLogSegmentId, TopicIdPartition, Uuid
 from kip405.segments import SegmentLocator
@@ -159,3 +163,41 @@ def _number(fields: Mapping[str, Any], name: str, maximum: int) -> int:
     if not 0 <= value <= maximum:
         raise ValueError(f"field {name!r} has {value}, not 0..{maximum}")
     return value
+
+
+IDENTITY_VERSION = 1
+IDENTITY_MAX_BYTES = 64 * 1024
+
+
+def encode_identity(identity: StoreIdentity) -> bytes:
+    """JSON, UTF-8, one line."""
+    fields = {
+        "v": IDENTITY_VERSION,
+        "kind": "store",
+        "store_id": str(identity.store_id),
+        "cluster_id": identity.cluster_id,
+        "created_ms": identity.created_ms,
+    }
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def decode_identity(data: bytes, place: str) -> StoreIdentity:
+    """The value; unknown fields are allowed, Corrupt names `place` and what is wrong with it."""
+    try:
+        fields: Any = json.loads(data)
+        if not isinstance(fields, dict) or fields.get("kind") != "store":
+            raise ValueError("it is not an object of kind 'store'")
+        if fields.get("v") != IDENTITY_VERSION:
+            raise ValueError(f"its version {fields.get('v')!r} is not known")
+        store_id, cluster_id, created_ms = (
+            fields[name] for name in ("store_id", "cluster_id", "created_ms")
+        )
+        if not isinstance(cluster_id, str) or not cluster_id or type(created_ms) is not int:
+            raise ValueError("cluster_id or created_ms has the wrong type")
+        return StoreIdentity(
+            store_id=Uuid.parse(store_id), cluster_id=cluster_id, created_ms=created_ms
+        )
+    except KeyError as error:
+        raise Corrupt(f"identity object {place} has no field {error}") from error
+    except (ValueError, TypeError) as error:
+        raise Corrupt(f"identity object {place} cannot be used: {error}") from error

@@ -3,12 +3,13 @@
 Objects appear whole or not at all (temporary file, fsync, rename, fsync of the directory).
 Checksums are computed from the stored bytes. An answer of the store is believed only if its
 identity object is visible (H11). The root must exist: it is never created, because an unmounted
-root must not be mistaken for an empty one.
+root must not be mistaken for an empty one. `KIND` declares the settings and opens the store.
 """
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from kip405.contracts import (
     ExpectedSegment,
@@ -23,6 +24,7 @@ from kip405.crc import crc32c
 from kip405.errors import Corrupt, Fenced, Invalid, RemoteStorageError
 from kip405.ids import TopicIdPartition
 from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
+from kip405.settings import PATH, REQUIRED, Setting, Table
 from rsm_plugins.files.durable import SourceCut, copy_bytes, make_durable, write_at
 from rsm_plugins.files.segment_files import open_source
 from rsm_plugins.files.store_tree import Entry, StoreTree, stored
@@ -38,6 +40,7 @@ from rsm_plugins.layout.keys import (
     segment_stem,
 )
 from rsm_plugins.layout.manifest import check_manifest_size
+from rsm_plugins.store_kinds import PREFIX_SETTING, OpenStore, StoreKind
 from rsm_plugins.threads import FINISH_MS, FileThreads, StopFlag
 
 
@@ -283,3 +286,22 @@ def _objects_in(entries: list[Entry], folder: str) -> Iterator[StoredObject]:
             continue
         if not entry.is_folder:
             yield found
+
+
+ROOT_SETTING = Setting(
+    key="rsm.config.root",
+    kind=PATH,
+    doc="Directory of the store. It must exist; the plugin never creates it.",
+    default=REQUIRED,
+)
+
+
+async def open_local(settings: Mapping[str, Any], threads: FileThreads) -> OpenStore:
+    """The store below `rsm.config.root`, which may be away."""
+    store = LocalRemoteStorageManager(
+        settings[ROOT_SETTING.key], settings[PREFIX_SETTING.key], threads=threads
+    )
+    return OpenStore(manager=store, uri=store.uri, objects_folder=store.folder, sweep=store.sweep)
+
+
+KIND = StoreKind(name="local", settings=Table(ROOT_SETTING, PREFIX_SETTING), open=open_local)

@@ -25,7 +25,7 @@ from kip405.settings import (
     setting,
 )
 from rsm_plugins.contract.tls import ServerTls, require_both
-from rsm_plugins.files.spool import SPOOLED_COPIES_DEFAULT
+from rsm_plugins.files.segment_files import SPOOLED_COPIES_DEFAULT
 from rsm_plugins.store_kinds import KIND_NAMES, store_kind
 from rsm_plugins.threads import THREADS_DEFAULT
 

@@ -17,8 +17,8 @@ from kip405.version import software_version
 from rsm_plugins.contract.server import PluginServer, new_instance
 from rsm_plugins.contract.services import Dependencies, PluginInfo
 from rsm_plugins.files.owned_folder import OwnedFolder
+from rsm_plugins.files.segment_files import Spool
 from rsm_plugins.files.shared_volume import CallersFolders, ProbeFile
-from rsm_plugins.files.spool import Spool
 from rsm_plugins.layout.keys import IDENTITY_NAME
 from rsm_plugins.process.config import PluginSettings
 from rsm_plugins.process.handshake import handshake

@@ -4,11 +4,12 @@ Bytes become visible whole: a log by one PUT or a completed upload, after every 
 manifest and the identity are written only if absent. An existing manifest with the same bytes is
 success. A different one is Fenced, because a copy attempt has one writer, and the object that says
 which bytes are in the ledger must not change under it. A bucket is believed only if it answers;
-otherwise it is Unavailable, never empty.
+otherwise it is Unavailable, never empty. `KIND` declares the settings and opens the store.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from kip405.contracts import (
     ExpectedSegment,
@@ -21,7 +22,6 @@ from kip405.crc import crc32c
 from kip405.errors import Corrupt, Fenced, Internal, Invalid, NotFound
 from kip405.ids import TopicIdPartition
 from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
-from rsm_plugins.layout.identity import decode_identity, encode_identity
 from rsm_plugins.layout.keys import (
     IDENTITY_NAME,
     ObjectKind,
@@ -29,9 +29,8 @@ from rsm_plugins.layout.keys import (
     object_name,
     segment_stem,
 )
-from rsm_plugins.layout.manifest import check_manifest_size
-from rsm_plugins.s3.calls import Calls, Pause, together
-from rsm_plugins.s3.connection import Connection
+from rsm_plugins.layout.manifest import check_manifest_size, decode_identity, encode_identity
+from rsm_plugins.s3.calls import Calls, Connection, Pause, pause, quiet_library, together
 from rsm_plugins.s3.findings import findings_of
 from rsm_plugins.s3.objects import (
     AlreadyThere,
@@ -41,8 +40,9 @@ from rsm_plugins.s3.objects import (
     segment_metadata,
 )
 from rsm_plugins.s3.presence import is_segment_object, listed, presence_in
-from rsm_plugins.s3.settings import S3Settings
+from rsm_plugins.s3.settings import SETTINGS, S3Settings, s3_settings
 from rsm_plugins.s3.uploads import Uploads
+from rsm_plugins.store_kinds import OpenStore, StoreKind
 from rsm_plugins.threads import FileThreads
 
 _DATA = (ObjectKind.LOG, ObjectKind.INDEXES)
@@ -209,3 +209,14 @@ class S3RemoteStorageManager:
 def is_stale(name: str, began_ms: int, now_ms: int, age_ms: int) -> bool:
     """Whether an unfinished upload is this product's and older than the age."""
     return now_ms - began_ms > age_ms and is_segment_object(name)
+
+
+async def open_s3(values: Mapping[str, Any], threads: FileThreads) -> OpenStore:
+    """The store in the bucket, which may be away; Invalid where settings do not go together."""
+    settings = s3_settings(values)
+    quiet_library()
+    store = S3RemoteStorageManager(settings, threads, pause)
+    return OpenStore(manager=store, uri=settings.uri, sweep=store.sweep)
+
+
+KIND = StoreKind(name="s3", settings=SETTINGS, open=open_s3)

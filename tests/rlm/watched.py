@@ -31,8 +31,7 @@ from rlm.service.problems import CommonSources, ProblemWatch, ServiceSources
 from rlm.service.statuses import Statuses
 from rlm.service.tasks import PartitionTasks
 from rlm.stores.opened import OpenStores
-from rlm.stores.stores import RoutedReader, Stores
-from rlm.stores.usage import StoresInUse
+from rlm.stores.stores import RoutedReader, Stores, StoresInUse
 from rlm.tasks.pool import TaskPool
 from rlm.topics.keeper import TakeoverAlarm
 from tests.builders.ledger import OUR_WRITER, PLACE

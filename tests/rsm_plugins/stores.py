@@ -15,8 +15,7 @@ import yaml
 from hdfs_native import Client, WriteOptions
 
 from rsm_plugins.conformance.command import lacking
-from rsm_plugins.conformance.subject import MANY_OBJECTS, PART_BYTES, StoreFaults, Subject
-from rsm_plugins.conformance.wire_calls import Wire
+from rsm_plugins.conformance.subject import MANY_OBJECTS, PART_BYTES, StoreFaults, Subject, Wire
 from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager
 from rsm_plugins.process.config import settings_of
 from rsm_plugins.process.plugin import running_server

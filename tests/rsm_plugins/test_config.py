@@ -7,7 +7,7 @@ import pytest
 
 from kip405.errors import Invalid
 from rsm_plugins.contract.tls import ServerTls
-from rsm_plugins.local.kind import KIND
+from rsm_plugins.local.manager import KIND
 from rsm_plugins.process.config import SETTINGS, load_settings, settings_of
 
 LEAST = {"listen": "127.0.0.1:7001", "rsm.config.root": "/store"}

@@ -11,9 +11,15 @@ import pytest
 
 from kip405.errors import Corrupt, Invalid
 from rsm_plugins.conformance import faults, runner
-from rsm_plugins.conformance.checks import CaseSkipped, ConformanceFailure, check_equal
 from rsm_plugins.conformance.runner import Outcome, Status, chosen, name_of, run_suite, summary_of
-from rsm_plugins.conformance.subject import MANY_OBJECTS, Subject, fails
+from rsm_plugins.conformance.subject import (
+    MANY_OBJECTS,
+    CaseSkipped,
+    ConformanceFailure,
+    Subject,
+    check_equal,
+    fails,
+)
 from rsm_plugins.layout.keys import IDENTITY_NAME
 from tests.rsm_plugins.conftest import KINDS
 from tests.rsm_plugins.stores import (

@@ -13,9 +13,8 @@ import pytest
 
 from kip405.contracts import Presence
 from kip405.errors import Unavailable
-from rsm_plugins.conformance.checks import StoredSegment
 from rsm_plugins.conformance.runner import CASES, WIRE_CASES, name_of
-from rsm_plugins.conformance.subject import Subject
+from rsm_plugins.conformance.subject import StoredSegment, Subject
 from tests.builders.certificates import Authority
 from tests.rsm_plugins.conftest import HDFS, KINDS
 from tests.rsm_plugins.stores import (

@@ -7,10 +7,10 @@ import pytest
 
 from kip405.ids import RemoteLogSegmentId, TopicIdPartition
 from kip405.segments import LogSegmentData, SegmentLocator
-from rsm_plugins.contract.copy_stream import receive_copy
 from rsm_plugins.contract.messages import locator_message
+from rsm_plugins.contract.streams import receive_copy
+from rsm_plugins.files.segment_files import Spool
 from rsm_plugins.files.shared_volume import CallersFolders
-from rsm_plugins.files.spool import Spool
 from rsm_plugins.threads import FileThreads
 from rsm_plugins.v1 import storage_pb2 as pb
 from tests.rsm_plugins.harness import new_uuid

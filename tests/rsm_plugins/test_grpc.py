@@ -36,11 +36,11 @@ from rsm_plugins.conformance.subject import Subject, read_answer
 from rsm_plugins.contract.answering import Context
 from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager
 from rsm_plugins.contract.client_files import ClientVolume, VolumeCalls
-from rsm_plugins.contract.fetch_stream import Received
 from rsm_plugins.contract.messages import locator_message, slice_message
 from rsm_plugins.contract.status import Metadata, error_of_call, status_of_error
+from rsm_plugins.contract.streams import Received
+from rsm_plugins.files.segment_files import Spool
 from rsm_plugins.files.shared_volume import read_nonce
-from rsm_plugins.files.spool import Spool
 from rsm_plugins.process.plugin import running_server
 from rsm_plugins.threads import FileThreads
 from rsm_plugins.v1 import identity_pb2, identity_pb2_grpc, storage_pb2_grpc

@@ -30,10 +30,10 @@ from rsm_plugins.files.segment_files import (
     SUFFIX,
     ScratchFile,
     Slot,
+    Spool,
     put,
 )
 from rsm_plugins.files.shared_volume import CallersFolders
-from rsm_plugins.files.spool import Spool
 from rsm_plugins.local.manager import LocalRemoteStorageManager
 from rsm_plugins.process.plugin import _scratch_folders, _spool, running_server
 from rsm_plugins.store_kinds import OpenStore

@@ -20,8 +20,7 @@ import yaml
 from kip405.contracts import Presence
 from kip405.errors import Unavailable
 from kip405.segments import ByteRange, FileSlice
-from rsm_plugins.conformance.checks import StoredSegment
-from rsm_plugins.conformance.subject import Subject, read_answer
+from rsm_plugins.conformance.subject import StoredSegment, Subject, read_answer
 from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager
 from tests.rsm_plugins.harness import new_uuid
 

@@ -12,8 +12,13 @@ from hypothesis import strategies as st
 from kip405.contracts import StoreIdentity
 from kip405.errors import Corrupt, Invalid
 from kip405.ids import Uuid
-from rsm_plugins.layout.identity import decode_identity, encode_identity
-from rsm_plugins.layout.manifest import Manifest, ManifestObject, build_manifest
+from rsm_plugins.layout.manifest import (
+    Manifest,
+    ManifestObject,
+    build_manifest,
+    decode_identity,
+    encode_identity,
+)
 
 FORMATS = Path(__file__).parents[1] / "formats"
 STEM = "cluster-1/orders-AQIDBAUGBwgJCgsMDQ4PEA/3/00000000000000001000-__79_Pv6-fj39vX08_Lx8A"

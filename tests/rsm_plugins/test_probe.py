@@ -18,10 +18,9 @@ from kip405.settings import masked
 from kip405.v1 import errors_pb2
 from rsm_plugins.conformance.subject import Subject
 from rsm_plugins.contract.answering import Context
-from rsm_plugins.contract.capabilities import Capability
 from rsm_plugins.contract.client import GrpcRemoteStorageManager
 from rsm_plugins.contract.messages import expected_message
-from rsm_plugins.contract.probe import ProbeState, probe_value
+from rsm_plugins.contract.probe import Capability, ProbeState, probe_value
 from rsm_plugins.local.manager import LocalRemoteStorageManager
 from rsm_plugins.process import main
 from rsm_plugins.process.config import settings_of

@@ -13,7 +13,7 @@ import yaml
 from kip405.segments import ByteRange, SegmentLocator
 from rsm_plugins.contract.server import PluginServer
 from rsm_plugins.contract.services import Dependencies, PluginInfo
-from rsm_plugins.files.spool import Spool
+from rsm_plugins.files.segment_files import Spool
 from rsm_plugins.threads import FINISH_MS, FileThreads
 from tests.builders.interrupts import ctrl_c_heeded
 from tests.builders.log_dir import CLUSTER_ID, TOPIC

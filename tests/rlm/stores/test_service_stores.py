@@ -18,8 +18,7 @@ from rlm.stores.connection import StoreConnection
 from rlm.stores.inspection import Inspection
 from rlm.stores.opened import OpenStores
 from rlm.stores.reports import DAY_MS, Level
-from rlm.stores.stores import RoutedReader, Stores, Targets
-from rlm.stores.usage import StoresInUse, StoreUsage
+from rlm.stores.stores import RoutedReader, Stores, StoresInUse, StoreUsage, Targets
 from rlmm.settings_records import StoreRecord, TopicRecord
 from rsm_plugins.endpoints import RuleProvider, StorePlace, TopicRule
 from tests.builders.clock import ManualClock

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rsm_plugins.conformance.checks import StoredSegment
-from rsm_plugins.conformance.subject import Subject
+from rsm_plugins.conformance.subject import StoredSegment, Subject
 from rsm_plugins.layout.keys import IDENTITY_NAME
 from rsm_plugins.process.config import settings_of
 from rsm_plugins.s3.manager import S3RemoteStorageManager

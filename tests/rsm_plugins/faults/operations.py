@@ -7,8 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from kip405.contracts import Presence
-from rsm_plugins.conformance.checks import StoredSegment
-from rsm_plugins.conformance.subject import PART_BYTES, Subject
+from rsm_plugins.conformance.subject import PART_BYTES, StoredSegment, Subject
 
 MANIFEST = b'{"v":1}'
 WHOLE = 1 << 40

@@ -13,8 +13,7 @@ import pytest
 from kip405.addresses import Address
 from kip405.contracts import Presence
 from kip405.errors import Unavailable
-from rsm_plugins.conformance.checks import StoredSegment
-from rsm_plugins.conformance.subject import MIB, Subject
+from rsm_plugins.conformance.subject import MIB, StoredSegment, Subject
 from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager
 from rsm_plugins.layout.keys import IDENTITY_NAME
 from rsm_plugins.process.config import settings_of

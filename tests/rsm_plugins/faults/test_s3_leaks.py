@@ -12,7 +12,7 @@ import pytest
 
 from kip405.errors import RemoteStorageError
 from rsm_plugins.conformance.broken_copies import give_up
-from rsm_plugins.conformance.checks import StoredSegment
+from rsm_plugins.conformance.subject import StoredSegment
 from tests.builders.cutting_actions import (
     Action,
     Answer,

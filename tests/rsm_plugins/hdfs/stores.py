@@ -9,8 +9,7 @@ from hdfs_native import Client
 
 from kip405.ids import Uuid
 from rsm_plugins.conformance.subject import Subject
-from rsm_plugins.hdfs.kind import KIND
-from rsm_plugins.hdfs.manager import HdfsRemoteStorageManager
+from rsm_plugins.hdfs.manager import KIND, HdfsRemoteStorageManager
 from rsm_plugins.threads import FileThreads
 from tests.store_servers_hdfs import HdfsServer
 

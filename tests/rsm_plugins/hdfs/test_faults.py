@@ -13,8 +13,7 @@ import pytest
 
 from kip405.contracts import Presence
 from kip405.errors import RemoteStorageError, Unavailable
-from rsm_plugins.conformance.checks import StoredSegment
-from rsm_plugins.conformance.subject import Subject
+from rsm_plugins.conformance.subject import StoredSegment, Subject
 from rsm_plugins.hdfs.connection import CLIENTS_MAX
 from tests.rsm_plugins.hdfs.stores import (
     hdfs_subject,

@@ -6,7 +6,7 @@ import pytest
 
 from kip405.errors import Invalid
 from rsm_plugins.hdfs.connection import client_arguments, make_client
-from rsm_plugins.hdfs.kind import KIND
+from rsm_plugins.hdfs.manager import KIND
 from rsm_plugins.hdfs.settings import HdfsSettings, read_site, settings_of
 
 NS = "rsm.config.hdfs."

@@ -8,8 +8,7 @@ from uuid import uuid4
 
 from kip405.ids import Uuid
 from rsm_plugins.conformance.subject import Subject
-from rsm_plugins.s3.kind import KIND
-from rsm_plugins.s3.manager import S3RemoteStorageManager
+from rsm_plugins.s3.manager import KIND, S3RemoteStorageManager
 from rsm_plugins.threads import FileThreads
 from tests.store_servers import S3Server
 

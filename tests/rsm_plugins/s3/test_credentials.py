@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kip405.errors import Unavailable
-from rsm_plugins.s3.connection import Connection
+from rsm_plugins.s3.calls import Connection
 from rsm_plugins.s3.settings import S3Settings
 from tests.rsm_plugins.s3.recording import Answer, Asked, failed, recording_server, xml
 from tests.rsm_plugins.s3.stores import open_store

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from rsm_plugins.s3.connection import READ_BUFFER_BYTES, BulkSession, Connection
+from rsm_plugins.s3.calls import READ_BUFFER_BYTES, BulkSession, Connection
 from rsm_plugins.s3.settings import CredentialSettings, S3Settings
 from tests.rsm_plugins.s3.recording import Asked, recording_server
 from tests.rsm_plugins.s3.stores import open_store, subject_of

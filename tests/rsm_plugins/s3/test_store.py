@@ -10,11 +10,10 @@ import pytest
 from kip405.contracts import Presence
 from kip405.errors import Fenced, Unavailable
 from kip405.segments import ByteRange, CustomMetadata, SegmentLocator
-from rsm_plugins.conformance.checks import StoredSegment
-from rsm_plugins.conformance.subject import Subject
+from rsm_plugins.conformance.subject import StoredSegment, Subject
 from rsm_plugins.layout.keys import ObjectKind, object_name
 from rsm_plugins.layout.manifest import Manifest, build_manifest
-from rsm_plugins.s3.connection import Connection
+from rsm_plugins.s3.calls import Connection
 from rsm_plugins.s3.manager import S3RemoteStorageManager
 from rsm_plugins.s3.settings import SETTINGS, s3_settings
 from tests.rsm_plugins.s3.stores import new_uuid, open_store, s3_store, subject_of

@@ -13,8 +13,7 @@ from kip405.crc import crc32c
 from kip405.errors import Corrupt, NotFound, Unavailable
 from kip405.segments import ByteRange
 from rsm_plugins.layout.keys import ObjectKind, object_name
-from rsm_plugins.s3.calls import pause
-from rsm_plugins.s3.connection import Connection
+from rsm_plugins.s3.calls import Connection, pause
 from rsm_plugins.s3.manager import S3RemoteStorageManager
 from rsm_plugins.s3.settings import SETTINGS, s3_settings
 from rsm_plugins.s3.uploads import PARTS_MAX, part_size
