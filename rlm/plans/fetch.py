@@ -155,8 +155,8 @@ def _batches(window: ChunkWindow, at: int) -> Iterator[tuple[int, int]]:
     flat.
     """
     unpack, log_size, least_base = _HEAD.unpack_from, window.log_size_bytes, 0
-    while at < log_size and (place := window.headers_at(at)) is not None:
-        piece, inside = place
+    while at < log_size and (headers := window.headers_at(at)) is not None:
+        piece, inside = headers
         last_inside = len(piece) - _HEAD_BYTES
         while inside <= last_inside:
             base, length, magic, delta = unpack(piece, inside)

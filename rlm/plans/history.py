@@ -30,23 +30,25 @@ LEAST_OTHERS = 4
 MOST_ENTRIES_OF_OTHERS = 2_048
 
 
-def published_lineage(ledger: PartitionLedger, told: HistoryRecord | None) -> Lineage:
+def published_lineage(ledger: PartitionLedger, published: HistoryRecord | None) -> Lineage:
     """The lineage as readers know it: by the segments, and by what a leader has published."""
     remote = ledger.remote_lineage
-    latest = told.lineage.latest_epoch if told else None
-    if told is None or latest is None:
+    latest = published.lineage.latest_epoch if published else None
+    if published is None or latest is None:
         return remote
-    return _continued(ledger, told.lineage, remote)
+    return _continued(ledger, published.lineage, remote)
 
 
-def _continued(ledger: PartitionLedger, told: Lineage, remote: Lineage) -> Lineage:
+def _continued(ledger: PartitionLedger, published: Lineage, remote: Lineage) -> Lineage:
     """The published lineage, with what copies know below it and `remote` of later epochs."""
-    latest = -1 if told.latest_epoch is None else told.latest_epoch
-    older = merge(ledger.remote_lineage_up_to(latest), told)
+    latest = -1 if published.latest_epoch is None else published.latest_epoch
+    older = merge(ledger.remote_lineage_up_to(latest), published)
     return merge(older, Lineage(remote.entries[len(remote.up_to(latest).entries) :]))
 
 
-def leaders_lineage(ledger: PartitionLedger, told: HistoryRecord | None, local: Lineage) -> Lineage:
+def leaders_lineage(
+    ledger: PartitionLedger, published: HistoryRecord | None, local: Lineage
+) -> Lineage:
     """The whole lineage of the leader's log; `local` is what its epoch file still contains.
 
     An epoch had one leader, and so one lineage below it: what was published for the oldest epoch
@@ -56,9 +58,9 @@ def leaders_lineage(ledger: PartitionLedger, told: HistoryRecord | None, local: 
     """
     first = local.first
     if first is None:
-        return published_lineage(ledger, told)
+        return published_lineage(ledger, published)
     remote = ledger.remote_lineage_up_to(first.epoch)
-    word = _told_of(told, first.epoch)
+    word = _published_for(published, first.epoch)
     if word is None:
         return merge(remote, local)
     if word.start_of(first.epoch) is not None:
@@ -70,7 +72,7 @@ def is_settled(
     ledger: PartitionLedger,
     lineage: Lineage,
     *,
-    told: HistoryRecord | None,
+    published: HistoryRecord | None,
     local: Lineage,
     bound: int,
 ) -> bool:
@@ -81,61 +83,67 @@ def is_settled(
     may fit between two of ours, or a published record holds the epoch that the log begins with
     then, and so all below it. Otherwise the lineage must be published first (`record_of`).
     """
-    return _is_known(ledger, lineage, told, local.from_start(bound), bound) or (
+    return _is_known(ledger, lineage, published, local.from_start(bound), bound) or (
         # everything that fits is published
-        told is not None and replace(told, extra={}) == record_of(ledger, lineage, None, told)
+        published is not None
+        and replace(published, extra={}) == record_of(ledger, lineage, None, published)
     )
 
 
 def _is_known(
     ledger: PartitionLedger,
     lineage: Lineage,
-    told: HistoryRecord | None,
+    published: HistoryRecord | None,
     left: Lineage,
     bound: int,
 ) -> bool:
-    if leaders_lineage(ledger, told, left) != lineage:
+    if leaders_lineage(ledger, published, left) != lineage:
         return False
-    known = _known_to(told, left.first.epoch).entries if left.first else ()
+    known = _known_to(published, left.first.epoch).entries if left.first else ()
     neighbours = {(one.epoch, two.epoch) for one, two in pairwise(known)}
-    untold = known[0].epoch if len(known) >= MOST_EPOCHS else -1
+    unpublished = known[0].epoch if len(known) >= MOST_EPOCHS else -1
     return all(
-        two.epoch == one.epoch + 1 or (one.epoch, two.epoch) in neighbours or two.epoch <= untold
+        two.epoch == one.epoch + 1
+        or (one.epoch, two.epoch) in neighbours
+        or two.epoch <= unpublished
         for one, two in pairwise(lineage.entries)
         if two.start_offset <= bound
     )
 
 
-def _told_of(told: HistoryRecord | None, epoch: int) -> Lineage | None:
+def _published_for(published: HistoryRecord | None, epoch: int) -> Lineage | None:
     """The published lineage of this epoch; else the last published one, if that was before the
     epoch and of no frozen log.
     """
-    if told is None:
+    if published is None:
         return None
-    known = _known_to(told, epoch)
+    known = _known_to(published, epoch)
     if known.entries:
         return known
-    latest = told.lineage.latest_epoch
-    is_before = latest is not None and latest < epoch and told.frozen is None
-    return told.lineage if is_before else None
+    latest = published.lineage.latest_epoch
+    is_before = latest is not None and latest < epoch and published.frozen is None
+    return published.lineage if is_before else None
 
 
-def _known_to(told: HistoryRecord | None, epoch: int) -> Lineage:
+def _known_to(published: HistoryRecord | None, epoch: int) -> Lineage:
     """The published lineage that has this epoch; empty where there is none."""
-    histories = (told.lineage, *told.others) if told else ()
+    histories = (published.lineage, *published.others) if published else ()
     return next((one for one in histories if one.start_of(epoch) is not None), Lineage())
 
 
 def record_of(
-    ledger: PartitionLedger, lineage: Lineage, frozen: Frozen | None, told: HistoryRecord | None
+    ledger: PartitionLedger,
+    lineage: Lineage,
+    frozen: Frozen | None,
+    published: HistoryRecord | None,
 ) -> HistoryRecord:
-    """The record that publishes this lineage, as far as it fits, in place of the record `told`.
+    """The record that publishes this lineage, as far as it fits, in place of `published`.
 
     Nothing of that record is lost: a log of another lineage may be elected again.
     """
     kept = [Lineage(lineage.entries[-MOST_EPOCHS:])]
     known = [frozenset(kept[0].entries)]
-    for one in (told.lineage, *told.others) if told else ():
+    for one in (published.lineage, *published.others) if published else ():
         entries = frozenset(one.entries)
         if not any(entries <= other for other in known):
             kept.append(one)
@@ -163,7 +171,7 @@ def lineage_to_publish(
     frozen: Frozen | None,
     *,
     leader_epoch: int,
-    told: HistoryRecord | None,
+    published: HistoryRecord | None,
     trusted: bool,
 ) -> HistoryRecord | None:
     """What the leader must publish now; None where readers know it already.
@@ -173,19 +181,21 @@ def lineage_to_publish(
     """
     if ledger.newest_epoch > leader_epoch or not (trusted or frozen):
         return None
-    is_frozen_published = told is not None and told.frozen is not None
+    is_frozen_published = published is not None and published.frozen is not None
     is_freeze_known = is_frozen_published == (frozen is not None)
-    if is_freeze_known and _reads_alike(ledger, lineage, told):
+    if is_freeze_known and _reads_alike(ledger, lineage, published):
         return None
-    record = record_of(ledger, lineage, frozen, told)
-    if is_freeze_known and told is not None and told.lineage == record.lineage:
+    record = record_of(ledger, lineage, frozen, published)
+    if is_freeze_known and published is not None and published.lineage == record.lineage:
         return None  # everything that fits is published
     return record
 
 
-def _reads_alike(ledger: PartitionLedger, lineage: Lineage, told: HistoryRecord | None) -> bool:
+def _reads_alike(
+    ledger: PartitionLedger, lineage: Lineage, published: HistoryRecord | None
+) -> bool:
     """Whether readers use the same segments up to the same ends as the leader's tier."""
-    known, end = published_lineage(ledger, told), ledger.readable_end
+    known, end = published_lineage(ledger, published), ledger.readable_end
     if end == 0 or (known.below(end).entries and known.below(end) == lineage.below(end)):
         return True  # the usual case: epochs that begin after all segments cut none
     return ledger.usable(known, MAX_OFFSET) == ledger.usable(lineage, MAX_OFFSET)

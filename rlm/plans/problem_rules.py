@@ -40,9 +40,9 @@ class Limits:
     start_ms: int = 60_000
 
 
-def partition_finding(place: TopicPartition, kind: ProblemKind, text: str) -> Finding:
+def partition_finding(partition: TopicPartition, kind: ProblemKind, text: str) -> Finding:
     """A finding about one partition; its subject is the partition's name."""
-    return Finding(kind=kind, subject=str(place), topic=place.topic, text=text)
+    return Finding(kind=kind, subject=str(partition), topic=partition.topic, text=text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ class CopyObservation:
     `service_copied_at_ms`: when this service last copied any segment of any partition.
     """
 
-    place: TopicPartition
+    partition: TopicPartition
     led_since_ms: int
     measure: CopyMeasure | None
     failure: Failure | None
@@ -108,7 +108,7 @@ def copy_findings(observed: CopyObservation, limits: Limits, now_ms: int) -> Ite
     failure = observed.failure
     if failure is not None and failure.is_final:
         yield partition_finding(
-            observed.place,
+            observed.partition,
             ProblemKind.CANNOT_COPY,
             f"copying stops here ({_lag_words(observed, limits, now_ms)}): {failure.message}",
         )
@@ -129,7 +129,7 @@ def _unmeasured(observed: CopyObservation, limits: Limits, now_ms: int) -> Itera
             else "no snapshot of the partition succeeded"
         )
         yield partition_finding(
-            observed.place,
+            observed.partition,
             ProblemKind.LAG_UNKNOWN,
             f"what is left to copy is not known for {human_duration(now_ms - since_ms)}, and "
             f"nothing may be copied: {why}",
@@ -141,7 +141,7 @@ def _behind(
 ) -> Iterator[Finding]:
     if measure.reason in _TOPIC_REFUSED:
         yield partition_finding(
-            observed.place,
+            observed.partition,
             ProblemKind.COPY_REFUSED,
             f"nothing is copied or trimmed: {measure.words}; set it back, or disable the topic",
         )
@@ -153,7 +153,7 @@ def _behind(
     if behind_ms > patience_ms:
         why = observed.failure.message if observed.failure else measure.words
         yield partition_finding(
-            observed.place,
+            observed.partition,
             ProblemKind.NOTHING_COPIED,
             f"nothing was copied for {human_duration(behind_ms)}, while "
             f"{_lag_words(observed, limits, now_ms)}: {why}",
@@ -188,7 +188,7 @@ class TrimObservation:
     `excess_then_bytes` then; None without any. `reason` None = a trim was planned.
     """
 
-    place: TopicPartition
+    partition: TopicPartition
     reason: NoTrim | None
     detail: str
     failure: Failure | None
@@ -202,10 +202,10 @@ class TrimObservation:
 def trim_findings(observed: TrimObservation, limits: Limits, now_ms: int) -> Iterator[Finding]:
     """Problems with trimming a partition."""
     if observed.alarm:
-        yield partition_finding(observed.place, ProblemKind.TRIM_REFUSED, observed.alarm)
+        yield partition_finding(observed.partition, ProblemKind.TRIM_REFUSED, observed.alarm)
     if observed.foreign_log_start is not None:
         yield partition_finding(
-            observed.place,
+            observed.partition,
             ProblemKind.FOREIGN_LOG_START,
             f"the broker's log start was moved to {observed.foreign_log_start} by somebody else; "
             "`rlm topics adopt-log-start` applies it",
@@ -218,7 +218,7 @@ def trim_findings(observed: TrimObservation, limits: Limits, now_ms: int) -> Ite
         is_meant = observed.reason in _STOPPED_BY_OPERATOR
         kind = ProblemKind.TRIM_STOPPED if is_meant else ProblemKind.TRIM_BLOCKED
         yield partition_finding(
-            observed.place,
+            observed.partition,
             kind,
             f"nothing was trimmed for {human_duration(still_ms)}, while "
             f"{human_bytes(observed.excess_bytes)} beyond local retention lie on the disk, "
@@ -319,10 +319,10 @@ def skew_finding(subject: str, skew_ms: int) -> Finding:
     )
 
 
-def unknown_trim_finding(place: TopicPartition, bound: int) -> Finding:
+def unknown_trim_finding(partition: TopicPartition, bound: int) -> Finding:
     """A DeleteRecords was given up and may still be executed (H41)."""
     return partition_finding(
-        place,
+        partition,
         ProblemKind.TRIM_UNKNOWN,
         f"a trim to {bound} was not answered in time; this partition is not trimmed before it is "
         "known whether it was carried out",

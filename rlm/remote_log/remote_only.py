@@ -155,15 +155,15 @@ class RemoteView:
         if start is None and not ledger.entries:
             raise NotFound(f"topic {record.name} has no partition {number} that is tiered")
         place = TopicIdPartition(topic_id=record.topic_id, topic=record.name, partition=number)
-        told, unread = self._told(key)
-        frozen = told.frozen if told else None
+        published, unread = self._published(key)
+        frozen = published.frozen if published else None
         return RemotePartitionState(
             place=place,
             history=RemoteHistory(
                 place=str(place),
                 ledger=ledger,
                 # A frozen partition keeps its end: a plan without its records would skip them.
-                lineage=published_lineage(ledger, told if frozen is None else None),
+                lineage=published_lineage(ledger, published if frozen is None else None),
                 log_end_offset=MAX_OFFSET,
                 trusted=self._ledger.damage is None,
                 empty=ranges_without_records(self._settings.view.holes(key)),
@@ -203,7 +203,7 @@ class RemoteView:
             and (self._ledger.damage is None) == history.trusted
         )
 
-    def _told(self, key: PartitionKey) -> tuple[HistoryRecord | None, str | None]:
+    def _published(self, key: PartitionKey) -> tuple[HistoryRecord | None, str | None]:
         """The lineage that the leader has published, or why it cannot be read."""
         try:
             return self._settings.view.history(key), None

@@ -72,21 +72,21 @@ class LineagePublisher:
     def _due(self, snapshot: PartitionSnapshot) -> HistoryRecord | None:
         if self._clock.monotonic_ms() < self._quiet_until_ms.get(snapshot.key, 0):
             return None
-        told, trusted = self._settings.view.history(snapshot.key), self._ledger.problem is None
+        published, trusted = self._settings.view.history(snapshot.key), self._ledger.problem is None
         record = lineage_to_publish(
             snapshot.ledger,
             snapshot.lineage,
             snapshot.frozen,
             leader_epoch=snapshot.led.leader_epoch,
-            told=told,
+            published=published,
             trusted=trusted,
         )
-        if record is None and trusted and _may_be_cut(snapshot, told):
-            return record_of(snapshot.ledger, snapshot.lineage, None, told)
+        if record is None and trusted and _may_be_cut(snapshot, published):
+            return record_of(snapshot.ledger, snapshot.lineage, None, published)
         return record
 
 
-def _may_be_cut(snapshot: PartitionSnapshot, told: HistoryRecord | None) -> bool:
+def _may_be_cut(snapshot: PartitionSnapshot, published: HistoryRecord | None) -> bool:
     """Whether the broker's own retention may truncate epochs that only its epoch file knows (H8).
     Our own trims publish the lineage first (rlm.tasks.trim).
     """
@@ -97,7 +97,7 @@ def _may_be_cut(snapshot: PartitionSnapshot, told: HistoryRecord | None) -> bool
         and not is_settled(
             snapshot.ledger,
             snapshot.lineage,
-            told=told,
+            published=published,
             local=snapshot.log.lineage,
             bound=snapshot.ledger.readable_end,
         )

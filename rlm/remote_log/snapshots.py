@@ -128,7 +128,7 @@ class SnapshotReader:
         await self._settings.barrier(self._barrier_deadline_ms)
         await self._ledger.barrier(place.key, self._barrier_deadline_ms)
         ledger = self._ledger.ledger(place.key)
-        lineage = leaders_lineage(ledger, self._told(place, log.lineage), log.lineage)
+        lineage = leaders_lineage(ledger, self._published(place, log.lineage), log.lineage)
         log_end_offset = await self._offset(led, LATEST_TIMESTAMP, replica_id=DEBUGGING_REPLICA_ID)
         view = self._settings.view
         divergence = view.divergence(place.key)
@@ -151,7 +151,7 @@ class SnapshotReader:
             ),
         )
 
-    def _told(self, place: TopicIdPartition, local: Lineage) -> HistoryRecord | None:
+    def _published(self, place: TopicIdPartition, local: Lineage) -> HistoryRecord | None:
         """The lineage that leaders have published; since a trim the log itself may no longer know
         it.
 
@@ -165,7 +165,7 @@ class SnapshotReader:
             first, start = local.first, view.remote_log_start(place.key) or 0
             if first is not None and first.start_offset <= start:
                 return None  # the log still knows all that counts
-            why = f"{place}: the history that was told cannot be read: {error}"
+            why = f"{place}: the history that was published cannot be read: {error}"
             raise Unavailable(why) from error
 
     async def topic(self, led: LedPartition) -> TopicSnapshot:

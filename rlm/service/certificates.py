@@ -44,9 +44,9 @@ def certificate_paths(config: CommonConfig) -> tuple[CertificatePath, ...]:
     ]
     for store in config.stores:
         if store.tls is not None:
-            place = f"store {store.name}"
-            rows.append((store.tls.cert_file, f"{place}: plugin.tls.cert.file", True))
-            rows.append((store.tls.ca_file, f"{place}: plugin.tls.ca.file", False))
+            owner = f"store {store.name}"
+            rows.append((store.tls.cert_file, f"{owner}: plugin.tls.cert.file", True))
+            rows.append((store.tls.ca_file, f"{owner}: plugin.tls.ca.file", False))
     return tuple(
         CertificatePath(path=path, use=use, is_shown=is_shown)
         for path, use, is_shown in rows
@@ -74,20 +74,20 @@ class Certificates:
         self.files = tuple([await self._threads.run(read_file, path) for path in self._paths])
 
 
-def read_file(place: CertificatePath) -> CertificateFile:
+def read_file(file: CertificatePath) -> CertificateFile:
     """When the certificates of the file expire, or why that is not known. Blocking."""
     ends: list[int] = []
     error = None
     try:
-        ends = list(ends_of(place.path.read_bytes()))
+        ends = list(ends_of(file.path.read_bytes()))
     except OSError as failed:
         error = f"cannot be read: {failed.strerror}"
     except Invalid as failed:
         error = str(failed)
-    of_all = min if place.is_shown else max
+    of_all = min if file.is_shown else max
     return CertificateFile(
-        path=str(place.path),
-        use=place.use,
+        path=str(file.path),
+        use=file.use,
         ends_at_ms=of_all(ends) if ends else None,
         error=error,
     )

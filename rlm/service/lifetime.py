@@ -188,16 +188,16 @@ def _check_advertised(
     proxy, or nowhere.
     """
     listeners = broker_config.get("advertised.listeners") or broker_config.get("listeners") or ""
-    told = advertised_address(tiered, listeners)
+    advertised = advertised_address(tiered, listeners)
     wanted = config.proxy_advertised
-    if told is None or config.allow_other_advertised:
+    if advertised is None or config.allow_other_advertised:
         return
-    if (told.host.lower(), told.port) != (wanted.host.lower(), wanted.port):
+    if (advertised.host.lower(), advertised.port) != (wanted.host.lower(), wanted.port):
         raise Invalid(
-            f"the broker advertises listener {tiered} at {told} and proxy.advertised is {wanted}: "
-            f"clients would not come to the proxy; set {tiered}://{wanted} in the broker's "
-            f"advertised.listeners, or proxy.advertised to {told}; where both lead to the proxy, "
-            "set allow_other_advertised"
+            f"the broker advertises listener {tiered} at {advertised} and proxy.advertised is "
+            f"{wanted}: clients would not come to the proxy; set {tiered}://{wanted} in the "
+            f"broker's advertised.listeners, or proxy.advertised to {advertised}; where both lead "
+            "to the proxy, set allow_other_advertised"
         )
 
 

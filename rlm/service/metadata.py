@@ -124,25 +124,25 @@ class ReadsFile:
         """Durable when this returns."""
         rows = [
             {
-                "topic": place.topic,
-                "partition": place.partition,
-                "position": mark.position,
-                "leader_epoch": mark.leader_epoch,
+                "topic": partition.topic,
+                "partition": partition.partition,
+                "position": read.position,
+                "leader_epoch": read.leader_epoch,
             }
-            for place, mark in sorted(reads.marks.items())
+            for partition, read in sorted(reads.marks.items())
         ]
         self._file.write({"lost": reads.lost, "read": rows})
 
 
 def _parsed_reads(content: dict[str, Any]) -> RememberedReads:
-    marks = dict(_mark(row) for row in content["read"])
+    marks = dict(_read_position(row) for row in content["read"])
     lost = None if content["lost"] is None else str(content["lost"])
     return RememberedReads(marks=marks, lost=lost)
 
 
-def _mark(row: dict[str, Any]) -> tuple[TopicPartition, ReadMark]:
-    place = TopicPartition(row["topic"], int(row["partition"]))
-    return place, ReadMark(
+def _read_position(row: dict[str, Any]) -> tuple[TopicPartition, ReadMark]:
+    partition = TopicPartition(row["topic"], int(row["partition"]))
+    return partition, ReadMark(
         position=int(row["position"]), leader_epoch=int(row["leader_epoch"]), remembered=True
     )
 

@@ -111,17 +111,17 @@ class PartitionProblems:
         yield from self._others(row)
 
     def _unknown_trim(self, row: LedPartition) -> Iterator[Finding]:
-        place = row.topic_id_partition.topic_partition
-        bound = self._deletions.unknown.get(place)
+        partition = row.topic_id_partition.topic_partition
+        bound = self._deletions.unknown.get(partition)
         if bound is not None:
-            yield unknown_trim_finding(place, bound)
+            yield unknown_trim_finding(partition, bound)
 
     def _others(self, row: LedPartition) -> Iterator[Finding]:
-        place, key = row.topic_id_partition.topic_partition, row.topic_id_partition.key
+        partition, key = row.topic_id_partition.topic_partition, row.topic_id_partition.key
         snapshot = self._snapshots.of(row)
         if snapshot is not None and snapshot.frozen is not None:
             yield partition_finding(
-                place,
+                partition,
                 ProblemKind.PARTITION_FROZEN,
                 f"frozen: {snapshot.frozen.reason}; `rlm partition adopt` ends it",
             )
@@ -130,12 +130,12 @@ class PartitionProblems:
             yield from copy.findings()
         cleanup = self._partition_tasks.cleanup.statuses.get(key)
         for text in cleanup.alarms if cleanup else ():
-            yield partition_finding(place, ProblemKind.CLEANUP_REFUSED, text)
+            yield partition_finding(partition, ProblemKind.CLEANUP_REFUSED, text)
         if key in self._losses.partitions:
             finished = self._ledger.ledger(key).in_state(_FINISHED)
             ids = {one.metadata.segment_id.id for one in finished}
             for text in self._losses.alarms(key, ids):
-                yield partition_finding(place, ProblemKind.SEGMENT_LOST, text)
+                yield partition_finding(partition, ProblemKind.SEGMENT_LOST, text)
 
     def _copy_observation(self, row: LedPartition) -> CopyObservation:
         key = row.topic_id_partition.key
@@ -143,7 +143,7 @@ class PartitionProblems:
         if copy is not None and copy.leader_epoch != row.leader_epoch:
             copy = None
         return CopyObservation(
-            place=row.topic_id_partition.topic_partition,
+            partition=row.topic_id_partition.topic_partition,
             led_since_ms=self._led_since_ms(row),
             measure=None if copy is None else _measure(copy),
             failure=_failure(self._partition_tasks.copy_pool, key),
@@ -166,7 +166,7 @@ class PartitionProblems:
         excess = self._excess_bytes(row)
         still = self._stands_still(row, excess, now_ms)
         return TrimObservation(
-            place=row.topic_id_partition.topic_partition,
+            partition=row.topic_id_partition.topic_partition,
             reason=_NO_TRIM.get(trim.reason) if trim else None,
             detail=trim.detail if trim else "",
             failure=_failure(self._partition_tasks.cleanup_pool, key),

@@ -114,16 +114,16 @@ class Statuses:
         return found
 
     def _status(self, row: LedPartition, alarms: Mapping[str, Sequence[str]]) -> PartitionStatus:
-        place = row.topic_id_partition
+        partition = row.topic_id_partition
         snapshot = self._snapshots.of(row)
-        ledger = self._ledger.ledger(place.key)
+        ledger = self._ledger.ledger(partition.key)
         finished = [entry.metadata for entry in ledger.in_state(_FINISHED)]
-        start = self._settings.view.remote_log_start(place.key)
+        start = self._settings.view.remote_log_start(partition.key)
         lag = self._partition_problems.lag(row)
         base = PartitionStatus(
-            topic=place.topic,
-            topic_id=place.topic_id,
-            partition=place.partition,
+            topic=partition.topic,
+            topic_id=partition.topic_id,
+            partition=partition.partition,
             leader=row.leader,
             leader_epoch=row.leader_epoch,
             remote_log_start_offset=-1 if start is None else start,
@@ -131,8 +131,8 @@ class Statuses:
             remote_segments=len(finished),
             lag_bytes=None if lag is None else lag.size_bytes,
             lag_segments=None if lag is None else lag.segments,
-            last_error=self._last_error(place.key),
-            alarms=tuple(alarms.get(f"{place.topic}-{place.partition}", ())),
+            last_error=self._last_error(partition.key),
+            alarms=tuple(alarms.get(f"{partition.topic}-{partition.partition}", ())),
         )
         return base if snapshot is None else self._checked(base, snapshot, ledger)
 

@@ -49,14 +49,14 @@ class LossAcceptance:
         Unavailable: a store or the ledger does not answer, which proves nothing.
         """
         snapshot = await self._snapshot(key)
-        place = snapshot.led.topic_id_partition
+        partition = snapshot.led.topic_id_partition
         if snapshot.frozen is not None:
-            raise Invalid(f"{place} is frozen: {snapshot.frozen.reason}; end that first")
+            raise Invalid(f"{partition} is frozen: {snapshot.frozen.reason}; end that first")
         problem = self._ledger.problem or self._settings.problem
         if problem is not None:
-            raise Unavailable(f"{place}: {problem}")
+            raise Unavailable(f"{partition}: {problem}")
         if snapshot.topic.record is None:
-            raise NotFound(f"{place}: the topic is not enabled")
+            raise NotFound(f"{partition}: the topic is not enabled")
         usable = snapshot.ledger.usable(
             snapshot.lineage, snapshot.log_end_offset, snapshot.remote_log_start_offset or 0
         )
@@ -79,7 +79,7 @@ class LossAcceptance:
             )
         )
         if not found:
-            raise Invalid(f"{place}: nothing is proven lost. {_instead(len(missing))}")
+            raise Invalid(f"{partition}: nothing is proven lost. {_instead(len(missing))}")
         if apply:
             await self._record(snapshot, found, by)
         return found
@@ -90,12 +90,12 @@ class LossAcceptance:
         cause = f"{CAUSE_ACCEPTED}: {by}"
         holes = [Hole(start=one.start, end=one.next_offset, cause=cause) for one in found]
         await self._holes.add(snapshot.key, holes, snapshot.led.leader_epoch)
-        place = snapshot.led.topic_id_partition
+        partition = snapshot.led.topic_id_partition
         for one in found:
             log.warning(
                 "loss_accepted",
-                topic=place.topic,
-                partition=place.partition,
+                topic=partition.topic,
+                partition=partition.partition,
                 start_offset=one.start,
                 next_offset=one.next_offset,
                 segments=one.segments,

@@ -136,7 +136,7 @@ class CleanupTask:
         )
 
     def _leftovers(self, key: PartitionKey, live_before: Iterable[Uuid]) -> list[SweepEntry]:
-        """A view does not judge an attempt that was live before or after it was taken."""
+        """A view does not decide about an attempt that was live before or after it was taken."""
         entries = (_sweep_entry(one) for one in self._ledger.ledger(key).entries.values())
         sweeper = Sweeper(
             node_id=self._config.node_id,
@@ -267,7 +267,7 @@ class CleanupTask:
     ) -> None:
         await self._snapshots.check_leadership(led)
         await self._ledger.publish(finished, led.leader_epoch, int(entry.metadata.state))
-        log.warning("segment_adopted", **_place(finished), start_offset=finished.start_offset)
+        log.warning("segment_adopted", **_fields_of(finished), start_offset=finished.start_offset)
 
     async def _delete(
         self, snapshot: PartitionSnapshot, entry: SweepEntry, reason: str
@@ -288,7 +288,7 @@ class CleanupTask:
             self._in_state(deleting, _DELETED), led.leader_epoch, int(_DELETING)
         )
         await self._bury(led, deleting)
-        log.info("segment_swept", **_place(deleting), reason=reason)
+        log.info("segment_swept", **_fields_of(deleting), reason=reason)
         return None
 
     async def _check_again(
@@ -355,10 +355,10 @@ def _sweep_entry(entry: SegmentEntry) -> SweepEntry:
     )
 
 
-def _place(metadata: RemoteLogSegmentMetadata) -> dict[str, object]:
-    place = metadata.topic_id_partition
+def _fields_of(metadata: RemoteLogSegmentMetadata) -> dict[str, object]:
+    partition = metadata.topic_id_partition
     return {
-        "topic": place.topic,
-        "partition": place.partition,
+        "topic": partition.topic,
+        "partition": partition.partition,
         "segment_id": str(metadata.segment_id.id),
     }

@@ -138,12 +138,12 @@ class Copier:
         self._new_uuid = new_uuid
         self._settings = settings
 
-    async def check_target(self, place: TopicIdPartition) -> None:
+    async def check_target(self, partition: TopicIdPartition) -> None:
         """Invalid unless the store for the partition's next segment is the expected one (H11).
 
         Unavailable while it is away or not known yet. Called before an attempt leaves a record.
         """
-        problem = await self._store_problem(self._targets.target(place))
+        problem = await self._store_problem(self._targets.target(partition))
         if problem is not None:
             raise Invalid(problem)
 
@@ -200,18 +200,18 @@ class Copier:
         self, led: LedPartition, prepared: PreparedSegment, segment_id: Uuid, target: CopyTarget
     ) -> None:
         """Fenced unless file, store, leadership and attempt are as before the upload (H11, H13)."""
-        place = led.topic_id_partition
+        partition = led.topic_id_partition
         problem = await self._store_problem(target)
         if problem is not None:
-            raise Fenced(f"{place}: {problem}")
+            raise Fenced(f"{partition}: {problem}")
         if await self._threads.run(sample, prepared.segment) != prepared.file:
             raise Fenced(f"{prepared.segment.path} changed while it was copied")
         await self._snapshots.check_leadership(led)
-        await self._ledger.barrier(place.key, self._settings.barrier_deadline_ms)
-        entry = self._ledger.ledger(place.key).entries.get(segment_id)
+        await self._ledger.barrier(partition.key, self._settings.barrier_deadline_ms)
+        entry = self._ledger.ledger(partition.key).entries.get(segment_id)
         is_ours = entry is not None and entry.writer == self._settings.writer
         if entry is None or not is_ours or entry.state is not _STARTED or entry.disputed:
-            raise Fenced(f"{place}: somebody else ended the attempt {segment_id} meanwhile")
+            raise Fenced(f"{partition}: somebody else ended the attempt {segment_id} meanwhile")
 
     def _started(
         self, led: LedPartition, prepared: PreparedSegment, segment_id: Uuid, target: CopyTarget
@@ -250,7 +250,7 @@ class Copier:
         )
 
     def _manifest(self, snapshot: PartitionSnapshot, finished: RemoteLogSegmentMetadata) -> bytes:
-        place = snapshot.led.topic_id_partition
+        partition = snapshot.led.topic_id_partition
         custom = finished.custom()
         locator = finished.locator(self._settings.cluster_id)
         sizes = {
@@ -261,9 +261,9 @@ class Copier:
             Manifest(
                 cluster_id=self._settings.cluster_id,
                 store_id=custom.store_id,
-                topic=place.topic,
-                topic_id=place.topic_id,
-                partition=place.partition,
+                topic=partition.topic,
+                topic_id=partition.topic_id,
+                partition=partition.partition,
                 segment_id=finished.segment_id.id,
                 start_offset=finished.start_offset,
                 end_offset=finished.end_offset,

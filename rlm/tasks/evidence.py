@@ -129,10 +129,10 @@ class StoreEvidence:
         leader_epoch: int,
     ) -> None:
         """Corrupt unless the copy has the broker's batch at `offset`, byte for byte (H13)."""
-        place = metadata.topic_id_partition
+        partition = metadata.topic_id_partition
         local = await broker.fetch(
-            place.topic,
-            place.partition,
+            partition.topic,
+            partition.partition,
             offset,
             max_bytes=_COMPARED_BYTES,
             leader_epoch=leader_epoch,
@@ -140,7 +140,7 @@ class StoreEvidence:
         header = read_header(local.records)
         batch = local.records[: header.size_bytes]
         if len(batch) < header.size_bytes:
-            raise Corrupt(f"{place}: the broker answered part of the batch at {offset}")
+            raise Corrupt(f"{partition}: the broker answered part of the batch at {offset}")
         if batch != await self._remote_batch(metadata, header):
             raise Corrupt(
                 f"{metadata.segment_id}: its batch at {header.base_offset} is not the broker's"

@@ -144,8 +144,8 @@ class TrimTask:
         if record is None or snapshot.remote_log_start_offset is None:
             self._statuses.pop(snapshot.key, None)
             return False
-        place = led.topic_id_partition
-        group_start = await self._share_groups.start_offset(place.topic, place.partition)
+        partition = led.topic_id_partition
+        group_start = await self._share_groups.start_offset(partition.topic, partition.partition)
         plan = self._decide(snapshot, record, group_start, planned_at_ms)
         self._note(snapshot, record, plan)
         if isinstance(plan, Held):
@@ -170,7 +170,7 @@ class TrimTask:
         plan = plan_trim(guards, offsets, now_ms=self._clock.now_ms(), planned_at_ms=planned_at_ms)
         if isinstance(plan, TrimPlan) and is_hold_overdue(guards):
             led = snapshot.led
-            log.warning("trim_hold_overdue", **_place(led), isr=led.isr, replicas=led.replicas)
+            log.warning("trim_hold_overdue", **_fields_of(led), isr=led.isr, replicas=led.replicas)
         return plan
 
     def _guards(self, snapshot: PartitionSnapshot, record: TopicRecord) -> TrimGuards:
@@ -302,17 +302,19 @@ class TrimTask:
     async def _publish_lineage(self, snapshot: PartitionSnapshot, plan: TrimPlan) -> None:
         """Publish first what only the epoch file knows: the trim truncates that file too (H8)."""
         if not self._is_settled(snapshot, plan):
-            told = self._settings.view.history(snapshot.key)
-            record = record_of(snapshot.ledger, snapshot.lineage, None, told)
+            published = self._settings.view.history(snapshot.key)
+            record = record_of(snapshot.ledger, snapshot.lineage, None, published)
             await self._settings.publish(record, plan.leader_epoch)
             epochs = len(record.lineage.entries)
-            log.info("lineage_published", **_place(snapshot.led), bound=plan.bound, epochs=epochs)
+            log.info(
+                "lineage_published", **_fields_of(snapshot.led), bound=plan.bound, epochs=epochs
+            )
 
     def _is_settled(self, snapshot: PartitionSnapshot, plan: TrimPlan) -> bool:
         return is_settled(
             snapshot.ledger,
             snapshot.lineage,
-            told=self._settings.view.history(snapshot.key),
+            published=self._settings.view.history(snapshot.key),
             local=snapshot.log.lineage,
             bound=plan.bound,
         )
@@ -327,13 +329,13 @@ class TrimTask:
     async def _delete(self, snapshot: PartitionSnapshot, plan: TrimPlan | EndedPlan) -> None:
         """Check all once more, then at once send DeleteRecords to our own broker (H5, H41)."""
         left_ms = self._left_ms(snapshot, plan)
-        place = snapshot.led.topic_id_partition.topic_partition
-        async with self._deletions.prepared(place, within_ms=left_ms) as deletion:
+        partition = snapshot.led.topic_id_partition.topic_partition
+        async with self._deletions.prepared(partition, within_ms=left_ms) as deletion:
             await self._check_again(snapshot, plan)
             low_watermark = await self._low_watermark(snapshot, plan, deletion)
         log.info(
             "local_log_trimmed" if isinstance(plan, TrimPlan) else "ended_records_deleted",
-            **_place(snapshot.led),
+            **_fields_of(snapshot.led),
             bound=plan.bound,
             low_watermark=low_watermark,
             leader_epoch=plan.leader_epoch,
@@ -358,10 +360,10 @@ class TrimTask:
             return log_start
 
     async def _log_start(self, led: LedPartition) -> int:
-        place = led.topic_id_partition
+        partition = led.topic_id_partition
         answer = await self._broker.list_offset(
-            place.topic,
-            place.partition,
+            partition.topic,
+            partition.partition,
             EARLIEST_TIMESTAMP,
             leader_epoch=led.leader_epoch,
         )
@@ -373,25 +375,25 @@ class TrimTask:
         Nothing is awaited between that plan and its return except what a snapshot waits for after
         its last request; that wait is bounded.
         """
-        place = snapshot.led.topic_id_partition
+        partition = snapshot.led.topic_id_partition
         starts: Mapping[int, int] = {}
         if isinstance(plan, TrimPlan):  # all brokers are asked, which may take long
-            starts = await self._share_groups.starts_now(place.topic)
+            starts = await self._share_groups.starts_now(partition.topic)
         asked_at_ms = self._clock.monotonic_ms()
         fresh = await self._snapshots.take(snapshot.led)
         record = self._settings.view.topic(snapshot.key.topic_id)
         if record is None or fresh.remote_log_start_offset is None:
-            raise Fenced(f"{place}: the topic's settings are gone")
-        again = self._decide(fresh, record, starts.get(place.partition), plan.planned_at_ms)
+            raise Fenced(f"{partition}: the topic's settings are gone")
+        again = self._decide(fresh, record, starts.get(partition.partition), plan.planned_at_ms)
         why = why_not_confirmed(plan, again) or self._why_other_evidence(snapshot, fresh, plan)
         if why is not None:
             if isinstance(again, Held):
                 self._note(fresh, record, again)
-            raise Fenced(f"{place}: {why}")
+            raise Fenced(f"{partition}: {why}")
         age_ms = self._clock.monotonic_ms() - asked_at_ms
         if age_ms > self._config.check_max_age_ms:
             raise Unavailable(
-                f"{place}: the last check before a trim took {age_ms} ms, at most "
+                f"{partition}: the last check before a trim took {age_ms} ms, at most "
                 f"{self._config.check_max_age_ms} (trim.check.max.age.ms)"
             )
         self._left_ms(snapshot, plan)
@@ -409,7 +411,7 @@ class TrimTask:
             return "other copies than those that were seen are to be trimmed on"
         self._check_readers(fresh, copies)
         if not self._is_settled(fresh, plan):
-            return "another history was told since the plan"
+            return "another history was published since the plan"
         return None
 
     def _left_ms(self, snapshot: PartitionSnapshot, plan: TrimPlan | EndedPlan) -> int:
@@ -492,6 +494,6 @@ def _retention(record: TopicRecord) -> LocalRetention:
     )
 
 
-def _place(led: LedPartition) -> dict[str, object]:
-    place = led.topic_id_partition
-    return {"topic": place.topic, "partition": place.partition}
+def _fields_of(led: LedPartition) -> dict[str, object]:
+    partition = led.topic_id_partition
+    return {"topic": partition.topic, "partition": partition.partition}

@@ -254,23 +254,25 @@ class ReaderCheck:
 def _share_text(topic: str, starts: Mapping[int, int]) -> str:
     if not starts:
         return ""
-    places = [f"{topic}-{partition} from {start}" for partition, start in sorted(starts.items())]
+    partitions = [
+        f"{topic}-{partition} from {start}" for partition, start in sorted(starts.items())
+    ]
     return (
         "share groups read this topic and would skip what is trimmed without any error: "
-        f"{_some(places)}"
+        f"{_some(partitions)}"
     )
 
 
 def _lagging_text(topic: str, rows: tuple[tuple[GroupOffset, int], ...]) -> str:
     if not rows:
         return ""
-    places = [
+    partitions = [
         f"{row.group} at {row.offset} of {topic}-{row.partition} (bound at most {bound})"
         for row, bound in sorted(rows, key=lambda pair: (pair[0].group, pair[0].partition))
     ]
     return (
         "groups stand below the first trim bound and would reset their position on the direct "
-        f"listener (through the proxy they read on): {_some(places)}"
+        f"listener (through the proxy they read on): {_some(partitions)}"
     )
 
 

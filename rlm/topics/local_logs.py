@@ -59,16 +59,16 @@ class DiskLogs:
         unseen: list[str] = []
         ends_at_ms = self._clock.monotonic_ms() + _MOST_MS
         for partition in sorted(topic.partitions):
-            place = f"{topic.name}-{partition}"
+            name = f"{topic.name}-{partition}"
             if self._clock.monotonic_ms() >= ends_at_ms:
-                unseen.append(place)
+                unseen.append(name)
                 continue
             try:
                 found += await self._threads.run(self._problems, topic.name, partition)
             except NotFound:
-                elsewhere.append(place)
+                elsewhere.append(name)
             except RemoteStorageError as error:
-                found.append(f"{place}: {error}")
+                found.append(f"{name}: {error}")
         warnings = (
             *_not_seen("this broker has no replica of", elsewhere),
             *_not_seen("there was no time to look at", unseen),
@@ -82,13 +82,13 @@ class DiskLogs:
 
     def _problems(self, topic: str, partition: int) -> list[str]:
         log = self._scan(topic, partition)
-        place = f"{topic}-{partition}"
+        name = f"{topic}-{partition}"
         doubtful = [
-            f"{place} at {one.base_offset}: {one.path} has 0 bytes: {one.why}"
+            f"{name} at {one.base_offset}: {one.path} has 0 bytes: {one.why}"
             for one in doubtful_segments(log, 0)
         ]
         damaged = [
-            f"{place} at {segment.base_offset}: {segment.path}: {why}"
+            f"{name} at {segment.base_offset}: {segment.path}: {why}"
             for segment in log.segments
             for why in _damage(segment, log.lineage)
         ]
@@ -118,9 +118,9 @@ def _damage(segment: LocalSegment, lineage: Lineage) -> Iterator[str]:
         yield f"its first batch is of epoch {header.leader_epoch}, the checkpoint says {known}"
 
 
-def _not_seen(why: str, places: list[str]) -> Iterator[str]:
-    if places:
-        named = ", ".join(_named(places))
+def _not_seen(why: str, partitions: list[str]) -> Iterator[str]:
+    if partitions:
+        named = ", ".join(_named(partitions))
         yield f"{why} {named}: whether all of it can be copied was not looked at"
 
 

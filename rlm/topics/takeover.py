@@ -114,7 +114,7 @@ def _own(config: Config, name: str) -> str | None:
 
 log = structlog.get_logger(__name__)
 
-_MAX_ROUNDS = 8
+_MAX_PASSES = 8
 _POLL_MS = 50
 _SHOWN_WITHIN_MS = 5_000
 
@@ -156,7 +156,7 @@ class Settler:
         Invalid: the cluster refuses the change (alter.config.policy). Unavailable: try again.
         """
         remembered: Mapping[str, str | None] = {}
-        for _ in range(_MAX_ROUNDS):
+        for _ in range(_MAX_PASSES):
             await self._settings.barrier(self._barrier_deadline_ms)
             record = self._record(name, topic_id)
             if is_taken_over(record):

@@ -134,8 +134,8 @@ class _Seen:
 class TopicVerbs:
     """NotLeader: call the service of `error.leader`. Other errors say what the caller must do."""
 
-    def __init__(self, parts: Dependencies) -> None:
-        self._parts = parts
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
         self.lock = asyncio.Lock()
 
     async def enable(self, name: str, options: EnableOptions) -> Outcome:
@@ -182,7 +182,7 @@ class TopicVerbs:
             record = self._enabled(seen)
             mode = "copy" if giveback else record.mode
             await self._publish(seen, replace(record, trim=False, mode=mode), is_stop=True)
-            settled = await self._parts.settler.settle(name, record.topic_id)
+            settled = await self._dependencies.settler.settle(name, record.topic_id)
             if is_taken_over(settled):
                 return Outcome(record=settled, warnings=(await self._growth(seen),))
             return Outcome(record=settled, warnings=_giveback_warnings(record))
@@ -205,15 +205,15 @@ class TopicVerbs:
                 await self._refuse_unreachable(seen.topic)
             kept = replace(record, state="kept", trim=False, mode="copy")
             await self._publish(seen, kept, is_stop=True)
-            settled = await self._parts.settler.settle(name, record.topic_id)
+            settled = await self._dependencies.settler.settle(name, record.topic_id)
             return Outcome(record=settled, warnings=_giveback_warnings(record))
 
     async def _let_go(self, name: str, error: NotFound) -> Outcome:
         """Originals are kept: if the broker only does not know the topic yet, they are restored
         later.
         """
-        settings = self._parts.settings
-        await settings.barrier(self._parts.barrier_deadline_ms)
+        settings = self._dependencies.settings
+        await settings.barrier(self._dependencies.barrier_deadline_ms)
         gone = [
             record
             for record in topic_records(settings.view.records())
@@ -230,10 +230,10 @@ class TopicVerbs:
         return Outcome(record=kept, warnings=(f"{error}; what was enabled is gone: id {ids}",))
 
     async def _see(self, name: str) -> _Seen:
-        topic = await self._parts.settler.led_topic(name)
-        config = await self._parts.broker.topic_config(name)
-        await self._parts.settings.barrier(self._parts.barrier_deadline_ms)
-        view = self._parts.settings.view
+        topic = await self._dependencies.settler.led_topic(name)
+        config = await self._dependencies.broker.topic_config(name)
+        await self._dependencies.settings.barrier(self._dependencies.barrier_deadline_ms)
+        view = self._dependencies.settings.view
         record = view.topic(topic.topic_id)
         return _Seen(topic=topic, config=config, record=record, next_offset=view.next_offset)
 
@@ -242,7 +242,7 @@ class TopicVerbs:
         try:
             return await self._see(name)
         except MissingAcls as error:
-            raise await self._parts.access.refusal(name, error, tier=tier) from error
+            raise await self._dependencies.access.refusal(name, error, tier=tier) from error
 
     def _known(self, seen: _Seen) -> TopicRecord:
         if seen.record is None or seen.record.state == "deleting":
@@ -257,7 +257,7 @@ class TopicVerbs:
 
     async def _enable(self, seen: _Seen, options: EnableOptions) -> Outcome:
         rules.refuse(seen.topic, seen.config)
-        self._parts.refuse_untiered(seen.topic.name)
+        self._dependencies.refuse_untiered(seen.topic.name)
         before = seen.record
         if before is not None and before.state == "deleting":
             raise Fenced(f"topic {seen.topic.name} is being deleted from the remote store")
@@ -265,16 +265,18 @@ class TopicVerbs:
         record = _wanted(seen, options, retention)
         warnings = change_warnings(before, record, options.retention, seen.config)
         if before is None:
-            records = topic_records(self._parts.settings.view.records())
+            records = topic_records(self._dependencies.settings.view.records())
             warnings += former_texts(records, seen.topic.name, seen.topic.topic_id)
         if _needs_more(before, record):
-            warnings += await self._parts.access.check(
+            warnings += await self._dependencies.access.check(
                 seen.topic, tier=is_taken_over(record), force=options.force
             )
         if record.trim and not (before is not None and before.trim):
-            warnings += await self._parts.readers.check(seen.topic, retention, force=options.force)
-            warnings += await self._parts.logs.check(seen.topic, force=options.force)
-        await self._parts.starts.ensure(seen.topic)
+            warnings += await self._dependencies.readers.check(
+                seen.topic, retention, force=options.force
+            )
+            warnings += await self._dependencies.logs.check(seen.topic, force=options.force)
+        await self._dependencies.starts.ensure(seen.topic)
         await self._publish(seen, record)
         return Outcome(record=await self._settle_or_undo(seen, record), warnings=warnings)
 
@@ -283,11 +285,11 @@ class TopicVerbs:
 
         What another leader has written meanwhile is not reverted: its record counts.
         """
-        settings = self._parts.settings
+        settings = self._dependencies.settings
         published = settings.view.get(ours.key)
         seen_ours = settings.view.next_offset
         try:
-            return await self._parts.settler.settle(seen.topic.name, seen.topic.topic_id)
+            return await self._dependencies.settler.settle(seen.topic.name, seen.topic.topic_id)
         except Invalid:
             if settings.view.get(ours.key) == published and ours != seen.record:
                 with contextlib.suppress(Fenced):
@@ -302,44 +304,44 @@ class TopicVerbs:
         that this record stops may still arrive; it does not count after this record (H10).
         """
         if is_stop or record != seen.record:
-            await self._parts.settings.publish(record, seen.leader_epoch, seen.next_offset)
+            await self._dependencies.settings.publish(record, seen.leader_epoch, seen.next_offset)
 
     async def _growth(self, seen: _Seen) -> str:
         own = [
             PartitionKey(seen.topic.topic_id, row.partition)
             for row in seen.topic.partitions.values()
-            if self._parts.node_id in row.replicas
+            if self._dependencies.node_id in row.replicas
         ]
-        now_ms = self._parts.clock.now_ms()
+        now_ms = self._dependencies.clock.now_ms()
         segments = (
             entry.metadata
             for key in own
-            for entry in self._parts.ledger.ledger(key).entries.values()
+            for entry in self._dependencies.ledger.ledger(key).entries.values()
         )
         growth = Growth(
             bytes_a_day=bytes_a_day(segments, now_ms),
-            free_bytes=await self._parts.disk.free_bytes(),
+            free_bytes=await self._dependencies.disk.free_bytes(),
         )
         return growth.words(seen.topic.name, now_ms)
 
     async def _refuse_unreachable(self, topic: TopicDescription) -> None:
-        places = []
+        partitions = []
         for partition in sorted(topic.partitions):
-            start = await self._parts.offsets.offset(topic, partition, EARLIEST_TIMESTAMP)
+            start = await self._dependencies.offsets.offset(topic, partition, EARLIEST_TIMESTAMP)
             lowest = self._lowest_remote(PartitionKey(topic.topic_id, partition))
             if lowest is not None and lowest < start:
-                places.append(f"{topic.name}-{partition}: {lowest} to {start}")
-        if places:
+                partitions.append(f"{topic.name}-{partition}: {lowest} to {start}")
+        if partitions:
             raise Fenced(
                 "offsets that only the remote store has would be out of reach once this service "
-                f"is gone: {', '.join(places)}; --confirm disables all the same, and keeps them"
+                f"is gone: {', '.join(partitions)}; --confirm disables all the same, and keeps them"
             )
 
     def _lowest_remote(self, key: PartitionKey) -> int | None:
-        finished = self._parts.ledger.ledger(key).in_state(
+        finished = self._dependencies.ledger.ledger(key).in_state(
             RemoteLogSegmentState.COPY_SEGMENT_FINISHED
         )
-        start = self._parts.settings.view.remote_log_start(key) or 0
+        start = self._dependencies.settings.view.remote_log_start(key) or 0
         offsets = [
             max(entry.metadata.start_offset, start)
             for entry in finished

@@ -1,4 +1,4 @@
-"""Planted bugs in sweeps, in what stores are asked before something goes, and in who is told."""
+"""Planted bugs in sweeps, in what stores are asked before a deletion, and in reports of it."""
 
 from tests.mutants.edits import Edit, Target
 
@@ -234,7 +234,7 @@ EDITS: tuple[Edit, ...] = (
             "        live_before = self._cleanup.live_attempts()\n",
         ),
         (
-            "a trim that failed is not told of",
+            "a trim that failed is not reported",
             "            failures.append(error)\n        try:\n            if is_given_on:",
             "            del error\n        try:\n            if is_given_on:",
         ),
@@ -263,7 +263,7 @@ EDITS: tuple[Edit, ...] = (
     ),
     *LINEAGE_PUBLISHER.edits(
         (
-            "H4: two snapshots tell one after the other what the first has told",
+            "H4: two snapshots publish one after the other what the first has published",
             "        record = self._due(snapshot)\n        if record is None:\n            return\n"
             "        await self._settings",
             "        record = self._due(snapshot)\n        assert record is not None\n"
@@ -277,8 +277,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H8: broker retention cuts what only the epoch file knows",
-            "if record is None and trusted and _may_be_cut(snapshot, told):",
-            "if record is None and not trusted and _may_be_cut(snapshot, told):",
+            "if record is None and trusted and _may_be_cut(snapshot, published):",
+            "if record is None and not trusted and _may_be_cut(snapshot, published):",
         ),
         (
             "H4: a leader of an older epoch tells",

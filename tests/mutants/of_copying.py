@@ -53,8 +53,8 @@ EDITS: tuple[Edit, ...] = (
             "        await self._ledger.barrier(place.key, self._barrier_deadline_ms)\n",
         ),
         (
-            "H8: what leaders have told is left out of the lineage",
-            "leaders_lineage(ledger, self._told(place, log.lineage), log.lineage)",
+            "H8: what leaders have published is left out of the lineage",
+            "leaders_lineage(ledger, self._published(place, log.lineage), log.lineage)",
             "leaders_lineage(ledger, None, log.lineage)",
         ),
         (
@@ -206,7 +206,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H17: the attempt is looked at in a stale ledger",
-            "        await self._ledger.barrier(place.key, self._settings.barrier_deadline_ms)\n",
+            "        await self._ledger.barrier(partition.key, "
+            "self._settings.barrier_deadline_ms)\n",
             "",
         ),
         (

@@ -20,12 +20,12 @@ SUPERSEDED = Target(
 EDITS: tuple[Edit, ...] = (
     *HISTORY.edits(
         (
-            "H4: readers know nothing of what was told",
-            "    if told is None or latest is None:\n        return remote\n",
+            "H4: readers know nothing of what was published",
+            "    if published is None or latest is None:\n        return remote\n",
             "    if latest is None or latest >= 0:\n        return remote\n",
         ),
         (
-            "H4: what segments tell of later epochs is left out behind what was told",
+            "H4: what segments show of later epochs is left out behind what was published",
             "return merge(older, Lineage(remote.entries[len(remote.up_to(latest).entries) :]))",
             "return older",
         ),
@@ -35,19 +35,19 @@ EDITS: tuple[Edit, ...] = (
             "remote = ledger.remote_lineage",
         ),
         (
-            "H8: what was told of the log's oldest epoch is not believed",
+            "H8: what was published of the log's oldest epoch is not believed",
             "return merge(merge(remote, word.up_to(first.epoch)), local)",
             "return merge(remote, local)",
         ),
         (
-            "H8: the history counts as settled although the epochs told are others",
-            "    if leaders_lineage(ledger, told, left) != lineage:\n        return False\n",
+            "H8: the history counts as settled although the published epochs are others",
+            "    if leaders_lineage(ledger, published, left) != lineage:\n        return False\n",
             "",
         ),
         (
             "H8: the history counts as settled although an epoch fits in between",
-            "two.epoch == one.epoch + 1 or",
-            "two.epoch >= one.epoch + 1 or",
+            "two.epoch == one.epoch + 1\n",
+            "two.epoch >= one.epoch + 1\n",
         ),
         (
             "H8: the epoch that begins with the bound is not looked at",
@@ -56,21 +56,21 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H8: a history of a frozen log is believed by another one",
-            "is_before = latest is not None and latest < epoch and told.frozen is None",
+            "is_before = latest is not None and latest < epoch and published.frozen is None",
             "is_before = latest is not None and latest < epoch",
         ),
         (
-            "H8: a history told under a later epoch is believed by an older log",
-            "is_before = latest is not None and latest < epoch and told.frozen is None",
-            "is_before = latest is not None and told.frozen is None",
+            "H8: a history published under a later epoch is believed by an older log",
+            "is_before = latest is not None and latest < epoch and published.frozen is None",
+            "is_before = latest is not None and published.frozen is None",
         ),
         (
-            "H8: other histories that were told are lost with the next word",
+            "H8: other histories that were published are lost with the next record",
             "        others=_as_many_as_fit(kept[1:]),\n",
             "        others=(),\n",
         ),
         (
-            "the oldest epochs are told where there are too many",
+            "the oldest epochs are published where there are too many",
             "Lineage(lineage.entries[-MOST_EPOCHS:])",
             "Lineage(lineage.entries[:MOST_EPOCHS])",
         ),
@@ -90,19 +90,19 @@ EDITS: tuple[Edit, ...] = (
             "if not (trusted or frozen):",
         ),
         (
-            "H4: readers are never told that a freeze is over",
+            "H4: readers never learn that a freeze is over",
             "is_freeze_known = is_frozen_published == (frozen is not None)",
             "is_freeze_known = is_frozen_published or frozen is None",
         ),
         (
-            "H4: readers are told nothing as long as no freeze changes",
-            "if is_freeze_known and _reads_alike(ledger, lineage, told):",
+            "H4: nothing is published as long as no freeze changes",
+            "if is_freeze_known and _reads_alike(ledger, lineage, published):",
             "if is_freeze_known:",
         ),
         (
-            "a history is told again with every snapshot though all was told",
-            "if is_freeze_known and told is not None and told.lineage == record.lineage:",
-            "if is_freeze_known and told is None:",
+            "a history is published again with every snapshot though all was published",
+            "if is_freeze_known and published is not None and published.lineage == record.lineage:",
+            "if is_freeze_known and published is None:",
         ),
     ),
     *SWEEP.edits(

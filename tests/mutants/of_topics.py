@@ -22,19 +22,20 @@ EDITS: tuple[Edit, ...] = (
     *VERBS.edits(
         (
             "H17: the record is as stale as it may be",
-            "        await self._parts.settings.barrier(self._parts.barrier_deadline_ms)\n",
+            "        await "
+            "self._dependencies.settings.barrier(self._dependencies.barrier_deadline_ms)\n",
             "",
         ),
         (
             "H2: a topic is enabled before its remote log starts are written",
-            "        await self._parts.starts.ensure(seen.topic)\n"
+            "        await self._dependencies.starts.ensure(seen.topic)\n"
             "        await self._publish(seen, record)\n",
             "        await self._publish(seen, record)\n"
-            "        await self._parts.starts.ensure(seen.topic)\n",
+            "        await self._dependencies.starts.ensure(seen.topic)\n",
         ),
         (
             "H2: the remote log starts of a topic are never written",
-            "        await self._parts.starts.ensure(seen.topic)\n",
+            "        await self._dependencies.starts.ensure(seen.topic)\n",
             "",
         ),
         (
@@ -276,9 +277,11 @@ EDITS: tuple[Edit, ...] = (
         "who altered the topic meanwhile wrote under a newer leader epoch, or is the other process "
         "of one node, which the lock of the state dir excludes: our record is refused",
         "H14: the record is looked at before the configuration is read",
-        "        config = await self._parts.broker.topic_config(name)\n"
-        "        await self._parts.settings.barrier(self._parts.barrier_deadline_ms)\n",
-        "        await self._parts.settings.barrier(self._parts.barrier_deadline_ms)\n"
-        "        config = await self._parts.broker.topic_config(name)\n",
+        "        config = await self._dependencies.broker.topic_config(name)\n"
+        "        await "
+        "self._dependencies.settings.barrier(self._dependencies.barrier_deadline_ms)\n",
+        "        await "
+        "self._dependencies.settings.barrier(self._dependencies.barrier_deadline_ms)\n"
+        "        config = await self._dependencies.broker.topic_config(name)\n",
     ),
 )

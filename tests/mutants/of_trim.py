@@ -196,7 +196,7 @@ EDITS: tuple[Edit, ...] = (
             "",
         ),
         (
-            "H8: the history is not told before a trim",
+            "H8: the history is not published before a trim",
             "            await self._publish_lineage(snapshot, plan)\n",
             "",
         ),
@@ -302,7 +302,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H19: share groups that began since are not asked for",
-            "again = self._decide(fresh, record, starts.get(place.partition), plan.planned_at_ms)",
+            "again = self._decide(fresh, record, starts.get(partition.partition), "
+            "plan.planned_at_ms)",
             "again = self._decide(fresh, record, None, plan.planned_at_ms)",
         ),
         (
@@ -333,7 +334,7 @@ EDITS: tuple[Edit, ...] = (
             "        if not copies and plan.bound < 0:\n",
         ),
         (
-            "H8: another history that was told since does not stop the trim",
+            "H8: another history that was published since does not stop the trim",
             "        if not self._is_settled(fresh, plan):\n",
             "        if not plan.bound:\n",
         ),

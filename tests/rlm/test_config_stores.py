@@ -123,7 +123,7 @@ def test_secrets_are_neither_shown_nor_part_of_a_repr(
     assert SECRET not in f"{config!r}{shown}"
 
 
-def test_secrets_of_a_kind_are_told_by_its_table(tmp_path: Path, given: dict[str, Any]) -> None:
+def test_secrets_of_a_kind_are_named_by_its_table(tmp_path: Path, given: dict[str, Any]) -> None:
     s3 = {
         "plugin": "s3",
         "rsm.config.s3.bucket.name": "bucket",

@@ -256,65 +256,65 @@ async def service(tmp_path: Path) -> Watched:
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
-async def test_h38_every_place_tells_of_it_until_it_is_mended(
+async def test_h38_every_interface_shows_it_until_it_is_mended(
     service: Watched, fault: Fault
 ) -> None:
     service.rig.write_log(0, 100, 250, end=300)
     async with service.logging() as logged:
         await service.leadership.refresh()
         fault.plant(service)
-        await service.round()
+        await service.run_tasks()
         await service.pass_time(fault.after_ms)
-        told = await service.told()
+        shown = await service.shown()
     [found] = [
-        one for one in told.problems if (one.kind, one.subject) == (fault.kind, fault.subject)
+        one for one in shown.problems if (one.kind, one.subject) == (fault.kind, fault.subject)
     ]
     assert fault.words in found.text
     word = fault.kind.value
-    assert (told.exit_code, told.stdout.count(f"alarm: {fault.subject}: ")) == (
+    assert (shown.exit_code, shown.stdout.count(f"alarm: {fault.subject}: ")) == (
         1,
-        len([one for one in told.problems if one.subject == fault.subject]),
+        len([one for one in shown.problems if one.subject == fault.subject]),
     )
-    assert (told.health["health"], told.health["ready"]) == ("alarm", True)
-    assert (told.healthz_status, told.readyz_status) == (200, 200)
+    assert (shown.health["health"], shown.health["ready"]) == ("alarm", True)
+    assert (shown.healthz_status, shown.readyz_status) == (200, 200)
     assert (word, fault.subject) in {
-        (row["kind"], row["subject"]) for row in told.health["problems"]
+        (row["kind"], row["subject"]) for row in shown.health["problems"]
     }
-    assert f'rlm_problems{{kind="{word}",severity="alarm"}} 1.0' in told.metrics
+    assert f'rlm_problems{{kind="{word}",severity="alarm"}} 1.0' in shown.metrics
     assert logged.count(("problem", word)) == 1
     assert (service.status.lag_bytes is not None) == fault.lag_is_known
-    assert ("rlm_remote_copy_lag_bytes{" in told.metrics) == fault.lag_is_known
+    assert ("rlm_remote_copy_lag_bytes{" in shown.metrics) == fault.lag_is_known
 
     fault.mend(service)
     async with service.logging() as logged:
         await service.pass_time(60_000)
-        told = await service.told()
-    assert told.problems == ()
-    assert (told.exit_code, told.health["health"]) == (0, "well")
+        shown = await service.shown()
+    assert shown.problems == ()
+    assert (shown.exit_code, shown.health["health"]) == (0, "well")
     assert ("problem_ended", word) in logged
     assert service.status.lag_bytes == 0
 
 
-async def test_h38_a_service_that_works_tells_of_nothing(service: Watched) -> None:
+async def test_h38_a_service_that_works_shows_no_problem(service: Watched) -> None:
     service.rig.write_log(0, 100, 250, end=300)
     async with service.logging() as logged:
         for _ in range(3):
             await service.pass_time(30_000)
-        told = await service.told()
-    assert (told.problems, logged) == ((), [])
-    assert (told.exit_code, told.health["health"]) == (0, "well")
-    assert 'rlm_remote_copy_lag_bytes{partition="0",topic="orders"} 0.0' in told.metrics
+        shown = await service.shown()
+    assert (shown.problems, logged) == ((), [])
+    assert (shown.exit_code, shown.health["health"]) == (0, "well")
+    assert 'rlm_remote_copy_lag_bytes{partition="0",topic="orders"} 0.0' in shown.metrics
 
 
-async def test_h38_a_normal_start_tells_of_no_alarm(tmp_path: Path) -> None:
+async def test_h38_a_normal_start_shows_no_alarm(tmp_path: Path) -> None:
     service = Watched(tmp_path)
     service.rig.write_log(0, 100, end=150)
     service.link.store_id, service.link.problem = None, "the store was not asked yet"
     with_replica(service.rig, 2)
-    await service.round()
-    told = await service.told()
-    assert [one.kind for one in told.problems] == [ProblemKind.STARTING]
-    assert (told.exit_code, told.health["health"]) == (0, "well")
+    await service.run_tasks()
+    shown = await service.shown()
+    assert [one.kind for one in shown.problems] == [ProblemKind.STARTING]
+    assert (shown.exit_code, shown.health["health"]) == (0, "well")
     service.link.store_id = STORE_ID  # known by the settings, and not looked at yet
     assert [one.kind for one in service.watch.current()] == [ProblemKind.STARTING]
     service.link.problem = None
@@ -332,8 +332,8 @@ async def test_h38_a_trim_that_stands_still_while_the_disk_grows(service: Watche
     service.rig.broker.log = service.rig.broker.log[:closed_bytes]
     service.rig.write_log(250, 300, 400, end=500)
     await service.pass_time(60_000)
-    told = await service.told()
-    [found] = [one for one in told.problems if one.kind is ProblemKind.TRIM_BLOCKED]
+    shown = await service.shown()
+    [found] = [one for one in shown.problems if one.kind is ProblemKind.TRIM_BLOCKED]
     assert "no live service" in found.text
     assert service.status.alarms == (found.text,)
     await service.pass_time(60_000, heartbeats=(1, 2))
@@ -351,20 +351,20 @@ async def test_h38_a_certificate_that_has_ended(
     service = Watched(tmp_path, [CertificatePath(path=file, use="of the API", is_shown=True)])
     service.rig.clock.now = 1_700_000_000_000
     service.rig.write_log(0, 100, end=150)
-    await service.round()
+    await service.run_tasks()
     await service.certificates.check()
-    told = await service.told()
-    assert [one.kind for one in told.problems if one.subject == str(file)] == (
+    shown = await service.shown()
+    assert [one.kind for one in shown.problems if one.subject == str(file)] == (
         [kind] if kind else []
     )
-    assert told.exit_code == exit_code
+    assert shown.exit_code == exit_code
 
 
-async def test_h38_what_stands_is_one_line_of_the_log_and_not_one_a_round(
+async def test_h38_a_lasting_problem_is_one_line_of_the_log_and_not_one_a_run(
     service: Watched,
 ) -> None:
     service.rig.write_log(0, 100, 250, end=300)
-    await service.round()
+    await service.run_tasks()
     service.rig.broker.log_start_offset = 270
     with structlog.testing.capture_logs() as lines:
         await service.pass_time(300_000)
@@ -379,7 +379,7 @@ async def test_h38_a_topic_that_the_broker_was_not_asked_for_yet_is_not_called_u
 ) -> None:
     """Enabled a moment ago, or while the broker does not answer: the advice would be to disable."""
     service.rig.write_log(0, 100, end=150)
-    await service.round()
+    await service.run_tasks()
     record = service.rig.settings.view.topic(PLACE.topic_id)
     assert record is not None
     service.rig.settings.write(replace(record, name="later", topic_id=Uuid(b"\x0a" * 16)))

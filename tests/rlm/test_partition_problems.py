@@ -32,7 +32,7 @@ async def test_h38_partitions_that_wait_for_a_task_do_not_make_each_others_probl
     """The set of those that wait was copied once for each of them: a second for 3,000."""
     service = Watched(tmp_path)
     service.rig.write_log(0, 100, end=150)
-    await service.round()
+    await service.run_tasks()
     snapshot = service.leadership.snapshot
     row = snapshot.partitions[PLACE.key]
     keys = [PartitionKey(PLACE.topic_id, number) for number in range(_PARTITIONS)]

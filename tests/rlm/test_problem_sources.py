@@ -1,4 +1,4 @@
-"""What the rules are told of the stores (H38)."""
+"""What the rules find in the state of the stores (H38)."""
 
 import pytest
 
@@ -19,7 +19,7 @@ class FakeMetadata:
     loss: str | None = None
 
 
-def told(world: World) -> list[Finding]:
+def findings(world: World) -> list[Finding]:
     """Of a service that began just now."""
     clock, metadata = ManualClock(), FakeMetadata()
     sources = CommonSources(
@@ -40,14 +40,14 @@ class NoCertificates:
 
 
 def kinds(world: World) -> list[ProblemKind]:
-    return [finding.kind for finding in told(world)]
+    return [finding.kind for finding in findings(world)]
 
 
 def test_stores_that_are_well_are_no_problem() -> None:
     assert kinds(World()) == []
 
 
-def test_no_store_at_all_is_told() -> None:
+def test_no_store_at_all_is_reported() -> None:
     assert kinds(World(())) == [ProblemKind.NO_STORE]
 
 
@@ -64,5 +64,5 @@ async def test_h38_a_store_that_nobody_names_is_an_alarm_once_the_others_are_kno
     await world.service_stores.opened.in_use.refresh()
     if not is_known:
         world.links["cold"].store_id = None
-    [found] = [finding for finding in told(world) if finding.subject == f"store {GONE}"]
+    [found] = [finding for finding in findings(world) if finding.subject == f"store {GONE}"]
     assert found.kind is kind

@@ -125,39 +125,39 @@ def test_h23_a_shared_identity_may_be_allowed(tmp_path: Path) -> None:
     check_listeners(configured(tmp_path, "allow_shared_identity: true\n"), secured("PLAINTEXT"))
 
 
-TOLD = "DIRECT://broker-3:19092,TIERED://{}"
+ADVERTISED = "DIRECT://broker-3:19092,TIERED://{}"
 
 
-@pytest.mark.parametrize("told", ["broker-3:19093", "other:9092", "127.0.0.1:9092"])
+@pytest.mark.parametrize("advertised", ["broker-3:19093", "other:9092", "127.0.0.1:9092"])
 def test_h23_clients_that_would_not_come_to_the_proxy_are_a_refusal(
-    tmp_path: Path, told: str
+    tmp_path: Path, advertised: str
 ) -> None:
     """A client that goes past the proxy reads nothing that was trimmed."""
-    broker_config = SAFE | {"advertised.listeners": TOLD.format(told)}
-    words = rf"TIERED at {told} and proxy.advertised is broker-3:9092.*allow_other_advertised"
+    broker_config = SAFE | {"advertised.listeners": ADVERTISED.format(advertised)}
+    words = rf"TIERED at {advertised} and proxy.advertised is broker-3:9092.*allow_other_advertised"
     with pytest.raises(Invalid, match=words):
         check_listeners(configured(tmp_path), broker_config)
     check_listeners(configured(tmp_path, "allow_other_advertised: true\n"), broker_config)
 
 
-@pytest.mark.parametrize("told", ["BROKER-3:9092", "broker-3:9092"])
+@pytest.mark.parametrize("advertised", ["BROKER-3:9092", "broker-3:9092"])
 def test_h23_the_advertised_address_is_compared_as_a_host_name(
-    config: ServiceConfig, told: str
+    config: ServiceConfig, advertised: str
 ) -> None:
-    check_listeners(config, SAFE | {"advertised.listeners": TOLD.format(told)})
+    check_listeners(config, SAFE | {"advertised.listeners": ADVERTISED.format(advertised)})
 
 
 def test_h23_a_broker_that_does_not_say_where_clients_go_is_not_refused(
     config: ServiceConfig,
 ) -> None:
-    for told in (None, "", "TIERED://:9092", "DIRECT://elsewhere:1"):
-        check_listeners(config, SAFE | {"advertised.listeners": told})
+    for advertised in (None, "", "TIERED://:9092", "DIRECT://elsewhere:1"):
+        check_listeners(config, SAFE | {"advertised.listeners": advertised})
 
 
 def test_h23_without_advertised_listeners_a_broker_advertises_what_it_binds(
     config: ServiceConfig,
 ) -> None:
-    bound = {"advertised.listeners": None, "listeners": TOLD.format("127.0.0.1:19093")}
+    bound = {"advertised.listeners": None, "listeners": ADVERTISED.format("127.0.0.1:19093")}
     with pytest.raises(Invalid, match=r"TIERED at 127\.0\.0\.1:19093"):
         check_listeners(config, SAFE | bound)
 

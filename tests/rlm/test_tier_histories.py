@@ -175,7 +175,7 @@ def restart_ledger(site: Site) -> list[RemoteLogSegmentMetadata]:
     return found
 
 
-async def test_h15_what_is_missing_is_told_and_no_more(site: Site) -> None:
+async def test_h15_what_is_missing_is_reported_and_no_more(site: Site) -> None:
     _, second = restart_ledger(site)
     site.rig.ledger.copied(second)
     await site.barrier()

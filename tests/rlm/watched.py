@@ -1,4 +1,4 @@
-"""A service's tasks over fakes, watched as a service watches them, and what every place tells."""
+"""A service's tasks over fakes, watched as a service does, and what each interface shows."""
 
 import asyncio
 import json
@@ -86,8 +86,8 @@ class _Keeper:
 
 
 @dataclass(kw_only=True)
-class Told:
-    """What an operator sees of one moment, place by place."""
+class Shown:
+    """What an operator sees of one moment, interface by interface."""
 
     problems: tuple[Problem, ...]
     health: dict[str, Any]
@@ -100,7 +100,7 @@ class Told:
 
 
 class Watched:
-    """One partition led by us; `round` copies, looks and trims once, as the pools would."""
+    """One partition led by us; `run_tasks` copies and trims once, as the pools would."""
 
     def __init__(self, path: Path, certificates: Sequence[CertificatePath] = ()) -> None:
         self.rig = rig = Rig(path)
@@ -194,7 +194,7 @@ class Watched:
             problems=self.watch.current,
         )
 
-    async def round(self, *, heartbeats: Sequence[int] = (NODE_ID,)) -> None:
+    async def run_tasks(self, *, heartbeats: Sequence[int] = (NODE_ID,)) -> None:
         """Heartbeats, a poll of leadership, then a job of each pool; what fails is kept by them."""
         for node_id in heartbeats:
             self.rig.heartbeat(node_id)
@@ -231,11 +231,11 @@ class Watched:
         worker.cancel()
 
     async def pass_time(self, duration_ms: int, *, heartbeats: Sequence[int] = (NODE_ID,)) -> None:
-        """Rounds every 30 s."""
+        """Runs of the tasks every 30 s."""
         end_ms = self.rig.clock.now + duration_ms
         while self.rig.clock.now < end_ms:
             self.rig.clock.advance(min(30_000, end_ms - self.rig.clock.now))
-            await self.round(heartbeats=heartbeats)
+            await self.run_tasks(heartbeats=heartbeats)
 
     @property
     def status(self) -> PartitionStatus:
@@ -244,7 +244,7 @@ class Watched:
 
     @asynccontextmanager
     async def logging(self) -> AsyncIterator[list[tuple[str, str]]]:
-        """Problems that the log tells meanwhile: (event, kind)."""
+        """Problems that are logged meanwhile: (event, kind)."""
         logged: list[tuple[str, str]] = []
         with structlog.testing.capture_logs() as lines:
             yield logged
@@ -254,8 +254,8 @@ class Watched:
             if row["event"] in ("problem", "problem_ended")
         ]
 
-    async def told(self) -> Told:
-        """What every place says now."""
+    async def shown(self) -> Shown:
+        """What each interface shows now."""
         problems = self.watch.current()
         metrics = ServiceMetrics()
         metrics.add_gauges(
@@ -279,7 +279,7 @@ class Watched:
             node.statuses.problems[:] = problems
             runner = CliRunner(env={"RLM_ADDRESS": node.address, "RLM_SANDBOX": None})
             shown = await asyncio.to_thread(runner.invoke, main, ["status"])
-        return Told(
+        return Shown(
             problems=problems,
             health=health,
             healthz_status=healthz_status,

@@ -1,4 +1,4 @@
-"""H4: what a leader tells of its history, so that readers of the remote tier see as it does."""
+"""H4: the lineage that a leader publishes, so that readers of the remote tier decide as it does."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -18,95 +18,97 @@ KEY = PLACE.key
 CONTRADICTION = Frozen(reason="log and copies contradict each other")
 
 
-def tell(
+def publish(
     ledger: PartitionLedger,
     local: dict[int, int],
     *,
     frozen: Frozen | None = None,
-    told: HistoryRecord | None = None,
+    published: HistoryRecord | None = None,
     trusted: bool = True,
 ) -> HistoryRecord | None:
-    """What the leader of the newest epoch of `local` has to tell."""
+    """What the leader of the newest epoch of `local` has to publish."""
     return lineage_to_publish(
         ledger,
         merge(ledger.remote_lineage, lineage(local)),
         frozen,
         leader_epoch=max(local),
-        told=told,
+        published=published,
         trusted=trusted,
     )
 
 
-def readable(ledger: PartitionLedger, told: HistoryRecord | None) -> list[tuple[int, int]]:
+def readable(ledger: PartitionLedger, published: HistoryRecord | None) -> list[tuple[int, int]]:
     """Ranges that readers use."""
-    found = ledger.usable(published_lineage(ledger, told), MAX_OFFSET)
+    found = ledger.usable(published_lineage(ledger, published), MAX_OFFSET)
     return [(one.metadata.start_offset, one.next_offset) for one in found]
 
 
 def test_h04_ordinary_histories_need_no_word() -> None:
     ledger = copied((0, 100, {3: 0}), (100, 200, {3: 100, 5: 150}))
-    assert tell(ledger, {3: 0, 5: 150}) is None
-    assert tell(ledger, {5: 180}) is None  # trimmed, with a re-based epoch file
-    assert tell(ledger, {5: 150, 6: 200}) is None  # a clean election
-    assert tell(ledger, {5: 150, 6: 250, 9: 400}) is None
-    assert tell(copied(), {9: 0}) is None
+    assert publish(ledger, {3: 0, 5: 150}) is None
+    assert publish(ledger, {5: 180}) is None  # trimmed, with a re-based epoch file
+    assert publish(ledger, {5: 150, 6: 200}) is None  # a clean election
+    assert publish(ledger, {5: 150, 6: 250, 9: 400}) is None
+    assert publish(copied(), {9: 0}) is None
 
 
-def test_h04_an_unclean_election_is_told_and_cuts_what_readers_use() -> None:
+def test_h04_an_unclean_election_is_published_and_cuts_what_readers_use() -> None:
     ledger = copied((0, 1_000, {5: 0}))
-    told = tell(ledger, {5: 0, 6: 500})
-    assert told == history({5: 0, 6: 500})
+    published = publish(ledger, {5: 0, 6: 500})
+    assert published == history({5: 0, 6: 500})
     assert readable(ledger, None) == [(0, 1_000)]
-    assert readable(ledger, told) == [(0, 500)]
-    assert tell(ledger, {5: 0, 6: 500}, told=told) is None
-    assert tell(ledger, {5: 0, 6: 500, 8: 700}, told=told) is None  # a clean one after it
+    assert readable(ledger, published) == [(0, 500)]
+    assert publish(ledger, {5: 0, 6: 500}, published=published) is None
+    assert (
+        publish(ledger, {5: 0, 6: 500, 8: 700}, published=published) is None
+    )  # a clean one after it
 
 
 def test_h04_of_dead_histories_the_higher_epoch_is_dropped_also_when_new_ones_are_remote() -> None:
     """B had the dead epoch 6, C never saw it: the segments alone would keep B's 500 to 600."""
     segments = [(0, 1_000, {5: 0}), (500, 800, {6: 500})]
-    told = tell(copied(*segments), {5: 0, 7: 600})
-    assert told == history({5: 0, 7: 600})
-    assert readable(copied(*segments), told) == [(0, 600)]
+    published = publish(copied(*segments), {5: 0, 7: 600})
+    assert published == history({5: 0, 7: 600})
+    assert readable(copied(*segments), published) == [(0, 600)]
     later = copied(*segments, (600, 900, {7: 600}), (900, 950, {7: 900, 9: 920}))
     assert (500, 600) in readable(later, None)
-    assert readable(later, told) == [(0, 600), (600, 900), (900, 950)]
-    assert published_lineage(later, told) == lineage({5: 0, 7: 600, 9: 920})
+    assert readable(later, published) == [(0, 600), (600, 900), (900, 950)]
+    assert published_lineage(later, published) == lineage({5: 0, 7: 600, 9: 920})
 
 
-def test_h04_a_later_unclean_election_that_was_copied_cuts_what_was_told() -> None:
-    told = history({5: 0, 7: 600})
+def test_h04_a_later_unclean_election_that_was_copied_cuts_what_was_published() -> None:
+    published = history({5: 0, 7: 600})
     ledger = copied((0, 1_000, {5: 0}), (600, 900, {7: 600}), (400, 450, {8: 400}))
-    assert readable(ledger, told) == [(0, 400), (400, 450)]
+    assert readable(ledger, published) == [(0, 400), (400, 450)]
 
 
-def test_h04_a_freeze_is_told_once_and_taken_back() -> None:
+def test_h04_a_freeze_is_published_once_and_taken_back() -> None:
     ledger = copied((0, 1_000, {5: 0}))
-    told = tell(ledger, {5: 0}, frozen=CONTRADICTION)
-    assert told is not None and told.frozen == CONTRADICTION.reason
+    published = publish(ledger, {5: 0}, frozen=CONTRADICTION)
+    assert published is not None and published.frozen == CONTRADICTION.reason
     longer = Frozen(reason="the log's end has moved meanwhile")
-    assert tell(ledger, {5: 0}, frozen=longer, told=told) is None
-    assert tell(ledger, {5: 0}, told=told) == history({5: 0})
+    assert publish(ledger, {5: 0}, frozen=longer, published=published) is None
+    assert publish(ledger, {5: 0}, published=published) == history({5: 0})
 
 
 def test_h04_a_ledger_with_a_problem_takes_no_freeze_away() -> None:
-    told = history({5: 0}, frozen="divergence")
-    assert tell(copied(), {5: 0}, told=told, trusted=False) is None
-    assert tell(copied((0, 9, {5: 0})), {5: 0}, frozen=CONTRADICTION, trusted=False) is not None
+    published = history({5: 0}, frozen="divergence")
+    assert publish(copied(), {5: 0}, published=published, trusted=False) is None
+    assert publish(copied((0, 9, {5: 0})), {5: 0}, frozen=CONTRADICTION, trusted=False) is not None
 
 
-def test_h04_who_leads_no_more_tells_nothing() -> None:
+def test_h04_a_former_leader_publishes_nothing() -> None:
     ledger = copied((0, 1_000, {5: 0}), (500, 800, {9: 500}))
-    assert tell(ledger, {5: 0, 7: 600}) is None
+    assert publish(ledger, {5: 0, 7: 600}) is None
 
 
-def test_h04_a_history_that_is_too_long_is_told_once() -> None:
-    """What lies below the newest epochs the segments tell, as far as they know it."""
+def test_h04_a_history_that_is_too_long_is_published_once() -> None:
+    """What lies below the newest epochs the segments show, as far as they know it."""
     ledger = copied((0, 9, {0: 0}), (5, 8, {1: 5}), (9, 99_999, {2: 9}))
     local = {0: 0} | {2 * at: 10 * at for at in range(1, MOST_EPOCHS + 2)}
-    told = tell(ledger, local)
-    assert told is not None and len(told.lineage.entries) == MOST_EPOCHS
-    assert tell(ledger, local, told=told) is None
+    published = publish(ledger, local)
+    assert published is not None and len(published.lineage.entries) == MOST_EPOCHS
+    assert publish(ledger, local, published=published) is None
 
 
 @dataclass
@@ -117,7 +119,13 @@ class Replica:
     log_start: int = 0
 
 
-WORTH_SEEING = ("told", "frozen", "freeze taken back", "late and overruled", "blind without it")
+WORTH_SEEING = (
+    "published",
+    "frozen",
+    "freeze taken back",
+    "late and overruled",
+    "blind without it",
+)
 
 
 class World:
@@ -171,7 +179,7 @@ class World:
         self.replicas[number % 3] = Replica()
 
     def copy(self, _: int) -> None:
-        self.tell(0)  # as every snapshot does
+        self.publish(0)  # as every snapshot does
         whole, frozen = self.snapshot()
         view, end = self.ledger.view, len(self.led.epochs)
         done = view.contiguous_end(whole, end, self.led.log_start)
@@ -182,7 +190,7 @@ class World:
         self.ledger.copied(metadata(self.copies, done, end, epochs))
 
     def trim(self, _: int) -> None:
-        self.tell(0)
+        self.publish(0)
         whole, frozen = self.snapshot()
         if frozen is None:
             log, view = self.led, self.ledger.view
@@ -191,20 +199,22 @@ class World:
     def adopt(self, _: int) -> None:
         self.accepted = self.epoch
 
-    def tell(self, _: int) -> None:
+    def publish(self, _: int) -> None:
         whole, frozen = self.snapshot()
         before = self.settings.view.history(KEY)
-        told = self._to_tell(whole, frozen)
-        if told is not None:
-            self.seen["told"] += 1
-            self.seen["freeze taken back"] += bool(before and before.frozen and not told.frozen)
-            self._write(told, self.epoch)
-            self.late = self.late or (told, self.epoch)
-        assert self._to_tell(whole, frozen) is None  # no word is said twice
+        published = self._to_publish(whole, frozen)
+        if published is not None:
+            self.seen["published"] += 1
+            self.seen["freeze taken back"] += bool(
+                before and before.frozen and not published.frozen
+            )
+            self._write(published, self.epoch)
+            self.late = self.late or (published, self.epoch)
+        assert self._to_publish(whole, frozen) is None  # no word is said twice
         self._check(whole, frozen)
 
-    def tell_late(self, _: int) -> None:
-        """What a leader wanted to tell arrives when others lead, or again."""
+    def publish_late(self, _: int) -> None:
+        """What a leader wanted to publish arrives when others lead, or again."""
         if self.late is not None:
             objection = self.settings.view.objection(*self.late)
             self.seen["late and overruled"] += objection is not None
@@ -217,33 +227,33 @@ class World:
         if self.newest is not None:
             self._write(*self.newest)
 
-    def _to_tell(self, whole: Lineage, frozen: Frozen | None) -> HistoryRecord | None:
+    def _to_publish(self, whole: Lineage, frozen: Frozen | None) -> HistoryRecord | None:
         return lineage_to_publish(
             self.ledger.view,
             whole,
             frozen,
             leader_epoch=self.epoch,
-            told=self.settings.view.history(KEY),
+            published=self.settings.view.history(KEY),
             trusted=True,
         )
 
-    def _write(self, told: HistoryRecord, epoch: int) -> None:
-        self.newest = told, epoch
-        self.settings.write(told, epoch=epoch)
+    def _write(self, published: HistoryRecord, epoch: int) -> None:
+        self.newest = published, epoch
+        self.settings.write(published, epoch=epoch)
 
     def _check(self, whole: Lineage, frozen: Frozen | None) -> None:
         """A reader uses what the leader's tier uses, and is frozen when that is."""
-        view, told = self.ledger.view, self.settings.view.history(KEY)
-        assert (told is not None and told.frozen is not None) == (frozen is not None)
+        view, published = self.ledger.view, self.settings.view.history(KEY)
+        assert (published is not None and published.frozen is not None) == (frozen is not None)
         usable = view.usable(whole, MAX_OFFSET)
-        assert view.usable(published_lineage(view, told), MAX_OFFSET) == usable
+        assert view.usable(published_lineage(view, published), MAX_OFFSET) == usable
         self.seen["frozen"] += frozen is not None
         self.seen["blind without it"] += view.usable(view.remote_lineage, MAX_OFFSET) != usable
 
 
 ACTIONS = (
     *(World.append, World.replicate, World.elect, World.copy) * 3,
-    *(World.tell, World.trim, World.tell_late, World.compact) * 2,
+    *(World.publish, World.trim, World.publish_late, World.compact) * 2,
     *(World.adopt, World.empty_disk),
 )
 SEEDS, STEPS = 400, 50
@@ -257,5 +267,5 @@ def test_h04_after_the_leaders_word_readers_see_as_its_tier_does() -> None:
         world = World(seen)
         for _ in range(STEPS):
             chance.choice(ACTIONS)(world, chance.randrange(9))
-        world.tell(0)
+        world.publish(0)
     assert all(seen[what] >= 10 for what in WORTH_SEEING), seen

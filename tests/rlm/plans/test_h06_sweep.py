@@ -47,7 +47,7 @@ def is_leftover(one: SweepEntry, *, now_ms: int, live: frozenset[Uuid] = frozens
     return bool(leftovers([one], sweeper, now_ms))
 
 
-def judge(state: RemoteLogSegmentState, evidence: Evidence, start: int = 0) -> Decision:
+def decided(state: RemoteLogSegmentState, evidence: Evidence, start: int = 0) -> Decision:
     return decide(entry(state), evidence, remote_log_start_offset=start)
 
 
@@ -76,9 +76,9 @@ def test_h03_finished_and_disputed_entries_are_not_swept(one: SweepEntry) -> Non
 
 
 def test_h06_without_manifest_a_broken_attempt_is_deleted() -> None:
-    assert isinstance(judge(STARTED, NO_MANIFEST), Delete)
-    assert isinstance(judge(DELETING, NO_MANIFEST), Delete)
-    assert isinstance(judge(DELETED, NO_MANIFEST), Bury)
+    assert isinstance(decided(STARTED, NO_MANIFEST), Delete)
+    assert isinstance(decided(DELETING, NO_MANIFEST), Delete)
+    assert isinstance(decided(DELETED, NO_MANIFEST), Bury)
 
 
 @pytest.mark.parametrize("state", [STARTED, DELETING, DELETED])
@@ -86,7 +86,7 @@ def test_h06_with_manifest_and_objects_it_is_adopted_never_swept(
     state: RemoteLogSegmentState,
 ) -> None:
     evidence = manifest()
-    assert judge(state, evidence) == Adopt(finished=metadata(1, 100, 200, {0: 100}, FINISHED))
+    assert decided(state, evidence) == Adopt(finished=metadata(1, 100, 200, {0: 100}, FINISHED))
 
 
 @pytest.mark.parametrize("state", [STARTED, DELETING, DELETED])
@@ -94,19 +94,19 @@ def test_h06_with_manifest_and_objects_it_is_adopted_never_swept(
 def test_h06_with_manifest_but_without_objects_it_is_left_with_an_alarm(
     state: RemoteLogSegmentState, presence: Presence
 ) -> None:
-    assert isinstance(judge(state, manifest(presence)), Alarm)
+    assert isinstance(decided(state, manifest(presence)), Alarm)
 
 
 def test_h03_somebody_elses_deletion_goes_on_only_below_the_remote_start() -> None:
-    assert isinstance(judge(DELETING, manifest(), start=200), Delete)
-    assert isinstance(judge(DELETING, manifest(), start=199), Adopt)
-    assert isinstance(judge(STARTED, manifest(), start=200), Adopt)
+    assert isinstance(decided(DELETING, manifest(), start=200), Delete)
+    assert isinstance(decided(DELETING, manifest(), start=199), Adopt)
+    assert isinstance(decided(STARTED, manifest(), start=200), Adopt)
 
 
 def test_h06_a_manifest_that_cannot_be_used_is_an_alarm() -> None:
     unreadable = Evidence(presence=Presence.MISSING, manifest=None, unreadable="torn")
-    assert isinstance(judge(STARTED, unreadable), Alarm)
-    assert isinstance(judge(STARTED, manifest(number=2)), Alarm)
+    assert isinstance(decided(STARTED, unreadable), Alarm)
+    assert isinstance(decided(STARTED, manifest(number=2)), Alarm)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_h06_a_manifest_that_would_publish_no_finished_is_an_alarm(
     state: RemoteLogSegmentState,
 ) -> None:
     strange = Evidence(presence=Presence.COMPLETE, manifest=metadata(1, 100, 200, {0: 100}, state))
-    assert isinstance(judge(STARTED, strange), Alarm)
+    assert isinstance(decided(STARTED, strange), Alarm)
 
 
 @pytest.mark.parametrize(("start", "end"), [(101, 200), (100, 199), (100, 201)])
@@ -142,7 +142,7 @@ def test_h12_a_manifest_of_other_offsets_is_an_alarm(start: int, end: int) -> No
     other = Evidence(
         presence=Presence.COMPLETE, manifest=metadata(1, start, end, {0: 100}, FINISHED)
     )
-    assert isinstance(judge(STARTED, other), Alarm)
+    assert isinstance(decided(STARTED, other), Alarm)
 
 
 def test_h12_a_manifest_of_another_partition_is_an_alarm() -> None:
@@ -150,11 +150,11 @@ def test_h12_a_manifest_of_another_partition_is_an_alarm() -> None:
     place = replace(found.topic_id_partition, partition=5)
     other = replace(found, segment_id=replace(found.segment_id, topic_id_partition=place))
     evidence = Evidence(presence=Presence.COMPLETE, manifest=other)
-    assert isinstance(judge(STARTED, evidence), Alarm)
+    assert isinstance(decided(STARTED, evidence), Alarm)
 
 
 def test_h03_only_a_deletion_is_gone_on_with_below_the_remote_start() -> None:
     """One offset of the segment at or above the start, and it is adopted."""
-    assert isinstance(judge(DELETED, manifest(), start=200), Adopt)
-    assert isinstance(judge(DELETING, manifest(), start=101), Adopt)
-    assert isinstance(judge(DELETING, manifest(), start=0), Adopt)
+    assert isinstance(decided(DELETED, manifest(), start=200), Adopt)
+    assert isinstance(decided(DELETING, manifest(), start=101), Adopt)
+    assert isinstance(decided(DELETING, manifest(), start=0), Adopt)

@@ -36,10 +36,10 @@ DEAD_COPY = (500, 800, {6: 500})
 
 
 def read_by_leader(
-    ledger: PartitionLedger, local: dict[int, int], told: HistoryRecord | None
+    ledger: PartitionLedger, local: dict[int, int], published: HistoryRecord | None
 ) -> list[tuple[int, int, int]]:
     """Ranges that the leader's tier reads, with the epoch of the copy's first record."""
-    found = ledger.usable(leaders_lineage(ledger, told, lineage(local)), 1_000)
+    found = ledger.usable(leaders_lineage(ledger, published, lineage(local)), 1_000)
     return [
         (one.metadata.start_offset, one.next_offset, one.metadata.segment_leader_epochs[0].epoch)
         for one in found
@@ -49,17 +49,17 @@ def read_by_leader(
 TRUE_READS = [(0, 500, 5), (500, 600, 5), (600, 700, 7)]
 
 
-def test_h08_what_was_told_keeps_a_dead_history_dead_after_the_trim() -> None:
+def test_h08_what_was_published_keeps_a_dead_history_dead_after_the_trim() -> None:
     """Epoch 6 was copied before an unclean election to one that never had it."""
     ledger = copied(*TRUE_COPIES, DEAD_COPY)
-    told = history(TRUE)
+    published = history(TRUE)
     for log_start in (0, 300, 500, 550, 600, 700):
         local = lineage(TRUE).from_start(log_start)
         epochs = {one.epoch: one.start_offset for one in local.entries}
-        assert read_by_leader(ledger, epochs, told) == TRUE_READS
+        assert read_by_leader(ledger, epochs, published) == TRUE_READS
     assert (500, 600, 6) in read_by_leader(ledger, {7: 700}, None)  # nobody could know
-    assert read_by_leader(ledger, {7: 700, 8: 900}, told) == TRUE_READS
-    assert read_by_leader(ledger, {9: 950}, told) == TRUE_READS
+    assert read_by_leader(ledger, {7: 700, 8: 900}, published) == TRUE_READS
+    assert read_by_leader(ledger, {9: 950}, published) == TRUE_READS
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -67,15 +67,17 @@ def test_h08_a_trim_that_would_lose_what_the_log_alone_knows_is_not_settled(late
     """The dead copy is there already, or is adopted from its manifest after the trim."""
     ledger = copied(*TRUE_COPIES) if late else copied(*TRUE_COPIES, DEAD_COPY)
 
-    def settled(bound: int, told: HistoryRecord | None) -> bool:
-        return is_settled(ledger, lineage(TRUE), told=told, local=lineage(TRUE), bound=bound)
+    def settled(bound: int, published: HistoryRecord | None) -> bool:
+        return is_settled(
+            ledger, lineage(TRUE), published=published, local=lineage(TRUE), bound=bound
+        )
 
     assert settled(599, None)  # 7 at 600 stays in the log, and 5 below it
     assert not settled(600, None)
     assert not settled(700, None)
-    told = record_of(ledger, lineage(TRUE), None, None)
-    assert told == history(TRUE)
-    assert settled(600, told) and settled(700, told)
+    published = record_of(ledger, lineage(TRUE), None, None)
+    assert published == history(TRUE)
+    assert settled(600, published) and settled(700, published)
     assert settled(700, history(TRUE, frozen="divergence"))
     assert not settled(700, history({5: 0}, frozen="divergence"))
     assert not settled(700, history({5: 0, 6: 500}))
@@ -87,27 +89,27 @@ def test_h08_ordinary_trims_need_no_word() -> None:
     for log_start in (0, 500, 600, 650):
         local = whole.from_start(log_start)
         assert leaders_lineage(ledger, None, local) == whole
-        assert is_settled(ledger, whole, told=None, local=local, bound=900)
+        assert is_settled(ledger, whole, published=None, local=local, bound=900)
 
 
-def test_h08_what_was_told_must_hold_the_epoch_the_log_begins_with() -> None:
-    """Else it is not known for good whether it is of this log: another history may be told last."""
+def test_h08_what_was_published_must_hold_the_epoch_the_log_begins_with() -> None:
+    """Else it stays unknown whether it is of this log: another history may be published last."""
     ledger = copied(*TRUE_COPIES, (700, 900, {8: 700}))
     whole, local = lineage({5: 0, 7: 600, 8: 700}), lineage({7: 600, 8: 700})
-    assert is_settled(ledger, whole, told=history(TRUE), local=local, bound=650)
-    assert not is_settled(ledger, whole, told=history(TRUE), local=local, bound=900)
-    told = record_of(ledger, whole, None, history(TRUE))
-    assert told.others == ()
-    assert is_settled(ledger, whole, told=told, local=local, bound=900)
+    assert is_settled(ledger, whole, published=history(TRUE), local=local, bound=650)
+    assert not is_settled(ledger, whole, published=history(TRUE), local=local, bound=900)
+    published = record_of(ledger, whole, None, history(TRUE))
+    assert published.others == ()
+    assert is_settled(ledger, whole, published=published, local=local, bound=900)
 
 
-def test_h08_epochs_in_no_copy_are_told() -> None:
+def test_h08_epochs_in_no_copy_are_published() -> None:
     """A recorded hole, say."""
     ledger = copied((0, 500, {5: 0}), (800, 900, {7: 800}))
     whole = lineage({5: 0, 6: 600, 7: 800})
-    assert not is_settled(ledger, whole, told=None, local=whole, bound=850)
-    told = record_of(ledger, whole, None, None)
-    assert is_settled(ledger, whole, told=told, local=whole, bound=850)
+    assert not is_settled(ledger, whole, published=None, local=whole, bound=850)
+    published = record_of(ledger, whole, None, None)
+    assert is_settled(ledger, whole, published=published, local=whole, bound=850)
 
 
 def test_h08_a_word_of_another_history_does_not_count() -> None:
@@ -117,14 +119,14 @@ def test_h08_a_word_of_another_history_does_not_count() -> None:
     assert whole == lineage({5: 0, 6: 500, 8: 850})
 
 
-def test_h08_what_was_told_before_counts_when_its_log_is_elected_again() -> None:
+def test_h08_what_was_published_before_counts_when_its_log_is_elected_again() -> None:
     """Of the history of 5, trimmed to 5, and that of 6, each other's dead one."""
     ledger = copied((0, 5, {2: 0}), (0, 1, {4: 0}), (1, 8, {6: 1}))
-    told = record_of(ledger, lineage({4: 0, 6: 1}), None, history({2: 0, 5: 5}))
-    assert told.others == (lineage({2: 0, 5: 5}),)
+    published = record_of(ledger, lineage({4: 0, 6: 1}), None, history({2: 0, 5: 5}))
+    assert published.others == (lineage({2: 0, 5: 5}),)
     local = lineage({5: 5, 9: 12})
-    assert leaders_lineage(ledger, told, local) == lineage({2: 0, 5: 5, 9: 12})
-    again = record_of(ledger, lineage({2: 0, 5: 5, 9: 12}), None, told)
+    assert leaders_lineage(ledger, published, local) == lineage({2: 0, 5: 5, 9: 12})
+    again = record_of(ledger, lineage({2: 0, 5: 5, 9: 12}), None, published)
     assert again.others == (lineage({4: 0, 6: 1}),)
     key, value = encode_settings_record(
         again, Stamp(node_id=1, leader_epoch=9, writer=OUR_WRITER, time_ms=0)
@@ -143,26 +145,28 @@ def test_h08_a_word_of_an_emptied_disk_hides_nothing() -> None:
 def test_h08_a_dead_epoch_later_than_the_logs_first_hides_none_of_its_copies() -> None:
     """8 began at 400 and was copied; 9 follows on 7, trimmed to 700."""
     ledger = copied(*TRUE_COPIES, (400, 450, {8: 400}))
-    for told in (None, history(TRUE)):
-        assert read_by_leader(ledger, {7: 700, 9: 900}, told) == TRUE_READS
+    for published in (None, history(TRUE)):
+        assert read_by_leader(ledger, {7: 700, 9: 900}, published) == TRUE_READS
 
 
-def test_h08_a_history_that_is_too_long_is_settled_as_far_as_it_can_be_told() -> None:
+def test_h08_a_history_that_is_too_long_is_settled_as_far_as_it_can_be_published() -> None:
     epochs = {2 * at: 10 * at for at in range(MOST_EPOCHS + 5)}
     whole, ledger = lineage(epochs), copied((0, 99_999, epochs))
-    told = record_of(ledger, whole, None, None)
-    assert told.lineage.entries == whole.entries[5:]
-    assert is_settled(ledger, whole, told=told, local=whole, bound=90_000)
+    published = record_of(ledger, whole, None, None)
+    assert published.lineage.entries == whole.entries[5:]
+    assert is_settled(ledger, whole, published=published, local=whole, bound=90_000)
 
 
 @pytest.mark.parametrize("extra", [{}, {"later": 1}])
-def test_h08_more_epochs_in_the_log_than_can_be_told_hold_no_trim_up(extra: dict[str, int]) -> None:
-    """The trim's own epoch is older than all that was told; words of a later version stay along."""
+def test_h08_more_epochs_in_the_log_than_can_be_published_hold_no_trim_up(
+    extra: dict[str, int],
+) -> None:
+    """The trim's epoch is older than all published ones; fields of a later version are kept."""
     epochs = {2 * at: 10 * at for at in range(MOST_EPOCHS + 5)}
     whole, ledger = lineage(epochs), copied((0, 99_999, epochs))
-    told = replace(record_of(ledger, whole, None, None), extra=extra)
-    assert not is_settled(ledger, whole, told=None, local=whole, bound=25)
-    assert is_settled(ledger, whole, told=told, local=whole, bound=25)
+    published = replace(record_of(ledger, whole, None, None), extra=extra)
+    assert not is_settled(ledger, whole, published=None, local=whole, bound=25)
+    assert is_settled(ledger, whole, published=published, local=whole, bound=25)
 
 
 def test_h08_epochs_without_records_push_no_other_history_out() -> None:
@@ -170,21 +174,21 @@ def test_h08_epochs_without_records_push_no_other_history_out() -> None:
     under an epoch that the next election leaves without records.
     """
     ledger = copied((0, 500, {5: 0}), (500, 800, {6: 500}))
-    told = record_of(ledger, lineage({3: 0, 6: 500}), None, None)
+    published = record_of(ledger, lineage({3: 0, 6: 500}), None, None)
     for epoch in range(8, 40):
-        told = record_of(ledger, lineage({5: 0, epoch: 900}), None, told)
-    assert leaders_lineage(ledger, told, lineage({6: 700})) == lineage({3: 0, 6: 500})
+        published = record_of(ledger, lineage({5: 0, epoch: 900}), None, published)
+    assert leaders_lineage(ledger, published, lineage({6: 700})) == lineage({3: 0, 6: 500})
 
 
 def test_h08_others_have_a_limit() -> None:
     def long(epoch: int) -> Lineage:
         return lineage({epoch + at: epoch + 5 * at for at in range(100)})
 
-    told = record_of(copied(), long(0), None, None)
+    published = record_of(copied(), long(0), None, None)
     for epoch in range(1, 400):
-        told = record_of(copied(), long(epoch), None, told)
-    assert LEAST_OTHERS < len(told.others) <= MOST_ENTRIES_OF_OTHERS // 100
-    assert is_settled(copied(), long(399), told=told, local=long(399), bound=600)
+        published = record_of(copied(), long(epoch), None, published)
+    assert LEAST_OTHERS < len(published.others) <= MOST_ENTRIES_OF_OTHERS // 100
+    assert is_settled(copied(), long(399), published=published, local=long(399), bound=600)
 
 
 @dataclass
@@ -284,16 +288,16 @@ class World:
     def lineage_publisher(self, _: int) -> None:
         """Readers are told; the leader alone decides nothing by whether that succeeds."""
         whole, frozen = self.snapshot()
-        told = lineage_to_publish(
+        published = lineage_to_publish(
             self.ledger.view,
             whole,
             frozen,
             leader_epoch=self.epoch,
-            told=self.settings.view.history(KEY),
+            published=self.settings.view.history(KEY),
             trusted=True,
         )
-        if told is not None:
-            self.settings.write(told, epoch=self.epoch)
+        if published is not None:
+            self.settings.write(published, epoch=self.epoch)
 
     def trim(self, _: int) -> None:
         whole, frozen = self.snapshot()
@@ -310,12 +314,12 @@ class World:
 
     def _settle(self, view: PartitionLedger, whole: Lineage, bound: int) -> None:
         def settled() -> bool:
-            told = self.settings.view.history(KEY)
-            return is_settled(view, whole, told=told, local=self.local, bound=bound)
+            published = self.settings.view.history(KEY)
+            return is_settled(view, whole, published=published, local=self.local, bound=bound)
 
         if not settled():
-            told = record_of(view, whole, None, self.settings.view.history(KEY))
-            self.settings.write(told, epoch=self.epoch)
+            published = record_of(view, whole, None, self.settings.view.history(KEY))
+            self.settings.write(published, epoch=self.epoch)
             self.seen["told before a trim"] += 1
             assert settled()
 

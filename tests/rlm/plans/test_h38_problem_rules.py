@@ -59,7 +59,7 @@ def measure(at_ms: int = 0, **changes: Any) -> CopyMeasure:
 def copying(**changes: Any) -> CopyObservation:
     """Led since 0; measured at 0 with a lag that is due; nothing at work."""
     records = CopyObservation(
-        place=PLACE,
+        partition=PLACE,
         led_since_ms=0,
         measure=measure(),
         failure=None,
@@ -146,7 +146,7 @@ def test_nothing_behind_is_nothing_wrong_however_long_it_lasts() -> None:
 
 
 @pytest.mark.parametrize("error", [Corrupt("bad crc"), Internal("bug"), ValueError("bug")])
-def test_what_no_wait_mends_is_told_at_once(error: Exception) -> None:
+def test_what_no_wait_mends_is_reported_at_once(error: Exception) -> None:
     records = copying(failure=Failure(error=error, since_ms=0))
     [found] = copy_findings(records, LIMITS, 1)
     assert found.kind is ProblemKind.CANNOT_COPY
@@ -159,7 +159,7 @@ def test_what_a_wait_may_mend_is_not(error: Exception) -> None:
     assert kinds(copy_findings(records, LIMITS, 1)) == []
 
 
-def test_a_topic_that_may_not_be_copied_any_more_is_told_at_once() -> None:
+def test_a_topic_that_may_not_be_copied_any_more_is_reported_at_once() -> None:
     refused = measure(is_due=False, reason=WhyNot.CLEANUP_POLICY, detail="cleanup.policy=compact")
     [found] = copy_findings(copying(measure=refused), LIMITS, 1)
     assert found.kind is ProblemKind.COPY_REFUSED
@@ -169,7 +169,7 @@ def test_a_topic_that_may_not_be_copied_any_more_is_told_at_once() -> None:
 def trimming(**changes: Any) -> TrimObservation:
     """The log start stands still since 0, and more lies on the disk than then."""
     records = TrimObservation(
-        place=PLACE,
+        partition=PLACE,
         reason=NoTrim.NO_LIVE_SERVICE,
         detail="brokers [2]",
         failure=None,
@@ -216,7 +216,7 @@ def test_refused_trims_and_foreign_moves_are_alarms_at_once() -> None:
     assert "moved to 7 by somebody else" in found[ProblemKind.FOREIGN_LOG_START]
 
 
-def test_each_missing_right_is_told_once_with_the_command_that_gives_it() -> None:
+def test_each_missing_right_is_reported_once_with_the_command_that_gives_it() -> None:
     read = topic_acl("Read", "orders")
     errors = [missing_acls("fetch", [read]), missing_acls("look", [read]), None, Invalid("x")]
     [found] = acl_findings(errors)
@@ -276,7 +276,7 @@ def test_a_clock_that_is_wrong_says_which_way(skew_ms: int, words: str) -> None:
     assert words in found.text
 
 
-def test_a_trim_whose_outcome_is_unknown_is_told() -> None:
+def test_a_trim_whose_outcome_is_unknown_is_reported() -> None:
     found = unknown_trim_finding(PLACE, 700)
     assert (found.kind, found.subject) == (ProblemKind.TRIM_UNKNOWN, "orders-3")
     assert "a trim to 700" in found.text

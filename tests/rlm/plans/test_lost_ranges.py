@@ -55,7 +55,7 @@ def test_h15_a_file_of_0_bytes_in_the_log_has_lost_its_records() -> None:
     assert found(copy(1, 500, 530), gone=(1,), doubtful=(doubtful,)) == [(520, 540)]
 
 
-def test_what_is_told_of_a_range() -> None:
+def test_what_is_shown_of_a_range() -> None:
     (one,) = lost_ranges(
         LossView(
             usable=(copy(1, 0, 100), copy(2, 100, 200)),

@@ -113,7 +113,7 @@ def test_h16_nobody_is_dead_for_good_after_a_clock_of_a_broker_was_set() -> None
     assert topic.live() == {1, 2}
 
 
-def test_h16_a_clock_that_is_off_by_more_than_a_minute_is_told() -> None:
+def test_h16_a_clock_that_is_off_by_more_than_a_minute_is_reported() -> None:
     topic = Followed()
     topic.beat(1)
     topic.beat(2, clock_ahead_ms=60_001)

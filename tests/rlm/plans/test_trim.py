@@ -115,7 +115,7 @@ def test_h27_the_hold_for_lagging_replicas_ends() -> None:
 
 
 @pytest.mark.parametrize(("short_ms", "words"), [(0, ""), (999, ""), (61_500, "for 61 s")])
-def test_h27_a_wait_is_told_once_it_has_lasted(short_ms: int, words: str) -> None:
+def test_h27_a_wait_is_reported_once_it_has_lasted(short_ms: int, words: str) -> None:
     held = plan({"replicas_short_ms": short_ms})
     assert isinstance(held, Held)
     assert held.detail == words

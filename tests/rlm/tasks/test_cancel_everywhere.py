@@ -74,7 +74,7 @@ async def nothing(rig: Rig) -> None:
     return None
 
 
-async def test_copy_cancelled_at_every_step_is_mended_by_the_next_rounds(tmp_path: Path) -> None:
+async def test_copy_cancelled_at_every_step_is_mended_by_the_next_runs(tmp_path: Path) -> None:
     async def check(rig: Rig) -> None:
         check_store(rig)
         await rig.cleanup.run(rig.led)

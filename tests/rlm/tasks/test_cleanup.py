@@ -258,7 +258,7 @@ async def test_h05_who_lost_the_leadership_meanwhile_deletes_nothing(rig: Rig) -
     assert rig.store.objects and rig.store.deleted == []
 
 
-async def test_h11_a_store_that_changes_within_a_round_proves_nothing(rig: Rig) -> None:
+async def test_h11_a_store_that_changes_within_a_run_proves_nothing(rig: Rig) -> None:
     """The plugin came back on another store: there is no manifest there, but there was."""
     rig.ledger.before_publish = lambda one: None if one.state is STARTED else lose()
 

@@ -350,7 +350,7 @@ async def test_a_log_start_inside_the_first_segment_does_not_hinder_its_copy(rig
 
 
 async def test_h11_a_copy_into_another_store_is_never_finished(rig: Rig) -> None:
-    """The plugin came back on another store during a long round."""
+    """The plugin came back on another store during a long run."""
     rig.write_log(0, 100, end=150)
     ours = rig.store.identity
     assert ours is not None

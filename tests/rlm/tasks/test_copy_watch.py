@@ -1,4 +1,4 @@
-"""What the cleanup's snapshots save and start: copy rounds left out, and asked for at once."""
+"""Snapshots of the cleanup task let copy runs be skipped, or request them at once."""
 
 import asyncio
 from pathlib import Path
@@ -15,13 +15,13 @@ INTERVAL_MS = 500
 
 
 class Site:
-    """A rig whose copy rounds are counted, behind a pool and a watch."""
+    """A rig whose copy runs are counted, behind a pool and a watch."""
 
     def __init__(self, path: Path) -> None:
         self.rig = Rig(path)
         self.rig.write_log(0, 100, 200, end=250)
         self.pool = TaskPool("copy", self.rig.clock, size=1, queue_limit=10)
-        self.rounds: list[int] = []
+        self.runs: list[int] = []
         self._copied = asyncio.Event()
         self.watch = CopyWatch(
             task=self.rig.copy,
@@ -32,7 +32,7 @@ class Site:
         )
 
     async def copy(self, led: LedPartition) -> None:
-        self.rounds.append(led.leader_epoch)
+        self.runs.append(led.leader_epoch)
         await self.rig.copy.run(led)
         self._copied.set()
 
@@ -45,7 +45,7 @@ class Site:
         await self.watch.scheduled(self.rig.led)
 
     async def settle(self) -> None:
-        """Run the round that waits in the pool."""
+        """Run the run that waits in the pool."""
         assert self.pool.waiting_count == 1
         running = asyncio.create_task(self.pool.run())
         await asyncio.wait_for(self._copied.wait(), 30)
@@ -73,16 +73,16 @@ async def site(tmp_path: Path) -> Site:
 async def test_a_snapshot_with_nothing_to_copy_saves_one_task(site: Site) -> None:
     await site.saw()
     await site.scheduled()
-    assert site.rounds == []
+    assert site.runs == []
     await site.scheduled()
-    assert site.rounds == [0], "one snapshot saves one round"
+    assert site.runs == [0], "one snapshot saves one run"
 
 
 async def test_an_old_snapshot_saves_none(site: Site) -> None:
     await site.saw()
     site.rig.clock.advance(INTERVAL_MS)
     await site.scheduled()
-    assert site.rounds == [0]
+    assert site.runs == [0]
 
 
 async def test_a_snapshot_under_another_epoch_saves_none(site: Site) -> None:
@@ -90,36 +90,36 @@ async def test_a_snapshot_under_another_epoch_saves_none(site: Site) -> None:
     site.rig.disk.epochs({0: 0, 1: 250})
     site.rig.broker.elect(1, 1)
     await site.scheduled()
-    assert site.rounds == [1]
+    assert site.runs == [1]
 
 
 async def test_what_is_led_elsewhere_is_forgotten(site: Site) -> None:
     await site.saw()
     site.watch.forget(PLACE.key)
     await site.scheduled()
-    assert site.rounds == [0]
+    assert site.runs == [0]
 
 
 async def test_something_to_copy_is_copied_at_once_with_a_snapshot_of_its_own(site: Site) -> None:
     site.grow()
     await site.saw()
     assert site.ends() == [99, 199], "a borrowed snapshot copies nothing"
-    assert site.rounds == []
+    assert site.runs == []
     await site.settle()
-    assert site.rounds == [0]
+    assert site.runs == [0]
     assert site.ends() == [99, 199, 299]
 
 
 async def test_a_start_that_was_never_written_is_work(tmp_path: Path) -> None:
-    """H2: the remote log start is written by the round, before any object."""
+    """H2: the remote log start is written by the run, before any object."""
     site = Site(tmp_path)
     await site.saw()
     await site.settle()
-    assert site.rounds == [0]
+    assert site.runs == [0]
     assert site.rig.settings.view.remote_log_start(PLACE.key) == 0
 
 
-async def test_what_waits_for_the_last_stable_offset_saves_no_round(site: Site) -> None:
+async def test_what_waits_for_the_last_stable_offset_saves_no_run(site: Site) -> None:
     site.grow()
     site.rig.broker.last_stable_offset = 250
     await site.saw()
@@ -131,7 +131,7 @@ async def test_what_waits_for_the_last_stable_offset_saves_no_round(site: Site) 
     assert site.ends() == [99, 199, 299]
 
 
-async def test_settings_that_are_not_read_yet_save_no_round(site: Site) -> None:
+async def test_settings_that_are_not_read_yet_save_no_run(site: Site) -> None:
     snapshot = await site.rig.snapshots.take(site.rig.led)
     site.rig.settings.is_ready = False
     site.watch.saw(snapshot, site.rig.clock.monotonic_ms())

@@ -1,5 +1,5 @@
 """What a sweep and a trim make of what stores show: wrong stores, manifests of others, broken ones,
-attempts that end while a round goes on (H6, H11, H12, H13).
+attempts that end while a run goes on (H6, H11, H12, H13).
 """
 
 from collections.abc import Callable
@@ -118,7 +118,7 @@ async def test_h11_nothing_is_trimmed_on_another_store(
 
 
 @WRONG_STORES
-async def test_h11_no_round_of_copies_is_begun_at_another_store(
+async def test_h11_no_run_of_copies_is_begun_at_another_store(
     tmp_path: Path, swap: Callable[[Rig], None], why: str
 ) -> None:
     rig = Rig(tmp_path)
@@ -227,7 +227,7 @@ async def test_h06_an_attempt_that_ends_during_the_snapshot_is_left_to_the_next_
             ending.close()
 
     broken.broker.after_answer = end
-    a_round = ExpirationTask(
+    expiration = ExpirationTask(
         snapshots=broken.snapshots,
         trim=broken.trim,
         cleanup=broken.cleanup,
@@ -235,9 +235,9 @@ async def test_h06_an_attempt_that_ends_during_the_snapshot_is_left_to_the_next_
         saw=lambda _snapshot, _began_at_ms: None,
     )
     broken.enable(trim=False)
-    await a_round.run(broken.led)
+    await expiration.run(broken.led)
     assert attempt(broken).state is STARTED
-    await a_round.run(broken.led)
+    await expiration.run(broken.led)
     assert not broken.store.objects
 
 
@@ -266,7 +266,7 @@ async def test_h13_the_very_batch_is_compared_however_sparse_the_index_is(tmp_pa
     assert rig.broker.deleted == [300]
 
 
-async def test_h11_a_store_that_is_away_is_asked_once_a_round(broken: Rig) -> None:
+async def test_h11_a_store_that_is_away_is_asked_once_a_run(broken: Rig) -> None:
     found = attempt(broken)
     twin = replace(found, segment_id=replace(found.segment_id, id=Uuid(b"\x7d" * 16)))
     broken.ledger.write(twin)
@@ -283,7 +283,7 @@ async def test_h11_a_store_that_is_away_is_asked_once_a_round(broken: Rig) -> No
     assert asked == 1
 
 
-async def test_h05_who_lost_the_leadership_during_a_round_adopts_nothing(unfinished: Rig) -> None:
+async def test_h05_who_lost_the_leadership_during_a_run_adopts_nothing(unfinished: Rig) -> None:
     led = unfinished.led
 
     def depose(question: str) -> None:

@@ -1,4 +1,4 @@
-"""A round of trim and cleanup: one look for both, where that is as good as one for each."""
+"""A run of trim and cleanup: one snapshot for both, where that is as good as one for each."""
 
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def snapshots(rig: Rig) -> CountedSnapshots:
     return made
 
 
-def a_round(rig: Rig) -> ExpirationTask:
+def expiration_of(rig: Rig) -> ExpirationTask:
     return ExpirationTask(
         snapshots=rig.snapshots,
         trim=rig.trim,
@@ -57,7 +57,7 @@ def a_round(rig: Rig) -> ExpirationTask:
 
 async def test_an_idle_task_takes_one_snapshot(rig: Rig, snapshots: CountedSnapshots) -> None:
     rig.enable(trim=False)
-    await a_round(rig).run(rig.led)
+    await expiration_of(rig).run(rig.led)
     assert len(snapshots.taken) == 1
     assert rig.trim.statuses[PLACE.key].reason == "trim is off"
     assert rig.cleanup.statuses[PLACE.key].leftovers == 0
@@ -83,18 +83,18 @@ async def test_the_snapshot_is_reported_with_the_time_it_began(
 async def test_after_a_trim_the_cleanup_takes_a_snapshot_of_its_own(
     rig: Rig, snapshots: CountedSnapshots
 ) -> None:
-    await a_round(rig).run(rig.led)
+    await expiration_of(rig).run(rig.led)
     assert rig.broker.deleted == [200]
     starts = [one.positions.log_start_offset for one in snapshots.taken]
     assert starts == [0, 0, 200], "the plan's, the last check's, and the cleanup's own"
 
 
-async def test_after_a_trim_that_failed_too_and_its_error_is_told(
+async def test_after_a_trim_that_failed_too_and_its_error_is_reported(
     rig: Rig, snapshots: CountedSnapshots
 ) -> None:
     rig.settings.after_publish = lambda: rig.broker.elect(2, 1)
     with pytest.raises(Fenced, match="led by 2 under epoch 1"):
-        await a_round(rig).run(rig.led)
+        await expiration_of(rig).run(rig.led)
     assert rig.broker.deleted == []
     assert len(snapshots.taken) == 1, "the cleanup asked again, and does not lead either"
 
@@ -104,10 +104,10 @@ async def test_h41_nothing_is_planned_while_a_trim_may_be_executed_yet(
 ) -> None:
     rig.broker.gives_up_deletes = True
     with pytest.raises(OutcomeUnknown):
-        await a_round(rig).run(rig.led)
+        await expiration_of(rig).run(rig.led)
     assert len(snapshots.taken) == 2, "the plan's and the last check's; the cleanup has not looked"
     with pytest.raises(Unavailable, match="DeleteRecords below 200"):
-        await a_round(rig).run(rig.led)
+        await expiration_of(rig).run(rig.led)
     assert len(snapshots.taken) == 2, "neither trim nor cleanup looked"
 
 
@@ -116,7 +116,7 @@ async def test_the_cleanup_has_its_turn_when_the_trim_fails(
 ) -> None:
     rig.store.objects.pop(rig.names(".log")[0])
     with pytest.raises(RemoteStorageError):
-        await a_round(rig).run(rig.led)
+        await expiration_of(rig).run(rig.led)
     assert rig.broker.deleted == []
     assert len(snapshots.taken) == 2
     assert rig.cleanup.statuses[PLACE.key].leftovers == 0
@@ -134,7 +134,7 @@ async def test_a_snapshot_that_grew_old_is_not_given_on(
         return await plain(topic, partition)
 
     rig.share_groups.start_offset = slow  # type: ignore[method-assign]
-    await a_round(rig).run(rig.led)
+    await expiration_of(rig).run(rig.led)
     assert len(snapshots.taken) == 2
 
 
@@ -142,7 +142,7 @@ async def test_a_snapshot_that_fails_ends_the_task(rig: Rig) -> None:
     rig.broker.elect(2, 1)
     led = LedPartition(topic_id_partition=PLACE, leader=1, leader_epoch=0, replicas=(1,), isr=(1,))
     with pytest.raises(Fenced, match="led by 2"):
-        await a_round(rig).run(led)
+        await expiration_of(rig).run(led)
     assert PLACE.key not in rig.cleanup.statuses
 
 
@@ -167,7 +167,7 @@ async def test_what_a_broken_attempt_left_goes_with_the_trims_snapshot(
     rig.enable(trim=False)
     await broken_copy(rig)
     before = len(snapshots.taken)
-    await a_round(rig).run(rig.led)
+    await expiration_of(rig).run(rig.led)
     assert len(snapshots.taken) == before + 1
     assert rig.cleanup.statuses[PLACE.key].deleted == 1
     assert [one.state for one in rig.ledger.view.entries.values()] == [FINISHED, FINISHED]
@@ -187,7 +187,7 @@ async def test_h05_a_leader_that_changed_since_the_shared_snapshot_deletes_nothi
 
     rig.share_groups.start_offset = deposed  # type: ignore[method-assign]
     with pytest.raises(Fenced, match="led by 2"):
-        await a_round(rig).run(led)
+        await expiration_of(rig).run(led)
     assert rig.store.objects == objects
 
 
@@ -204,7 +204,7 @@ async def test_g1_a_freeze_since_the_shared_snapshot_stops_the_sweep(
         return None
 
     rig.share_groups.start_offset = frozen  # type: ignore[method-assign]
-    await a_round(rig).run(rig.led)
+    await expiration_of(rig).run(rig.led)
     assert rig.store.objects == objects
     assert rig.cleanup.statuses[PLACE.key].refused
 
@@ -212,13 +212,13 @@ async def test_g1_a_freeze_since_the_shared_snapshot_stops_the_sweep(
 async def test_h06_an_attempt_that_lives_since_before_the_shared_snapshot_is_left_alone(
     rig: Rig, snapshots: CountedSnapshots
 ) -> None:
-    """The round runs in the midst of a copy, which ends while the trim plans."""
+    """The task runs in the midst of a copy, which ends while the trim plans."""
     rig.enable(trim=False)
     swept: list[int] = []
     plain = rig.store.write_manifest
 
     async def write_manifest(locator, manifest):  # type: ignore[no-untyped-def]
-        await a_round(rig).run(rig.led)
+        await expiration_of(rig).run(rig.led)
         swept.append(rig.cleanup.statuses[PLACE.key].leftovers)
         await plain(locator, manifest)
 

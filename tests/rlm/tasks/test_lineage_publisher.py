@@ -39,7 +39,7 @@ class Leader:
     def told(self) -> HistoryRecord | None:
         return self.rig.settings.view.history(PLACE.key)
 
-    def told_freeze(self) -> str | None:
+    def published_freeze(self) -> str | None:
         found = self.told()
         assert found is not None
         return found.frozen
@@ -53,15 +53,15 @@ def leader(tmp_path: Path) -> Leader:
 async def test_h04_an_unclean_election_is_published_before_the_snapshot_counts(
     leader: Leader,
 ) -> None:
-    known_when_told: list[PartitionSnapshot | None] = []
-    leader.rig.settings.after_publish = lambda: known_when_told.append(
+    known_when_published: list[PartitionSnapshot | None] = []
+    leader.rig.settings.after_publish = lambda: known_when_published.append(
         leader.snapshots.of(leader.rig.led)
     )
     snapshot = await leader.snapshot()
     assert leader.published == [
         HistoryRecord(partition=PLACE.key, frozen=None, lineage=lineage({5: 0, 6: 50}))
     ]
-    assert known_when_told == [None]
+    assert known_when_published == [None]
     assert leader.snapshots.of(leader.rig.led) is snapshot
     for _ in range(3):
         await leader.snapshot()
@@ -85,16 +85,16 @@ async def test_h04_snapshots_at_the_same_time_publish_once(leader: Leader) -> No
     assert len(leader.published) == 2
 
 
-async def test_h04_a_freeze_is_told_and_its_end(leader: Leader) -> None:
+async def test_h04_a_freeze_is_published_and_its_end(leader: Leader) -> None:
     for number in range(2, 7):
         leader.rig.ledger.copied(metadata(number, 20 * number, 20 * number + 19, {5: 20 * number}))
     assert (await leader.snapshot()).frozen is not None
-    assert "outside the leader's lineage" in (leader.told_freeze() or "")
+    assert "outside the leader's lineage" in (leader.published_freeze() or "")
     for number in range(2, 7):
         gone = metadata(number, 20 * number, 20 * number + 19, {5: 20 * number})
         leader.rig.ledger.write(None, segment_id=gone.segment_id, previous=3, epoch=6)
     assert (await leader.snapshot()).frozen is None
-    assert leader.told_freeze() is None
+    assert leader.published_freeze() is None
 
 
 async def test_h04_settings_that_take_no_record_delay_snapshots_once_in_a_while(
@@ -165,7 +165,9 @@ async def test_h04_a_later_leaders_word_stands_against_an_old_leaders(leader: Le
     assert [found.record for found in leader.rig.settings.view.reassert] == [newer]
 
 
-async def test_h08_what_the_brokers_own_retention_may_cut_is_told_before(tmp_path: Path) -> None:
+async def test_h08_what_the_brokers_own_retention_may_cut_is_published_before(
+    tmp_path: Path,
+) -> None:
     """Of epoch 6 a copy may turn up when the log does not know any more that it never had it."""
     leader = Leader(tmp_path)
     leader.rig.disk.epochs({5: 0, 7: 100})
@@ -181,7 +183,9 @@ async def test_h08_what_the_brokers_own_retention_may_cut_is_told_before(tmp_pat
     ]
 
 
-async def test_h08_a_leader_of_the_past_tells_nothing_of_what_may_be_cut(tmp_path: Path) -> None:
+async def test_h08_a_leader_of_the_past_publishes_nothing_of_what_may_be_cut(
+    tmp_path: Path,
+) -> None:
     """Another one has written to the ledger meanwhile, under a newer epoch."""
     leader = Leader(tmp_path)
     leader.rig.disk.epochs({5: 0, 7: 100})

@@ -387,7 +387,7 @@ async def test_h08_a_dead_history_stays_dead_when_its_copy_is_found_after_the_tr
     assert dead not in [one.metadata for one in found]
 
 
-async def test_h08_no_trim_before_the_history_is_told(tmp_path: Path) -> None:
+async def test_h08_no_trim_before_the_history_is_published(tmp_path: Path) -> None:
     rig, _ = await with_a_dead_attempt(tmp_path)
     publish = rig.settings.publish
 
@@ -403,7 +403,7 @@ async def test_h08_no_trim_before_the_history_is_told(tmp_path: Path) -> None:
     assert rig.settings.view.trim(PLACE.key) is None
 
 
-async def test_h08_a_plan_is_dropped_when_another_history_was_told(tmp_path: Path) -> None:
+async def test_h08_a_plan_is_dropped_when_another_history_was_published(tmp_path: Path) -> None:
     rig, _ = await with_a_dead_attempt(tmp_path)
     other = HistoryRecord(partition=PLACE.key, frozen=None, lineage=lineage({1: 0, 3: 90}))
 
@@ -431,5 +431,5 @@ async def test_h08_a_history_that_cannot_be_read_stops_snapshots_of_a_trimmed_lo
     rig.settings.view.apply(key=f"history/{PLACE.key}".encode(), value=later, offset=9)
     await rig.snapshots.take(rig.led)  # the log knows all there is
     rig.disk.epochs({0: 100})
-    with pytest.raises(Unavailable, match="history that was told cannot be read"):
+    with pytest.raises(Unavailable, match="history that was published cannot be read"):
         await rig.snapshots.take(rig.led)

@@ -27,7 +27,7 @@ class BrokerThatTells:
     def __init__(self) -> None:
         self.denied: set[Acl] = set()
         self.is_down = False
-        self.tells = True
+        self.answers = True
 
     async def on_cluster(self) -> frozenset[str] | None:
         return self._operations("Cluster", CLUSTER_NAME)
@@ -38,7 +38,7 @@ class BrokerThatTells:
     def _operations(self, kind: str, name: str) -> frozenset[str] | None:
         if self.is_down:
             raise Unavailable("no answer")
-        if not self.tells:
+        if not self.answers:
             return None
         mine = {
             one.operation
@@ -110,7 +110,7 @@ async def test_h40_mode_copy_misses_nothing_that_it_does_not_use() -> None:
     assert watch.missing == ()
 
 
-async def test_h40_what_nobody_tells_is_not_known_and_not_well() -> None:
+async def test_h40_a_right_that_no_broker_reports_is_unknown() -> None:
     broker, watch = await watched(EnableOptions(trim=True))
     assert watch.missing is None
     broker.denied = {topic_acl("Read", TOPIC)}
@@ -118,7 +118,7 @@ async def test_h40_what_nobody_tells_is_not_known_and_not_well() -> None:
     broker.is_down = True
     await watch.check()
     assert watch.missing is None
-    broker.is_down, broker.tells = False, False
+    broker.is_down, broker.answers = False, False
     await watch.check()
     assert watch.missing is None
 

@@ -213,7 +213,7 @@ async def test_notes_say_what_does_not_act() -> None:
     assert any("nothing is trimmed" in note for note in notes_of(tier.record))
 
 
-def test_growth_is_scaled_to_a_day_and_told_with_its_end() -> None:
+def test_growth_is_scaled_to_a_day_and_shown_with_its_end() -> None:
     segment = metadata(1, 0, 10, {0: 0})
     size = segment.segment_size_bytes
     at_ms = segment.max_timestamp_ms
