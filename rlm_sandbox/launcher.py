@@ -13,8 +13,7 @@ from types import MappingProxyType
 import rlm
 from rlm.clock import Clock
 from rlm_sandbox import readiness
-from rlm_sandbox.class_archive import loading_noted
-from rlm_sandbox.kafka_dist import KafkaDist, java_environment
+from rlm_sandbox.kafka_dist import KafkaDist, java_environment, loading_noted
 from rlm_sandbox.nodes import node_command
 from rlm_sandbox.processes import ProcessIdentity, spawn
 from rlm_sandbox.services import plugin_command, reader_command, rlm_command

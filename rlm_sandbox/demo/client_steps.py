@@ -6,8 +6,7 @@ Each shows its progress and its result in one line; DemoError where a promise is
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rlm_sandbox.demo.comparison import Comparison, Progress, Yardstick
-from rlm_sandbox.demo.manifest import Manifest
+from rlm_sandbox.demo.comparison import Comparison, Manifest, Progress, Yardstick
 from rlm_sandbox.demo.read_aiokafka import read_aiokafka
 from rlm_sandbox.demo.read_java import read_java
 from rlm_sandbox.demo.read_librdkafka import read_librdkafka

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from rlm_sandbox.demo.comparison import Acknowledged, Manifest
 from rlm_sandbox.demo.content import (
     CODECS,
     PARTITIONS,
@@ -21,7 +22,6 @@ from rlm_sandbox.demo.content import (
     content_digest,
     cycles,
 )
-from rlm_sandbox.demo.manifest import Acknowledged, Manifest
 from rlm_sandbox.demo.report import DemoError
 
 _TIMEOUT_S = 60.0

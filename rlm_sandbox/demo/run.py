@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from logging import Logger
 
 from rlm.clock import Clock
-from rlm_sandbox.demo.comparison import Comparison
+from rlm_sandbox.demo.comparison import Comparison, Manifest
 from rlm_sandbox.demo.content import Content
-from rlm_sandbox.demo.manifest import Manifest
 from rlm_sandbox.demo.produce import Load, create_topic
 from rlm_sandbox.demo.read_librdkafka import client_log
 from rlm_sandbox.demo.report import DemoError, Report, Step, mib

@@ -1,8 +1,7 @@
 """A small manifest and the reads that fit it."""
 
-from rlm_sandbox.demo.comparison import Yardstick
+from rlm_sandbox.demo.comparison import Acknowledged, Manifest, Yardstick
 from rlm_sandbox.demo.content import Content, DemoRecord, content_digest
-from rlm_sandbox.demo.manifest import Acknowledged, Manifest
 
 CONTENT = Content(seed=7, start_ms=1_700_000_000_000)
 PARTITION = 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rlm_sandbox.class_archive import ClassArchive
+from rlm_sandbox.kafka_dist import ClassArchive
 
 # Replaces Java: writes its class list, argument by argument, where the archive is to be.
 JAVA = """#!/bin/sh

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rlm_sandbox.spec import SandboxError
-from rlm_sandbox.store_servers.go_tools import go_binary
+from rlm_sandbox.store_servers.versitygw import go_binary
 
 MODULE = "example.test/tool/cmd/server"
 BUILDS = """#!/bin/sh
