@@ -20,7 +20,7 @@ ENTROPY_BITS_KEY = "rsm.config.prefix.entropy.bits"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StorePlace:
+class EndpointStore:
     """A store that endpoints may name; `entropy_bits` applies where no rule says otherwise."""
 
     name: str
@@ -53,7 +53,7 @@ class StorageEndpoint:
 class EndpointProvider(Protocol):
     """Pure and fast: the same settings give the same answer at any time and in any process.
 
-    A user's own class is created as `Class(stores={name: StorePlace})`.
+    A user's own class is created as `Class(stores={name: EndpointStore})`.
     """
 
     def endpoint(self, cluster_id: str, topic: str, partition: int) -> StorageEndpoint:
@@ -73,9 +73,9 @@ class TopicRule:
 class RuleProvider:
     """The first rule whose pattern matches decides; without one, the first store."""
 
-    def __init__(self, stores: Sequence[StorePlace], rules: Sequence[TopicRule] = ()) -> None:
+    def __init__(self, stores: Sequence[EndpointStore], rules: Sequence[TopicRule] = ()) -> None:
         """Invalid for a pattern that is none and for a store that is not there."""
-        self._stores = {place.name: place for place in stores}
+        self._stores = {store.name: store for store in stores}
         self._first = next(iter(stores), None)
         self._rules = [(_pattern(rule.topics), self._checked(rule)) for rule in rules]
 
@@ -94,14 +94,14 @@ class RuleProvider:
         return rule
 
 
-def endpoint_in(place: StorePlace, entropy_bits: int | None = None) -> StorageEndpoint:
+def endpoint_in(store: EndpointStore, entropy_bits: int | None = None) -> StorageEndpoint:
     """The endpoint in a store, with its own entropy bits unless others are given."""
     return StorageEndpoint(
-        store=place.name,
-        plugin=place.plugin,
-        location=place.location,
-        prefix=place.prefix,
-        entropy_bits=place.entropy_bits if entropy_bits is None else entropy_bits,
+        store=store.name,
+        plugin=store.plugin,
+        location=store.location,
+        prefix=store.prefix,
+        entropy_bits=store.entropy_bits if entropy_bits is None else entropy_bits,
     )
 
 
@@ -112,7 +112,7 @@ class CheckedProvider:
     both must be the same location.
     """
 
-    def __init__(self, provider: EndpointProvider, stores: Sequence[StorePlace]) -> None:
+    def __init__(self, provider: EndpointProvider, stores: Sequence[EndpointStore]) -> None:
         self._provider = provider
         self._stores = {one.name: one for one in stores}
 
@@ -126,18 +126,18 @@ class CheckedProvider:
             ) from error
         if not isinstance(found, StorageEndpoint):
             raise Invalid(f"the provider's endpoint of {topic}-{partition} is none: {found!r:.100}")
-        place = self._stores.get(found.store)
-        if place is None:
+        store = self._stores.get(found.store)
+        if store is None:
             raise Invalid(f"there is no store {found.store!r}, but {', '.join(self._stores)}")
-        if found != endpoint_in(place, found.entropy_bits):
+        if found != endpoint_in(store, found.entropy_bits):
             raise Invalid(
-                f"the endpoint of {topic}-{partition} is not where store {place.name} is: plugin, "
+                f"the endpoint of {topic}-{partition} is not where store {store.name} is: plugin, "
                 "location and prefix are the store's, an endpoint chooses the store"
             )
         return found
 
 
-def load_provider(class_path: str, stores: Sequence[StorePlace]) -> EndpointProvider:
+def load_provider(class_path: str, stores: Sequence[EndpointStore]) -> EndpointProvider:
     """The provider `module:Class`; Invalid where it cannot be had or is none."""
     module, colon, name = class_path.partition(":")
     if not (module and colon and name):

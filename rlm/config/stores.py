@@ -30,8 +30,8 @@ from rsm_plugins.contract.tls import Tls
 from rsm_plugins.endpoints import (
     ENTROPY_BITS_KEY,
     EndpointProvider,
+    EndpointStore,
     RuleProvider,
-    StorePlace,
     TopicRule,
     load_provider,
     location_of,
@@ -133,10 +133,10 @@ class StoreConfig:
         return str(self.config.get(PREFIX_KEY, ""))
 
     @property
-    def place(self) -> StorePlace:
+    def endpoint_store(self) -> EndpointStore:
         """The store for endpoint providers; a plugin of unknown kind is named by its address."""
         known = location_of(self.kind, self.config)
-        return StorePlace(
+        return EndpointStore(
             name=self.name,
             plugin=self.kind,
             location=known or (str(self.address) if self.address else " ".join(self.command)),
@@ -196,9 +196,10 @@ def read_rules(content: Any, stores: Iterable[StoreConfig]) -> tuple[TopicRule, 
     key = "storage.endpoint.rules"
     if not isinstance(content, list) or not all(isinstance(rule, dict) for rule in content):
         raise Invalid(f"{key}: must be {RULES_ALLOWED}, got {_shape(content)}")
-    places = tuple(one.place for one in stores)
+    endpoint_stores = tuple(one.endpoint_store for one in stores)
     return tuple(
-        _read_rule(rule, f"{key}[{number}].", places) for number, rule in enumerate(content)
+        _read_rule(rule, f"{key}[{number}].", endpoint_stores)
+        for number, rule in enumerate(content)
     )
 
 
@@ -206,11 +207,17 @@ def build_provider(
     stores: Iterable[StoreConfig], rules: Iterable[TopicRule], class_path: str | None
 ) -> EndpointProvider:
     """The provider that the configuration asks for; Invalid where its class cannot be used."""
-    places = tuple(one.place for one in stores)
-    return load_provider(class_path, places) if class_path else RuleProvider(places, tuple(rules))
+    endpoint_stores = tuple(one.endpoint_store for one in stores)
+    return (
+        load_provider(class_path, endpoint_stores)
+        if class_path
+        else RuleProvider(endpoint_stores, tuple(rules))
+    )
 
 
-def _read_rule(given: dict[str, Any], where: str, places: tuple[StorePlace, ...]) -> TopicRule:
+def _read_rule(
+    given: dict[str, Any], where: str, endpoint_stores: tuple[EndpointStore, ...]
+) -> TopicRule:
     RULE_ROWS.refuse_unknown(given, where)
     values = RULE_ROWS.values(given, where)
     rule = TopicRule(
@@ -218,9 +225,9 @@ def _read_rule(given: dict[str, Any], where: str, places: tuple[StorePlace, ...]
         store=values["store"],
         entropy_bits=values["prefix.entropy.bits"],
     )
-    is_known = rule.store in {place.name for place in places}
+    is_known = rule.store in {one.name for one in endpoint_stores}
     try:
-        RuleProvider(places, (rule,))
+        RuleProvider(endpoint_stores, (rule,))
     except Invalid as error:
         raise Invalid(f"{where}{'topics' if is_known else 'store'}: {error}") from error
     return rule
@@ -294,7 +301,7 @@ def _tls(values: Mapping[str, Any], address: Address | None, where: str) -> Tls 
 def _refuse_same_location(stores: Iterable[StoreConfig]) -> None:
     seen: dict[tuple[object, ...], str] = {}
     for store in stores:
-        location = store.place.location
+        location = store.endpoint_store.location
         key: tuple[object, ...] = (store.kind, location, store.prefix if store.kind else "")
         if store.command:  # only such a plugin knows where it keeps objects
             key = (*key, *sorted(store.config.items()))

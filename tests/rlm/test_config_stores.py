@@ -11,7 +11,7 @@ import yaml
 
 from kip405.errors import Invalid
 from rlm.config import ServiceConfig, load
-from rsm_plugins.endpoints import StorageEndpoint, StorePlace, endpoint_in
+from rsm_plugins.endpoints import EndpointStore, StorageEndpoint, endpoint_in
 from rsm_plugins.store_kinds import KIND_NAMES, kind_settings, store_kind
 
 SECRET = "s3cr3t-hidden"
@@ -23,7 +23,7 @@ DIALLED = {"plugin.address": "unix:/run/rsm.sock"}
 class Upper:
     """A provider: everything to the store HOT."""
 
-    def __init__(self, *, stores: Mapping[str, StorePlace]) -> None:
+    def __init__(self, *, stores: Mapping[str, EndpointStore]) -> None:
         self._hot = stores["HOT"]
 
     def endpoint(self, cluster_id: str, topic: str, partition: int) -> StorageEndpoint:
@@ -74,7 +74,7 @@ def test_the_short_form_is_the_store_called_default(tmp_path: Path, given: dict[
     [spawned] = read(tmp_path, given | LOCAL | {"rsm.config.prefix": "kafka"}).stores
     assert (spawned.name, spawned.kind, spawned.address) == ("default", "local", None)
     assert spawned.config == {"rsm.config.root": "/srv/store", "rsm.config.prefix": "kafka"}
-    assert spawned.place == StorePlace(
+    assert spawned.endpoint_store == EndpointStore(
         name="default", plugin="local", location="file:///srv/store", prefix="kafka"
     )
     [own] = read(tmp_path, given | {"plugin.command": ["/opt/p", "serve"]}).stores

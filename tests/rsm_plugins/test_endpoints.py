@@ -8,17 +8,17 @@ import pytest
 from kip405.errors import Invalid
 from kip405.ids import TopicIdPartition, Uuid
 from rsm_plugins.endpoints import (
+    EndpointStore,
     RuleProvider,
     StorageEndpoint,
-    StorePlace,
     TopicRule,
     endpoint_in,
     load_provider,
     location_of,
 )
 
-HOT = StorePlace(name="hot", plugin="s3", location="s3://hot", prefix="kafka", entropy_bits=3)
-COLD = StorePlace(name="cold", plugin="hdfs", location="hdfs://nn:8020/archive")
+HOT = EndpointStore(name="hot", plugin="s3", location="s3://hot", prefix="kafka", entropy_bits=3)
+COLD = EndpointStore(name="cold", plugin="hdfs", location="hdfs://nn:8020/archive")
 RULES = (
     TopicRule(topics=r"audit\..*", store="cold"),
     TopicRule(topics=r"audit|payments", store="hot", entropy_bits=5),
@@ -29,7 +29,7 @@ RULES = (
 class ByPartition:
     """Even partitions to hot, odd ones to cold."""
 
-    def __init__(self, *, stores: Mapping[str, StorePlace]) -> None:
+    def __init__(self, *, stores: Mapping[str, EndpointStore]) -> None:
         self._stores = stores
 
     def endpoint(self, cluster_id: str, topic: str, partition: int) -> StorageEndpoint:
@@ -39,7 +39,7 @@ class ByPartition:
 class Elsewhere:
     """Right about nothing: another prefix for one topic, no such store for the others."""
 
-    def __init__(self, *, stores: Mapping[str, StorePlace]) -> None:
+    def __init__(self, *, stores: Mapping[str, EndpointStore]) -> None:
         self._stores = stores
 
     def endpoint(self, cluster_id: str, topic: str, partition: int) -> StorageEndpoint:
@@ -48,7 +48,7 @@ class Elsewhere:
 
 
 class NoProvider:
-    def __init__(self, *, stores: Mapping[str, StorePlace]) -> None:
+    def __init__(self, *, stores: Mapping[str, EndpointStore]) -> None:
         """It has no endpoint."""
 
 

@@ -10,7 +10,7 @@ from kip405.ids import RemoteLogSegmentId, Uuid
 from kip405.segments import ByteRange, CustomMetadata, SegmentLocator
 from rlm.stores.connection import StoreConnection
 from rlm.stores.stores import CopyTarget, RoutedReader, Stores, Targets
-from rsm_plugins.endpoints import RuleProvider, StorePlace, TopicRule
+from rsm_plugins.endpoints import EndpointStore, RuleProvider, TopicRule
 from rsm_plugins.layout.keys import ObjectKind, object_name
 from tests.builders.ledger import PLACE
 from tests.builders.store import MemoryStore
@@ -114,7 +114,7 @@ async def test_a_locator_that_names_no_store_is_refused(routed: RoutedReader) ->
 
 def targets(stores: Stores, *rules: TopicRule) -> Targets:
     places = [
-        StorePlace(name=name, plugin="local", location=name, entropy_bits=bits)
+        EndpointStore(name=name, plugin="local", location=name, entropy_bits=bits)
         for name, bits in (("hot", 0), ("cold", 3))
     ]
     return Targets(RuleProvider(places, rules), stores, "c")

@@ -20,7 +20,7 @@ from rlm.stores.opened import OpenStores
 from rlm.stores.reports import DAY_MS, Level
 from rlm.stores.stores import RoutedReader, Stores, StoresInUse, StoreUsage, Targets
 from rlmm.settings_records import StoreRecord, TopicRecord
-from rsm_plugins.endpoints import RuleProvider, StorePlace, TopicRule
+from rsm_plugins.endpoints import EndpointStore, RuleProvider, TopicRule
 from tests.builders.clock import ManualClock
 from tests.builders.ledger import PLACE, MemorySettings, metadata
 from tests.rlm.api.harness import FullLedger
@@ -51,7 +51,7 @@ class World:
         self.settings = MemorySettings()
         self.ledger = FullLedger()
         self.stores = Stores(cast(Sequence[StoreConnection], tuple(self.links.values())))
-        places = [StorePlace(name=name, plugin="s3", location=name) for name in names]
+        places = [EndpointStore(name=name, plugin="s3", location=name) for name in names]
         rules = [TopicRule(topics="bids", store="cold")] if "cold" in names else []
         targets = Targets(RuleProvider(places, rules), self.stores, "c")
         clock = ManualClock()
