@@ -329,6 +329,21 @@ class Cluster:
         )
         return self.log_start(topic, partition)
 
+    def wait_copied(self, topic: str, partition: int = 0) -> None:
+        """Wait until every closed segment is remote."""
+        self.wait_for(
+            lambda: self.status(topic, partition)["lag_segments"] == 0,
+            f"{topic}-{partition} is copied",
+        )
+
+    def wait_for_expiration_tasks(self) -> None:
+        """Wait until expiration tasks have run again: a topic that is written now is trimmed."""
+        topic = fresh("expiration")
+        self.create_topic(topic)
+        self.enable(topic)
+        self.fill(topic, mib=3)
+        self.wait_trimmed(topic)
+
     def wait_for(self, reached: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
         """Poll until true; an AssertionError names what never came."""
         deadline = time.monotonic() + timeout_s

@@ -133,10 +133,8 @@ def _assert_nothing_is_left(
         left += [name for name in _files(cluster, topic) if not _is_of(name, finished)]
         return left + objects_of(cluster).unfinished()
 
-    deadline_s = killed_s + _GRACE_S + _SWEEP_S
-    while left := unfinished():
-        assert time.monotonic() < deadline_s, f"not swept in time: {left}"
-        time.sleep(1.0)
+    left_s = killed_s + _GRACE_S + _SWEEP_S - time.monotonic()
+    cluster.wait_for(lambda: not unfinished(), f"all attempts on {topic} are swept", left_s)
 
 
 def _files(cluster: Cluster, topic: str) -> list[str]:

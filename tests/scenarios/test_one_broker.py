@@ -16,7 +16,6 @@ from tests.scenarios.raw import connection, proxy_of
 
 pytestmark = pytest.mark.integration
 
-_TRIM_RUNS_S = 4.0
 _RETENTION = ("retention.ms", "retention.bytes")
 
 
@@ -110,7 +109,8 @@ def test_h19_a_topic_with_a_share_group_is_refused(one: Cluster) -> None:
     assert "share group" in refused.stderr
     assert refused.stderr.count("\n") == 1
     one.rlm(*options, "--force")
-    time.sleep(_TRIM_RUNS_S)
+    one.wait_copied(topic)
+    one.wait_for_expiration_tasks()
     [row] = _status(one, topic)["partitions"]
     assert one.log_start(topic) < 1_024, row["trim_reason"]
 

@@ -2,12 +2,15 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
 from kip405.ids import RemoteLogSegmentId, TopicIdPartition, Uuid
+from kip405.segments import CustomMetadata
 from rlm.clock import new_uuid
 from tests.rlmm.builders import FINISHED, STARTED, segment
 from tests.rlmm.running import running
@@ -18,8 +21,6 @@ from tests.scenarios.replicas import disk
 pytestmark = pytest.mark.integration
 
 _STOPS_WITHIN_S = 5.0
-_TRIM_RUNS_S = 4.0
-_GRACE_S = 10.0
 
 
 def _status(cluster: Cluster, topic: str) -> dict[str, Any]:
@@ -51,7 +52,8 @@ def test_freeze_stops_trimming_within_5_s(one: Cluster, store_is_down: bool) -> 
     for name in (topic, other):
         one.fill(name, mib=3, first=3 * 1024)
     one.wait_trimmed(other, beyond=moving)
-    time.sleep(_TRIM_RUNS_S)
+    one.wait_copied(topic)
+    one.wait_for_expiration_tasks()
     assert one.log_start(topic) == start
     status = _status(one, topic)
     [freeze] = status["freezes"]
@@ -65,35 +67,57 @@ def test_freeze_stops_trimming_within_5_s(one: Cluster, store_is_down: bool) -> 
 
 @pytest.mark.long
 async def test_freeze_stops_sweeps(one: Cluster) -> None:
-    """A dead attempt of another node stays as long as the freeze, and no longer."""
-    topic = fresh("unswept")
-    await asyncio.to_thread(one.create_topic, topic)
-    await asyncio.to_thread(one.enable, topic)
-    await asyncio.to_thread(one.fill, topic, mib=2)
+    """A dead attempt of another node stays as long as the freeze, and no longer; that of a topic
+    which is not frozen goes.
+    """
+    topic, other = fresh("unswept"), fresh("swept")
+    for name in (topic, other):
+        await asyncio.to_thread(one.create_topic, name)
+        await asyncio.to_thread(one.enable, name)
+        await asyncio.to_thread(one.fill, name, mib=2)
     ledger = LedgerReader(one)
 
     await asyncio.to_thread(one.rlm, "freeze", topic)
-    topic_id = disk(one, topic, 1).topic_id
-    assert topic_id is not None
 
-    def states(of: Uuid = topic_id) -> list[str]:
+    def states(of: str) -> set[str]:
         ledger.read()
-        return [one.state.name for one in ledger.of(of) if one.state is not None]
+        return {row.state.name for row in ledger.of(_id_of(one, of)) if row.state is not None}
 
-    topic_id_partition = TopicIdPartition(topic_id=topic_id, topic=topic, partition=0)
+    await asyncio.to_thread(one.wait_copied, topic)
+    await asyncio.to_thread(ledger.read)
+    [copied, *_] = ledger.of(_id_of(one, topic))
+    assert copied.metadata is not None
+    store_id = CustomMetadata.decode(copied.metadata.custom_metadata or b"").store_id
     async with running(one.direct) as zombie:
-        dead = replace(
-            segment(0, STARTED),
-            segment_id=RemoteLogSegmentId(topic_id_partition=topic_id_partition, id=new_uuid()),
+        for name in (topic, other):
+            partition = TopicIdPartition(topic_id=_id_of(one, name), topic=name, partition=0)
+            dead = replace(
+                segment(0, STARTED),
+                segment_id=RemoteLogSegmentId(topic_id_partition=partition, id=new_uuid()),
+                broker_id=2,
+                custom_metadata=CustomMetadata(store_id=store_id).encode(),
+            )
+            await zombie.manager.publish(dead, 0, -1)
+    for name in (other, topic):
+        if name == topic:
+            assert STARTED.name in await asyncio.to_thread(states, topic)
+            await asyncio.to_thread(one.rlm, "unfreeze", topic)
+        await asyncio.to_thread(
+            one.wait_for,
+            partial(_is_swept, states, name),
+            f"the attempt of {name} is swept",
         )
-        await zombie.manager.publish(dead, 0, -1)
-    await asyncio.sleep(_GRACE_S + 2 * _TRIM_RUNS_S)
-    assert STARTED.name in await asyncio.to_thread(states)
-    await asyncio.to_thread(one.rlm, "unfreeze", topic)
-    await asyncio.to_thread(
-        one.wait_for, lambda: set(states()) == {FINISHED.name}, "the attempt is swept"
-    )
     ledger.close()
+
+
+def _is_swept(states: Callable[[str], set[str]], topic: str) -> bool:
+    return states(topic) == {FINISHED.name}
+
+
+def _id_of(cluster: Cluster, topic: str) -> Uuid:
+    found = disk(cluster, topic, 1).topic_id
+    assert found is not None
+    return found
 
 
 def test_a_freeze_of_everything_outlives_the_service(one: Cluster) -> None:
@@ -102,11 +126,16 @@ def test_a_freeze_of_everything_outlives_the_service(one: Cluster) -> None:
     one.enable(topic)
     one.rlm("freeze", "--why", "all of it")
     try:
+        rows = one.fill(topic, mib=3)
+        one.wait_copied(topic)
         one.sandbox.kill("rlm:1")
         one.sandbox.start("rlm:1")
-        rows = one.fill(topic, mib=3)
-        one.wait_for(lambda: bool(one.rlm_json("segments", topic)["segments"]), "copies go on")
-        time.sleep(_TRIM_RUNS_S)
+        one.wait_for(
+            lambda: "frozen" in one.status(topic)["trim_reason"], "an expiration task has run"
+        )
+        assert one.log_start(topic) == 0
+        rows += one.fill(topic, mib=1, first=3 * 1024)
+        one.wait_copied(topic)
         assert one.log_start(topic) == 0
     finally:
         one.rlm("unfreeze")

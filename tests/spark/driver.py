@@ -38,7 +38,7 @@ def main(folder: Path, options: dict[str, str]) -> None:
                 printed += 1
                 print(f"batch {printed}", flush=True)
             if active:
-                time.sleep(_POLL_S)
+                query.awaitTermination(_POLL_S)  # type: ignore[arg-type]  # it takes fractions too
             if time.monotonic() > deadline:
                 raise SystemExit("the stream did not end")
         query.awaitTermination(1)  # raises what ended it
