@@ -32,6 +32,7 @@ from rlm.download.plan import (
     encode_offset_checkpoint,
     encode_partition_metadata,
 )
+from rsm_plugins.files.durable import replace_file, sync_path
 
 NOTES_SUFFIX = ".rlm-download"
 _LOG_START = "log-start-offset-checkpoint"
@@ -119,8 +120,8 @@ class PartitionFolder:
         else:
             files = self._cut(piece, part, files)
         for suffix, content in files.items():
-            _write(self.path / piece.file(suffix), content)
-        _sync(part)
+            replace_file(self.path / piece.file(suffix), content)
+        sync_path(part)
         os.replace(part, self.path / piece.file(".log"))
         names = [piece.file(suffix) for suffix in (".log", *files)]
         sizes = {name: (self.path / name).stat().st_size for name in names}
@@ -145,11 +146,11 @@ class PartitionFolder:
     def complete(self) -> None:
         """Write what belongs to the partition as a whole; call when nothing is pending."""
         plan, topic_partition = self._plan, self._plan.topic_partition
-        _write(self.path / _METADATA, encode_partition_metadata(topic_partition.topic_id))
-        _write(self.path / _EPOCHS, encode_leader_epochs(plan.leader_epochs.entries))
+        replace_file(self.path / _METADATA, encode_partition_metadata(topic_partition.topic_id))
+        replace_file(self.path / _EPOCHS, encode_leader_epochs(plan.leader_epochs.entries))
         self._write_log_start()
-        _sync(self.path)
-        _sync(self._root)
+        sync_path(self.path)
+        sync_path(self._root)
 
     def _write_log_start(self) -> None:
         """Readers begin at the remote log start although the first segment may begin below it."""
@@ -160,7 +161,7 @@ class PartitionFolder:
                 self._plan.remote_log_start_offset
             )
             content = ((topic, number, at) for (topic, number), at in sorted(rows.items()))
-            _write(path, encode_offset_checkpoint(content))
+            replace_file(path, encode_offset_checkpoint(content))
 
     def _part(self, piece: Piece) -> Path:
         return self.path / f"{piece.file('.log')}{_PART}"
@@ -286,20 +287,3 @@ def _keep_range(path: Path, start: int, end: int) -> None:
             target.write(data)
             left -= len(data)
     os.replace(temporary, path)
-
-
-def _write(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f"{path.name}.tmp")
-    with open(temporary, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -15,7 +15,6 @@ file and restarts the service.
 import asyncio
 import contextlib
 import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +33,7 @@ from rlmm.manager import Metadata, TopicBasedRemoteLogMetadataManager
 from rlmm.metadata_log import MetadataLog
 from rlmm.settings import Settings
 from rlmm.topic import DescribeTopic, TopicDescription
+from rsm_plugins.files.durable import replace_file, sync_path
 from rsm_plugins.threads import Threads
 
 _TOPICS_FILE = "topics.json"
@@ -67,12 +67,9 @@ class _StateFile:
 
     def write(self, content: Mapping[str, Any]) -> None:
         """Durable when this returns."""
-        fresh = self.path.with_suffix(".tmp")
-        with fresh.open("w", encoding="utf-8") as file:
-            json.dump({"cluster_id": self._cluster_id, **content}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self.path)
+        text = json.dumps({"cluster_id": self._cluster_id, **content})
+        replace_file(self.path, text.encode())
+        sync_path(self.path.parent)
 
 
 class RememberedTopics:

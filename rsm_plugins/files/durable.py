@@ -1,4 +1,5 @@
-"""File operations that differ between platforms: copies in the kernel, durable writes, and errors.
+"""File operations that differ between platforms: copies in the kernel, durable writes and
+replacements, and errors.
 
 Linux copies inside the kernel (and, on file systems with shared extents, without copying). On other
 platforms, and where a file system refuses, the bytes pass through this process. Synchronous: the
@@ -12,6 +13,7 @@ module must not know stores.
 import errno
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 from kip405.crc import crc32c
 from kip405.errors import Busy, Internal, Invalid, RemoteStorageError, Unavailable
@@ -127,6 +129,27 @@ def make_durable(descriptor: int) -> None:
     except OSError:
         pass  # not every file system of macOS supports it
     os.fsync(descriptor)
+
+
+def sync_path(path: Path) -> None:
+    """Make a file, or the names in a directory, durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        make_durable(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Replace a file by one with this content: after a crash the old or the new one is there,
+    whole. `sync_path` of the directory makes sure that it is the new one.
+    """
+    temporary = path.with_name(f"{path.name}.tmp")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        make_durable(file.fileno())
+    temporary.replace(path)
 
 
 _GONE = "it is away: bring it back or mount it again; nothing is created in its stead"

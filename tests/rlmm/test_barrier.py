@@ -184,5 +184,21 @@ async def test_h17_barriers_work_again_after_the_metadata_log_was_begun_again(ho
     await _settle()
     cluster.answer(7)
     assert await late == 7
+    if how == "before it began":
+        assert await asking[0] == 7
+    again.cancel()
+    await asyncio.gather(again, return_exceptions=True)
+
+
+async def test_h17_a_question_between_two_runs_is_served_by_the_next_one() -> None:
+    cluster = Cluster()
+    async with serving(cluster) as ends:
+        await _settle()
+    between = asyncio.ensure_future(ends.end_offset(PLACE))
+    await _settle()
+    again = asyncio.ensure_future(ends.run())
+    await _settle()
+    cluster.answer(7)
+    assert await between == 7
     again.cancel()
     await asyncio.gather(again, return_exceptions=True)

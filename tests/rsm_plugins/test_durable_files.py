@@ -9,7 +9,15 @@ import pytest
 
 from kip405.crc import crc32c
 from rsm_plugins.files import durable as durable_files
-from rsm_plugins.files.durable import PIECE_BYTES, CopyPiece, SourceCut, copy_bytes, plain_copy
+from rsm_plugins.files.durable import (
+    PIECE_BYTES,
+    CopyPiece,
+    SourceCut,
+    copy_bytes,
+    plain_copy,
+    replace_file,
+    sync_path,
+)
 
 
 def refuses(*_: int) -> tuple[int, bytes]:
@@ -91,3 +99,21 @@ def test_it_stops_between_pieces(source: tuple[int, bytes], destination: int) ->
     with pytest.raises(InterruptedError):
         copy_bytes(source[0], 4, 2 * PIECE_BYTES, destination, go_on)
     assert len(os.pread(destination, 3 * PIECE_BYTES, 0)) == PIECE_BYTES
+
+
+def test_a_file_is_replaced_whole_and_no_other_file_is_left(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    for content in (b"first", b"a longer second"):
+        replace_file(path, content)
+        sync_path(tmp_path)
+        assert path.read_bytes() == content
+    assert [one.name for one in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_replacement_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    replace_file(path, b"old")
+    (tmp_path / "state.json.tmp").mkdir()
+    with pytest.raises(OSError):
+        replace_file(path, b"new")
+    assert path.read_bytes() == b"old"
