@@ -20,24 +20,24 @@ from kip405.segments import (
     RemotePartitionDeleteMetadata,
     is_lawful_change,
 )
-from rlmm.framing import encode_partition_delete
 from rlmm.leader_epochs import LeaderEpochs
 from rlmm.ledger import PartitionLedger
-from rlmm.log_reader import Changes
 from rlmm.metadata_log import MetadataLog
-from rlmm.partitioner import LEDGER_PARTITIONS, ledger_partition
 from rlmm.publisher import OutcomeUnknown, Record
 from rlmm.records import (
+    LEDGER_PARTITIONS,
     NO_PREVIOUS,
     LedgerKey,
     PartitionDeleteRecord,
     RecordHeaders,
     decode_record,
+    encode_partition_delete,
     encode_record_value,
+    ledger_partition,
 )
 from rlmm.replay import LedgerState, PartitionState, Repair, repairs
 from rlmm.settings import Settings
-from rlmm.tail import TailRecord
+from rlmm.tail import Changes, TailRecord
 from rlmm.topic import LEDGER_TOPIC
 
 __all__ = ["OutcomeUnknown", "TopicBasedRemoteLogMetadataManager"]

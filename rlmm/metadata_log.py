@@ -15,13 +15,11 @@ import structlog
 
 from kip405.errors import RemoteStorageError, Unavailable
 from kip405.ids import TopicPartition, Uuid
-from rlmm.barrier import EndOffsets
 from rlmm.clients import ConnectionSettings
-from rlmm.divergence import NOTHING_READ, EpochEnd, RememberedReads
-from rlmm.end_offset_client import EndOffsetClient
-from rlmm.log_reader import LogReader, Reader
+from rlmm.end_offsets import EndOffsetClient, EndOffsets
+from rlmm.leader_answers import NOTHING_READ, EpochEnd, RememberedReads
 from rlmm.publisher import Publisher, Record, deadline
-from rlmm.tail import Tail, TailRecord
+from rlmm.tail import LogReader, Reader, Tail, TailRecord
 from rlmm.topic import (
     LEDGER_TOPIC,
     SETTINGS_TOPIC,
@@ -87,7 +85,7 @@ class _Topics:
 class MetadataLog:
     """The edge to Kafka for ledger and settings; sinks are called on the event loop.
 
-    A partition that lost records which were already read (`divergence`) permanently stops
+    A partition that lost records which were already read (`leader_answers`) permanently stops
     everything that deletes or trims. This process no longer reads or writes that topic, because its
     view is not what the topic holds. A later process reads what is left, and works with it as far
     as is safe.

@@ -11,12 +11,9 @@ import structlog
 from kip405.errors import Fenced
 from kip405.ids import PartitionKey, TopicPartition, Uuid
 from rlmm.ledger import Hole
-from rlmm.log_reader import Changes
-from rlmm.log_time import RecordTimes
 from rlmm.metadata_log import MetadataLog
 from rlmm.publisher import OutcomeUnknown, Record
-from rlmm.settings_codec import encode_settings_record
-from rlmm.settings_headers import WriterKnowledge
+from rlmm.settings_codec import WriterKnowledge, encode_settings_record
 from rlmm.settings_records import (
     NO_LEADER_EPOCH,
     ClusterRecord,
@@ -33,8 +30,8 @@ from rlmm.settings_records import (
     TopicRecord,
     TrimRecord,
 )
-from rlmm.settings_view import FENCED_RECORDS, AdoptedRecord, SettingsView
-from rlmm.tail import TailRecord
+from rlmm.settings_view import FENCED_RECORDS, AdoptedRecord, RecordTimes, SettingsView
+from rlmm.tail import Changes, TailRecord
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC, NowMs
 
 __all__ = [

@@ -1,12 +1,21 @@
-"""Settings records as bytes: key text and JSON value (docs/reference/formats.md). Pure.
+"""Settings records as bytes: key text, JSON value and headers (docs/reference/formats.md). Pure.
 
 Unknown fields survive a round trip. An unknown kind is no error (None: a settings record of a later
 version). An unknown v, broken JSON or a missing field is Corrupt, which stops everything that
 deletes or trims.
+
+The headers say what the writer knew when it decided. A record can arrive long after it was sent:
+its outcome was unknown, its writer was paused or gone, or the broker executed it late. `rlm.seen`
+(int64) is how far the writer had read the settings topic; a reader that finds the record behind a
+newer one of its key knows that the writer did not know the newer one. Tombstones have no value that
+could hold their leader epoch, so `rlm.epoch` (int32) does. Records of older versions have neither
+header, and count in their order.
 """
 
 import json
+import struct
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from kip405.errors import Corrupt
@@ -15,6 +24,7 @@ from kip405.lineage import Lineage
 from kip405.segments import EpochEntry
 from rlmm.ledger import Hole
 from rlmm.settings_records import (
+    NO_LEADER_EPOCH,
     ClusterRecord,
     DivergenceRecord,
     FreezeRecord,
@@ -35,6 +45,12 @@ _STAMP_FIELDS = ("v", "kind", "node_id", "leader_epoch", "writer", "time_ms")
 _SWITCH = {True: "on", False: "off"}
 _SWITCHED = {word: value for value, word in _SWITCH.items()}
 _Json = Mapping[str, Any]
+
+_INT32 = struct.Struct(">i")
+Headers = tuple[tuple[str, bytes], ...]
+SEEN_HEADER = "rlm.seen"
+EPOCH_HEADER = "rlm.epoch"
+_INT64 = struct.Struct(">q")
 
 
 def encode_settings_record(record: SettingsRecord, stamp: Stamp) -> tuple[bytes, bytes]:
@@ -362,3 +378,32 @@ def _uuids(document: _Json, name: str) -> tuple[Uuid, ...]:
 def _partition(rest: str) -> PartitionKey:
     topic_id, _, partition = rest.partition("/")
     return PartitionKey(Uuid.parse(topic_id), int(partition))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterKnowledge:
+    """`seen`: the writer knew every record below that offset. `leader_epoch`: of a tombstone's
+    writer.
+    """
+
+    seen: int
+    leader_epoch: int = NO_LEADER_EPOCH
+
+    def encode(self) -> Headers:
+        return (
+            (SEEN_HEADER, _INT64.pack(self.seen)),
+            (EPOCH_HEADER, _INT32.pack(self.leader_epoch)),
+        )
+
+    @classmethod
+    def decode(cls, headers: Headers) -> "WriterKnowledge | None":
+        """None where the writer did not say; Corrupt for a header of another size."""
+        found = dict(headers)
+        if SEEN_HEADER not in found:
+            return None
+        try:
+            (seen,) = _INT64.unpack(found[SEEN_HEADER])
+            (leader_epoch,) = _INT32.unpack(found.get(EPOCH_HEADER, _INT32.pack(NO_LEADER_EPOCH)))
+        except struct.error as error:
+            raise Corrupt(f"headers of a settings record: {error}") from error
+        return cls(seen=seen, leader_epoch=leader_epoch)

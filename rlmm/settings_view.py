@@ -1,4 +1,4 @@
-"""Decides which settings record counts: the fold of the settings topic. Pure.
+"""Decides which settings record counts, and how old it is: the fold of the settings topic. Pure.
 
 The rules are in docs/reference/formats.md, "Settings". The newest record of a key is adopted, but
 never a remote log start offset below one that was seen (H2), and never a settings record written
@@ -6,10 +6,17 @@ under an older leader epoch than the newest seen for its key. A record that was 
 its key in `reassert`: the partition's leader writes the adopted settings record again.
 
 Settings records that a late record must not override carry what their writer knew
-(`settings_headers`). A record does not count if its writer did not know the adopted record of its
+(`WriterKnowledge`). A record does not count if its writer did not know the adopted record of its
 key and its epoch is not newer. A tombstone does not count if its writer did not know the record
-that it would remove, or if its epoch is older. This module must not know how settings records
-travel.
+that it would remove, or if its epoch is older.
+
+The age of a record is computed without its writer's clock (G1, H16). Brokers stamp the records
+(LogAppendTime), so one clock, even a wrong one, measures the time between them. The monotonic clock
+of this process measures the time since a record was read. A record is at least as old as either
+says: one that was appended long before the last one is old even if it was read just now (a backlog,
+after this process or its broker was paused), and one that nothing followed ages too. A record that
+existed before this process began to follow the log says nothing about now: its writer may have died
+years ago with nothing written since. This module must not know how settings records travel.
 """
 
 from collections.abc import Iterator
@@ -18,9 +25,7 @@ from dataclasses import dataclass
 from kip405.errors import Corrupt
 from kip405.ids import PartitionKey, Uuid
 from rlmm.ledger import Hole
-from rlmm.log_time import MOST_SKEW_MS, ClockSkew, LogTime, RecordTimes
-from rlmm.settings_codec import decode_settings_record
-from rlmm.settings_headers import Headers, WriterKnowledge
+from rlmm.settings_codec import Headers, WriterKnowledge, decode_settings_record
 from rlmm.settings_records import (
     NO_LEADER_EPOCH,
     ClusterRecord,
@@ -38,9 +43,64 @@ from rlmm.settings_records import (
     TrimRecord,
 )
 
+MOST_SKEW_MS = 60_000
+"""A writer's clock further away from the brokers' is an alarm."""
+
 FENCED_RECORDS = (TopicRecord, HistoryRecord, DivergenceRecord, HolesRecord)
 """Settings records whose late record could undo a newer one. Heartbeats only go on, starts only
 rise, a freeze that lands late errs on the safe side."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordTimes:
+    """`appended_ms` by the broker's clock, `read_ms` by this process's monotonic one; None = in the
+    replay.
+    """
+
+    appended_ms: int
+    read_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockSkew:
+    """How far a service's clock is ahead of the brokers' by its last heartbeat; below 0 = behind.
+
+    `node_id` is -1 for a reader, `who` its key in the settings topic.
+    """
+
+    node_id: int
+    who: str
+    skew_ms: int
+
+
+class LogTime:
+    """The current time by the log: the append time of the last record read, and when it was
+    read.
+    """
+
+    def __init__(self) -> None:
+        self._last: RecordTimes | None = None
+
+    def note(self, times: RecordTimes) -> None:
+        """The next record was read."""
+        self._last = times
+
+    def least_age_ms(self, times: RecordTimes | None, monotonic_ms: int) -> int | None:
+        """How old a record is at least; None where the append time was not told. Of a replay the
+        time before its end does not count: for showing, not for relying upon.
+        """
+        if times is None or self._last is None:
+            return None
+        behind_ms = max(0, self._last.appended_ms - times.appended_ms)
+        since_read_ms = 0 if times.read_ms is None else monotonic_ms - times.read_ms
+        since_last_ms = 0 if self._last.read_ms is None else monotonic_ms - self._last.read_ms
+        return max(behind_ms + since_last_ms, since_read_ms)
+
+    def heard_age_ms(self, times: RecordTimes | None, monotonic_ms: int) -> int | None:
+        """How long ago a record was heard; None = not since this process follows the log."""
+        if times is None or times.read_ms is None:
+            return None
+        return self.least_age_ms(times, monotonic_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

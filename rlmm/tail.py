@@ -1,35 +1,146 @@
 """Reads the metadata topics continuously, every partition from the beginning.
 
-One reader works at a time. A failure ends the reader, never the tail: after a back-off a new reader
-continues at the offset after the last delivered record, unless the partition has lost records that
-were read (`divergence` says when that is certain). The leaders are asked for this at every
-connection (so after every OFFSET_OUT_OF_RANGE too), when the epoch of new records changes, and
-whenever `verify` is called. A partition that lost records is not followed any further: this
-process's state of it is not what the partition holds. This module must not know what records mean.
+One reader works at a time: a consumer whose partitions are assigned by hand, without a group. A
+failure ends the reader, never the tail: after a back-off a new reader continues at the offset after
+the last delivered record, unless the partition has lost records that were read (`leader_answers`
+says when that is certain). The leaders are asked for this at every connection (so after every
+OFFSET_OUT_OF_RANGE too), when the epoch of new records changes, and whenever `verify` is called. A
+partition that lost records is not followed any further: this process's state of it is not what the
+partition holds. This module must not know what records mean.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import NoReturn
+from dataclasses import dataclass
+from typing import NoReturn, Protocol
 
 import structlog
+from aiokafka import structs
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
+from aiokafka.structs import ConsumerRecord
 
 from kip405.acls import topic_acl
 from kip405.errors import Unavailable
 from kip405.ids import TopicPartition
-from rlmm.clients import told
-from rlmm.divergence import NO_EPOCH, EpochEnd, ReadMark, ReadMarks
-from rlmm.log_reader import Reader, TailRecord
-
-__all__ = ["AskEpochEnds", "Tail", "TailRecord"]
+from rlmm.clients import ConnectionSettings, fetched_epochs, make_consumer, told
+from rlmm.leader_answers import NO_EPOCH, EpochEnd, ReadMark, ReadMarks
 
 AskEpochEnds = Callable[[Mapping[TopicPartition, int]], Awaitable[dict[TopicPartition, EpochEnd]]]
 """Where leaders end these epochs, of those that know; Unavailable where nobody answers."""
 _POLL_MS = 250
 _BACKOFF_MS = (100, 250, 500, 1_000, 2_000)
-
 log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TailRecord:
+    """One record as Kafka delivered it."""
+
+    place: TopicPartition
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
+
+
+class Reader(Protocol):
+    """Errors are aiokafka's: KafkaError, OffsetOutOfRangeError among them, and OSError."""
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def bounds(
+        self, places: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """Beginning and end offsets now, from the leaders."""
+        ...
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Read these partitions from these offsets on."""
+        ...
+
+    async def read(self, timeout_ms: int) -> dict[TopicPartition, list[TailRecord]]:
+        """What has come meanwhile, at most so long waited for."""
+        ...
+
+    async def position(self, place: TopicPartition) -> int:
+        """Offset that is asked for next; beyond the last record where the end was compacted."""
+        ...
+
+    def epoch_before(self, place: TopicPartition, position: int) -> int:
+        """Leader epoch of the last batch read below `position`, -1 where this reader read none."""
+        ...
+
+
+class LogReader:
+    """Implements Reader with aiokafka."""
+
+    def __init__(self, connection: ConnectionSettings) -> None:
+        self._consumer = make_consumer(connection)
+
+    async def start(self) -> None:
+        await self._consumer.start()
+
+    async def stop(self) -> None:
+        await self._consumer.stop()
+
+    async def bounds(
+        self, places: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        partitions = [structs.TopicPartition(*place) for place in places]
+        begins = await self._consumer.beginning_offsets(partitions)
+        ends = await self._consumer.end_offsets(partitions)
+        return {TopicPartition(*one): (begins[one], ends[one]) for one in partitions}
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        self._consumer.assign([structs.TopicPartition(*place) for place in positions])
+        for place, position in positions.items():
+            self._consumer.seek(structs.TopicPartition(*place), position)
+
+    async def read(self, timeout_ms: int) -> dict[TopicPartition, list[TailRecord]]:
+        batches = await self._consumer.getmany(timeout_ms=timeout_ms)
+        return {
+            TopicPartition(*partition): [
+                _tail_record(TopicPartition(*partition), record) for record in records
+            ]
+            for partition, records in batches.items()
+        }
+
+    async def position(self, place: TopicPartition) -> int:
+        position: int = await self._consumer.position(structs.TopicPartition(*place))
+        return position
+
+    def epoch_before(self, place: TopicPartition, position: int) -> int:
+        return fetched_epochs(self._consumer).before(place, position)
+
+
+def _tail_record(place: TopicPartition, record: ConsumerRecord) -> TailRecord:
+    return TailRecord(
+        place=place,
+        offset=record.offset,
+        timestamp_ms=record.timestamp,
+        key=record.key,
+        value=record.value,
+        headers=tuple(record.headers),
+    )
+
+
+class Changes:
+    """`notify` awaits nothing; a waiter returns at the first notify after it began to wait."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def notify(self) -> None:
+        if self._event.is_set():
+            return
+        self._event.set()
+        self._event = asyncio.Event()
+
+    async def wait(self) -> None:
+        await self._event.wait()
 
 
 class _PlacesChanged(Exception):

@@ -16,7 +16,7 @@ from kip405.acls import missing_acls, topic_acl
 from kip405.errors import Unavailable
 from kip405.ids import Uuid
 from rlmm.clients import ConnectionSettings, make_admin
-from rlmm.partitioner import LEDGER_PARTITIONS
+from rlmm.records import LEDGER_PARTITIONS
 
 LEDGER_TOPIC = "__rlm_remote_log_metadata"
 SETTINGS_TOPIC = "__rlm_settings"

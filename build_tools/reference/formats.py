@@ -14,8 +14,7 @@ from build_tools.reference.markdown import cell, table
 from kip405.contracts import IndexType
 from kip405.indexes import IndexesObject, decode_aborted
 from kip405.segments import CustomMetadata, EpochEntry
-from rlmm.framing import decode_value
-from rlmm.records import LedgerKey
+from rlmm.records import LedgerKey, decode_value
 
 _GOLDEN = ROOT / "tests" / "formats"
 _HEAD = """\

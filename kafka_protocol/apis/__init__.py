@@ -4,8 +4,14 @@ A version that a table lacks is removed from ApiVersions, so this is the list of
 the direct broker connection understand. This package must not know who uses an API for what.
 """
 
-from kafka_protocol.apis.cluster import API_VERSIONS, DESCRIBE_CLUSTER, DESCRIBE_PRODUCERS
-from kafka_protocol.apis.configs import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+from kafka_protocol.apis.cluster import (
+    API_VERSIONS,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_CONFIGS,
+    DESCRIBE_PRODUCERS,
+    INCREMENTAL_ALTER_CONFIGS,
+    METADATA,
+)
 from kafka_protocol.apis.fetch import FETCH
 from kafka_protocol.apis.groups import (
     DESCRIBE_SHARE_GROUP_OFFSETS,
@@ -13,7 +19,6 @@ from kafka_protocol.apis.groups import (
     LIST_GROUPS,
     OFFSET_FETCH,
 )
-from kafka_protocol.apis.metadata import METADATA
 from kafka_protocol.apis.offsets import DELETE_RECORDS, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from kafka_protocol.apis.produce import PRODUCE
 from kafka_protocol.schema import Api

@@ -19,8 +19,8 @@ from rlm.stores.reports import StoreReport, StoreStatus
 from rlm.topics.recreated import GoneTopic
 from rlm.topics.verbs import notes_of
 from rlm.v1 import admin_pb2, fetch_pb2
-from rlmm.framing import encode_value
 from rlmm.ledger import SegmentEntry
+from rlmm.records import encode_value
 from rlmm.settings_records import FreezeRecord, TopicRecord
 from rsm_plugins.layout.keys import segment_stem
 

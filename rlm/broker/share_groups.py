@@ -24,9 +24,9 @@ from kafka_protocol.schema import Api, Value
 from kip405.acls import Acl, MissingAcls, cluster_acl, group_acl, missing_acls, topic_acl
 from kip405.addresses import Address
 from kip405.errors import Internal, RemoteStorageError, Unavailable
-from rlm.broker.allowed import operations_of
 from rlm.broker.answers import BrokerNode, error_of_code
 from rlm.broker.connection import BrokerConnection
+from rlm.broker.many import operations_of
 from rlm.clock import Clock
 
 _GROUPS_TOPIC = "__consumer_offsets"

@@ -226,7 +226,7 @@ def fail(message: str, status: int) -> NoReturn:
 
 def _show_version(context: click.Context, _: click.Parameter, is_asked: bool) -> None:
     if is_asked and not context.resilient_parsing:
-        from kip405.version import software_version
+        from kip405.process import software_version
 
         click.echo(f"rlm, version {software_version()}")
         context.exit()

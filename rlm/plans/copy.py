@@ -12,7 +12,7 @@ import enum
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from rlm.log_dir.partition_log import Closed, LocalSegment
+from rlm.log_dir.scanner import Closed, LocalSegment
 from rlm.plans.coverage import Cover
 from rlm.plans.freeze import Frozen
 

@@ -36,7 +36,7 @@ from kip405.errors import Invalid
 from kip405.ids import Uuid
 from kip405.lineage import Lineage, usable_end
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
-from rlm.log_dir.partition_log import LocalSegment, PartitionLog
+from rlm.log_dir.scanner import LocalSegment, PartitionLog
 from rlmm.ledger import Hole, PartitionLedger, UsableSegment
 
 

@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from kip405.lineage import Lineage
-from rlm.log_dir.partition_log import LocalSegment
+from rlm.log_dir.scanner import LocalSegment
 from rlm.plans.copy import TopicState, refuse_topic
 from rlm.plans.freeze import Frozen
 from rlm.plans.retention import LocalRetention

@@ -40,7 +40,7 @@ from rlm.remote_log.reads import (
 from rlm.remote_log.topic_refs import checked_name, topic_id_of, topic_records
 from rlm.v1 import fetch_pb2
 from rlmm.ledger import PartitionLedger
-from rlmm.partitioner import ledger_partition
+from rlmm.records import ledger_partition
 from rlmm.settings_records import HistoryRecord, StartRecord, TopicRecord
 from rlmm.settings_view import SettingsView
 

@@ -16,8 +16,7 @@ from kip405.lineage import Lineage
 from rlm.broker.answers import TopicConfigValue, TopicDescription
 from rlm.broker.leadership import LedPartition
 from rlm.log_dir.identity import check_topic_id
-from rlm.log_dir.partition_log import PartitionLog
-from rlm.log_dir.scanner import LogDirs
+from rlm.log_dir.scanner import LogDirs, PartitionLog
 from rlm.plans.copy import TopicState
 from rlm.plans.freeze import NONE_ACCEPTED, Frozen, freeze
 from rlm.plans.history import leaders_lineage

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kip405.errors import Fenced
 from kip405.ids import PartitionKey
-from kip405.version import software_version
+from kip405.process import software_version
 from rlm.api.admin import AdminDependencies, AdminService, TopicSummaries
 from rlm.api.calls import Gate, TokenSource
 from rlm.api.cluster_status import ClusterStatus

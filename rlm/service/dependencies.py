@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from kip405.ids import Uuid
-from kip405.version import software_version
-from rlm.broker.allowed import AllowedOperations
+from kip405.process import software_version
 from rlm.broker.leadership import Leadership
+from rlm.broker.many import AllowedOperations
 from rlm.broker.own_broker import OwnBroker
 from rlm.broker.share_groups import BrokerShareGroups
 from rlm.clock import Clock, new_uuid

@@ -28,7 +28,7 @@ from rlm.broker.own_broker import AnyBroker, OwnBroker
 from rlm.clock import Clock
 from rlm.config import CommonConfig, ReaderConfig, ServiceConfig
 from rlmm.clients import ConnectionSettings
-from rlmm.divergence import NOTHING_READ, ReadMark, RememberedReads
+from rlmm.leader_answers import NOTHING_READ, ReadMark, RememberedReads
 from rlmm.manager import Metadata, TopicBasedRemoteLogMetadataManager
 from rlmm.metadata_log import MetadataLog
 from rlmm.settings import Settings

@@ -42,8 +42,8 @@ from rlm.stores.stores import NO_STORE, Stores
 from rlm.tasks.copy_attempt import StoreWrites
 from rlm.tasks.pool import TaskPool
 from rlm.topics.keeper import TakeoverAlarm
-from rlmm.log_time import ClockSkew
 from rlmm.settings_records import TopicRecord
+from rlmm.settings_view import ClockSkew
 from rsm_plugins.threads import HungWork
 
 log = structlog.get_logger()

@@ -12,9 +12,8 @@ from functools import partial
 
 import structlog
 
-from kip405.allocator import KEPT_BY_A_SERVICE_BYTES, keep_freed_memory
 from kip405.errors import Invalid, Unavailable
-from kip405.version import software_version
+from kip405.process import KEPT_BY_A_SERVICE_BYTES, keep_freed_memory, software_version
 from rlm.api.calls import Gate, token_source
 from rlm.api.endpoints import NO_NODE, READER, Endpoint, Endpoints
 from rlm.api.remote_fetch import RemoteDependencies, RemoteFetchService

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from kip405.errors import Unavailable
 from kip405.ids import PartitionKey
-from kip405.version import software_name
+from kip405.process import software_name
 from rlm.broker.deletions import RecordDeletions
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock, new_uuid

@@ -27,7 +27,7 @@ from kip405.errors import Busy, Fenced, Unavailable
 from kip405.ids import PartitionKey, Uuid
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
-from rlm.log_dir.partition_log import Closed, LocalSegment
+from rlm.log_dir.scanner import Closed, LocalSegment
 from rlm.plans.copy import CopyPlan, CopyView, WhyNot, plan_copy, refuse_topic
 from rlm.plans.coverage import (
     NO_RECORDS,

@@ -22,15 +22,13 @@ from kip405.ids import RemoteLogSegmentId, TopicIdPartition, Uuid
 from kip405.segments import CustomMetadata, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
-from rlm.log_dir.partition_log import LocalSegment
-from rlm.log_dir.scanner import sample
+from rlm.log_dir.scanner import LocalSegment, sample
 from rlm.remote_log.ports import Ledger, Stores, Targets
 from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots
 from rlm.stores.connection import identity_problem
 from rlm.stores.stores import CopyTarget
 from rlm.tasks.segment_data import PreparedSegment, prepare
-from rlmm.framing import encode_value
-from rlmm.records import NO_PREVIOUS
+from rlmm.records import NO_PREVIOUS, encode_value
 from rsm_plugins.layout.keys import ObjectKind, object_name
 from rsm_plugins.layout.manifest import Manifest, ManifestObject, build_manifest
 from rsm_plugins.threads import Threads

@@ -15,7 +15,7 @@ from kip405.indexes import IndexesObject, OffsetIndex
 from kip405.segments import ByteRange, FileSlice, RemoteLogSegmentMetadata, SegmentLocator
 from rlm.remote_log.ports import Broker, Stores
 from rlm.stores.connection import identity_problem
-from rlmm.framing import decode_value
+from rlmm.records import decode_value
 from rsm_plugins.layout.manifest import Manifest
 from rsm_plugins.threads import Threads
 

@@ -23,8 +23,7 @@ from kip405.indexes import (
 from kip405.lineage import Lineage
 from kip405.scan import SegmentScan, SegmentScanner
 from kip405.segments import EpochEntry, FileSlice, LogSegmentData
-from rlm.log_dir.partition_log import Closed, LocalSegment, PartitionLog
-from rlm.log_dir.scanner import sample
+from rlm.log_dir.scanner import Closed, LocalSegment, PartitionLog, sample
 
 _READ_BYTES = 1024 * 1024
 

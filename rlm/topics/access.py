@@ -208,7 +208,7 @@ log = structlog.get_logger(__name__)
 
 
 class ClusterRights(Protocol):
-    """The operations that the broker currently allows us (rlm.broker.allowed.AllowedOperations)."""
+    """The operations that the broker currently allows us (rlm.broker.many.AllowedOperations)."""
 
     async def on_cluster(self) -> frozenset[str] | None: ...
 

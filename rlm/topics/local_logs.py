@@ -24,7 +24,7 @@ from kip405.lineage import Lineage
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.broker.answers import TopicDescription
 from rlm.clock import Clock
-from rlm.log_dir.partition_log import LocalSegment, PartitionLog
+from rlm.log_dir.scanner import LocalSegment, PartitionLog
 from rlm.plans.coverage import doubtful_segments
 from rlm.plans.problems import human_bytes
 from rsm_plugins.threads import Threads

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 from kip405.batches import HEADER_BYTES, BatchHeader, Compression, read_header
-from kip405.compression import MAX_RECORDS_BYTES, Scratch
 from kip405.crc import ByteBuffer
 from kip405.errors import Corrupt, Invalid
-from kip405.records import ControlType, records
+from kip405.records import MAX_RECORDS_BYTES, ControlType, Scratch, records
 from rlm_spark.decode.assembly import Assembly
 from rlm_spark.decode.engine import Engine, RowBuilder, Rows, Section, choose
 from rlm_spark.errors import DecodeError

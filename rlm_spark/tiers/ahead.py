@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 
 import pyarrow as pa
 
-from kip405.allocator import KEPT_BY_A_TASK_BYTES, keep_freed_memory
+from kip405.process import KEPT_BY_A_TASK_BYTES, keep_freed_memory
 from rlm_spark.decode import record_batches
 from rlm_spark.errors import ConnectorError
 from rlm_spark.stopping import Stop, Stopped
@@ -128,7 +128,7 @@ def prepare() -> None:
     (pyspark/daemon.py), which with pandas, pyarrow and gRPC loaded took a sixth of its time: what
     is loaded by now is passed over from here on. And memory of messages and batches, which the C
     library gave back to the system and got again with every few of them, which took as much, is
-    kept (kip405/allocator.py).
+    kept (kip405/process.py).
     """
     global _is_done
     if _is_done or not os.environ.get(_IS_REUSED):

@@ -9,8 +9,8 @@ from typing import NoReturn
 import click
 
 from kip405.errors import Invalid, RemoteStorageError
+from kip405.process import software_version
 from kip405.settings import Setting, Table, masked
-from kip405.version import software_version
 from rsm_plugins.conformance.command import conformance_command
 from rsm_plugins.process.config import SETTINGS, PluginSettings, load_settings
 from rsm_plugins.process.logs import configure_logs

@@ -13,7 +13,7 @@ import structlog
 
 from kip405.addresses import Address
 from kip405.errors import RemoteStorageError
-from kip405.version import software_version
+from kip405.process import software_version
 from rsm_plugins.contract.server import PluginServer, new_instance
 from rsm_plugins.contract.services import Dependencies, PluginInfo
 from rsm_plugins.files.owned_folder import OwnedFolder

@@ -16,8 +16,8 @@ from botocore.exceptions import ClientError, FlexibleChecksumError, IncompleteRe
 from kip405.contracts import StoredObject
 from kip405.crc import crc32c
 from kip405.errors import Corrupt, Invalid, NotFound, Unavailable
+from kip405.process import software_version
 from kip405.segments import ByteRange, SegmentLocator
-from kip405.version import software_version
 from rsm_plugins.layout.keys import with_prefix
 from rsm_plugins.layout.manifest import Manifest
 from rsm_plugins.s3.calls import Calls

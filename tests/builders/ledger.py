@@ -15,13 +15,12 @@ from kip405.segments import (
     RemoteLogSegmentState,
 )
 from rlmm.ledger import PartitionLedger
-from rlmm.log_time import RecordTimes
 from rlmm.publisher import OutcomeUnknown
 from rlmm.records import NO_PREVIOUS, LedgerKey, LedgerRecord, RecordHeaders
 from rlmm.replay import LedgerState, repairs
 from rlmm.settings_codec import encode_settings_record
 from rlmm.settings_records import SettingsRecord, Stamp
-from rlmm.settings_view import SettingsView
+from rlmm.settings_view import RecordTimes, SettingsView
 from tests.builders.clock import ManualClock
 from tests.builders.log_dir import TOPIC, TOPIC_ID
 from tests.builders.store import STORE_ID

@@ -10,8 +10,7 @@ from kip405.segments import RemoteLogSegmentMetadata
 from rlm.broker.deletions import RecordDeletions
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
-from rlm.log_dir.partition_log import PartitionLog
-from rlm.log_dir.scanner import LogDirs
+from rlm.log_dir.scanner import LogDirs, PartitionLog
 from rlm.remote_log.history import Losses
 from rlm.remote_log.snapshot_cache import LineagePublisher, SnapshotCache
 from rlm.remote_log.snapshots import SnapshotReader

@@ -16,9 +16,15 @@ from kip405.segments import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
 )
-from rlmm.framing import decode_value, encode_value
 from rlmm.ledger import Hole
-from rlmm.records import LedgerKey, LedgerRecord, RecordHeaders, decode_record
+from rlmm.records import (
+    LedgerKey,
+    LedgerRecord,
+    RecordHeaders,
+    decode_record,
+    decode_value,
+    encode_value,
+)
 from rlmm.settings_codec import decode_settings_record, encode_settings_record
 from rlmm.settings_records import (
     ClusterRecord,

@@ -4,7 +4,7 @@ import platform
 
 import pytest
 
-from kip405.allocator import KEPT_BY_A_SERVICE_BYTES, KEPT_BY_A_TASK_BYTES, keep_freed_memory
+from kip405.process import KEPT_BY_A_SERVICE_BYTES, KEPT_BY_A_TASK_BYTES, keep_freed_memory
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is glibc's")

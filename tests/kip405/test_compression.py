@@ -4,8 +4,8 @@ import pytest
 from aiokafka.codec import lz4_encode, zstd_encode
 
 from kip405.batches import Compression
-from kip405.compression import Scratch, decompress
 from kip405.errors import Corrupt
+from kip405.records import Scratch, decompress
 
 ENCODERS = {Compression.LZ4: lz4_encode, Compression.ZSTD: zstd_encode}
 

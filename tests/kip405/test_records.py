@@ -11,9 +11,8 @@ import cramjam
 import pytest
 
 from kip405.batches import Compression, read_header
-from kip405.compression import decompress
 from kip405.errors import Corrupt, Invalid
-from kip405.records import ControlType, Record, find_timestamp, records
+from kip405.records import ControlType, Record, decompress, find_timestamp, records
 from tests.kip405.batch_builder import batch, control_batch, legacy, with_attributes, with_body
 
 LOG_APPEND_TIME = 0x08
@@ -185,7 +184,7 @@ def test_g10_a_bomb_is_stopped_at_the_limit(codec: Compression, data: bytes) -> 
 def test_without_cramjam_the_error_says_what_to_install() -> None:
     program = (
         "import sys; sys.modules['cramjam'] = None\n"
-        "from kip405.compression import Compression, decompress\n"
+        "from kip405.records import Compression, decompress\n"
         "try: decompress(Compression.ZSTD, b'x')\n"
         "except Exception as error: print(type(error).__name__, error)\n"
     )

@@ -6,8 +6,8 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-import kip405.version
-from kip405.version import software_name, software_version
+import kip405.process
+from kip405.process import software_name, software_version
 
 
 def test_the_version_is_that_of_the_installed_distribution() -> None:
@@ -16,7 +16,7 @@ def test_the_version_is_that_of_the_installed_distribution() -> None:
 
 
 def test_a_bare_tree_has_no_version(tmp_path: Path) -> None:
-    shutil.copy(kip405.version.__file__, tmp_path / "version.py")
+    shutil.copy(kip405.process.__file__, tmp_path / "version.py")
     code = "from version import software_version; print(software_version())"
     done = subprocess.run(
         [sys.executable, "-S", "-c", code],

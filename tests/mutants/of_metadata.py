@@ -8,10 +8,10 @@ COALESCED = Target(
     "rlmm/coalesced.py",
     ("tests/rlmm/test_coalesced.py", "tests/rlmm/test_coalesced_properties.py"),
 )
-BARRIER = Target("rlmm/barrier.py", ("tests/rlmm/test_barrier.py",))
+BARRIER = Target("rlmm/end_offsets.py", ("tests/rlmm/test_barrier.py",))
 TAIL = Target("rlmm/tail.py", ("tests/rlmm/test_tail_reads.py", "tests/rlmm/test_tail.py"))
 DIVERGENCE = Target(
-    "rlmm/divergence.py", ("tests/rlmm/test_divergence.py", "tests/rlmm/test_tail.py")
+    "rlmm/leader_answers.py", ("tests/rlmm/test_divergence.py", "tests/rlmm/test_tail.py")
 )
 TOPIC = Target("rlmm/topic.py", ("tests/rlmm/test_barrier.py",))
 

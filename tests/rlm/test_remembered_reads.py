@@ -8,7 +8,7 @@ import pytest
 from kip405.errors import Invalid
 from kip405.ids import TopicPartition
 from rlm.service.metadata import ReadsFile
-from rlmm.divergence import NOTHING_READ, ReadMark, RememberedReads
+from rlmm.leader_answers import NOTHING_READ, ReadMark, RememberedReads
 
 PLACE = TopicPartition("ledger", 3)
 

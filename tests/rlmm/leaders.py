@@ -13,8 +13,8 @@ from aiokafka import structs
 from aiokafka.errors import KafkaConnectionError, OffsetOutOfRangeError
 
 from kip405.ids import TopicPartition
-from rlmm.divergence import NO_EPOCH, EpochEnd
-from rlmm.log_reader import TailRecord
+from rlmm.leader_answers import NO_EPOCH, EpochEnd
+from rlmm.tail import TailRecord
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ class Leaders:
 
 
 class MemoryReader:
-    """rlmm.log_reader.Reader over `Leaders`; reads from whoever leads now."""
+    """rlmm.tail.Reader over `Leaders`; reads from whoever leads now."""
 
     def __init__(self, leaders: Leaders) -> None:
         self._leaders = leaders

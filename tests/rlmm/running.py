@@ -12,7 +12,7 @@ from rlm.broker.own_broker import OwnBroker
 from rlm.clock import SystemClock, new_uuid
 from rlm.service.metadata import ReadsFile
 from rlmm.clients import ConnectionSettings
-from rlmm.divergence import NOTHING_READ
+from rlmm.leader_answers import NOTHING_READ
 from rlmm.manager import TopicBasedRemoteLogMetadataManager
 from rlmm.metadata_log import MetadataLog
 from rlmm.settings import Settings

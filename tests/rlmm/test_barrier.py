@@ -8,7 +8,7 @@ import pytest
 
 from kip405.errors import Unavailable
 from kip405.ids import TopicPartition
-from rlmm.barrier import EndOffsets
+from rlmm.end_offsets import EndOffsets
 from rlmm.topic import TopicGuard, ledger_spec, settings_spec
 from tests.rlmm.builders import uuid
 

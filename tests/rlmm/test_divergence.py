@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from kip405.ids import TopicPartition
-from rlmm.divergence import EpochEnd, FetchedEpochs, ReadMark, ReadMarks
+from rlmm.leader_answers import EpochEnd, FetchedEpochs, ReadMark, ReadMarks
 
 PLACE = TopicPartition("ledger", 0)
 MARK = ReadMark(position=100, leader_epoch=5)

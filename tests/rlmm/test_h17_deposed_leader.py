@@ -10,7 +10,7 @@ from kip405.ids import TopicPartition
 from rlm.broker.own_broker import OwnBroker
 from rlm.clock import SystemClock
 from rlmm.clients import ConnectionSettings
-from rlmm.end_offset_client import EndOffsetClient
+from rlmm.end_offsets import EndOffsetClient
 from rlmm.settings import FreezeRecord
 from rlmm.topic import SETTINGS_TOPIC
 from tests.rlmm.running import RunningMetadata, running

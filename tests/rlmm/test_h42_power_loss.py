@@ -11,8 +11,13 @@ from kip405.ids import TopicPartition
 from rlm.clock import new_uuid
 from rlm.service.metadata import ReadsFile
 from rlmm.clients import ConnectionSettings, make_producer
-from rlmm.partitioner import ledger_partition
-from rlmm.records import NO_PREVIOUS, LedgerKey, RecordHeaders, encode_record_value
+from rlmm.records import (
+    NO_PREVIOUS,
+    LedgerKey,
+    RecordHeaders,
+    encode_record_value,
+    ledger_partition,
+)
 from rlmm.settings import FreezeRecord
 from rlmm.topic import LEDGER_TOPIC
 from tests.rlmm.builders import KEY, STARTED, segment

@@ -10,9 +10,14 @@ from kip405.errors import Fenced, Invalid, Unavailable
 from kip405.ids import TopicPartition
 from kip405.segments import RemoteLogSegmentMetadata
 from rlmm.manager import TopicBasedRemoteLogMetadataManager
-from rlmm.partitioner import ledger_partition
 from rlmm.publisher import OutcomeUnknown, Record
-from rlmm.records import NO_PREVIOUS, LedgerKey, RecordHeaders, encode_record_value
+from rlmm.records import (
+    NO_PREVIOUS,
+    LedgerKey,
+    RecordHeaders,
+    encode_record_value,
+    ledger_partition,
+)
 from rlmm.topic import LEDGER_TOPIC
 from tests.builders.metadata_log import FakeMetadataLog, FakeTopics
 from tests.rlmm.builders import DELETED, DELETING, FINISHED, KEY, STARTED, segment, uuid

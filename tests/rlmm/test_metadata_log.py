@@ -10,7 +10,7 @@ from kip405.errors import Unavailable
 from kip405.ids import TopicPartition
 from rlmm.clients import ConnectionSettings
 from rlmm.metadata_log import MetadataLog
-from rlmm.partitioner import LEDGER_PARTITIONS
+from rlmm.records import LEDGER_PARTITIONS
 from rlmm.tail import TailRecord
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC, TopicDescription, ledger_spec, settings_spec
 from tests.rlmm.builders import uuid

@@ -3,7 +3,7 @@
 import pytest
 
 from kip405.ids import PartitionKey, Uuid
-from rlmm.partitioner import ledger_partition, murmur2, partition_hash
+from rlmm.records import ledger_partition, murmur2, partition_hash
 
 TOPIC = Uuid.parse("jF8s79t9SrG_PNqlwv7bAA")
 

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from kip405.errors import Corrupt
 from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, Uuid
 from kip405.segments import EpochEntry, RemoteLogSegmentMetadata, RemoteLogSegmentState
-from rlmm.framing import decode_value, encode_value
-from rlmm.records import LedgerKey, RecordHeaders, decode_record
+from rlmm.records import LedgerKey, RecordHeaders, decode_record, decode_value, encode_value
 from tests.rlmm.builders import KEY, PLACE, STARTED, segment, uuid
 
 int64 = st.integers(0, 2**63 - 1)

@@ -17,11 +17,17 @@ from kip405.segments import (
     RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
 )
-from rlmm.framing import decode_partition_delete, encode_partition_delete
 from rlmm.manager import TopicBasedRemoteLogMetadataManager
-from rlmm.partitioner import ledger_partition
 from rlmm.publisher import Record
-from rlmm.records import NO_PREVIOUS, LedgerKey, RecordHeaders, encode_record_value
+from rlmm.records import (
+    NO_PREVIOUS,
+    LedgerKey,
+    RecordHeaders,
+    decode_partition_delete,
+    encode_partition_delete,
+    encode_record_value,
+    ledger_partition,
+)
 from rlmm.topic import LEDGER_TOPIC
 from tests.builders.metadata_log import FakeMetadataLog, FakeTopics
 from tests.rlmm.builders import (

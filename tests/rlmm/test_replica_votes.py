@@ -4,7 +4,7 @@ import pytest
 
 from kip405.errors import Unavailable
 from kip405.ids import TopicPartition
-from rlmm.replica_votes import LogEnd, ReplicaVotes
+from rlmm.leader_answers import LogEnd, ReplicaVotes
 
 PLACE = TopicPartition("ledger", 0)
 

@@ -8,7 +8,7 @@ import pytest
 
 from kip405.errors import Unavailable
 from kip405.ids import TopicPartition
-from rlmm.divergence import EpochEnd, ReadMark
+from rlmm.leader_answers import EpochEnd, ReadMark
 from rlmm.tail import Tail, TailRecord
 from tests.rlmm.leaders import Leaders
 

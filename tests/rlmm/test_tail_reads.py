@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from aiokafka.errors import OffsetOutOfRangeError
 
 from kip405.ids import TopicPartition
-from rlmm.divergence import NO_EPOCH, EpochEnd
+from rlmm.leader_answers import NO_EPOCH, EpochEnd
 from rlmm.tail import Tail, TailRecord
 
 PLACE = TopicPartition("ledger", 0)

@@ -13,9 +13,8 @@ from kip405.errors import Fenced, Unavailable
 from kip405.ids import TopicPartition
 from rlm.clock import SystemClock, new_uuid
 from rlmm.clients import ConnectionSettings, make_consumer, make_producer
-from rlmm.partitioner import ledger_partition
 from rlmm.publisher import Record
-from rlmm.records import LedgerKey, RecordHeaders, encode_record_value
+from rlmm.records import LedgerKey, RecordHeaders, encode_record_value, ledger_partition
 from rlmm.settings import ClusterRecord, FreezeRecord, StartRecord
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 from tests.rlmm.builders import DELETED, DELETING, FINISHED, KEY, STARTED, segment

@@ -24,7 +24,7 @@ from confluent_kafka.admin import (
 
 from kip405.acls import ANONYMOUS, CLUSTER_NAME, Acl, cluster_acl, topic_acl
 from kip405.addresses import Address
-from rlm.broker.allowed import AllowedOperations
+from rlm.broker.many import AllowedOperations
 from rlm_sandbox.spec import Override
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 from tests.scenarios.cluster import Cluster

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm_sandbox.stores.objects import StoreObjects, store_objects
-from rlmm.framing import decode_value
+from rlmm.records import decode_value
 from rsm_plugins.layout.manifest import Manifest
 from tests.scenarios.cluster import Cluster
 

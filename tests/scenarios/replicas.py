@@ -10,8 +10,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rlm.log_dir.partition_log import PartitionLog
-from rlm.log_dir.scanner import LogDirs
+from rlm.log_dir.scanner import LogDirs, PartitionLog
 from tests.scenarios.cluster import Cluster, Row
 
 _PREFERRED, _UNCLEAN = 0, 1

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kip405.ids import Uuid
-from kip405.version import software_version
+from kip405.process import software_version
 from rlm.cli.main import COMMANDS, main
 from rlm.plans.problems import Problem, ProblemKind
 from rlm.stores.reports import Level, StoreReport, StoreStatus, Verdict

@@ -8,8 +8,7 @@ import pytest
 from kip405.errors import Invalid, NotFound, Unavailable
 from kip405.lineage import Lineage
 from kip405.segments import EpochEntry
-from rlm.log_dir.partition_log import Closed
-from rlm.log_dir.scanner import LogDirs, sample
+from rlm.log_dir.scanner import Closed, LogDirs, sample
 from tests.builders.log_dir import TOPIC, TOPIC_ID, LogDir
 
 

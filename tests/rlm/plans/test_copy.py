@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rlm.log_dir.partition_log import Closed
+from rlm.log_dir.scanner import Closed
 from rlm.plans.copy import WhyNot, plan_copy
 from rlm.plans.coverage import Cover, cover
 from rlm.plans.freeze import Frozen

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rlm.log_dir.partition_log import PartitionLog
+from rlm.log_dir.scanner import PartitionLog
 from rlm.plans.coverage import OffsetRange, doubtful_segments, empty_ranges
 from rlmm.ledger import Hole
 from tests.rlm.plans.views import lineage, local

@@ -5,7 +5,7 @@ from typing import Any
 
 from kip405.lineage import Lineage
 from kip405.segments import EpochEntry
-from rlm.log_dir.partition_log import Closed, LocalSegment
+from rlm.log_dir.scanner import Closed, LocalSegment
 from rlm.plans.copy import CopyView, TopicState
 from rlm.plans.coverage import Cover, OffsetRange
 from rlm.plans.retention import LocalRetention

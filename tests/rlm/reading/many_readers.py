@@ -8,7 +8,7 @@ import json
 import sys
 from pathlib import Path
 
-from kip405.allocator import KEPT_BY_A_SERVICE_BYTES, keep_freed_memory
+from kip405.process import KEPT_BY_A_SERVICE_BYTES, keep_freed_memory
 from rlm.clock import SystemClock
 from rlm.reading.reader import RemoteReader
 from rlm.reading.values import ReadLimits

@@ -26,7 +26,7 @@ from kip405.segments import (
 from rlm.broker.answers import ClusterDescription, OffsetAnswer, TopicDescription
 from rlm.broker.leadership import Leadership, LedPartition
 from rlm.clock import SystemClock
-from rlm.log_dir.partition_log import PartitionLog
+from rlm.log_dir.scanner import PartitionLog
 from rlm.plans.copy import TopicState
 from rlm.reading.reader import RemoteReader
 from rlm.reading.values import ReadLimits, RemoteRead

@@ -19,8 +19,8 @@ from kip405.indexes import (
     decode_aborted,
 )
 from kip405.segments import EpochEntry, RemoteLogSegmentMetadata, RemoteLogSegmentState
-from rlmm.framing import encode_value
 from rlmm.publisher import OutcomeUnknown
+from rlmm.records import encode_value
 from tests.builders.ledger import OTHER_WRITER, OUR_WRITER, PLACE, metadata
 from tests.builders.rig import Rig
 from tests.builders.store import STORE_ID

@@ -13,8 +13,7 @@ from kip405.errors import Corrupt, Fenced, Unavailable
 from kip405.indexes import IndexesObject
 from kip405.lineage import Lineage
 from kip405.segments import EpochEntry
-from rlm.log_dir.partition_log import PartitionLog
-from rlm.log_dir.scanner import LogDirs
+from rlm.log_dir.scanner import LogDirs, PartitionLog
 from rlm.tasks.segment_data import PreparedSegment, prepare
 from tests.builders.log_dir import TOPIC, LogDir, PartitionDir
 

@@ -6,8 +6,7 @@ import pytest
 
 from kip405.errors import Fenced
 from rlm.broker.answers import PartitionDescription, TopicDescription
-from rlm.log_dir.partition_log import PartitionLog
-from rlm.log_dir.scanner import LogDirs
+from rlm.log_dir.scanner import LogDirs, PartitionLog
 from rlm.topics.local_logs import DiskLogs
 from tests.builders.clock import ManualClock
 from tests.builders.log_dir import TOPIC, TOPIC_ID, LogDir, PartitionDir

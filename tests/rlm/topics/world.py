@@ -23,11 +23,9 @@ from rlm.topics.partition_records import Starts
 from rlm.topics.ports import GroupOffset
 from rlm.topics.takeover import Settler
 from rlm.topics.verbs import Dependencies, TopicVerbs
-from rlmm.log_time import RecordTimes
-from rlmm.settings_codec import encode_settings_record
-from rlmm.settings_headers import Headers, WriterKnowledge
+from rlmm.settings_codec import Headers, WriterKnowledge, encode_settings_record
 from rlmm.settings_records import SettingsRecord, Stamp, TopicRecord
-from rlmm.settings_view import SettingsView
+from rlmm.settings_view import RecordTimes, SettingsView
 from tests.builders.clock import ManualClock
 from tests.builders.ledger import MemoryLedger
 from tests.builders.log_dir import TOPIC, TOPIC_ID

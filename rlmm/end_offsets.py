@@ -1,16 +1,20 @@
 """Asks leaders where partitions and epochs end, on connections of its own.
 
-So no long poll of the tail delays the question. This module must not know why somebody asks.
+No long poll of the tail delays these requests. Barriers are served with end offsets that were
+requested after the barrier was taken (H17): one request is in flight per partition, and one answer
+serves many callers (`coalesced`). Requests are tasks of `EndOffsets.run`, so that a caller with a
+short deadline does not end the request of the others. This module must not know who reads the log.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from aiokafka import AIOKafkaConsumer, structs
 from aiokafka.errors import KafkaError
 
 from kip405.acls import topic_acl
-from kip405.errors import Unavailable
+from kip405.errors import RemoteStorageError, Unavailable
 from kip405.ids import TopicPartition
 from rlmm.clients import (
     ConnectionSettings,
@@ -20,12 +24,87 @@ from rlmm.clients import (
     refresh_metadata,
     told,
 )
-from rlmm.divergence import EpochEnd
+from rlmm.coalesced import Coalesced
+from rlmm.leader_answers import EpochEnd
 from rlmm.settings_records import ClusterRecord
 from rlmm.topic import SETTINGS_TOPIC, SleepMs
 
 _POLL_MS = 500
 _RETRY_MS = 100
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Question:
+    partition: TopicPartition
+    answer: asyncio.Future[int]
+
+    def fail(self, error: RemoteStorageError) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+
+class EndOffsets:
+    """Coalesces `fetch(partition) -> end offset` by partition; `run` must be running."""
+
+    def __init__(self, fetch: Callable[[TopicPartition], Awaitable[int]]) -> None:
+        self._fetch = fetch
+        self._coalesced: Coalesced[TopicPartition, int] = Coalesced(
+            self._ask, group_of=lambda partition: partition
+        )
+        self._open: set[_Question] = set()
+        self._early: list[_Question] = []
+        self._tasks: asyncio.TaskGroup | None = None
+
+    async def run(self) -> None:
+        """Serve until cancelled; may be run again after it ended."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                while self._early:
+                    tasks.create_task(self._serve(self._early.pop(0)))
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    self._tasks = None
+        finally:
+            self._abandon()
+
+    async def end_offset(self, partition: TopicPartition) -> int:
+        """End offset of the partition from a request that was sent after this call.
+
+        Errors are those of `fetch`. Unavailable: `run` ended meanwhile.
+        """
+        question = _Question(partition, asyncio.get_running_loop().create_future())
+        self._open.add(question)
+        if self._tasks is None:
+            self._early.append(question)
+        else:
+            self._tasks.create_task(self._serve(question))
+        try:
+            return await question.answer
+        finally:
+            self._open.discard(question)
+
+    async def _ask(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        return {partition: await self._fetch(partition) for partition in partitions}
+
+    async def _serve(self, question: _Question) -> None:
+        try:
+            end = await self._coalesced.answer(question.partition)
+        except RemoteStorageError as error:
+            question.fail(error)
+        except BaseException:  # the TaskGroup ends: it takes no further task
+            self._tasks = None
+            raise
+        else:
+            if not question.answer.done():
+                question.answer.set_result(end)
+
+    def _abandon(self) -> None:
+        """No request is sent any more: callers get an error, and later callers start again."""
+        self._early.clear()
+        for question in self._open:
+            question.fail(Unavailable(f"end offset of {question.partition}: the metadata log ends"))
 
 
 class EndOffsetClient:
@@ -39,7 +118,7 @@ class EndOffsetClient:
 
     async def end_offset(self, place: TopicPartition, min_insync_replicas: int) -> int:
         """End offset (high watermark) of one partition, behind all that was written before this
-        call, which a deposed leader cannot pretend (`replica_votes`).
+        call, which a deposed leader cannot pretend (`leader_answers`).
 
         Unavailable where it is not known within the request timeout.
         """
