@@ -102,6 +102,9 @@ class TopicRecord:
         return f"{self.KIND}/{self.topic_id}"
 
 
+CAUSE_ENABLE = "enable"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRecord:
     """Remote log start offset of a partition; it only ever rises (H2). `cause`: enable, retention,

@@ -45,7 +45,7 @@ from rlm.tasks.copy_attempt import Copier
 from rlm.tasks.lost_segments import HoleRecords, LostSegments
 from rlm.tasks.pool import TaskPool
 from rlmm.ledger import Hole
-from rlmm.settings_records import StartRecord
+from rlmm.settings_records import CAUSE_ENABLE, StartRecord
 
 
 class SnapshotWaits:
@@ -75,7 +75,6 @@ class SnapshotWaits:
 
 
 log = structlog.get_logger()
-CAUSE_ENABLE = "enable"
 _NOT_YET = (WhyNot.LAST_STABLE_OFFSET, WhyNot.RECOVERY_POINT, WhyNot.SNAPSHOT_MISSING)
 Copied = Callable[[str, int], None]
 """Called with topic and size in bytes of every copied segment."""
@@ -143,7 +142,7 @@ class CopyStatus:
 
 
 class CopyTask:
-    """`recovery_point_always`: require durability whatever the replication factor (H35)."""
+    """Copies the partitions that this node leads; `copied` counts copied segments."""
 
     def __init__(
         self,
@@ -157,7 +156,6 @@ class CopyTask:
         holes: HoleRecords,
         snapshot_wait_ms: int,
         copied: Copied = lambda _topic, _size_bytes: None,
-        recovery_point_always: bool = False,
     ) -> None:
         self._snapshots = snapshots
         self._copier = copier
@@ -168,7 +166,6 @@ class CopyTask:
         self._holes = holes
         self._snapshot_waits = SnapshotWaits(snapshot_wait_ms)
         self._copied = copied
-        self._recovery_point_always = recovery_point_always
         self._statuses: dict[PartitionKey, CopyStatus] = {}
         self.copied_at_ms: int | None = None
         """When any segment was last copied, monotonic."""
@@ -267,7 +264,7 @@ class CopyTask:
     ) -> CopyPlan:
         """`gone`: segments whose objects are missing; they cover nothing (H11)."""
         usable = snapshot.ledger.usable(snapshot.lineage, snapshot.log_end_offset)
-        needs_durability = self._recovery_point_always or len(snapshot.led.replicas) == 1
+        needs_durability = len(snapshot.led.replicas) == 1  # no follower has the records (H35)
         recovery_point = snapshot.log.recovery_point
         return plan_copy(
             CopyView(

@@ -4,8 +4,8 @@ The durable remote log start of every partition is written before a topic's mode
 When a topic is enabled, the service of the partition-0 leader writes all of them: it asks each
 partition's leader for its log start (a read, so routing it is harmless), publishes under that
 partition's leader epoch and reads back. For a partition added later, the service of its leader
-writes the start when it first takes a snapshot of it (rlm.tasks.copy). An existing start is never
-changed except by `raise_start`: upwards, with a cause.
+writes the start when it first takes a snapshot of it (rlm.tasks.copy). An existing start is not
+changed.
 
 A freeze record stops trim, deletes and sweeps on every service. It needs no leader and no store:
 any service writes it, and every service reads it from the settings topic within moments. An
@@ -18,44 +18,9 @@ from kip405.ids import PartitionKey, Uuid
 from rlm.broker.answers import OwnOffsets, TopicDescription
 from rlm.broker.leadership import LedPartition
 from rlm.topics.ports import Broker, LeaderOffsets, Settings
-from rlmm.settings_records import DivergenceRecord, FreezeRecord, StartRecord
+from rlmm.settings_records import CAUSE_ENABLE, DivergenceRecord, FreezeRecord, StartRecord
 
-CAUSE_ENABLE = "enable"
 CAUSE_COMMAND = "command"
-CAUSE_RETENTION = "retention"
-_BARRIER_MS = 10_000
-
-
-async def raise_start(
-    settings: Settings,
-    partition: PartitionKey,
-    remote_log_start_offset: int,
-    *,
-    leader_epoch: int,
-    cause: str,
-) -> int:
-    """Move a partition's remote log start up, durably and read back; returns the start that then
-    holds.
-
-    For callers that retention (or an operator) entitles to it, under the partition's leader epoch.
-    Objects below the start may be deleted only after this has returned. A start that is already as
-    high stays. Fenced: a newer leader has written. Invalid: none was ever written, so there is none
-    to move. Unavailable: not written. OutcomeUnknown: call again.
-    """
-    await settings.barrier(_BARRIER_MS)
-    known = settings.view.remote_log_start(partition)
-    if known is None:
-        raise Invalid(f"partition {partition} has no remote log start: the topic is not enabled")
-    if known >= remote_log_start_offset:
-        return known
-    record = StartRecord(
-        partition=partition,
-        remote_log_start_offset=remote_log_start_offset,
-        cause=cause,
-        decided_epoch=leader_epoch,
-    )
-    await settings.publish(record, leader_epoch)
-    return remote_log_start_offset
 
 
 class Starts:

@@ -38,10 +38,6 @@ class RetentionOptions:
     local_retention_ms: int | None = None
     local_retention_bytes: int | None = None
 
-    @property
-    def is_empty(self) -> bool:
-        return self == RetentionOptions()
-
 
 def refuse(topic: TopicDescription, config: Config) -> None:
     """Invalid, with the reason, for a topic that must not be enabled."""

@@ -1,11 +1,11 @@
-"""Moves a partition's remote log start up in a running cluster, by the call that retention uses."""
+"""Moves a partition's remote log start up in a running cluster, by a settings record."""
 
 import asyncio
 
 from kip405.addresses import Address
 from kip405.ids import PartitionKey
 from rlm.broker.own_broker import OwnBroker
-from rlm.topics.partition_records import CAUSE_RETENTION, raise_start
+from rlmm.settings_records import StartRecord
 from tests.rlmm.running import running
 
 
@@ -20,11 +20,13 @@ async def _raise(direct_address: str, topic: str, partition: int, offset: int) -
         described = await broker.topic(topic)
     finally:
         await broker.close()
+    epoch = described.partitions[partition].leader_epoch
+    key = PartitionKey(described.topic_id, partition)
     async with running(direct_address) as records:
-        return await raise_start(
-            records.settings,
-            PartitionKey(described.topic_id, partition),
-            offset,
-            leader_epoch=described.partitions[partition].leader_epoch,
-            cause=CAUSE_RETENTION,
+        record = StartRecord(
+            partition=key, remote_log_start_offset=offset, cause="retention", decided_epoch=epoch
         )
+        await records.settings.publish(record, epoch)
+        start = records.settings.view.remote_log_start(key)
+    assert start is not None
+    return start

@@ -318,8 +318,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H35: one replica does not wait for the recovery point",
-            "self._recovery_point_always or len(snapshot.led.replicas) == 1",
-            "self._recovery_point_always",
+            "needs_durability = len(snapshot.led.replicas) == 1",
+            "needs_durability = False",
         ),
         (
             "H35: an unknown recovery point counts as everything flushed",

@@ -181,16 +181,6 @@ EDITS: tuple[Edit, ...] = (
     ),
     *STARTS.edits(
         (
-            "H2: a remote log start moves on a stale view",
-            "    await settings.barrier(_BARRIER_MS)\n",
-            "",
-        ),
-        (
-            "H2: a remote log start that is higher already is lowered",
-            "    if known >= remote_log_start_offset:\n        return known\n",
-            "",
-        ),
-        (
             "H2: a start that is known is written again",
             "            if self._known(topic, partition) is None\n",
             "            if topic\n",

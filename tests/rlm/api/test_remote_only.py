@@ -18,7 +18,6 @@ from kip405.ids import PartitionKey, Uuid
 from rlm.plans.coverage import NO_RECORDS
 from rlm.remote_log.reads import ReadRequest
 from rlm.remote_log.remote_only import QUIET_MS
-from rlm.topics.partition_records import CAUSE_RETENTION, raise_start
 from rlm.v1 import fetch_pb2 as pb
 from rlmm.ledger import Hole
 from rlmm.settings_records import HolesRecord, ReaderRecord, ServiceRecord, TopicRecord
@@ -136,26 +135,12 @@ async def test_h02_below_the_remote_log_start_there_is_nothing(site: Site) -> No
 async def test_h02_a_start_that_moves_up_ends_the_stream_that_is_below_it(site: Site) -> None:
     pieces = site.reading.stream(REF, 0, _wanted(0))
     assert (await anext(pieces)).next_offset < 200
-    epoch = site.rig.broker.partition.leader_epoch
-    moved = await raise_start(
-        site.rig.settings,  # type: ignore[arg-type]
-        PLACE.key,
-        200,
-        leader_epoch=epoch,
-        cause=CAUSE_RETENTION,
-    )
-    assert moved == 200
+    site.rig.remote_start(200)
     with pytest.raises(Invalid, match="log_start_offset=200"):
         await anext(pieces)
     above = site.reading.stream(REF, 0, _wanted(300))
     first = await anext(above)
-    assert await raise_start(
-        site.rig.settings,  # type: ignore[arg-type]
-        PLACE.key,
-        first.next_offset,
-        leader_epoch=epoch,
-        cause=CAUSE_RETENTION,
-    )
+    site.rig.remote_start(first.next_offset)
     assert [piece.next_offset async for piece in above][-1] == 400
 
 
@@ -163,16 +148,6 @@ def _wanted(start_offset: int) -> ReadRequest:
     return ReadRequest(
         start_offset=start_offset, end_offset=None, max_bytes=700, read_committed=False
     )
-
-
-async def test_h02_a_start_never_goes_back_and_needs_one_to_begin_with(site: Site) -> None:
-    settings: Any = site.rig.settings
-    site.rig.remote_start(120)
-    epoch = site.rig.broker.partition.leader_epoch
-    assert await raise_start(settings, PLACE.key, 50, leader_epoch=epoch, cause="retention") == 120
-    with pytest.raises(Invalid, match="no remote log start"):
-        other = PartitionKey(PLACE.topic_id, 9)
-        await raise_start(settings, other, 50, leader_epoch=epoch, cause="retention")
 
 
 async def test_h04_of_two_histories_the_higher_epochs_counts(site: Site) -> None:

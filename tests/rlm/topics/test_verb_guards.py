@@ -4,7 +4,6 @@ which starts may move (H2, H14, H39).
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, cast
 
 import pytest
 
@@ -12,7 +11,7 @@ from kip405.errors import Fenced, Invalid, Unavailable
 from kip405.ids import PartitionKey, Uuid
 from rlm.broker.answers import PartitionDescription, TopicConfigValue, TopicDescription
 from rlm.topics import rules
-from rlm.topics.partition_records import Freezes, Starts, raise_start
+from rlm.topics.partition_records import Freezes, Starts
 from rlm.topics.ports import NotLeader
 from rlm.topics.rules import RetentionOptions
 from rlm.topics.takeover import is_taken_over
@@ -167,24 +166,6 @@ async def test_a_freeze_stops_the_sweep_too_and_any_service_ends_it() -> None:
 
 def start(offset: int) -> StartRecord:
     return StartRecord(partition=PLACE.key, remote_log_start_offset=offset, cause="test")
-
-
-async def raised(settings: MemorySettings, offset: int) -> int:
-    return await raise_start(
-        cast(Any, settings), PLACE.key, offset, leader_epoch=0, cause="retention"
-    )
-
-
-async def test_h02_a_start_is_not_moved_on_a_stale_view() -> None:
-    settings = MemorySettings()
-    settings.write(start(0), epoch=0)
-    settings.lags = True
-    settings.write(start(100), epoch=0)
-    assert await raised(settings, 50) == 100
-    assert await raised(settings, 100) == 100
-    assert settings.published == []
-    assert await raised(settings, 101) == 101
-    assert settings.view.remote_log_start(PLACE.key) == 101
 
 
 class Refusing(MemorySettings):
