@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rsm_plugins.contract.tls import ServerTls, Tls
-from tests.rlm.test_config import given, read, refusal
+from tests.rlm.config.test_config import given, read, refusal
 
 __all__ = ["given"]
 PAIR = {"grpc.tls.cert.file": "/tls/cert.pem", "grpc.tls.key.file": "/tls/key.pem"}
