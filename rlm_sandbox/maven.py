@@ -68,7 +68,7 @@ def fetch_jars(
 
 
 def _named(coordinates: Iterable[str]) -> str:
-    """The first of the coordinates, to say whose jars they are."""
+    """The first of the coordinates, as a name for the jars."""
     return next(iter(coordinates), "nothing")
 
 

@@ -22,8 +22,8 @@ Every command takes `--help`. Made from the commands themselves (`rlm/cli/`,
 """
 _WIDTH = 10_000
 _ASKS = (
-    "It asks a service, and takes "
-    "[these options](#options-of-every-command-that-asks-a-service) too.\n"
+    "It asks a service, and also takes "
+    "[these options](#options-of-every-command-that-asks-a-service).\n"
 )
 
 

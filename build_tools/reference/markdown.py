@@ -56,7 +56,7 @@ def _kind_of(line: str) -> str:
 
 
 def _drawn_table(lines: Sequence[str]) -> str:
-    """Columns are parted by |, and a line whose first column is indented goes on with the last."""
+    """Columns are separated by |; a line whose first column is indented continues the last one."""
     rows: list[list[str]] = []
     for line in lines:
         cells = line.split("|")

@@ -57,16 +57,16 @@ class StoreOptions:
 @click.option(
     "--plugin",
     metavar="ADDRESS",
-    help="Ask the store plugin at this address, by manifests alone: no service, no cluster.",
+    help="Read manifests and objects of the store plugin at this address, without a service.",
 )
 @click.option(
     "--plugin-config",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="The same by a plugin's YAML file: the store is opened in this process.",
+    help="The same with a plugin's YAML file: the store is opened in this process.",
 )
-@click.option("--cluster-id", help="The cluster of the data, where it is not that of the store.")
-@click.option("--topic-id", help="Which topic, where the name was used more than once.")
+@click.option("--cluster-id", help="Id of the cluster, if it is not the store's own.")
+@click.option("--topic-id", help="Id of the topic, if several topics had the name.")
 @service_options
 def download(
     *,
@@ -78,9 +78,9 @@ def download(
 ) -> None:
     """Write the remote part of TOPIC as a Kafka log directory.
 
-    Segments inside the leader's history, each offset once, from the remote log start on. Every byte
-    is checked. Broken off, the same command goes on where it ended; files of others are never
-    overwritten.
+    The directory has the segments of the leader's history, each offset once, from the remote log
+    start on. Every byte is checked. After an interruption the same command continues. Files that it
+    did not write are never overwritten.
     """
     options = StoreOptions(**store)
     shown = _Shown(SystemClock(), is_live=sys.stderr.isatty() and not connect.as_json)

@@ -37,7 +37,7 @@ def fetch(
 ) -> None:
     """Print records of a partition of TOPIC: tier, offset, time, key, value, headers.
 
-    With --json one JSON object a line; keys and values that are no UTF-8 in hexadecimal.
+    With --json each line is a JSON object; keys and values that are not UTF-8 are hexadecimal.
     """
     level = pb.READ_UNCOMMITTED if uncommitted else pb.READ_COMMITTED
     request = pb.FetchRequest(

@@ -270,7 +270,7 @@ def main() -> None:
 def serve(*, role: str, path: Path) -> None:
     """Run the service until SIGTERM or Ctrl-C.
 
-    Status 2 for a configuration or surroundings that cannot be used; one line says why.
+    The exit status is 2 if the configuration or the surroundings cannot be used; one line says why.
     """
     (_serve_reader if role == "reader" else _serve_broker)(path)
 

@@ -122,7 +122,7 @@ def partition() -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @service_options
 def adopt(*, topic: str, partition: int, yes: bool, connect: Connect) -> None:
-    """Accept the leader's log of a frozen partition of TOPIC as it is."""
+    """Accept the leader's log of a frozen partition of TOPIC as the valid one."""
     if not yes and not click.confirm(
         f"Remote data of {topic}-{partition} outside the leader's log is not read any more. Go on?",
         err=True,
@@ -143,7 +143,7 @@ def adopt(*, topic: str, partition: int, yes: bool, connect: Connect) -> None:
 @click.option("--yes", is_flag=True, help="Accept the loss; without this option it is only shown.")
 @service_options
 def accept_loss(*, topic: str, partition: int, yes: bool, connect: Connect) -> None:
-    """Let readers of TOPIC pass over records that no store and no broker has any more."""
+    """Let readers of TOPIC skip records that no store and no broker has any more."""
     request = admin_pb2.AcceptLossRequest(topic=topic, partition=partition, apply=yes)
     with connect.open() as target:
         answer = target.admin.AcceptLoss(
@@ -203,7 +203,7 @@ def show_partition(row: fetch_pb2.PartitionDescription, connect: Connect) -> Non
 def freeze(*, topic: str, why: str, connect: Connect) -> None:
     """Stop trim, deletes and sweeps of TOPIC, or of everything, on every service.
 
-    Durable; works without a leader and while the store is down.
+    A freeze is durable. It works without a leader and while the store is down.
     """
     with connect.open() as target:
         answer = target.admin.Freeze(

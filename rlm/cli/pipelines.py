@@ -133,10 +133,10 @@ def audit(*, topics: tuple[str, ...], connect: Connect, **values: Any) -> int:
 @arguments(EXPORT)
 @service_options
 def export(*, topics: tuple[str, ...], connect: Connect, **values: Any) -> int:
-    """Append what is new of each TOPIC to Parquet files, each record once.
+    """Append the new records of each TOPIC to Parquet files, each record once.
 
-    Files are in DIR/topic=T/date=D, by the record's timestamp in UTC. Broken off in whatever way,
-    the same command goes on; called again it appends what has come since.
+    Files are in DIR/topic=T/date=D, by the record's timestamp in UTC. After any interruption the
+    same command continues. Called again, it appends the records that came since.
     """
     with needing_spark():
         from rlm_spark.pipelines.commands import run_export

@@ -24,7 +24,7 @@ from rlm.v1 import fetch_pb2
 def status(*, topic: str, connect: Connect) -> int:
     """Show partitions, services, freezes and problems; only those of TOPIC where it is given.
 
-    Status 1 where there is an alarm.
+    The exit status is 1 if there is an alarm.
     """
     with connect.open() as target:
         answer = target.admin.Status(
@@ -195,18 +195,18 @@ def _state(row: pb.ServiceStatus) -> str:
     "--config",
     "config",
     type=click.Path(path_type=Path),
-    help="Ask the stores of this service's YAML file directly, where no service runs.",
+    help="Ask the stores of this service's YAML file directly. No service needs to run.",
 )
 @service_options
 def doctor(*, store: bool, config: Path | None, connect: Connect) -> int:
     """Check lifecycle rules, versioning and locks of every store against the topics in it.
 
-    Asks a service, which needs no credentials here. Status 1 where there is an alarm, or a store
-    that does not answer. With --config no topic's retention is known: any rule that removes
-    objects is an alarm.
+    The service asks the stores, so that this machine needs no credentials. The exit status is 1
+    if there is an alarm, or a store that does not answer. With --config the retention of topics is
+    unknown, so any rule that removes objects is an alarm.
     """
     if not store:
-        raise Invalid("what to look at? give --store")
+        raise Invalid("--store is missing: it says what to inspect")
     answer = _of_config(config) if config is not None else _of_service(connect)
     if connect.as_json:
         show_json(plain(answer))

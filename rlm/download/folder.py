@@ -85,7 +85,7 @@ class PartitionFolder:
         return tuple(piece for piece in self._plan.pieces if _name(piece) not in self._done)
 
     def part_size(self, piece: Piece, checksums: ChunkChecksums) -> int:
-        """Verified bytes of a segment whose fetch was broken off; the rest is cut away."""
+        """Verified bytes of a segment whose fetch was interrupted; the rest is cut off."""
         path = self._part(piece)
         size = checksums.chunk_size_bytes
         good = 0

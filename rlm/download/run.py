@@ -61,7 +61,7 @@ class Download:
         """All that the remote tier has, partition by partition; what was downloaded.
 
         Invalid: something foreign is in the way. Corrupt, NotFound: asked twice, an object is
-        damaged or gone. Broken off anywhere, the same call goes on.
+        damaged or gone. After an interruption the same call continues.
         """
         plans = await self._retried(lambda: self._source.plans(topic, partition))
         for plan in plans:

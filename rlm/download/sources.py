@@ -216,7 +216,7 @@ class StoreSource:
     async def _own_cluster(self) -> str:
         identity = await self._store.read_identity()
         if identity is None:
-            raise Invalid("the store has no rlm-store.json: say whose data with --cluster-id")
+            raise Invalid("the store has no rlm-store.json: give --cluster-id")
         return identity.cluster_id
 
     async def _manifests(

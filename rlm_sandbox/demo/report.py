@@ -114,4 +114,4 @@ class Report:
 
 
 class DemoError(Exception):
-    """A step failed; one or a few lines for the person who watches."""
+    """A step failed; one or a few lines for the user."""

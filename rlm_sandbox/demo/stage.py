@@ -84,7 +84,7 @@ _FAILURES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The command line. `root` None = a temporary directory; `spark`: who reads is Spark."""
+    """The command line. `root` None = a temporary directory; `spark`: Spark reads."""
 
     root: Path | None
     keep: bool

@@ -2,7 +2,7 @@
 
 Hadoop comes as jars from the Maven repository and runs on the sandbox's own Java. One NameNode, or
 two that share an edit log in a folder (transitions by DFSHAAdmin, no ZooKeeper); DataNodes.
-This module must not know who starts the processes. Settings: hdfs-default.xml of Hadoop 3.4.
+This module does not start the processes. Settings: hdfs-default.xml of Hadoop 3.4.
 """
 
 import http.client

@@ -30,7 +30,7 @@ class StoreObjects(Protocol):
         ...
 
     def unfinished(self) -> list[str]:
-        """Names of uploads that were begun and neither finished nor given up, where they are no
+        """Names of uploads that were begun and neither finished nor aborted, if they are not
         objects.
         """
         ...
