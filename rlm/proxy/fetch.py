@@ -43,14 +43,14 @@ from rlm.proxy.reads import (
 from rlm.proxy.session import Taken
 from rlm.proxy.settings import ProxyMetrics, ProxySettings
 from rlm.proxy.splice import (
-    JudgedAnswer,
+    CheckedAnswer,
     answers_of,
-    judge_answer,
-    judge_doubted,
-    judge_out_of_range,
+    check_answer,
     not_ready,
     refuse_follower,
     refuse_storage,
+    settle_doubted,
+    settle_out_of_range,
 )
 from rlm.remote_log.tier import EpochEnd, Tier, TierPartition
 
@@ -58,7 +58,7 @@ _READ_FIRST_MS = 30  # most reads have finished by then; the broker is asked aga
 _SLICE_MS = 100  # part of max_wait per request; new tail records end the wait at once
 _GRACE_MS = 50  # for a read that has nearly finished when the broker already has records
 _LEAST_BARRIER_MS = 100  # also for clients with a max_wait of 0
-_MOST_ROUNDS = 8  # of requests repeated because an answer changed what has to be asked
+_MOST_REPEATS = 8  # of requests repeated because an answer changed what has to be asked
 _MOST_REMEMBERED = 200_000
 
 
@@ -86,10 +86,10 @@ class FetchDependencies:
 class FetchHandler:
     """Answers the Fetch requests of one connection."""
 
-    def __init__(self, parts: FetchDependencies) -> None:
-        self._parts = parts
-        self._storage_errors = StorageErrors(parts.clock)
-        self._quota = parts.quota.connection()
+    def __init__(self, dependencies: FetchDependencies) -> None:
+        self._dependencies = dependencies
+        self._storage_errors = StorageErrors(dependencies.clock)
+        self._quota = dependencies.quota.connection()
 
     async def handle(self, taken: Taken, upstream: Upstream) -> list[Buffer] | None:
         """The answer as pieces with its length; None when it went straight to the client."""
@@ -104,16 +104,20 @@ class FetchHandler:
             return [encode_response(FETCH, taken.api_version, taken.correlation_id, body)]
         plan = plan_fetch(
             request,
-            self._parts.tier.partition,
-            self._parts.tier.epoch_end,
-            ready=self._parts.tier.ready(),
-            high_watermarks=self._parts.high_watermarks,
+            self._dependencies.tier.partition,
+            self._dependencies.tier.epoch_end,
+            ready=self._dependencies.tier.ready(),
+            high_watermarks=self._dependencies.high_watermarks,
         )
         async with asyncio.TaskGroup() as group:
-            permit = Permit(self._quota, header.client_id or "", self._parts.clock)
-            reads = RemoteReads(group, self._parts.tier, permit, read_committed=plan.read_committed)
-            answer = FetchAnswer(plan, reads, permit, self._parts.metrics, self._storage_errors)
-            one = _OneFetch(self._parts, taken, upstream, group, answer)
+            permit = Permit(self._quota, header.client_id or "", self._dependencies.clock)
+            reads = RemoteReads(
+                group, self._dependencies.tier, permit, read_committed=plan.read_committed
+            )
+            answer = FetchAnswer(
+                plan, reads, permit, self._dependencies.metrics, self._storage_errors
+            )
+            one = _OneFetch(self._dependencies, taken, upstream, group, answer)
             try:
                 return await one.settle()
             finally:
@@ -125,14 +129,18 @@ class _OneFetch:
 
     def __init__(
         self,
-        parts: FetchDependencies,
+        dependencies: FetchDependencies,
         taken: Taken,
         upstream: Upstream,
         group: asyncio.TaskGroup,
         answer: FetchAnswer,
     ) -> None:
-        self._tier, self._clock, self._metrics = parts.tier, parts.clock, parts.metrics
-        self._high_watermarks = parts.high_watermarks
+        self._tier, self._clock, self._metrics = (
+            dependencies.tier,
+            dependencies.clock,
+            dependencies.metrics,
+        )
+        self._high_watermarks = dependencies.high_watermarks
         self._taken = taken
         self._upstream = upstream
         self._group = group
@@ -150,11 +158,11 @@ class _OneFetch:
         """Whether there is anything to wait for that the broker does not wait for by itself."""
         return any(self._plan.sources(Source.REMOTE, Source.NOT_READY, Source.REFUSED))
 
-    def _is_enough(self, judged: JudgedAnswer) -> bool:
+    def _is_enough(self, checked: CheckedAnswer) -> bool:
         """Bytes enough, time over, or nothing more to come from the tier."""
         remote_bytes = self._answer.remote_bytes
         return (
-            judged.broker_bytes + remote_bytes >= max(self._plan.request.min_bytes, 0)
+            checked.broker_bytes + remote_bytes >= max(self._plan.request.min_bytes, 0)
             or self._left_ms() <= 0
             or (remote_bytes > 0 and not self._reads.is_pending)
         )
@@ -166,25 +174,25 @@ class _OneFetch:
             await self._wait_for_new_reads()
         is_held = any(self._plan.sources(Source.ASSUMED))
         wait_ms = 0 if is_held else max(self._plan.request.max_wait_ms, 0)
-        rounds = 0
+        repeats = 0
         while True:
             response = await self._ask(wait_ms)
             if response is None:
                 return None
             if response.error_code != NONE or not response.topics:
                 return [frame_length(len(self._frame)), self._frame]
-            judged = judge_answer(self._plan, response, self._high_watermarks)
-            for place in judged.dropped:
-                self._reads.forget(place)
-            asked_again = await self._settle_places(judged) + judged.dropped
-            if asked_again and rounds < _MOST_ROUNDS:
-                wait_ms, rounds = 0, rounds + 1
+            checked = check_answer(self._plan, response, self._high_watermarks)
+            for partition in checked.dropped:
+                self._reads.forget(partition)
+            asked_again = await self._settle_partitions(checked) + checked.dropped
+            if asked_again and repeats < _MOST_REPEATS:
+                wait_ms, repeats = 0, repeats + 1
                 continue
-            for place in asked_again:
-                not_ready(place, place.marks)
-            if await self._hold(response, judged):
+            for partition in asked_again:
+                not_ready(partition, partition.watermarks)
+            if await self._hold(response, checked):
                 bound_ms = max(self._left_ms(), _GRACE_MS)
-                return await self._answer.pieces(self._frame, response, judged, bound_ms)
+                return await self._answer.pieces(self._frame, response, checked, bound_ms)
             slice_ms = _SLICE_MS if self._is_ours_to_hold else self._left_ms()
             wait_ms = max(1, min(slice_ms, self._left_ms()))
             self._reads.retry()
@@ -213,82 +221,88 @@ class _OneFetch:
 
     def _start_planned_reads(self) -> None:
         planned_bytes = 0
-        for number, place in enumerate(self._plan.sources(Source.ASSUMED)):
+        for number, partition in enumerate(self._plan.sources(Source.ASSUMED)):
             if number and planned_bytes >= self._plan.request.max_bytes:
                 return  # nothing more could be answered
-            planned_bytes += self._reads.start(place, self._plan.request.max_bytes)
+            planned_bytes += self._reads.start(partition, self._plan.request.max_bytes)
             self._reads_begun_ms = self._clock.monotonic_ms()
 
-    async def _settle_places(self, judged: JudgedAnswer) -> tuple[PartitionFetch, ...]:
+    async def _settle_partitions(self, checked: CheckedAnswer) -> tuple[PartitionFetch, ...]:
         """Find out about every OFFSET_OUT_OF_RANGE; answers what the broker is asked again for."""
         verdicts = [
-            (place, self._group.create_task(self._out_of_range(place)))
-            for place in judged.out_of_range
+            (partition, self._group.create_task(self._out_of_range(partition)))
+            for partition in checked.out_of_range
         ]
-        doubts = [self._group.create_task(self._doubted(place)) for place in judged.doubted]
-        again = tuple([place for place, verdict in verdicts if await verdict])
+        doubts = [
+            self._group.create_task(self._doubted(partition)) for partition in checked.doubted
+        ]
+        again = tuple([partition for partition, verdict in verdicts if await verdict])
         for doubt in doubts:
             await doubt
-        for place in (*judged.became_remote, *judged.out_of_range):
-            if place.source is Source.REMOTE:
-                self._reads.start(place, self._plan.request.max_bytes)
+        for partition in (*checked.became_remote, *checked.out_of_range):
+            if partition.source is Source.REMOTE:
+                self._reads.start(partition, self._plan.request.max_bytes)
                 self._reads_begun_ms = self._clock.monotonic_ms()
         return again
 
-    async def _out_of_range(self, place: PartitionFetch) -> bool:
-        if place.tiered is not None and not place.tiered.led_here:
-            refuse_follower(place)
+    async def _out_of_range(self, partition: PartitionFetch) -> bool:
+        if partition.tiered is not None and not partition.tiered.led_here:
+            refuse_follower(partition)
             return False
         bound_ms = max(self._left_ms(), _LEAST_BARRIER_MS)
-        index = place.asked.index
-        asking = self._group.create_task(watermarks_or_none(self._tier, place.ref, index, bound_ms))
-        view = await self._barrier(place, bound_ms)
+        index = partition.asked.index
+        asking = self._group.create_task(
+            watermarks_or_none(self._tier, partition.ref, index, bound_ms)
+        )
+        view = await self._barrier(partition, bound_ms)
         if view is None:
             asking.cancel()
-            return judge_out_of_range(place, None, None)
-        marks = await asking
+            return settle_out_of_range(partition, None, None)
+        watermarks = await asking
         if frozen(view):
-            refuse_storage(place, marks)
+            refuse_storage(partition, watermarks)
         elif isinstance(view, RemoteStorageError):
-            not_ready(place, marks)
+            not_ready(partition, watermarks)
         else:
-            return judge_out_of_range(place, view, marks, self._epoch_end(place, view))
+            return settle_out_of_range(
+                partition, view, watermarks, self._epoch_end(partition, view)
+            )
         return False
 
-    async def _doubted(self, place: PartitionFetch) -> None:
+    async def _doubted(self, partition: PartitionFetch) -> None:
         """Find out whether broker or client is right about the last fetched epoch (H37)."""
-        view = await self._barrier(place, max(self._left_ms(), _LEAST_BARRIER_MS))
+        view = await self._barrier(partition, max(self._left_ms(), _LEAST_BARRIER_MS))
         if isinstance(view, RemoteStorageError):
             if not frozen(view):
-                not_ready(place, place.marks)
+                not_ready(partition, partition.watermarks)
             return
-        judge_doubted(place, view, None if view is None else self._epoch_end(place, view))
+        settle_doubted(partition, view, None if view is None else self._epoch_end(partition, view))
 
     async def _barrier(
-        self, place: PartitionFetch, bound_ms: int
+        self, partition: PartitionFetch, bound_ms: int
     ) -> TierPartition | RemoteStorageError | None:
         began_ms = self._clock.monotonic_ms()
-        view = await guarded(self._tier.barrier(place.ref, place.asked.index, bound_ms))
+        view = await guarded(self._tier.barrier(partition.ref, partition.asked.index, bound_ms))
         passed = not isinstance(view, RemoteStorageError)
         self._metrics.barrier_waited(self._clock.monotonic_ms() - began_ms, passed=passed)
         return view
 
-    def _epoch_end(self, place: PartitionFetch, view: TierPartition) -> EpochEnd | None:
-        epoch = place.asked.last_fetched_epoch
+    def _epoch_end(self, partition: PartitionFetch, view: TierPartition) -> EpochEnd | None:
+        epoch = partition.asked.last_fetched_epoch
         if epoch < 0:
             return None
         return self._tier.epoch_end(view.topic_id, view.partition, epoch)
 
-    async def _hold(self, response: FetchResponse, judged: JudgedAnswer) -> bool:
+    async def _hold(self, response: FetchResponse, checked: CheckedAnswer) -> bool:
         """Wait for bytes; True when the answer is to leave, False when to ask once more."""
-        if judged.leave_now or self._plan.is_plain or self._has_final_error(response):
+        if checked.leave_now or self._plan.is_plain or self._has_final_error(response):
             await self._grace()
             await self._wait_for_new_reads()
             return True
         if not self._is_ours_to_hold and not any(self._plan.sources(Source.HOLE)):
             return True  # the broker itself held the request for max_wait
         first_wait = True
-        while not self._is_enough(judged):
+        while not self._is_enough(checked):
             left_ms = self._left_ms()
             can_ask_again = self._plan.can_ask_again
             if can_ask_again and not (first_wait and self._reads.is_pending):
@@ -300,15 +314,15 @@ class _OneFetch:
             else:
                 await self._clock.sleep_ms(min(left_ms, _SLICE_MS))
                 self._reads.retry()
-        if judged.broker_bytes:
+        if checked.broker_bytes:
             await self._grace()
         await self._wait_for_new_reads()
         return True
 
     def _has_final_error(self, response: FetchResponse) -> bool:
         return any(
-            place.ends_wait or (place.source is Source.BROKER and _ends_wait(answered))
-            for _, place, answered in answers_of(self._plan, response)
+            partition.ends_wait or (partition.source is Source.BROKER and _ends_wait(answered))
+            for _, partition, answered in answers_of(self._plan, response)
         )
 
     async def _wait_for_new_reads(self) -> None:

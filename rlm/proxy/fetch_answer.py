@@ -32,7 +32,7 @@ from rlm.proxy.fetch_plan import (
 from rlm.proxy.reads import Permit, RemoteReads, frozen, is_lost
 from rlm.proxy.settings import ProxyMetrics
 from rlm.proxy.splice import (
-    JudgedAnswer,
+    CheckedAnswer,
     Replacement,
     answers_of,
     empty_clean,
@@ -83,27 +83,27 @@ class FetchAnswer:
         self._metrics = metrics
         self._storage_errors = storage_errors
 
-    def _records(self, place: PartitionFetch) -> RemoteRecords | None:
-        outcome = self.reads.outcome(place)
-        if place.source is not Source.REMOTE or not isinstance(outcome, RemoteRecords):
+    def _records(self, partition: PartitionFetch) -> RemoteRecords | None:
+        outcome = self.reads.outcome(partition)
+        if partition.source is not Source.REMOTE or not isinstance(outcome, RemoteRecords):
             return None
         return outcome
 
     @property
     def remote_bytes(self) -> int:
         """Record bytes of the remote tier at hand."""
-        found = (self._records(place) for place in self.plan.sources(Source.REMOTE))
+        found = (self._records(partition) for partition in self.plan.sources(Source.REMOTE))
         return sum(records.size_bytes for records in found if records is not None)
 
-    def known_bytes(self, place: PartitionFetch) -> int | None:
+    def known_bytes(self, partition: PartitionFetch) -> int | None:
         """What a remote partition takes of max_bytes if it comes first; None = not known yet."""
-        outcome = self.reads.outcome(place)
+        outcome = self.reads.outcome(partition)
         if not isinstance(outcome, RemoteRecords):
             return None
-        return _taken_bytes(outcome, place.asked.partition_max_bytes)
+        return _taken_bytes(outcome, partition.asked.partition_max_bytes)
 
     async def pieces(
-        self, frame: bytearray, response: FetchResponse, judged: JudgedAnswer, bound_ms: int
+        self, frame: bytearray, response: FetchResponse, checked: CheckedAnswer, bound_ms: int
     ) -> list[Buffer]:
         """Put the answer together within max_bytes, in the order asked (KIP-74).
 
@@ -112,20 +112,20 @@ class FetchAnswer:
         room = AnswerRoom(self.plan.request.max_bytes)
         spliced_bytes = broker_bytes = 0
         replacements: dict[tuple[int, int], Replacement] = {}
-        for at, place, answered in self._in_order(response):
+        for at, partition, answered in self._in_order(response):
             replacement: Replacement | None
-            if _is_brokers(place, answered):
-                replacement, given_bytes = _fit_brokers(frame, place, answered, room)
+            if _is_brokers(partition, answered):
+                replacement, given_bytes = _fit_brokers(frame, partition, answered, room)
                 broker_bytes += given_bytes
                 self._metrics.answered("fetch", f"broker_{answered.error_code}")
             else:
-                records, error_code = await self._given(place, room, bound_ms)
+                records, error_code = await self._given(partition, room, bound_ms)
                 if records is not None:
                     spliced_bytes += records.size_bytes
                     self._metrics.spliced(records.size_bytes)
-                self._count(place, records, error_code)
+                self._count(partition, records, error_code)
                 replacement = splice_records(
-                    place, records, error_code, read_committed=self.plan.read_committed
+                    partition, records, error_code, read_committed=self.plan.read_committed
                 )
             if replacement is not None:
                 replacements[at] = replacement
@@ -145,57 +145,59 @@ class FetchAnswer:
         """The throttle time for the client, None = the broker's."""
         if not self.reads.is_throttled or any(self.plan.sources(Source.BROKER, Source.HOLE)):
             return None
-        told_ms = self._permit.throttle_time_ms()
-        return told_ms if told_ms > response.throttle_time_ms else None
+        throttle_ms = self._permit.throttle_time_ms()
+        return throttle_ms if throttle_ms > response.throttle_time_ms else None
 
-    def _count(self, place: PartitionFetch, records: RemoteRecords | None, error_code: int) -> None:
+    def _count(
+        self, partition: PartitionFetch, records: RemoteRecords | None, error_code: int
+    ) -> None:
         if error_code != NONE:
             outcome = f"error_{error_code}"
-        elif place.source is Source.DIVERGED:
+        elif partition.source is Source.DIVERGED:
             outcome = "diverged"
         else:
             outcome = "not_ready" if records is None else "remote"
         self._metrics.answered("fetch", outcome)
 
     async def _given(
-        self, place: PartitionFetch, room: AnswerRoom, bound_ms: int
+        self, partition: PartitionFetch, room: AnswerRoom, bound_ms: int
     ) -> tuple[RemoteRecords | None, int]:
         """Records or error code of a partition that is not the broker's to answer.
 
         Records without any: not even the first batch fits.
         """
-        if place.source is Source.REFUSED:
-            return None, self._error_due(place, place.error_code)
-        if place.source is not Source.REMOTE:
+        if partition.source is Source.REFUSED:
+            return None, self._error_due(partition, partition.error_code)
+        if partition.source is not Source.REMOTE:
             return None, NONE
-        outcome = self.reads.outcome(place)
+        outcome = self.reads.outcome(partition)
         if is_lost(outcome):
             code = KAFKA_STORAGE_ERROR if frozen(outcome) else UNKNOWN_SERVER_ERROR
-            return None, self._error_due(place, code)
-        limit_bytes = room.limit(place.asked.partition_max_bytes)
+            return None, self._error_due(partition, code)
+        limit_bytes = room.limit(partition.asked.partition_max_bytes)
         if limit_bytes == 0 and not room.is_empty:
             return None, NONE
-        records = self._records(place)
-        if not self.reads.is_begun(place) and self._permit.may_read():
+        records = self._records(partition)
+        if not self.reads.is_begun(partition) and self._permit.may_read():
             # There seemed to be no room for this partition, but the earlier ones took less than
             # expected.
-            records = await self._read(place, limit_bytes, room.is_empty, bound_ms)
+            records = await self._read(partition, limit_bytes, room.is_empty, bound_ms)
         if records is None or not records.size_bytes:
             return None, NONE
-        fitting = await self._fitting(place, records, limit_bytes, room.is_empty, bound_ms)
+        fitting = await self._fitting(partition, records, limit_bytes, room.is_empty, bound_ms)
         if fitting is not None:
             room.take(_taken_bytes(fitting, limit_bytes))
         return fitting, NONE
 
-    def _error_due(self, place: PartitionFetch, error_code: int) -> int:
+    def _error_due(self, partition: PartitionFetch, error_code: int) -> int:
         if error_code not in (KAFKA_STORAGE_ERROR, UNKNOWN_SERVER_ERROR):
             return error_code
-        due = self._storage_errors.is_due(place.key, self.plan.request.max_wait_ms)
-        if due or place.marks is None:
+        due = self._storage_errors.is_due(partition.key, self.plan.request.max_wait_ms)
+        if due or partition.watermarks is None:
             log.warning(
                 "fetch_storage_error",
-                topic=str(place.key[0]),
-                partition=place.key[1],
+                topic=str(partition.key[0]),
+                partition=partition.key[1],
                 code=error_code,
             )
             return error_code
@@ -203,31 +205,33 @@ class FetchAnswer:
 
     async def _fitting(
         self,
-        place: PartitionFetch,
+        partition: PartitionFetch,
         records: RemoteRecords,
         limit_bytes: int,
         is_first: bool,
         bound_ms: int,
     ) -> RemoteRecords | None:
         """The records if they fit, else less of them, read again from the cache (H4, KIP-74)."""
-        if place.tiered is None or place.marks is None:
+        if partition.tiered is None or partition.watermarks is None:
             return None
-        upper = upper_offset(place.tiered, place.marks, read_committed=self.plan.read_committed)
+        upper = upper_offset(
+            partition.tiered, partition.watermarks, read_committed=self.plan.read_committed
+        )
         # The first records were read with a limit of their own and may be one larger batch.
         if records.next_offset <= upper and (is_first or records.size_bytes <= limit_bytes):
             return records
-        if place.asked.fetch_offset >= upper:
+        if partition.asked.fetch_offset >= upper:
             return None
-        outcome = await self._read(place, limit_bytes, is_first, bound_ms)
+        outcome = await self._read(partition, limit_bytes, is_first, bound_ms)
         return None if outcome is None or outcome.next_offset > upper else outcome
 
     async def _read(
-        self, place: PartitionFetch, max_bytes: int, at_least_one: bool, bound_ms: int
+        self, partition: PartitionFetch, max_bytes: int, at_least_one: bool, bound_ms: int
     ) -> RemoteRecords | None:
         """Records now, None where they are not to be had within the bound."""
         try:
             async with asyncio.timeout(bound_ms / 1000):
-                outcome = await self.reads.read(place, max_bytes, at_least_one)
+                outcome = await self.reads.read(partition, max_bytes, at_least_one)
         except TimeoutError:
             return None
         return outcome if isinstance(outcome, RemoteRecords) else None
@@ -240,28 +244,28 @@ def _taken_bytes(records: RemoteRecords, limit_bytes: int) -> int:
 
 
 def _fit_brokers(
-    frame: bytearray, place: PartitionFetch, answered: FetchedPartition, room: AnswerRoom
+    frame: bytearray, partition: PartitionFetch, answered: FetchedPartition, room: AnswerRoom
 ) -> tuple[Replacement | None, int]:
     """What is altered in the broker's own answer, and how many bytes of its records are given."""
     if answered.error_code != NONE:
         return None, 0
     if answered.records_size <= 0:
-        return patch_clean(place, answered, answered.records_size), 0
+        return patch_clean(partition, answered, answered.records_size), 0
     end = answered.records_position + answered.records_size
     first_bytes = first_batch_bytes(memoryview(frame)[answered.records_position : end])
-    max_bytes = place.asked.partition_max_bytes
+    max_bytes = partition.asked.partition_max_bytes
     given_bytes = room.allowed(max_bytes, answered.records_size, first_bytes)
     is_cut_to_nothing = given_bytes == 0 and room.limit(max_bytes) > 0
     room.take(given_bytes)
     if is_cut_to_nothing:
-        return empty_clean(place, answered), 0
-    return patch_clean(place, answered, given_bytes), given_bytes
+        return empty_clean(partition, answered), 0
+    return patch_clean(partition, answered, given_bytes), given_bytes
 
 
-def _is_brokers(place: PartitionFetch, answered: FetchedPartition) -> bool:
+def _is_brokers(partition: PartitionFetch, answered: FetchedPartition) -> bool:
     """Whether the broker's own answer is passed on: its sources, and all errors but
     OFFSET_OUT_OF_RANGE.
     """
-    if place.source in (Source.BROKER, Source.HOLE):
+    if partition.source in (Source.BROKER, Source.HOLE):
         return True
     return answered.error_code not in (NONE, OFFSET_OUT_OF_RANGE)

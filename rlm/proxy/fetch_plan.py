@@ -99,7 +99,7 @@ class EpochVerdict(enum.Enum):
     UNKNOWN = "unknown"  # newer than any epoch of the leader: a broker answers OFFSET_OUT_OF_RANGE
 
 
-def judge_epoch(
+def check_epoch(
     asked: FetchPartition, leader_epoch: int, epoch_end: EpochEnd | None
 ) -> EpochVerdict:
     """Judge `last_fetched_epoch` by where it ended, None = it is the present one or newer."""
@@ -142,7 +142,7 @@ class PartitionFetch:
     maybe_tiered: bool
     source: Source = Source.BROKER
     ask_offset: int | None = None
-    marks: Watermarks | None = None
+    watermarks: Watermarks | None = None
     error_code: int = NONE
     epoch_end: EpochEnd | None = None
 
@@ -163,17 +163,17 @@ class FetchPlan:
     """
 
     request: FetchRequest
-    places: tuple[PartitionFetch, ...]
+    partitions: tuple[PartitionFetch, ...]
     epoch_ends: EpochEnds
     by_key: Mapping[Key, PartitionFetch] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.by_key = {place.key: place for place in self.places}
+        self.by_key = {partition.key: partition for partition in self.partitions}
 
     @property
     def is_plain(self) -> bool:
         """No partition is tiered, for all we know, and we know."""
-        return not any(place.maybe_tiered for place in self.places)
+        return not any(partition.maybe_tiered for partition in self.partitions)
 
     @property
     def read_committed(self) -> bool:
@@ -183,23 +183,23 @@ class FetchPlan:
     def can_ask_again(self) -> bool:
         """Whether asking again can bring news without returning at once for an old offset."""
         quiet = all(
-            place.source in (Source.BROKER, Source.HOLE) or place.ask_offset is not None
-            for place in self.places
+            partition.source in (Source.BROKER, Source.HOLE) or partition.ask_offset is not None
+            for partition in self.partitions
         )
-        return quiet and any(p.source in (Source.BROKER, Source.HOLE) for p in self.places)
+        return quiet and any(p.source in (Source.BROKER, Source.HOLE) for p in self.partitions)
 
     def sources(self, *wanted: Source) -> Iterator[PartitionFetch]:
         """The partitions answered from these sources."""
-        return (place for place in self.places if place.source in wanted)
+        return (partition for partition in self.partitions if partition.source in wanted)
 
     def replacements(self) -> dict[tuple[int, int], tuple[int, int]]:
         """Patches of the request: (fetch_offset, partition_max_bytes) by place."""
         patches = {}
-        for place in self.places:
-            if place.ask_offset is not None:
-                is_hole = place.source is Source.HOLE
-                size_bytes = place.asked.partition_max_bytes if is_hole else 1
-                patches[place.at] = (place.ask_offset, size_bytes)
+        for partition in self.partitions:
+            if partition.ask_offset is not None:
+                is_hole = partition.source is Source.HOLE
+                size_bytes = partition.asked.partition_max_bytes if is_hole else 1
+                patches[partition.at] = (partition.ask_offset, size_bytes)
         return patches
 
     def leader_epochs(self) -> dict[tuple[int, int], int]:
@@ -208,9 +208,9 @@ class FetchPlan:
         The broker then refuses to vouch for a view of another leadership (H4).
         """
         return {
-            place.at: place.tiered.leader_epoch
-            for place in self.sources(*BY_OUR_VIEW)
-            if place.tiered is not None and place.asked.current_leader_epoch == NO_EPOCH
+            partition.at: partition.tiered.leader_epoch
+            for partition in self.sources(*BY_OUR_VIEW)
+            if partition.tiered is not None and partition.asked.current_leader_epoch == NO_EPOCH
         }
 
     @property
@@ -223,8 +223,10 @@ class FetchPlan:
     @property
     def is_contended(self) -> bool:
         """Whether what the broker may give depends on what the tier gives before it."""
-        is_brokers = [place.source in (Source.BROKER, Source.HOLE) for place in self.places]
-        asked_bytes = sum(place.asked.partition_max_bytes for place in self.places)
+        is_brokers = [
+            partition.source in (Source.BROKER, Source.HOLE) for partition in self.partitions
+        ]
+        asked_bytes = sum(partition.asked.partition_max_bytes for partition in self.partitions)
         return any(is_brokers) and not is_brokers[0] and asked_bytes > self.request.max_bytes
 
     def broker_max_bytes(self, known_bytes: Callable[[PartitionFetch], int | None]) -> int | None:
@@ -233,12 +235,12 @@ class FetchPlan:
         `known_bytes`: what a partition takes of the answer, None = not known yet, so all it may.
         """
         room = AnswerRoom(self.request.max_bytes)
-        for place in self.places:
-            if place.source in (Source.BROKER, Source.HOLE):
+        for partition in self.partitions:
+            if partition.source in (Source.BROKER, Source.HOLE):
                 break
-            if place.source in (Source.ASSUMED, Source.REMOTE):
-                known = known_bytes(place)
-                may = room.limit(place.asked.partition_max_bytes)
+            if partition.source in (Source.ASSUMED, Source.REMOTE):
+                known = known_bytes(partition)
+                may = room.limit(partition.asked.partition_max_bytes)
                 room.take(may if known is None else known)
         return None if room.is_empty else max(1, room.left_bytes)
 
@@ -267,13 +269,13 @@ def plan_fetch(
     high_watermarks: Mapping[Key, int],
 ) -> FetchPlan:
     """Look every partition up, and assume remote what is known to be (H20)."""
-    places: dict[Key, PartitionFetch] = {}
+    partitions: dict[Key, PartitionFetch] = {}
     for topic_at, topic in enumerate(request.topics):
         ref = topic_ref(topic.name, topic.topic_id)
         name = topic.topic_id if topic.topic_id is not None else topic.name or ""
         for partition_at, asked in enumerate(topic.partitions):
             tiered = view(ref, asked.index)
-            place = PartitionFetch(
+            partition = PartitionFetch(
                 key=(name, asked.index),
                 ref=ref,
                 at=(topic_at, partition_at),
@@ -282,42 +284,42 @@ def plan_fetch(
                 maybe_tiered=tiered is not None or not ready,
             )
             if tiered is not None and request.api_version >= _FIRST_WITH_LOG_START:
-                _assume(place, tiered, high_watermarks, epoch_verdict(place, epoch_ends))
-            places[place.key] = place
-    return FetchPlan(request, tuple(places.values()), epoch_ends)
+                _assume(partition, tiered, high_watermarks, epoch_verdict(partition, epoch_ends))
+            partitions[partition.key] = partition
+    return FetchPlan(request, tuple(partitions.values()), epoch_ends)
 
 
-def epoch_verdict(place: PartitionFetch, epoch_ends: EpochEnds) -> EpochVerdict:
+def epoch_verdict(partition: PartitionFetch, epoch_ends: EpochEnds) -> EpochVerdict:
     """What the merged lineage as it is known now says of the client's last fetched epoch."""
-    view, epoch = place.tiered, place.asked.last_fetched_epoch
+    view, epoch = partition.tiered, partition.asked.last_fetched_epoch
     if view is None or epoch < 0:
         return EpochVerdict.CONSISTENT
     epoch_end = epoch_ends(view.topic_id, view.partition, epoch)
-    return judge_epoch(place.asked, view.leader_epoch, epoch_end)
+    return check_epoch(partition.asked, view.leader_epoch, epoch_end)
 
 
 def _assume(
-    place: PartitionFetch,
+    partition: PartitionFetch,
     view: TierPartition,
     high_watermarks: Mapping[Key, int],
     verdict: EpochVerdict,
 ) -> None:
-    offset = place.asked.fetch_offset
+    offset = partition.asked.fetch_offset
     if view.frozen or not view.led_here or not is_remote_offset(view, offset):
         return
     if verdict is not EpochVerdict.CONSISTENT:
         return  # an error or a divergence is answered behind a barrier only (H17)
-    if place.asked.current_leader_epoch not in (NO_EPOCH, view.leader_epoch):
+    if partition.asked.current_leader_epoch not in (NO_EPOCH, view.leader_epoch):
         return  # either side may not know today's leader; the broker knows it
     known = view.watermarks
     if known is None:
         return
-    high_watermark = max(high_watermarks.get(place.key, -1), known.high_watermark)
+    high_watermark = max(high_watermarks.get(partition.key, -1), known.high_watermark)
     if offset < known.log_start_offset <= high_watermark:
         stable = known.last_stable_offset if known.last_stable_offset >= 0 else high_watermark
-        place.source = Source.ASSUMED
-        place.ask_offset = high_watermark
-        place.marks = Watermarks(
+        partition.source = Source.ASSUMED
+        partition.ask_offset = high_watermark
+        partition.watermarks = Watermarks(
             high_watermark=high_watermark,
             last_stable_offset=stable,
             log_start_offset=known.log_start_offset,

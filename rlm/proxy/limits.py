@@ -297,7 +297,7 @@ C = TypeVar("C", bound=AnsweredClient)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Mark:
+class _Stall:
     """The client's socket has taken no byte beyond `taken_bytes` since `since_ms`."""
 
     taken_bytes: int
@@ -325,7 +325,7 @@ class StalledClients(Generic[C]):
         self._clock = clock
         self._held_bytes = held_bytes
         self._stalled_ms = stalled_ms
-        self._marks: dict[C, _Mark] = {}
+        self._stalls: dict[C, _Stall] = {}
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -338,14 +338,14 @@ class StalledClients(Generic[C]):
         first.
         """
         now_ms = self._clock.monotonic_ms()
-        self._marks = {
-            client: self._mark(client, now_ms)
+        self._stalls = {
+            client: self._stall_of(client, now_ms)
             for client in self._clients()
             if self._held_bytes(client)
         }
         lacking_bytes = self._lacking_bytes()
-        for client, mark in sorted(self._marks.items(), key=lambda one: one[1].since_ms):
-            stalled_ms = now_ms - mark.since_ms
+        for client, stall in sorted(self._stalls.items(), key=lambda one: one[1].since_ms):
+            stalled_ms = now_ms - stall.since_ms
             if lacking_bytes <= 0 or stalled_ms < self._stalled_ms:
                 return
             held_bytes = self._held_bytes(client)
@@ -358,8 +358,8 @@ class StalledClients(Generic[C]):
             )
             client.abort("stalled")
 
-    def _mark(self, client: C, now_ms: int) -> _Mark:
-        known = self._marks.get(client)
+    def _stall_of(self, client: C, now_ms: int) -> _Stall:
+        known = self._stalls.get(client)
         if known is not None and known.taken_bytes == client.taken_bytes:
             return known
-        return _Mark(taken_bytes=client.taken_bytes, since_ms=now_ms)
+        return _Stall(taken_bytes=client.taken_bytes, since_ms=now_ms)

@@ -90,10 +90,10 @@ class Permit:
 
     def throttle_time_ms(self) -> int:
         """The throttle time for a client whose reads were delayed."""
-        told_ms = min(self._quota.wait_ms(self._client_id), _LONGEST_THROTTLE_MS)
-        if told_ms:
-            self._quota.held(told_ms)
-        return told_ms
+        throttle_ms = min(self._quota.wait_ms(self._client_id), _LONGEST_THROTTLE_MS)
+        if throttle_ms:
+            self._quota.held(throttle_ms)
+        return throttle_ms
 
     def end(self) -> None:
         """Whatever was put off is not any more."""
@@ -142,19 +142,21 @@ class RemoteReads:
         self._tasks: dict[Key, asyncio.Task[Outcome]] = {}
         self._begun: dict[Key, tuple[PartitionFetch, int]] = {}
 
-    def start(self, place: PartitionFetch, max_bytes: int) -> int:
+    def start(self, partition: PartitionFetch, max_bytes: int) -> int:
         """Begin to read at most so much for a partition with known watermarks; returns the bytes
         that it may have by its own limit.
         """
-        size_bytes = max(0, min(place.asked.partition_max_bytes, max_bytes))
-        if place.key in self._tasks:
+        size_bytes = max(0, min(partition.asked.partition_max_bytes, max_bytes))
+        if partition.key in self._tasks:
             return size_bytes
-        self._begun[place.key] = (place, size_bytes)
+        self._begun[partition.key] = (partition, size_bytes)
         if self._permit.may_read():
-            self._put_off.discard(place.key)
-            self._tasks[place.key] = self._group.create_task(self.read(place, size_bytes, True))
+            self._put_off.discard(partition.key)
+            self._tasks[partition.key] = self._group.create_task(
+                self.read(partition, size_bytes, True)
+            )
         else:
-            self._put_off.add(place.key)
+            self._put_off.add(partition.key)
         return size_bytes
 
     def retry(self) -> None:
@@ -167,25 +169,25 @@ class RemoteReads:
                 del self._tasks[key]
                 self.start(*self._begun[key])
 
-    def forget(self, place: PartitionFetch) -> None:
+    def forget(self, partition: PartitionFetch) -> None:
         """What was read for a partition is of a view that no longer holds."""
-        self._put_off.discard(place.key)
-        task = self._tasks.pop(place.key, None)
+        self._put_off.discard(partition.key)
+        task = self._tasks.pop(partition.key, None)
         if task is not None:
             task.cancel()
 
-    async def read(self, place: PartitionFetch, max_bytes: int, at_least_one: bool) -> Outcome:
+    async def read(self, partition: PartitionFetch, max_bytes: int, at_least_one: bool) -> Outcome:
         """Read now; never raises an error of the tier."""
-        view, marks = place.tiered, place.marks
-        if view is None or marks is None:
-            return Unavailable(f"{place.key}: nothing is known of the partition")
-        upper = upper_offset(view, marks, read_committed=self._read_committed)
-        if place.asked.fetch_offset >= upper:
+        view, watermarks = partition.tiered, partition.watermarks
+        if view is None or watermarks is None:
+            return Unavailable(f"{partition.key}: nothing is known of the partition")
+        upper = upper_offset(view, watermarks, read_committed=self._read_committed)
+        if partition.asked.fetch_offset >= upper:
             return Unavailable(f"{view.topic}-{view.partition}: watermarks are below the offset")
         request = RemoteRead(
             topic_id=view.topic_id,
             partition=view.partition,
-            offset=place.asked.fetch_offset,
+            offset=partition.asked.fetch_offset,
             upper_offset=upper,
             max_bytes=max_bytes,
             at_least_one=at_least_one,
@@ -196,13 +198,13 @@ class RemoteReads:
         except Exception as error:  # noqa: BLE001 - logged there
             return _as_value(error)
 
-    def is_begun(self, place: PartitionFetch) -> bool:
+    def is_begun(self, partition: PartitionFetch) -> bool:
         """Whether a read was begun or put off."""
-        return place.key in self._begun
+        return partition.key in self._begun
 
-    def outcome(self, place: PartitionFetch) -> Outcome | None:
+    def outcome(self, partition: PartitionFetch) -> Outcome | None:
         """What a read gave; None while it is under way or was never begun."""
-        task = self._tasks.get(place.key)
+        task = self._tasks.get(partition.key)
         return task.result() if task is not None and task.done() else None
 
     async def wait(self, duration_ms: float) -> None:

@@ -32,8 +32,8 @@ from rlm.proxy.fetch_plan import (
     Key,
     PartitionFetch,
     Source,
+    check_epoch,
     epoch_verdict,
-    judge_epoch,
 )
 from rlm.reading.values import RemoteRecords
 from rlm.remote_log.tier import (
@@ -49,7 +49,7 @@ Replacement = SplicedPartition | PatchedPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedAnswer:
+class CheckedAnswer:
     """What one answer of the broker means for the fetch."""
 
     out_of_range: tuple[PartitionFetch, ...] = ()
@@ -60,29 +60,29 @@ class JudgedAnswer:
     broker_bytes: int = 0
 
 
-def judge_answer(
+def check_answer(
     plan: FetchPlan, response: FetchResponse, high_watermarks: dict[Key, int]
-) -> JudgedAnswer:
+) -> CheckedAnswer:
     """Take one answer in: what it proves, what must be found out, and whether it ends the wait."""
     found: dict[_News, list[PartitionFetch]] = {news: [] for news in _News}
     leave_now = False
     broker_bytes = 0
-    for _, place, answered in answers_of(plan, response):
+    for _, partition, answered in answers_of(plan, response):
         if answered.error_code == NONE:
-            if place.tiered is not None:
-                high_watermarks[place.key] = answered.high_watermark
-            news = _judge_clean(plan, place, answered)
-            if place.source in (Source.BROKER, Source.HOLE):
+            if partition.tiered is not None:
+                high_watermarks[partition.key] = answered.high_watermark
+            news = _check_clean(plan, partition, answered)
+            if partition.source in (Source.BROKER, Source.HOLE):
                 broker_bytes += max(answered.records_size, 0)
                 leave_now |= answered.preferred_read_replica != -1
         else:
-            news = _judge_error(place, answered.error_code)
+            news = _check_error(partition, answered.error_code)
             if news is _News.DROPPED:
-                high_watermarks.pop(place.key, None)
+                high_watermarks.pop(partition.key, None)
             leave_now |= news is None and answered.error_code != OFFSET_OUT_OF_RANGE
         if news is not None:
-            found[news].append(place)
-    return JudgedAnswer(
+            found[news].append(partition)
+    return CheckedAnswer(
         out_of_range=tuple(found[_News.OUT_OF_RANGE]),
         became_remote=tuple(found[_News.BECAME_REMOTE]),
         dropped=tuple(found[_News.DROPPED]),
@@ -101,75 +101,83 @@ class _News(enum.Enum):
     DOUBTED = "doubted"
 
 
-def _judge_clean(plan: FetchPlan, one: PartitionFetch, answered: FetchedPartition) -> _News | None:
+def _check_clean(plan: FetchPlan, one: PartitionFetch, answered: FetchedPartition) -> _News | None:
     if _has_it_itself(one, answered):
         _drop(one)
         return _News.DROPPED
     if _is_doubtful(plan, one, answered):
-        one.marks = _marks(answered)
+        one.watermarks = _watermarks_of(answered)
         return _News.DOUBTED
     return _News.BECAME_REMOTE if _take_clean(one, answered) else None
 
 
-def _judge_error(place: PartitionFetch, error_code: int) -> _News | None:
-    if _is_answer_to_us(place, error_code):
-        _drop(place)
+def _check_error(partition: PartitionFetch, error_code: int) -> _News | None:
+    if _is_answer_to_us(partition, error_code):
+        _drop(partition)
         return _News.DROPPED
-    is_ours = error_code == OFFSET_OUT_OF_RANGE and place.source is Source.BROKER
+    is_ours = error_code == OFFSET_OUT_OF_RANGE and partition.source is Source.BROKER
     return _News.OUT_OF_RANGE if is_ours else None
 
 
-def _is_answer_to_us(place: PartitionFetch, error_code: int) -> bool:
+def _is_answer_to_us(partition: PartitionFetch, error_code: int) -> bool:
     """Whether an error is about an offset or epoch that the client did not ask for."""
     if error_code in _STALE_EPOCH:
-        is_named = place.asked.current_leader_epoch != NO_EPOCH
-        return not is_named and place.source in BY_OUR_VIEW
-    return error_code == OFFSET_OUT_OF_RANGE and place.ask_offset is not None
+        is_named = partition.asked.current_leader_epoch != NO_EPOCH
+        return not is_named and partition.source in BY_OUR_VIEW
+    return error_code == OFFSET_OUT_OF_RANGE and partition.ask_offset is not None
 
 
-def _has_it_itself(place: PartitionFetch, answered: FetchedPartition) -> bool:
+def _has_it_itself(partition: PartitionFetch, answered: FetchedPartition) -> bool:
     """Whether the broker's own log holds an offset that was thought to be in the tier only: it is
     another log than the one we know (a topic recreated, H7; a leader change), or came back.
     """
-    if place.source not in (Source.ASSUMED, Source.REMOTE):
+    if partition.source not in (Source.ASSUMED, Source.REMOTE):
         return False
-    return 0 <= answered.log_start_offset <= place.asked.fetch_offset
+    return 0 <= answered.log_start_offset <= partition.asked.fetch_offset
 
 
-def _is_doubtful(plan: FetchPlan, place: PartitionFetch, answered: FetchedPartition) -> bool:
+def _is_doubtful(plan: FetchPlan, partition: PartitionFetch, answered: FetchedPartition) -> bool:
     """Whether the broker's judgement of the last fetched epoch has to be looked into (H37).
 
     Below its first epoch, which a trim moves up to the log start, it gives that as the end of an
     epoch, or sees no divergence where there is one; a follower's judgement is its own.
     """
-    if place.source is not Source.BROKER or place.asked.last_fetched_epoch < 0:
+    if partition.source is not Source.BROKER or partition.asked.last_fetched_epoch < 0:
         return False
-    if place.tiered is not None and (place.tiered.frozen or not place.tiered.led_here):
+    if partition.tiered is not None and (partition.tiered.frozen or not partition.tiered.led_here):
         return False
     if answered.diverging_epoch is not None:
         return answered.diverging_epoch[1] <= answered.log_start_offset
-    return epoch_verdict(place, plan.epoch_ends) is EpochVerdict.DIVERGED
+    return epoch_verdict(partition, plan.epoch_ends) is EpochVerdict.DIVERGED
 
 
-def judge_doubted(
-    place: PartitionFetch, view: TierPartition | None, epoch_end: EpochEnd | None
+def settle_doubted(
+    partition: PartitionFetch, view: TierPartition | None, epoch_end: EpochEnd | None
 ) -> None:
     """Settle a doubtful answer after a passed barrier: ours, or the broker's as it came."""
-    place.tiered = view
-    if view is None or view.frozen or not view.led_here or place.marks is None:
+    partition.tiered = view
+    if view is None or view.frozen or not view.led_here or partition.watermarks is None:
         return
-    if judge_epoch(place.asked, view.leader_epoch, epoch_end) is EpochVerdict.DIVERGED:
-        _diverge(place, place.marks, epoch_end)
+    if check_epoch(partition.asked, view.leader_epoch, epoch_end) is EpochVerdict.DIVERGED:
+        _diverge(partition, partition.watermarks, epoch_end)
 
 
-def _diverge(place: PartitionFetch, marks: Watermarks, epoch_end: EpochEnd | None) -> None:
-    place.source, place.marks, place.epoch_end = Source.DIVERGED, marks, epoch_end
-    place.ask_offset = marks.high_watermark
+def _diverge(partition: PartitionFetch, watermarks: Watermarks, epoch_end: EpochEnd | None) -> None:
+    partition.epoch_end = epoch_end
+    _answer_from(partition, Source.DIVERGED, watermarks, watermarks.high_watermark)
 
 
-def _drop(place: PartitionFetch) -> None:
+def _answer_from(
+    partition: PartitionFetch, source: Source, watermarks: Watermarks, ask_offset: int
+) -> None:
+    """The answer comes from `source`; the broker is asked at `ask_offset` from now on."""
+    partition.source, partition.watermarks = source, watermarks
+    partition.ask_offset = ask_offset
+
+
+def _drop(partition: PartitionFetch) -> None:
     """The broker is asked again for what the client asked."""
-    place.source, place.ask_offset, place.marks = Source.BROKER, None, None
+    partition.source, partition.ask_offset, partition.watermarks = Source.BROKER, None, None
 
 
 def answers_of(
@@ -179,12 +187,12 @@ def answers_of(
     for topic_at, topic in enumerate(response.topics):
         name = topic.topic_id if topic.topic_id is not None else topic.name or ""
         for partition_at, answered in enumerate(topic.partitions):
-            place = plan.by_key.get((name, answered.index))
-            if place is not None:
-                yield (topic_at, partition_at), place, answered
+            partition = plan.by_key.get((name, answered.index))
+            if partition is not None:
+                yield (topic_at, partition_at), partition, answered
 
 
-def _marks(answered: FetchedPartition) -> Watermarks:
+def _watermarks_of(answered: FetchedPartition) -> Watermarks:
     return Watermarks(
         high_watermark=answered.high_watermark,
         last_stable_offset=answered.last_stable_offset,
@@ -192,99 +200,106 @@ def _marks(answered: FetchedPartition) -> Watermarks:
     )
 
 
-def _take_clean(place: PartitionFetch, answered: FetchedPartition) -> bool:
+def _take_clean(partition: PartitionFetch, answered: FetchedPartition) -> bool:
     """An error-free answer; True when only now it shows that the offset is remote (KIP-392)."""
-    marks = _marks(answered)
-    if place.source is Source.ASSUMED:
-        place.source = Source.REMOTE
-    if place.source in (Source.REMOTE, Source.NOT_READY, Source.DIVERGED):
-        place.marks, place.ask_offset = marks, answered.high_watermark
+    watermarks = _watermarks_of(answered)
+    if partition.source is Source.ASSUMED:
+        partition.source = Source.REMOTE
+    if partition.source in (Source.REMOTE, Source.NOT_READY, Source.DIVERGED):
+        partition.watermarks, partition.ask_offset = watermarks, answered.high_watermark
         return False
-    sent_elsewhere = answered.preferred_read_replica != -1 and place.source is Source.BROKER
-    if not sent_elsewhere or place.tiered is None or place.tiered.frozen:
+    sent_elsewhere = answered.preferred_read_replica != -1 and partition.source is Source.BROKER
+    if not sent_elsewhere or partition.tiered is None or partition.tiered.frozen:
         return False
-    offset = place.asked.fetch_offset
-    if offset < answered.log_start_offset and is_remote_offset(place.tiered, offset):
-        place.source, place.marks = Source.REMOTE, marks
-        place.ask_offset = answered.high_watermark
+    offset = partition.asked.fetch_offset
+    if offset < answered.log_start_offset and is_remote_offset(partition.tiered, offset):
+        _answer_from(partition, Source.REMOTE, watermarks, answered.high_watermark)
         return True
     return False
 
 
-def judge_out_of_range(
-    place: PartitionFetch,
+def settle_out_of_range(
+    partition: PartitionFetch,
     view: TierPartition | None,
-    marks: Watermarks | None,
+    watermarks: Watermarks | None,
     epoch_end: EpochEnd | None = None,
 ) -> bool:
     """Settle an OFFSET_OUT_OF_RANGE after a passed barrier; True when the broker is asked again.
 
     `view` None = not tiered for certain. `marks` None = even the broker's watermarks failed.
-    `epoch_end`: of the client's last fetched epoch, see `judge_epoch`.
+    `epoch_end`: of the client's last fetched epoch, see `check_epoch`.
     """
-    place.tiered = view
+    partition.tiered = view
     if view is None:
         return False  # the broker's error is passed on
-    place.maybe_tiered = True
+    partition.maybe_tiered = True
     if not view.led_here:
-        return _refuse(place, NOT_LEADER_OR_FOLLOWER)
+        return _refuse(partition, NOT_LEADER_OR_FOLLOWER)
     if view.frozen:
-        return _refuse(place, KAFKA_STORAGE_ERROR, marks)
-    offset = place.asked.fetch_offset
+        return _refuse(partition, KAFKA_STORAGE_ERROR, watermarks)
+    offset = partition.asked.fetch_offset
     is_unsettled = offset < view.unsettled_next_offset
     if offset < view.remote_log_start_offset or not (has_remote(view) or is_unsettled):
         return False
-    verdict = judge_epoch(place.asked, view.leader_epoch, epoch_end)
+    verdict = check_epoch(partition.asked, view.leader_epoch, epoch_end)
     if verdict is EpochVerdict.UNKNOWN:
         return False  # the broker's error is about the epoch
-    if marks is None:
-        return _refuse(place, KAFKA_STORAGE_ERROR)
+    if watermarks is None:
+        return _refuse(partition, KAFKA_STORAGE_ERROR)
     if verdict is EpochVerdict.DIVERGED:
-        _diverge(place, marks, epoch_end)
+        _diverge(partition, watermarks, epoch_end)
         return False
-    return _settle_position(place, view, marks)
+    return _settle_position(partition, view, watermarks)
 
 
-def _settle_position(place: PartitionFetch, view: TierPartition, marks: Watermarks) -> bool:
+def _settle_position(
+    partition: PartitionFetch, view: TierPartition, watermarks: Watermarks
+) -> bool:
     """Remote, not settled yet, a hole or in range by now; True when the broker is asked again."""
-    offset = place.asked.fetch_offset
+    offset = partition.asked.fetch_offset
     if is_remote_offset(view, offset):
-        place.source, place.marks, place.ask_offset = Source.REMOTE, marks, marks.high_watermark
+        _answer_from(partition, Source.REMOTE, watermarks, watermarks.high_watermark)
         return False
     if offset < view.unsettled_next_offset:
-        not_ready(place, marks)
+        not_ready(partition, watermarks)
         return False
-    if offset < marks.log_start_offset:
-        place.source, place.marks, place.ask_offset = Source.HOLE, marks, marks.log_start_offset
+    if offset < watermarks.log_start_offset:
+        _answer_from(partition, Source.HOLE, watermarks, watermarks.log_start_offset)
         return True
-    if offset <= marks.high_watermark:
-        not_ready(place, marks)  # the offset came into range meanwhile
+    if offset <= watermarks.high_watermark:
+        not_ready(partition, watermarks)  # the offset came into range meanwhile
     return False
 
 
-def not_ready(place: PartitionFetch, marks: Watermarks | None) -> None:
+def not_ready(partition: PartitionFetch, watermarks: Watermarks | None) -> None:
     """Neither data nor a verdict: empty with the real high watermark, or 56 without one (H17)."""
-    place.maybe_tiered = True
-    if marks is None:
-        _refuse(place, KAFKA_STORAGE_ERROR)
+    partition.maybe_tiered = True
+    if watermarks is None:
+        _refuse(partition, KAFKA_STORAGE_ERROR)
         return
-    place.source, place.marks, place.ask_offset = Source.NOT_READY, marks, marks.high_watermark
+    _answer_from(partition, Source.NOT_READY, watermarks, watermarks.high_watermark)
 
 
-def refuse_follower(place: PartitionFetch) -> None:
+def refuse_follower(partition: PartitionFetch) -> None:
     """Remote data is read at the leader only."""
-    _refuse(place, NOT_LEADER_OR_FOLLOWER)
+    _refuse(partition, NOT_LEADER_OR_FOLLOWER)
 
 
-def refuse_storage(place: PartitionFetch, marks: Watermarks | None) -> None:
+def refuse_storage(partition: PartitionFetch, watermarks: Watermarks | None) -> None:
     """Frozen (H4) or lost for good (H25)."""
-    place.maybe_tiered = True
-    _refuse(place, KAFKA_STORAGE_ERROR, marks)
+    partition.maybe_tiered = True
+    _refuse(partition, KAFKA_STORAGE_ERROR, watermarks)
 
 
-def _refuse(place: PartitionFetch, error_code: int, marks: Watermarks | None = None) -> bool:
-    place.source, place.error_code, place.marks = Source.REFUSED, error_code, marks
-    place.ask_offset = None if marks is None else marks.high_watermark
+def _refuse(
+    partition: PartitionFetch, error_code: int, watermarks: Watermarks | None = None
+) -> bool:
+    partition.source, partition.error_code, partition.watermarks = (
+        Source.REFUSED,
+        error_code,
+        watermarks,
+    )
+    partition.ask_offset = None if watermarks is None else watermarks.high_watermark
     return False
 
 
@@ -297,38 +312,42 @@ def shown_log_start(view: TierPartition | None, log_start_offset: int) -> int | 
 
 
 def splice_records(
-    place: PartitionFetch, records: RemoteRecords | None, error_code: int, *, read_committed: bool
+    partition: PartitionFetch,
+    records: RemoteRecords | None,
+    error_code: int,
+    *,
+    read_committed: bool,
 ) -> SplicedPartition:
     """The answer of a partition that is not the broker's: records, nothing yet, or an error.
 
     `records` without any: not even the first batch fits.
     """
-    is_plain = error_code == NONE and place.source is not Source.DIVERGED
-    marks = place.marks
+    is_plain = error_code == NONE and partition.source is not Source.DIVERGED
+    watermarks = partition.watermarks
     shown = None
-    if marks is not None:
-        shown = shown_log_start(place.tiered, marks.log_start_offset)
+    if watermarks is not None:
+        shown = shown_log_start(partition.tiered, watermarks.log_start_offset)
     return SplicedPartition(
         error_code=error_code,
-        high_watermark=-1 if marks is None else marks.high_watermark,
-        last_stable_offset=-1 if marks is None else marks.last_stable_offset,
-        log_start_offset=_start(marks) if shown is None else shown,
+        high_watermark=-1 if watermarks is None else watermarks.high_watermark,
+        last_stable_offset=-1 if watermarks is None else watermarks.last_stable_offset,
+        log_start_offset=_start(watermarks) if shown is None else shown,
         aborted_transactions=_aborted(records) if read_committed and is_plain else None,
         preferred_read_replica=-1,
         records=() if records is None or error_code != NONE else records.records,
-        diverging_epoch=_diverging_epoch(place) if error_code == NONE else None,
+        diverging_epoch=_diverging_epoch(partition) if error_code == NONE else None,
     )
 
 
-def _diverging_epoch(place: PartitionFetch) -> tuple[int, int] | None:
-    end = place.epoch_end
-    if place.source is not Source.DIVERGED or end is None:
+def _diverging_epoch(partition: PartitionFetch) -> tuple[int, int] | None:
+    end = partition.epoch_end
+    if partition.source is not Source.DIVERGED or end is None:
         return None
     return end.leader_epoch, end.end_offset
 
 
-def _start(marks: Watermarks | None) -> int:
-    return -1 if marks is None else marks.log_start_offset
+def _start(watermarks: Watermarks | None) -> int:
+    return -1 if watermarks is None else watermarks.log_start_offset
 
 
 def _aborted(records: RemoteRecords | None) -> tuple[tuple[int, int], ...] | None:
@@ -339,10 +358,10 @@ def _aborted(records: RemoteRecords | None) -> tuple[tuple[int, int], ...] | Non
 
 
 def patch_clean(
-    place: PartitionFetch, answered: FetchedPartition, given_bytes: int
+    partition: PartitionFetch, answered: FetchedPartition, given_bytes: int
 ) -> PatchedPartition | None:
     """The log start of the broker's own answer (H22), and the room that is left for its records."""
-    start = shown_log_start(place.tiered, answered.log_start_offset)
+    start = shown_log_start(partition.tiered, answered.log_start_offset)
     is_cut = given_bytes < answered.records_size
     if start is None and not is_cut:
         return None
@@ -351,9 +370,9 @@ def patch_clean(
     )
 
 
-def empty_clean(place: PartitionFetch, answered: FetchedPartition) -> SplicedPartition:
+def empty_clean(partition: PartitionFetch, answered: FetchedPartition) -> SplicedPartition:
     """The broker's own answer where not even its first batch fits: no records, null aborted."""
-    start = shown_log_start(place.tiered, answered.log_start_offset)
+    start = shown_log_start(partition.tiered, answered.log_start_offset)
     return SplicedPartition(
         error_code=NONE,
         high_watermark=answered.high_watermark,

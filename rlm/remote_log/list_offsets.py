@@ -151,12 +151,12 @@ class BothTiers:
             return view.watermarks.log_start_offset
         ref = TopicRef(name=view.topic)
         try:
-            marks = await self._tier.watermarks(ref, view.partition, self._deadline_ms)
+            watermarks = await self._tier.watermarks(ref, view.partition, self._deadline_ms)
         except RemoteStorageError as error:
             raise Unavailable(
                 f"{_name(view)}: its local log start is not known: {error}"
             ) from error
-        return marks.log_start_offset
+        return watermarks.log_start_offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

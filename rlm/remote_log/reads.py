@@ -73,12 +73,12 @@ class Piece:
 class _PartitionState:
     """Watermarks of the broker, then the view after a barrier (None = not tiered)."""
 
-    marks: Watermarks
+    watermarks: Watermarks
     view: TierPartition | None
 
     @property
     def log_start_offset(self) -> int:
-        local = self.marks.log_start_offset
+        local = self.watermarks.log_start_offset
         if self.view is None or self.view.frozen or self.view.remote_log_start_offset < 0:
             return local
         if has_remote(self.view):
@@ -94,7 +94,7 @@ class _PartitionState:
         view = self.view
         return (
             view is not None
-            and offset < self.marks.log_start_offset
+            and offset < self.watermarks.log_start_offset
             and has_remote(view)
             and offset < view.remote_next_offset
         )
@@ -104,7 +104,7 @@ class _PartitionState:
         return (
             self.view is not None
             and not self.view.frozen
-            and offset < self.marks.log_start_offset
+            and offset < self.watermarks.log_start_offset
             and self.view.remote_log_start_offset <= offset < self.view.unsettled_next_offset
         )
 
@@ -122,11 +122,11 @@ class PartitionReading:
         Corrupt: remote objects are damaged or missing.
         """
         state = await self._current(led)
-        if request.start_offset > state.marks.high_watermark:
+        if request.start_offset > state.watermarks.high_watermark:
             raise OffsetOutOfRange(
                 f"{led}: offset {request.start_offset} is beyond "
-                f"high_watermark={state.marks.high_watermark}",
-                high_watermark=state.marks.high_watermark,
+                f"high_watermark={state.watermarks.high_watermark}",
+                high_watermark=state.watermarks.high_watermark,
             )
         _refuse_ended(led, request.start_offset, state)
         upper = _upper(request, state)
@@ -162,13 +162,13 @@ class PartitionReading:
 
     async def _current(self, led: LedPartition) -> _PartitionState:
         ref = TopicRef(name=led.topic_id_partition.topic)
-        marks = await self._tier.watermarks(
+        watermarks = await self._tier.watermarks(
             ref, led.topic_id_partition.partition, self._deadline_ms
         )
         view = await self._tier.barrier(ref, led.topic_id_partition.partition, self._deadline_ms)
         if view is not None and not view.led_here:
             raise Fenced(f"{led} is not led here any more")
-        return _PartitionState(marks=marks, view=view)
+        return _PartitionState(watermarks=watermarks, view=view)
 
     async def _next(
         self, led: LedPartition, request: ReadRequest, state: _PartitionState, upper: int
@@ -218,7 +218,7 @@ class PartitionReading:
         upper: int,
     ) -> Piece:
         """What the broker has from the offset on; `missing` is what the remote tier lacks below."""
-        offset = max(request.start_offset, state.marks.log_start_offset)
+        offset = max(request.start_offset, state.watermarks.log_start_offset)
         hole = (max(request.start_offset, state.remote_next_offset), offset)
         empty = state.view.empty if state.view is not None else ()
         missing = (*missing, *missed([hole], empty)) if hole[0] < hole[1] else missing
@@ -235,12 +235,12 @@ class PartitionReading:
         )
         start, end, next_offset = cut_batches(found.records, offset, request.max_bytes, True, upper)
         moved = replace(
-            state.marks,
+            state.watermarks,
             high_watermark=found.high_watermark,
             last_stable_offset=found.last_stable_offset,
         )
         piece = _piece(
-            replace(state, marks=moved),
+            replace(state, watermarks=moved),
             (found.records[start:end],),
             offset if start == end else next_offset,
             found.aborted if request.read_committed else (),
@@ -297,8 +297,8 @@ def _refuse_ended(led: LedPartition, offset: int, state: _PartitionState) -> Non
 
 
 def _stable(request: ReadRequest, state: _PartitionState) -> int:
-    marks = state.marks
-    return marks.last_stable_offset if request.read_committed else marks.high_watermark
+    watermarks = state.watermarks
+    return watermarks.last_stable_offset if request.read_committed else watermarks.high_watermark
 
 
 def _upper(request: ReadRequest, state: _PartitionState) -> int:
@@ -324,8 +324,8 @@ def _piece(
         batches=list(batches),
         next_offset=next_offset,
         aborted=aborted,
-        high_watermark=state.marks.high_watermark,
-        last_stable_offset=state.marks.last_stable_offset,
+        high_watermark=state.watermarks.high_watermark,
+        last_stable_offset=state.watermarks.last_stable_offset,
         log_start_offset=state.log_start_offset,
         is_remote=is_remote,
     )

@@ -126,8 +126,9 @@ def is_remote_offset(view: TierPartition, offset: int) -> bool:
     return has_remote(view) and (view.remote_log_start_offset <= offset < view.remote_next_offset)
 
 
-def upper_offset(view: TierPartition, marks: Watermarks, *, read_committed: bool) -> int:
+def upper_offset(view: TierPartition, watermarks: Watermarks, *, read_committed: bool) -> int:
     """Exclusive end of what may be served from remote (H4)."""
-    stable = marks.last_stable_offset if marks.last_stable_offset >= 0 else marks.high_watermark
-    limit = min(stable, marks.high_watermark) if read_committed else marks.high_watermark
+    limit = watermarks.high_watermark
+    if read_committed and watermarks.last_stable_offset >= 0:
+        limit = min(limit, watermarks.last_stable_offset)
     return min(view.remote_next_offset, limit)

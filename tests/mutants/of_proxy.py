@@ -34,8 +34,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "G7: records above the last stable offset are served to read_committed",
-            "limit = min(stable, marks.high_watermark) if read_committed else marks.high_watermark",
-            "limit = marks.high_watermark",
+            "limit = min(limit, watermarks.last_stable_offset)",
+            "limit = watermarks.high_watermark",
         ),
         (
             "H4: records above the high watermark are served",
@@ -46,13 +46,13 @@ EDITS: tuple[Edit, ...] = (
     *FETCH_PLAN.edits(
         (
             "H4: our view vouches under no leader epoch",
-            "if place.tiered is not None and place.asked.current_leader_epoch == NO_EPOCH",
-            "if place.tiered is None and place.asked.current_leader_epoch == NO_EPOCH",
+            "if partition.tiered is not None and partition.asked.current_leader_epoch == NO_EPOCH",
+            "if partition.tiered is None and partition.asked.current_leader_epoch == NO_EPOCH",
         ),
         (
             "H20: a partition known to be remote is asked for with all of its bytes",
-            "size_bytes = place.asked.partition_max_bytes if is_hole else 1",
-            "size_bytes = place.asked.partition_max_bytes",
+            "size_bytes = partition.asked.partition_max_bytes if is_hole else 1",
+            "size_bytes = partition.asked.partition_max_bytes",
         ),
         (
             "H17: while settings are unknown a topic counts as plain",
@@ -76,8 +76,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "G8: a client that names another epoch is answered by our view",
-            "if place.asked.current_leader_epoch not in (NO_EPOCH, view.leader_epoch):",
-            "if place.asked.current_leader_epoch < NO_EPOCH:",
+            "if partition.asked.current_leader_epoch not in (NO_EPOCH, view.leader_epoch):",
+            "if partition.asked.current_leader_epoch < NO_EPOCH:",
         ),
         (
             "H21: fetches of replicas are answered from the store",
@@ -94,27 +94,29 @@ EDITS: tuple[Edit, ...] = (
     *SPLICE.edits(
         (
             "H20: an OFFSET_OUT_OF_RANGE to our own offset goes to the client",
-            "return error_code == OFFSET_OUT_OF_RANGE and place.ask_offset is not None",
-            "return error_code == OFFSET_OUT_OF_RANGE and place.ask_offset == -1",
+            "return error_code == OFFSET_OUT_OF_RANGE and partition.ask_offset is not None",
+            "return error_code == OFFSET_OUT_OF_RANGE and partition.ask_offset == -1",
         ),
         (
             "H4: an error about our own epoch goes to the client",
-            "return not is_named and place.source in BY_OUR_VIEW",
-            "return is_named and place.source in BY_OUR_VIEW",
+            "return not is_named and partition.source in BY_OUR_VIEW",
+            "return is_named and partition.source in BY_OUR_VIEW",
         ),
         (
             "H7: records of another log than the one we know are answered",
-            "return 0 <= answered.log_start_offset <= place.asked.fetch_offset",
+            "return 0 <= answered.log_start_offset <= partition.asked.fetch_offset",
             "return False",
         ),
         (
             "H4: a follower's word about an old offset counts",
-            "    if not view.led_here:\n        return _refuse(place, NOT_LEADER_OR_FOLLOWER)\n",
+            "    if not view.led_here:\n"
+            "        return _refuse(partition, NOT_LEADER_OR_FOLLOWER)\n",
             "",
         ),
         (
             "H4: a frozen partition answers OFFSET_OUT_OF_RANGE",
-            "    if view.frozen:\n        return _refuse(place, KAFKA_STORAGE_ERROR, marks)\n",
+            "    if view.frozen:\n"
+            "        return _refuse(partition, KAFKA_STORAGE_ERROR, watermarks)\n",
             "    if view.frozen:\n        return False\n",
         ),
         (
@@ -129,18 +131,18 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H15: a hole is answered OFFSET_OUT_OF_RANGE",
-            "    if offset < marks.log_start_offset:\n        place.source",
-            "    if offset < 0:\n        place.source",
+            "    if offset < watermarks.log_start_offset:\n",
+            "    if offset < 0:\n",
         ),
         (
             "H17: an offset that came into range meanwhile is out of range",
-            "    if offset <= marks.high_watermark:\n",
+            "    if offset <= watermarks.high_watermark:\n",
             "    if offset < 0:\n",
         ),
         (
             "H17: without watermarks an empty answer is invented",
-            "    if marks is None:\n        _refuse(place, KAFKA_STORAGE_ERROR)\n        return\n",
-            "    if marks is None:\n        place.source = Source.NOT_READY\n        return\n",
+            "    if watermarks is None:\n        _refuse(partition, KAFKA_STORAGE_ERROR)\n",
+            "    if watermarks is None:\n        partition.source = Source.NOT_READY\n",
         ),
     ),
     *SPLICE.edits(
@@ -151,8 +153,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H17: an OFFSET_OUT_OF_RANGE passes before a barrier was",
-            "is_ours = error_code == OFFSET_OUT_OF_RANGE and place.source is Source.BROKER",
-            "is_ours = error_code == OFFSET_OUT_OF_RANGE and place.source is Source.HOLE",
+            "is_ours = error_code == OFFSET_OUT_OF_RANGE and partition.source is Source.BROKER",
+            "is_ours = error_code == OFFSET_OUT_OF_RANGE and partition.source is Source.HOLE",
         ),
     ),
     *EPOCHS.edits(
@@ -205,7 +207,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H37: records go out beside a diverging epoch's tag of nobody",
-            "diverging_epoch=_diverging_epoch(place) if error_code == NONE else None,",
+            "diverging_epoch=_diverging_epoch(partition) if error_code == NONE else None,",
             "diverging_epoch=None,",
         ),
         (

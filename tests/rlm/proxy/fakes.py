@@ -277,7 +277,7 @@ class FakeTier:
     error: RemoteStorageError | None = None
     barrier_error: RemoteStorageError | None = None
     watermarks_error: RemoteStorageError | None = None
-    marks: Watermarks = WATERMARKS
+    broker_watermarks: Watermarks = WATERMARKS
     record_bytes: int = 10
     aborted: tuple[tuple[int, int], ...] = ()
     timestamped: TimestampedOffset | None = None
@@ -321,7 +321,7 @@ class FakeTier:
     async def watermarks(self, topic: TopicRef, partition: int, deadline_ms: int) -> Watermarks:
         if self.watermarks_error is not None:
             raise self.watermarks_error
-        return self.marks
+        return self.broker_watermarks
 
     async def read(self, request: RemoteRead) -> RemoteRecords:
         self.reads.append(request)

@@ -129,7 +129,9 @@ async def test_unknown_session_is_refused_without_the_broker(version: int) -> No
 async def test_h17_not_ready_is_empty_with_the_real_high_watermark_within_max_wait() -> None:
     tier = FakeTier(partitions={0: tier_partition()}, is_ready=False)
     tier.barrier_error = Unavailable("replaying")
-    tier.marks = Watermarks(high_watermark=190, last_stable_offset=180, log_start_offset=100)
+    tier.broker_watermarks = Watermarks(
+        high_watermark=190, last_stable_offset=180, log_start_offset=100
+    )
     async with world(tier) as w:
         client = await w.connect()
         began = time.monotonic()
@@ -458,7 +460,9 @@ async def test_h15_a_hole_at_the_log_end_is_held_and_not_a_spin() -> None:
     async with world() as w:
         w.broker.logs[TOPIC, 0] = Log(200, 200, 200)
         w.tier.partitions[0] = tier_partition(watermarks=replace(WATERMARKS, log_start_offset=200))
-        w.tier.marks = Watermarks(high_watermark=200, last_stable_offset=200, log_start_offset=200)
+        w.tier.broker_watermarks = Watermarks(
+            high_watermark=200, last_stable_offset=200, log_start_offset=200
+        )
         client = await w.connect()
         began = time.monotonic()
         answer = only(await client.call(FETCH, 12, fetch_request(12, asked(150))))

@@ -13,7 +13,7 @@ from kafka_protocol.fetch import FetchPartition
 from kip405.errors import Unavailable
 from kip405.lineage import Lineage
 from kip405.segments import EpochEntry
-from rlm.proxy.fetch_plan import EpochVerdict, judge_epoch
+from rlm.proxy.fetch_plan import EpochVerdict, check_epoch
 from rlm.remote_log.tier import EpochEnd
 from tests.rlm.proxy.fakes import (
     TOPIC,
@@ -251,4 +251,4 @@ async def test_h37_ends_of_epochs_are_those_of_a_broker_with_the_whole_log() -> 
     ],
 )
 def test_h37_verdicts(epoch: int, offset: int, end: EpochEnd | None, verdict: EpochVerdict) -> None:
-    assert judge_epoch(FetchPartition(0, -1, offset, epoch, 1, 0, 0), 9, end) is verdict
+    assert check_epoch(FetchPartition(0, -1, offset, epoch, 1, 0, 0), 9, end) is verdict

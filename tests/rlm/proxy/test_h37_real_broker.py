@@ -108,14 +108,14 @@ async def trimmed(kafka_cluster: KafkaCluster) -> AsyncIterator[Trimmed]:
     await admin.close()
     tier = CapturedTier()
     tier.stored, tier.topic_name = memoryview(stored), topic
-    tier.marks = Watermarks(
+    tier.broker_watermarks = Watermarks(
         high_watermark=COUNT, last_stable_offset=COUNT, log_start_offset=LOCAL_START
     )
     tier.partitions[0] = tier_partition(
         topic_id=topic_id,
         topic=topic,
         remote_next_offset=REMOTE_NEXT,
-        watermarks=tier.marks,
+        watermarks=tier.broker_watermarks,
         leader_epoch=leader_epoch,
     )
     for epoch in range(leader_epoch):

@@ -141,7 +141,9 @@ async def test_errors_of_the_broker_pass() -> None:
 async def test_pending_upload_asks_for_the_log_start_when_it_is_not_known() -> None:
     async with world() as w:
         w.tier.partitions[0] = tier_partition(remote_next_offset=0, watermarks=None)
-        w.tier.marks = Watermarks(high_watermark=9, last_stable_offset=9, log_start_offset=8)
+        w.tier.broker_watermarks = Watermarks(
+            high_watermark=9, last_stable_offset=9, log_start_offset=8
+        )
         assert (await list_offset(w, 11, -6))[:2] == (0, 8)
 
 

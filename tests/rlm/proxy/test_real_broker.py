@@ -157,14 +157,14 @@ async def _trim(tier: CapturedTier, cluster: KafkaCluster, topic: str, port: int
     await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(LOCAL_START)})
     await admin.close()
     tier.stored, tier.topic_name = memoryview(stored), topic
-    tier.marks = Watermarks(
+    tier.broker_watermarks = Watermarks(
         high_watermark=COUNT, last_stable_offset=COUNT, log_start_offset=LOCAL_START
     )
     tier.partitions[0] = tier_partition(
         topic_id=topic_id,
         topic=topic,
         remote_next_offset=REMOTE_NEXT,
-        watermarks=tier.marks,
+        watermarks=tier.broker_watermarks,
         leader_epoch=0,
     )
     return topic_id

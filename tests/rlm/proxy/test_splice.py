@@ -11,7 +11,7 @@ from kafka_protocol.fetch.response import FetchedTopic
 from kafka_protocol.frames import encode_request, parse_request_header
 from kip405.ids import Uuid
 from rlm.proxy.fetch_plan import PartitionFetch, Source, plan_fetch, topic_ref
-from rlm.proxy.splice import judge_answer, judge_out_of_range, shown_log_start, splice_records
+from rlm.proxy.splice import check_answer, settle_out_of_range, shown_log_start, splice_records
 from rlm.reading.values import RemoteRecords
 from rlm.remote_log.tier import TierPartition, TopicRef, Watermarks, has_remote, upper_offset
 from tests.rlm.proxy.fakes import TOPIC, TOPIC_ID, asked, fetch_request, tier_partition
@@ -38,7 +38,7 @@ def place(offset: int, fetched_epoch: int = -1) -> PartitionFetch:
 
 
 @pytest.mark.parametrize(
-    ("view", "offset", "marks", "source", "error_code", "again"),
+    ("view", "offset", "watermarks", "source", "error_code", "again"),
     [
         (None, 40, WATERMARKS, Source.BROKER, 0, False),
         (tier_partition(), 40, WATERMARKS, Source.REMOTE, 0, False),
@@ -64,13 +64,13 @@ def place(offset: int, fetched_epoch: int = -1) -> PartitionFetch:
 def test_h17_out_of_range_verdicts(
     view: TierPartition | None,
     offset: int,
-    marks: Watermarks | None,
+    watermarks: Watermarks | None,
     source: Source,
     error_code: int,
     again: bool,
 ) -> None:
     one = place(offset)
-    assert judge_out_of_range(one, view, marks) is again
+    assert settle_out_of_range(one, view, watermarks) is again
     assert (one.source, one.error_code) == (source, error_code)
     assert (
         one.ask_offset
@@ -79,7 +79,7 @@ def test_h17_out_of_range_verdicts(
             Source.REMOTE: 200,
             Source.NOT_READY: 200,
             Source.BROKER: None,
-            Source.REFUSED: None if marks is None or error_code == 6 else 200,
+            Source.REFUSED: None if watermarks is None or error_code == 6 else 200,
         }[source]
     )
 
@@ -110,7 +110,7 @@ def test_h20_what_is_assumed_to_be_remote(
     request = scan_fetch_request(frame, parse_request_header(frame))
     view = tier_partition(**changes)
     plan = plan_fetch(request, lambda _, __: view, no_epochs, ready=True, high_watermarks=known)
-    [one] = plan.places
+    [one] = plan.partitions
     assert one.ask_offset == assumed_at
     assert plan.replacements() == ({} if assumed_at is None else {(0, 0): (assumed_at, 1)})
     assert not plan.is_plain
@@ -183,5 +183,5 @@ def test_g8_an_error_of_the_broker_leaves_at_once_and_out_of_range_is_looked_int
         topics=(FetchedTopic(TOPIC, None, (answered,)),),
         tags_position=0,
     )
-    judged = judge_answer(plan, response, {})
-    assert (judged.leave_now, len(judged.out_of_range)) == (leaves, out_of_range)
+    checked = check_answer(plan, response, {})
+    assert (checked.leave_now, len(checked.out_of_range)) == (leaves, out_of_range)
