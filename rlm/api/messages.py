@@ -250,7 +250,7 @@ def tiered_topic_message(
         topic_id=record.topic_id.raw,
         partitions=[
             fetch_pb2.TieredPartition(
-                partition=one.place.partition,
+                partition=one.topic_id_partition.partition,
                 remote_log_start_offset=-1 if one.written_start is None else one.written_start,
                 remote_next_offset=one.next_offset if one.has_records else -1,
             )

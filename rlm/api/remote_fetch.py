@@ -84,7 +84,7 @@ class RemoteFetchService(fetch_pb2_grpc.FetchServiceServicer):
             return pb.DescribeTopicsResponse(
                 topics=[
                     messages.tiered_topic_message(
-                        record, [view.stand(record, number) for number in partitions]
+                        record, [view.current(record, number) for number in partitions]
                     )
                     for record, partitions in topics
                 ]
@@ -109,7 +109,7 @@ class RemoteFetchService(fetch_pb2_grpc.FetchServiceServicer):
         async with Answering(self._remote.gate, context, "list segments"):
             if request.HasField("partition"):
                 state = await self._remote.view.partition(request.topic, request.partition)
-                topic, keys = state.place.topic, [state.place.key]
+                topic, keys = state.topic_id_partition.topic, [state.topic_id_partition.key]
             else:
                 record, partitions = await self._remote.view.partitions(request.topic)
                 topic, keys = (
@@ -139,7 +139,7 @@ class RemoteFetchService(fetch_pb2_grpc.FetchServiceServicer):
                 wanted = ByteRange(start=request.start_position, end=request.end_position)
             except ValueError as error:
                 raise Invalid(str(error)) from error
-            objects, key = self._remote.objects, state.place.key
+            objects, key = self._remote.objects, state.topic_id_partition.key
             if request.kind == pb.INDEXES:
                 pieces = objects.read_indexes(key, segment_id)
             else:

@@ -125,7 +125,7 @@ class _BrokerSide(_Side):
 
 
 class Connection:
-    """Both sides, the order of answers, and the one request that a handler works on."""
+    """Both sides, the order of answers, and the one request that is being handled."""
 
     def __init__(
         self,
@@ -171,31 +171,31 @@ class Connection:
 
     @property
     def untaken_bytes(self) -> int:
-        """Bytes answered that the client's socket did not take yet, if any are of the remote tier:
-        what the broker gave holds no room of reads (G6).
+        """Answered bytes that the client's socket has not taken yet, if any of them are of the
+        remote tier. Bytes of the broker hold no room of reads (G6).
         """
         writer = self.client.writer
         return writer.untaken_bytes if writer.taken_bytes < self._spliced_up_to else 0
 
     @property
     def taken_bytes(self) -> int:
-        """All bytes that the client's socket took so far."""
+        """All bytes that the client's socket has taken so far."""
         return self.client.writer.taken_bytes
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes of the broker that the client's socket did not take yet."""
+        """Bytes of the broker that the client's socket has not taken yet."""
         return 0 if self.untaken_bytes else self.client.writer.untaken_bytes
 
     # What the memory bound (`Holder`) and the deadlines read of the connection.
 
     @property
     def is_admitted(self) -> bool:
-        """The broker has answered a request that it answers to nobody unknown."""
+        """Whether the broker has answered a request that needs authentication."""
         return self.responses.has_admitted
 
     def memory_freed(self) -> None:
-        """There is room again, perhaps."""
+        """See `rlm.proxy.limits.Holder`."""
         asyncio.get_running_loop().call_soon(self._try_again)
 
     def _try_again(self) -> None:
@@ -207,12 +207,12 @@ class Connection:
 
     @property
     def is_idle(self) -> bool:
-        """Neither a request nor an answer is under way."""
+        """Whether neither a request nor an answer is in flight."""
         return self.responses.is_idle and not self._is_settling
 
     @property
     def is_read(self) -> bool:
-        """Bytes of the client are wanted now."""
+        """Whether bytes of the client are wanted now."""
         return self.client not in self._paused
 
     def _may_assemble(self, size_bytes: int) -> bool:
@@ -232,7 +232,7 @@ class Connection:
     # Callbacks of the client's side.
 
     def client_made(self) -> None:
-        """Let in or turned away; nothing is read before the broker is there."""
+        """Accept or refuse the client; nothing is read before the broker is connected."""
         self._paused.add(self.client)
         # Reading must not begin here: older asyncio (Python 3.11.2) resumes it after this call.
         asyncio.get_running_loop().call_soon(self._hold_client)
@@ -244,7 +244,7 @@ class Connection:
             self.client.transport.pause_reading()
 
     def client_lost(self, error: Exception | None) -> None:
-        """The client's socket is gone."""
+        """The client's socket was closed."""
         self._client_gone.set()
         self.client.writer.drop()
         self.end("client_closed" if error is None else "client_error")
@@ -357,12 +357,12 @@ class Connection:
     # The connection's task.
 
     async def run(self) -> None:
-        """Connect to the broker and settle taken requests until either side ends."""
+        """Connect to the broker and handle intercepted requests until either side ends."""
         try:
             async with self._tasks:
                 self._work = self._tasks.create_task(self._connect())
                 await self._over.wait()
-                self._work.cancel()  # by now perhaps that of a request
+                self._work.cancel()  # the task of connecting, or of the request being handled
             await self._flush()
         finally:
             self.end("crashed")
@@ -371,7 +371,7 @@ class Connection:
             log.debug("connection_closed", cause=self._cause)
 
     async def _flush(self) -> None:
-        """Give a client that still reads what was answered before the end."""
+        """Give a client that still reads the time to take what was already answered."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.shared.settings.shutdown_timeout_ms / 1000):
                 await self._client_gone.wait()

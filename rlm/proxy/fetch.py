@@ -92,7 +92,9 @@ class FetchHandler:
         self._quota = dependencies.quota.connection()
 
     async def handle(self, taken: Taken, upstream: Upstream) -> list[Buffer] | None:
-        """The answer as pieces with its length; None when it went straight to the client."""
+        """The answer as pieces with its length; None when the broker's answer went straight to the
+        client.
+        """
         header = parse_request_header(taken.frame)
         request = scan_fetch_request(taken.frame, header)
         if not is_consumer(request):
@@ -159,7 +161,9 @@ class _OneFetch:
         return any(self._plan.sources(Source.REMOTE, Source.NOT_READY, Source.REFUSED))
 
     def _is_enough(self, checked: CheckedAnswer) -> bool:
-        """Bytes enough, time over, or nothing more to come from the tier."""
+        """Whether the answer has enough bytes, the time is over, or the tier has nothing more to
+        give.
+        """
         remote_bytes = self._answer.remote_bytes
         return (
             checked.broker_bytes + remote_bytes >= max(self._plan.request.min_bytes, 0)
@@ -168,7 +172,9 @@ class _OneFetch:
         )
 
     async def settle(self) -> list[Buffer] | None:
-        """Ask, settle, hold, answer."""
+        """Ask the broker, settle every partition, wait for bytes, and return the answer as pieces.
+        None: the broker's answer went straight to the client.
+        """
         self._start_planned_reads()
         if self._plan.is_contended:
             await self._wait_for_new_reads()
@@ -228,7 +234,9 @@ class _OneFetch:
             self._reads_begun_ms = self._clock.monotonic_ms()
 
     async def _settle_partitions(self, checked: CheckedAnswer) -> tuple[PartitionFetch, ...]:
-        """Find out about every OFFSET_OUT_OF_RANGE; answers what the broker is asked again for."""
+        """Settle every OFFSET_OUT_OF_RANGE and every doubtful answer. Returns the partitions for
+        which the broker must be asked again.
+        """
         verdicts = [
             (partition, self._group.create_task(self._out_of_range(partition)))
             for partition in checked.out_of_range
@@ -270,7 +278,9 @@ class _OneFetch:
         return False
 
     async def _doubted(self, partition: PartitionFetch) -> None:
-        """Find out whether broker or client is right about the last fetched epoch (H37)."""
+        """Decide whether the broker's or the merged lineage's answer about the last fetched epoch
+        is right (H37).
+        """
         view = await self._barrier(partition, max(self._left_ms(), _LEAST_BARRIER_MS))
         if isinstance(view, RemoteStorageError):
             if not frozen(view):
@@ -294,7 +304,9 @@ class _OneFetch:
         return self._tier.epoch_end(view.topic_id, view.partition, epoch)
 
     async def _hold(self, response: FetchResponse, checked: CheckedAnswer) -> bool:
-        """Wait for bytes; True when the answer is to leave, False when to ask once more."""
+        """Wait for bytes. True: the answer can be sent. False: the broker must be asked again
+        first.
+        """
         if checked.leave_now or self._plan.is_plain or self._has_final_error(response):
             await self._grace()
             await self._wait_for_new_reads()
@@ -326,7 +338,9 @@ class _OneFetch:
         )
 
     async def _wait_for_new_reads(self) -> None:
-        """A read has its first moment also where max_wait is over: or short waits never get any."""
+        """Give reads that have just begun a first moment, even after max_wait; otherwise short
+        waits would never get any records.
+        """
         while self._reads.is_pending:
             left_ms = self._reads_begun_ms + _READ_FIRST_MS - self._clock.monotonic_ms()
             if left_ms <= 0:
@@ -334,7 +348,9 @@ class _OneFetch:
             await self._reads.wait(left_ms)
 
     async def _grace(self) -> None:
-        """A read that is nearly there: partitions with new records must not starve old ones."""
+        """Wait briefly for a read that is nearly finished: partitions with new records must not
+        starve old ones.
+        """
         bound_ms = min(_GRACE_MS, self._plan.request.max_wait_ms // 10)
         if self._reads.is_pending and bound_ms > 0 and not self._answer.remote_bytes:
             await self._reads.wait(bound_ms)

@@ -48,14 +48,16 @@ _MOST_REMEMBERED = 10_000
 
 
 class StorageErrors:
-    """When a lost partition was last reported to this client: once per max_wait is enough (H25)."""
+    """Remembers when a lost partition was last reported to this client; once per max_wait is enough
+    (H25).
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._last_ms: dict[Key, int] = {}
 
     def is_due(self, key: Key, max_wait_ms: int) -> bool:
-        """Whether to report it now; a yes is remembered."""
+        """Whether to report it now; if so, the time is remembered."""
         now_ms = self._clock.monotonic_ms()
         last_ms = self._last_ms.get(key)
         if last_ms is not None and now_ms - last_ms < max_wait_ms:
@@ -67,7 +69,7 @@ class StorageErrors:
 
 
 class FetchAnswer:
-    """The answer of one Fetch as far as it is known, and finally as pieces of bytes."""
+    """The answer of one Fetch as far as it is known, and at the end as pieces of bytes."""
 
     def __init__(
         self,
@@ -91,7 +93,7 @@ class FetchAnswer:
 
     @property
     def remote_bytes(self) -> int:
-        """Record bytes of the remote tier at hand."""
+        """Record bytes of the remote tier that have been read."""
         found = (self._records(partition) for partition in self.plan.sources(Source.REMOTE))
         return sum(records.size_bytes for records in found if records is not None)
 
@@ -137,7 +139,7 @@ class FetchAnswer:
     def _in_order(
         self, response: FetchResponse
     ) -> list[tuple[tuple[int, int], PartitionFetch, FetchedPartition]]:
-        """The partitions answered in the order asked: a broker puts some errors last."""
+        """The answered partitions in the order of the request; a broker puts some errors last."""
         order = {key: position for position, key in enumerate(self.plan.by_key)}
         return sorted(answers_of(self.plan, response), key=lambda one: order[one[1].key])
 
@@ -162,9 +164,9 @@ class FetchAnswer:
     async def _given(
         self, partition: PartitionFetch, room: AnswerRoom, bound_ms: int
     ) -> tuple[RemoteRecords | None, int]:
-        """Records or error code of a partition that is not the broker's to answer.
+        """Records or error code of a partition that the broker does not answer.
 
-        Records without any: not even the first batch fits.
+        Records without bytes mean that not even the first batch fits.
         """
         if partition.source is Source.REFUSED:
             return None, self._error_due(partition, partition.error_code)
@@ -211,7 +213,9 @@ class FetchAnswer:
         is_first: bool,
         bound_ms: int,
     ) -> RemoteRecords | None:
-        """The records if they fit, else less of them, read again from the cache (H4, KIP-74)."""
+        """The records if they fit; otherwise fewer records, read again from the cache (H4,
+        KIP-74).
+        """
         if partition.tiered is None or partition.watermarks is None:
             return None
         upper = upper_offset(
@@ -228,7 +232,7 @@ class FetchAnswer:
     async def _read(
         self, partition: PartitionFetch, max_bytes: int, at_least_one: bool, bound_ms: int
     ) -> RemoteRecords | None:
-        """Records now, None where they are not to be had within the bound."""
+        """The records, None if they cannot be read within the bound."""
         try:
             async with asyncio.timeout(bound_ms / 1000):
                 outcome = await self.reads.read(partition, max_bytes, at_least_one)
@@ -238,7 +242,9 @@ class FetchAnswer:
 
 
 def _taken_bytes(records: RemoteRecords, limit_bytes: int) -> int:
-    """What records take of an answer: a broker fills it up with a part of the next batch."""
+    """The bytes of the answer that records use up; a broker fills them up with a part of the next
+    batch.
+    """
     is_all = records.exhausted or not records.size_bytes
     return records.size_bytes if is_all else max(records.size_bytes, limit_bytes)
 
@@ -246,7 +252,7 @@ def _taken_bytes(records: RemoteRecords, limit_bytes: int) -> int:
 def _fit_brokers(
     frame: bytearray, partition: PartitionFetch, answered: FetchedPartition, room: AnswerRoom
 ) -> tuple[Replacement | None, int]:
-    """What is altered in the broker's own answer, and how many bytes of its records are given."""
+    """How the broker's own answer is altered, and how many bytes of its records are given."""
     if answered.error_code != NONE:
         return None, 0
     if answered.records_size <= 0:
@@ -263,7 +269,7 @@ def _fit_brokers(
 
 
 def _is_brokers(partition: PartitionFetch, answered: FetchedPartition) -> bool:
-    """Whether the broker's own answer is passed on: its sources, and all errors but
+    """Whether the broker's own answer is passed on: for its own sources, and for every error but
     OFFSET_OUT_OF_RANGE.
     """
     if partition.source in (Source.BROKER, Source.HOLE):

@@ -49,13 +49,13 @@ View = Callable[[TopicRef, int], TierPartition | None]
 
 @dataclass(slots=True)
 class AnswerRoom:
-    """The room left in one answer; `is_empty` holds until a partition gave the first bytes."""
+    """The room left in one answer; `is_empty` holds until a partition has given the first bytes."""
 
     left_bytes: int
     is_empty: bool = True
 
     def limit(self, partition_max_bytes: int) -> int:
-        """Bytes that the next partition may have, but for the one batch of an empty answer."""
+        """Bytes that the next partition may have, except for the one batch of an empty answer."""
         return max(0, min(partition_max_bytes, self.left_bytes))
 
     def allowed(self, partition_max_bytes: int, size_bytes: int, first_batch_bytes: int) -> int:
@@ -73,14 +73,16 @@ class AnswerRoom:
         return limit if first_batch_bytes <= limit else 0
 
     def take(self, size_bytes: int) -> None:
-        """Count what a partition gave, or would have given if more of it had been at hand."""
+        """Count what a partition gave, or would have given if more of it had been read."""
         if size_bytes > 0:
             self.is_empty = False
         self.left_bytes = max(0, self.left_bytes - size_bytes)
 
 
 def first_batch_bytes(records: Buffer) -> int:
-    """Size of the first batch by its own header; 0 for none, more than there is for a cut one."""
+    """Size of the first batch by its own header. 0 without records; more than there is for a batch
+    that is cut off.
+    """
     if len(records) < _LOG_OVERHEAD_BYTES:
         return len(records) + 1 if len(records) else 0
     (length,) = _LENGTH.unpack_from(records)
@@ -88,7 +90,7 @@ def first_batch_bytes(records: Buffer) -> int:
 
 
 EpochEnds = Callable[[Uuid, int, int], EpochEnd | None]
-"""Where a leader epoch of a partition ended, None where only the broker can tell; see Tier."""
+"""Where a leader epoch of a partition ended, None where only the broker knows it; see Tier."""
 
 
 class EpochVerdict(enum.Enum):
@@ -102,7 +104,9 @@ class EpochVerdict(enum.Enum):
 def check_epoch(
     asked: FetchPartition, leader_epoch: int, epoch_end: EpochEnd | None
 ) -> EpochVerdict:
-    """Judge `last_fetched_epoch` by where it ended, None = it is the present one or newer."""
+    """Check `last_fetched_epoch` by where it ended; None = it is the current epoch or a newer
+    one.
+    """
     fetched_epoch = asked.last_fetched_epoch
     if fetched_epoch < 0:
         return EpochVerdict.CONSISTENT
@@ -132,7 +136,7 @@ BY_OUR_VIEW = (Source.ASSUMED, Source.REMOTE, Source.DIVERGED)
 
 @dataclass(slots=True)
 class PartitionFetch:
-    """One partition of one Fetch as it is settled step by step."""
+    """One partition of one Fetch, which is settled step by step."""
 
     key: Key
     ref: TopicRef
@@ -148,7 +152,9 @@ class PartitionFetch:
 
     @property
     def ends_wait(self) -> bool:
-        """What leaves at once; 56 waits for max_wait so that clients do not spin (H25)."""
+        """Whether the answer is sent at once. Error 56 waits for max_wait, so that clients do not
+        spin (H25).
+        """
         if self.source is Source.DIVERGED:
             return True
         return self.source is Source.REFUSED and self.error_code != KAFKA_STORAGE_ERROR
@@ -172,7 +178,7 @@ class FetchPlan:
 
     @property
     def is_plain(self) -> bool:
-        """No partition is tiered, for all we know, and we know."""
+        """Whether the tier is ready and none of the partitions is tiered."""
         return not any(partition.maybe_tiered for partition in self.partitions)
 
     @property
@@ -181,7 +187,9 @@ class FetchPlan:
 
     @property
     def can_ask_again(self) -> bool:
-        """Whether asking again can bring news without returning at once for an old offset."""
+        """Whether another request may return new records, and does not return at once because of an
+        old offset.
+        """
         quiet = all(
             partition.source in (Source.BROKER, Source.HOLE) or partition.ask_offset is not None
             for partition in self.partitions
@@ -193,7 +201,9 @@ class FetchPlan:
         return (partition for partition in self.partitions if partition.source in wanted)
 
     def replacements(self) -> dict[tuple[int, int], tuple[int, int]]:
-        """Patches of the request: (fetch_offset, partition_max_bytes) by place."""
+        """Patches of the request: (fetch_offset, partition_max_bytes) by position in the
+        request.
+        """
         patches = {}
         for partition in self.partitions:
             if partition.ask_offset is not None:
@@ -203,9 +213,9 @@ class FetchPlan:
         return patches
 
     def leader_epochs(self) -> dict[tuple[int, int], int]:
-        """Patches of the request: the epoch of our view, where the client names none.
+        """Patches of the request: the leader epoch of our view, where the client names none.
 
-        The broker then refuses to vouch for a view of another leadership (H4).
+        The broker then refuses to answer for a view of another leadership (H4).
         """
         return {
             partition.at: partition.tiered.leader_epoch
@@ -215,14 +225,14 @@ class FetchPlan:
 
     @property
     def hides_rack(self) -> bool:
-        """Whether the leader itself must give the records: it is asked for others than the client
-        named (H15), which a preferred replica could not be asked for (KIP-392).
+        """Whether the leader itself must give the records. It is asked for other records than the
+        client named (H15), which a preferred replica could not be asked for (KIP-392).
         """
         return any(self.sources(Source.HOLE))
 
     @property
     def is_contended(self) -> bool:
-        """Whether what the broker may give depends on what the tier gives before it."""
+        """Whether the broker's share of the answer depends on what the tier gives before it."""
         is_brokers = [
             partition.source in (Source.BROKER, Source.HOLE) for partition in self.partitions
         ]
@@ -230,9 +240,11 @@ class FetchPlan:
         return any(is_brokers) and not is_brokers[0] and asked_bytes > self.request.max_bytes
 
     def broker_max_bytes(self, known_bytes: Callable[[PartitionFetch], int | None]) -> int | None:
-        """The broker's share of max_bytes: remote partitions that were asked for first go first.
+        """The broker's share of max_bytes. Remote partitions that come earlier in the request are
+        served first.
 
-        `known_bytes`: what a partition takes of the answer, None = not known yet, so all it may.
+        `known_bytes` returns what a partition takes of the answer, None = not known yet, so it may
+        take all that its limit allows.
         """
         room = AnswerRoom(self.request.max_bytes)
         for partition in self.partitions:
@@ -251,12 +263,14 @@ def topic_ref(name: str | None, topic_id: bytes | None) -> TopicRef:
 
 
 def is_consumer(request: FetchRequest) -> bool:
-    """Replicas and debugging tools are none of our business (H21)."""
+    """Whether a consumer asks; requests of replicas and debugging tools are passed on (H21)."""
     return request.replica_id == CONSUMER_REPLICA_ID
 
 
 def is_incremental(request: FetchRequest) -> bool:
-    """A fetch of a session that we never gave out: we keep every client in full mode (KIP-227)."""
+    """Whether the request belongs to a fetch session. The proxy never creates one, so every client
+    stays in full mode (KIP-227).
+    """
     return request.session_position >= 0 and request.session_epoch not in _FULL_SESSION_EPOCHS
 
 
@@ -268,7 +282,9 @@ def plan_fetch(
     ready: bool,
     high_watermarks: Mapping[Key, int],
 ) -> FetchPlan:
-    """Look every partition up, and assume remote what is known to be (H20)."""
+    """Find every partition in the view, and assume that a known remote offset is still remote
+    (H20).
+    """
     partitions: dict[Key, PartitionFetch] = {}
     for topic_at, topic in enumerate(request.topics):
         ref = topic_ref(topic.name, topic.topic_id)
@@ -290,7 +306,7 @@ def plan_fetch(
 
 
 def epoch_verdict(partition: PartitionFetch, epoch_ends: EpochEnds) -> EpochVerdict:
-    """What the merged lineage as it is known now says of the client's last fetched epoch."""
+    """Check the client's last fetched epoch by the merged lineage as it is known now."""
     view, epoch = partition.tiered, partition.asked.last_fetched_epoch
     if view is None or epoch < 0:
         return EpochVerdict.CONSISTENT

@@ -44,11 +44,13 @@ class Holder(Protocol):
 
     @property
     def is_admitted(self) -> bool:
-        """The broker has answered a request of its that needs authentication."""
+        """Whether the broker has answered a request that needs authentication."""
         ...
 
     def memory_freed(self) -> None:
-        """It may go on, perhaps. To ask at once is not allowed: others are being told, too."""
+        """There may be room again. The connection must not ask within this call, because other
+        connections are being notified, too.
+        """
         ...
 
 
@@ -77,11 +79,11 @@ class ConnectionMemory:
 
     @property
     def lacking_bytes(self) -> int:
-        """How much too much is held while somebody waits; 0 while nobody does."""
+        """By how many bytes the bound is exceeded while a connection waits; 0 while none does."""
         return max(self.held_bytes - self.max_bytes, 1) if self._waiting else 0
 
     def hold(self, holder: Holder, size_bytes: int) -> None:
-        """The connection holds so many bytes now."""
+        """Set the bytes that the connection holds now."""
         now = size_bytes, holder.is_admitted
         if self._held.get(holder, (0, now[1])) == now:
             return
@@ -95,7 +97,9 @@ class ConnectionMemory:
         self._wake()
 
     def leave(self, holder: Holder) -> None:
-        """The connection is over, perhaps before it held what it was given leave to hold."""
+        """Forget a connection that has ended, also one that may have been about to exceed the
+        bound.
+        """
         self._waiting.pop(holder, None)
         self.hold(holder, 0)
         if self._beyond is holder:
@@ -103,9 +107,9 @@ class ConnectionMemory:
             self._wake()
 
     def verdict(self, holder: Holder, more_bytes: int = 0) -> Verdict:
-        """Whether the connection may receive, or assemble `more_bytes` at once.
+        """Decide whether the connection may receive, or assemble `more_bytes` at once.
 
-        Who waits for much goes on waiting for it though it may receive a little.
+        A connection that waits for much still waits for it when it may receive a little.
         """
         asked_bytes = self._waiting.get(holder, 0)
         if self._may(holder, more_bytes):
@@ -135,7 +139,9 @@ class ConnectionMemory:
         self._strangers_bytes -= 0 if was_admitted else size_bytes
 
     def _wake(self) -> None:
-        """All may ask again where there is room, or where nobody passes the bound."""
+        """Notify all waiting connections if there is room, or if no connection exceeds the
+        bound.
+        """
         if self.is_full and self._beyond is not None:
             return
         woken, self._waiting = self._waiting, {}
@@ -153,7 +159,7 @@ class Requests(Protocol):
 
 
 class RequestingClient(Protocol):
-    """A connection as its stream of requests shows it; hashable."""
+    """A connection as seen by its stream of requests; hashable."""
 
     @property
     def requests(self) -> Requests: ...
@@ -165,22 +171,22 @@ class RequestingClient(Protocol):
 
     @property
     def received_bytes(self) -> int:
-        """All bytes that ever came from it."""
+        """All bytes received from it so far."""
         ...
 
     @property
     def taken_bytes(self) -> int:
-        """All bytes that its socket ever took."""
+        """All bytes that its socket has taken so far."""
         ...
 
     @property
     def is_idle(self) -> bool:
-        """Neither a request nor an answer is under way."""
+        """Whether neither a request nor an answer is in flight."""
         ...
 
     @property
     def is_read(self) -> bool:
-        """Bytes are wanted from it now."""
+        """Whether the proxy reads from it now."""
         ...
 
     def abort(self, cause: str) -> None:
@@ -258,7 +264,9 @@ class ClientDeadlines:
         return _Progress(moved_bytes=moved_bytes, since_ms=now_ms, first_seen_ms=first_seen_ms)
 
     def _overdue(self, client: RequestingClient, progress: _Progress, now_ms: int) -> str | None:
-        """The first request has an absolute deadline: a byte now and then does not move it."""
+        """Why the client is overdue, if it is. The first request has an absolute deadline, which
+        single bytes do not move.
+        """
         settings, still_ms = self._settings, now_ms - progress.since_ms
         if not client.requests.has_request:
             known_ms = now_ms - progress.first_seen_ms
@@ -271,7 +279,7 @@ class ClientDeadlines:
 
 
 class AnsweredClient(Protocol):
-    """A client as its socket shows it; hashable."""
+    """A client as seen by its socket; hashable."""
 
     @property
     def peer(self) -> str:
@@ -280,16 +288,18 @@ class AnsweredClient(Protocol):
 
     @property
     def untaken_bytes(self) -> int:
-        """Bytes answered that its socket did not take yet; 0 where none of them holds room."""
+        """Answered bytes that its socket has not taken yet; 0 if none of them holds room of
+        reads.
+        """
         ...
 
     @property
     def taken_bytes(self) -> int:
-        """All bytes that its socket ever took."""
+        """All bytes that its socket has taken so far."""
         ...
 
     def abort(self, cause: str) -> None:
-        """End it at once and let go of what waits for it."""
+        """End it at once and drop what is queued for it."""
         ...
 
 
@@ -305,10 +315,10 @@ class _Stall:
 
 
 class StalledClients(Generic[C]):
-    """Checks all clients at intervals; `lacking_bytes` returns how much room somebody waits for.
+    """Checks all clients at intervals; `lacking_bytes` returns the room that a read waits for.
 
-    `held_bytes` is the part of that room which a client holds with bytes that its socket did not
-    take.
+    `held_bytes` returns the part of that room which a client holds with bytes that its socket has
+    not taken.
     """
 
     def __init__(
@@ -334,9 +344,7 @@ class StalledClients(Generic[C]):
             self.check()
 
     def check(self) -> None:
-        """End as many clients as hold the missing room, those that took nothing for longest
-        first.
-        """
+        """End as many clients as hold the missing room, the longest stalled ones first."""
         now_ms = self._clock.monotonic_ms()
         self._stalls = {
             client: self._stall_of(client, now_ms)

@@ -79,7 +79,9 @@ def apply_position(answered: Value, position: Position, version: int) -> None:
 
 
 def apply_error(answered: Value, error_code: int) -> None:
-    """An error of ListOffsets or OffsetForLeaderEpoch: unknown positions beside it, as in Kafka."""
+    """Write an error of ListOffsets or OffsetForLeaderEpoch; its positions are unknown, as in
+    Kafka.
+    """
     answered["error_code"] = error_code
     for name in ("offset", "timestamp", "leader_epoch", "end_offset"):
         if name in answered:
@@ -92,7 +94,7 @@ def epoch_end_of(answered: Value) -> EpochEnd:
 
 
 def apply_epoch_end(answered: Value, known: EpochEnd) -> None:
-    """Write another end into it."""
+    """Replace the end in a decoded answer."""
     answered["leader_epoch"] = known.leader_epoch
     answered["end_offset"] = known.end_offset
 

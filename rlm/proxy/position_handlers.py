@@ -67,11 +67,11 @@ class PositionHandler:
         self._deadline_ms = 0
 
     def _left_ms(self) -> int:
-        """What is left of the wait of one request, whatever its number of partitions."""
+        """The rest of the time of one request, whatever its number of partitions."""
         return max(1, self._deadline_ms - self._clock.monotonic_ms())
 
     async def list_offsets(self, taken: Taken, upstream: Upstream) -> list[Buffer] | None:
-        """The broker's answer, corrected for both tiers; None when it was passed as it is."""
+        """The broker's answer, corrected for both tiers; None when it was passed on unchanged."""
         request = _decode_request(LIST_OFFSETS, taken)
         asked = questions(request, "timestamp", name="name", index="partition_index")
         is_ours = any(needs_view(one.asked) for one in asked)
@@ -89,7 +89,7 @@ class PositionHandler:
     async def offset_for_leader_epoch(
         self, taken: Taken, upstream: Upstream
     ) -> list[Buffer] | None:
-        """The broker's answer, or the merged lineage's where that knows better."""
+        """The broker's answer, or the merged lineage's where the broker's epochs were trimmed."""
         request = _decode_request(OFFSET_FOR_LEADER_EPOCH, taken)
         is_consumer = (
             taken.api_version < _FIRST_EPOCH_WITH_REPLICA_ID
@@ -141,7 +141,7 @@ class PositionHandler:
         return response, bytes(answer[:position])
 
     async def _each(self, work: Iterable[Work]) -> None:
-        """All partitions side by side, a bounded number at once."""
+        """Run all partitions concurrently, a bounded number at once."""
         limit = asyncio.Semaphore(_MOST_AT_ONCE)
         self._deadline_ms = self._clock.monotonic_ms() + self._wait_ms
 

@@ -49,7 +49,7 @@ class ConnectionQuota(Protocol):
         ...
 
     def held(self, duration_ms: int) -> None:
-        """Reads that had to wait were put off for so long."""
+        """Reads that had to wait were delayed by this time."""
         ...
 
 
@@ -57,11 +57,11 @@ class FetchQuota(Protocol):
     """The quota of all connections."""
 
     def moved(self, size_bytes: int) -> None:
-        """So many bytes came from a client or from the broker."""
+        """Count bytes that came from a client or from the broker."""
         ...
 
     def connection(self) -> ConnectionQuota:
-        """Of a new connection."""
+        """The quota of a new connection."""
         ...
 
 
@@ -84,7 +84,7 @@ class Permit:
         return True
 
     def gave(self, spliced_bytes: int, broker_bytes: int) -> None:
-        """What an answer holds of either tier."""
+        """Count the bytes of both tiers in an answer."""
         self._quota.spliced(self._client_id, spliced_bytes)
         self._quota.passed(broker_bytes)
 
@@ -96,7 +96,7 @@ class Permit:
         return throttle_ms
 
     def end(self) -> None:
-        """Whatever was put off is not any more."""
+        """Count the time of a delay that ends now, if there is one."""
         if self._held_since_ms is not None:
             held_ms = self._clock.monotonic_ms() - self._held_since_ms
             self._quota.held(held_ms)
@@ -120,13 +120,13 @@ def _as_value(error: Exception) -> RemoteStorageError:
 
 
 def is_lost(outcome: Outcome | None) -> bool:
-    """An error that waiting does not cure (H25), or a frozen partition (H4)."""
+    """Whether it is an error that waiting does not cure (H25), or a frozen partition (H4)."""
     return isinstance(outcome, RemoteStorageError) and not outcome.retriable
 
 
 class RemoteReads:
-    """Runs at most one read per partition. `cancel` abandons them; the cache still gets their
-    chunks.
+    """Runs at most one read per partition. `cancel` abandons the reads, but the cache still gets
+    their chunks.
 
     A read that the quota delays begins with a later `retry`.
     """
@@ -143,8 +143,8 @@ class RemoteReads:
         self._begun: dict[Key, tuple[PartitionFetch, int]] = {}
 
     def start(self, partition: PartitionFetch, max_bytes: int) -> int:
-        """Begin to read at most so much for a partition with known watermarks; returns the bytes
-        that it may have by its own limit.
+        """Begin to read at most `max_bytes` for a partition with known watermarks. Returns the
+        bytes that it may take by its own limit.
         """
         size_bytes = max(0, min(partition.asked.partition_max_bytes, max_bytes))
         if partition.key in self._tasks:
@@ -160,7 +160,7 @@ class RemoteReads:
         return size_bytes
 
     def retry(self) -> None:
-        """Begin what was put off, and again what failed in a way that waiting may cure."""
+        """Begin the delayed reads, and repeat those that failed with a retriable error."""
         for key in tuple(self._put_off):
             self.start(*self._begun[key])
         for key, task in list(self._tasks.items()):
@@ -170,7 +170,7 @@ class RemoteReads:
                 self.start(*self._begun[key])
 
     def forget(self, partition: PartitionFetch) -> None:
-        """What was read for a partition is of a view that no longer holds."""
+        """Drop what was read for a partition whose view is no longer valid."""
         self._put_off.discard(partition.key)
         task = self._tasks.pop(partition.key, None)
         if task is not None:
@@ -199,16 +199,16 @@ class RemoteReads:
             return _as_value(error)
 
     def is_begun(self, partition: PartitionFetch) -> bool:
-        """Whether a read was begun or put off."""
+        """Whether a read was begun or delayed."""
         return partition.key in self._begun
 
     def outcome(self, partition: PartitionFetch) -> Outcome | None:
-        """What a read gave; None while it is under way or was never begun."""
+        """The result of a read; None while it is running or was never begun."""
         task = self._tasks.get(partition.key)
         return task.result() if task is not None and task.done() else None
 
     async def wait(self, duration_ms: float) -> None:
-        """Until one more read is through, at most so long."""
+        """Wait until one more read has finished, at most this long."""
         pending = [task for task in self._tasks.values() if not task.done()]
         if pending:
             await asyncio.wait(
@@ -217,19 +217,19 @@ class RemoteReads:
 
     @property
     def is_throttled(self) -> bool:
-        """Whether a read is put off."""
+        """Whether a read is delayed."""
         return bool(self._put_off)
 
     @property
     def is_pending(self) -> bool:
-        """Whether a read is under way."""
+        """Whether a read is running."""
         return any(not task.done() for task in self._tasks.values())
 
     def cancel(self) -> None:
-        """The end: give up what is under way, and let go of what was read.
+        """Abandon running reads and drop what was read.
 
-        A cancelled task's traceback leads back here: whatever stayed would be kept, records and
-        chunks with it, until the garbage collector finds the circle.
+        The traceback of a cancelled task refers to this object. Records and chunks that stayed here
+        would be kept until the garbage collector finds the cycle.
         """
         self._permit.end()
         for task in self._tasks.values():
@@ -257,13 +257,13 @@ class Upstream(Protocol):
     async def ask(
         self, frame: Buffer, api_version: int, correlation_id: int, stream_above: int | None
     ) -> bytearray | None:
-        """Send a request (no length before it) and wait for its answer.
+        """Send a request (without its length) and wait for its answer.
 
         An answer of more than `stream_above` bytes (None = no limit but max_frame_bytes) goes
-        straight to the client: None is answered once it is through. Raises ConnectionError.
+        straight to the client; None is returned once all of it has passed. Raises ConnectionError.
         """
         ...
 
     async def settled(self) -> None:
-        """Wait until every earlier request was answered, before an answer of our own is given."""
+        """Wait until every earlier request was answered, before we send an answer of our own."""
         ...

@@ -94,9 +94,9 @@ class ProxyServer:
         return frozenset(self._connections)
 
     async def start(self) -> None:
-        """Listen; passes bytes from now on, whether the tier is ready or not (H24).
+        """Listen, and pass bytes from now on, whether or not the tier is ready (H24).
 
-        Invalid where the port is taken or the address is not ours.
+        Invalid: the port is in use, or the address is not one of this machine.
         """
         host, port = self._settings.listen_host, self._settings.listen_port
         try:
@@ -117,7 +117,7 @@ class ProxyServer:
         log.info("proxy_listening", host=self._settings.listen_host, port=self.port)
 
     async def close(self) -> None:
-        """Stop listening, let in-flight answers leave within `shutdown_timeout_ms`, then close."""
+        """Stop listening, let in-flight answers finish within `shutdown_timeout_ms`, then close."""
         if self._server is None:
             return
         self._server.close()

@@ -37,7 +37,7 @@ _TAKEN_KEYS = frozenset(
 
 
 class SessionError(Exception):
-    """The connection cannot continue; `cause` is the word for logs and metrics."""
+    """The connection cannot continue; `cause` is the name for logs and metrics."""
 
     def __init__(self, cause: str, message: str) -> None:
         super().__init__(message)
@@ -149,12 +149,12 @@ class RequestCutter:
 
     @property
     def is_within_frame(self) -> bool:
-        """More bytes of a request that has begun must come."""
+        """Whether more bytes of a request that has begun must come."""
         waits = bool(self._held) and not self._blocked
         return waits or self._passing_bytes > 0 or self._frame is not None
 
     def admit(self) -> None:
-        """The broker has answered what it answers to nobody unknown: frames may be large now."""
+        """The broker has answered a request that needs authentication: frames may be large now."""
         self._max_taken_bytes = self._max_frame_bytes
 
     def feed(self, data: Buffer) -> Cut:
@@ -168,7 +168,7 @@ class RequestCutter:
         return self._cut(memoryview(data))
 
     def resume(self) -> Cut:
-        """Go on after a taken request was answered."""
+        """Continue after an intercepted request was answered."""
         self._blocked = False
         data = bytes(self._held)
         self._held.clear()
@@ -191,7 +191,7 @@ class RequestCutter:
         return Cut(passed=passed, expected=tuple(expected), taken=self._fill(view[position:]))
 
     def _begin(self, head: memoryview, expected: list[Expected]) -> bool:
-        """Understand the start of a frame; False when more bytes are needed for that."""
+        """Parse the start of a frame; False when more bytes are needed for that."""
         if len(head) < LENGTH_BYTES:
             return False
         size_bytes = _size_of(head, _REQUEST_HEAD_BYTES - LENGTH_BYTES, self._max_frame_bytes)
@@ -289,7 +289,7 @@ class ResponseCutter:
         self._max_frame_bytes = max_frame_bytes
         self._may_assemble = may_assemble
         self.has_admitted = False
-        """The broker has answered what it answers to nobody unknown."""
+        """Whether the broker has answered a request that needs authentication."""
         self.is_waiting = False
         """An answer that came may not be assembled yet."""
         self._expected: deque[Expected] = deque()
@@ -300,21 +300,21 @@ class ResponseCutter:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is under way."""
+        """Whether no answer is expected."""
         return not self._expected
 
     @property
     def is_assembling(self) -> bool:
-        """An answer is on its way into memory that it has already."""
+        """Whether an answer is being received into memory that is already allocated."""
         return self._frame is not None
 
     @property
     def held_bytes(self) -> int:
-        """Memory that bytes of the broker take here."""
+        """Memory that bytes of the broker occupy here."""
         return len(self._head) + len(self._frame or b"")
 
     def resume(self) -> list[Output]:
-        """Ask again for the answer that waits; as `feed`."""
+        """Try again to assemble the answer that waits; as `feed`."""
         return self.feed(b"")
 
     def expect(self, expected: Expected) -> None:
@@ -328,12 +328,14 @@ class ResponseCutter:
         return memoryview(self._frame)[self._filled_bytes :]
 
     def filled(self, size_bytes: int) -> Assembled | None:
-        """So many bytes were received into `room`."""
+        """Count bytes that were received into `room`."""
         self._filled_bytes += size_bytes
         return self._assembled()
 
     def feed(self, data: Buffer) -> list[Output]:
-        """Take bytes of any cut; answer pieces to pass on (views of the input) and whole frames."""
+        """Take bytes of any cut; returns pieces to pass on (views of the input) and whole
+        frames.
+        """
         if self._head:
             data = bytes(self._head + data)
             self._head.clear()
@@ -350,7 +352,9 @@ class ResponseCutter:
         return outputs
 
     def _step(self, view: memoryview, outputs: list[Output]) -> int | None:
-        """Handle the start of these bytes; answer how many, None when more are needed."""
+        """Handle the start of these bytes; returns how many were handled, None when more are
+        needed.
+        """
         if self._streaming_bytes:
             size_bytes = min(self._streaming_bytes, len(view))
             outputs.append(view[:size_bytes])

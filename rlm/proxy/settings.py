@@ -40,7 +40,7 @@ class ProxyMetrics(Protocol):
     """What the proxy counts. Calls are cheap and never fail."""
 
     def connection_opened(self) -> None:
-        """A client connected and was let in."""
+        """A client connected and was accepted."""
         ...
 
     def connection_closed(self, cause: str) -> None:

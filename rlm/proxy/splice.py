@@ -50,7 +50,7 @@ Replacement = SplicedPartition | PatchedPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedAnswer:
-    """What one answer of the broker means for the fetch."""
+    """What one answer of the broker means for the Fetch."""
 
     out_of_range: tuple[PartitionFetch, ...] = ()
     dropped: tuple[PartitionFetch, ...] = ()
@@ -63,7 +63,9 @@ class CheckedAnswer:
 def check_answer(
     plan: FetchPlan, response: FetchResponse, high_watermarks: dict[Key, int]
 ) -> CheckedAnswer:
-    """Take one answer in: what it proves, what must be found out, and whether it ends the wait."""
+    """Apply one answer of the broker to the plan: what it proves, what must be found out, and
+    whether it ends the wait.
+    """
     found: dict[_News, list[PartitionFetch]] = {news: [] for news in _News}
     leave_now = False
     broker_bytes = 0
@@ -120,7 +122,7 @@ def _check_error(partition: PartitionFetch, error_code: int) -> _News | None:
 
 
 def _is_answer_to_us(partition: PartitionFetch, error_code: int) -> bool:
-    """Whether an error is about an offset or epoch that the client did not ask for."""
+    """Whether an error is about an offset or epoch that we asked for and the client did not."""
     if error_code in _STALE_EPOCH:
         is_named = partition.asked.current_leader_epoch != NO_EPOCH
         return not is_named and partition.source in BY_OUR_VIEW
@@ -128,8 +130,8 @@ def _is_answer_to_us(partition: PartitionFetch, error_code: int) -> bool:
 
 
 def _has_it_itself(partition: PartitionFetch, answered: FetchedPartition) -> bool:
-    """Whether the broker's own log holds an offset that was thought to be in the tier only: it is
-    another log than the one we know (a topic recreated, H7; a leader change), or came back.
+    """Whether the broker's own log holds an offset that should be in the remote tier only. The log
+    is then another one than we know (a topic recreated, H7; a leader change), or it was restored.
     """
     if partition.source not in (Source.ASSUMED, Source.REMOTE):
         return False
@@ -137,10 +139,11 @@ def _has_it_itself(partition: PartitionFetch, answered: FetchedPartition) -> boo
 
 
 def _is_doubtful(plan: FetchPlan, partition: PartitionFetch, answered: FetchedPartition) -> bool:
-    """Whether the broker's judgement of the last fetched epoch has to be looked into (H37).
+    """Whether the broker's answer about the last fetched epoch must be checked (H37).
 
-    Below its first epoch, which a trim moves up to the log start, it gives that as the end of an
-    epoch, or sees no divergence where there is one; a follower's judgement is its own.
+    A trim moves the broker's first epoch up to its log start. Below it, the broker returns that
+    offset as the end of an epoch, or sees no divergence where there is one. A follower knows only
+    its own epochs.
     """
     if partition.source is not Source.BROKER or partition.asked.last_fetched_epoch < 0:
         return False
@@ -154,7 +157,9 @@ def _is_doubtful(plan: FetchPlan, partition: PartitionFetch, answered: FetchedPa
 def settle_doubted(
     partition: PartitionFetch, view: TierPartition | None, epoch_end: EpochEnd | None
 ) -> None:
-    """Settle a doubtful answer after a passed barrier: ours, or the broker's as it came."""
+    """Settle a doubtful answer after a passed barrier: by the merged lineage, or as the broker gave
+    it.
+    """
     partition.tiered = view
     if view is None or view.frozen or not view.led_here or partition.watermarks is None:
         return
@@ -176,14 +181,16 @@ def _answer_from(
 
 
 def _drop(partition: PartitionFetch) -> None:
-    """The broker is asked again for what the client asked."""
+    """Make the broker answer the client's own question again."""
     partition.source, partition.ask_offset, partition.watermarks = Source.BROKER, None, None
 
 
 def answers_of(
     plan: FetchPlan, response: FetchResponse
 ) -> Iterator[tuple[tuple[int, int], PartitionFetch, FetchedPartition]]:
-    """The partitions answered that were asked for, in their order, and where each is."""
+    """The answered partitions of the plan, in the order of the answer, each with its position
+    there.
+    """
     for topic_at, topic in enumerate(response.topics):
         name = topic.topic_id if topic.topic_id is not None else topic.name or ""
         for partition_at, answered in enumerate(topic.partitions):
@@ -201,7 +208,7 @@ def _watermarks_of(answered: FetchedPartition) -> Watermarks:
 
 
 def _take_clean(partition: PartitionFetch, answered: FetchedPartition) -> bool:
-    """An error-free answer; True when only now it shows that the offset is remote (KIP-392)."""
+    """Apply an error-free answer. True if it shows only now that the offset is remote (KIP-392)."""
     watermarks = _watermarks_of(answered)
     if partition.source is Source.ASSUMED:
         partition.source = Source.REMOTE
@@ -224,10 +231,11 @@ def settle_out_of_range(
     watermarks: Watermarks | None,
     epoch_end: EpochEnd | None = None,
 ) -> bool:
-    """Settle an OFFSET_OUT_OF_RANGE after a passed barrier; True when the broker is asked again.
+    """Settle an OFFSET_OUT_OF_RANGE after a passed barrier; True when the broker must be asked
+    again.
 
-    `view` None = not tiered for certain. `marks` None = even the broker's watermarks failed.
-    `epoch_end`: of the client's last fetched epoch, see `check_epoch`.
+    `view` None = certainly not tiered. `watermarks` None = not even the broker gave watermarks.
+    `epoch_end` belongs to the client's last fetched epoch, see `check_epoch`.
     """
     partition.tiered = view
     if view is None:
@@ -255,7 +263,9 @@ def settle_out_of_range(
 def _settle_position(
     partition: PartitionFetch, view: TierPartition, watermarks: Watermarks
 ) -> bool:
-    """Remote, not settled yet, a hole or in range by now; True when the broker is asked again."""
+    """Decide whether the offset is remote, not settled yet, in a hole, or in range by now. True
+    when the broker must be asked again.
+    """
     offset = partition.asked.fetch_offset
     if is_remote_offset(view, offset):
         _answer_from(partition, Source.REMOTE, watermarks, watermarks.high_watermark)
@@ -272,7 +282,9 @@ def _settle_position(
 
 
 def not_ready(partition: PartitionFetch, watermarks: Watermarks | None) -> None:
-    """Neither data nor a verdict: empty with the real high watermark, or 56 without one (H17)."""
+    """Answer no records and no error with the real high watermark, or error 56 without one
+    (H17).
+    """
     partition.maybe_tiered = True
     if watermarks is None:
         _refuse(partition, KAFKA_STORAGE_ERROR)
@@ -281,12 +293,12 @@ def not_ready(partition: PartitionFetch, watermarks: Watermarks | None) -> None:
 
 
 def refuse_follower(partition: PartitionFetch) -> None:
-    """Remote data is read at the leader only."""
+    """Refuse because only the leader reads remote data."""
     _refuse(partition, NOT_LEADER_OR_FOLLOWER)
 
 
 def refuse_storage(partition: PartitionFetch, watermarks: Watermarks | None) -> None:
-    """Frozen (H4) or lost for good (H25)."""
+    """Refuse because the partition is frozen (H4) or permanently lost (H25)."""
     partition.maybe_tiered = True
     _refuse(partition, KAFKA_STORAGE_ERROR, watermarks)
 
@@ -304,7 +316,7 @@ def _refuse(
 
 
 def shown_log_start(view: TierPartition | None, log_start_offset: int) -> int | None:
-    """The log start clients are to see instead of the broker's (H22); None = the broker's."""
+    """The log start offset to show instead of the broker's (H22); None = show the broker's."""
     if view is None or not has_remote(view) or log_start_offset < 0:
         return None
     start = view.remote_log_start_offset
@@ -318,9 +330,9 @@ def splice_records(
     *,
     read_committed: bool,
 ) -> SplicedPartition:
-    """The answer of a partition that is not the broker's: records, nothing yet, or an error.
+    """The answer of a partition that the broker does not answer: records, nothing yet, or an error.
 
-    `records` without any: not even the first batch fits.
+    `records` without bytes mean that not even the first batch fits.
     """
     is_plain = error_code == NONE and partition.source is not Source.DIVERGED
     watermarks = partition.watermarks
@@ -351,7 +363,9 @@ def _start(watermarks: Watermarks | None) -> int:
 
 
 def _aborted(records: RemoteRecords | None) -> tuple[tuple[int, int], ...] | None:
-    """As a broker: null where not even the first batch fits (ReplicaManager.checkFetchDataInfo)."""
+    """As a broker answers: null if not even the first batch fits
+    (ReplicaManager.checkFetchDataInfo).
+    """
     if records is None:
         return ()
     return records.aborted if records.size_bytes else None
@@ -360,7 +374,9 @@ def _aborted(records: RemoteRecords | None) -> tuple[tuple[int, int], ...] | Non
 def patch_clean(
     partition: PartitionFetch, answered: FetchedPartition, given_bytes: int
 ) -> PatchedPartition | None:
-    """The log start of the broker's own answer (H22), and the room that is left for its records."""
+    """Correct the log start of the broker's own answer (H22), and cut its records to the room that
+    is left.
+    """
     start = shown_log_start(partition.tiered, answered.log_start_offset)
     is_cut = given_bytes < answered.records_size
     if start is None and not is_cut:
@@ -371,7 +387,9 @@ def patch_clean(
 
 
 def empty_clean(partition: PartitionFetch, answered: FetchedPartition) -> SplicedPartition:
-    """The broker's own answer where not even its first batch fits: no records, null aborted."""
+    """The broker's own answer if not even its first batch fits: no records, null aborted
+    transactions.
+    """
     start = shown_log_start(partition.tiered, answered.log_start_offset)
     return SplicedPartition(
         error_code=NONE,

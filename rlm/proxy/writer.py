@@ -30,17 +30,17 @@ class PacedWriter:
 
     @property
     def accepted_bytes(self) -> int:
-        """All bytes that were ever to be written."""
+        """All bytes that were given to this writer so far."""
         return self._given_bytes + self.queued_bytes
 
     @property
     def untaken_bytes(self) -> int:
-        """Bytes that the socket did not take yet."""
+        """Bytes that the socket has not taken yet."""
         return self.queued_bytes + self._transport.get_write_buffer_size()
 
     @property
     def taken_bytes(self) -> int:
-        """All bytes that the socket took so far."""
+        """All bytes that the socket has taken so far."""
         return self._given_bytes - self._transport.get_write_buffer_size()
 
     def write(self, piece: Buffer) -> None:
@@ -67,23 +67,23 @@ class PacedWriter:
             self.write(b"".join(small))
 
     def pause(self) -> None:
-        """The transport holds bytes the socket did not take."""
+        """The transport holds bytes that the socket has not taken."""
         self._paused = True
 
     def resume(self) -> None:
-        """The socket took everything given so far."""
+        """The socket took everything that it was given so far."""
         self._paused = False
         self._send()
         if not self._queue and not self._paused:
             self._on_drained()
 
     def finish(self) -> None:
-        """Close the transport once everything queued was given to it."""
+        """Close the transport once it was given everything that is queued."""
         self._is_finishing = True
         self._send()
 
     def drop(self) -> None:
-        """The socket is gone: let go of what will never be sent."""
+        """The socket was closed: drop what can no longer be sent."""
         self._is_finishing = True
         self._queue.clear()
         self.queued_bytes = 0

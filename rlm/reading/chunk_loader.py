@@ -189,7 +189,7 @@ class ChunkLoader:
                 self._chunks.put(wanted.key(number), outcome, wanted.reader, is_ahead=is_ahead)
         return landed
 
-    def waits_for_turn(self, key: ChunkKey) -> bool:
+    def is_queued(self, key: ChunkKey) -> bool:
         """Whether the load of a chunk has not begun."""
         load = self._loads.get(key)
         return load is not None and load.task is None

@@ -57,7 +57,7 @@ class Cursor:
     used_ms: int
     reads: int = 0
     here: SegmentPosition | None = None
-    mark: SegmentPosition | None = None
+    requested: SegmentPosition | None = None
     """Up to where everything was asked for already."""
     _since_grown_bytes: int = 0
 
@@ -69,9 +69,9 @@ class Cursor:
     @property
     def asked_ahead_bytes(self) -> int:
         """Bytes asked for beyond where the reader is."""
-        if self.mark is None or self.here is None:
+        if self.requested is None or self.here is None:
             return 0
-        return max(self.mark.distance - self.here.distance, 0)
+        return max(self.requested.distance - self.here.distance, 0)
 
     def grow(self, most_bytes: int, read_bytes: int, *, has_waited: bool) -> None:
         """The reader continued: double the window where it waited, or used up half of it."""
@@ -84,20 +84,20 @@ class Cursor:
         """The reader is at a position of a segment now."""
         base = self._base_of(segment, chunk_bytes)
         self.here = SegmentPosition(segment=segment, base=base, position=position)
-        if self.mark is None or self.mark.distance < self.here.distance:
-            self.mark = SegmentPosition(
+        if self.requested is None or self.requested.distance < self.here.distance:
+            self.requested = SegmentPosition(
                 segment=segment, base=base, position=_up(position, chunk_bytes)
             )
 
     def asked(self, segment: RemoteLogSegmentMetadata, end: int, chunk_bytes: int) -> None:
         """Everything up to a position is asked for: read ahead behind it."""
-        mark = self.mark
+        requested = self.requested
         base = self._base_of(segment, chunk_bytes)
-        if mark is None or base + end > mark.distance:
-            self.mark = SegmentPosition(segment=segment, base=base, position=end)
+        if requested is None or base + end > requested.distance:
+            self.requested = SegmentPosition(segment=segment, base=base, position=end)
 
     def _base_of(self, segment: RemoteLogSegmentMetadata, chunk_bytes: int) -> int:
-        for known in (self.mark, self.here):
+        for known in (self.requested, self.here):
             if known is not None and known.segment.segment_id == segment.segment_id:
                 return known.base
         here = self.here
@@ -110,29 +110,33 @@ class Cursor:
         self, *, window_bytes: int, range_bytes: int, chunk_bytes: int, following: Following
     ) -> tuple[Ahead, ...]:
         """What to ask for next within the window, in ranges as large as it allows."""
-        if self.mark is None:
+        if self.requested is None:
             return ()
         size = _range_bytes(window_bytes, range_bytes, chunk_bytes)
         plan: list[Ahead] = []
         while True:
-            mark = self.mark
+            requested = self.requested
             room = window_bytes - self.asked_ahead_bytes
             if room < min(size, chunk_bytes):
                 return tuple(plan)
-            if mark.position >= mark.segment.segment_size_bytes:
-                segment = following(mark.segment.next_offset)
+            if requested.position >= requested.segment.segment_size_bytes:
+                segment = following(requested.segment.next_offset)
                 if segment is None:
                     return tuple(plan)
-                base = mark.base + _weight(mark.segment, chunk_bytes)
-                self.mark = SegmentPosition(segment=segment, base=base, position=0)
+                base = requested.base + _weight(requested.segment, chunk_bytes)
+                self.requested = SegmentPosition(segment=segment, base=base, position=0)
                 plan.append(Ahead(segment=segment, start=0, end=0))
                 continue
-            wanted = _cut(mark.segment.segment_size_bytes - mark.position, size, range_bytes)
+            wanted = _cut(
+                requested.segment.segment_size_bytes - requested.position, size, range_bytes
+            )
             if wanted > room:
                 return tuple(plan)
-            start, end = mark.position, mark.position + wanted
-            plan.append(Ahead(segment=mark.segment, start=start, end=end))
-            self.mark = SegmentPosition(segment=mark.segment, base=mark.base, position=end)
+            start, end = requested.position, requested.position + wanted
+            plan.append(Ahead(segment=requested.segment, start=start, end=end))
+            self.requested = SegmentPosition(
+                segment=requested.segment, base=requested.base, position=end
+            )
 
 
 def _weight(segment: RemoteLogSegmentMetadata, chunk_bytes: int) -> int:

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 J = TypeVar("J")
 
 
-class _Round(Generic[J]):
+class _ReaderQueues(Generic[J]):
     """The queues of readers in round-robin order; the next reader comes first."""
 
     def __init__(self) -> None:
@@ -57,8 +57,8 @@ class FairQueue(Generic[J]):
     """Jobs of readers (numbers) in the order in which they begin."""
 
     def __init__(self) -> None:
-        self._wanted: _Round[J] = _Round()
-        self._ahead: _Round[J] = _Round()
+        self._wanted: _ReaderQueues[J] = _ReaderQueues()
+        self._ahead: _ReaderQueues[J] = _ReaderQueues()
 
     @property
     def wanted_count(self) -> int:

@@ -155,7 +155,7 @@ class LoadScheduler:
         self._clock = clock
         self._at_once = at_once
         self._most_waiting = most_waiting
-        self._turns: FairQueue[Load[Any]] = FairQueue()
+        self._queue: FairQueue[Load[Any]] = FairQueue()
         self._running: set[Load[Any]] = set()
         self._asks_for_room = False
         self.lacking_bytes = 0
@@ -168,13 +168,13 @@ class LoadScheduler:
     @property
     def waiting_count(self) -> int:
         """Loads that somebody waits for and that wait for a turn."""
-        return self._turns.wanted_count
+        return self._queue.wanted_count
 
     def submit(self, load: Load[V]) -> asyncio.Future[V]:
         """Begin a load, now or in its turn; Busy where too many wait already."""
-        if not load.is_ahead and self._turns.wanted_count >= self._most_waiting:
-            raise Busy(f"{self._turns.wanted_count} remote reads wait already")
-        self._turns.add(load, load.reader, is_ahead=load.is_ahead)
+        if not load.is_ahead and self._queue.wanted_count >= self._most_waiting:
+            raise Busy(f"{self._queue.wanted_count} remote reads wait already")
+        self._queue.add(load, load.reader, is_ahead=load.is_ahead)
         self.pump()
         return load.future
 
@@ -186,7 +186,7 @@ class LoadScheduler:
         load.is_ahead = False
         if load in self._running:
             self._memory.wanted(load.size_bytes)
-        elif self._turns.promote(load, load.reader):
+        elif self._queue.promote(load, load.reader):
             self.pump()
 
     def forget(self, reader: int) -> tuple[Load[Any], ...]:
@@ -197,7 +197,7 @@ class LoadScheduler:
         for load in running:
             if load.task is not None:
                 load.task.cancel()
-        dropped = (*self._turns.drop_ahead(reader), *running)
+        dropped = (*self._queue.drop_ahead(reader), *running)
         for load in dropped:
             load.future.cancel()
         return dropped
@@ -210,12 +210,12 @@ class LoadScheduler:
     def pump(self) -> None:
         """Begin what has its turn and finds room; call it whenever room may have been made."""
         self.lacking_bytes = 0
-        while len(self._running) < self._at_once and (load := self._turns.first()) is not None:
+        while len(self._running) < self._at_once and (load := self._queue.first()) is not None:
             if not load.waits_for_room:
                 self._memory.take(load.size_bytes, is_ahead=load.is_ahead)
-                self._turns.take()
+                self._queue.take()
             elif self._memory.reserve(load.size_bytes, is_ahead=load.is_ahead):
-                self._turns.take()
+                self._queue.take()
             elif load.is_ahead:
                 return
             else:
@@ -239,9 +239,9 @@ class LoadScheduler:
         """Without room: the first whose asker holds memory, and frees it when it has the rest."""
         if not self._memory.may_overdraw:
             return None
-        for load in self._turns:
+        for load in self._queue:
             if load.holds_part and not load.is_ahead:
-                self._turns.remove(load, load.reader)
+                self._queue.remove(load, load.reader)
                 self._memory.overdraw(load.size_bytes)
                 load.is_overdraft = True
                 return load
@@ -266,10 +266,10 @@ class LoadScheduler:
 
     def _give_up(self) -> None:
         """The owner's group has ended and takes no more tasks: loads without one never begin."""
-        for load in (*self._turns, *self._running):
+        for load in (*self._queue, *self._running):
             if load.task is None:
                 load.future.cancel()
-        self._turns = FairQueue()
+        self._queue = FairQueue()
 
     async def _run(self, load: Load[Any]) -> None:
         try:

@@ -329,7 +329,7 @@ class _OneRead:
         self.before_wait(min(numbers.stop * size, self.segment.segment_size_bytes))
         self.has_waited = True
         key = (self.segment.segment_id.id, numbers.start)
-        if not self._has_yielded and self._loader.waits_for_turn(key):
+        if not self._has_yielded and self._loader.is_queued(key):
             # A read that waits for a slot holds nothing; otherwise waiting reads could hold all
             # memory. Once is enough: what is evicted meanwhile is fetched again.
             self._has_yielded = True

@@ -101,13 +101,13 @@ def checked(
     data: bytes, number: int, size_bytes: int, checksums: ChunkChecksums, what: str
 ) -> bytes | Corrupt:
     """The chunk if it is whole and right."""
-    place = f"chunk {number} of {what}"
+    chunk = f"chunk {number} of {what}"
     if len(data) != size_bytes:
-        return Corrupt(f"{place} has {len(data)} bytes, {size_bytes} expected")
+        return Corrupt(f"{chunk} has {len(data)} bytes, {size_bytes} expected")
     try:
         checksums.check(number, data)
     except Corrupt as error:
-        return _caused(Corrupt(f"{place}: {error}"), error)
+        return _caused(Corrupt(f"{chunk}: {error}"), error)
     return data
 
 

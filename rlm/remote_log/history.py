@@ -96,13 +96,13 @@ class Losses:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteHistory:
-    """The segments of a partition inside one lineage; `place` names the partition in errors.
+    """The segments of a partition inside one lineage; `name` is that of the partition, for errors.
 
     `trusted` False = the ledger has a problem and proves no hole. `empty`: recorded ranges without
     any records that a reader could miss (H15).
     """
 
-    place: str
+    name: str
     ledger: PartitionLedger
     lineage: Lineage
     log_end_offset: int
@@ -149,12 +149,12 @@ class RemoteHistory:
             return  # nothing is left out
         if self.unsettled_end(start, next_offset) != SETTLED:
             raise Unavailable(
-                f"{self.place}: what is between {start} and {next_offset} in the "
+                f"{self.name}: what is between {start} and {next_offset} in the "
                 f"remote store is not settled yet"
             )
 
 
-class SegmentReader:
+class LineageReader:
     """Reads along a lineage through the reader; `losses` keeps segments that cannot be read."""
 
     def __init__(self, reader: RemoteReader) -> None:
@@ -216,7 +216,7 @@ class SegmentReader:
             else:
                 return usable, read
         try:
-            raise error or Internal(f"{history.place}: no copy of offset {request.offset} was read")
+            raise error or Internal(f"{history.name}: no copy of offset {request.offset} was read")
         finally:
             error = None  # it refers to this frame
 
@@ -265,7 +265,7 @@ class SegmentReader:
         following = history.segment_at(end)
         if following is None or following.metadata.start_offset > end:
             raise Unavailable(
-                f"{history.place}: what became of the transactions open at {end} is known once "
+                f"{history.name}: what became of the transactions open at {end} is known once "
                 f"the records from there on are copied"
             )
         found = open_at(await self._aborted_list(history, following), end)

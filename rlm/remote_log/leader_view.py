@@ -16,7 +16,7 @@ from rlm.broker.leadership import Leadership, LedPartition, partitions_of
 from rlm.plans.coverage import SETTLED, Ranges, ranges_without_records
 from rlm.reading.reader import RemoteReader
 from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
-from rlm.remote_log.history import RemoteHistory, SegmentReader
+from rlm.remote_log.history import LineageReader, RemoteHistory
 from rlm.remote_log.ports import Ledger, Settings
 from rlm.remote_log.snapshot_cache import SnapshotCache
 from rlm.remote_log.snapshots import PartitionSnapshot, SnapshotTaker
@@ -62,8 +62,8 @@ class LocalTier:
         self._ledger = ledger
         self._snapshots = snapshots
         self._coalesced = coalesced
-        self.walk = SegmentReader(reader)
-        self.losses = self.walk.losses
+        self.lineage_reader = LineageReader(reader)
+        self.losses = self.lineage_reader.losses
         self._views: dict[PartitionKey, tuple[_Seen, TierPartition]] = {}
 
     def ready(self) -> bool:
@@ -152,14 +152,14 @@ class LocalTier:
 
     async def read(self, request: RemoteRead) -> RemoteRecords:
         _, history = self._readable(PartitionKey(request.topic_id, request.partition))
-        return await self.walk.read(history, request)
+        return await self.lineage_reader.read(history, request)
 
     async def offset_for_timestamp(
         self, topic_id: Uuid, partition: int, timestamp_ms: int
     ) -> TimestampedOffset | None:
         key = PartitionKey(topic_id, partition)
         snapshot, history = self._readable(key)
-        return await self.walk.offset_for_timestamp(
+        return await self.lineage_reader.offset_for_timestamp(
             history,
             timestamp_ms,
             start=self._settings.view.remote_log_start(key) or 0,
@@ -196,7 +196,7 @@ class LocalTier:
     def _history(self, snapshot: PartitionSnapshot) -> RemoteHistory:
         """The remote records inside the lineage of the snapshot, by the current ledger."""
         return RemoteHistory(
-            place=str(snapshot.led.topic_id_partition),
+            name=str(snapshot.led),
             ledger=self._ledger.ledger(snapshot.key),
             lineage=snapshot.lineage,
             log_end_offset=snapshot.log_end_offset,
@@ -235,14 +235,14 @@ class LocalTier:
         start: int | None,
         empty: Ranges,
     ) -> TierPartition:
-        place = led.topic_id_partition
+        partition = led.topic_id_partition
         end, unsettled_end = (
             self._remote_ends(snapshot, start or 0) if snapshot else (None, SETTLED)
         )
         return TierPartition(
-            topic_id=place.topic_id,
-            topic=place.topic,
-            partition=place.partition,
+            topic_id=partition.topic_id,
+            topic=partition.topic,
+            partition=partition.partition,
             remote_log_start_offset=_NOTHING_REMOTE if start is None else start,
             remote_next_offset=_NOTHING_REMOTE if end is None else end,
             watermarks=snapshot.positions if snapshot else None,
@@ -266,5 +266,12 @@ def _is_same(known: _Seen, seen: _Seen) -> bool:
 
 
 def _unknown_leader(record: TopicRecord, partition: int) -> LedPartition:
-    place = TopicIdPartition(topic_id=record.topic_id, topic=record.name, partition=partition)
-    return LedPartition(topic_id_partition=place, leader=-1, leader_epoch=-1, replicas=(), isr=())
+    return LedPartition(
+        topic_id_partition=TopicIdPartition(
+            topic_id=record.topic_id, topic=record.name, partition=partition
+        ),
+        leader=-1,
+        leader_epoch=-1,
+        replicas=(),
+        isr=(),
+    )

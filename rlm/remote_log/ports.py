@@ -92,7 +92,7 @@ class Stores(Protocol):
 class Targets(Protocol):
     """The target store of new segments, by the rules of the configuration (rlm.stores.Targets)."""
 
-    def target(self, place: TopicIdPartition) -> CopyTarget:
+    def target(self, partition: TopicIdPartition) -> CopyTarget:
         """Unavailable: the store is not known (yet). Invalid: the rules name no store."""
         ...
 

@@ -262,19 +262,19 @@ def below(
     return ((data[start:end],) if start < end else ()), next_offset
 
 
-def lost(place: object, error: NotFound | Corrupt) -> Corrupt:
+def lost(partition: object, error: NotFound | Corrupt) -> Corrupt:
     """The error for a finished segment whose objects are not there. NotFound would claim that the
     topic does not exist, or that there are no records to miss (H11, H25).
     """
-    return Corrupt(f"{place}: objects of the remote tier are damaged or gone: {error}")
+    return Corrupt(f"{partition}: objects of the remote tier are damaged or gone: {error}")
 
 
-def below_log_start(place: object, offset: int, log_start_offset: int) -> OffsetOutOfRange:
+def below_log_start(partition: object, offset: int, log_start_offset: int) -> OffsetOutOfRange:
     """The error for an offset below the log start. Spark connectors of older versions read the
     bound out of the message.
     """
     return OffsetOutOfRange(
-        f"{place}: offset {offset} is below log_start_offset={log_start_offset}",
+        f"{partition}: offset {offset} is below log_start_offset={log_start_offset}",
         log_start_offset=log_start_offset,
     )
 

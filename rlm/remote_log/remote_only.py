@@ -85,7 +85,7 @@ class RemotePartitionState:
     `settings_version`: the version of the settings that were read.
     """
 
-    place: TopicIdPartition
+    topic_id_partition: TopicIdPartition
     history: RemoteHistory
     written_start: int | None
     settings_version: int
@@ -95,9 +95,10 @@ class RemotePartitionState:
     def refuse_unreadable(self) -> None:
         """Fenced: the partition is frozen. Unavailable: this version cannot read whether it is."""
         if self.frozen is not None:
-            raise Fenced(f"{self.place} is frozen: {self.frozen}")
+            raise Fenced(f"{self.topic_id_partition} is frozen: {self.frozen}")
         if self.unread is not None:
-            raise Unavailable(f"{self.place}: what its leader told cannot be read: {self.unread}")
+            why = f"what its leader published cannot be read: {self.unread}"
+            raise Unavailable(f"{self.topic_id_partition}: {why}")
 
     @property
     def log_start_offset(self) -> int:
@@ -145,22 +146,22 @@ class RemoteView:
         if key not in keys:
             is_fresh = await self._catch_up([key])
         with _denying(is_fresh=is_fresh):
-            return self.stand(self._required(ref), number)
+            return self.current(self._required(ref), number)
 
-    def stand(self, record: TopicRecord, number: int) -> RemotePartitionState:
+    def current(self, record: TopicRecord, number: int) -> RemotePartitionState:
         """One partition as the views know it now. NotFound: the topic has no such partition."""
         key = PartitionKey(record.topic_id, number)
         ledger = self._ledger.ledger(key)
         start = self._settings.view.remote_log_start(key)
         if start is None and not ledger.entries:
             raise NotFound(f"topic {record.name} has no partition {number} that is tiered")
-        place = TopicIdPartition(topic_id=record.topic_id, topic=record.name, partition=number)
+        partition = TopicIdPartition(topic_id=record.topic_id, topic=record.name, partition=number)
         published, unread = self._published(key)
         frozen = published.frozen if published else None
         return RemotePartitionState(
-            place=place,
+            topic_id_partition=partition,
             history=RemoteHistory(
-                place=str(place),
+                name=str(partition),
                 ledger=ledger,
                 # A frozen partition keeps its end: a plan without its records would skip them.
                 lineage=published_lineage(ledger, published if frozen is None else None),
@@ -180,17 +181,17 @@ class RemoteView:
         """
         if self._is_unchanged(state):
             return state
-        record = self._settings.view.topic(state.place.topic_id)
+        record = self._settings.view.topic(state.topic_id_partition.topic_id)
         if record is None or record.state == "deleting":
-            raise NotFound(f"topic {state.place.topic} is not enabled any more")
-        now = self.stand(record, state.place.partition)
+            raise NotFound(f"topic {state.topic_id_partition.topic} is not enabled any more")
+        now = self.current(record, state.topic_id_partition.partition)
         now.refuse_unreadable()
         last = state.next_offset - 1
         was, epoch = state.epoch_for_offset(last), now.epoch_for_offset(last)
         if last >= now.log_start_offset and epoch not in (was, _NOTHING):
             raise Unavailable(
-                f"{now.place}: its history has changed, offset {last} is of leader epoch {epoch} "
-                f"and not of {was}"
+                f"{now.topic_id_partition}: its history has changed, offset {last} is of leader "
+                f"epoch {epoch} and not of {was}"
             )
         return now
 
@@ -199,7 +200,7 @@ class RemoteView:
         history = state.history
         return (
             self._settings.view.version == state.settings_version
-            and self._ledger.ledger(state.place.key) is history.ledger
+            and self._ledger.ledger(state.topic_id_partition.key) is history.ledger
             and (self._ledger.damage is None) == history.trusted
         )
 
@@ -315,8 +316,8 @@ def _denying(*, is_fresh: bool) -> Iterator[None]:
         raise Unavailable(f"{error}, as far as was read: Kafka does not answer now") from error
 
 
-class _Walk(Protocol):
-    """rlm.remote_log.history.SegmentReader."""
+class _Reader(Protocol):
+    """rlm.remote_log.history.LineageReader."""
 
     async def read(self, history: RemoteHistory, request: RemoteRead) -> RemoteRecords: ...
 
@@ -328,9 +329,9 @@ class _Walk(Protocol):
 class RemoteReading:
     """Reads through the view and the segment reader; owns neither."""
 
-    def __init__(self, *, view: RemoteView, walk: _Walk) -> None:
+    def __init__(self, *, view: RemoteView, reader: _Reader) -> None:
         self._view = view
-        self._walk = walk
+        self._reader = reader
 
     async def stream(
         self, ref: fetch_pb2.TopicRef, partition: int, request: ReadRequest
@@ -339,7 +340,7 @@ class RemoteReading:
         begins there. The last piece may have no batches: it shows that the stream is complete.
 
         Invalid: below the remote log start, also when that moves up meanwhile. Corrupt: objects are
-        damaged or missing. Errors as of RemoteView.partition, Unavailable as of SegmentReader.read.
+        damaged or missing. Errors as of RemoteView.partition, Unavailable as of LineageReader.read.
         """
         state = await self._view.partition(ref, partition)
         _refuse_ended(state, request.start_offset)
@@ -365,13 +366,13 @@ class RemoteReading:
         """The error for missing objects, as current as Kafka allows: they may have been deleted in
         order. Invalid: the offset is below the remote log start by now.
         """
-        topic = fetch_pb2.TopicRef(topic_id=state.place.topic_id.raw)
-        now = await self._view.partition(topic, state.place.partition)
+        topic = fetch_pb2.TopicRef(topic_id=state.topic_id_partition.topic_id.raw)
+        now = await self._view.partition(topic, state.topic_id_partition.partition)
         _refuse_ended(now, offset)
         is_same = now.history.ledger.version == state.history.ledger.version
         if is_same and now.log_start_offset == state.log_start_offset:
-            return lost(state.place, error)
-        return Unavailable(f"{state.place}: its segments have changed meanwhile")
+            return lost(state.topic_id_partition, error)
+        return Unavailable(f"{state.topic_id_partition}: its segments have changed meanwhile")
 
     async def _piece(
         self,
@@ -381,11 +382,11 @@ class RemoteReading:
         upper: int,
         remote_end: int,
     ) -> Piece:
-        found = await self._walk.read(
+        found = await self._reader.read(
             state.history,
             RemoteRead(
-                topic_id=state.place.topic_id,
-                partition=state.place.partition,
+                topic_id=state.topic_id_partition.topic_id,
+                partition=state.topic_id_partition.partition,
                 offset=offset,
                 # Not the caller's end: a batch that extends beyond the bound is omitted.
                 upper_offset=remote_end,
@@ -428,7 +429,7 @@ class RemoteReading:
         self, state: RemotePartitionState, timestamp_ms: int
     ) -> TimestampedOffset | None:
         try:
-            return await self._walk.offset_for_timestamp(
+            return await self._reader.offset_for_timestamp(
                 state.history,
                 timestamp_ms,
                 start=state.log_start_offset,
@@ -441,7 +442,7 @@ class RemoteReading:
 def _refuse_ended(state: RemotePartitionState, offset: int) -> None:
     state.refuse_unreadable()
     if offset < state.log_start_offset:
-        raise below_log_start(state.place, offset, state.log_start_offset)
+        raise below_log_start(state.topic_id_partition, offset, state.log_start_offset)
 
 
 def _piece(

@@ -52,7 +52,7 @@ class LineagePublisher:
                     await self._publish(snapshot)
         except RemoteStorageError as error:
             self._quiet_until_ms[snapshot.key] = self._clock.monotonic_ms() + QUIET_MS
-            log.warning("lineage_not_published", **_place(snapshot), error=str(error))
+            log.warning("lineage_not_published", **_labels(snapshot), error=str(error))
 
     def forget(self, key: PartitionKey) -> None:
         """The partition is no longer led here."""
@@ -67,7 +67,7 @@ class LineagePublisher:
         await self._settings.publish(record, snapshot.led.leader_epoch)
         self._quiet_until_ms.pop(snapshot.key, None)
         epochs = len(record.lineage.entries)
-        log.warning("lineage_published", **_place(snapshot), frozen=record.frozen, epochs=epochs)
+        log.warning("lineage_published", **_labels(snapshot), frozen=record.frozen, epochs=epochs)
 
     def _due(self, snapshot: PartitionSnapshot) -> HistoryRecord | None:
         if self._clock.monotonic_ms() < self._quiet_until_ms.get(snapshot.key, 0):
@@ -104,11 +104,11 @@ def _may_be_cut(snapshot: PartitionSnapshot, published: HistoryRecord | None) ->
     )
 
 
-def _place(snapshot: PartitionSnapshot) -> dict[str, object]:
-    place = snapshot.led.topic_id_partition
+def _labels(snapshot: PartitionSnapshot) -> dict[str, object]:
+    partition = snapshot.led.topic_id_partition
     return {
-        "topic": place.topic,
-        "partition": place.partition,
+        "topic": partition.topic,
+        "partition": partition.partition,
         "leader_epoch": snapshot.led.leader_epoch,
     }
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from kafka_protocol.apis.offsets import DEBUGGING_REPLICA_ID, EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kip405.errors import Corrupt, Fenced, NotFound, Unavailable
-from kip405.ids import MAX_OFFSET, PartitionKey, TopicIdPartition
+from kip405.ids import MAX_OFFSET, PartitionKey
 from kip405.lineage import Lineage
 from rlm.broker.answers import TopicConfigValue, TopicDescription
 from rlm.broker.leadership import LedPartition
@@ -117,20 +117,20 @@ class SnapshotReader:
 
     async def take(self, led: LedPartition) -> PartitionSnapshot:
         """See `Snapshots`."""
-        place = led.topic_id_partition
+        partition = led.topic_id_partition
         description = await self.check_leadership(led)
-        now = description.partitions[place.partition]
+        now = description.partitions[partition.partition]
         led = replace(led, replicas=now.replicas, isr=now.isr)
-        config = await self._broker.topic_config(place.topic, _CONFIG)
+        config = await self._broker.topic_config(partition.topic, _CONFIG)
         positions = await self._positions(led)
         log = await self._scan(led)
         await self._settings.barrier(self._barrier_deadline_ms)
-        await self._ledger.barrier(place.key, self._barrier_deadline_ms)
-        ledger = self._ledger.ledger(place.key)
-        lineage = leaders_lineage(ledger, self._published(place, log.lineage), log.lineage)
+        await self._ledger.barrier(led.key, self._barrier_deadline_ms)
+        ledger = self._ledger.ledger(led.key)
+        lineage = leaders_lineage(ledger, self._published(led, log.lineage), log.lineage)
         log_end_offset = await self._offset(led, LATEST_TIMESTAMP, replica_id=DEBUGGING_REPLICA_ID)
         view = self._settings.view
-        divergence = view.divergence(place.key)
+        divergence = view.divergence(led.key)
         return PartitionSnapshot(
             led=led,
             topic=self._topic_snapshot(description, config),
@@ -139,7 +139,7 @@ class SnapshotReader:
             log=log,
             ledger=ledger,
             lineage=lineage,
-            remote_log_start_offset=view.remote_log_start(place.key),
+            remote_log_start_offset=view.remote_log_start(led.key),
             frozen=freeze(
                 ledger,
                 lineage,
@@ -150,7 +150,7 @@ class SnapshotReader:
             ),
         )
 
-    def _published(self, place: TopicIdPartition, local: Lineage) -> HistoryRecord | None:
+    def _published(self, led: LedPartition, local: Lineage) -> HistoryRecord | None:
         """The lineage that leaders have published; since a trim the log itself may no longer know
         it.
 
@@ -159,12 +159,12 @@ class SnapshotReader:
         """
         view = self._settings.view
         try:
-            return view.history(place.key)
+            return view.history(led.key)
         except Corrupt as error:
-            first, start = local.first, view.remote_log_start(place.key) or 0
+            first, start = local.first, view.remote_log_start(led.key) or 0
             if first is not None and first.start_offset <= start:
                 return None  # the log still knows all that counts
-            why = f"{place}: the history that was published cannot be read: {error}"
+            why = f"{led}: the history that was published cannot be read: {error}"
             raise Unavailable(why) from error
 
     async def topic(self, led: LedPartition) -> TopicSnapshot:
@@ -191,32 +191,32 @@ class SnapshotReader:
 
     async def check_leadership(self, led: LedPartition) -> TopicDescription:
         """See `Snapshots`."""
-        place = led.topic_id_partition
+        partition = led.topic_id_partition
         try:
-            topic = await self._broker.topic(place.topic)
+            topic = await self._broker.topic(partition.topic)
         except NotFound as error:
-            raise Fenced(f"{place}: the topic is gone") from error
-        now = topic.partitions.get(place.partition)
-        if topic.topic_id != place.topic_id or now is None:
-            raise Fenced(f"{place}: the topic was recreated or lost the partition")
+            raise Fenced(f"{led}: the topic is gone") from error
+        now = topic.partitions.get(partition.partition)
+        if topic.topic_id != partition.topic_id or now is None:
+            raise Fenced(f"{led}: the topic was recreated or lost the partition")
         if now.leader != self._node_id or now.leader_epoch != led.leader_epoch:
             raise Fenced(
-                f"{place}: led by {now.leader} under epoch {now.leader_epoch}, "
+                f"{led}: led by {now.leader} under epoch {now.leader_epoch}, "
                 f"not by {self._node_id} under {led.leader_epoch}"
             )
         return topic
 
     async def _scan(self, led: LedPartition) -> PartitionLog:
         """The disk state, proven to be that of this topic and as new as the leadership (H13)."""
-        place = led.topic_id_partition
-        log = await self._threads.run(self._log_dirs.scan, place.topic, place.partition)
+        partition = led.topic_id_partition
+        log = await self._threads.run(self._log_dirs.scan, partition.topic, partition.partition)
         if log.topic_id is None:
-            raise Unavailable(f"{place}: partition.metadata is not written yet")
-        check_topic_id(place.topic, place.partition, log.topic_id, place.topic_id)
+            raise Unavailable(f"{led}: partition.metadata is not written yet")
+        check_topic_id(partition.topic, partition.partition, log.topic_id, partition.topic_id)
         latest = log.lineage.latest_epoch
         if latest != led.leader_epoch:
             raise Unavailable(
-                f"{place}: leader-epoch-checkpoint ends with epoch {latest}, "
+                f"{led}: leader-epoch-checkpoint ends with epoch {latest}, "
                 f"leadership is of epoch {led.leader_epoch}"
             )
         return log
@@ -238,10 +238,10 @@ class SnapshotReader:
         read_committed: bool = False,
         replica_id: int = -1,
     ) -> int:
-        place = led.topic_id_partition
+        partition = led.topic_id_partition
         answer = await self._broker.list_offset(
-            place.topic,
-            place.partition,
+            partition.topic,
+            partition.partition,
             timestamp,
             leader_epoch=led.leader_epoch,
             read_committed=read_committed,

@@ -112,7 +112,7 @@ class Tier(Protocol):
         ...
 
     def epoch_end(self, topic_id: Uuid, partition: int, leader_epoch: int) -> EpochEnd | None:
-        """Where a leader epoch ended by the merged lineage; None where only the broker can tell."""
+        """Where a leader epoch ended by the merged lineage; None where only the broker knows it."""
         ...
 
 

@@ -262,7 +262,7 @@ def _remote(dependencies: Dependencies, gate: Gate, remote_logs: RemoteLogs) -> 
     return RemoteDependencies(
         gate=gate,
         view=view,
-        reading=RemoteReading(view=view, walk=dependencies.tier.walk),
+        reading=RemoteReading(view=view, reader=dependencies.tier.lineage_reader),
         ledger=metadata.manager,
         objects=remote_logs,
         endpoints=_endpoints(dependencies),

@@ -22,7 +22,7 @@ from rlm.clock import Clock, SystemClock, new_uuid
 from rlm.config import ReaderConfig
 from rlm.log_dir.identity import ReaderLock
 from rlm.plans.problems import Finding, ProblemKind
-from rlm.remote_log.history import Losses, SegmentReader
+from rlm.remote_log.history import LineageReader, Losses
 from rlm.remote_log.objects import RemoteObjects
 from rlm.remote_log.remote_only import RemoteReading, RemoteView
 from rlm.service.certificates import Certificates, certificate_paths
@@ -109,7 +109,7 @@ class ReaderService:
         )
         disk_cache = build_disk_cache(config, tasks, threads.disk_cache)
         reader = build_reader(config, stores.routed, clock, tasks, threads.reads, disk_cache)
-        self.segments = SegmentReader(reader)
+        self.segments = LineageReader(reader)
         throttle = build_throttle(config, clock)
         self._heartbeat = ReaderHeartbeat(
             settings=metadata.settings,
@@ -135,7 +135,7 @@ class ReaderService:
             RemoteDependencies(
                 gate=gate,
                 view=view,
-                reading=RemoteReading(view=view, walk=self.segments),
+                reading=RemoteReading(view=view, reader=self.segments),
                 ledger=metadata.manager,
                 objects=_objects(config, metadata, stores, threads),
                 endpoints=_endpoints(config, metadata, clock),

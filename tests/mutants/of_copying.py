@@ -35,7 +35,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H17: a snapshot's ledger is as stale as it may be",
-            "        await self._ledger.barrier(place.key, self._barrier_deadline_ms)\n",
+            "        await self._ledger.barrier(led.key, self._barrier_deadline_ms)\n",
             "",
         ),
         (
@@ -46,15 +46,15 @@ EDITS: tuple[Edit, ...] = (
         (
             "H17: the ledger is older than the disk",
             "        await self._settings.barrier(self._barrier_deadline_ms)\n"
-            "        await self._ledger.barrier(place.key, self._barrier_deadline_ms)\n"
-            "        ledger = self._ledger.ledger(place.key)\n",
-            "        ledger = self._ledger.ledger(place.key)\n"
+            "        await self._ledger.barrier(led.key, self._barrier_deadline_ms)\n"
+            "        ledger = self._ledger.ledger(led.key)\n",
+            "        ledger = self._ledger.ledger(led.key)\n"
             "        await self._settings.barrier(self._barrier_deadline_ms)\n"
-            "        await self._ledger.barrier(place.key, self._barrier_deadline_ms)\n",
+            "        await self._ledger.barrier(led.key, self._barrier_deadline_ms)\n",
         ),
         (
             "H8: what leaders have published is left out of the lineage",
-            "leaders_lineage(ledger, self._published(place, log.lineage), log.lineage)",
+            "leaders_lineage(ledger, self._published(led, log.lineage), log.lineage)",
             "leaders_lineage(ledger, None, log.lineage)",
         ),
         (
@@ -94,7 +94,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H13: a topic recreated under its name is the same",
-            "if topic.topic_id != place.topic_id or now is None:",
+            "if topic.topic_id != partition.topic_id or now is None:",
             "if now is None:",
         ),
         (
@@ -109,7 +109,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H13: the directory may be of another topic id",
-            "        check_topic_id(place.topic, place.partition, log.topic_id, place.topic_id)\n",
+            "        check_topic_id("
+            "partition.topic, partition.partition, log.topic_id, partition.topic_id)\n",
             "",
         ),
         (

@@ -17,7 +17,7 @@ from kip405.segments import EpochEntry, RemoteLogSegmentMetadata
 from rlm.plans.fetch import ReadBounds
 from rlm.reading.cursors import Following
 from rlm.reading.values import RemoteRead, RemoteRecords
-from rlm.remote_log.history import RemoteHistory, SegmentReader
+from rlm.remote_log.history import LineageReader, RemoteHistory
 from tests.builders.ledger import MemoryLedger, metadata
 from tests.kip405.batch_builder import batch
 
@@ -69,7 +69,7 @@ class Reader:
 
 
 @dataclass
-class Walked:
+class ReadAlong:
     """A walk over copied segments with the lists stored beside them."""
 
     segments: dict[RemoteLogSegmentMetadata, tuple[AbortedTransaction, ...]]
@@ -85,15 +85,15 @@ class Walked:
             ledger.write(segment, epoch=epoch, previous=1)
         lists = {one.segment_id.id: listed for one, listed in self.segments.items()}
         self.reader = Reader(lists)
-        walk_of = SegmentReader(self.reader)  # type: ignore[arg-type]  # the two methods it needs
+        lineage_reader = LineageReader(self.reader)  # type: ignore[arg-type]  # the two methods it needs
         history = RemoteHistory(
-            place="t-0",
+            name="t-0",
             ledger=ledger.view,
             lineage=self.lineage,
             log_end_offset=LOG_END,
             trusted=True,
         )
-        read = await walk_of.read(
+        read = await lineage_reader.read(
             history,
             RemoteRead(
                 topic_id=OLD.topic_id_partition.topic_id,
@@ -125,37 +125,37 @@ async def test_h09_a_cut_segment_has_the_aborted_transactions_of_the_history_tha
     alive: tuple[AbortedTransaction, ...],
     aborted: tuple[tuple[int, int], ...],
 ) -> None:
-    walked = Walked({OLD: dead, NEW: alive})
-    assert await walked.aborted(0, 50) == aborted
-    assert await walked.aborted(0, 50, read_committed=False) == ()
+    read_along = ReadAlong({OLD: dead, NEW: alive})
+    assert await read_along.aborted(0, 50) == aborted
+    assert await read_along.aborted(0, 50, read_committed=False) == ()
 
 
 async def test_h09_a_whole_segment_whose_marker_is_in_a_dead_history() -> None:
-    assert await Walked({SHORT: (DEAD,), NEW: ()}).aborted(0, 50) == ()
-    assert await Walked({SHORT: (DEAD,), NEW: (LATER,)}).aborted(0, 50) == ((PRODUCER, 40),)
+    assert await ReadAlong({SHORT: (DEAD,), NEW: ()}).aborted(0, 50) == ()
+    assert await ReadAlong({SHORT: (DEAD,), NEW: (LATER,)}).aborted(0, 50) == ((PRODUCER, 40),)
 
 
 async def test_h09_it_is_not_guessed_before_the_records_behind_are_copied() -> None:
-    walked = Walked({OLD: (INSIDE, DEAD)})
+    read_along = ReadAlong({OLD: (INSIDE, DEAD)})
     with pytest.raises(Unavailable, match="open at 60"):
-        await walked.aborted(0, 60)
-    assert await walked.aborted(0, 60, read_committed=False) == ()
-    assert await walked.aborted(0, 40) == ((8, 10),)  # nothing of a transaction is read
+        await read_along.aborted(0, 60)
+    assert await read_along.aborted(0, 60, read_committed=False) == ()
+    assert await read_along.aborted(0, 40) == ((8, 10),)  # nothing of a transaction is read
     with pytest.raises(Unavailable, match="open at 60"):
-        await Walked({SHORT: (DEAD,)}).aborted(0, 50)
+        await ReadAlong({SHORT: (DEAD,)}).aborted(0, 50)
 
 
 async def test_h09_a_marker_of_a_later_leader_counts_after_a_clean_change() -> None:
     """Epoch 2 copied what epoch 0 wrote, and aborted it in its own log."""
-    walked = Walked({SHORT: (LATER,)}, published_under={SHORT: 2})
-    assert await walked.aborted(0, 50) == ((PRODUCER, 40),)
-    assert walked.reader.lists_read == []
+    read_along = ReadAlong({SHORT: (LATER,)}, published_under={SHORT: 2})
+    assert await read_along.aborted(0, 50) == ((PRODUCER, 40),)
+    assert read_along.reader.lists_read == []
 
 
 async def test_h09_lists_are_not_read_again_where_nothing_was_open() -> None:
-    walked = Walked({SHORT: (INSIDE,), NEW: ()})
-    assert await walked.aborted(0, 50) == ((8, 10),)
-    assert walked.reader.lists_read == [SHORT.segment_id.id]
+    read_along = ReadAlong({SHORT: (INSIDE,), NEW: ()})
+    assert await read_along.aborted(0, 50) == ((8, 10),)
+    assert read_along.reader.lists_read == [SHORT.segment_id.id]
 
 
 @pytest.mark.parametrize("alive", [(), (AbortedTransaction(PRODUCER, 40, 350),)])
@@ -166,5 +166,5 @@ async def test_h09_two_dead_histories_one_behind_the_other(
     lineage = Lineage((*LINEAGE.entries, EpochEntry(epoch=5, start_offset=120)))
     last = metadata(4, 110, 450, {2: 110, 5: 120})
     for second in ((LATER,), ()):
-        walked = Walked({OLD: (DEAD,), NEW: second, last: alive}, lineage)
-        assert await walked.aborted(0, 50) == tuple((one.producer_id, 40) for one in alive)
+        read_along = ReadAlong({OLD: (DEAD,), NEW: second, last: alive}, lineage)
+        assert await read_along.aborted(0, 50) == tuple((one.producer_id, 40) for one in alive)

@@ -197,16 +197,16 @@ class ApiTier:
         return None
 
 
-class NoWalk:
+class NoReader:
     """REMOTE_ONLY is tested over real segments (test_remote_only.py)."""
 
     async def read(self, history: RemoteHistory, request: RemoteRead) -> RemoteRecords:
-        raise Unavailable(history.place)
+        raise Unavailable(history.name)
 
     async def offset_for_timestamp(
         self, history: RemoteHistory, timestamp_ms: int, *, start: int, next_offset: int
     ) -> TimestampedOffset | None:
-        raise Unavailable(history.place)
+        raise Unavailable(history.name)
 
 
 class ApiStatuses:
@@ -378,7 +378,7 @@ class Fakes:
         return RemoteDependencies(
             gate=self.gate,
             view=view,
-            reading=RemoteReading(view=view, walk=NoWalk()),
+            reading=RemoteReading(view=view, reader=NoReader()),
             ledger=self.ledger,
             objects=self.remote_logs,
             endpoints=self.endpoints(),

@@ -16,7 +16,7 @@ from rlm.api.endpoints import READER, Endpoint, Endpoints
 from rlm.api.remote_fetch import RemoteDependencies, RemoteFetchService
 from rlm.reading.reader import RemoteReader
 from rlm.reading.values import ReadLimits
-from rlm.remote_log.history import SegmentReader
+from rlm.remote_log.history import LineageReader
 from rlm.remote_log.objects import RemoteObjects
 from rlm.remote_log.remote_only import RemoteReading, RemoteView
 from rlm.v1 import fetch_pb2 as pb
@@ -55,8 +55,8 @@ class Site:
             ledger=ledger,  # type: ignore[arg-type]
             clock=self.rig.clock,
         )
-        self.walk = SegmentReader(self.reader)
-        self.reading = RemoteReading(view=self.view, walk=self.walk)
+        self.lineage_reader = LineageReader(self.reader)
+        self.reading = RemoteReading(view=self.view, reader=self.lineage_reader)
         self.service = RemoteFetchService(
             RemoteDependencies(
                 gate=Gate(),

@@ -19,7 +19,7 @@ async def test_h25_a_lost_object_is_an_error_and_what_follows_is_read(site: Site
     del site.rig.store.objects[object_name(first.locator(CLUSTER_ID), ObjectKind.LOG)]
     with pytest.raises(Corrupt, match="damaged or gone"):  # NotFound is for topics (H11)
         await site.read(0)
-    assert list(site.walk.losses.alarms(PLACE.key, [first.segment_id.id]))
+    assert list(site.lineage_reader.losses.alarms(PLACE.key, [first.segment_id.id]))
     assert offsets(await site.read(100)) == list(range(100, 400, 10))
     with pytest.raises(Corrupt, match="damaged or gone"):
         await site.ask("ListOffsets", positions(0))

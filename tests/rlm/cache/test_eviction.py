@@ -63,11 +63,11 @@ def test_hits_beside_a_backfill_are_more_than_those_of_lru() -> None:
     hits = {}
     for name, cache in (("ours", Cache()), ("lru", Lru())):
         rng, asked, found = random.Random(7), 0, 0
-        for turn in range(20_000):
-            cache.read(10_000 + turn, 0)
-            if turn % 3 == 0:
+        for number in range(20_000):
+            cache.read(10_000 + number, 0)
+            if number % 3 == 0:
                 asked += 1
-                found += cache.read(rng.randrange(60), turn + 1)
+                found += cache.read(rng.randrange(60), number + 1)
         hits[name] = found / asked
     assert hits["ours"] > 0.9
     assert hits["ours"] > hits["lru"] + 0.2

@@ -50,10 +50,10 @@ class Connection:
     """A holder that remembers when it was told."""
 
     is_admitted: bool = True
-    told: int = 0
+    notified: int = 0
 
     def memory_freed(self) -> None:
-        self.told += 1
+        self.notified += 1
 
 
 @dataclass
@@ -77,7 +77,7 @@ def test_h36_small_things_pass_and_large_ones_wait_once_the_bound_is_reached() -
     assert bound.memory.verdict(second, SMALL_BYTES + 1) is Verdict.WAIT
     assert bound.memory.lacking_bytes > 0
     bound.memory.hold(full, 900_000)
-    assert second.told == 1
+    assert second.notified == 1
     assert bound.memory.verdict(second, SMALL_BYTES + 1) is Verdict.GO_ON
     assert bound.memory.lacking_bytes == 0
 
@@ -91,9 +91,9 @@ def test_h36_one_at_a_time_passes_the_bound_and_the_next_one_is_told() -> None:
     for other in (second, third):
         assert bound.memory.verdict(other, 500_000) is Verdict.WAIT
     assert bound.memory.verdict(first) is Verdict.GO_ON
-    assert (second.told, third.told) == (0, 0)
+    assert (second.notified, third.notified) == (0, 0)
     bound.memory.leave(first)
-    assert (second.told, third.told) == (1, 1)
+    assert (second.notified, third.notified) == (1, 1)
     assert bound.memory.verdict(third, 500_000) is Verdict.GO_ON
     assert bound.memory.verdict(second, 500_000) is Verdict.WAIT
 
@@ -134,7 +134,7 @@ def test_h36_who_may_receive_a_little_still_waits_for_the_much_it_asked_for() ->
     assert bound.memory.verdict(second) is Verdict.GO_ON
     assert bound.memory.lacking_bytes > 0
     bound.memory.leave(first)
-    assert second.told == 1
+    assert second.notified == 1
 
 
 def test_h36_who_ends_before_it_was_counted_passes_the_bound_no_more() -> None:
@@ -144,7 +144,7 @@ def test_h36_who_ends_before_it_was_counted_passes_the_bound_no_more() -> None:
     assert bound.memory.verdict(first, 500_000) is Verdict.GO_ON
     assert bound.memory.verdict(second, 500_000) is Verdict.WAIT
     bound.memory.leave(first)
-    assert second.told == 1
+    assert second.notified == 1
     assert bound.memory.verdict(second, 500_000) is Verdict.GO_ON
 
 

@@ -29,9 +29,9 @@ from tests.sandbox_fixtures import KafkaCluster
 
 pytestmark = pytest.mark.integration
 
-ROUND = 400  # records under one leader epoch
-ROUNDS = 4
-COUNT = ROUND * ROUNDS
+EPOCH_RECORDS = 400  # records under one leader epoch
+EPOCHS = 4
+COUNT = EPOCH_RECORDS * EPOCHS
 REMOTE_NEXT = 1_400
 LOCAL_START = 1_300  # in the last epoch
 BATCH = 50
@@ -54,7 +54,7 @@ async def _produce(bootstrap: str, topic: str, start: int) -> None:
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap, compression_type="gzip")
     await producer.start()
     try:
-        for offset in range(start, start + ROUND):
+        for offset in range(start, start + EPOCH_RECORDS):
             await producer.send(topic, b"value-%d" % offset, None, 0)
             if offset % BATCH == BATCH - 1:
                 await producer.flush()
@@ -93,15 +93,15 @@ async def trimmed(kafka_cluster: KafkaCluster) -> AsyncIterator[Trimmed]:
     await admin.start()
     await admin.create_topics([NewTopic(topic, 1, 1, topic_configs={"retention.ms": "-1"})])
     await admin.close()
-    for number in range(ROUNDS):
+    for number in range(EPOCHS):
         if number:
             await asyncio.to_thread(sandbox.stop, "broker:1")
             await asyncio.to_thread(sandbox.start, "broker:1")
-        await _produce(direct, topic, number * ROUND)
+        await _produce(direct, topic, number * EPOCH_RECORDS)
     topic_id, stored = await capture(ports.tiered, topic, COUNT)
     lineage = _epochs(kafka_cluster.log_dirs[0], topic)
     end, leader_epoch = await _latest(ports.tiered, topic)
-    assert (end, len(lineage.entries), lineage.latest_epoch) == (COUNT, ROUNDS, leader_epoch)
+    assert (end, len(lineage.entries), lineage.latest_epoch) == (COUNT, EPOCHS, leader_epoch)
     admin = AIOKafkaAdminClient(bootstrap_servers=direct)
     await admin.start()
     await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(LOCAL_START)})
@@ -195,12 +195,12 @@ async def test_h37_epochs_are_judged_by_the_whole_history(trimmed: Trimmed) -> N
     port = int(trimmed.bootstrap.rpartition(":")[2])
     first, second, *_, last = trimmed.lineage.entries
     for offset, epoch, error_code, diverging, has_records in (
-        (ROUND, first.epoch, 0, (-1, -1), True),
-        (ROUND + 1, first.epoch, 0, (first.epoch, ROUND), False),
-        (ROUND + 1, second.epoch, 0, (-1, -1), True),
+        (EPOCH_RECORDS, first.epoch, 0, (-1, -1), True),
+        (EPOCH_RECORDS + 1, first.epoch, 0, (first.epoch, EPOCH_RECORDS), False),
+        (EPOCH_RECORDS + 1, second.epoch, 0, (-1, -1), True),
         (100, last.epoch, 0, (-1, -1), True),
-        (LOCAL_START + 1, first.epoch, 0, (first.epoch, ROUND), False),
-        (LOCAL_START, first.epoch, 0, (first.epoch, ROUND), False),
+        (LOCAL_START + 1, first.epoch, 0, (first.epoch, EPOCH_RECORDS), False),
+        (LOCAL_START, first.epoch, 0, (first.epoch, EPOCH_RECORDS), False),
         (LOCAL_START, last.epoch, 0, (-1, -1), True),
         (COUNT, last.epoch, 0, (-1, -1), False),
         (COUNT + 1, last.epoch, 0, (last.epoch, COUNT), False),
@@ -209,10 +209,10 @@ async def test_h37_epochs_are_judged_by_the_whole_history(trimmed: Trimmed) -> N
         (COUNT, last.epoch + 1, 1, (-1, -1), False),
     ):
         found = await _fetch(port, trimmed, offset, epoch)
-        told = found["diverging_epoch"]
+        found_end = found["diverging_epoch"]
         assert (
             found["error_code"],
-            (told["epoch"], told["end_offset"]),
+            (found_end["epoch"], found_end["end_offset"]),
             bool(found["records"]),
         ) == (error_code, diverging, has_records), (offset, epoch)
     direct = await _fetch(trimmed.broker_port, trimmed, COUNT, last.epoch + 1)

@@ -92,14 +92,14 @@ async def test_a_backfill_of_many_partitions_lets_another_reader_have_its_turns(
     mine = bench.partition(99, segments=1)
     backfill = [asyncio.ensure_future(consume(one, reader)) for one in others]
     await asyncio.sleep(0.05)
-    offset, turns = 0, []
+    offset, requests_between = 0, []
     for _ in range(8):
         before = len(bench.store.asked)
         _, offset = await mine.read(reader, offset, CHUNK)
-        turns.append(len(bench.store.asked) - before)
+        requests_between.append(len(bench.store.asked) - before)
         await asyncio.sleep(0)
     assert not all(one.done() for one in backfill)
-    assert max(turns) <= 2 * len(others) + 10
+    assert max(requests_between) <= 2 * len(others) + 10
     await asyncio.gather(*backfill)
 
 
@@ -269,8 +269,8 @@ async def test_g10_a_read_that_failed_holds_no_memory_though_its_error_is_kept(
 
 
 async def test_indexes_that_fail_for_a_reader_that_is_gone_trouble_nobody(bench: Bench) -> None:
-    told: list[object] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    reported: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
     limits = replace(LIMITS, readers_per_partition=1, start_window_bytes=LIMITS.window_bytes)
     reader = bench.reader(limits)
     partition = bench.partition(0, segments=3)
@@ -285,4 +285,4 @@ async def test_indexes_that_fail_for_a_reader_that_is_gone_trouble_nobody(bench:
     await other
     await idle(reader)
     gc.collect()
-    assert told == []
+    assert reported == []
