@@ -77,12 +77,12 @@ def assigned(
         case SubscribePattern(pattern=pattern):
             found = positions.topics(None)
             wanted = {name: found[name] for name in found if pattern.search(name)}
-            return _places(wanted)
+            return _partitions_of(wanted)
         case Subscribe(topics=topics):
-            return _places(_named_topics(topics, positions, must_exist=must_exist))
+            return _partitions_of(_named_topics(topics, positions, must_exist=must_exist))
         case Assign(partitions=partitions):
             topics = tuple(sorted({topic_partition.topic for topic_partition in partitions}))
-            there = _places(_named_topics(topics, positions, must_exist=must_exist))
+            there = _partitions_of(_named_topics(topics, positions, must_exist=must_exist))
             if must_exist and partitions - there:
                 _log.warning(
                     "event=assigned_partitions_missing partitions=%s", named(partitions - there)
@@ -161,7 +161,7 @@ def _named_topics(
     return found
 
 
-def _places(topics: Mapping[str, Sequence[int]]) -> frozenset[TopicPartition]:
+def _partitions_of(topics: Mapping[str, Sequence[int]]) -> frozenset[TopicPartition]:
     return frozenset(
         TopicPartition(topic, partition)
         for topic, partitions in topics.items()

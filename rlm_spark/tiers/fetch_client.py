@@ -73,10 +73,6 @@ class FetchClient:
         self._watchdog = StallWatchdog()
         self.endpoints = Endpoints(connection.endpoints)
 
-    @property
-    def open_channels(self) -> int:
-        return self._channels.size
-
     def close(self) -> None:
         """End every call, close every channel."""
         self._channels.close()

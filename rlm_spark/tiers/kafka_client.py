@@ -93,11 +93,6 @@ class KafkaClient:
         self._connecting: asyncio.Lock | None = None
         self._topics: dict[str, TopicMetadata] = {}
 
-    @property
-    def open_connections(self) -> int:
-        connections = self._connections
-        return 0 if connections is None else connections.open_connections
-
     def close(self) -> None:
         """Close every connection, end the thread."""
         if self._connections is not None:

@@ -48,10 +48,6 @@ class BrokerConnections(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has n
         )
         self._receive_buffer_bytes = settings.receive_buffer_bytes
 
-    @property
-    def open_connections(self) -> int:
-        return sum(1 for connection in self._conns.values() if connection.connected())
-
     async def describe(self, topics: Sequence[str] | None) -> tuple[TopicMetadata, ...]:
         """Topics as any broker knows them, None = all; never creates one. KafkaError: no broker
         answers.

@@ -49,7 +49,6 @@ class TopicMetadata:
     error_code: int
     name: str
     topic_id: bytes
-    is_internal: bool
     leaders: dict[int, int]
 
 
@@ -188,7 +187,6 @@ def _described(frame: bytes, version: int) -> tuple[TopicMetadata, ...]:
             error_code=topic["error_code"],
             name=topic["name"] or "",
             topic_id=topic["topic_id"],
-            is_internal=topic["is_internal"],
             leaders={row["partition_index"]: row["leader_id"] for row in topic["partitions"]},
         )
         for topic in _decoded(METADATA, frame, version)["topics"]

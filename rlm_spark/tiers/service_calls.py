@@ -62,11 +62,6 @@ class Channels:
         self._credentials: grpc.ChannelCredentials | None = None
         self.metadata = _metadata(connection)
 
-    @property
-    def size(self) -> int:
-        """How many channels are open."""
-        return len(self._channels)
-
     def stub(self, address: str) -> fetch_pb2_grpc.FetchServiceStub:
         """The fetch API of one service."""
         return fetch_pb2_grpc.FetchServiceStub(self._channel(address))

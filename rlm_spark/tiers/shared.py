@@ -70,12 +70,6 @@ class Shared(Generic[T]):
             except Exception as error:  # noqa: BLE001 - the present caller did not use this value
                 _log.warning("event=close_failed error=%r", error)
 
-    @property
-    def size(self) -> int:
-        """How many values are open."""
-        with self._lock:
-            return len(self._held)
-
     def _take(self, key: Hashable, make: Callable[[], T]) -> T:
         self.close_idle(self._idle_ms)
         with self._lock:

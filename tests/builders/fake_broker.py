@@ -42,6 +42,10 @@ class FakeBroker:
     def asked(self, api: Api) -> list[Value]:
         return [body for name, _, body in self.requests if name == api.name]
 
+    @property
+    def open_connections(self) -> int:
+        return len(self._writers)
+
     def drop_connections(self) -> None:
         """Cut every connection, as a broker that dies."""
         for writer in self._writers:

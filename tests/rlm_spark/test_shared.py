@@ -33,7 +33,9 @@ def test_one_for_all_and_closed_when_unused() -> None:
         assert again is first
     clients.close_idle()
     clients.close_idle()
-    assert (first.closed, clients.size) == (1, 0)
+    assert (first.closed, second.closed) == (1, 1)
+    with clients.leased("a", Client) as other:
+        assert other is not first
 
 
 def test_idle_ones_are_closed_when_another_is_taken() -> None:
@@ -42,7 +44,6 @@ def test_idle_ones_are_closed_when_another_is_taken() -> None:
         pass
     with clients.leased("b", Client):
         assert old.closed == 1
-        assert clients.size == 1
 
 
 def test_one_that_cannot_be_closed_does_not_fail_the_next_lease() -> None:
@@ -55,15 +56,14 @@ def test_one_that_cannot_be_closed_does_not_fail_the_next_lease() -> None:
         pass
     with clients.leased("b", Client) as other:
         assert not other.closed
-        assert clients.size == 1
 
 
 def test_an_error_in_the_block_gives_the_client_back() -> None:
     clients: Shared[Client] = Shared()
-    with pytest.raises(KeyError), clients.leased("a", Client):
+    with pytest.raises(KeyError), clients.leased("a", Client) as first:
         raise KeyError
     clients.close_idle()
-    assert clients.size == 0
+    assert first.closed == 1
 
 
 def test_a_stop_wakes_what_waits_and_refuses_what_comes_later() -> None:

@@ -21,7 +21,7 @@ _WAITS_MS = (0, 1, 5, 20)
 _LEAST = (0, 1, 1, 1, 500, 1 << 20)
 _FULL, _NEW, _NONE = (0, -1), (0, 0), (77_777, 3)
 _SESSIONS = (*[_FULL] * 12, *[_NEW] * 3, _NONE, (77_777, -1), (77_777, 0))
-_TIMES_OF_PLACES = (-1, -2, -3, -4, -5, -6)
+_SPECIAL_TIMESTAMPS = (-1, -2, -3, -4, -5, -6)
 
 Json = dict[str, Any]
 
@@ -201,7 +201,7 @@ class Requests:
     def _timestamp(self, role: str, index: int) -> int:
         known = self._log(role, index)
         if known is None or self._chance.random() < 0.4:
-            return self._chance.choice(_TIMES_OF_PLACES)
+            return self._chance.choice(_SPECIAL_TIMESTAMPS)
         log, _ = known
         near = self._chance.choice(log.batches).max_ms + self._chance.randint(-2, 2) * STEP_MS // 2
         anywhere = FIRST_MS + self._chance.randint(-50, 11_000) * STEP_MS
