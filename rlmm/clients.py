@@ -90,8 +90,10 @@ class EpochEndsRequest(Request[EpochEndsStruct]):  # type: ignore[misc]
 
     def build(self, request_struct_class: type[EpochEndsStruct]) -> EpochEndsStruct:
         topics: dict[str, list[tuple[int, int, int]]] = {}
-        for place, epoch in self._epochs.items():
-            topics.setdefault(place.topic, []).append((place.partition, _ANY_EPOCH, epoch))
+        for topic_partition, epoch in self._epochs.items():
+            topics.setdefault(topic_partition.topic, []).append(
+                (topic_partition.partition, _ANY_EPOCH, epoch)
+            )
         return request_struct_class(CONSUMER_REPLICA_ID, list(topics.items()))
 
 
@@ -103,11 +105,11 @@ def read_epoch_ends(
     refused: dict[TopicPartition, str] = {}
     for topic, partitions in answer.topics:
         for error_code, partition, leader_epoch, end_offset in partitions:
-            place = TopicPartition(topic, partition)
+            topic_partition = TopicPartition(topic, partition)
             if error_code:
-                refused[place] = for_code(error_code).__name__
+                refused[topic_partition] = for_code(error_code).__name__
             else:
-                found[place] = EpochEnd(leader_epoch, end_offset)
+                found[topic_partition] = EpochEnd(leader_epoch, end_offset)
     return found, refused
 
 
@@ -148,13 +150,13 @@ class LogEndRequest(Request[LogEndStruct]):  # type: ignore[misc]
 
     API_KEY = 2
 
-    def __init__(self, place: TopicPartition, *, of_leader: bool) -> None:
-        self._place = place
+    def __init__(self, topic_partition: TopicPartition, *, of_leader: bool) -> None:
+        self._topic_partition = topic_partition
         self._replica_id = CONSUMER_REPLICA_ID if of_leader else DEBUGGING_REPLICA_ID
 
     def build(self, request_struct_class: type[LogEndStruct]) -> LogEndStruct:
-        partitions = [(self._place.partition, _ANY_EPOCH, LATEST_TIMESTAMP)]
-        topics = [(self._place.topic, partitions)]
+        partitions = [(self._topic_partition.partition, _ANY_EPOCH, LATEST_TIMESTAMP)]
+        topics = [(self._topic_partition.topic, partitions)]
         return request_struct_class(self._replica_id, _READ_UNCOMMITTED, topics)
 
 
@@ -168,7 +170,7 @@ def read_log_end(answer: Any) -> LogEnd:
     raise KafkaError("an empty answer")
 
 
-def told(error: BaseException, needs: Acl) -> str:
+def error_text(error: BaseException, needs: Acl) -> str:
     """An error of aiokafka in words; a refusal for want of an ACL names it."""
     return f"{error!r}: missing ACL: {needs}" if isinstance(error, NOT_AUTHORIZED) else repr(error)
 
@@ -299,7 +301,11 @@ async def ask_epoch_ends(
     no answer, or knows only older epochs, are left out after another try with fresh metadata.
     """
     found = await _ask_leaders(consumer._client, epochs)
-    rest = {place: epoch for place, epoch in epochs.items() if place not in found}
+    rest = {
+        topic_partition: epoch
+        for topic_partition, epoch in epochs.items()
+        if topic_partition not in found
+    }
     if rest:
         await consumer._client.force_metadata_update()
         found |= await _ask_leaders(consumer._client, rest)
@@ -309,13 +315,13 @@ async def ask_epoch_ends(
 async def _ask_leaders(
     client: AIOKafkaClient, epochs: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, EpochEnd]:
-    for topic in {place.topic for place in epochs}:
+    for topic in {topic_partition.topic for topic_partition in epochs}:
         await client.add_topic(topic)
     by_leader: dict[int, dict[TopicPartition, int]] = {}
-    for place, epoch in epochs.items():
-        leader = client.cluster.leader_for_partition(structs.TopicPartition(*place))
+    for topic_partition, epoch in epochs.items():
+        leader = client.cluster.leader_for_partition(structs.TopicPartition(*topic_partition))
         if leader is not None and leader >= 0:
-            by_leader.setdefault(leader, {})[place] = epoch
+            by_leader.setdefault(leader, {})[topic_partition] = epoch
     answers = await asyncio.gather(
         *(_ask(client, leader, EpochEndsRequest(asked)) for leader, asked in by_leader.items()),
         return_exceptions=True,
@@ -327,26 +333,37 @@ async def _ask_leaders(
         elif isinstance(answer, BaseException):
             raise answer
         else:
-            told, refused = read_epoch_ends(answer)
-            found |= {place: end for place, end in told.items() if NO_EPOCH not in end}
-            for place, error in refused.items():
-                log.info("epoch_end_refused", topic=place.topic, at=place.partition, error=error)
+            error_text, refused = read_epoch_ends(answer)
+            found |= {
+                topic_partition: end
+                for topic_partition, end in error_text.items()
+                if NO_EPOCH not in end
+            }
+            for topic_partition, error in refused.items():
+                log.info(
+                    "epoch_end_refused",
+                    topic=topic_partition.topic,
+                    at=topic_partition.partition,
+                    error=error,
+                )
     return found
 
 
 async def ask_log_end(
-    consumer: AIOKafkaConsumer, place: TopicPartition, min_insync_replicas: int
+    consumer: AIOKafkaConsumer, topic_partition: TopicPartition, min_insync_replicas: int
 ) -> int:
     """End offset behind everything written before this call; Unavailable where the leader, or as
     many replicas as it takes to be sure of the leader, do not answer. KafkaError: we may not ask.
     """
     client = consumer._client
-    await client.add_topic(place.topic)
-    metadata = client.cluster._partitions.get(place.topic, {}).get(place.partition)
+    await client.add_topic(topic_partition.topic)
+    metadata = client.cluster._partitions.get(topic_partition.topic, {}).get(
+        topic_partition.partition
+    )
     if metadata is None or metadata.leader < 0:
-        raise Unavailable(f"end offset of {place}: no leader is known")
+        raise Unavailable(f"end offset of {topic_partition}: no leader is known")
     votes = ReplicaVotes(
-        place,
+        topic_partition,
         leader=metadata.leader,
         replicas=frozenset(metadata.replicas),
         min_insync_replicas=min_insync_replicas,
@@ -356,7 +373,7 @@ async def ask_log_end(
 
     async def ask(node: int) -> None:
         try:
-            request = LogEndRequest(place, of_leader=node == metadata.leader)
+            request = LogEndRequest(topic_partition, of_leader=node == metadata.leader)
             votes.take(node, read_log_end(await _ask(client, node, request)))
         except (KafkaError, OSError, TimeoutError) as error:
             votes.refuse(node, repr(error))

@@ -20,9 +20,9 @@ from rlmm.clients import (
     ConnectionSettings,
     ask_epoch_ends,
     ask_log_end,
+    error_text,
     make_consumer,
     refresh_metadata,
-    told,
 )
 from rlmm.coalesced import Coalesced
 from rlmm.leader_answers import EpochEnd
@@ -116,19 +116,19 @@ class EndOffsetClient:
         self._consumer: AIOKafkaConsumer | None = None
         self._starting = asyncio.Lock()
 
-    async def end_offset(self, place: TopicPartition, min_insync_replicas: int) -> int:
+    async def end_offset(self, topic_partition: TopicPartition, min_insync_replicas: int) -> int:
         """End offset (high watermark) of one partition, behind all that was written before this
         call, which a deposed leader cannot pretend (`leader_answers`).
 
         Unavailable where it is not known within the request timeout.
         """
-        refusal = Unavailable(f"end offset of {place}: nobody answers")
+        refusal = Unavailable(f"end offset of {topic_partition}: nobody answers")
         try:
             async with asyncio.timeout(self._connection.request_timeout_ms / 1000):
                 consumer = await self._started()
                 while True:
                     try:
-                        return await ask_log_end(consumer, place, min_insync_replicas)
+                        return await ask_log_end(consumer, topic_partition, min_insync_replicas)
                     except Unavailable as error:
                         refusal = error
                     await refresh_metadata(consumer)
@@ -136,8 +136,10 @@ class EndOffsetClient:
         except TimeoutError:
             raise refusal from None
         except (KafkaError, OSError) as error:
-            needs = topic_acl("Describe", place.topic)
-            raise Unavailable(f"end offset of {place}: {told(error, needs)}") from error
+            needs = topic_acl("Describe", topic_partition.topic)
+            raise Unavailable(
+                f"end offset of {topic_partition}: {error_text(error, needs)}"
+            ) from error
 
     async def epoch_ends(
         self, epochs: Mapping[TopicPartition, int]
@@ -170,7 +172,7 @@ class EndOffsetClient:
             return False
         except (KafkaError, OSError, TimeoutError) as error:
             needs = topic_acl("Read", SETTINGS_TOPIC)
-            raise Unavailable(f"read {SETTINGS_TOPIC}: {told(error, needs)}") from error
+            raise Unavailable(f"read {SETTINGS_TOPIC}: {error_text(error, needs)}") from error
         finally:
             await consumer.stop()
 

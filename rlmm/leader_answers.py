@@ -57,7 +57,7 @@ class EpochEnd(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadMark:
+class ReadPosition:
     """Everything below `position` was read, the last batch of it under `leader_epoch`.
 
     `remembered`: an earlier process of this service read it.
@@ -72,11 +72,11 @@ class ReadMark:
 class RememberedReads:
     """What a process leaves to the next one: how far it has read, and whether records were lost."""
 
-    marks: Mapping[TopicPartition, ReadMark]
+    read_positions: Mapping[TopicPartition, ReadPosition]
     lost: str | None
 
 
-NOTHING_READ = RememberedReads(marks={}, lost=None)
+NOTHING_READ = RememberedReads(read_positions={}, lost=None)
 
 
 class FetchedEpochs:
@@ -87,9 +87,9 @@ class FetchedEpochs:
     def __init__(self) -> None:
         self._began: dict[TopicPartition, list[tuple[int, int]]] = {}
 
-    def note(self, place: TopicPartition, batches: bytes) -> None:
+    def note(self, partition: TopicPartition, batches: bytes) -> None:
         """Take in the batches of one answer; the last one may be cut short."""
-        began = self._began.setdefault(place, [])
+        began = self._began.setdefault(partition, [])
         position = 0
         while len(batches) - position >= _HEAD.size:
             base_offset, length, leader_epoch = _HEAD.unpack_from(batches, position)
@@ -99,87 +99,91 @@ class FetchedEpochs:
                 return
             position += _PREFIX_BYTES + length
 
-    def before(self, place: TopicPartition, position: int) -> int:
+    def before(self, partition: TopicPartition, position: int) -> int:
         """Epoch of the last batch that begins below `position`, NO_EPOCH where none was fetched.
 
         What lies before that batch is forgotten: a consumer goes ahead only.
         """
-        began = self._began.get(place, [])
+        began = self._began.get(partition, [])
         while len(began) > 1 and began[1][0] < position:
             began.pop(0)
         return began[0][1] if began and began[0][0] < position else NO_EPOCH
 
 
-class ReadMarks:
+class ReadPositions:
     """How far every partition was read, and which part of it leaders have yet to confirm."""
 
-    def __init__(self, remembered: Mapping[TopicPartition, ReadMark]) -> None:
-        self._newest: dict[TopicPartition, ReadMark] = {}
-        self._unproven = {place: [mark] for place, mark in remembered.items()}
+    def __init__(self, remembered: Mapping[TopicPartition, ReadPosition]) -> None:
+        self._newest: dict[TopicPartition, ReadPosition] = {}
+        self._unproven = {partition: [read] for partition, read in remembered.items()}
         self._doubts: dict[TopicPartition, str] = {}
         self.lost: dict[TopicPartition, str] = {}
         """Partitions that no longer hold what was read of them, and how that is known."""
         self.lost_before: dict[TopicPartition, str] = {}
         """Likewise what an earlier process had read: what is there now was read from the start."""
 
-    def advance(self, place: TopicPartition, mark: ReadMark, *, is_replay: bool) -> None:
+    def advance(self, partition: TopicPartition, read: ReadPosition, *, is_replay: bool) -> None:
         """More was read. Where another epoch began, a leader has to confirm the end of the former;
         not in a replay, which reads the whole history as one leader has it.
         """
-        before = self._newest.get(place)
-        if before is not None and before.leader_epoch != mark.leader_epoch and not is_replay:
-            self._unproven.setdefault(place, []).append(before)
-        self._newest[place] = mark
+        before = self._newest.get(partition)
+        if before is not None and before.leader_epoch != read.leader_epoch and not is_replay:
+            self._unproven.setdefault(partition, []).append(before)
+        self._newest[partition] = read
 
-    def has_unproven(self, place: TopicPartition) -> bool:
+    def has_unproven(self, partition: TopicPartition) -> bool:
         """Whether another epoch began, and no leader has confirmed the end of the former yet."""
-        return bool(self._unproven.get(place))
+        return bool(self._unproven.get(partition))
 
-    def question(self, place: TopicPartition) -> ReadMark | None:
+    def question(self, partition: TopicPartition) -> ReadPosition | None:
         """What the leader is to confirm next; None where nothing is known that could be asked."""
-        mark = next(iter(self._unproven.get(place, ())), None) or self._newest.get(place)
-        return None if mark is None or mark.leader_epoch == NO_EPOCH else mark
+        read = next(iter(self._unproven.get(partition, ())), None) or self._newest.get(partition)
+        return None if read is None or read.leader_epoch == NO_EPOCH else read
 
-    def judge(self, place: TopicPartition, mark: ReadMark, answer: EpochEnd | None) -> bool:
-        """Take in an answer to `mark` (None = nobody gave one); whether more is to be asked."""
+    def take_answer(
+        self, partition: TopicPartition, read: ReadPosition, answer: EpochEnd | None
+    ) -> bool:
+        """Take in an answer to `read` (None = there was none); whether more is to be asked."""
         if answer is None or NO_EPOCH in answer:
-            self._doubts[place] = (
-                f"no leader of {place} confirms what was read: epoch {mark.leader_epoch} up to "
-                f"{mark.position}"
+            self._doubts[partition] = (
+                f"no leader of {partition} confirms what was read: epoch {read.leader_epoch} up to "
+                f"{read.position}"
             )
             return False
-        self._doubts.pop(place, None)
-        why = _why_lost(mark, answer)
+        self._doubts.pop(partition, None)
+        why = _why_lost(read, answer)
         if why is not None:
-            lost = self.lost_before if mark.remembered else self.lost
-            lost.setdefault(place, f"{place} has lost records that were read: {why}")
-        unproven = self._unproven.get(place, [])
-        if mark not in unproven:
+            lost = self.lost_before if read.remembered else self.lost
+            lost.setdefault(partition, f"{partition} has lost records that were read: {why}")
+        unproven = self._unproven.get(partition, [])
+        if read not in unproven:
             return False
-        unproven.remove(mark)
-        return why is None or mark.remembered
+        unproven.remove(read)
+        return why is None or read.remembered
 
-    def doubt(self, places: Iterable[TopicPartition]) -> str | None:
+    def doubt(self, partitions: Iterable[TopicPartition]) -> str | None:
         """Why it is not known whether these partitions still hold what was read of them."""
-        for place in places:
-            if place in self._doubts:
-                return self._doubts[place]
-            for mark in self._unproven.get(place, ()):
-                return f"{place}: epoch {mark.leader_epoch} is over, its end not confirmed yet"
+        for partition in partitions:
+            if partition in self._doubts:
+                return self._doubts[partition]
+            for read in self._unproven.get(partition, ()):
+                return f"{partition}: epoch {read.leader_epoch} is over, its end not confirmed yet"
         return None
 
-    def newest(self) -> dict[TopicPartition, ReadMark]:
+    def newest(self) -> dict[TopicPartition, ReadPosition]:
         """How far every partition was read, worth remembering across restarts."""
         return {
-            place: mark for place, mark in self._newest.items() if mark.leader_epoch != NO_EPOCH
+            partition: read
+            for partition, read in self._newest.items()
+            if read.leader_epoch != NO_EPOCH
         }
 
 
-def _why_lost(mark: ReadMark, answer: EpochEnd) -> str | None:
-    if answer.end_offset < mark.position:
-        return f"epoch {mark.leader_epoch} was read up to {mark.position}, ends at {answer[1]}"
-    if answer.leader_epoch < mark.leader_epoch and not mark.remembered:
-        return f"epoch {mark.leader_epoch} was read up to {mark.position}, is not there any more"
+def _why_lost(read: ReadPosition, answer: EpochEnd) -> str | None:
+    if answer.end_offset < read.position:
+        return f"epoch {read.leader_epoch} was read up to {read.position}, ends at {answer[1]}"
+    if answer.leader_epoch < read.leader_epoch and not read.remembered:
+        return f"epoch {read.leader_epoch} was read up to {read.position}, is not there any more"
     return None
 
 
@@ -197,13 +201,13 @@ class ReplicaVotes:
 
     def __init__(
         self,
-        place: TopicPartition,
+        partition: TopicPartition,
         *,
         leader: int,
         replicas: frozenset[int],
         min_insync_replicas: int,
     ) -> None:
-        self._place = place
+        self._topic_partition = partition
         self._leader = leader
         self._others_needed = max(0, len(replicas) - max(1, min_insync_replicas))
         self._others = replicas - {leader}
@@ -245,7 +249,7 @@ class ReplicaVotes:
         """The end offset behind everything that was written before the question; Unavailable where
         it is not known.
         """
-        what = f"end offset of {self._place}"
+        what = f"end offset of {self._topic_partition}"
         if self._end is None:
             raise Unavailable(f"{what}: {self._silent.get(self._leader, 'no leader')}")
         newer = [node for node, epoch in self._epochs.items() if epoch > self._end.leader_epoch]

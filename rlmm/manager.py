@@ -246,8 +246,8 @@ class TopicBasedRemoteLogMetadataManager:
         """Sink of the ledger topic; a record that cannot be read is a problem until its key gets
         a readable one.
         """
-        state = self._states[record.place.partition]
-        raw_key = record.place.partition, record.key or b""
+        state = self._states[record.topic_partition.partition]
+        raw_key = record.topic_partition.partition, record.key or b""
         try:
             decoded = decode_record(
                 key=record.key,
@@ -257,7 +257,7 @@ class TopicBasedRemoteLogMetadataManager:
                 timestamp_ms=record.timestamp_ms,
             )
         except Corrupt as error:
-            self._unreadable[raw_key] = f"{record.place} offset {record.offset}: {error}"
+            self._unreadable[raw_key] = f"{record.topic_partition} offset {record.offset}: {error}"
             state.skip(record.offset)
             log.error("ledger_record_unreadable", problem=self._unreadable[raw_key])
         else:
@@ -311,7 +311,7 @@ class TopicBasedRemoteLogMetadataManager:
             leader_epoch=leader_epoch, expected_previous=expected_previous, writer=self._writer
         )
         record = Record(
-            place=TopicPartition(LEDGER_TOPIC, ledger_partition(key.partition)),
+            topic_partition=TopicPartition(LEDGER_TOPIC, ledger_partition(key.partition)),
             key=key.encode(),
             value=value,
             headers=tuple(headers.encode()),

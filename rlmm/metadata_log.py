@@ -58,7 +58,9 @@ class Ends(Protocol):
     answers.
     """
 
-    async def end_offset(self, place: TopicPartition, min_insync_replicas: int) -> int: ...
+    async def end_offset(
+        self, topic_partition: TopicPartition, min_insync_replicas: int
+    ) -> int: ...
 
     async def epoch_ends(
         self, epochs: Mapping[TopicPartition, int]
@@ -122,7 +124,7 @@ class MetadataLog:
             TopicGuard(ledger_spec(replication_factor), ids.get(LEDGER_TOPIC)),
         )
         self._sinks: dict[str, Sink] = {}
-        self._places = tuple(
+        self._topic_partitions = tuple(
             TopicPartition(guard.spec.name, partition)
             for guard in self._topics.both
             for partition in range(guard.spec.partition_count)
@@ -130,11 +132,11 @@ class MetadataLog:
         self._end_client = make_ends(connection, sleep_ms)
         self._tail = Tail(
             connect=lambda: connect(connection),
-            places=self._places,
+            topic_partitions=self._topic_partitions,
             deliver=self._deliver,
             epoch_ends=self._end_client.epoch_ends,
             sleep_ms=sleep_ms,
-            remembered=remembered_reads.marks,
+            remembered=remembered_reads.read_positions,
         )
         self._lost_earlier = remembered_reads.lost
         self._remedy = remedy
@@ -181,7 +183,7 @@ class MetadataLog:
     @property
     def reads(self) -> RememberedReads:
         """What is worth remembering across restarts."""
-        return RememberedReads(marks=self._tail.read_marks, lost=self.loss)
+        return RememberedReads(read_positions=self._tail.read_positions, lost=self.loss)
 
     async def wait_lost(self) -> None:
         """Return once this process found that records are gone."""
@@ -214,28 +216,28 @@ class MetadataLog:
         Unavailable: nothing was written. OutcomeUnknown: pass a barrier and look (H10).
         """
         if not self.is_ready:
-            raise Unavailable(f"publish to {record.place}: not read to the end yet")
-        self._refuse_unfit(record.place.topic)
+            raise Unavailable(f"publish to {record.topic_partition}: not read to the end yet")
+        self._refuse_unfit(record.topic_partition.topic)
         return await self._publisher.publish(record, timeout_ms, self._tail.wait_passed)
 
-    async def barrier(self, place: TopicPartition, deadline_ms: int) -> None:
+    async def barrier(self, topic_partition: TopicPartition, deadline_ms: int) -> None:
         """Return once all was delivered that the partition held when this was called (H17).
 
         `deadline_ms`: how long it may take; Unavailable after that, when the topic is not the one
         we know, or when its leader does not confirm that it still holds all that was read (H42).
         """
-        async with deadline(deadline_ms, f"barrier of {place}"):
+        async with deadline(deadline_ms, f"barrier of {topic_partition}"):
             await self._live.wait()
-            self._refuse_lost(place.topic)
-            before = self._tail.position(place)
-            end = await self._ends.end_offset(place)
-            self._refuse_unconfirmed(place)
+            self._refuse_lost(topic_partition.topic)
+            before = self._tail.position(topic_partition)
+            end = await self._ends.end_offset(topic_partition)
+            self._refuse_unconfirmed(topic_partition)
             if end < before:
-                raise Unavailable(f"barrier of {place}: ends at {end}, {before} was read")
-            await self._tail.wait_passed(place, end)
-            if self._tail.doubt([place]):  # another epoch began meanwhile
-                await self._tail.verify([place])
-            self._refuse_unconfirmed(place)
+                raise Unavailable(f"barrier of {topic_partition}: ends at {end}, {before} was read")
+            await self._tail.wait_passed(topic_partition, end)
+            if self._tail.doubt([topic_partition]):  # another epoch began meanwhile
+                await self._tail.verify([topic_partition])
+            self._refuse_unconfirmed(topic_partition)
 
     async def verify(self) -> None:
         """Look at both topics now; Unavailable where nobody answers or one is not as it must be."""
@@ -266,25 +268,33 @@ class MetadataLog:
         if why:
             raise Unavailable(why)
 
-    def _refuse_unconfirmed(self, place: TopicPartition) -> None:
-        self._refuse_lost(place.topic)
-        doubt = self._tail.doubt([place])
+    def _refuse_unconfirmed(self, topic_partition: TopicPartition) -> None:
+        self._refuse_lost(topic_partition.topic)
+        doubt = self._tail.doubt([topic_partition])
         if doubt:
             raise Unavailable(doubt)
 
     def _lost_of(self, topic: str) -> str | None:
-        return next((why for place, why in self._tail.lost.items() if place.topic == topic), None)
+        return next(
+            (
+                why
+                for topic_partition, why in self._tail.lost.items()
+                if topic_partition.topic == topic
+            ),
+            None,
+        )
 
-    async def _verified_end(self, place: TopicPartition) -> int:
+    async def _verified_end(self, topic_partition: TopicPartition) -> int:
         """The end offset; by the time it is known the leader was asked for what was read, too."""
-        min_insync_replicas = self._topics.of(place.topic).min_insync_replicas
+        min_insync_replicas = self._topics.of(topic_partition.topic).min_insync_replicas
         end, _ = await asyncio.gather(
-            self._end_client.end_offset(place, min_insync_replicas), self._tail.verify([place])
+            self._end_client.end_offset(topic_partition, min_insync_replicas),
+            self._tail.verify([topic_partition]),
         )
         return end
 
     def _deliver(self, record: TailRecord) -> None:
-        self._sinks[record.place.topic].apply(record)
+        self._sinks[record.topic_partition.topic].apply(record)
 
     async def _go_live(self) -> None:
         """Once in the life of this process: a run that was begun again goes on with the replay of

@@ -21,8 +21,8 @@ from rlmm.clients import (
     ConnectionSettings,
     abort_producer,
     cluster_layout,
+    error_text,
     make_producer,
-    told,
 )
 from rlmm.topic import NowMs
 
@@ -52,7 +52,7 @@ _VERIFIED_FOR_MS = 10_000
 class Record:
     """One record to append; value None is a tombstone."""
 
-    place: TopicPartition
+    topic_partition: TopicPartition
     key: bytes
     value: bytes | None
     headers: tuple[tuple[str, bytes], ...] = ()
@@ -116,14 +116,14 @@ class Publisher:
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 producer = await self._started()
-                await self._verify_once(record.place.topic, producer)
+                await self._verify_once(record.topic_partition.topic, producer)
                 attempt.producer = producer
                 offset = await self._append(producer, record)
                 attempt.is_written = True
-                await read_back(record.place, offset + 1)
+                await read_back(record.topic_partition, offset + 1)
                 return offset
         except TimeoutError as error:
-            what = f"publish to {record.place}: no word within {timeout_ms} ms"
+            what = f"publish to {record.topic_partition}: no word within {timeout_ms} ms"
             if attempt.producer is None:
                 raise Unavailable(f"{what}, nothing was sent") from error
             raise OutcomeUnknown(what) from error
@@ -132,27 +132,34 @@ class Publisher:
                 self._drop(attempt.producer)
 
     async def _append(self, producer: AIOKafkaProducer, record: Record) -> int:
-        place, needs = record.place, topic_acl("Write", record.place.topic)
+        topic_partition, needs = (
+            record.topic_partition,
+            topic_acl("Write", record.topic_partition.topic),
+        )
         try:
             delivery = await producer.send(
-                place.topic,
+                topic_partition.topic,
                 key=record.key,
                 value=record.value,
-                partition=place.partition,
+                partition=topic_partition.partition,
                 headers=list(record.headers),
             )
         except MessageSizeTooLargeError as error:
-            raise Invalid(f"publish to {place}: {error}") from error
+            raise Invalid(f"publish to {topic_partition}: {error}") from error
         except NOT_AUTHORIZED as error:
-            what = f"publish to {place}, nothing was sent: {error!r}"
+            what = f"publish to {topic_partition}, nothing was sent: {error!r}"
             raise missing_acls(what, [needs]) from error
         except KafkaError as error:
-            raise Unavailable(f"publish to {place}, nothing was sent: {error!r}") from error
+            raise Unavailable(
+                f"publish to {topic_partition}, nothing was sent: {error!r}"
+            ) from error
         try:
             metadata = await delivery
         except KafkaError as error:
             # Also after a refusal: an earlier attempt of the client may have arrived.
-            raise OutcomeUnknown(f"publish to {place}: {told(error, needs)}") from error
+            raise OutcomeUnknown(
+                f"publish to {topic_partition}: {error_text(error, needs)}"
+            ) from error
         offset: int = metadata.offset
         return offset
 

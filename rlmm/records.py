@@ -285,8 +285,8 @@ class LedgerKey:
         if self.segment_id is None:
             raise ValueError(f"the key of partition {self.partition} has no segment id")
         topic_id, partition = self.partition
-        place = TopicIdPartition(topic_id=topic_id, topic=topic, partition=partition)
-        return RemoteLogSegmentId(topic_id_partition=place, id=self.segment_id)
+        topic_partition = TopicIdPartition(topic_id=topic_id, topic=topic, partition=partition)
+        return RemoteLogSegmentId(topic_id_partition=topic_partition, id=self.segment_id)
 
     def __str__(self) -> str:
         return f"{self.partition}:{self.segment_id}"

@@ -139,7 +139,8 @@ class Settings:
         knew = WriterKnowledge(seen=seen, leader_epoch=leader_epoch)
         headers = knew.encode() if isinstance(record, FENCED_RECORDS) else ()
         offset = await self._log.publish(
-            Record(place=_PLACE, key=key, value=value, headers=headers), self._publish_timeout_ms
+            Record(topic_partition=_PLACE, key=key, value=value, headers=headers),
+            self._publish_timeout_ms,
         )
         adopted = self.view.get(record.key)
         if adopted is None or adopted.offset != offset:
@@ -157,7 +158,7 @@ class Settings:
         if why:
             raise Fenced(f"tombstone of {key}: {why}")
         offset = await self._log.publish(
-            Record(place=_PLACE, key=key.encode(), value=None, headers=knew.encode()),
+            Record(topic_partition=_PLACE, key=key.encode(), value=None, headers=knew.encode()),
             self._publish_timeout_ms,
         )
         adopted = self.view.get(key)

@@ -22,8 +22,8 @@ from aiokafka.structs import ConsumerRecord
 from kip405.acls import topic_acl
 from kip405.errors import Unavailable
 from kip405.ids import TopicPartition
-from rlmm.clients import ConnectionSettings, fetched_epochs, make_consumer, told
-from rlmm.leader_answers import NO_EPOCH, EpochEnd, ReadMark, ReadMarks
+from rlmm.clients import ConnectionSettings, error_text, fetched_epochs, make_consumer
+from rlmm.leader_answers import NO_EPOCH, EpochEnd, ReadPosition, ReadPositions
 
 AskEpochEnds = Callable[[Mapping[TopicPartition, int]], Awaitable[dict[TopicPartition, EpochEnd]]]
 """Where leaders end these epochs, of those that know; Unavailable where nobody answers."""
@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 class TailRecord:
     """One record as Kafka delivered it."""
 
-    place: TopicPartition
+    topic_partition: TopicPartition
     offset: int
     timestamp_ms: int
     key: bytes | None
@@ -52,7 +52,7 @@ class Reader(Protocol):
     async def stop(self) -> None: ...
 
     async def bounds(
-        self, places: Iterable[TopicPartition]
+        self, topic_partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, tuple[int, int]]:
         """Beginning and end offsets now, from the leaders."""
         ...
@@ -65,11 +65,11 @@ class Reader(Protocol):
         """What has come meanwhile, at most so long waited for."""
         ...
 
-    async def position(self, place: TopicPartition) -> int:
+    async def position(self, topic_partition: TopicPartition) -> int:
         """Offset that is asked for next; beyond the last record where the end was compacted."""
         ...
 
-    def epoch_before(self, place: TopicPartition, position: int) -> int:
+    def epoch_before(self, topic_partition: TopicPartition, position: int) -> int:
         """Leader epoch of the last batch read below `position`, -1 where this reader read none."""
         ...
 
@@ -87,17 +87,21 @@ class LogReader:
         await self._consumer.stop()
 
     async def bounds(
-        self, places: Iterable[TopicPartition]
+        self, topic_partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, tuple[int, int]]:
-        partitions = [structs.TopicPartition(*place) for place in places]
+        partitions = [
+            structs.TopicPartition(*topic_partition) for topic_partition in topic_partitions
+        ]
         begins = await self._consumer.beginning_offsets(partitions)
         ends = await self._consumer.end_offsets(partitions)
         return {TopicPartition(*one): (begins[one], ends[one]) for one in partitions}
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
-        self._consumer.assign([structs.TopicPartition(*place) for place in positions])
-        for place, position in positions.items():
-            self._consumer.seek(structs.TopicPartition(*place), position)
+        self._consumer.assign(
+            [structs.TopicPartition(*topic_partition) for topic_partition in positions]
+        )
+        for topic_partition, position in positions.items():
+            self._consumer.seek(structs.TopicPartition(*topic_partition), position)
 
     async def read(self, timeout_ms: int) -> dict[TopicPartition, list[TailRecord]]:
         batches = await self._consumer.getmany(timeout_ms=timeout_ms)
@@ -108,17 +112,17 @@ class LogReader:
             for partition, records in batches.items()
         }
 
-    async def position(self, place: TopicPartition) -> int:
-        position: int = await self._consumer.position(structs.TopicPartition(*place))
+    async def position(self, topic_partition: TopicPartition) -> int:
+        position: int = await self._consumer.position(structs.TopicPartition(*topic_partition))
         return position
 
-    def epoch_before(self, place: TopicPartition, position: int) -> int:
-        return fetched_epochs(self._consumer).before(place, position)
+    def epoch_before(self, topic_partition: TopicPartition, position: int) -> int:
+        return fetched_epochs(self._consumer).before(topic_partition, position)
 
 
-def _tail_record(place: TopicPartition, record: ConsumerRecord) -> TailRecord:
+def _tail_record(topic_partition: TopicPartition, record: ConsumerRecord) -> TailRecord:
     return TailRecord(
-        place=place,
+        topic_partition=topic_partition,
         offset=record.offset,
         timestamp_ms=record.timestamp,
         key=record.key,
@@ -143,7 +147,7 @@ class Changes:
         await self._event.wait()
 
 
-class _PlacesChanged(Exception):
+class _FollowedChanged(Exception):
     """A partition is no longer followed."""
 
 
@@ -157,18 +161,18 @@ class Tail:
         self,
         *,
         connect: Callable[[], Reader],
-        places: Iterable[TopicPartition],
+        topic_partitions: Iterable[TopicPartition],
         deliver: Callable[[TailRecord], None],
         epoch_ends: AskEpochEnds,
         sleep_ms: Callable[[int], Awaitable[None]],
-        remembered: Mapping[TopicPartition, ReadMark],
+        remembered: Mapping[TopicPartition, ReadPosition],
     ) -> None:
         self._connect = connect
-        self._places = tuple(places)
+        self._topic_partitions = tuple(topic_partitions)
         self._deliver = deliver
         self._epoch_ends = epoch_ends
         self._sleep_ms = sleep_ms
-        self._marks = ReadMarks(remembered)
+        self._read_positions = ReadPositions(remembered)
         self._next: dict[TopicPartition, int] = {}
         self._initial_end: dict[TopicPartition, int] = {}
         self._waiters: dict[TopicPartition, list[tuple[int, asyncio.Future[None]]]] = {}
@@ -188,23 +192,25 @@ class Tail:
         """Partitions of which records are gone that were read, or were to be read, and why that is
         known. What was made of them is not what is there, for as long as this process lives.
         """
-        return self._marks.lost
+        return self._read_positions.lost
 
     @property
     def lost_before(self) -> Mapping[TopicPartition, str]:
         """Partitions that no longer hold what an earlier process of this service had read. What
         this one reads is what is there.
         """
-        return self._marks.lost_before
+        return self._read_positions.lost_before
 
-    def doubt(self, places: Iterable[TopicPartition] | None = None) -> str | None:
+    def doubt(self, topic_partitions: Iterable[TopicPartition] | None = None) -> str | None:
         """Why it is not known whether the partitions (all) still hold what was read."""
-        return self._marks.doubt(self._places if places is None else places)
+        return self._read_positions.doubt(
+            self._topic_partitions if topic_partitions is None else topic_partitions
+        )
 
     @property
-    def read_marks(self) -> dict[TopicPartition, ReadMark]:
+    def read_positions(self) -> dict[TopicPartition, ReadPosition]:
         """How far every partition was read, worth remembering across restarts."""
-        return self._marks.newest()
+        return self._read_positions.newest()
 
     async def wait_caught_up(self) -> None:
         await self._caught_up.wait()
@@ -213,32 +219,41 @@ class Tail:
         """Return once something is lost."""
         await self._lost.wait()
 
-    def position(self, place: TopicPartition) -> int:
+    def position(self, topic_partition: TopicPartition) -> int:
         """Next offset to be read; 0 before the start."""
-        return self._next.get(place, 0)
+        return self._next.get(topic_partition, 0)
 
-    async def wait_passed(self, place: TopicPartition, end: int) -> None:
+    async def wait_passed(self, topic_partition: TopicPartition, end: int) -> None:
         """Return once every record below `end` was delivered."""
-        if self.position(place) >= end:
+        if self.position(topic_partition) >= end:
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.setdefault(place, []).append((end, future))
+        self._waiters.setdefault(topic_partition, []).append((end, future))
         await future
 
-    async def verify(self, places: Iterable[TopicPartition] | None = None) -> None:
+    async def verify(self, topic_partitions: Iterable[TopicPartition] | None = None) -> None:
         """Ask the leaders of the partitions (all) whether they still hold what was read.
 
         What they say shows in `lost` and `doubt`. Unavailable where nobody answers at all.
         """
-        pending = self._places if places is None else tuple(places)
-        while asked := {place: mark for place in pending if (mark := self._marks.question(place))}:
+        pending = self._topic_partitions if topic_partitions is None else tuple(topic_partitions)
+        while asked := {
+            topic_partition: read_position
+            for topic_partition in pending
+            if (read_position := self._read_positions.question(topic_partition))
+        }:
             answers = await self._epoch_ends(
-                {place: mark.leader_epoch for place, mark in asked.items()}
+                {
+                    topic_partition: read_position.leader_epoch
+                    for topic_partition, read_position in asked.items()
+                }
             )
             pending = tuple(
-                place
-                for place, mark in asked.items()
-                if self._marks.judge(place, mark, answers.get(place))
+                topic_partition
+                for topic_partition, read_position in asked.items()
+                if self._read_positions.take_answer(
+                    topic_partition, read_position, answers.get(topic_partition)
+                )
             )
         self._say_lost()
 
@@ -255,18 +270,23 @@ class Tail:
                 log.warning("tail_not_verified", error=str(error))
 
     def _say_lost(self) -> None:
-        lost = {**self._marks.lost_before, **self._marks.lost}
+        lost = {**self._read_positions.lost_before, **self._read_positions.lost}
         if lost and not self._lost.is_set():
             self._lost.set()
-            for place, why in lost.items():
-                log.error("metadata_lost", topic=place.topic, partition=place.partition, why=why)
+            for topic_partition, why in lost.items():
+                log.error(
+                    "metadata_lost",
+                    topic=topic_partition.topic,
+                    partition=topic_partition.partition,
+                    why=why,
+                )
 
     async def run(self) -> NoReturn:
         """Follow the log until cancelled."""
         while True:
             try:
                 await self._follow()
-            except _PlacesChanged:
+            except _FollowedChanged:
                 continue
             except OffsetOutOfRangeError as error:
                 self._out_of_range = True
@@ -277,12 +297,18 @@ class Tail:
     async def _fail(self, event: str, error: BaseException) -> None:
         delay = _BACKOFF_MS[min(self._failures, len(_BACKOFF_MS) - 1)]
         self._failures += 1
-        topics = ",".join(sorted({place.topic for place in self._places}))
-        log.warning(event, error=told(error, topic_acl("Read", topics)), retry_in_ms=delay)
+        topics = ",".join(
+            sorted({topic_partition.topic for topic_partition in self._topic_partitions})
+        )
+        log.warning(event, error=error_text(error, topic_acl("Read", topics)), retry_in_ms=delay)
         await self._sleep_ms(delay)
 
     def _followed(self) -> tuple[TopicPartition, ...]:
-        return tuple(place for place in self._places if place not in self._marks.lost)
+        return tuple(
+            topic_partition
+            for topic_partition in self._topic_partitions
+            if topic_partition not in self._read_positions.lost
+        )
 
     async def _follow(self) -> NoReturn:
         reader = self._connect()
@@ -291,56 +317,61 @@ class Tail:
             self._unverified.set()
             await self._take_bounds(reader)
             followed = self._followed()
-            reader.assign({place: self._next[place] for place in followed})
+            reader.assign(
+                {topic_partition: self._next[topic_partition] for topic_partition in followed}
+            )
             self._check_caught_up()
             while True:
                 await self._poll(reader)
                 self._failures = 0
                 if followed != self._followed():
-                    raise _PlacesChanged
+                    raise _FollowedChanged
         finally:
             await reader.stop()
 
     async def _take_bounds(self, reader: Reader) -> None:
         if self._initial_end and not self._out_of_range:
             return
-        bounds = await reader.bounds(self._places)
-        for place, (begin, _) in bounds.items():
-            position = self._next.setdefault(place, begin)
+        bounds = await reader.bounds(self._topic_partitions)
+        for topic_partition, (begin, _) in bounds.items():
+            position = self._next.setdefault(topic_partition, begin)
             if begin > position:
-                self._marks.lost[place] = (
-                    f"records {position}..{begin} of {place} were removed before being read"
+                self._read_positions.lost[topic_partition] = (
+                    f"records {position}..{begin} of {topic_partition} were removed before being "
+                    "read"
                 )
         if not self._initial_end:
-            self._initial_end = {place: end for place, (_, end) in bounds.items()}
+            self._initial_end = {
+                topic_partition: end for topic_partition, (_, end) in bounds.items()
+            }
         self._out_of_range = False
         self._say_lost()
 
     async def _poll(self, reader: Reader) -> None:
         batches = await reader.read(_POLL_MS)
-        for place, records in batches.items():
+        for topic_partition, records in batches.items():
             for record in records:
                 self._deliver(record)
-                self._next[place] = record.offset + 1
-            self._mark(reader, place)
-        for place in self._behind():
-            position = await reader.position(place)
-            self._next[place] = max(self._next[place], position)
-            self._mark(reader, place)
-        for place in [*batches, *self._waiters]:
-            self._wake(place)
+                self._next[topic_partition] = record.offset + 1
+            self._advance(reader, topic_partition)
+        for topic_partition in self._behind():
+            position = await reader.position(topic_partition)
+            self._next[topic_partition] = max(self._next[topic_partition], position)
+            self._advance(reader, topic_partition)
+        for topic_partition in [*batches, *self._waiters]:
+            self._wake(topic_partition)
         self._check_caught_up()
 
-    def _mark(self, reader: Reader, place: TopicPartition) -> None:
+    def _advance(self, reader: Reader, topic_partition: TopicPartition) -> None:
         """Remember how far the partition is read; another epoch is a reason to verify."""
-        position = self._next[place]
-        epoch = reader.epoch_before(place, position)
+        position = self._next[topic_partition]
+        epoch = reader.epoch_before(topic_partition, position)
         if epoch == NO_EPOCH:
             return
-        is_replay = position <= self._initial_end[place]
-        mark = ReadMark(position=position, leader_epoch=epoch)
-        self._marks.advance(place, mark, is_replay=is_replay)
-        if self._marks.has_unproven(place):
+        is_replay = position <= self._initial_end[topic_partition]
+        read_position = ReadPosition(position=position, leader_epoch=epoch)
+        self._read_positions.advance(topic_partition, read_position, is_replay=is_replay)
+        if self._read_positions.has_unproven(topic_partition):
             self._unverified.set()
 
     def _behind(self) -> list[TopicPartition]:
@@ -348,23 +379,35 @@ class Tail:
         position tells.
         """
         if self._caught_up.is_set():
-            return [place for place in self._followed() if self._waiters.get(place)]
-        return [place for place in self._followed() if self._next[place] < self._initial_end[place]]
+            return [
+                topic_partition
+                for topic_partition in self._followed()
+                if self._waiters.get(topic_partition)
+            ]
+        return [
+            topic_partition
+            for topic_partition in self._followed()
+            if self._next[topic_partition] < self._initial_end[topic_partition]
+        ]
 
-    def _wake(self, place: TopicPartition) -> None:
-        position = self.position(place)
+    def _wake(self, topic_partition: TopicPartition) -> None:
+        position = self.position(topic_partition)
         still = []
-        for end, future in self._waiters.get(place, []):
+        for end, future in self._waiters.get(topic_partition, []):
             if future.done():
                 continue
             if end <= position:
                 future.set_result(None)
             else:
                 still.append((end, future))
-        if place in self._waiters:
-            self._waiters[place] = still
+        if topic_partition in self._waiters:
+            self._waiters[topic_partition] = still
 
     def _check_caught_up(self) -> None:
-        behind = (end for place, end in self._initial_end.items() if self._next[place] < end)
+        behind = (
+            end
+            for topic_partition, end in self._initial_end.items()
+            if self._next[topic_partition] < end
+        )
         if not self._caught_up.is_set() and next(behind, None) is None:
             self._caught_up.set()

@@ -46,7 +46,7 @@ class DeletionConnection(Protocol):
         """Connect and wait for an answer of the broker; Unavailable where there is none."""
         ...
 
-    def send(self, place: TopicPartition, offset: int, *, hold_ms: int) -> Awaitable[int]:
+    def send(self, topic_partition: TopicPartition, offset: int, *, hold_ms: int) -> Awaitable[int]:
         """Write the request at once; the low watermark comes later.
 
         OSError: nobody will answer any more. kip405.errors: the broker's answer.
@@ -83,10 +83,10 @@ class PreparedDeletion:
     """An open connection for one DeleteRecords; nothing has been sent yet."""
 
     def __init__(
-        self, owner: "RecordDeletions", place: TopicPartition, to: DeletionConnection
+        self, owner: "RecordDeletions", topic_partition: TopicPartition, to: DeletionConnection
     ) -> None:
         self._owner = owner
-        self._place = place
+        self._topic_partition = topic_partition
         self._to = to
         self.sent: _Sent | None = None
 
@@ -96,12 +96,12 @@ class PreparedDeletion:
         `hold_ms`: how long the broker may wait for followers. Errors other than OutcomeUnknown are
         the broker's answer, or say that nothing was sent.
         """
-        self.sent = sent = self._owner.remember(self._place, bound)
-        what = f"delete records of {self._place} below {bound}"
+        self.sent = sent = self._owner.remember(self._topic_partition, bound)
+        what = f"delete records of {self._topic_partition} below {bound}"
         try:
-            answer = self._to.send(self._place, bound, hold_ms=hold_ms)
+            answer = self._to.send(self._topic_partition, bound, hold_ms=hold_ms)
         except OSError as error:
-            self._owner.forget(self._place, sent)
+            self._owner.forget(self._topic_partition, sent)
             raise Unavailable(f"{what}: not sent: {error}") from error
         limit_ms = hold_ms + self._owner.answer_slack_ms
         try:
@@ -112,9 +112,9 @@ class PreparedDeletion:
         except OSError as error:
             raise OutcomeUnknown(f"{what}: {error}, no answer came") from error
         except RemoteStorageError:
-            self._owner.forget(self._place, sent)
+            self._owner.forget(self._topic_partition, sent)
             raise
-        self._owner.forget(self._place, sent)
+        self._owner.forget(self._topic_partition, sent)
         return low_watermark
 
 
@@ -148,18 +148,20 @@ class RecordDeletions:
     def unknown(self) -> Mapping[TopicPartition, int]:
         """Bound of each DeleteRecords that was given up and may be executed yet."""
         return {
-            place: sent.bound for place, sent in self._sent.items() if sent.closed_at_ms is not None
+            topic_partition: sent.bound
+            for topic_partition, sent in self._sent.items()
+            if sent.closed_at_ms is not None
         }
 
     @asynccontextmanager
     async def prepared(
-        self, place: TopicPartition, *, within_ms: int
+        self, topic_partition: TopicPartition, *, within_ms: int
     ) -> AsyncIterator[PreparedDeletion]:
         """A connection on which the broker has just answered; what it stands on is asked then.
 
         Unavailable: there was none within `within_ms`, so nothing was sent.
         """
-        what = f"delete records of {place}"
+        what = f"delete records of {topic_partition}"
         has_slot = False
         try:
             async with asyncio.timeout(within_ms / 1000):
@@ -176,7 +178,7 @@ class RecordDeletions:
         except BaseException:
             self._leave(has_slot)
             raise
-        prepared = PreparedDeletion(self, place, connection)
+        prepared = PreparedDeletion(self, topic_partition, connection)
         try:
             yield prepared
         finally:
@@ -184,10 +186,12 @@ class RecordDeletions:
                 await connection.close()
             finally:
                 self._leave(has_slot)
-                if prepared.sent is not None and prepared.sent is self._sent.get(place):
-                    self._given_up(place, prepared.sent)
+                if prepared.sent is not None and prepared.sent is self._sent.get(topic_partition):
+                    self._given_up(topic_partition, prepared.sent)
 
-    async def settle(self, place: TopicPartition, log_start: Callable[[], Awaitable[int]]) -> None:
+    async def settle(
+        self, topic_partition: TopicPartition, log_start: Callable[[], Awaitable[int]]
+    ) -> None:
         """Returns once nothing that was sent for a partition can be executed any more.
 
         `log_start` asks the broker for the log start; its errors are passed on. Waits for what a
@@ -200,20 +204,20 @@ class RecordDeletions:
                 self._before = None
             else:
                 await self._clock.sleep_ms(self._drain_ms)
-        sent = self._sent.get(place)
+        sent = self._sent.get(topic_partition)
         if sent is None:
             return
         start = await self._ask(sent, log_start)
         if not sent.is_drained and start < sent.bound:
             raise Unavailable(
-                f"{place}: it is not known yet whether the DeleteRecords below {sent.bound}, which "
-                f"was given up, will be executed; the log starts at {start}"
+                f"{topic_partition}: it is not known yet whether the DeleteRecords below "
+                f"{sent.bound}, which was given up, will be executed; the log starts at {start}"
             )
-        self.forget(place, sent)
+        self.forget(topic_partition, sent)
         log.info(
             "delete_records_known",
-            topic=place.topic,
-            partition=place.partition,
+            topic=topic_partition.topic,
+            partition=topic_partition.partition,
             bound=sent.bound,
             log_start_offset=start,
         )
@@ -225,24 +229,26 @@ class RecordDeletions:
         sent.answered(asked_at_ms, self._clock.monotonic_ms(), self._drain_ms)
         return start
 
-    def remember(self, place: TopicPartition, bound: int) -> _Sent:
+    def remember(self, topic_partition: TopicPartition, bound: int) -> _Sent:
         """Called right before one is written. Unavailable: another one is not known yet."""
-        if place in self._sent:
-            raise Unavailable(f"{place}: the outcome of another DeleteRecords is not known yet")
-        sent = self._sent[place] = _Sent(bound=bound)
+        if topic_partition in self._sent:
+            raise Unavailable(
+                f"{topic_partition}: the outcome of another DeleteRecords is not known yet"
+            )
+        sent = self._sent[topic_partition] = _Sent(bound=bound)
         return sent
 
-    def forget(self, place: TopicPartition, sent: _Sent) -> None:
+    def forget(self, topic_partition: TopicPartition, sent: _Sent) -> None:
         """Its outcome is known."""
-        if self._sent.get(place) is sent:
-            del self._sent[place]
+        if self._sent.get(topic_partition) is sent:
+            del self._sent[topic_partition]
 
-    def _given_up(self, place: TopicPartition, sent: _Sent) -> None:
+    def _given_up(self, topic_partition: TopicPartition, sent: _Sent) -> None:
         sent.closed_at_ms = self._clock.monotonic_ms()
         log.warning(
             "delete_records_unknown",
-            topic=place.topic,
-            partition=place.partition,
+            topic=topic_partition.topic,
+            partition=topic_partition.partition,
             bound=sent.bound,
         )
 

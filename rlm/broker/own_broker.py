@@ -170,13 +170,15 @@ class OwnBroker:
         RecordDeletions, which knows what may be executed yet (H41). Errors as there.
         """
         connection = self.deletion_connection()
-        place = TopicPartition(topic, partition)
+        topic_partition = TopicPartition(topic, partition)
         try:
             await connection.open()
             async with asyncio.timeout((timeout_ms + 2_000) / 1000):
-                return await connection.send(place, offset, hold_ms=timeout_ms)
+                return await connection.send(topic_partition, offset, hold_ms=timeout_ms)
         except OSError as error:
-            raise OutcomeUnknown(f"delete records of {place} below {offset}: {error}") from error
+            raise OutcomeUnknown(
+                f"delete records of {topic_partition} below {offset}: {error}"
+            ) from error
         finally:
             await connection.close()
 
@@ -271,15 +273,18 @@ class _DeletionConnection:
     async def open(self) -> None:
         await self._connection.call(API_VERSIONS, 0, {}, timeout_ms=self._timeout_ms)
 
-    def send(self, place: TopicPartition, offset: int, *, hold_ms: int) -> Awaitable[int]:
+    def send(self, topic_partition: TopicPartition, offset: int, *, hold_ms: int) -> Awaitable[int]:
         """Fenced: not leader, or the offset lies above the high watermark. Unavailable: applied on
         the leader while a live follower lags (7), or refused for now; the log start tells.
         """
-        row = {"partition_index": place.partition, "offset": offset}
-        body = {"topics": [{"name": place.topic, "partitions": [row]}], "timeout_ms": hold_ms}
+        row = {"partition_index": topic_partition.partition, "offset": offset}
+        body = {
+            "topics": [{"name": topic_partition.topic, "partitions": [row]}],
+            "timeout_ms": hold_ms,
+        }
         answer = self._connection.send(DELETE_RECORDS, 2, body)
-        what = f"delete records of {place} below {offset}"
-        return self._low_watermark(answer, what, topic_acl("Delete", place.topic))
+        what = f"delete records of {topic_partition} below {offset}"
+        return self._low_watermark(answer, what, topic_acl("Delete", topic_partition.topic))
 
     async def _low_watermark(self, answer: Awaitable[Value], what: str, needs: Acl) -> int:
         found = _only_partition((await answer)["topics"])

@@ -128,8 +128,8 @@ class BrokerShareGroups:
             lowest: dict[_Place, int] = {}
             for node in nodes if before else ():
                 async with self._broker(Address(host=node.host, port=node.port)) as broker:
-                    for place, offset in await broker.share_starts():
-                        lowest[place] = min(offset, lowest.get(place, offset))
+                    for topic_partition, offset in await broker.share_starts():
+                        lowest[topic_partition] = min(offset, lowest.get(topic_partition, offset))
             if await direct.coordinators() != before:
                 raise Unavailable("coordinators of groups moved while they were asked")
         return lowest
@@ -232,7 +232,7 @@ class _Broker:
         begun = [row for row in starts if row[1] != _NOT_BEGUN]
         if len(begun) == len(starts) or await self._begins_at_the_end(group_id):
             return begun
-        return [(place, max(offset, 0)) for place, offset in starts]
+        return [(topic_partition, max(offset, 0)) for topic_partition, offset in starts]
 
     async def _begins_at_the_end(self, group_id: str) -> bool:
         name = "share.auto.offset.reset"

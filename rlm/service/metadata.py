@@ -28,7 +28,7 @@ from rlm.broker.own_broker import AnyBroker, OwnBroker
 from rlm.clock import Clock
 from rlm.config import CommonConfig, ReaderConfig, ServiceConfig
 from rlmm.clients import ConnectionSettings
-from rlmm.leader_answers import NOTHING_READ, ReadMark, RememberedReads
+from rlmm.leader_answers import NOTHING_READ, ReadPosition, RememberedReads
 from rlmm.manager import Metadata, TopicBasedRemoteLogMetadataManager
 from rlmm.metadata_log import MetadataLog
 from rlmm.settings import Settings
@@ -126,20 +126,20 @@ class ReadsFile:
                 "position": read.position,
                 "leader_epoch": read.leader_epoch,
             }
-            for partition, read in sorted(reads.marks.items())
+            for partition, read in sorted(reads.read_positions.items())
         ]
         self._file.write({"lost": reads.lost, "read": rows})
 
 
 def _parsed_reads(content: dict[str, Any]) -> RememberedReads:
-    marks = dict(_read_position(row) for row in content["read"])
+    positions = dict(_read_position(row) for row in content["read"])
     lost = None if content["lost"] is None else str(content["lost"])
-    return RememberedReads(marks=marks, lost=lost)
+    return RememberedReads(read_positions=positions, lost=lost)
 
 
-def _read_position(row: dict[str, Any]) -> tuple[TopicPartition, ReadMark]:
+def _read_position(row: dict[str, Any]) -> tuple[TopicPartition, ReadPosition]:
     partition = TopicPartition(row["topic"], int(row["partition"]))
-    return partition, ReadMark(
+    return partition, ReadPosition(
         position=int(row["position"]), leader_epoch=int(row["leader_epoch"]), remembered=True
     )
 

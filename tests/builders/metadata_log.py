@@ -19,10 +19,10 @@ class FakeTopics:
         self.now_ms = 0
 
     def append(self, record: Record) -> int:
-        log = self.records.setdefault(record.place, [])
+        log = self.records.setdefault(record.topic_partition, [])
         log.append(
             TailRecord(
-                place=record.place,
+                topic_partition=record.topic_partition,
                 offset=len(log),
                 timestamp_ms=self.now_ms,
                 key=record.key,
@@ -64,16 +64,16 @@ class FakeMetadataLog:
     def register(self, topic: str, sink: Sink) -> None:
         self._sinks[topic] = sink
 
-    def read(self, place: TopicPartition, end: int | None = None) -> None:
+    def read(self, topic_partition: TopicPartition, end: int | None = None) -> None:
         """Deliver what is there, up to `end` at most."""
-        log = self.topics.records.get(place, [])
-        for record in log[self._read.get(place, 0) : end]:
-            self._read[place] = record.offset + 1
-            self._sinks[place.topic].apply(record)
+        log = self.topics.records.get(topic_partition, [])
+        for record in log[self._read.get(topic_partition, 0) : end]:
+            self._read[topic_partition] = record.offset + 1
+            self._sinks[topic_partition.topic].apply(record)
 
     def read_all(self) -> None:
-        for place in list(self.topics.records):
-            self.read(place)
+        for topic_partition in list(self.topics.records):
+            self.read(topic_partition)
 
     def go_live(self, replay_ms: int = 0) -> None:
         """The initial replay is over."""
@@ -82,11 +82,11 @@ class FakeMetadataLog:
             if topic in self._sinks:
                 self._sinks[topic].go_live(replay_ms)
 
-    async def barrier(self, place: TopicPartition, deadline_ms: int) -> None:
+    async def barrier(self, topic_partition: TopicPartition, deadline_ms: int) -> None:
         if not self.is_ready:
-            raise Unavailable(f"barrier of {place} took more than {deadline_ms} ms")
-        self.read(place)
-        self.barriers.append(place)
+            raise Unavailable(f"barrier of {topic_partition} took more than {deadline_ms} ms")
+        self.read(topic_partition)
+        self.barriers.append(topic_partition)
 
     async def publish(self, record: Record, timeout_ms: int) -> int:
         if self.error is not None:
@@ -94,10 +94,12 @@ class FakeMetadataLog:
         self.before_append(record)
         if self.loses_acks:
             self.in_flight.append(record)
-            raise OutcomeUnknown(f"publish to {record.place}: no word within {timeout_ms} ms")
+            raise OutcomeUnknown(
+                f"publish to {record.topic_partition}: no word within {timeout_ms} ms"
+            )
         offset = self.topics.append(record)
         self.after_append(record)
-        self.read(record.place)
+        self.read(record.topic_partition)
         return offset
 
     def land(self) -> None:

@@ -69,8 +69,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H6: a record that cannot be read is passed over in silence",
-            '            self._unreadable[raw_key] = f"{record.place} offset {record.offset}: '
-            '{error}"\n',
+            "            self._unreadable[raw_key] = "
+            'f"{record.topic_partition} offset {record.offset}: {error}"\n',
             "            self._unreadable.setdefault(raw_key, '')\n",
         ),
         (
@@ -107,13 +107,13 @@ EDITS: tuple[Edit, ...] = (
     *PUBLISHER.edits(
         (
             "H10: a publish returns before it was read back",
-            "                await read_back(record.place, offset + 1)\n",
+            "                await read_back(record.topic_partition, offset + 1)\n",
             "",
         ),
         (
             "H10: a publish returns when what is before it was read",
-            "await read_back(record.place, offset + 1)",
-            "await read_back(record.place, offset)",
+            "await read_back(record.topic_partition, offset + 1)",
+            "await read_back(record.topic_partition, offset)",
         ),
         (
             "H10: no ack in time counts as not written",
@@ -122,8 +122,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H10: an error instead of an ack counts as not written",
-            'raise OutcomeUnknown(f"publish to {place}:',
-            'raise Unavailable(f"publish to {place}:',
+            'raise OutcomeUnknown(\n                f"publish to {topic_partition}:',
+            'raise Unavailable(\n                f"publish to {topic_partition}:',
         ),
         (
             "H10: what was never sent counts as unknown",
@@ -142,7 +142,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H6: records go to a topic that was never looked at",
-            "                await self._verify_once(record.place.topic, producer)\n",
+            "                await self._verify_once(record.topic_partition.topic, producer)\n",
             "",
         ),
         (
@@ -240,13 +240,14 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H42: another epoch is no reason to verify",
-            "        if self._marks.has_unproven(place):\n            self._unverified.set()\n",
+            "        if self._read_positions.has_unproven(topic_partition):\n"
+            "            self._unverified.set()\n",
             "",
         ),
         (
             "H42: what is lost is followed further",
-            "for place in self._places if place not in self._marks.lost)",
-            "for place in self._places)",
+            "            if topic_partition not in self._read_positions.lost\n",
+            "",
         ),
         (
             "H42: a loss is told to nobody",
@@ -255,8 +256,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a record is delivered again after a restart",
-            "                self._next[place] = record.offset + 1\n",
-            "                self._next[place] = record.offset\n",
+            "                self._next[topic_partition] = record.offset + 1\n",
+            "                self._next[topic_partition] = record.offset\n",
         ),
         (
             "H17: who waits for the last offset is woken before it came",
@@ -265,35 +266,35 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H17: the initial replay counts as over too early",
-            "if self._next[place] < end)\n",
-            "if self._next[place] < end - 1)\n",
+            "            if self._next[topic_partition] < end\n",
+            "            if self._next[topic_partition] < end - 1\n",
         ),
         (
             "the end of a compacted log is never reached",
-            "            position = await reader.position(place)\n",
-            "            position = self._next[place]\n",
+            "            position = await reader.position(topic_partition)\n",
+            "            position = self._next[topic_partition]\n",
         ),
     ),
     *DIVERGENCE.edits(
         (
             "H42: an epoch that ends below what was read is no loss",
-            "    if answer.end_offset < mark.position:\n",
+            "    if answer.end_offset < read.position:\n",
             "    if answer.end_offset < 0:\n",
         ),
         (
             "H42: an epoch that ends where the reader is counts as lost",
-            "    if answer.end_offset < mark.position:\n",
-            "    if answer.end_offset <= mark.position:\n",
+            "    if answer.end_offset < read.position:\n",
+            "    if answer.end_offset <= read.position:\n",
         ),
         (
             "H42: an epoch that is not there any more is no loss",
-            "    if answer.leader_epoch < mark.leader_epoch and not mark.remembered:\n",
-            "    if answer.leader_epoch < mark.leader_epoch and mark.remembered:\n",
+            "    if answer.leader_epoch < read.leader_epoch and not read.remembered:\n",
+            "    if answer.leader_epoch < read.leader_epoch and read.remembered:\n",
         ),
         (
             "H42: an epoch that compaction took from an earlier process's reads is a loss",
-            "    if answer.leader_epoch < mark.leader_epoch and not mark.remembered:\n",
-            "    if answer.leader_epoch < mark.leader_epoch:\n",
+            "    if answer.leader_epoch < read.leader_epoch and not read.remembered:\n",
+            "    if answer.leader_epoch < read.leader_epoch:\n",
         ),
         (
             "H42: no answer confirms what was read",
@@ -307,18 +308,18 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H42: a doubt stays when a leader has answered",
-            "        self._doubts.pop(place, None)\n",
+            "        self._doubts.pop(partition, None)\n",
             "",
         ),
         (
             "H42: the end of an epoch that is over need not be confirmed",
-            "            self._unproven.setdefault(place, []).append(before)\n",
+            "            self._unproven.setdefault(partition, []).append(before)\n",
             "            pass\n",
         ),
         (
             "H42: an epoch that is over and not confirmed raises no doubt",
-            "            for mark in self._unproven.get(place, ()):\n",
-            "            for mark in ():\n",
+            "            for read in self._unproven.get(partition, ()):\n",
+            "            for read in ():\n",
         ),
         (
             "H42: the epoch of a batch is that of the one behind it",

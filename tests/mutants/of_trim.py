@@ -374,14 +374,14 @@ EDITS: tuple[Edit, ...] = (
     *DELETIONS.edits(
         (
             "H41: a deletion that was given up is forgotten",
-            "                    self._given_up(place, prepared.sent)\n",
-            "                    self.forget(place, prepared.sent)\n",
+            "                    self._given_up(topic_partition, prepared.sent)\n",
+            "                    self.forget(topic_partition, prepared.sent)\n",
         ),
         (
             "H41: a deletion is remembered only once it was written",
-            "            self._owner.forget(self._place, sent)\n            raise\n"
-            "        self._owner.forget(self._place, sent)\n",
-            "            raise\n        self._owner.forget(self._place, sent)\n",
+            "            self._owner.forget(self._topic_partition, sent)\n            raise\n"
+            "        self._owner.forget(self._topic_partition, sent)\n",
+            "            raise\n        self._owner.forget(self._topic_partition, sent)\n",
         ),
         (
             "H41: no answer in time counts as an answer",

@@ -8,7 +8,7 @@ import pytest
 from kip405.errors import Invalid
 from kip405.ids import TopicPartition
 from rlm.service.metadata import ReadsFile
-from rlmm.leader_answers import NOTHING_READ, ReadMark, RememberedReads
+from rlmm.leader_answers import NOTHING_READ, ReadPosition, RememberedReads
 
 PLACE = TopicPartition("ledger", 3)
 
@@ -16,13 +16,13 @@ PLACE = TopicPartition("ledger", 3)
 def test_h42_what_was_read_and_lost_survives_a_restart(tmp_path: Path) -> None:
     file = ReadsFile(tmp_path, "cluster")
     assert file.read() == NOTHING_READ
-    marks = {PLACE: ReadMark(position=10, leader_epoch=2)}
-    file.write(RememberedReads(marks=marks, lost="ledger-3 has lost records"))
+    read = {PLACE: ReadPosition(position=10, leader_epoch=2)}
+    file.write(RememberedReads(read_positions=read, lost="ledger-3 has lost records"))
     assert ReadsFile(tmp_path, "cluster").read() == RememberedReads(
-        marks={PLACE: ReadMark(position=10, leader_epoch=2, remembered=True)},
+        read_positions={PLACE: ReadPosition(position=10, leader_epoch=2, remembered=True)},
         lost="ledger-3 has lost records",
     )
-    file.write(RememberedReads(marks={}, lost=None))
+    file.write(RememberedReads(read_positions={}, lost=None))
     assert file.read() == NOTHING_READ
     assert [one.name for one in tmp_path.iterdir()] == [file.path.name]
     assert str(file.path) in file.remedy

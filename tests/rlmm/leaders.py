@@ -67,22 +67,22 @@ class Leader:
 class Leaders:
     """Whoever leads; `away` answers nobody. `asked` is every question for the end of an epoch."""
 
-    def __init__(self, *places: TopicPartition) -> None:
-        self.now = {place: Leader() for place in places}
+    def __init__(self, *topic_partitions: TopicPartition) -> None:
+        self.now = {topic_partition: Leader() for topic_partition in topic_partitions}
         self.deposed: dict[TopicPartition, Leader] = {}
         self.away: set[TopicPartition] = set()
         self.asked: list[tuple[TopicPartition, int]] = []
         self.fetches = 0
 
-    def depose(self, place: TopicPartition) -> Leader:
+    def depose(self, topic_partition: TopicPartition) -> Leader:
         """The leader keeps a log as it is now; another one goes on, here."""
-        old = self.now[place]
-        self.deposed[place] = old
-        self.now[place] = replace(old, records=list(old.records), epochs=dict(old.epochs))
-        return self.now[place]
+        old = self.now[topic_partition]
+        self.deposed[topic_partition] = old
+        self.now[topic_partition] = replace(old, records=list(old.records), epochs=dict(old.epochs))
+        return self.now[topic_partition]
 
-    def _who_answers(self, place: TopicPartition) -> Leader:
-        return self.deposed.get(place, self.now[place])
+    def _who_answers(self, topic_partition: TopicPartition) -> Leader:
+        return self.deposed.get(topic_partition, self.now[topic_partition])
 
     async def holds_cluster_record(self) -> bool:
         return False
@@ -90,16 +90,21 @@ class Leaders:
     async def close(self) -> None:
         return None
 
-    async def end_offset(self, place: TopicPartition, min_insync_replicas: int) -> int:
-        return self._who_answers(place).high_watermark
+    async def end_offset(self, topic_partition: TopicPartition, min_insync_replicas: int) -> int:
+        return self._who_answers(topic_partition).high_watermark
 
     async def epoch_ends(
         self, epochs: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, EpochEnd]:
         self.asked += epochs.items()
-        ends = {place: self._who_answers(place).end_of(epoch) for place, epoch in epochs.items()}
+        ends = {
+            topic_partition: self._who_answers(topic_partition).end_of(epoch)
+            for topic_partition, epoch in epochs.items()
+        }
         return {
-            place: end for place, end in ends.items() if place not in self.away and min(end) >= 0
+            topic_partition: end
+            for topic_partition, end in ends.items()
+            if topic_partition not in self.away and min(end) >= 0
         }
 
     def reader(self) -> "MemoryReader":
@@ -121,9 +126,12 @@ class MemoryReader:
         return None
 
     async def bounds(
-        self, places: Iterable[TopicPartition]
+        self, topic_partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, tuple[int, int]]:
-        return {place: (0, self._leaders.now[place].high_watermark) for place in places}
+        return {
+            topic_partition: (0, self._leaders.now[topic_partition].high_watermark)
+            for topic_partition in topic_partitions
+        }
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         self._at = dict(positions)
@@ -132,23 +140,32 @@ class MemoryReader:
         await asyncio.sleep(0)
         self._leaders.fetches += 1
         found = {}
-        for place, position in self._at.items():
-            leader = self._leaders.now[place]
+        for topic_partition, position in self._at.items():
+            leader = self._leaders.now[topic_partition]
             if position > leader.log_end:
-                raise OffsetOutOfRangeError({structs.TopicPartition(*place): position})
+                raise OffsetOutOfRangeError({structs.TopicPartition(*topic_partition): position})
             offsets = range(position, leader.high_watermark)
             if offsets:
-                found[place] = [_record(place, one, leader.records[one][1]) for one in offsets]
-                self._at[place] = leader.high_watermark
+                found[topic_partition] = [
+                    _record(topic_partition, one, leader.records[one][1]) for one in offsets
+                ]
+                self._at[topic_partition] = leader.high_watermark
         return found
 
-    async def position(self, place: TopicPartition) -> int:
-        return self._at[place]
+    async def position(self, topic_partition: TopicPartition) -> int:
+        return self._at[topic_partition]
 
-    def epoch_before(self, place: TopicPartition, position: int) -> int:
-        records = self._leaders.now[place].records
+    def epoch_before(self, topic_partition: TopicPartition, position: int) -> int:
+        records = self._leaders.now[topic_partition].records
         return records[position - 1][0] if 0 < position <= len(records) else NO_EPOCH
 
 
-def _record(place: TopicPartition, offset: int, value: bytes) -> TailRecord:
-    return TailRecord(place=place, offset=offset, timestamp_ms=0, key=b"k", value=value, headers=())
+def _record(topic_partition: TopicPartition, offset: int, value: bytes) -> TailRecord:
+    return TailRecord(
+        topic_partition=topic_partition,
+        offset=offset,
+        timestamp_ms=0,
+        key=b"k",
+        value=value,
+        headers=(),
+    )

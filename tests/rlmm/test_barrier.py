@@ -23,9 +23,9 @@ class Cluster:
         self.end = 0
         self.requests: list[tuple[TopicPartition, asyncio.Future[int]]] = []
 
-    async def fetch(self, place: TopicPartition) -> int:
+    async def fetch(self, topic_partition: TopicPartition) -> int:
         answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self.requests.append((place, answer))
+        self.requests.append((topic_partition, answer))
         return await answer
 
     def answer(self, end: int) -> None:

@@ -5,10 +5,10 @@ import struct
 import pytest
 
 from kip405.ids import TopicPartition
-from rlmm.leader_answers import EpochEnd, FetchedEpochs, ReadMark, ReadMarks
+from rlmm.leader_answers import EpochEnd, FetchedEpochs, ReadPosition, ReadPositions
 
 PLACE = TopicPartition("ledger", 0)
-MARK = ReadMark(position=100, leader_epoch=5)
+MARK = ReadPosition(position=100, leader_epoch=5)
 
 
 def batch(base_offset: int, leader_epoch: int, size_bytes: int = 61) -> bytes:
@@ -30,42 +30,44 @@ def batch(base_offset: int, leader_epoch: int, size_bytes: int = 61) -> bytes:
 def test_h42_an_epoch_that_ends_below_what_was_read_is_a_loss(
     answer: EpochEnd, is_lost: bool
 ) -> None:
-    marks = ReadMarks({})
-    marks.advance(PLACE, MARK, is_replay=False)
-    marks.judge(PLACE, MARK, answer)
-    assert (PLACE in marks.lost) is is_lost
-    assert marks.doubt([PLACE]) is None
+    read_positions = ReadPositions({})
+    read_positions.advance(PLACE, MARK, is_replay=False)
+    read_positions.take_answer(PLACE, MARK, answer)
+    assert (PLACE in read_positions.lost) is is_lost
+    assert read_positions.doubt([PLACE]) is None
 
 
 @pytest.mark.parametrize("answer", [None, EpochEnd(-1, -1)])
 def test_h42_no_answer_is_a_doubt_until_there_is_one(answer: EpochEnd | None) -> None:
-    marks = ReadMarks({})
-    marks.advance(PLACE, MARK, is_replay=False)
-    marks.judge(PLACE, MARK, answer)
-    assert not marks.lost
-    assert marks.doubt([PLACE]) is not None
-    marks.judge(PLACE, MARK, EpochEnd(5, 100))
-    assert marks.doubt([PLACE]) is None
+    read_positions = ReadPositions({})
+    read_positions.advance(PLACE, MARK, is_replay=False)
+    read_positions.take_answer(PLACE, MARK, answer)
+    assert not read_positions.lost
+    assert read_positions.doubt([PLACE]) is not None
+    read_positions.take_answer(PLACE, MARK, EpochEnd(5, 100))
+    assert read_positions.doubt([PLACE]) is None
 
 
 def test_h42_each_epoch_that_is_over_is_asked_for_before_the_newest() -> None:
-    marks = ReadMarks({})
-    newer = ReadMark(position=110, leader_epoch=6)
-    newest = ReadMark(position=120, leader_epoch=8)
-    for mark in (MARK, newer, newest):
-        marks.advance(PLACE, mark, is_replay=False)
-    for mark in (MARK, newer, newest):
-        assert marks.question(PLACE) == mark
-        marks.judge(PLACE, mark, EpochEnd(mark.leader_epoch, mark.position))
-    assert marks.doubt([PLACE]) is None
+    read_positions = ReadPositions({})
+    newer = ReadPosition(position=110, leader_epoch=6)
+    newest = ReadPosition(position=120, leader_epoch=8)
+    for read_position in (MARK, newer, newest):
+        read_positions.advance(PLACE, read_position, is_replay=False)
+    for read_position in (MARK, newer, newest):
+        assert read_positions.question(PLACE) == read_position
+        read_positions.take_answer(
+            PLACE, read_position, EpochEnd(read_position.leader_epoch, read_position.position)
+        )
+    assert read_positions.doubt([PLACE]) is None
 
 
 def test_h42_of_a_replay_only_the_newest_epoch_is_asked_for() -> None:
-    marks = ReadMarks({})
-    newer = ReadMark(position=110, leader_epoch=6)
-    marks.advance(PLACE, MARK, is_replay=True)
-    marks.advance(PLACE, newer, is_replay=True)
-    assert marks.question(PLACE) == newer
+    read_positions = ReadPositions({})
+    newer = ReadPosition(position=110, leader_epoch=6)
+    read_positions.advance(PLACE, MARK, is_replay=True)
+    read_positions.advance(PLACE, newer, is_replay=True)
+    assert read_positions.question(PLACE) == newer
 
 
 def test_the_epochs_of_batches_are_those_of_their_headers() -> None:

@@ -47,7 +47,7 @@ async def test_h42_a_ledger_that_lost_its_end_and_grew_again_stops_deletes_for_g
         async with asyncio.timeout(30):
             await records.log.wait_lost()
         await _refuses_what_the_ledger_is_for(records)
-        assert before.marks[TopicPartition(LEDGER_TOPIC, PARTITION)].position == 3
+        assert before.read_positions[TopicPartition(LEDGER_TOPIC, PARTITION)].position == 3
         file.write(before)
     async with running(sandbox.direct_bootstrap, reads=file) as restarted:
         async with asyncio.timeout(30):

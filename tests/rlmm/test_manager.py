@@ -22,7 +22,7 @@ from rlmm.topic import LEDGER_TOPIC
 from tests.builders.metadata_log import FakeMetadataLog, FakeTopics
 from tests.rlmm.builders import DELETED, DELETING, FINISHED, KEY, STARTED, segment, uuid
 
-LEDGER_PLACE = TopicPartition(LEDGER_TOPIC, ledger_partition(KEY))
+LEDGER_PARTITION = TopicPartition(LEDGER_TOPIC, ledger_partition(KEY))
 ABSENCE_KNOWN_WITHIN_MS = 300_000
 
 
@@ -65,7 +65,7 @@ def written(
         leader_epoch=epoch, expected_previous=previous, writer=uuid(1_000 + writer)
     )
     return Record(
-        place=LEDGER_PLACE,
+        topic_partition=LEDGER_PARTITION,
         key=LedgerKey(partition=KEY, segment_id=uuid(number)).encode(),
         value=encode_record_value(metadata),
         headers=tuple(headers.encode()),
@@ -149,7 +149,7 @@ async def test_h03_nothing_is_written_under_an_epoch_that_is_known_to_be_over(
     with pytest.raises(Fenced, match="leader epoch 5 is older than 6"):
         await ours.manager.publish(segment(2, STARTED), 5, NO_PREVIOUS)
     await ours.manager.publish(segment(2, STARTED), 6, NO_PREVIOUS)
-    assert len(topics.records[LEDGER_PLACE]) == 3
+    assert len(topics.records[LEDGER_PARTITION]) == 3
 
 
 @pytest.mark.parametrize("expected", [NO_PREVIOUS, int(STARTED), int(DELETED)])
@@ -159,7 +159,7 @@ async def test_h03_nothing_is_written_on_a_state_that_is_known_to_be_over(
     await ours.copied(1)
     with pytest.raises(Fenced, match=f"state is 1, {expected} was expected"):
         await ours.manager.publish(segment(1, FINISHED), 5, expected)
-    assert len(topics.records[LEDGER_PLACE]) == 2
+    assert len(topics.records[LEDGER_PARTITION]) == 2
 
 
 async def test_an_unlawful_change_is_refused_and_an_adoption_is_none(
@@ -220,7 +220,7 @@ async def test_h17_a_barrier_is_of_the_partitions_own_place(
     topics.append(written(segment(1, STARTED), 1))
     assert not ours.manager.ledger(KEY).entries
     await ours.manager.barrier(KEY, 1_000)
-    assert ours.log.barriers == [LEDGER_PLACE]
+    assert ours.log.barriers == [LEDGER_PARTITION]
     assert set(ours.manager.ledger(KEY).entries) == {uuid(1)}
 
 
@@ -248,13 +248,18 @@ async def test_h03_a_dispute_that_was_settled_meanwhile_is_left_alone(topics: Fa
     mended = written(segment(2, FINISHED), 2, epoch=6, previous=int(DELETING))
     ours.log.after_append = first_time(lambda: topics.append(mended))
     assert await ours.manager.repair(KEY, 5) == 1
-    assert len(topics.records[LEDGER_PLACE]) == 8
+    assert len(topics.records[LEDGER_PARTITION]) == 8
     assert not ours.manager.ledger(KEY).disputes
 
 
 def unreadable(number: int) -> Record:
     good = written(segment(number, STARTED), number)
-    return Record(place=good.place, key=good.key, value=b"\x09nonsense", headers=good.headers)
+    return Record(
+        topic_partition=good.topic_partition,
+        key=good.key,
+        value=b"\x09nonsense",
+        headers=good.headers,
+    )
 
 
 async def test_h06_a_record_that_cannot_be_read_is_a_problem_until_its_key_is_mended(
@@ -274,16 +279,16 @@ async def test_h06_a_record_that_cannot_be_read_is_a_problem_until_its_key_is_me
 
 
 def test_h06_the_problems_of_the_log_are_the_ledgers(ours: Process) -> None:
-    def told() -> tuple[str | None, str | None]:
+    def error_text() -> tuple[str | None, str | None]:
         return ours.manager.problem, ours.manager.damage
 
-    assert told() == (None, None)
+    assert error_text() == (None, None)
     ours.log.problem = "topic was recreated"
-    assert told() == ("topic was recreated", None)
+    assert error_text() == ("topic was recreated", None)
     ours.log.damage = "records were removed before being read"
-    assert told() == (ours.log.damage, ours.log.damage)
+    assert error_text() == (ours.log.damage, ours.log.damage)
     ours.log.is_ready = False
-    assert told() == ("the ledger was not read to its end yet", ours.log.damage)
+    assert error_text() == ("the ledger was not read to its end yet", ours.log.damage)
 
 
 @pytest.mark.parametrize(

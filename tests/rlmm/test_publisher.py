@@ -17,14 +17,14 @@ from aiokafka.errors import (
 from kip405.acls import MissingAcls, topic_acl
 from kip405.errors import Invalid, Unavailable
 from kip405.ids import TopicPartition
-from rlmm.clients import ConnectionSettings, told
+from rlmm.clients import ConnectionSettings, error_text
 from rlmm.publisher import OutcomeUnknown, Publisher, Record
 from tests.builders.clock import ManualClock
 from tests.builders.producer import FakeCluster, Sent
 
 PLACE = TopicPartition("facts", 3)
-RECORD = Record(place=PLACE, key=b"k", value=b"v", headers=(("h", b"1"),))
-OTHER = Record(place=TopicPartition("settings", 0), key=b"k", value=None)
+RECORD = Record(topic_partition=PLACE, key=b"k", value=b"v", headers=(("h", b"1"),))
+OTHER = Record(topic_partition=TopicPartition("settings", 0), key=b"k", value=None)
 CONNECTION = ConnectionSettings(bootstrap_servers=("nowhere:1",), client_id="test")
 LONG_MS, SHORT_MS = 10_000, 20
 VERIFIED_FOR_MS = 10_000
@@ -50,9 +50,9 @@ class Rig:
         if self.problem:
             raise Unavailable(self.problem)
 
-    async def _read(self, place: TopicPartition, end: int) -> None:
+    async def _read(self, topic_partition: TopicPartition, end: int) -> None:
         await self.reads.wait()
-        self.read_back.append((place, end))
+        self.read_back.append((topic_partition, end))
 
     async def publish(self, record: Record = RECORD, timeout_ms: int = LONG_MS) -> int:
         return await self.publisher.publish(record, timeout_ms, self._read)
@@ -80,7 +80,7 @@ async def test_a_publish_returns_its_offset_once_it_was_read_back(rig: Rig) -> N
     assert rig.cluster.log[1] == Sent(
         topic="facts", partition=3, key=b"k", value=b"v", headers=(("h", b"1"),)
     )
-    assert rig.read_back == [(OTHER.place, 1), (PLACE, 2)]
+    assert rig.read_back == [(OTHER.topic_partition, 1), (PLACE, 2)]
     assert len(rig.cluster.producers) == 1
 
 
@@ -244,5 +244,7 @@ async def test_closing_drops_what_is_under_way_and_a_later_publish_connects_agai
 
 def test_h40_an_error_of_the_client_names_the_acl_where_one_is_missing_and_only_there() -> None:
     needs = topic_acl("Describe", "facts")
-    assert told(TopicAuthorizationFailedError("facts"), needs).endswith(f"missing ACL: {needs}")
-    assert "ACL" not in told(KafkaConnectionError(), needs)
+    assert error_text(TopicAuthorizationFailedError("facts"), needs).endswith(
+        f"missing ACL: {needs}"
+    )
+    assert "ACL" not in error_text(KafkaConnectionError(), needs)

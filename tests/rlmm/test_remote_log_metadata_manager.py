@@ -229,7 +229,7 @@ async def test_h03_a_zombies_record_hides_no_segment(ours: Process, topics: Fake
         leader_epoch=EPOCH - 1, expected_previous=int(STARTED), writer=uuid(1_002)
     )
     zombies = Record(
-        place=TopicPartition(LEDGER_TOPIC, ledger_partition(KEY)),
+        topic_partition=TopicPartition(LEDGER_TOPIC, ledger_partition(KEY)),
         key=LedgerKey(partition=KEY, segment_id=uuid(1)).encode(),
         value=encode_record_value(segment(1, DELETING)),
         headers=tuple(headers.encode()),

@@ -8,7 +8,7 @@ import pytest
 
 from kip405.errors import Unavailable
 from kip405.ids import TopicPartition
-from rlmm.leader_answers import EpochEnd, ReadMark
+from rlmm.leader_answers import EpochEnd, ReadPosition
 from rlmm.tail import Tail, TailRecord
 from tests.rlmm.leaders import Leaders
 
@@ -20,13 +20,13 @@ class Following:
     """A tail that runs over leaders in memory; `got` is what it handed over."""
 
     def __init__(
-        self, leaders: Leaders, remembered: Mapping[TopicPartition, ReadMark] | None = None
+        self, leaders: Leaders, remembered: Mapping[TopicPartition, ReadPosition] | None = None
     ) -> None:
         self.leaders = leaders
         self.got: list[tuple[TopicPartition, int, bytes]] = []
         self.tail = Tail(
             connect=leaders.reader,
-            places=leaders.now,
+            topic_partitions=leaders.now,
             deliver=self._take,
             epoch_ends=lambda epochs: leaders.epoch_ends(epochs),
             sleep_ms=lambda _: asyncio.sleep(0),
@@ -34,15 +34,15 @@ class Following:
         )
 
     def _take(self, record: TailRecord) -> None:
-        self.got.append((record.place, record.offset, record.value or b""))
+        self.got.append((record.topic_partition, record.offset, record.value or b""))
 
-    def values(self, place: TopicPartition = PLACE) -> list[bytes]:
-        return [value for at, _, value in self.got if at == place]
+    def values(self, topic_partition: TopicPartition = PLACE) -> list[bytes]:
+        return [value for at, _, value in self.got if at == topic_partition]
 
 
 @contextlib.asynccontextmanager
 async def following(
-    leaders: Leaders, remembered: Mapping[TopicPartition, ReadMark] | None = None
+    leaders: Leaders, remembered: Mapping[TopicPartition, ReadPosition] | None = None
 ) -> AsyncIterator[Following]:
     made = Following(leaders, remembered)
     async with asyncio.timeout(10), asyncio.TaskGroup() as group:
@@ -59,8 +59,8 @@ async def until(condition: Callable[[], object]) -> None:
         await asyncio.sleep(0)
 
 
-def leaders_of(*places: TopicPartition, count: int = 1_000) -> Leaders:
-    leaders = Leaders(*places)
+def leaders_of(*topic_partitions: TopicPartition, count: int = 1_000) -> Leaders:
+    leaders = Leaders(*topic_partitions)
     for leader in leaders.now.values():
         leader.append(count)
     return leaders
@@ -198,8 +198,8 @@ async def test_h42_what_an_earlier_process_had_read_is_asked_for_at_the_start() 
     leaders.now[PLACE].elect(1)
     leaders.now[OTHER].elect(1)
     remembered = {
-        PLACE: ReadMark(position=1_000, leader_epoch=0, remembered=True),
-        OTHER: ReadMark(position=990, leader_epoch=0, remembered=True),
+        PLACE: ReadPosition(position=1_000, leader_epoch=0, remembered=True),
+        OTHER: ReadPosition(position=990, leader_epoch=0, remembered=True),
     }
     async with following(leaders, remembered) as one:
         await one.tail.wait_lost()
@@ -213,7 +213,7 @@ async def test_h42_what_an_earlier_process_had_read_is_asked_for_at_the_start() 
 async def test_h42_an_epoch_that_was_compacted_away_meanwhile_is_no_loss() -> None:
     leaders = leaders_of(PLACE)
     leaders.now[PLACE].elect(2)
-    remembered = {PLACE: ReadMark(position=900, leader_epoch=1, remembered=True)}
+    remembered = {PLACE: ReadPosition(position=900, leader_epoch=1, remembered=True)}
     async with following(leaders, remembered) as one:
         await one.tail.wait_caught_up()
         await one.tail.verify()

@@ -29,9 +29,9 @@ class Script:
         return None
 
     async def bounds(
-        self, places: Iterable[TopicPartition]
+        self, topic_partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, tuple[int, int]]:
-        return dict.fromkeys(places, self.bounds_by_connection.pop(0))
+        return dict.fromkeys(topic_partitions, self.bounds_by_connection.pop(0))
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         self.assigned += positions.values()
@@ -42,15 +42,17 @@ class Script:
             raise answer
         return {PLACE: [_record(offset) for offset in answer]} if answer else {}
 
-    async def position(self, place: TopicPartition) -> int:
+    async def position(self, topic_partition: TopicPartition) -> int:
         return self.reached
 
-    def epoch_before(self, place: TopicPartition, position: int) -> int:
+    def epoch_before(self, topic_partition: TopicPartition, position: int) -> int:
         return NO_EPOCH
 
 
 def _record(offset: int) -> TailRecord:
-    return TailRecord(place=PLACE, offset=offset, timestamp_ms=0, key=b"k", value=b"v", headers=())
+    return TailRecord(
+        topic_partition=PLACE, offset=offset, timestamp_ms=0, key=b"k", value=b"v", headers=()
+    )
 
 
 @contextlib.asynccontextmanager
@@ -60,7 +62,7 @@ async def following(script: Script) -> AsyncIterator[Tail]:
 
     tail = Tail(
         connect=lambda: script,
-        places=[PLACE],
+        topic_partitions=[PLACE],
         deliver=lambda _: None,
         epoch_ends=nobody,
         sleep_ms=lambda _: asyncio.sleep(0),

@@ -212,14 +212,14 @@ async def test_h10_no_word_in_time_is_an_unknown_outcome_then_a_barrier_tells(
 ) -> None:
     async with running(bootstrap) as records:
         clock = SystemClock()
-        place = TopicPartition(SETTINGS_TOPIC, 0)
-        record = Record(place=place, key=b"x", value=None)
+        topic_partition = TopicPartition(SETTINGS_TOPIC, 0)
+        record = Record(topic_partition=topic_partition, key=b"x", value=None)
         outcomes = await asyncio.gather(
             *(records.log.publish(record, timeout_ms) for timeout_ms in (1, 5_000)),
             return_exceptions=True,
         )
         assert isinstance(outcomes[0], Unavailable)
         await clock.sleep_ms(10)
-        await records.log.barrier(place, 5_000)
+        await records.log.barrier(topic_partition, 5_000)
         assert records.settings.view.version >= 0
         await records.log.publish(record, 5_000)

@@ -36,6 +36,8 @@ async def test_topics_that_are_not_there_are_waited_for_and_never_created() -> N
     with structlog.testing.capture_logs() as logs, pytest.raises(asyncio.CancelledError):
         await log.run()
     assert asked == [SETTINGS_TOPIC] * 3
-    told = {str(row["error"]) for row in logs if row["event"] == "topics_not_ready"}
-    assert told == {f"topic {SETTINGS_TOPIC} is not there (yet): a broker's service creates it"}
+    error_text = {str(row["error"]) for row in logs if row["event"] == "topics_not_ready"}
+    assert error_text == {
+        f"topic {SETTINGS_TOPIC} is not there (yet): a broker's service creates it"
+    }
     assert not log.is_ready

@@ -160,7 +160,7 @@ async def test_h41_a_question_from_before_the_connection_was_closed_proves_nothi
     broker: HoldingBroker, own: OwnBroker, clock: ManualClock
 ) -> None:
     deletions = deletions_of(own, clock)
-    place = TopicPartition("t", 0)
+    topic_partition = TopicPartition("t", 0)
     deleting = asyncio.ensure_future(told(delete(deletions, 0)))
     await broker.arrived.acquire()
 
@@ -171,12 +171,12 @@ async def test_h41_a_question_from_before_the_connection_was_closed_proves_nothi
         return 0
 
     with pytest.raises(Unavailable, match="not known yet"):
-        await deletions.settle(place, log_start)
+        await deletions.settle(topic_partition, log_start)
     clock.advance(DRAIN_MS)
     with pytest.raises(Unavailable, match="not known yet"):
-        await deletions.settle(place, log_start)
+        await deletions.settle(topic_partition, log_start)
     clock.advance(DRAIN_MS)
-    await deletions.settle(place, log_start)
+    await deletions.settle(topic_partition, log_start)
 
 
 async def test_h41_a_refusal_is_an_answer(
