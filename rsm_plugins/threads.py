@@ -286,7 +286,7 @@ class FileThreads(Threads):
     async def run_stoppable(self, work: Callable[[StopFlag], T]) -> T:
         """As `run`, for long work that changes the store and looks at a flag.
 
-        Only its caller's limit makes it fail; after 10 minutes another thread has its place.
+        Only its caller's limit makes it fail; after 10 minutes another thread replaces it.
         """
         flag = StopFlag()
         job = self.begin(partial(work, flag), hang_ms=_LONG_WORK_MS)

@@ -54,7 +54,7 @@ class ServiceStores:
     def background_tasks(self) -> dict[str, Callable[[], Awaitable[None]]]:
         """See OpenStores."""
         found = self.opened.background_tasks()
-        if self.stores.links:
+        if self.stores.connections:
             found["store inspection"] = partial(self.inspection.run, self.inspect_interval_ms)
         return found
 

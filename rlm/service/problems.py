@@ -224,11 +224,13 @@ class CommonSources:
         return metadata_findings(rows, self._limits, self.uptime_ms, loss=self._log.loss)
 
     def _of_stores(self) -> Iterator[Finding]:
-        if not self._stores.stores.links:
+        if not self._stores.stores.connections:
             yield Finding(kind=ProblemKind.NO_STORE, subject="stores", text=NO_STORE)
         statuses = self._stores.statuses()
         self._were_well |= {row.name for row in statuses if not row.problem}
-        knows_all = all(link.store_id is not None for link in self._stores.stores.links)
+        knows_all = all(
+            connection.store_id is not None for connection in self._stores.stores.connections
+        )
         rows = [
             StoreObservation(
                 name=row.name or str(row.store_id),

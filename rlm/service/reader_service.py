@@ -249,7 +249,7 @@ def _lost_segments(losses: Losses, metadata: Metadata) -> Iterator[Finding]:
 def _health(metadata: Metadata, stores: OpenStores, problems: ProblemWatch) -> HealthState:
     """Ready once it can answer; it stays ready when no broker can be reached."""
     is_whole = metadata.log.is_ready and metadata.manager.damage is None
-    knows_stores = all(link.store_id is not None for link in stores.stores.links)
+    knows_stores = all(connection.store_id is not None for connection in stores.stores.connections)
     return HealthState(alive=True, ready=is_whole and knows_stores, problems=problems.current())
 
 

@@ -157,9 +157,9 @@ class StoreConnection:
             self._problem = str(error)
 
     def _in_words(self, other: str) -> str:
-        place = f" at {self.record.uri}" if self.record else ""
+        location = f" at {self.record.uri}" if self.record else ""
         return (
-            f"{other}; {self.name!r} is the name of that one{place}: bring it back, or give "
+            f"{other}; {self.name!r} is the name of that one{location}: bring it back, or give "
             "another store a new name"
         )
 

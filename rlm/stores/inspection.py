@@ -18,7 +18,7 @@ from rlm.clock import Clock
 from rlm.config import ServiceConfig
 from rlm.stores.connection import StoreConnection
 from rlm.stores.opened import OpenPlugin, PluginTerms, known_prefix, open_plugins
-from rlm.stores.reports import UNLIMITED, StoredTopic, StoreReport, judge, prefix_of
+from rlm.stores.reports import UNLIMITED, StoredTopic, StoreReport, evaluate, prefix_of
 from rlm.stores.stores import Stores, StoresInUse, Targets
 from rlmm.settings_records import TopicRecord
 from rlmm.settings_view import SettingsView
@@ -31,7 +31,7 @@ _AGAIN_MS = 30_000
 
 
 class Inspection:
-    """Asks and judges; `reports` holds the last reports by name."""
+    """Inspects and evaluates; `reports` has the last reports by name."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Inspection:
         """Run until cancelled, from when anything is known of the stores."""
         while True:
             await self._clock.sleep_ms(min(interval_ms, self._patience_ms()))
-            if all(link.store_id is None for link in self._stores.links):
+            if all(connection.store_id is None for connection in self._stores.connections):
                 continue
             await self.inspect()
 
@@ -74,45 +74,55 @@ class Inspection:
 
     async def inspect(self) -> tuple[StoreReport, ...]:
         """Ask every store now, side by side; one that does not answer says so in its report."""
-        found = await asyncio.gather(*(self._report(link) for link in self._stores.links))
+        found = await asyncio.gather(
+            *(self._report(connection) for connection in self._stores.connections)
+        )
         self.reports = {report.name: report for report in found}
         return tuple(found)
 
-    async def _report(self, link: StoreConnection) -> StoreReport:
-        uri = link.record.uri if link.record else ""
-        if link.is_other:
-            return StoreReport(name=link.name, uri=uri, problem=link.problem or "another store")
+    async def _report(self, connection: StoreConnection) -> StoreReport:
+        uri = connection.record.uri if connection.record else ""
+        if connection.is_other:
+            return StoreReport(
+                name=connection.name, uri=uri, problem=connection.problem or "another store"
+            )
         try:
             async with asyncio.timeout(self._answer_ms / 1000):
-                findings = await link.store.inspect()
+                findings = await connection.store.inspect()
         except RemoteStorageError as error:
-            return StoreReport(name=link.name, uri=uri, problem=link.problem or str(error))
+            return StoreReport(
+                name=connection.name, uri=uri, problem=connection.problem or str(error)
+            )
         except TimeoutError:
             return StoreReport(
-                name=link.name, uri=uri, problem=f"no answer within {self._answer_ms} ms"
+                name=connection.name, uri=uri, problem=f"no answer within {self._answer_ms} ms"
             )
-        verdicts = judge(
-            findings, tuple(self._topics(link)), prefix_of(uri, self._prefixes.get(link.name))
+        verdicts = evaluate(
+            findings,
+            tuple(self._topics(connection)),
+            prefix_of(uri, self._prefixes.get(connection.name)),
         )
-        return StoreReport(name=link.name, uri=uri, findings=findings, verdicts=verdicts)
+        return StoreReport(name=connection.name, uri=uri, findings=findings, verdicts=verdicts)
 
-    def _topics(self, link: StoreConnection) -> Iterable[StoredTopic]:
+    def _topics(self, connection: StoreConnection) -> Iterable[StoredTopic]:
         """Topics that have segments there, and those whose next segments go there."""
         records = {record.topic_id: record for record in self._view().topics()}
-        usage = None if link.store_id is None else self._in_use.by_store.get(link.store_id)
+        usage = (
+            None if connection.store_id is None else self._in_use.by_store.get(connection.store_id)
+        )
         held = usage.topics if usage else frozenset[Uuid]()
         for topic_id in sorted(held - records.keys(), key=str):
             yield StoredTopic(name=f"topic {topic_id}", retention_ms=UNLIMITED)
         for record in records.values():
-            if record.topic_id in held or self._is_next(record, link):
+            if record.topic_id in held or self._is_next(record, connection):
                 folder = f"{self._cluster_id}/{record.name[:TOPIC_CUT]}-{record.topic_id}"
                 yield StoredTopic(name=record.name, retention_ms=record.retention_ms, folder=folder)
 
-    def _is_next(self, record: TopicRecord, link: StoreConnection) -> bool:
+    def _is_next(self, record: TopicRecord, connection: StoreConnection) -> bool:
         if record.state != "enabled":
             return False
         try:
-            return self._targets.endpoint(record.name, 0).store == link.name
+            return self._targets.endpoint(record.name, 0).store == connection.name
         except RemoteStorageError:
             return False
 
@@ -158,5 +168,5 @@ async def _report(plugin: OpenPlugin) -> StoreReport:
         return StoreReport(name=name, problem=str(error))
     except TimeoutError:
         return StoreReport(name=name, problem=plugin.problem() or "the plugin did not start")
-    verdicts = judge(findings, (_ANY,), prefix_of(uri, known_prefix(plugin.store)))
+    verdicts = evaluate(findings, (_ANY,), prefix_of(uri, known_prefix(plugin.store)))
     return StoreReport(name=name, uri=uri, findings=findings, verdicts=verdicts)

@@ -107,7 +107,9 @@ class Settings(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenStores:
-    """Built before anything is contacted; `lives` run until cancelled, `close` comes last."""
+    """Built before anything is contacted. The background tasks run until cancelled; `close` comes
+    last.
+    """
 
     stores: Stores
     routed: RoutedReader
@@ -116,24 +118,24 @@ class OpenStores:
     plugins: tuple[OpenPlugin, ...]
 
     def background_tasks(self) -> dict[str, Callable[[], Awaitable[None]]]:
-        """By component name; one that fails is begun again without the others."""
+        """By component name; one that fails is started again without the others."""
         found: dict[str, Callable[[], Awaitable[None]]] = {
             f"plugin {one.store.name}": one.process.run for one in self.plugins if one.process
         }
-        for link in self.stores.links:
-            found[f"store {link.name}"] = partial(link.run, _WATCH_MS)
+        for connection in self.stores.connections:
+            found[f"store {connection.name}"] = partial(connection.run, _WATCH_MS)
         found["stores in use"] = partial(self.in_use.run, _USAGE_MS)
         return found
 
     def statuses(self) -> tuple[StoreStatus, ...]:
         """Every configured store, then those that only the ledger knows.
 
-        While a configured store is looked for, one of which the settings do not say what it is
-        called may be that one: what keeps it from being found is told already.
+        While a configured store is not found yet, a store without a recorded name may be that one.
+        It is left out then, because the reason why the configured store is not found is reported.
         """
         usages = dict(self.in_use.by_store)
-        rows = [self._status(link, usages) for link in self.stores.links]
-        not_yet = any(link.store_id is None for link in self.stores.links)
+        rows = [self._status(connection, usages) for connection in self.stores.connections]
+        not_yet = any(connection.store_id is None for connection in self.stores.connections)
         strangers = [
             self._stranger(store_id, usages[store_id])
             for store_id in usages
@@ -141,19 +143,19 @@ class OpenStores:
         ]
         return (*rows, *strangers)
 
-    def _status(self, link: StoreConnection, usages: dict[Uuid, StoreUsage]) -> StoreStatus:
-        record, usage, store_id = link.record, StoreUsage(), link.store_id
+    def _status(self, connection: StoreConnection, usages: dict[Uuid, StoreUsage]) -> StoreStatus:
+        record, usage, store_id = connection.record, StoreUsage(), connection.store_id
         if store_id is None:
-            record = store_called(link.name, self.settings.view.stores())
+            record = store_called(connection.name, self.settings.view.stores())
             store_id = record.store_id if record else None
         if store_id is not None:
             usage = usages.pop(store_id, usage)
         return StoreStatus(
-            name=link.name,
-            store_id=link.store_id,
+            name=connection.name,
+            store_id=connection.store_id,
             plugin=record.plugin if record else "",
             uri=record.uri if record else "",
-            problem=link.problem or "",
+            problem=connection.problem or "",
             segments=usage.segments,
             size_bytes=usage.size_bytes,
         )
@@ -161,21 +163,21 @@ class OpenStores:
     def _stranger(self, store_id: Uuid, usage: StoreUsage) -> StoreStatus:
         record = self.settings.view.store(store_id)
         where = f" ({record.plugin} {record.uri})" if record else ""
-        not_yet = any(link.store_id is None for link in self.stores.links)
+        not_yet = any(connection.store_id is None for connection in self.stores.connections)
         what = "is not found (yet)" if not_yet else "is not in this service's configuration"
         return StoreStatus(
             store_id=store_id,
             plugin=record.plugin if record else "",
             uri=record.uri if record else "",
             problem=f"store {store_id}{where} {what}: {usage.segments} segments of "
-            f"{len(usage.topics)} topics lie there and cannot be read, trimmed on or swept; name "
+            f"{len(usage.topics)} topics are there and cannot be read, trimmed on or swept; name "
             "it again",
             segments=usage.segments,
             size_bytes=usage.size_bytes,
         )
 
     async def close(self) -> None:
-        """End every connection to a plugin; the processes end with their lives."""
+        """End every connection to a plugin; the processes end with their background tasks."""
         for one in self.plugins:
             await one.manager.close()
 

@@ -60,7 +60,7 @@ def prefix_of(uri: str, configured: str | None) -> str | None:
     return configured
 
 
-def judge(
+def evaluate(
     findings: Iterable[StoreFinding], topics: Sequence[StoredTopic], prefix: str | None
 ) -> tuple[Verdict, ...]:
     """What the findings mean for these topics below the store's prefix, the gravest first.
@@ -76,7 +76,7 @@ def judge(
         for one in _judge(finding, topics, prefix, noncurrent)
     ]
     if not seen:
-        verdicts.append(_verdict(Level.UNKNOWN, "the store tells nothing of its set-up"))
+        verdicts.append(_verdict(Level.UNKNOWN, "the store reports nothing of its set-up"))
     order = list(Level)
     return tuple(sorted(verdicts, key=lambda one: order.index(one.level)))
 

@@ -57,26 +57,28 @@ class CopyTarget:
 class Stores:
     """Implements rlm.remote_log.ports.Stores; the creator of the managers closes them."""
 
-    def __init__(self, links: Sequence[StoreConnection]) -> None:
-        self.links = tuple(links)
+    def __init__(self, connections: Sequence[StoreConnection]) -> None:
+        self.connections = tuple(connections)
 
     def by_name(self, name: str) -> StoreConnection:
         """Invalid where the configuration has no such store."""
-        for link in self.links:
-            if link.name == name:
-                return link
-        if not self.links:
+        for connection in self.connections:
+            if connection.name == name:
+                return connection
+        if not self.connections:
             raise Invalid(NO_STORE)
-        names = ", ".join(link.name for link in self.links)
+        names = ", ".join(connection.name for connection in self.connections)
         raise Invalid(f"there is no store {name!r} in the configuration, but {names}")
 
     def by_id(self, store_id: Uuid) -> StoreConnection:
         """Unavailable where no configured store is that one (as far as is known now)."""
-        for link in self.links:
-            if link.store_id == store_id:
-                return link
-        open_ends = [link.name for link in self.links if link.store_id is None]
-        hint = f"; not known yet: {', '.join(open_ends)}" if open_ends else ""
+        for connection in self.connections:
+            if connection.store_id == store_id:
+                return connection
+        unknown = [
+            connection.name for connection in self.connections if connection.store_id is None
+        ]
+        hint = f"; not known yet: {', '.join(unknown)}" if unknown else ""
         raise Unavailable(f"store {store_id} is not in this service's configuration{hint}")
 
     def manager(self, store_id: Uuid) -> RemoteStorageManager:
@@ -88,28 +90,29 @@ class Stores:
 
         There a missing object proves nothing (H11).
         """
-        link = self.by_id(store_id)
-        if link.is_other:
-            raise Unavailable(f"store {link.name}: {link.problem}")
-        return link.store
+        connection = self.by_id(store_id)
+        if connection.is_other:
+            raise Unavailable(f"store {connection.name}: {connection.problem}")
+        return connection.store
 
     def known(self) -> tuple[Uuid, ...]:
         """The configured stores that were found, as the heartbeat says; not those whose plugin
         serves another one: what lies there could not be read through it.
         """
-        found = (link.store_id for link in self.links if not link.is_other)
+        found = (connection.store_id for connection in self.connections if not connection.is_other)
         return tuple(dict.fromkeys(store_id for store_id in found if store_id is not None))
 
     def twins(self) -> list[str]:
         """Names of one and the same store: harmless for data, and surely not what was meant."""
         first: dict[Uuid, str] = {}
         twins = []
-        for link in self.links:
-            if link.store_id is None:
+        for connection in self.connections:
+            if connection.store_id is None:
                 continue
-            name = first.setdefault(link.store_id, link.name)
-            if name != link.name:
-                twins.append(f"stores {name} and {link.name} are one and the same: {link.store_id}")
+            name = first.setdefault(connection.store_id, connection.name)
+            if name != connection.name:
+                both = f"stores {name} and {connection.name}"
+                twins.append(f"{both} are one and the same: {connection.store_id}")
         return twins
 
 
@@ -123,19 +126,19 @@ class Targets:
 
     def endpoint(self, topic: str, partition: int) -> StorageEndpoint:
         """Where the rules send a partition's next segment; Invalid where to no known store."""
-        if not self._stores.links:
+        if not self._stores.connections:
             raise Invalid(NO_STORE)
         found = self._provider.endpoint(self._cluster_id, topic, partition)
         self._stores.by_name(found.store)
         return found
 
-    def target(self, place: TopicIdPartition) -> CopyTarget:
+    def target(self, partition: TopicIdPartition) -> CopyTarget:
         """See rlm.remote_log.ports.Targets."""
-        endpoint = self.endpoint(place.topic, place.partition)
-        link = self._stores.by_name(endpoint.store)
-        if link.store_id is None:
-            raise Unavailable(f"store {link.name}: {link.problem}")
-        return CopyTarget(store_id=link.store_id, entropy_bits=endpoint.entropy_bits)
+        endpoint = self.endpoint(partition.topic, partition.partition)
+        connection = self._stores.by_name(endpoint.store)
+        if connection.store_id is None:
+            raise Unavailable(f"store {connection.name}: {connection.problem}")
+        return CopyTarget(store_id=connection.store_id, entropy_bits=endpoint.entropy_bits)
 
     def refuse_untiered(self, topic: str) -> None:
         """Invalid where a topic could not be tiered as the service is configured."""

@@ -65,7 +65,7 @@ async def stat_answers_in_order(subject: Subject) -> None:
     asked = [*absent[:1200], segment.expected, *absent[1200:]]
     found = await subject.manager.stat(asked)
     complete = [n for n, presence in enumerate(found) if presence.presence is Presence.COMPLETE]
-    check_equal((len(found), complete), (1501, [1200]), "places of the complete segment")
+    check_equal((len(found), complete), (1501, [1200]), "positions of the complete segment")
 
 
 def _id_of(subject: Subject, partition: TopicIdPartition) -> RemoteLogSegmentId:

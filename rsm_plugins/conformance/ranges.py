@@ -102,7 +102,7 @@ async def read_again_after_the_end(subject: Subject) -> None:
 
 
 async def readers_at_once(subject: Subject) -> None:
-    """Readers of one log at different places do not disturb each other (apache/pulsar#18723)."""
+    """Readers of one log at different positions do not disturb each other (apache/pulsar#18723)."""
     segment = subject.segment(log_size_bytes=4 * MIB)
     await subject.copy(segment)
 

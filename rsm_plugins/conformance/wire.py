@@ -245,7 +245,7 @@ async def values_that_cannot_be_are_refused(subject: Subject) -> None:
 
 
 async def too_large_is_refused(subject: Subject) -> None:
-    """Sizes over the limits of the contract, declared or sent; the plugin lives on."""
+    """Sizes over the limits of the contract, declared or sent; the plugin goes on."""
     wire, segment = _wire(subject), subject.segment()
     sizes = {
         "a log of 2 GiB": {"log_size_bytes": LOG_MAX_BYTES + 1},

@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 
 def principal_of(context: Context) -> str:
-    """Who asks; Unauthenticated where the call does not say."""
+    """The name of the caller; Unauthenticated if the call has none."""
     for key, value in context.invocation_metadata() or ():
         if key == PRINCIPAL_KEY and isinstance(value, str) and 0 < len(value) <= PRINCIPAL_MAX:
             return value
@@ -77,7 +77,7 @@ class Answered(Generic[C]):
 
 
 def without_secrets(error: RemoteStorageError, secrets: Sequence[str]) -> RemoteStorageError:
-    """The error itself where it tells none, else one of its kind with the secrets masked."""
+    """The error itself if it contains no secret, else one of its kind with the secrets masked."""
     what = str(error)
     safe = masked(what, secrets)
     return error if safe == what else error_of_kind(error.kind, safe)

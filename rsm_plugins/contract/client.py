@@ -340,8 +340,11 @@ class GrpcRemoteStorageManager:
     async def _collect(
         self, call: _FetchCall, operation: str, max_bytes: int, *, may_be_slice: bool = False
     ) -> Received:
-        place = f"plugin {self._target}: {operation}"
-        received = Received(place=place, max_bytes=max_bytes, may_be_slice=may_be_slice)
+        received = Received(
+            operation=f"plugin {self._target}: {operation}",
+            max_bytes=max_bytes,
+            may_be_slice=may_be_slice,
+        )
         try:
             with self._translated(operation):
                 async for response in call:

@@ -41,13 +41,13 @@ class PluginServer:
 
     def __init__(
         self,
-        parts: Dependencies,
+        dependencies: Dependencies,
         listen: str,
         *,
         allow_insecure: bool = False,
         tls: ServerTls | None = None,
     ) -> None:
-        self._parts = parts
+        self._dependencies = dependencies
         self._listen = Address.parse_listening(listen)
         self._listen.require_private(
             allow_insecure or (tls is not None and tls.client_ca_file is not None)
@@ -60,8 +60,12 @@ class PluginServer:
 
     async def start(self) -> Address:
         """Listen; answers the address with the port taken. Invalid where that fails."""
-        identity_pb2_grpc.add_IdentityServicer_to_server(IdentityService(self._parts), self._server)
-        storage_pb2_grpc.add_StorageServicer_to_server(StorageService(self._parts), self._server)
+        identity_pb2_grpc.add_IdentityServicer_to_server(
+            IdentityService(self._dependencies), self._server
+        )
+        storage_pb2_grpc.add_StorageServicer_to_server(
+            StorageService(self._dependencies), self._server
+        )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         names = [
             file.services_by_name[service].full_name
@@ -101,7 +105,7 @@ class PluginServer:
         await self._server.wait_for_termination()
 
     async def stop(self) -> None:
-        """Tell health checks, take no new calls, let those running end within the grace, then cut
+        """Inform health checks, take no new calls, let those running end within the grace, then cut
         them.
         """
         await self._health.enter_graceful_shutdown()
@@ -117,13 +121,13 @@ def new_instance() -> str:
 
 
 def _check_bindable(address: Address) -> None:
-    """Invalid says why not; gRPC would tell the reason to standard error only."""
+    """Invalid says why not; gRPC would write the reason to standard error only."""
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-        family, kind, _, _, place = found[0]
+        family, kind, _, _, address_of_host = found[0]
         with socket.socket(family, kind) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(place)
+            probe.bind(address_of_host)
     except OSError as error:
         raise Invalid(f"cannot listen on {address}: {error.strerror or error}") from error
 

@@ -82,14 +82,18 @@ class Dependencies:
 class IdentityService(identity_pb2_grpc.IdentityServicer):
     """rsm_plugins.v1.Identity."""
 
-    def __init__(self, parts: Dependencies) -> None:
-        self._parts = parts
-        self._answering = partial(Answering, secrets=parts.secrets)
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
+        self._answering = partial(Answering, secrets=dependencies.secrets)
 
     async def GetInfo(self, request: idpb.GetInfoRequest, context: Context) -> idpb.GetInfoResponse:
-        info, probe_file = self._parts.info, self._parts.probe_file
+        info, probe_file = self._dependencies.info, self._dependencies.probe_file
         async with self._answering(context, "get info"):
-            path = None if probe_file is None else await self._parts.threads.run(probe_file.ensure)
+            path = (
+                None
+                if probe_file is None
+                else await self._dependencies.threads.run(probe_file.ensure)
+            )
             shared = None
             if probe_file is not None and path is not None:
                 shared = idpb.SharedVolumeProbe(path=path, nonce=probe_file.nonce)
@@ -97,7 +101,7 @@ class IdentityService(identity_pb2_grpc.IdentityServicer):
                 name=info.name,
                 version=info.version,
                 contract_version=CONTRACT_VERSION,
-                capabilities=self._parts.capabilities,
+                capabilities=self._dependencies.capabilities,
                 store_uri=info.store_uri,
                 shared_volume=shared,
                 instance=info.instance,
@@ -107,15 +111,15 @@ class IdentityService(identity_pb2_grpc.IdentityServicer):
         async with self._answering(context, "probe"):
             answer = await self._health()
             if request.inspect:
-                findings = await self._parts.manager.inspect()
+                findings = await self._dependencies.manager.inspect()
                 answer.findings.extend(finding_message(finding) for finding in findings)
             return answer
 
     async def _health(self) -> idpb.ProbeResponse:
         try:
-            identity = await self._parts.manager.read_identity()
+            identity = await self._dependencies.manager.read_identity()
         except RemoteStorageError as error:
-            problem = detail_of_error(without_secrets(error, self._parts.secrets))
+            problem = detail_of_error(without_secrets(error, self._dependencies.secrets))
             return idpb.ProbeResponse(
                 state=idpb.ProbeResponse.STATE_UNHEALTHY, detail=problem.what, problem=problem
             )
@@ -128,10 +132,10 @@ class IdentityService(identity_pb2_grpc.IdentityServicer):
 class StorageService(storage_pb2_grpc.StorageServicer):
     """rsm_plugins.v1.Storage."""
 
-    def __init__(self, parts: Dependencies) -> None:
-        self._parts = parts
-        self._manager = parts.manager
-        self._answering = partial(Answering, secrets=parts.secrets)
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
+        self._manager = dependencies.manager
+        self._answering = partial(Answering, secrets=dependencies.secrets)
 
     async def ReadIdentity(
         self, request: pb.ReadIdentityRequest, context: Context
@@ -152,10 +156,10 @@ class StorageService(storage_pb2_grpc.StorageServicer):
     async def CopyLogSegmentData(
         self, request_iterator: AsyncIterator[pb.CopyLogSegmentDataRequest], context: Context
     ) -> pb.CopyLogSegmentDataResponse:
-        parts = self._parts
+        dependencies = self._dependencies
         async with self._answering(context, "copy log segment data"):
             metadata = await receive_copy(
-                request_iterator, self._manager, parts.spool, parts.source_folders
+                request_iterator, self._manager, dependencies.spool, dependencies.source_folders
             )
             return pb.CopyLogSegmentDataResponse(plugin_metadata=metadata)
 
@@ -202,14 +206,19 @@ class StorageService(storage_pb2_grpc.StorageServicer):
 
     async def _put(self, request: pb.FetchLogSegmentRequest, data: bytes) -> bool:
         """Whether the bytes are in the caller's scratch file now."""
-        folders = self._parts.scratch_folders
+        folders = self._dependencies.scratch_folders
         if folders is None or not data or not request.HasField("scratch"):
             return False
         scratch = scratch_value(request.scratch)
-        return folders.allows(scratch.path) and await self._parts.threads.run(put, scratch, data)
+        return folders.allows(scratch.path) and await self._dependencies.threads.run(
+            put, scratch, data
+        )
 
     def _accepts_slice(self, nonce: str) -> bool:
-        return self._parts.probe_file is not None and nonce == self._parts.probe_file.nonce
+        return (
+            self._dependencies.probe_file is not None
+            and nonce == self._dependencies.probe_file.nonce
+        )
 
     async def FetchIndexes(
         self, request: pb.FetchIndexesRequest, context: Context
@@ -225,7 +234,7 @@ class StorageService(storage_pb2_grpc.StorageServicer):
         header = pb.FetchHeader(
             size_bytes=size_bytes,
             file_slice=None if file_slice is None else slice_message(file_slice),
-            instance=self._parts.info.instance,
+            instance=self._dependencies.info.instance,
             in_scratch=in_scratch,
         )
         return pb.FetchResponse(header=header)
@@ -240,7 +249,7 @@ class StorageService(storage_pb2_grpc.StorageServicer):
         sent = 0
         while sent < file_slice.size_bytes:
             size_bytes = min(CHUNK_BYTES, file_slice.size_bytes - sent)
-            chunk = await self._parts.threads.run(
+            chunk = await self._dependencies.threads.run(
                 read_chunk, file_slice.path, file_slice.position + sent, size_bytes
             )
             if len(chunk) != size_bytes:
@@ -286,11 +295,11 @@ class StorageService(storage_pb2_grpc.StorageServicer):
         self, request: pb.CheckPathRequest, context: Context
     ) -> pb.CheckPathResponse:
         async with self._answering(context, "check path"):
-            file_slice, instance = slice_value(request.file), self._parts.info.instance
-            if not self._parts.source_folders.allows(file_slice.path):
+            file_slice, instance = slice_value(request.file), self._dependencies.info.instance
+            if not self._dependencies.source_folders.allows(file_slice.path):
                 return pb.CheckPathResponse(readable=False, instance=instance)
             try:
-                head = await self._parts.threads.run(read_head, file_slice)
+                head = await self._dependencies.threads.run(read_head, file_slice)
             except OSError:
                 return pb.CheckPathResponse(readable=False, instance=instance)
             return pb.CheckPathResponse(

@@ -155,7 +155,7 @@ class Received:
     lead to any file of this machine.
     """
 
-    place: str
+    operation: str
     max_bytes: int
     may_be_slice: bool
     _header: pb.FetchHeader | None = None
@@ -176,24 +176,24 @@ class Received:
             or self._header.HasField("file_slice")
             or self._header.in_scratch
         ):
-            raise Corrupt(f"{self.place}: a message came that has no place after the header")
+            raise Corrupt(f"{self.operation}: a message came that may not follow the header")
         self._chunks.append(response.chunk)
         self._size_bytes += len(response.chunk)
         if self._size_bytes > self._header.size_bytes:
             raise Corrupt(
-                f"{self.place}: more than the declared {self._header.size_bytes} bytes came"
+                f"{self.operation}: more than the declared {self._header.size_bytes} bytes came"
             )
 
     def _begin(self, response: pb.FetchResponse) -> None:
         if response.WhichOneof("part") != "header":
-            raise Corrupt(f"{self.place}: the stream does not begin with its header")
+            raise Corrupt(f"{self.operation}: the stream does not begin with its header")
         if not 0 <= response.header.size_bytes <= self.max_bytes:
             raise Corrupt(
-                f"{self.place}: {response.header.size_bytes} bytes, "
+                f"{self.operation}: {response.header.size_bytes} bytes, "
                 f"where at most {self.max_bytes} can be"
             )
         if response.header.HasField("file_slice") and not self.may_be_slice:
-            raise Corrupt(f"{self.place}: a file was answered to a call that asked for bytes")
+            raise Corrupt(f"{self.operation}: a file was answered to a call that asked for bytes")
         self._header = response.header
 
     def scratch_bytes(self) -> int | None:
@@ -203,7 +203,7 @@ class Received:
 
     def _complete_header(self) -> pb.FetchHeader:
         if self._header is None:
-            raise Corrupt(f"{self.place}: the stream ended without a header")
+            raise Corrupt(f"{self.operation}: the stream ended without a header")
         return self._header
 
     def result(self) -> bytes | FileSlice:
@@ -213,16 +213,17 @@ class Received:
             file_slice = slice_value(header.file_slice)
             if file_slice.size_bytes != header.size_bytes:
                 raise Corrupt(
-                    f"{self.place}: a slice of {file_slice.size_bytes} bytes, "
+                    f"{self.operation}: a slice of {file_slice.size_bytes} bytes, "
                     f"{header.size_bytes} declared"
                 )
             return file_slice
         if header.in_scratch:
             raise Corrupt(
-                f"{self.place}: the bytes are said to be in a scratch file, and none was named"
+                f"{self.operation}: the bytes are said to be in a scratch file, and none was named"
             )
         if self._size_bytes != header.size_bytes:
             raise Corrupt(
-                f"{self.place}: {self._size_bytes} of the declared {header.size_bytes} bytes came"
+                f"{self.operation}: {self._size_bytes} of the declared "
+                f"{header.size_bytes} bytes came"
             )
         return self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)

@@ -174,10 +174,10 @@ _INVALID = frozenset({errno.ENAMETOOLONG, errno.EOPNOTSUPP, errno.EFBIG, errno.E
 _OURS = frozenset({errno.EBADF, errno.EINVAL, errno.EISDIR, errno.EFAULT})
 
 
-def error_of_os(error: OSError, operation: str, place: str) -> RemoteStorageError:
-    """The error to raise from `error`; `operation` is a verb phrase, `place` its object."""
+def error_of_os(error: OSError, operation: str, target: str) -> RemoteStorageError:
+    """The error to raise from `error`; `operation` is a verb phrase, `target` its object."""
     reason = error.strerror or str(error)
-    message = f"cannot {operation} {place}: {reason}"
+    message = f"cannot {operation} {target}: {reason}"
     if error.errno in _BUSY:
         return Busy(message)
     if error.errno in _INVALID:

@@ -1,4 +1,4 @@
-"""A folder for temporary files of one process: locked while the process lives, removed afterwards.
+"""A folder for temporary files of one process: locked while the process runs, removed afterwards.
 
 A folder that a killed process left is removed when the next folder is created beside it: its lock
 is free. Synchronous: the callers run in threads.

@@ -95,7 +95,7 @@ class CallersFolders:
         )
 
     def allows(self, path: str) -> bool:
-        """Whether the file is below one of the folders, links resolved."""
+        """Whether the file is below one of the folders, with symbolic links resolved."""
         if self._folders is None:
             return True
         real = os.path.realpath(path)

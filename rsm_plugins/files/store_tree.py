@@ -25,9 +25,9 @@ TEMPORARY_SUFFIX = ".rlm-tmp"
 _FOLDER_ATTEMPTS = 20
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
-_STAT = _READ | os.O_NONBLOCK  # also for a pipe in an object's location
+_STAT = _READ | os.O_NONBLOCK  # also for a pipe under an object's name
 _NO_FILE = {errno.ELOOP, errno.ENXIO}
-"""A link or a socket is there, no object."""
+"""A symbolic link or a socket is there, not an object."""
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _tokens = itertools.count()
 

@@ -5,9 +5,9 @@ connection freed, while a blocked thread stays blocked as long as a paused NameN
 library has two traps. It panics where it would wait outside its runtime, which the number of
 allowed fail-overs prevents (settings.py). And a client that is destroyed holds the GIL while it
 waits for its threads, one of which may wait for the GIL: then the whole process hangs (seen after a
-NameNode was killed in mid-read). So no client is ever destroyed. A store has a few, used in turn:
-after a client timed out or panicked the next one is used, which asks the next NameNode first. The
-library itself would keep asking a NameNode that accepts connections and never answers.
+NameNode was killed in mid-read). So no client is ever destroyed. A store has a few clients: after
+one timed out or panicked, the next one is used, which asks the next NameNode first. The library
+itself would keep asking a NameNode that accepts connections and never answers.
 """
 
 import asyncio
@@ -53,12 +53,12 @@ class Session:
         self.client = client
 
     async def call(
-        self, operation: str, place: str, make: Call[T], *, repeat: Repeat = Repeat.IF_NEVER_RAN
+        self, operation: str, target: str, make: Call[T], *, repeat: Repeat = Repeat.IF_NEVER_RAN
     ) -> T:
         """The answer within the call timeout; errors are ours, but FileNotFoundError and
         FileExistsError, which mean something else to everybody who asks.
         """
-        return await self._connection.run(self.client, operation, place, make, repeat)
+        return await self._connection.run(self.client, operation, target, make, repeat)
 
 
 class Connection:
@@ -67,21 +67,11 @@ class Connection:
     def __init__(self, settings: HdfsSettings) -> None:
         self._settings = settings
         self._clients: list[AsyncClient] = []
-        self._turn = 0
+        self._replacements = 0
         self._waiting = 0
         self._slots = asyncio.Semaphore(CALLS_AT_ONCE)
         self._seconds = settings.call_timeout_ms / 1000
         self._closed = False
-
-    @property
-    def turn(self) -> int:
-        """How often another client took over."""
-        return self._turn
-
-    @property
-    def clients(self) -> int:
-        """How many clients there are."""
-        return len(self._clients)
 
     @property
     def call_seconds(self) -> float:
@@ -89,16 +79,16 @@ class Connection:
         return self._seconds
 
     def session(self) -> Session:
-        """A session with the client whose turn it is; Invalid where the settings make none."""
+        """A session with the current client; Invalid where the settings make none."""
         if self._closed:
             raise Unavailable(f"{self._settings.url}: the store was closed")
-        at = self._turn % CLIENTS_MAX
+        at = self._replacements % CLIENTS_MAX
         if at == len(self._clients):
-            self._clients.append(_kept_for_ever(make_client(self._settings, first=at)))
+            self._clients.append(_kept_until_exit(make_client(self._settings, first=at)))
         return Session(self, self._clients[at])
 
     async def run(
-        self, client: AsyncClient, operation: str, place: str, make: Call[T], repeat: Repeat
+        self, client: AsyncClient, operation: str, target: str, make: Call[T], repeat: Repeat
     ) -> T:
         """See Session.call."""
         if self._waiting >= CALLS_WAITING_MAX:
@@ -108,28 +98,28 @@ class Connection:
             async with asyncio.timeout(self._seconds):
                 await self._slots.acquire()
         except TimeoutError as error:
-            raise Busy(f"cannot {operation} {place}: HDFS is busy with others' calls") from error
+            raise Busy(f"cannot {operation} {target}: HDFS is busy with others' calls") from error
         finally:
             self._waiting -= 1
         try:
-            return await self._in_time(client, operation, place, make, repeat)
+            return await self._in_time(client, operation, target, make, repeat)
         finally:
             self._slots.release()
 
     async def _in_time(
-        self, client: AsyncClient, operation: str, place: str, make: Call[T], repeat: Repeat
+        self, client: AsyncClient, operation: str, target: str, make: Call[T], repeat: Repeat
     ) -> T:
         try:
             async with asyncio.timeout(self._seconds):
-                return await self._passing_over(client, operation, place, make, repeat)
+                return await self._passing_over(client, operation, target, make, repeat)
         except TimeoutError as error:
-            self._take_turns(client, f"no answer to {operation}")
+            self._replace(client, f"no answer to {operation}")
             raise Unavailable(
-                f"cannot {operation} {place}: HDFS gave no answer within {self._seconds:g} s"
+                f"cannot {operation} {target}: HDFS gave no answer within {self._seconds:g} s"
             ) from error
 
     async def _passing_over(
-        self, client: AsyncClient, operation: str, place: str, make: Call[T], repeat: Repeat
+        self, client: AsyncClient, operation: str, target: str, make: Call[T], repeat: Repeat
     ) -> T:
         """Bridges the moments of a fail-over; with a single NameNode the first failure is it."""
         loop = asyncio.get_running_loop()
@@ -144,16 +134,16 @@ class Connection:
                 if not is_foreign(error):
                     raise
                 if is_panic(error):
-                    self._take_turns(client, "a panic of the library")
+                    self._replace(client, "a panic of the library")
                 if not _may_repeat(error, repeat) or loop.time() >= give_up_at:
-                    raise error_of_hdfs(error, operation, place) from error
+                    raise error_of_hdfs(error, operation, target) from error
             await pause(_AGAIN_SECONDS)
 
-    def _take_turns(self, client: AsyncClient, why: str) -> None:
-        """The next client's turn, if it is still this one's."""
-        at = self._turn % CLIENTS_MAX
+    def _replace(self, client: AsyncClient, why: str) -> None:
+        """Go on to the next client, unless this one was replaced already."""
+        at = self._replacements % CLIENTS_MAX
         if at < len(self._clients) and self._clients[at] is client:
-            self._turn += 1
+            self._replacements += 1
             log.warning("hdfs_client_replaced", url=self._settings.url, why=why)
 
     def close(self) -> None:
@@ -161,8 +151,8 @@ class Connection:
         self._closed = True
 
 
-def _kept_for_ever(client: AsyncClient) -> AsyncClient:
-    """Not even the end of the interpreter, which takes modules apart, lets it go."""
+def _kept_until_exit(client: AsyncClient) -> AsyncClient:
+    """Kept also while the interpreter ends and clears its modules."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(client))
     return client
 

@@ -91,10 +91,10 @@ def cause_of(error: BaseException) -> Cause:
     return Cause(name=name, message=_first_line(text))
 
 
-def error_of_hdfs(error: BaseException, operation: str, place: str) -> RemoteStorageError:
-    """The error to raise from `error`; `operation` is a verb phrase, `place` its object."""
+def error_of_hdfs(error: BaseException, operation: str, target: str) -> RemoteStorageError:
+    """The error to raise from `error`; `operation` is a verb phrase, `target` its object."""
     cause = cause_of(error)
-    message = f"cannot {operation} {place}: {cause.name}: {cause.message}"
+    message = f"cannot {operation} {target}: {cause.name}: {cause.message}"
     if cause.name == "ChecksumError":
         return Corrupt(message)
     if cause.name in _INVALID or cause.name.startswith("NotImplemented"):

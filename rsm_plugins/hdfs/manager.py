@@ -142,16 +142,6 @@ class HdfsRemoteStorageManager:
     def uri(self) -> str:
         return self._tree.uri
 
-    @property
-    def clients_replaced(self) -> int:
-        """How often another client of the library took over from one that failed."""
-        return self._connection.turn
-
-    @property
-    def clients(self) -> int:
-        """How many clients of the library there are."""
-        return self._connection.clients
-
     async def read_identity(self) -> StoreIdentity | None:
         """See RemoteStorageManager; Unavailable where the root is away."""
         return await self._tree.read_identity()
@@ -223,7 +213,7 @@ class HdfsRemoteStorageManager:
     async def fetch_log_segment(
         self, locator: SegmentLocator, byte_range: ByteRange
     ) -> bytes | FileSlice:
-        """See RemoteStorageManager; large ranges are read in parts side by side."""
+        """See RemoteStorageManager; large ranges are read in parts concurrently."""
         name = object_name(locator, ObjectKind.LOG)
         return await self._tree.read(name, "fetch from", byte_range.start, byte_range.end)
 

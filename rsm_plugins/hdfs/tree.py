@@ -425,7 +425,7 @@ def file_of(status: FileStatus) -> str:
 
 
 async def _page(listing: AsyncIterator[FileStatus], found: list[FileStatus]) -> bool:
-    """Whether there may be more after as many as the NameNode tells at once."""
+    """Whether more entries may follow after as many as the NameNode returns at once."""
     for _ in range(PAGE_ENTRIES):
         one = await anext(listing, None)
         if one is None:

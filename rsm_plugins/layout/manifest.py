@@ -75,8 +75,8 @@ class Manifest:
         )
 
     @classmethod
-    def parse(cls, data: bytes, place: str = "manifest") -> "Manifest":
-        """The value; unknown fields are allowed; Corrupt names `place` and what is wrong, an
+    def parse(cls, data: bytes, where: str = "manifest") -> "Manifest":
+        """The value; unknown fields are allowed; Corrupt names `where` and what is wrong, an
         unknown version too.
         """
         try:
@@ -87,7 +87,7 @@ class Manifest:
                 raise ValueError(f"its version {fields.get('v')!r} is not known")
             return _from_fields(fields)
         except (ValueError, Invalid) as error:
-            raise Corrupt(f"{place} cannot be used: {error}") from error
+            raise Corrupt(f"{where} cannot be used: {error}") from error
 
 
 def build_manifest(manifest: Manifest) -> bytes:
@@ -181,8 +181,8 @@ def encode_identity(identity: StoreIdentity) -> bytes:
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def decode_identity(data: bytes, place: str) -> StoreIdentity:
-    """The value; unknown fields are allowed, Corrupt names `place` and what is wrong with it."""
+def decode_identity(data: bytes, where: str) -> StoreIdentity:
+    """The value; unknown fields are allowed, Corrupt names `where` and what is wrong with it."""
     try:
         fields: Any = json.loads(data)
         if not isinstance(fields, dict) or fields.get("kind") != "store":
@@ -198,6 +198,6 @@ def decode_identity(data: bytes, place: str) -> StoreIdentity:
             store_id=Uuid.parse(store_id), cluster_id=cluster_id, created_ms=created_ms
         )
     except KeyError as error:
-        raise Corrupt(f"identity object {place} has no field {error}") from error
+        raise Corrupt(f"identity object {where} has no field {error}") from error
     except (ValueError, TypeError) as error:
-        raise Corrupt(f"identity object {place} cannot be used: {error}") from error
+        raise Corrupt(f"identity object {where} cannot be used: {error}") from error

@@ -76,7 +76,7 @@ class LocalRemoteStorageManager:
         return await self._threads.run(self._tree.read_identity)
 
     async def create_identity(self, identity: StoreIdentity) -> StoreIdentity:
-        """See RemoteStorageManager; of concurrent creators one wins (link to a free name)."""
+        """See RemoteStorageManager; of concurrent creators one wins (hard link to a free name)."""
         check_cluster_id(identity.cluster_id)
         return await self._threads.run(self._tree.create_identity, identity)
 

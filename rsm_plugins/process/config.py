@@ -188,8 +188,8 @@ def load_settings(path: Path) -> PluginSettings:
 def yaml_fault(error: yaml.YAMLError | UnicodeDecodeError) -> str:
     """What is wrong and where, without the text around it, which may be a secret."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        mark = error.problem_mark
-        return f"line {mark.line + 1}, column {mark.column + 1}: {type(error).__name__}"
+        position = error.problem_mark
+        return f"line {position.line + 1}, column {position.column + 1}: {type(error).__name__}"
     return type(error).__name__
 
 

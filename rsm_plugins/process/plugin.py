@@ -36,16 +36,16 @@ async def running_server(settings: PluginSettings) -> AsyncIterator[tuple[Addres
         stack.push_async_callback(threads.finish, FINISH_MS)
         store = await store_kind(settings.kind).open(settings.store, threads)
         stack.push_async_callback(store.manager.close)
-        parts = await _parts(settings, store, threads, stack)
+        dependencies = await _dependencies(settings, store, threads, stack)
         server = PluginServer(
-            parts, settings.listen, allow_insecure=settings.allow_insecure, tls=settings.tls
+            dependencies, settings.listen, allow_insecure=settings.allow_insecure, tls=settings.tls
         )
         address = await server.start()
         stack.push_async_callback(server.stop)
         yield address, store
 
 
-async def _parts(
+async def _dependencies(
     settings: PluginSettings, store: OpenStore, threads: FileThreads, stack: AsyncExitStack
 ) -> Dependencies:
     instance = new_instance()

@@ -188,12 +188,12 @@ class SpawnedPlugin:
         except Invalid as error:
             return error
         if str(address) != self.address:
-            return Invalid(f"it listens at {address}, and was told {self.address}")
+            return Invalid(f"it listens at {address}, and was given {self.address}")
         return None
 
     async def _watch(self, process: asyncio.subprocess.Process) -> RemoteStorageError | None:
-        """Until it ends; or why it is of no use any more though it runs: a library that stands
-        still takes the whole process with it, and no deadline of a call mends that.
+        """Returns when the process ends, or the reason why it must be ended although it runs: a
+        library that hangs can block the whole process, and no deadline of a call helps then.
         """
         silent = 0
         while silent < self._times.silent_most:

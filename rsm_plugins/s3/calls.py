@@ -210,7 +210,9 @@ class Calls:
         """Longest time a call takes."""
         return self._call_seconds
 
-    async def run(self, operation: str, place: str, request: Request[T], *, patience: int = 1) -> T:
+    async def run(
+        self, operation: str, location: str, request: Request[T], *, patience: int = 1
+    ) -> T:
         """The answer; errors are ours, with the last foreign one as their cause.
 
         A try may take `patience` times the attempt timeout.
@@ -227,8 +229,10 @@ class Calls:
             except FOREIGN_ERRORS as error:
                 wait = backoff_seconds(tried)
                 if tried >= verdict_of(error).tries or loop.time() + wait >= (ends_at or 0.0):
-                    raise error_of_s3(error, operation, place) from error
-                log.info("s3_retry", operation=operation, place=place, tried=tried, wait_s=wait)
+                    raise error_of_s3(error, operation, location) from error
+                log.info(
+                    "s3_retry", operation=operation, location=location, tried=tried, wait_s=wait
+                )
             await self._pause(wait)
 
     async def _try(self, client: Any, request: Request[T], ends_at: float, seconds: float) -> T:

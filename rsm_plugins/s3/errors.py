@@ -209,14 +209,14 @@ def verdict_of_code(code: str, status: int) -> Verdict:
     return _PASSING if status >= 500 else Verdict(kind=_INVALID)
 
 
-def error_of_s3(error: BaseException, operation: str, place: str) -> RemoteStorageError:
-    """The error to raise from `error`; `place` is the bucket with the key."""
+def error_of_s3(error: BaseException, operation: str, location: str) -> RemoteStorageError:
+    """The error to raise from `error`; `location` is the bucket with the key."""
     verdict = verdict_of(error)
     operation = str(getattr(error, "operation_name", operation))
     hint = verdict.hint
     if verdict is _DENIED and operation in PERMISSIONS:
         hint = f"it needs the permission {PERMISSIONS[operation]}"
-    message = f"{operation} {place}: {_reason(error)}"
+    message = f"{operation} {location}: {_reason(error)}"
     return error_of_kind(verdict.kind, f"{message}; {hint}" if hint else message)
 
 

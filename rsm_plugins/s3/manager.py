@@ -75,7 +75,7 @@ class S3RemoteStorageManager:
             found = await self._objects.read(IDENTITY_NAME)
         except NotFound:
             return None
-        return decode_identity(found, self._objects.place(IDENTITY_NAME))
+        return decode_identity(found, self._objects.location(IDENTITY_NAME))
 
     async def create_identity(self, identity: StoreIdentity) -> StoreIdentity:
         """See RemoteStorageManager; of concurrent creators one wins (If-None-Match)."""
@@ -91,7 +91,7 @@ class S3RemoteStorageManager:
         found = await self.read_identity()
         if found is None:
             raise Internal(
-                f"{self._objects.place(IDENTITY_NAME)} is not there after it was written"
+                f"{self._objects.location(IDENTITY_NAME)} is not there after it was written"
             )
         return found
 
@@ -149,7 +149,7 @@ class S3RemoteStorageManager:
         except AlreadyThere as error:
             if await self._objects.read(name) != manifest:
                 raise Fenced(
-                    f"{self._objects.place(name)} is there already and is another one: somebody "
+                    f"{self._objects.location(name)} is there already and is another one: somebody "
                     "else finished this copy"
                 ) from error
 

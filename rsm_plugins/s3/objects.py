@@ -96,7 +96,7 @@ class Objects:
         """The name of a key below the prefix."""
         return key.removeprefix(f"{self._prefix}/") if self._prefix else key
 
-    def place(self, name: str) -> str:
+    def location(self, name: str) -> str:
         """Bucket and key, for messages."""
         return f"s3://{self._bucket}/{self.key(name)}"
 
@@ -122,11 +122,11 @@ class Objects:
 
         async def request(client: Any) -> bytes:
             answer = await client.get_object(**self.target(name), ChecksumMode="ENABLED")
-            body = await _body(answer, int(answer["ContentLength"]), self.place(name))
+            body = await _body(answer, int(answer["ContentLength"]), self.location(name))
             _prove(body, answer.get("ChecksumCRC32C"))
             return body
 
-        return await self.calls.run("GetObject", self.place(name), request)
+        return await self.calls.run("GetObject", self.location(name), request)
 
     async def read_range(self, name: str, wanted: ByteRange) -> bytes:
         """The range clipped to the object's size; NotFound."""
@@ -141,9 +141,9 @@ class Objects:
                     return b""
                 raise
             size_bytes = _answered_size(answer, wanted.start, last)
-            return await _body(answer, size_bytes, self.place(name))
+            return await _body(answer, size_bytes, self.location(name))
 
-        found = await self.calls.run("GetObject", self.place(name), request)
+        found = await self.calls.run("GetObject", self.location(name), request)
         return found if wanted.size_bytes else b""
 
     async def write(
@@ -172,10 +172,10 @@ class Objects:
             return True
 
         written = await self.calls.run(
-            "PutObject", self.place(name), request, patience=BODY_PATIENCE
+            "PutObject", self.location(name), request, patience=BODY_PATIENCE
         )
         if not written:
-            raise AlreadyThere(self.place(name))
+            raise AlreadyThere(self.location(name))
 
     async def size_of(self, name: str) -> int | None:
         """Size in bytes, None where a HEAD is answered 404: no such object, or no such bucket."""
@@ -185,7 +185,7 @@ class Objects:
             return int(answer["ContentLength"])
 
         try:
-            return await self.calls.run("HeadObject", self.place(name), request)
+            return await self.calls.run("HeadObject", self.location(name), request)
         except NotFound:
             return None
 
@@ -214,10 +214,10 @@ class Objects:
         async def request(client: Any) -> Any:
             return await client.list_objects_v2(**options)
 
-        answer = await self.calls.run("ListObjectsV2", self.place(folder), request)
+        answer = await self.calls.run("ListObjectsV2", self.location(folder), request)
         more = answer.get("NextContinuationToken") if answer.get("IsTruncated") else None
         if answer.get("IsTruncated") and more in (None, "", token):
-            raise broken_off("ListObjectsV2", self.place(folder))
+            raise broken_off("ListObjectsV2", self.location(folder))
         return Page(
             objects=tuple(self._stored(item) for item in answer.get("Contents", ())),
             folders=tuple(self.name(item["Prefix"]) for item in answer.get("CommonPrefixes", ())),
@@ -241,7 +241,7 @@ class Objects:
             await client.delete_object(**self.target(name))
 
         try:
-            await self.calls.run("DeleteObject", self.place(name), request)
+            await self.calls.run("DeleteObject", self.location(name), request)
         except NotFound:
             return
 
@@ -255,9 +255,11 @@ class Objects:
         )
 
 
-def broken_off(operation: str, place: str) -> Unavailable:
+def broken_off(operation: str, location: str) -> Unavailable:
     """The error of a listing that says there is more, and not where."""
-    return Unavailable(f"{operation} {place}: the listing breaks off, the server tells no way on")
+    return Unavailable(
+        f"{operation} {location}: the listing breaks off: the server does not say where it goes on"
+    )
 
 
 def encryption_of(settings: S3Settings) -> dict[str, str]:
@@ -282,18 +284,20 @@ def _answered_size(answer: Any, start: int, last: int) -> int | None:
 
 
 def _prove(body: bytes, written: str | None) -> None:
-    """FlexibleChecksumError unless the body is what was written, where the server tells; botocore
-    itself needs another library for CRC-32C.
+    """FlexibleChecksumError unless the body is what was written, where the server reports a
+    checksum; botocore itself needs another library for CRC-32C.
     """
     if written is not None and "-" not in written and written != checksum_text(crc32c(body)):
         raise FlexibleChecksumError(error_msg="the body does not have its CRC-32C")
 
 
-async def _body(answer: Any, size_bytes: int | None, place: str) -> bytes:
+async def _body(answer: Any, size_bytes: int | None, location: str) -> bytes:
     """The whole body; the connection is closed unless it was read to its end."""
     async with answer["Body"] as stream:
         if size_bytes is None:
-            raise Invalid(f"GetObject {place}: the server answers another range than it was asked")
+            raise Invalid(
+                f"GetObject {location}: the server answers another range than it was asked"
+            )
         body: bytes = await stream.read()
     if len(body) != size_bytes:
         raise IncompleteReadError(actual_bytes=len(body), expected_bytes=size_bytes)

@@ -49,7 +49,7 @@ class Part:
     etag: str
     checksum: int
 
-    def told(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """As the completion lists it."""
         return {
             "PartNumber": self.number,
@@ -165,9 +165,9 @@ class Uploads:
         clock in ms.
         """
         aborted = 0
-        marks: dict[str, str] = {}
+        markers: dict[str, str] = {}
         while True:
-            answer = await self._list(folder, marks)
+            answer = await self._list(folder, markers)
             now_ms = _answer_ms(answer)
             for item in answer.get("Uploads", ()):
                 began_ms = round(item["Initiated"].timestamp() * 1000)
@@ -181,18 +181,18 @@ class Uploads:
                 "KeyMarker": answer.get("NextKeyMarker", ""),
                 "UploadIdMarker": answer.get("NextUploadIdMarker", ""),
             }
-            if not all(following.values()) or following == marks:
-                raise broken_off("ListMultipartUploads", self._objects.place(folder))
-            marks = following
+            if not all(following.values()) or following == markers:
+                raise broken_off("ListMultipartUploads", self._objects.location(folder))
+            markers = following
 
-    async def _list(self, folder: str, marks: dict[str, str]) -> Any:
+    async def _list(self, folder: str, markers: dict[str, str]) -> Any:
         async def request(client: Any) -> Any:
             return await client.list_multipart_uploads(
-                Bucket=self._objects.bucket, Prefix=self._objects.key(folder), **marks
+                Bucket=self._objects.bucket, Prefix=self._objects.key(folder), **markers
             )
 
-        place = self._objects.place(folder)
-        return await self._objects.calls.run("ListMultipartUploads", place, request)
+        location = self._objects.location(folder)
+        return await self._objects.calls.run("ListMultipartUploads", location, request)
 
 
 class Upload:
@@ -242,7 +242,7 @@ class Upload:
     async def complete(self) -> None:
         """Make the object visible; one completed by a try whose answer was lost is success."""
         tried = 0
-        parts = [self._parts[number].told() for number in sorted(self._parts)]
+        parts = [self._parts[number].fields() for number in sorted(self._parts)]
 
         async def request(client: Any) -> None:
             nonlocal tried
@@ -286,7 +286,9 @@ class Upload:
             async with asyncio.timeout(ABORT_SECONDS):
                 await self.abort_now()
         except (RemoteStorageError, TimeoutError) as error:
-            log.warning("s3_upload_left", place=self._objects.place(self._name), cause=str(error))
+            log.warning(
+                "s3_upload_left", location=self._objects.location(self._name), cause=str(error)
+            )
 
     async def abort_now(self) -> None:
         """Abort until it is gone: a part that the server had just received brings an upload back,
@@ -300,7 +302,7 @@ class Upload:
             if not await self._is_there():
                 return
             await self._objects.calls.pause(backoff_seconds(attempt))
-        raise Unavailable(f"{self._objects.place(self._name)}: the upload does not go away")
+        raise Unavailable(f"{self._objects.location(self._name)}: the upload does not go away")
 
     async def _abort_once(self) -> None:
         async def request(client: Any) -> None:
@@ -331,8 +333,8 @@ class Upload:
         return self._objects.target(self._name)
 
     async def _run(self, operation: str, request: Any, *, patience: int = 1) -> Any:
-        place = self._objects.place(self._name)
-        return await self._objects.calls.run(operation, place, request, patience=patience)
+        location = self._objects.location(self._name)
+        return await self._objects.calls.run(operation, location, request, patience=patience)
 
 
 def part_size(log_bytes: int, wanted_bytes: int) -> int:

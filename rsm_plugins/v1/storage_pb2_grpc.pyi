@@ -8,7 +8,7 @@ RESOURCE_EXHAUSTED (back off, repeat) and UNAUTHENTICATED (name a principal).
 Rules of the contract:
 - Every call may be repeated and may run concurrently with every other.
 - A plugin answers "not there" (NOT_FOUND, PRESENCE_MISSING, an empty list) only while it sees the store itself, that
-  is with its identity object in place. A store that is away is UNAVAILABLE.
+  is with its identity object. A store that is away is UNAVAILABLE.
 - Ranges are half-open byte positions. Checksums are CRC-32C (Castagnoli). Ids are 16 bytes, most significant first.
 - No message is larger than 2 MiB; streamed chunks are at most 1 MiB.
 """

@@ -57,8 +57,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "parts are completed in the order in which they arrived",
-            "parts = [self._parts[number].told() for number in sorted(self._parts)]",
-            "parts = [self._parts[number].told() for number in self._parts]",
+            "parts = [self._parts[number].fields() for number in sorted(self._parts)]",
+            "parts = [self._parts[number].fields() for number in self._parts]",
         ),
         (
             "a completion whose answer was lost counts as failed",

@@ -63,6 +63,6 @@ async def test_h38_a_store_that_nobody_names_is_an_alarm_once_the_others_are_kno
     world.segment(1, GONE)
     await world.service_stores.opened.in_use.refresh()
     if not is_known:
-        world.links["cold"].store_id = None
+        world.connections["cold"].store_id = None
     [found] = [finding for finding in findings(world) if finding.subject == f"store {GONE}"]
     assert found.kind is kind

@@ -47,8 +47,8 @@ async def test_the_end_offset_travels_with_a_copy(tmp_path: Path, end_offset: in
 
 
 def _locator() -> SegmentLocator:
-    place = TopicIdPartition(topic_id=new_uuid(), topic="t", partition=0)
-    identifier = RemoteLogSegmentId(topic_id_partition=place, id=new_uuid())
+    partition_id = TopicIdPartition(topic_id=new_uuid(), topic="t", partition=0)
+    identifier = RemoteLogSegmentId(topic_id_partition=partition_id, id=new_uuid())
     return SegmentLocator(
         cluster_id="c", segment_id=identifier, start_offset=0, custom_metadata=None
     )

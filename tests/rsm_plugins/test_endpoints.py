@@ -92,15 +92,15 @@ def test_the_known_vectors_stand_between_prefix_and_cluster(
 ) -> None:
     rule = TopicRule(topics=".*", store="hot", entropy_bits=len(digits))
     endpoint = RuleProvider((HOT,), (rule,)).endpoint(cluster_id, topic, partition)
-    place = TopicIdPartition(topic_id=Uuid(bytes(16)), topic=topic, partition=partition)
-    folder = endpoint.folder(cluster_id, place)
-    assert folder == f"kafka/{digits}/{cluster_id}/{topic}-{place.topic_id}/{partition}"
+    partition_id = TopicIdPartition(topic_id=Uuid(bytes(16)), topic=topic, partition=partition)
+    folder = endpoint.folder(cluster_id, partition_id)
+    assert folder == f"kafka/{digits}/{cluster_id}/{topic}-{partition_id.topic_id}/{partition}"
 
 
 def test_no_entropy_and_no_prefix_leave_no_empty_part() -> None:
-    place = TopicIdPartition(topic_id=Uuid(bytes(16)), topic="t", partition=2)
+    partition_id = TopicIdPartition(topic_id=Uuid(bytes(16)), topic="t", partition=2)
     endpoint = RuleProvider((COLD,)).endpoint("c", "t", 2)
-    assert endpoint.folder("c", place) == f"c/t-{place.topic_id}/2"
+    assert endpoint.folder("c", partition_id) == f"c/t-{partition_id.topic_id}/2"
 
 
 def test_a_class_of_ones_own() -> None:

@@ -411,11 +411,11 @@ async def test_a_server_without_details_is_understood_by_its_code() -> None:
             ],
             "more than the declared 2",
         ),
-        ([pb.FetchResponse(header=pb.FetchHeader())] * 2, "no place"),
+        ([pb.FetchResponse(header=pb.FetchHeader())] * 2, "may not follow"),
     ],
 )
 def test_short_and_long_bodies_are_corrupt(parts: list[pb.FetchResponse], why: str) -> None:
-    received = Received(place="plugin x: fetch", max_bytes=10, may_be_slice=True)
+    received = Received(operation="plugin x: fetch", max_bytes=10, may_be_slice=True)
     with pytest.raises(Corrupt, match=why):
         for part in parts:
             received.add(part)

@@ -89,14 +89,14 @@ async def rig(
         (tmp_path / name).mkdir()
     threads = FileThreads()
     store = Held(tmp_path / "store", threads)
-    parts = Dependencies(
+    dependencies = Dependencies(
         manager=store,
         info=PluginInfo(name="held", version="1", store_uri=store.uri, instance="i"),
         threads=threads,
         spool=Spool(tmp_path / "store", threads),
         scratch_folders=allowed,
     )
-    server = PluginServer(parts, "127.0.0.1:0")
+    server = PluginServer(dependencies, "127.0.0.1:0")
     address = await server.start()
     folder = tmp_path / "scratch" if scratch.folder is None else scratch.folder
     client = GrpcRemoteStorageManager.connect(

@@ -19,7 +19,7 @@ HOT, COLD, GONE = (Uuid(bytes([number]) * 16) for number in (1, 2, 3))
 ALL = ByteRange(start=0, end=100)
 
 
-class Link:
+class NamedConnection:
     """A StoreConnection that needs no settings."""
 
     def __init__(self, name: str, store_id: Uuid | None) -> None:
@@ -42,23 +42,23 @@ def locator(number: int, store_id: Uuid, *, bits: int = 0) -> SegmentLocator:
     )
 
 
-def put(link: Link, where: SegmentLocator, content: bytes) -> None:
+def put(connection: NamedConnection, where: SegmentLocator, content: bytes) -> None:
     for kind in ObjectKind:
-        link.store.objects[object_name(where, kind)] = content
+        connection.store.objects[object_name(where, kind)] = content
 
 
 @pytest.fixture
-def hot() -> Link:
-    return Link("hot", HOT)
+def hot() -> NamedConnection:
+    return NamedConnection("hot", HOT)
 
 
 @pytest.fixture
-def cold() -> Link:
-    return Link("cold", COLD)
+def cold() -> NamedConnection:
+    return NamedConnection("cold", COLD)
 
 
 @pytest.fixture
-def stores(hot: Link, cold: Link) -> Stores:
+def stores(hot: NamedConnection, cold: NamedConnection) -> Stores:
     return Stores(cast(Sequence[StoreConnection], (hot, cold)))
 
 
@@ -68,7 +68,7 @@ def routed(stores: Stores) -> RoutedReader:
 
 
 async def test_a_segment_is_read_from_the_store_it_records(
-    hot: Link, cold: Link, routed: RoutedReader
+    hot: NamedConnection, cold: NamedConnection, routed: RoutedReader
 ) -> None:
     one, other = locator(1, HOT), locator(1, COLD)
     put(hot, one, b"hot")
@@ -90,7 +90,7 @@ async def test_h11_a_store_that_nobody_serves_is_unavailable_never_not_found(
 
 
 async def test_h11_a_missing_object_of_another_store_proves_nothing(
-    hot: Link, routed: RoutedReader
+    hot: NamedConnection, routed: RoutedReader
 ) -> None:
     with pytest.raises(NotFound):
         await routed.fetch_log_segment(locator(1, HOT), ALL)
@@ -127,7 +127,7 @@ def test_a_copy_goes_where_the_rules_say(stores: Stores) -> None:
 
 
 def test_a_store_that_is_not_known_yet_stops_only_its_own_copies(
-    stores: Stores, cold: Link
+    stores: Stores, cold: NamedConnection
 ) -> None:
     cold.store_id, cold.problem = None, "the plugin does not answer"
     assert targets(stores).target(PLACE).store_id == HOT
@@ -143,14 +143,14 @@ def test_without_a_store_topics_are_refused_with_what_to_do() -> None:
         none.target(PLACE)
 
 
-def test_two_names_of_one_store_are_told(stores: Stores, cold: Link) -> None:
+def test_two_names_of_one_store_are_told(stores: Stores, cold: NamedConnection) -> None:
     assert stores.twins() == []
     cold.store_id = HOT
     assert stores.twins() == [f"stores hot and cold are one and the same: {HOT}"]
 
 
 def test_g1_a_store_whose_plugin_serves_another_is_not_said_to_be_known(
-    hot: Link, cold: Link, stores: Stores
+    hot: NamedConnection, cold: NamedConnection, stores: Stores
 ) -> None:
     """Else others would trim what this service could not read if it led."""
     assert stores.known() == (HOT, COLD)

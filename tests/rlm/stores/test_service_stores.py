@@ -24,13 +24,13 @@ from rsm_plugins.endpoints import EndpointStore, RuleProvider, TopicRule
 from tests.builders.clock import ManualClock
 from tests.builders.ledger import PLACE, MemorySettings, metadata
 from tests.rlm.api.harness import FullLedger
-from tests.rlm.stores.test_routes import COLD, GONE, HOT, Link
+from tests.rlm.stores.test_routes import COLD, GONE, HOT, NamedConnection
 
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 
 
-class KnownConnection(Link):
+class KnownConnection(NamedConnection):
     """A link with the fact that the settings have of its store."""
 
     @property
@@ -47,10 +47,10 @@ class World:
 
     def __init__(self, names: Sequence[str] = ("hot", "cold")) -> None:
         ids = {"hot": HOT, "cold": COLD}
-        self.links = {name: KnownConnection(name, ids[name]) for name in names}
+        self.connections = {name: KnownConnection(name, ids[name]) for name in names}
         self.settings = MemorySettings()
         self.ledger = FullLedger()
-        self.stores = Stores(cast(Sequence[StoreConnection], tuple(self.links.values())))
+        self.stores = Stores(cast(Sequence[StoreConnection], tuple(self.connections.values())))
         places = [EndpointStore(name=name, plugin="s3", location=name) for name in names]
         rules = [TopicRule(topics="bids", store="cold")] if "cold" in names else []
         targets = Targets(RuleProvider(places, rules), self.stores, "c")
@@ -105,7 +105,7 @@ class World:
         )
 
     def expire(self, name: str, days: int, applies_to: str = "p/c/") -> None:
-        self.links[name].store.findings = (
+        self.connections[name].store.findings = (
             StoreFinding(
                 kind=FindingKind.LIFECYCLE_EXPIRY,
                 state="Expiration",
@@ -170,7 +170,10 @@ async def test_h11_a_store_that_segments_need_and_nobody_configures_is_an_alarm(
 async def test_a_store_that_is_not_found_yet_is_not_called_unconfigured(world: World) -> None:
     world.segment(1, COLD)
     await world.service_stores.opened.in_use.refresh()
-    world.links["cold"].store_id, world.links["cold"].problem = None, "the plugin is away"
+    world.connections["cold"].store_id, world.connections["cold"].problem = (
+        None,
+        "the plugin is away",
+    )
     assert problems(world) == ["the plugin is away"], "which store that is nobody knows yet"
     world.settings.write(
         StoreRecord(store_id=COLD, plugin="s3", uri="s3://cold", prefix="", names=("cold",))
@@ -228,7 +231,7 @@ async def test_a_store_that_does_not_answer_says_so_and_hides_no_other(world: Wo
     async def away() -> tuple[StoreFinding, ...]:
         raise Unavailable("no answer")
 
-    world.links["hot"].store.inspect = away  # type: ignore[method-assign]
+    world.connections["hot"].store.inspect = away  # type: ignore[method-assign]
     hot, cold = await world.service_stores.inspect()
     assert (hot.problem, hot.verdicts) == ("no answer", ())
     assert cold.verdicts[0].level is Level.UNKNOWN
@@ -239,14 +242,14 @@ async def test_a_store_that_hangs_is_not_waited_for(world: World) -> None:
         await asyncio.sleep(3_600)
         return ()
 
-    world.links["hot"].store.inspect = hang  # type: ignore[method-assign]
+    world.connections["hot"].store.inspect = hang  # type: ignore[method-assign]
     world.service_stores.inspection._answer_ms = 10
     hot, cold = await world.service_stores.inspect()
     assert (hot.problem, cold.problem) == ("no answer within 10 ms", "")
 
 
 async def test_what_another_store_says_is_not_judged(world: World) -> None:
-    world.links["hot"].is_other, world.links["hot"].problem = True, "it is store X"
+    world.connections["hot"].is_other, world.connections["hot"].problem = True, "it is store X"
     hot, _ = await world.service_stores.inspect()
     assert (hot.problem, hot.findings) == ("it is store X", ())
 

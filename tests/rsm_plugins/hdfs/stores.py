@@ -1,9 +1,10 @@
 """HDFS stores for tests: opened as the plugin opens them, over a real server."""
 
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from hdfs_native import Client
 
@@ -93,3 +94,8 @@ def temporary_files(server: HdfsServer, subject: Subject) -> list[str]:
     client = Client(config_dir=str(server.config))
     found = client.list_status(base, recursive=True)
     return [one.path for one in found if "~rlm-tmp" in one.path and not one.isdir]
+
+
+def replaced_clients(logs: Iterable[Mapping[str, Any]]) -> int:
+    """How often another client of the library took over from one that failed."""
+    return sum(line["event"] == "hdfs_client_replaced" for line in logs)

@@ -1,14 +1,16 @@
-"""Deadlines, turns and bounds of the calls, without any server."""
+"""Deadlines, replaced clients and bounds of the calls, without any server."""
 
 import asyncio
 import gc
 import weakref
 
 import pytest
+from structlog.testing import capture_logs
 
 from kip405.errors import Busy, RemoteStorageError, Unavailable
 from rsm_plugins.hdfs.connection import CALLS_AT_ONCE, CLIENTS_MAX, Connection, Repeat
 from rsm_plugins.hdfs.settings import HdfsSettings
+from tests.rsm_plugins.hdfs.stores import replaced_clients
 
 HA = {
     "dfs.ha.namenodes.ns": "a,b",
@@ -43,17 +45,17 @@ class Failing:
         return "answer"
 
 
-async def test_what_gives_no_answer_is_unavailable_and_costs_one_turn() -> None:
+async def test_what_gives_no_answer_is_unavailable_and_costs_one_client() -> None:
     """Many at once through one client; late ones when the next client was not even made."""
     made = connection(50)
     session = made.session()
     calls = (session.call("wait for", "/x", silent) for _ in range(2 * CALLS_AT_ONCE - 1))
-    answers = await asyncio.gather(*calls, return_exceptions=True)
+    with capture_logs() as logs:
+        answers = await asyncio.gather(*calls, return_exceptions=True)
     assert {type(one) for one in answers} <= {Unavailable, Busy}
     assert "cannot wait for /x: HDFS gave no answer within 0.05 s" in str(answers[0])
-    assert (made.turn, made.clients) == (1, 1)
-    made.session()
-    assert made.clients == 2
+    assert replaced_clients(logs) == 1
+    assert made.session().client is not session.client
 
 
 async def test_a_full_house_is_busy() -> None:

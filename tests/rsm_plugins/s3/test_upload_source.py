@@ -91,13 +91,13 @@ class GoneUpload:
 
     class calls:
         @staticmethod
-        async def run(operation: str, place: str, request: Any, *, patience: int = 1) -> Any:
+        async def run(operation: str, location: str, request: Any, *, patience: int = 1) -> Any:
             return await request(GoneUpload())
 
     def target(self, name: str) -> dict[str, str]:
         return {"Key": name}
 
-    def place(self, name: str) -> str:
+    def location(self, name: str) -> str:
         return name
 
     async def abort_multipart_upload(self, **_: str) -> None:

@@ -10,7 +10,7 @@ from rlm.stores.reports import (
     StoredTopic,
     Verdict,
     concerns,
-    judge,
+    evaluate,
     prefix_of,
 )
 
@@ -30,7 +30,7 @@ def judged(
     topics: tuple[StoredTopic, ...] = (MONTH,),
     prefix: str | None = "kafka",
 ) -> tuple[Verdict, ...]:
-    return judge(findings, topics, prefix)
+    return evaluate(findings, topics, prefix)
 
 
 def alarms(*verdicts: Verdict) -> list[str]:

@@ -73,7 +73,7 @@ class Site:
             raise found
         return found
 
-    def link(
+    def connection(
         self,
         clock: ManualClock | None = None,
         cluster_id: str = "c1",
@@ -120,10 +120,10 @@ def site(tmp_path: Path) -> Site:
 
 
 async def test_the_first_service_founds_the_store_and_writes_it_down(site: Site) -> None:
-    link = site.link()
-    assert link.problem == "the store was not asked yet"
-    store_id = await link.establish()
-    assert not link.problem
+    connection = site.connection()
+    assert connection.problem == "the store was not asked yet"
+    store_id = await connection.establish()
+    assert not connection.problem
     identity = await site.store.read_identity()
     assert identity is not None
     assert (identity.store_id, identity.cluster_id) == (store_id, "c1")
@@ -135,70 +135,70 @@ async def test_the_first_service_founds_the_store_and_writes_it_down(site: Site)
 
 
 async def test_h11_services_that_start_at_once_agree_on_one_identity(site: Site) -> None:
-    links = [site.link() for _ in range(5)]
-    ids = await asyncio.gather(*(link.establish() for link in links))
+    connections = [site.connection() for _ in range(5)]
+    ids = await asyncio.gather(*(connection.establish() for connection in connections))
     assert len(set(ids)) == 1
     identity = await site.store.read_identity()
     assert identity is not None and identity.store_id == ids[0]
 
 
 async def test_a_later_service_takes_what_the_settings_say(site: Site) -> None:
-    store_id = await site.link().establish()
+    store_id = await site.connection().establish()
     published = len(site.settings.published)
-    assert await site.link().establish() == store_id
+    assert await site.connection().establish() == store_id
     assert len(site.settings.published) == published
 
 
 async def test_an_identity_that_is_there_already_is_taken(site: Site) -> None:
     there = StoreIdentity(store_id=Uuid(b"\x09" * 16), cluster_id="c1", created_ms=0)
     await site.store.create_identity(there)
-    assert await site.link().establish() == there.store_id
+    assert await site.connection().establish() == there.store_id
 
 
 async def test_h11_another_clusters_store_is_refused_and_left_alone(site: Site) -> None:
     there = StoreIdentity(store_id=Uuid(b"\x09" * 16), cluster_id="c2", created_ms=0)
     await site.store.create_identity(there)
-    link = site.link(PatientClock(sleeps=3))
+    connection = site.connection(PatientClock(sleeps=3))
     with pytest.raises(asyncio.CancelledError):
-        await link.establish()
-    assert link.problem is not None and "belongs to cluster c2" in link.problem
+        await connection.establish()
+    assert connection.problem is not None and "belongs to cluster c2" in connection.problem
     assert site.settings.published == [cluster_record(None)]
     assert await site.store.read_identity() == there
 
 
 async def test_settings_of_another_cluster_are_refused(site: Site) -> None:
-    await site.link().establish()
-    link = site.link(PatientClock(sleeps=3), cluster_id="c2")
+    await site.connection().establish()
+    connection = site.connection(PatientClock(sleeps=3), cluster_id="c2")
     with pytest.raises(asyncio.CancelledError):
-        await link.establish()
-    assert link.problem == "the settings topic belongs to cluster c1"
+        await connection.establish()
+    assert connection.problem == "the settings topic belongs to cluster c1"
 
 
 async def test_it_waits_for_settings_and_plugin(site: Site) -> None:
     site.origins = [ORIGIN, Unavailable("no plugin"), Unavailable("no plugin")]
     site.settings.is_ready = False
     clock = PatientClock()
-    link = site.link(clock)
-    establishing = asyncio.ensure_future(link.establish())
+    connection = site.connection(clock)
+    establishing = asyncio.ensure_future(connection.establish())
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert link.problem == "the settings were not read to their end yet"
+    assert connection.problem == "the settings were not read to their end yet"
     assert clock.sleeps == 20
     site.settings.is_ready = True
     site.topics.are_read.set()
     await establishing
-    assert not link.problem
+    assert not connection.problem
     assert clock.sleeps == 18
 
 
 async def test_h11_a_store_that_is_not_the_one_known_is_a_problem_from_the_start(
     site: Site,
 ) -> None:
-    store_id = await site.link().establish()
+    store_id = await site.connection().establish()
     (site.root / "rlm-store.json").unlink()
-    link = site.link()
-    assert await link.establish() == store_id
-    assert link.problem == (
+    connection = site.connection()
+    assert await connection.establish() == store_id
+    assert connection.problem == (
         f"the store has no identity, {store_id} was expected; 'default' is the name of that one "
         "at file:///store: bring it back, or give another store a new name"
     )
@@ -207,15 +207,15 @@ async def test_h11_a_store_that_is_not_the_one_known_is_a_problem_from_the_start
 async def test_h11_a_store_that_changes_or_goes_is_noticed_and_so_is_its_return(
     site: Site,
 ) -> None:
-    link = site.link(PatientClock(sleeps=1_000_000))
-    await link.establish()
-    watching = asyncio.ensure_future(link.watch(1_000))
+    connection = site.connection(PatientClock(sleeps=1_000_000))
+    await connection.establish()
+    watching = asyncio.ensure_future(connection.watch(1_000))
     path = site.root / "rlm-store.json"
     good = path.read_bytes()
 
     async def noticed(words: str) -> None:
         async with asyncio.timeout(5):
-            while words not in (link.problem or "none"):  # noqa: ASYNC110 - it has no event
+            while words not in (connection.problem or "none"):  # noqa: ASYNC110 - it has no event
                 await asyncio.sleep(0.001)
 
     path.unlink()
@@ -247,23 +247,23 @@ async def test_a_store_that_came_back_is_noticed_before_the_next_interval(site: 
                 raise asyncio.CancelledError
             await super().sleep_ms(duration_ms)
 
-    link = site.link(UntilTheInterval())
-    await link.establish()
+    connection = site.connection(UntilTheInterval())
+    await connection.establish()
     away = site.root.rename(site.root.with_suffix(".away"))
     with pytest.raises(asyncio.CancelledError):
-        await link.watch(_INTERVAL_MS)
-    assert not link.problem
+        await connection.watch(_INTERVAL_MS)
+    assert not connection.problem
     assert len(slept) == 11
     assert slept[0] < slept[4] and max(slept[:10]) <= 1_200
 
 
 async def test_h11_a_lost_default_never_founds_a_second_store(site: Site, tmp_path: Path) -> None:
     """Two services start at once: the late `cluster` fact without a store hides the first one's."""
-    first = await site.link().establish()
+    first = await site.connection().establish()
     await site.settings.publish(cluster_record(None))
     (tmp_path / "other").mkdir()
     elsewhere = LocalRemoteStorageManager(tmp_path / "other")
-    other = site.link(store=elsewhere)  # its plugin points somewhere else
+    other = site.connection(store=elsewhere)  # its plugin points somewhere else
     assert await other.establish() == first
     assert other.is_other
     assert str(other.problem).startswith(f"the store has no identity, {first} was expected")
@@ -272,10 +272,10 @@ async def test_h11_a_lost_default_never_founds_a_second_store(site: Site, tmp_pa
 
 
 async def test_a_new_name_founds_a_store_of_its_own(site: Site, tmp_path: Path) -> None:
-    first = await site.link().establish()
+    first = await site.connection().establish()
     (tmp_path / "cold").mkdir()
     site.origins = [StoreOrigin(plugin="local", uri="file:///cold", prefix="")]
-    cold = site.link(
+    cold = site.connection(
         name="cold", store=LocalRemoteStorageManager(tmp_path / "cold"), is_first=False
     )
     second = await cold.establish()
@@ -285,35 +285,35 @@ async def test_a_new_name_founds_a_store_of_its_own(site: Site, tmp_path: Path) 
 
 
 async def test_another_store_than_the_first_waits_for_the_clusters_record(site: Site) -> None:
-    link = site.link(PatientClock(sleeps=3), is_first=False)
+    connection = site.connection(PatientClock(sleeps=3), is_first=False)
     with pytest.raises(asyncio.CancelledError):
-        await link.establish()
-    assert link.problem == "the settings do not know the cluster yet"
+        await connection.establish()
+    assert connection.problem == "the settings do not know the cluster yet"
     assert await site.store.read_identity() is None
 
 
 async def test_a_renamed_store_is_the_same_and_keeps_its_old_name(site: Site) -> None:
-    store_id = await site.link().establish()
-    assert await site.link(name="hot").establish() == store_id
+    store_id = await site.connection().establish()
+    assert await site.connection(name="hot").establish() == store_id
     assert site.settings.view.stores() == (stored(store_id, "default", "hot"),)
-    assert await site.link().establish() == store_id
+    assert await site.connection().establish() == store_id
 
 
 async def test_a_store_recorded_before_there_were_names_is_the_default(site: Site) -> None:
-    store_id = await site.link().establish()
+    store_id = await site.connection().establish()
     await site.settings.publish(stored(store_id))
-    assert await site.link().establish() == store_id
-    assert await site.link(name="hot").establish() == store_id
+    assert await site.connection().establish() == store_id
+    assert await site.connection(name="hot").establish() == store_id
     assert site.settings.view.stores() == (stored(store_id, "default", "hot"),)
 
 
 async def test_h11_an_emptied_store_is_not_founded_again_under_a_new_name(site: Site) -> None:
-    store_id = await site.link().establish()
+    store_id = await site.connection().establish()
     (site.root / "rlm-store.json").unlink()
-    link = site.link(PatientClock(sleeps=3), name="hot")
+    connection = site.connection(PatientClock(sleeps=3), name="hot")
     with pytest.raises(asyncio.CancelledError):
-        await link.establish()
-    assert link.problem is not None and f"knows it as {store_id}" in link.problem
+        await connection.establish()
+    assert connection.problem is not None and f"knows it as {store_id}" in connection.problem
     assert await site.store.read_identity() is None
 
 
@@ -327,41 +327,41 @@ async def test_h11_a_name_given_to_another_store_meanwhile_is_refused(
     plain = elsewhere.create_identity
 
     async def overtaken(identity: StoreIdentity) -> StoreIdentity:
-        await site.link().establish()
+        await site.connection().establish()
         return await plain(identity)
 
     elsewhere.create_identity = overtaken  # type: ignore[method-assign]
-    link = site.link(store=elsewhere)
-    first = await link.establish()
-    assert first == (await site.link().establish())
-    assert link.is_other
+    connection = site.connection(store=elsewhere)
+    first = await connection.establish()
+    assert first == (await site.connection().establish())
+    assert connection.is_other
 
 
 async def test_what_the_plugins_process_says_goes_first(site: Site) -> None:
     said = ["plugin default: it ended with status 2"]
-    link = site.link()
-    link._plugin_problem = lambda: said[0] if said else None
-    await link.establish()
-    assert link.problem == said[0]
+    connection = site.connection()
+    connection._plugin_problem = lambda: said[0] if said else None
+    await connection.establish()
+    assert connection.problem == said[0]
     said.clear()
-    assert link.problem is None
+    assert connection.problem is None
 
 
 async def test_who_may_not_write_waits_for_a_store_that_others_have_made_known(site: Site) -> None:
-    reader = site.link(may_write=False)
+    reader = site.connection(may_write=False)
     with pytest.raises(asyncio.CancelledError):
         await reader.establish()
     assert reader.problem == "the settings do not know the cluster yet"
     site.settings.write(cluster_record(None))
-    reader = site.link(may_write=False)
+    reader = site.connection(may_write=False)
     with pytest.raises(asyncio.CancelledError):
         await reader.establish()
     assert reader.problem and "know no store called 'default' (yet)" in reader.problem
     assert await site.store.read_identity() is None
     assert site.settings.published == []
-    store_id = await site.link().establish()
+    store_id = await site.connection().establish()
     published = len(site.settings.published)
-    reader = site.link(may_write=False)
+    reader = site.connection(may_write=False)
     assert await reader.establish() == store_id
     assert not reader.problem
     assert len(site.settings.published) == published
