@@ -1,4 +1,6 @@
-"""Planted bugs in the vocabulary: lineages of leader epochs, and the proof of a segment's bytes."""
+"""Planted bugs in the vocabulary: lineages of leader epochs, the proof of a segment's bytes, and
+the table of settings.
+"""
 
 from tests.mutants.edits import Edit, Target
 
@@ -6,6 +8,7 @@ LINEAGE = Target(
     "kip405/lineage.py", ("tests/kip405/test_lineage.py", "tests/kip405/test_lineage_properties.py")
 )
 SCAN = Target("kip405/scan.py", ("tests/kip405/test_scan.py",))
+SETTINGS = Target("kip405/settings.py", ("tests/kip405/test_settings.py",))
 
 EDITS: tuple[Edit, ...] = (
     *LINEAGE.edits(
@@ -228,6 +231,49 @@ EDITS: tuple[Edit, ...] = (
             "checksums of chunks are of another chunk size than they say",
             "self._checksums = ChunkedCrc32c(chunk_size_bytes)",
             "self._checksums = ChunkedCrc32c(DEFAULT_CHUNK_BYTES)",
+        ),
+    ),
+    *SETTINGS.edits(
+        (
+            "the value of a secret is in the refusal of it",
+            "            if self.secret:\n                raise Invalid(",
+            "            if self.secret and not value:\n                raise Invalid(",
+        ),
+        (
+            "the value of a secret is in the cause of its refusal",
+            'raise Invalid(f"{name}: must be {self.kind.allowed}") from None',
+            'raise Invalid(f"{name}: must be {self.kind.allowed}: {error}") from error',
+        ),
+        (
+            "of two names of one setting the last is used",
+            "            if key in found:\n",
+            "            if key in found and name == key:\n",
+        ),
+        (
+            "a required setting that is missing is None",
+            "                if row.is_required:\n",
+            "                if row.is_required and row.aliases == ():\n",
+        ),
+        (
+            "a name that only begins like another one is taken for it",
+            "return name.startswith(self.key[:-1]) and len(name) >= len(self.key)",
+            "return name.startswith(self.key[:-2])",
+        ),
+        (
+            "a flag is read as a number",
+            "if type(value) is not int or value < least",
+            "if not isinstance(value, int) or value < least",
+        ),
+        (
+            "a part of a longer secret is left in a text",
+            "for spelling in sorted(spellings, key=len, reverse=True):",
+            "for spelling in sorted(spellings, key=len):",
+        ),
+        (
+            "a secret that JSON escapes is left in a text",
+            "            json.dumps(secret)[1:-1],\n"
+            "            json.dumps(secret, ensure_ascii=False)[1:-1],\n",
+            "",
         ),
     ),
 )
