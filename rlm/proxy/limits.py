@@ -7,8 +7,8 @@ bytes that wait for a socket. Bytes of the remote tier have a bound of their own
 continues, so that small requests, Produce and their answers pass (G6). A connection that wants to
 assemble more has to wait. Only one at a time may exceed the bound, until it has what it asked for;
 otherwise all connections could wait for each other. Connections that the broker has not answered
-yet may belong to anybody. They share an eighth of the bound; beyond it, the connection that asks
-for more is closed.
+yet may belong to any stranger. They share an eighth of the bound; beyond it, the connection that
+asks for more is closed.
 
 A connection also costs file descriptors here and at the broker. `ClientDeadlines` ends a client
 that sends no first request, that does not complete a request, or that is idle. A client from which

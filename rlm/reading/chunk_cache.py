@@ -1,9 +1,9 @@
-"""Caches in memory: verified chunks, and values whose load is shared by all who ask for them.
+"""Caches in memory: verified chunks, and values whose load all callers share.
 
 `ChunkCache` keeps chunks that are read again, chunks that were read ahead until their reader needs
 them, and chunks to which an answer still refers. Eviction skips the last kind: dropping such a
 chunk would free nothing, so the bytes that count as kept are exactly the bytes in memory. The
-interpreter's reference count shows who refers to a chunk, so senders report nothing.
+interpreter's reference count shows whether a chunk is referred to, so senders report nothing.
 
 `SingleFlightCache` runs each load once, even when its first caller is cancelled, and never keeps a
 failure. Its bound is in bytes: every value has a weight, and a scan of values that are read once
@@ -54,7 +54,7 @@ class ChunkCache:
         return key in self._data
 
     def get(self, key: ChunkKey, reader: int) -> bytes | None:
-        """The chunk if it is here; it counts as read by `reader`."""
+        """The chunk if it is kept; it counts as read by `reader`."""
         data = self._data.get(key)
         if data is None:
             return None
@@ -80,7 +80,7 @@ class ChunkCache:
             self._order.add(key, len(data), reader)
 
     def release(self, reader: int) -> int:
-        """A reader will not come back: what waited for it may leave; answers those bytes."""
+        """A reader will not come back: what was kept for it may be evicted. Returns those bytes."""
         released = 0
         for key in tuple(self._ahead_of.get(reader, ())):
             self._unprotect(key)
@@ -91,8 +91,8 @@ class ChunkCache:
         return released
 
     def evict(self, wanted_bytes: int, *, spares_ahead: bool) -> int:
-        """Drop chunks until so many bytes are free; what waits for a reader goes last, or not at
-        all. Answers the bytes freed, fewer where the rest is referred to.
+        """Drop chunks until so many bytes are free. Chunks that wait for a reader are dropped last,
+        or not at all. Returns the freed bytes, which are fewer where the rest is referred to.
         """
         freed = 0
         while freed < wanted_bytes and (key := self._order.pop(self.is_free)) is not None:
@@ -108,11 +108,11 @@ class ChunkCache:
         return freed
 
     def is_free(self, key: ChunkKey) -> bool:
-        """Whether nobody but this cache refers to the chunk."""
+        """Whether only this cache refers to the chunk."""
         return sys.getrefcount(self._data[key]) <= _HELD_ONCE
 
     def pinned_bytes(self) -> int:
-        """Bytes of the chunks given out that somebody still refers to."""
+        """Bytes of the chunks given out that an answer still refers to."""
         given = [key for key in self._given if key in self._data and not self.is_free(key)]
         self._given = set(given)
         return sum(len(self._data[key]) for key in given)
@@ -152,7 +152,7 @@ class SingleFlightCache(Generic[K, V]):
         return self._order.bytes
 
     def peek(self, key: K, reader: int) -> V | None:
-        """The value if it is here, marked as used by `reader`."""
+        """The value if it is kept; it counts as used by `reader`."""
         value = self._kept.get(key)
         if value is not None:
             self._order.touch(key, reader)
@@ -161,7 +161,7 @@ class SingleFlightCache(Generic[K, V]):
     def start(
         self, key: K, begin: Callable[[], asyncio.Future[V]], reader: int
     ) -> asyncio.Future[V]:
-        """Begin a load, or join the one under way; the future may be shielded and dropped."""
+        """Begin a load, or join the running one; the future may be shielded and dropped."""
         pending = self._pending.get(key)
         if pending is None:
             pending = begin()

@@ -62,15 +62,15 @@ class ChunkLoader:
         self._index_loads: dict[Uuid, Load[SegmentIndexes]] = {}
 
     def _knows(self, key: ChunkKey) -> bool:
-        """Whether a chunk is kept or on its way."""
+        """Whether a chunk is kept or being loaded."""
         return key in self._loads or key in self._chunks
 
     def pump(self) -> None:
-        """Room may have been made."""
+        """Begin waiting loads, because there may be room now."""
         self._range_scheduler.pump()
 
     def forget(self, reader: int) -> None:
-        """A reader is gone: end what is read ahead for it, and let go what waits for it."""
+        """A reader is gone: cancel what is read ahead for it, and release what was kept for it."""
         dropped = set(self._range_scheduler.forget(reader))
         if dropped:
             self._loads = {key: load for key, load in self._loads.items() if load not in dropped}
@@ -87,7 +87,9 @@ class ChunkLoader:
     def begin_indexes(
         self, segment: RemoteLogSegmentMetadata, reader: int, *, is_ahead: bool
     ) -> asyncio.Future[SegmentIndexes]:
-        """The load of the indexes, begun now or under way; shield it. Corrupt: bad metadata."""
+        """The load of the indexes, begun now or already running; shield it. Corrupt: bad
+        metadata.
+        """
         key = segment.segment_id.id
         size_bytes = checked_custom(segment).indexes_size_bytes
         flying = self._index_loads.get(key)
@@ -112,7 +114,9 @@ class ChunkLoader:
     # Chunks.
 
     def ask(self, wanted: Wanted) -> None:
-        """Begin to load what is neither kept nor on its way. Busy: not even the first of it."""
+        """Begin to load the chunks that are neither kept nor being loaded. Busy: not even the first
+        range could be queued.
+        """
         is_first = True
         for numbers in self._missing(wanted):
             try:
@@ -138,7 +142,7 @@ class ChunkLoader:
                 yield range(start, min(start + most, run.stop))
 
     def _new_load(self, wanted: Wanted, numbers: range) -> Load[Landed]:
-        """The load of a range, after that of its indexes where they are not here."""
+        """The load of a range; the load of its indexes is begun first if they are not kept."""
         segment = wanted.segment
         size_bytes = byte_range(numbers, wanted.chunk_bytes, segment.segment_size_bytes).size_bytes
         indexes = self.kept_indexes(segment, wanted.reader)
@@ -195,9 +199,10 @@ class ChunkLoader:
         return load is not None and load.task is None
 
     async def land(self, key: ChunkKey, *, holds_part: bool = False) -> bytes | None:
-        """Wait for a chunk on its way; its error is raised. None: it never came, ask again.
+        """Wait for a chunk that is being loaded; its error is raised. None: it never arrived, and
+        must be requested again.
 
-        `holds_part`: as in Wanted, whoever asked for it first.
+        `holds_part`: as in Wanted, whichever reader requested it first.
         """
         load = self._loads.get(key)
         if load is None:

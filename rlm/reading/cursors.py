@@ -58,17 +58,17 @@ class Cursor:
     reads: int = 0
     here: SegmentPosition | None = None
     requested: SegmentPosition | None = None
-    """Up to where everything was asked for already."""
+    """Everything up to this position was requested already."""
     _since_grown_bytes: int = 0
 
     @property
     def is_known(self) -> bool:
-        """Whether it has read on at least once."""
+        """Whether the reader has continued at least once."""
         return self.reads > 1
 
     @property
     def asked_ahead_bytes(self) -> int:
-        """Bytes asked for beyond where the reader is."""
+        """Bytes that were requested beyond the reader's position."""
         if self.requested is None or self.here is None:
             return 0
         return max(self.requested.distance - self.here.distance, 0)
@@ -90,7 +90,7 @@ class Cursor:
             )
 
     def asked(self, segment: RemoteLogSegmentMetadata, end: int, chunk_bytes: int) -> None:
-        """Everything up to a position is asked for: read ahead behind it."""
+        """Everything up to a position was requested: read-ahead continues behind it."""
         requested = self.requested
         base = self._base_of(segment, chunk_bytes)
         if requested is None or base + end > requested.distance:
@@ -109,7 +109,7 @@ class Cursor:
     def ahead(
         self, *, window_bytes: int, range_bytes: int, chunk_bytes: int, following: Following
     ) -> tuple[Ahead, ...]:
-        """What to ask for next within the window, in ranges as large as it allows."""
+        """What to request next within the window, in ranges as large as it allows."""
         if self.requested is None:
             return ()
         size = _range_bytes(window_bytes, range_bytes, chunk_bytes)
@@ -148,13 +148,15 @@ def _up(position: int, chunk_bytes: int) -> int:
 
 
 def _range_bytes(window_bytes: int, most_bytes: int, chunk_bytes: int) -> int:
-    """Two thirds of the window, so that the next range is asked for while this one is read."""
+    """Two thirds of the window, so that the next range is requested while this one is read."""
     size = min(window_bytes * 2 // 3, most_bytes)
     return max(size // chunk_bytes * chunk_bytes, chunk_bytes)
 
 
 def _cut(left_bytes: int, size_bytes: int, most_bytes: int) -> int:
-    """No small rest: one GET more costs as much as the bytes of a few chunks."""
+    """The size of the next range. A small rest joins it, because one more GET costs as much as the
+    bytes of a few chunks.
+    """
     if left_bytes <= size_bytes or left_bytes <= min(size_bytes + size_bytes // 2, most_bytes):
         return left_bytes
     return size_bytes
@@ -169,7 +171,7 @@ class _Partition:
 
 
 class Cursors:
-    """All readers, up to a bound; the reader that was idle longest is forgotten first."""
+    """All readers, up to a bound; the reader that was idle for longest is forgotten first."""
 
     def __init__(self, limits: ReadLimits) -> None:
         self._limits = limits
@@ -183,12 +185,12 @@ class Cursors:
 
     @property
     def window_share_bytes(self) -> int:
-        """The most that may be read ahead for each of the readers there are."""
+        """The most that may be read ahead for each of the known readers."""
         share = self._limits.ahead_bytes // max(len(self._by_use), 1)
         return min(self._limits.window_bytes, share)
 
     def knows(self, cursor: Cursor) -> bool:
-        """Whether the cursor was not forgotten meanwhile."""
+        """Whether the cursor is still known."""
         return self._by_use.get(cursor.reader) is cursor
 
     def new_reader(self) -> int:
@@ -197,7 +199,9 @@ class Cursors:
         return self._last_reader
 
     def at(self, partition: PartitionKey, offset: int, now_ms: int) -> Cursor:
-        """The cursor whose reader reads on (or again) at the offset, or a new one."""
+        """The cursor of the reader that continues at the offset or repeats it; otherwise a new
+        one.
+        """
         self._forget_idle(now_ms)
         cursor = self._known(partition, offset)
         if cursor is None:
@@ -220,7 +224,7 @@ class Cursors:
         return found
 
     def gone(self) -> tuple[Cursor, ...]:
-        """Cursors forgotten since this was asked last; what was read ahead for them is in vain."""
+        """Cursors forgotten since the last call; what was read ahead for them is wasted."""
         gone, self._gone = tuple(self._gone), []
         return gone
 

@@ -47,19 +47,19 @@ def file_name(key: ChunkKey) -> str:
 
 
 def key_of(name: str) -> ChunkKey | None:
-    """The chunk that a file's last name says it holds; None for any other file."""
+    """The chunk that a file holds by the last part of its name; None for any other file."""
     found = _NAME.fullmatch(name)
     return (Uuid(bytes.fromhex(found[1])), int(found[2])) if found else None
 
 
 def header_of(key: ChunkKey, data: bytes) -> bytes:
-    """What is written before the chunk."""
+    """The header that is written before the chunk."""
     segment, number = key
     return _HEADER.pack(_MAGIC, _VERSION, segment.raw, number, len(data), crc32c(data))
 
 
 def chunk_of(key: ChunkKey, header: bytes, data: bytes) -> bytes | None:
-    """The chunk, None unless header and bytes are those that were written for this key."""
+    """The chunk; None unless header and bytes are those that were written for this key."""
     whole = len(header) == HEADER_BYTES and header == header_of(key, data)
     return data if whole else None
 
@@ -70,7 +70,7 @@ _TEMPORARY = ".tmp"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptFile:
-    """A chunk found at start."""
+    """A chunk that was found at start."""
 
     key: ChunkKey
     size_bytes: int
@@ -85,8 +85,8 @@ class ChunkFolder:
         self._lock: int | None = None
 
     def open(self) -> tuple[KeptFile, ...]:
-        """Lock the folder and list its chunks, oldest first; what is no chunk's file and ours to
-        make is removed. BlockingIOError: another service has it.
+        """Lock the folder, list its chunks, oldest first, and remove unfinished files.
+        BlockingIOError: another service has locked it.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         lock = os.open(self._folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -113,7 +113,7 @@ class ChunkFolder:
                         os.unlink(entry.path)
 
     def close(self) -> None:
-        """Let the folder go."""
+        """Release the folder's lock."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -147,7 +147,7 @@ class ChunkFolder:
             raise
 
     def remove(self, key: ChunkKey) -> None:
-        """Remove the chunk's file; one that is gone already is fine."""
+        """Remove the chunk's file, if it is still there."""
         (self._folder / file_name(key)).unlink(missing_ok=True)
 
 
@@ -181,9 +181,7 @@ class DiskCounts:
 
 
 class DiskCache:
-    """Chunks in files. `run` owns the folder: before it has it, and after it ends, nothing is
-    cached.
-    """
+    """Chunks in files. Nothing is cached unless `run` owns the folder."""
 
     def __init__(
         self,
@@ -259,7 +257,7 @@ class DiskCache:
         return self.is_on and key in self._order
 
     async def read(self, key: ChunkKey) -> bytes | None:
-        """The chunk as it was written, None for every other case."""
+        """The chunk as it was written; None in every other case."""
         if not self.has(key):
             return None
         self._uses += 1
@@ -276,7 +274,7 @@ class DiskCache:
             return await self._threaded(self._folder.read, key)
 
     def discard(self, key: ChunkKey) -> None:
-        """The chunk is not what its segment says: away with it."""
+        """Remove a chunk that is not what its segment's checksums say."""
         if self.has(key):
             self.counts.damaged += 1
             self._order.discard(key)

@@ -77,19 +77,19 @@ class ScanResistant(Generic[K]):
         queue.add(key, _Entry(weight_bytes, reader))
 
     def touch(self, key: K, reader: int) -> None:
-        """The entry was read; again and again by one reader counts once."""
+        """Count a read of the entry; consecutive reads by one reader count once."""
         entry = self._small.entries.get(key) or self._main.entries.get(key)
         if entry is not None and entry.reader != reader:
             entry.reader = reader
             entry.uses = min(entry.uses + 1, _MOST_USES)
 
     def discard(self, key: K) -> None:
-        """The entry is gone for another reason."""
+        """Remove an entry that is gone for another reason."""
         if not self._small.discard(key):
             self._main.discard(key)
 
     def pop(self, may_leave: Callable[[K], bool]) -> K | None:
-        """Take out the entry that leaves next; None where none may leave now."""
+        """Remove the entry that is evicted next; None where none may be evicted now."""
         small_first = self._small.bytes >= self._small_bytes or not self._main.entries
         for is_small in (small_first, not small_first):
             key = self._pop_small(may_leave) if is_small else self._pop_main(may_leave)

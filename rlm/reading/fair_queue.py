@@ -62,7 +62,7 @@ class FairQueue(Generic[J]):
 
     @property
     def wanted_count(self) -> int:
-        """Jobs that somebody waits for."""
+        """Jobs that a reader waits for."""
         return self._wanted.count
 
     def add(self, job: J, reader: int, *, is_ahead: bool) -> None:
@@ -70,26 +70,28 @@ class FairQueue(Generic[J]):
         (self._ahead if is_ahead else self._wanted).add(job, reader)
 
     def first(self) -> J | None:
-        """The job whose turn it is. While one that is waited for has no room, none overtakes it."""
+        """The next job. While a job that a reader waits for has no room, no other job overtakes
+        it.
+        """
         return self._wanted.first() if self._wanted.count else self._ahead.first()
 
     def take(self) -> J:
-        """Take out `first`; its reader's next one waits until all others had a turn."""
+        """Take out `first`; the next job of its reader waits until every other reader had one."""
         return (self._wanted if self._wanted.count else self._ahead).take()
 
     def promote(self, job: J, reader: int) -> bool:
-        """Somebody waits for a job that was to read ahead; False where it is not queued now."""
+        """A reader now waits for a job that was to read ahead; False if it is not queued."""
         if not self._ahead.remove(job, reader):
             return False
         self._wanted.add(job, reader)
         return True
 
     def remove(self, job: J, reader: int) -> bool:
-        """Take out a job that somebody waits for, before its turn."""
+        """Take out a job that a reader waits for before it is the next one."""
         return self._wanted.remove(job, reader)
 
     def drop_ahead(self, reader: int) -> tuple[J, ...]:
-        """A reader is gone: take out what was to be read ahead for it."""
+        """Take out what was to be read ahead for a reader that is gone."""
         return self._ahead.drop(reader)
 
     def __iter__(self) -> Iterator[J]:

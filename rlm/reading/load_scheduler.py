@@ -46,7 +46,7 @@ class ReadMemory:
         return self.reserved_bytes + self._chunks.kept_bytes + self._indexes_kept_bytes()
 
     def reserve(self, size_bytes: int, *, is_ahead: bool) -> bool:
-        """Room for a load, chunks evicted where needed; False: not now."""
+        """Reserve room for a load, and evict chunks where needed. False: there is no room now."""
         ahead_bytes = self._chunks.ahead_bytes + self._reserved_ahead_bytes
         if is_ahead and ahead_bytes + size_bytes > self._limits.ahead_bytes:
             return False
@@ -57,34 +57,38 @@ class ReadMemory:
         return True
 
     def take(self, size_bytes: int, *, is_ahead: bool) -> None:
-        """Room for a small load that cannot wait, made where it can be: others wait instead."""
+        """Reserve room for a small load that cannot wait, beyond the bound if needed: others wait
+        instead.
+        """
         if not self.reserve(size_bytes, is_ahead=is_ahead):
             self._take(size_bytes, is_ahead)
 
     @property
     def may_overdraw(self) -> bool:
-        """Whether a load may go beyond the bound now: one at a time."""
+        """Whether a load may exceed the bound now: one at a time."""
         return not self._is_overdrawn
 
     def overdraw(self, size_bytes: int) -> None:
-        """Room beyond the bound.
+        """Reserve room beyond the bound.
 
-        For a read that holds part of a batch and cannot give anything before it has the rest: if
-        all memory is held by such reads, none of them would ever end.
+        It is for a read that holds part of a batch and cannot return anything before it has the
+        rest: if such reads held all memory, none of them would ever end.
         """
         self._is_overdrawn = True
         self._take(size_bytes, False)
 
     def overdraft_ended(self) -> None:
-        """The load beyond the bound is through."""
+        """The load beyond the bound has ended."""
         self._is_overdrawn = False
 
     def release(self, size_bytes: int, *, is_ahead: bool) -> None:
-        """A load ended; what it brought is kept, and counted there, or dropped."""
+        """Release the room of a load that ended. What it loaded is kept, and counted there, or
+        dropped.
+        """
         self._take(-size_bytes, is_ahead)
 
     def wanted(self, size_bytes: int) -> None:
-        """Somebody waits for a load that was reserved as read-ahead."""
+        """A reader now waits for a load that was reserved as read-ahead."""
         self._reserved_ahead_bytes -= size_bytes
 
     def _take(self, size_bytes: int, is_ahead: bool) -> None:
@@ -93,9 +97,10 @@ class ReadMemory:
             self._reserved_ahead_bytes += size_bytes
 
     def answer_bytes(self) -> int:
-        """The most that one answer may hold now: answers leave room for more answers.
+        """The most that one answer may hold now, so that there is room for more answers.
 
-        Never so little that clients ask for ever more of them: a chunk is held by its first byte.
+        It is never so little that clients need very many answers, because the first byte of a chunk
+        already holds all of it.
         """
         whole = self._limits.chunk_bytes // _SHARE_OF_ONE_ANSWER
         unpinned = self._limits.chunk_bytes // 2 - self._chunks.pinned_bytes()
@@ -104,10 +109,11 @@ class ReadMemory:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Load(Generic[V]):
-    """One load of a reader: `run` returns the value, `size_bytes` is the memory it takes meanwhile.
+    """One load of a reader: `run` returns the value, `size_bytes` is the memory that it takes
+    meanwhile.
 
-    `waits_for_room` is False where other loads in flight wait for this one, so it must not wait for
-    theirs. `holds_part`: whoever waits for the load already holds part of a batch (see
+    `waits_for_room` is False if other running loads wait for this one, so that it must not wait for
+    theirs. `holds_part`: the reader that waits for the load already holds part of a batch (see
     ReadMemory.overdraw).
     """
 
@@ -119,11 +125,11 @@ class Load(Generic[V]):
     waits_for_room: bool = True
     future: asyncio.Future[V] = field(default_factory=lambda: _future())
     waited_for: set[int] = field(default_factory=set)
-    """Parts of what it brings that somebody waits for; the rest of a read-ahead stays one."""
+    """The parts that a reader waits for; the rest of a read-ahead stays read-ahead."""
     task: asyncio.Task[None] | None = None
     is_overdraft: bool = False
     is_reader_gone: bool = False
-    """What it brings waits for nobody, whatever it was begun for."""
+    """No reader waits for it any more, whatever it was begun for."""
 
 
 def _caused(error: Unavailable, cause: BaseException) -> Unavailable:
@@ -133,7 +139,7 @@ def _caused(error: Unavailable, cause: BaseException) -> Unavailable:
 
 def _future() -> asyncio.Future[Any]:
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    # A load outlives its caller: a failure that nobody awaits counts as retrieved.
+    # A load outlives its caller: a failure that is never awaited counts as retrieved.
     future.add_done_callback(lambda done: done.cancelled() or done.exception())
     return future
 
@@ -159,7 +165,7 @@ class LoadScheduler:
         self._running: set[Load[Any]] = set()
         self._asks_for_room = False
         self.lacking_bytes = 0
-        """Room that the first of those who wait for a turn did not find; 0 = none is lacking."""
+        """Room that the next load did not find; 0 = none is lacking."""
 
     @property
     def running_count(self) -> int:
@@ -167,11 +173,13 @@ class LoadScheduler:
 
     @property
     def waiting_count(self) -> int:
-        """Loads that somebody waits for and that wait for a turn."""
+        """Queued loads that a reader waits for."""
         return self._queue.wanted_count
 
     def submit(self, load: Load[V]) -> asyncio.Future[V]:
-        """Begin a load, now or in its turn; Busy where too many wait already."""
+        """Queue a load and begin it as soon as it is the next one; Busy if too many loads wait
+        already.
+        """
         if not load.is_ahead and self._queue.wanted_count >= self._most_waiting:
             raise Busy(f"{self._queue.wanted_count} remote reads wait already")
         self._queue.add(load, load.reader, is_ahead=load.is_ahead)
@@ -179,7 +187,7 @@ class LoadScheduler:
         return load.future
 
     def want(self, load: Load[Any], part: int = 0) -> None:
-        """Somebody waits for a part of a load: if it reads ahead, it overtakes those that do."""
+        """A reader waits for a part of a load. A load that reads ahead is promoted."""
         load.waited_for.add(part)
         if not load.is_ahead:
             return
@@ -190,8 +198,8 @@ class LoadScheduler:
             self.pump()
 
     def forget(self, reader: int) -> tuple[Load[Any], ...]:
-        """A reader is gone: what was read ahead for it is neither begun nor ended. Answers those
-        loads: nobody may join them any more.
+        """A reader is gone: drop what is read ahead for it. Returns those loads, so that no other
+        reader joins them.
         """
         running = [one for one in self._running if one.reader == reader and one.is_ahead]
         for load in running:
@@ -203,12 +211,12 @@ class LoadScheduler:
         return dropped
 
     def landed(self, load: Load[Any]) -> None:
-        """What the load brought is counted where it is kept from now on."""
+        """What the load brought is counted by the cache from now on."""
         self._memory.release(load.size_bytes, is_ahead=load.is_ahead)
         load.size_bytes = 0
 
     def pump(self) -> None:
-        """Begin what has its turn and finds room; call it whenever room may have been made."""
+        """Begin the next loads that find room; call it whenever there may be room."""
         self.lacking_bytes = 0
         while len(self._running) < self._at_once and (load := self._queue.first()) is not None:
             if not load.waits_for_room:
@@ -236,7 +244,9 @@ class LoadScheduler:
             load.task.add_done_callback(partial(self._ended, load))
 
     def _overdrawn(self) -> Load[Any] | None:
-        """Without room: the first whose asker holds memory, and frees it when it has the rest."""
+        """Without room: the first load whose reader holds memory, and frees it when it has the
+        rest.
+        """
         if not self._memory.may_overdraw:
             return None
         for load in self._queue:
@@ -248,7 +258,7 @@ class LoadScheduler:
         return None
 
     def _ask_for_room_soon(self) -> None:
-        """Answers that were sent free room without a notification."""
+        """Check again soon, because answers that were sent free room without a notification."""
         if not self._asks_for_room:
             self._asks_for_room = True
             work = self._clock.sleep_ms(_ASK_FOR_ROOM_MS)
@@ -265,7 +275,7 @@ class LoadScheduler:
         self.pump()
 
     def _give_up(self) -> None:
-        """The owner's group has ended and takes no more tasks: loads without one never begin."""
+        """The owner's group has ended and takes no more tasks: cancel loads without a task."""
         for load in (*self._queue, *self._running):
             if load.task is None:
                 load.future.cancel()
@@ -277,10 +287,10 @@ class LoadScheduler:
         except asyncio.CancelledError as error:
             if load.task is not None and load.task.cancelling():
                 raise
-            # Nobody cancelled the load: its caller must not appear to be cancelled either.
+            # The load was not cancelled, so its caller must not appear to be cancelled either.
             if not load.future.done():
                 load.future.set_exception(_caused(Unavailable("the load broke off"), error))
-        except Exception as error:  # noqa: BLE001 - a task runner: the failure belongs to who asked
+        except Exception as error:  # noqa: BLE001 - a task runner: the failure goes to the callers
             if not load.future.done():
                 load.future.set_exception(error)
         else:
@@ -288,7 +298,9 @@ class LoadScheduler:
                 load.future.set_result(result)
 
     def _ended(self, load: Load[Any], _: asyncio.Task[None]) -> None:
-        """The task is over, perhaps cancelled before its first step: nobody may wait on."""
+        """Clean up after the task, which may have been cancelled before its first step, so that no
+        caller waits in vain.
+        """
         self._running.discard(load)
         self._memory.release(load.size_bytes, is_ahead=load.is_ahead)
         if load.is_overdraft:

@@ -86,7 +86,7 @@ class RemoteReader:
         return len(self._cursors)
 
     def suppose_chunk_bytes(self, chunk_bytes: int) -> None:
-        """The size of chunks to suppose of a segment whose indexes are not here yet."""
+        """Set the chunk size to suppose for a segment whose indexes are not known yet."""
         self._chunk_bytes = chunk_bytes
 
     async def read(
@@ -97,11 +97,12 @@ class RemoteReader:
         read_committed: bool,
         following: Following | None = None,
     ) -> RemoteRecords:
-        """Batches of one segment within the bounds, fewer where more is not here yet; empty if it
-        holds none there. `following` finds the segments to read ahead; without it nothing is.
+        """Batches of one segment within the bounds, fewer if more is not loaded yet, none if the
+        segment has none there. `following` finds the segments to read ahead; without it nothing is
+        read ahead.
 
-        Unavailable or Busy: try again. NotFound or Corrupt: asked twice, the objects are gone or
-        damaged.
+        Unavailable or Busy: try again. NotFound or Corrupt: the store was asked twice, the objects
+        are gone or damaged.
         """
         max_bytes = min(bounds.max_bytes, self.memory.answer_bytes())
         one = _OneRead(
@@ -153,8 +154,8 @@ class RemoteReader:
     async def aborted_list(
         self, segment: RemoteLogSegmentMetadata
     ) -> tuple[AbortedTransaction, ...]:
-        """What is stored with the segment (H9): the transactions that touch it and were aborted in
-        the log of the leader that copied it. Errors as `read`.
+        """The list that is stored with the segment (H9): the transactions that touch it and were
+        aborted in the log of the leader that copied it. Errors as `read`.
         """
         return (await self._indexes(segment)).aborted
 
@@ -178,7 +179,7 @@ class RemoteReader:
     def _waits(
         self, cursor: Cursor, segment: RemoteLogSegmentMetadata, end: int, following: Following
     ) -> None:
-        """A read lacks something up to `end`, asked for just now."""
+        """A read waits for something up to `end`, which was requested just now."""
         cursor.asked(segment, end, self._chunk_bytes)
         if cursor.reads:
             self._read_ahead(cursor, following)
@@ -199,9 +200,9 @@ class RemoteReader:
         self._loader.pump()
 
     def _read_ahead(self, cursor: Cursor, following: Following) -> None:
-        """Ask for what the reader will want next, as far as its window reaches."""
+        """Request what the reader will need next, up to its window."""
         if not self._cursors.knows(cursor):
-            return  # forgotten during the read: nobody would release what is kept for it
+            return  # forgotten during the read: what is kept for it would never be released
         plan = cursor.ahead(
             window_bytes=min(cursor.window_bytes, self._cursors.window_share_bytes),
             range_bytes=self._limits.range_bytes,
@@ -254,13 +255,13 @@ class _OneRead:
         self._pieces: dict[int, bytes] = {}
 
     def drop_chunks(self) -> None:
-        """After a failure: the error refers to this object by its traceback, and whoever keeps the
-        error must not keep chunks.
+        """After a failure: the error refers to this object by its traceback, and must not keep
+        chunks alive.
         """
         self._pieces.clear()
 
     async def run(self, supposed_chunk_bytes: int) -> Cut:
-        """Load what is lacking until there is at least one batch to give, or none at all."""
+        """Load what is missing until there is at least one batch to return, or certainly none."""
         known = self._loader.kept_indexes(self.segment, self.reader)
         if known is None:
             known = await self._first(supposed_chunk_bytes)
@@ -283,7 +284,7 @@ class _OneRead:
             await self._bring(found.needed)
 
     async def _first(self, supposed_chunk_bytes: int) -> SegmentIndexes:
-        """Indexes and first range at the same time."""
+        """Load the indexes and the first range at the same time."""
         coming = self._loader.begin_indexes(self.segment, self.reader, is_ahead=False)
         self.has_waited = True
         wanted_bytes = min(self.bounds.max_bytes, self._limits.first_bytes)
@@ -302,7 +303,7 @@ class _OneRead:
         return await asyncio.shield(coming)
 
     def _take(self, position: int) -> None:
-        """The chunks from a position on that are here, without a gap."""
+        """Take the kept chunks from a position on, without a gap."""
         for number in self.indexes.numbers(position, position + max(self.bounds.max_bytes, 1)):
             if number not in self._pieces:
                 data = self._chunks.get((self.segment.segment_id.id, number), self.reader)
@@ -312,7 +313,7 @@ class _OneRead:
                 self._pieces[number] = data
 
     async def _bring(self, needed: tuple[int, int]) -> None:
-        """Wait for the first chunk that is lacking; ask for the others too."""
+        """Wait for the first missing chunk; request the others too."""
         size = self.indexes.chunks.chunk_size_bytes
         start, end = needed
         wanted_bytes = min(self.bounds.max_bytes, self._limits.first_bytes)

@@ -52,7 +52,7 @@ def chunk_numbers(start: int, end: int, chunk_bytes: int, count: int) -> range:
 
 
 def checked_custom(segment: RemoteLogSegmentMetadata) -> CustomMetadata:
-    """The envelope with sizes and checksums; Corrupt where there is none."""
+    """The envelope with sizes and checksums; Corrupt if there is none."""
     try:
         return segment.custom()
     except ValueError as error:
@@ -60,7 +60,9 @@ def checked_custom(segment: RemoteLogSegmentMetadata) -> CustomMetadata:
 
 
 def checked_indexes(data: bytes, segment: RemoteLogSegmentMetadata) -> SegmentIndexes:
-    """The object as the store gave it -> its indexes; Corrupt unless it is what was stored (G9)."""
+    """The parsed indexes of the object that the store returned; Corrupt unless it is what was
+    stored (G9).
+    """
     custom = checked_custom(segment)
     if len(data) != custom.indexes_size_bytes or crc32c(data) != custom.indexes_crc32c:
         raise Corrupt(f"indexes object of segment {segment.segment_id} is not what was stored")

@@ -45,7 +45,9 @@ def verified(
     log_size_bytes: int,
     what: str,
 ) -> Landed:
-    """Split what the store gave for these chunks of the segment `what` and check each."""
+    """Split what the store returned for these chunks of the segment `what`, and check each
+    chunk.
+    """
     whole = byte_range(numbers, checksums.chunk_size_bytes, log_size_bytes)
     if isinstance(found, FileSlice):
         return _of_file(found, whole, numbers, checksums, what)
@@ -100,7 +102,7 @@ def _split(
 def checked(
     data: bytes, number: int, size_bytes: int, checksums: ChunkChecksums, what: str
 ) -> bytes | Corrupt:
-    """The chunk if it is whole and right."""
+    """The chunk if it is complete and matches its checksum."""
     chunk = f"chunk {number} of {what}"
     if len(data) != size_bytes:
         return Corrupt(f"{chunk} has {len(data)} bytes, {size_bytes} expected")
@@ -271,7 +273,9 @@ class SegmentSource:
     async def _of_path(
         self, segment: RemoteLogSegmentMetadata, numbers: range, indexes: SegmentIndexes
     ) -> Landed:
-        """From the object's own file, where the store once named it; what fails is not answered."""
+        """Chunks from the object's own file, if the store once named it; chunks that fail are left
+        out.
+        """
         path = self._paths.get(segment.segment_id.id)
         if path is None:
             return {}
@@ -290,7 +294,7 @@ class SegmentSource:
         numbers: range,
         indexes: SegmentIndexes,
     ) -> Landed:
-        """What the disk cache has and the segment's own checksums confirm."""
+        """Chunks that the disk cache has and that match the segment's own checksums."""
         size, good = indexes.chunks.chunk_size_bytes, dict[int, bytes | RemoteStorageError]()
         for number in numbers:
             key = (segment.segment_id.id, number)
@@ -307,7 +311,9 @@ class SegmentSource:
         return good
 
     def _remember_path(self, segment_id: Uuid, path: str) -> None:
-        """A slice at the position asked for is of the object itself: the next need not be asked."""
+        """Remember the file of an object: a slice at the requested position is of the object
+        itself, so the store need not be asked for the next one.
+        """
         if len(self._paths) >= _MOST_PATHS:
             self._paths.clear()
         self._paths[segment_id] = path
@@ -318,7 +324,7 @@ def _name(segment: RemoteLogSegmentMetadata) -> str:
 
 
 def runs(numbers: Iterable[int]) -> Iterator[range]:
-    """Ascending numbers -> ranges of those that follow one another."""
+    """Ascending numbers as ranges of consecutive ones."""
     start = after = None
     for number in numbers:
         if start is not None and number == after:

@@ -25,12 +25,14 @@ from dataclasses import dataclass, field
 from rlm.clock import Clock
 
 MOST_CLIENTS = 10_000
-_BURST_MS = 1_000  # what a bucket holds when nobody took anything for a while
+_BURST_MS = 1_000  # what a bucket holds after a while without reads
 _ACTIVE_MS = 5_000  # a client that took something this recently has a share of the service's rate
 
 
 class Bucket:
-    """Gains `rate` a second, up to what it gains in a second; each call passes the time."""
+    """Gains `rate` tokens a second, up to what it gains in one second; each call passes the
+    time.
+    """
 
     def __init__(self, rate: float, now_ms: int) -> None:
         self.rate = rate
@@ -43,7 +45,7 @@ class Bucket:
         return 0 if self._tokens >= 0 else max(1, round(-self._tokens * 1000 / self.rate))
 
     def take(self, amount: float, now_ms: int) -> None:
-        """Take so much, below zero too; a negative amount gives back."""
+        """Take tokens, also below zero; a negative amount returns tokens."""
         self._fill(now_ms)
         self._tokens -= amount
 
@@ -72,7 +74,7 @@ class _Client:
 class ByteQuota:
     """Bytes a second of all clients together, and of each client.
 
-    A client is known by a name; the client that took nothing for longest is forgotten first.
+    A client is known by a name; the client that has taken nothing for longest is forgotten first.
     """
 
     def __init__(
@@ -90,7 +92,7 @@ class ByteQuota:
         return len(self._clients)
 
     def wait(self, name: str, now_ms: int) -> Wait:
-        """What the client has to wait for before it takes more."""
+        """How long the client has to wait before it takes more, and for which quota."""
         client = self._clients.get(name)
         own_ms = client.own.wait_ms(now_ms) if client else 0
         service_ms = self._service.wait_ms(now_ms)
@@ -101,7 +103,7 @@ class ByteQuota:
         return Wait(duration_ms=service_ms, kind="service")
 
     def take(self, name: str, size_bytes: int, now_ms: int) -> None:
-        """The client got so many bytes; a negative size gives back."""
+        """Count bytes that the client got; a negative size returns them."""
         client = self._clients.get(name)
         if client is None:
             if len(self._clients) >= self._most_clients:
@@ -140,7 +142,7 @@ ProcessorClock = Callable[[], float]
 
 MOST_PER_BYTE_MS = 20 / (1 << 20)  # several times the most that a read was ever measured to take
 _LEAST_WINDOW_MS = 200
-_MOST_WINDOW_MS = 2_000  # a longer window had a pause; its processor time is charged to nobody
+_MOST_WINDOW_MS = 2_000  # a longer window had a pause; its processor time is not charged
 _OLD_PRICE = 0.5  # after a pause the old price no longer holds
 
 
@@ -152,7 +154,7 @@ class BytePrice:
         self._begin(now_ms, processor_ms)
 
     def moved(self, size_bytes: int) -> None:
-        """So many bytes came or went, by whichever way."""
+        """Count bytes that were received or sent, by any connection."""
         self._bytes += size_bytes
 
     def settle(self, now_ms: int, processor_ms: float) -> None:
@@ -180,7 +182,7 @@ class ProcessorQuota:
         self._bucket = Bucket(cores * 1000, now_ms)
 
     def moved(self, size_bytes: int) -> None:
-        """Bytes of whatever way and tier, those of reads included."""
+        """Count bytes of any connection and tier, those of reads included."""
         self._price.moved(size_bytes)
 
     def wait_ms(self, now_ms: int) -> int:
@@ -188,7 +190,7 @@ class ProcessorQuota:
         return self._bucket.wait_ms(now_ms)
 
     def take(self, size_bytes: int, now_ms: int, processor_ms: float) -> None:
-        """Charge a read of so many bytes, which were or will be told as moved."""
+        """Charge a read for its bytes, which are counted by `moved` as well."""
         self._price.settle(now_ms, processor_ms)
         self._bucket.take(size_bytes * self._price.per_byte_ms, now_ms)
 
@@ -238,12 +240,13 @@ class ReadThrottle:
         )
 
     def connection(self) -> "ConnectionThrottle":
-        """Of a new connection of a Kafka client."""
+        """The quota of a new connection of a Kafka client."""
         return ConnectionThrottle(self, self._clock)
 
     async def pace(self, principal: str, size_bytes: int, *, is_remote: bool) -> None:
-        """Before so many bytes are given to a stream of the API: wait for its turn, if they are
-        historical. What a stream that is cancelled meanwhile did not get is not counted.
+        """Called before bytes are given to a stream of the API: wait for the quotas if the bytes
+        are historical. Bytes that a stream did not get, because it was cancelled meanwhile, are not
+        counted.
         """
         if not is_remote:
             self._gave("api", "local", size_bytes)
@@ -264,8 +267,8 @@ class ReadThrottle:
         self._gave("api", "remote", size_bytes)
 
     def took(self, principal: str, size_bytes: int) -> None:
-        """Historical bytes that a call of the API was given without waiting, because it holds what
-        others wait for: its next one waits for them, by a `pace` of none.
+        """Count historical bytes that a call of the API got without waiting, because it holds what
+        other calls wait for. Its next call waits for them by a `pace` of 0 bytes.
         """
         now_ms = self._clock.monotonic_ms()
         self._bytes.take(f"api {principal}", size_bytes, now_ms)
@@ -283,20 +286,20 @@ class ReadThrottle:
     # Connections of the proxy.
 
     def wait(self, client_id: str) -> Wait:
-        """What a Kafka client has to wait for."""
+        """How long a Kafka client has to wait, and for which quota."""
         return self._bytes.wait(f"kafka {client_id}", self._clock.monotonic_ms())
 
     def spliced(self, client_id: str, size_bytes: int) -> None:
-        """Bytes of the remote tier in an answer to a Kafka client."""
+        """Count bytes of the remote tier in an answer to a Kafka client."""
         self._bytes.take(f"kafka {client_id}", size_bytes, self._clock.monotonic_ms())
         self._gave("proxy", "remote", size_bytes)
 
     def passed(self, size_bytes: int) -> None:
-        """Bytes of the broker in an answer to a Kafka client."""
+        """Count bytes of the broker in an answer to a Kafka client."""
         self.counts.given_bytes["proxy", "local"] += size_bytes
 
     def moved(self, size_bytes: int) -> None:
-        """Bytes that came from a Kafka client or from the broker, of whatever kind."""
+        """Count bytes of any kind that came from a Kafka client or from the broker."""
         self._processor.moved(size_bytes)
 
     def _gave(self, way: str, tier: str, size_bytes: int) -> None:
@@ -327,14 +330,14 @@ class ConnectionThrottle:
         return wait.duration_ms
 
     def spliced(self, client_id: str, size_bytes: int) -> None:
-        """Bytes of the remote tier in an answer."""
+        """Count bytes of the remote tier in an answer."""
         self._bucket.take(size_bytes, self._clock.monotonic_ms())
         self._throttle.spliced(client_id, size_bytes)
 
     def passed(self, size_bytes: int) -> None:
-        """Bytes of the broker in an answer."""
+        """Count bytes of the broker in an answer."""
         self._throttle.passed(size_bytes)
 
     def held(self, duration_ms: int) -> None:
-        """The reads that had to wait last were put off for so long."""
+        """Count the time by which the last delayed reads were delayed."""
         self._throttle.counts.throttled_ms[self._held_by] += duration_ms

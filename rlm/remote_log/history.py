@@ -33,7 +33,7 @@ _MOST_PER_PARTITION = 100
 
 
 class Losses:
-    """By partition and segment id, why the segment cannot be read; bounded per partition."""
+    """Why a segment cannot be read, by partition and segment id; bounded per partition."""
 
     def __init__(self) -> None:
         self._found: dict[PartitionKey, dict[Uuid, NotFound | Corrupt]] = {}
@@ -60,7 +60,7 @@ class Losses:
         log.error("segment_lost", segment=str(segment_id), error=str(error))
 
     def forget(self, key: PartitionKey, segment_id: Uuid) -> None:
-        """The segment was read successfully: its objects are there again."""
+        """The segment was read again: its objects are back."""
         known = self._found.get(key)
         if known is not None and known.pop(segment_id, None) is not None:
             log.info("segment_found_again", segment=str(segment_id))

@@ -78,7 +78,7 @@ async def remote_position(remote: RemoteBounds, find: FindTimestamp, timestamp: 
     if timestamp == LATEST_TIERED_TIMESTAMP:
         return _at(remote, remote.next_offset - 1) if remote.has_records else NOWHERE
     if timestamp < 0:
-        raise Invalid(f"timestamp {timestamp}: the remote tier alone does not tell it")
+        raise Invalid(f"timestamp {timestamp}: the remote tier alone does not know it")
     return await position_of_timestamp(find, timestamp)
 
 
@@ -204,7 +204,7 @@ def _refuse_uncertain(view: TierPartition, timestamp: int) -> None:
 
 
 def _frozen(view: TierPartition) -> Fenced:
-    return Fenced(f"{_name(view)} is frozen: `rlm status` tells why")
+    return Fenced(f"{_name(view)} is frozen: `rlm status` says why")
 
 
 def _name(view: TierPartition) -> str:

@@ -289,7 +289,7 @@ def _refuse_ended(led: LedPartition, offset: int, state: _PartitionState) -> Non
         if view is not None and view.frozen and offset >= view.remote_log_start_offset:
             raise Fenced(  # not "below the log start": withheld records must not be skipped (H4)
                 f"{led} is frozen: only the broker's own log is read, "
-                f"from {state.log_start_offset} on; `rlm status` tells why"
+                f"from {state.log_start_offset} on; `rlm status` says why"
             )
         if state.is_unsettled(offset):
             raise _unsettled(led, offset)
@@ -302,7 +302,7 @@ def _stable(request: ReadRequest, state: _PartitionState) -> int:
 
 
 def _upper(request: ReadRequest, state: _PartitionState) -> int:
-    """Where the stream ends, by the state at its begin."""
+    """Where the stream ends, by the state at its beginning."""
     end = MAX_OFFSET if request.end_offset is None else request.end_offset
     return min(end, _stable(request, state))
 

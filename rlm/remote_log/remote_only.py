@@ -77,12 +77,12 @@ class _Ledger(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemotePartitionState:
-    """The current state of one partition's remote tier. Offsets, half-open.
+    """The state of one partition's remote tier at one time. Offsets, half-open.
 
     `written_start`: the remote log start, None = none was ever written. `history`: the lineage that
     the segments show, with what a leader has published beyond that (H4). `frozen`: why the leader's
-    tier refuses the partition. `unread`: a leader's record that only a later version can read.
-    `settings_version`: the version of the settings that were read.
+    tier refuses the partition. `unread`: why the leader's record cannot be read; only a later
+    version can. `settings_version`: the version of the settings that were read.
     """
 
     topic_id_partition: TopicIdPartition
@@ -110,7 +110,7 @@ class RemotePartitionState:
 
     @property
     def next_offset(self) -> int:
-        """The remote end; the remote log start where there is nothing above it."""
+        """The remote end; the remote log start if there is nothing above it."""
         return max(self.history.next_offset or 0, self.log_start_offset)
 
     def epoch_for_offset(self, offset: int) -> int:
@@ -120,7 +120,7 @@ class RemotePartitionState:
 
 
 class RemoteView:
-    """Answers from the views; `clock` measures how long Kafka is not asked."""
+    """Answers from ledger and settings; `clock` measures how long Kafka is not asked."""
 
     def __init__(self, *, settings: _Settings, ledger: _Ledger, clock: Clock) -> None:
         self._settings = settings
@@ -149,7 +149,9 @@ class RemoteView:
             return self.current(self._required(ref), number)
 
     def current(self, record: TopicRecord, number: int) -> RemotePartitionState:
-        """One partition as the views know it now. NotFound: the topic has no such partition."""
+        """One partition as ledger and settings have it now. NotFound: the topic has no such
+        partition.
+        """
         key = PartitionKey(record.topic_id, number)
         ledger = self._ledger.ledger(key)
         start = self._settings.view.remote_log_start(key)
@@ -239,7 +241,7 @@ class RemoteView:
         return tuple((record, tuple(sorted(found[record.topic_id]))) for record in records)
 
     def _is_there(self, key: PartitionKey) -> bool:
-        """Whether `stand` knows the partition; it may have left nothing but tombstones."""
+        """Whether `current` finds the partition; only tombstones may be left of it."""
         has_start = self._settings.view.remote_log_start(key) is not None
         return has_start or bool(self._ledger.ledger(key).entries)
 
@@ -327,7 +329,7 @@ class _Reader(Protocol):
 
 
 class RemoteReading:
-    """Reads through the view and the segment reader; owns neither."""
+    """Reads through the view and the lineage reader; owns neither."""
 
     def __init__(self, *, view: RemoteView, reader: _Reader) -> None:
         self._view = view

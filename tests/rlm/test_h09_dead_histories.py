@@ -70,7 +70,7 @@ class Reader:
 
 @dataclass
 class ReadAlong:
-    """A walk over copied segments with the lists stored beside them."""
+    """Reads copied segments with the lists stored beside them."""
 
     segments: dict[RemoteLogSegmentMetadata, tuple[AbortedTransaction, ...]]
     lineage: Lineage = LINEAGE

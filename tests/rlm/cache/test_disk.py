@@ -1,4 +1,6 @@
-"""The disk cache: real files; damage is a miss, a broken disk is no cache, nobody sees an error."""
+"""The disk cache: real files; damage is a miss, a broken disk turns the cache off, and no read
+fails.
+"""
 
 import asyncio
 import os
@@ -43,7 +45,7 @@ async def opened(folder: Path, capacity: int = 100 * FILE) -> AsyncIterator[Disk
     disk = DiskCache(folder, capacity, threads=THREADS)
     running = asyncio.ensure_future(disk.run())
     async with asyncio.timeout(30):
-        while not disk.is_on and not running.done():  # noqa: ASYNC110 - no event tells
+        while not disk.is_on and not running.done():  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0.001)
     try:
         yield disk
@@ -61,7 +63,7 @@ async def written(disk: DiskCache, *numbers: int) -> None:
 
 async def settled(disk: DiskCache) -> None:
     async with asyncio.timeout(30):
-        while disk.is_on and not disk.is_idle:  # noqa: ASYNC110 - no event tells
+        while disk.is_on and not disk.is_idle:  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0.001)
 
 
@@ -196,7 +198,7 @@ async def test_a_full_disk_turns_the_cache_off_with_one_warning(tmp_path: Path) 
             temporary.symlink_to("/dev/full")
             disk.write(key(2), data(2))
             async with asyncio.timeout(30):
-                while disk.is_on:  # noqa: ASYNC110 - no event tells
+                while disk.is_on:  # noqa: ASYNC110 - there is no event
                     await asyncio.sleep(0.001)
             disk.write(key(3), data(3))
             assert not disk.has(key(1))
@@ -229,7 +231,7 @@ async def test_a_disk_that_hangs_turns_the_cache_off(tmp_path: Path) -> None:
         folder=HangingFolder(tmp_path, let_go),
     )
     running = asyncio.ensure_future(disk.run())
-    while not disk.is_on:  # noqa: ASYNC110 - no event tells
+    while not disk.is_on:  # noqa: ASYNC110 - there is no event
         await asyncio.sleep(0.001)
     await written(disk, 1)
     assert await disk.read(key(1)) is None

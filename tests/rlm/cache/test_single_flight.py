@@ -1,4 +1,6 @@
-"""Loads once for all who ask, outlives them, forgets failures, keeps within its bytes."""
+"""All callers share one load, which outlives them; failures are forgotten; the bound is in
+bytes.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine

@@ -42,7 +42,7 @@ IDS = {name: raw for raw, name in NAMES.items()}
 
 
 def blob(first: int, end: int, size_bytes: int = 10) -> bytes:
-    """Bytes that stand for the batches of [first, end)."""
+    """Bytes that represent the batches of [first, end)."""
     return b"".join(b"%09d|" % n + b"." * (size_bytes - 10) for n in range(first, end))
 
 
@@ -58,7 +58,7 @@ class Log:
     record_bytes: int = 10
     leader_epoch: int | None = None
     rack: str | None = None
-    """Whom `preferred` is for, where that replica has the offset; None = everybody."""
+    """The rack that `preferred` is for, if that replica has the offset; None = any rack."""
 
     def for_rack(self, rack: str, offset: int) -> "Log":
         is_for = self.rack is None or (self.rack == rack and offset >= self.start)
@@ -74,7 +74,7 @@ class Log:
 
 @dataclass
 class FakeBroker:
-    """Answers like a broker with tiering off; `script` may answer an API in its place."""
+    """Answers like a broker with tiering off; `script` may answer an API instead."""
 
     logs: dict[tuple[str, int], Log] = field(default_factory=dict)
     script: dict[int, Callable[[int, Value], Value]] = field(default_factory=dict)

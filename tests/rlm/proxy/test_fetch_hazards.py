@@ -222,7 +222,9 @@ def patched(w: World) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("version", [4, 8, 11, 12])
 async def test_h07_a_topic_recreated_is_not_answered_from_the_old_ones_data(version: int) -> None:
-    """The view is a second old and of the deleted topic; names tell nothing, offsets fit."""
+    """The view is a second old and of the deleted topic; the names are equal, and the offsets
+    fit.
+    """
     async with world() as w:
         w.broker.logs[TOPIC, 0] = Log(start=0, high_watermark=300, last_stable=300, record_bytes=20)
         client = await w.connect()
@@ -260,7 +262,7 @@ async def test_h04_a_client_of_another_leadership_than_our_view_takes_the_slow_w
 
 
 async def test_h15_no_gap_is_jumped_before_it_is_settled() -> None:
-    """Offsets 60 to 99 are in no tier as far as the ledger tells, but it may tell more yet."""
+    """Offsets 60 to 99 are in no tier as far as the ledger knows, but it may still learn more."""
     async with world() as w:
         w.tier.partitions[0] = tier_partition(remote_next_offset=60, unsettled_next_offset=80)
         client = await w.connect()

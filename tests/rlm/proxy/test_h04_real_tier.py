@@ -1,7 +1,7 @@
 """The proxy over the real tier: what is frozen and what is of a dead lineage is never given out.
 
-Stored bytes are real batches, those of the broker behind the proxy are marks: who gave an answer is
-seen in it.
+Stored bytes are real batches, those of the broker behind the proxy are not: an answer shows which
+tier gave it.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class Behind:
         return self.site.rig.broker.log
 
     def log_is(self, start: int, end: int) -> None:
-        """From here on this is the broker's log, for those who look at it and for clients."""
+        """From here on this is the broker's log, for snapshots and for clients."""
         broker = self.site.rig.broker
         broker.log_start_offset = start
         broker.ends_at(end)
@@ -154,7 +154,7 @@ async def test_h04_nothing_of_a_frozen_partition_comes_from_the_store(
         behind.site.read(20, 250),
         behind.site.tier.offset_for_timestamp(PLACE.topic_id, PLACE.partition, 0),
     ):
-        with pytest.raises(Fenced, match="frozen"):  # also who began by an older view
+        with pytest.raises(Fenced, match="frozen"):  # also reads that began by an older view
             await late
     if lost == "tail":
         assert (await behind.fetch(160, isolation))["records"] == blob(160, 200)
@@ -173,7 +173,7 @@ async def test_h04_a_dead_lineage_is_read_up_to_where_it_was_left_only(
     rig.disk.epochs({0: 150, 1: DIVERGED_AT})
     behind.log_is(150, 300)
     await behind.site.leadership.refresh()
-    if log_start > 150:  # by the first snapshot under the epoch readers were told where it began
+    if log_start > 150:  # the first snapshot under the epoch has published where it began
         await behind.site.barrier()
         rig.disk.epochs({1: log_start})
         behind.log_is(log_start, 300)

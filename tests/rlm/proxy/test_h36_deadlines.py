@@ -1,4 +1,4 @@
-"""H36: who opens a connection and does not go on is ended; who is held up by us is not."""
+"""H36: a client that makes no progress is ended, unless the proxy itself holds it up."""
 
 from dataclasses import dataclass, field
 
@@ -21,7 +21,7 @@ class Client:
     """A connection as the deadlines see it; `ended` is its cause."""
 
     requests: Requests = field(default_factory=Requests)
-    peer: str = "somebody"
+    peer: str = "a client"
     received_bytes: int = 0
     taken_bytes: int = 0
     is_idle: bool = True

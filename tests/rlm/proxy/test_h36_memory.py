@@ -47,7 +47,7 @@ def opaque_request(api_key: int = OPAQUE_KEY) -> bytes:
 
 @dataclass(eq=False)
 class Connection:
-    """A holder that remembers when it was told."""
+    """A holder that counts its notifications."""
 
     is_admitted: bool = True
     notified: int = 0
@@ -82,7 +82,7 @@ def test_h36_small_things_pass_and_large_ones_wait_once_the_bound_is_reached() -
     assert bound.memory.lacking_bytes == 0
 
 
-def test_h36_one_at_a_time_passes_the_bound_and_the_next_one_is_told() -> None:
+def test_h36_one_at_a_time_passes_the_bound_and_the_next_one_is_notified() -> None:
     bound = Bound()
     bound.holding(1_000_000)
     first, second, third = (bound.holding(0) for _ in range(3))
@@ -197,7 +197,7 @@ async def test_h36_large_requests_pass_once_the_broker_has_answered() -> None:
         client.writer.write(opaque_request(SASL_HANDSHAKE_KEY))
         await client.frame()
         client.writer.write(client.encode(FETCH, 11, request))
-        assert await gone(client), "the broker answers that to anybody"
+        assert await gone(client), "the broker answers that to any client"
         await until(lambda: w.metrics.causes == ["frame_too_large"] * 2)
         known = await w.connect()
         known.writer.write(opaque_request())
@@ -272,7 +272,7 @@ async def test_h36_strangers_who_really_send_have_one_bound() -> None:
 
 
 async def test_h36_answers_of_all_clients_stay_within_the_bound_and_all_are_given() -> None:
-    """Answers of 6 MiB for 8 clients who take them late, within 8 MiB."""
+    """Answers of 6 MiB for 8 clients that take them late, within 8 MiB."""
     broker = FakeBroker()
     broker.logs[TOPIC, 0] = Log(high_watermark=7_000, record_bytes=1_000)
     most = 0

@@ -1,4 +1,4 @@
-"""H37: a client's last fetched epoch is judged as a broker with the whole log would judge it.
+"""H37: a client's last fetched epoch is checked as a broker with the whole log checks it.
 
 The broker here holds a trimmed log whose epochs are cut with it, as LeaderEpochFileCache cuts them;
 its twin holds everything. Through the proxy the first must answer as the second.
@@ -44,7 +44,7 @@ UNDEFINED = (-1, -1)
 
 @dataclass
 class EpochBroker(FakeBroker):
-    """Judges epochs by a lineage as Partition.readRecords and LeaderEpochFileCache do."""
+    """Checks epochs by a lineage as Partition.readRecords and LeaderEpochFileCache do."""
 
     lineage: Lineage = field(default_factory=Lineage)
 
@@ -138,7 +138,7 @@ async def test_h37_epochs_are_judged_as_by_a_broker_with_the_whole_log(
                 is_start = wanted["records"].startswith(answer["records"])
                 if verdict_of(answer) != verdict_of(wanted) or not is_start:
                     if view_hidden and offset == 100 and epoch < 5:
-                        continue  # seen only by who knows the lineage: see below
+                        continue  # only the lineage shows it: see below
                     differing[offset, epoch] = verdict_of(answer), verdict_of(wanted)
         assert not differing
 
@@ -210,7 +210,7 @@ async def test_h37_a_divergence_leaves_at_once_beside_what_is_not_ready() -> Non
         assert verdict_of(second) == (0, (3, 60), False, 200)
 
 
-async def test_h37_a_new_leadership_is_asked_again_before_a_divergence_is_told() -> None:
+async def test_h37_a_new_leadership_is_asked_again_before_a_divergence_is_answered() -> None:
     """The view is of epoch 9; under epoch 11 the broker refuses to vouch for it."""
     async with world(tier(), trimmed()) as w:
         w.broker.logs[TOPIC, 0].leader_epoch = 11

@@ -79,7 +79,7 @@ async def test_an_answer_that_was_taken_is_let_go_while_its_client_is_idle() -> 
 
 
 async def test_an_answer_that_was_taken_is_let_go_while_the_next_one_is_waited_for() -> None:
-    """Else readers who wait for room would hold it themselves."""
+    """Otherwise readers that wait for room would hold it themselves."""
     tier = chunk_tier(1_000)
     async with world(tier=tier) as w:
         client = await w.connect()

@@ -243,7 +243,9 @@ async def test_a_timestamp_is_answered_by_the_lower_of_both_tiers() -> None:
         assert (answer is not None) is is_ours
 
 
-async def test_h04_an_epoch_end_that_a_frozen_partitions_broker_does_not_know_is_not_told() -> None:
+async def test_h04_an_epoch_end_that_a_frozen_partitions_broker_does_not_know_is_not_answered() -> (
+    None
+):
     async with world() as w:
         w.tier.partitions[0] = tier_partition(frozen=True)
         w.broker.logs[TOPIC, 0] = Log(start=-1)

@@ -1,4 +1,6 @@
-"""H23: remote reads through the proxy are held to a rate; a client is told so as Kafka tells it."""
+"""H23: remote reads through the proxy are held to a rate; clients get the throttle time of
+Kafka.
+"""
 
 import pytest
 
@@ -56,7 +58,7 @@ async def test_h23_over_its_rate_a_client_gets_nothing_and_is_told_to_wait(versi
         again = await fetch(client, asked(40, max_bytes=600), version=version)
         assert only(again)["records"] == blob(40, 100)  # nothing was lost
         assert again["throttle_time_ms"] == 0
-    assert quota.counts.throttled_ms["client"] > 667  # what it was told, and held before
+    assert quota.counts.throttled_ms["client"] > 667  # its throttle time, and the delay before
     assert quota.counts.given_bytes["proxy", "remote"] == 1_600
 
 

@@ -1,7 +1,7 @@
 """The proxy before a real Kafka broker: trimmed data comes from captured bytes of that very broker.
 
 The tier here is made of what the broker itself answered before its log start moved, so that
-unmodified clients (Java, librdkafka, aiokafka) are the judges of every byte and position.
+unmodified clients (Java, librdkafka, aiokafka) check every byte and position.
 """
 
 import asyncio

@@ -26,7 +26,7 @@ def no_epochs(_: Uuid, __: int, ___: int) -> None:
 WATERMARKS = Watermarks(high_watermark=200, last_stable_offset=150, log_start_offset=100)
 
 
-def place(offset: int, fetched_epoch: int = -1) -> PartitionFetch:
+def partition_fetch(offset: int, fetched_epoch: int = -1) -> PartitionFetch:
     return PartitionFetch(
         key=(TOPIC, 0),
         ref=TopicRef(name=TOPIC),
@@ -69,7 +69,7 @@ def test_h17_out_of_range_verdicts(
     error_code: int,
     again: bool,
 ) -> None:
-    one = place(offset)
+    one = partition_fetch(offset)
     assert settle_out_of_range(one, view, watermarks) is again
     assert (one.source, one.error_code) == (source, error_code)
     assert (
@@ -156,7 +156,7 @@ def test_topics_are_named_as_the_client_named_them() -> None:
 
 def test_h25_no_record_goes_out_beside_an_error() -> None:
     records = RemoteRecords(records=(b"x",), size_bytes=1, next_offset=41, aborted=((1, 2),))
-    one = place(40)
+    one = partition_fetch(40)
     assert splice_records(one, records, 0, read_committed=True).records == (b"x",)
     refused = splice_records(one, records, 56, read_committed=True)
     assert (refused.error_code, refused.records) == (56, ())

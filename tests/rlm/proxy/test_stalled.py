@@ -1,4 +1,4 @@
-"""Who is ended for holding room that others wait for: nobody who takes bytes, nobody in vain."""
+"""Stalled clients are ended when others wait for their room; clients that take bytes are not."""
 
 from dataclasses import dataclass, field
 
@@ -93,12 +93,12 @@ def test_the_longest_stalled_go_first_and_no_more_than_needed(
     crowd.clients[0].taken_bytes += 1
     crowd.after(SECOND_MS)
     crowd.clients[2].taken_bytes += 1
-    crowd.after(SECOND_MS)  # second stands still since the start, then first, then third
+    crowd.after(SECOND_MS)  # second has taken nothing since the start, then first, then third
     crowd.lacking_bytes = lacking_bytes
     assert crowd.after(STALLED_MS - SECOND_MS) == ended
 
 
-def test_it_is_told() -> None:
+def test_it_is_logged() -> None:
     crowd = Crowd(stalled=100)
     crowd.lacking_bytes = 1
     with capture_logs() as logs:

@@ -23,7 +23,7 @@ class NoMetrics:
 
 
 class NoQuota:
-    """Counts nothing and delays nobody."""
+    """Counts nothing and delays no client."""
 
     def connection(self) -> ConnectionQuota:
         """See `FetchQuota`."""

@@ -158,7 +158,7 @@ class GivenLedger(MemoryLedger):
 
 
 class OneSnapshot:
-    """The only snapshot of the partition that anybody takes."""
+    """The only snapshot of the partition that is ever taken."""
 
     def __init__(self, snapshot: PartitionSnapshot) -> None:
         self.snapshot = snapshot
@@ -170,25 +170,25 @@ class OneSnapshot:
         return self.snapshot.topic
 
     async def check_leadership(self, led: LedPartition) -> TopicDescription:
-        raise Fenced("nobody asks")
+        raise Fenced("not expected")
 
 
 class SilentBroker:
     """Nothing is asked of it."""
 
     async def topic(self, name: str) -> TopicDescription:
-        raise Unavailable("nobody asks")
+        raise Unavailable("not expected")
 
     async def topics(self, names: Sequence[str] | None = None) -> tuple[TopicDescription, ...]:
-        raise Unavailable("nobody asks")
+        raise Unavailable("not expected")
 
     async def describe_cluster(self) -> ClusterDescription:
-        raise Unavailable("nobody asks")
+        raise Unavailable("not expected")
 
     async def list_offset(
         self, topic: str, partition: int, timestamp: int, *, read_committed: bool = False
     ) -> OffsetAnswer:
-        raise Unavailable("nobody asks")
+        raise Unavailable("not expected")
 
 
 def snapshot_of(copies: Copies, ledger: PartitionLedger) -> PartitionSnapshot:

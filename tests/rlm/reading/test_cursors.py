@@ -1,4 +1,6 @@
-"""Readers are told apart by where they read on; windows grow, shrink and cross segment borders."""
+"""Readers are recognised by the offset at which they continue; windows grow, shrink and cross
+segment borders.
+"""
 
 from dataclasses import replace
 
@@ -47,14 +49,14 @@ def test_who_reads_on_or_again_is_the_same_reader() -> None:
     assert reader_at(cursors, 0) is one
     other = reader_at(cursors, 500)
     assert other is not one
-    read(other, 500, 5)  # as if it came here: who reads on goes before who may read again
+    read(other, 500, 5)  # a reader that continues here is preferred to one that may repeat
     assert reader_at(cursors, 5) is other
     read(other, 500, 500)
     assert reader_at(cursors, 500) is other
     assert len(cursors) == 2
 
 
-def test_idle_readers_are_forgotten_and_told() -> None:
+def test_idle_readers_are_forgotten_and_reported() -> None:
     cursors = Cursors(LIMITS)
     one, other = reader_at(cursors, 0, 0), reader_at(cursors, 500, 6_000)
     assert reader_at(cursors, 500, 10_001) is other

@@ -26,7 +26,7 @@ async def started(store: MadeStore, folder: Path) -> AsyncIterator[tuple[RemoteR
     running = asyncio.ensure_future(disk.run())
     with some_threads(2) as threads:
         async with asyncio.TaskGroup() as tasks, asyncio.timeout(60):
-            while not disk.is_on:  # noqa: ASYNC110 - no event tells
+            while not disk.is_on:  # noqa: ASYNC110 - there is no event
                 await asyncio.sleep(0.001)
             reader = RemoteReader(
                 store=store,
@@ -39,7 +39,7 @@ async def started(store: MadeStore, folder: Path) -> AsyncIterator[tuple[RemoteR
             )
             reader.suppose_chunk_bytes(CHUNK)
             yield reader, disk
-            while running_and_busy(disk):  # noqa: ASYNC110 - no event tells
+            while running_and_busy(disk):  # noqa: ASYNC110 - there is no event
                 await asyncio.sleep(0.001)
     running.cancel()
     await asyncio.wait([running])
@@ -111,7 +111,7 @@ async def test_g09_a_chunk_of_another_log_under_the_right_name_is_not_believed(
     async with started(store, tmp_path) as (reader, disk):
         for number in range(16):
             disk.write((partition.segments[0].segment_id.id, number), b"z" * CHUNK)
-            while not disk.is_idle:  # noqa: ASYNC110 - no event tells
+            while not disk.is_idle:  # noqa: ASYNC110 - there is no event
                 await asyncio.sleep(0.001)
         assert await everything(partition, reader) == whole(store, partition)
         assert disk.counts.damaged >= 10
@@ -124,7 +124,7 @@ async def test_a_disk_that_fails_is_no_readers_business(store: MadeStore, tmp_pa
         for part in range(256):  # where a folder is to be made, there is a file
             (folder / f"{part:02x}").touch()
         assert await everything(partition, reader) == whole(store, partition)
-        while disk.is_on:  # noqa: ASYNC110 - no event tells
+        while disk.is_on:  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0.001)
         assert await everything(partition, reader) == whole(store, partition)
         assert read_gauges(reader, disk)["rlm_read_disk_cache_on"][()] == 0

@@ -1,4 +1,4 @@
-"""Who waits goes first; a reader with many jobs has one turn when others have one."""
+"""Jobs that a reader waits for come first, and readers alternate whatever their number of jobs."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,7 +48,7 @@ def test_what_is_read_ahead_for_nobody_is_dropped() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.booleans()), max_size=60))
-def test_nobody_waits_for_more_than_one_turn_of_each_other(jobs: list[tuple[int, bool]]) -> None:
+def test_no_reader_waits_for_more_than_one_job_of_each_other(jobs: list[tuple[int, bool]]) -> None:
     queue: FairQueue[tuple[int, int, bool]] = FairQueue()
     for number, (reader, is_ahead) in enumerate(jobs):
         queue.add((reader, number, is_ahead), reader, is_ahead=is_ahead)

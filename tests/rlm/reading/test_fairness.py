@@ -80,11 +80,11 @@ async def idle(reader: RemoteReader) -> None:
             await asyncio.sleep(0.001)
 
 
-async def test_a_backfill_of_many_partitions_lets_another_reader_have_its_turns(
+async def test_a_backfill_of_many_partitions_does_not_hold_up_another_reader(
     bench: Bench,
 ) -> None:
-    """50 partitions are read as fast as they can by one group, one more by somebody else: for each
-    of its reads the store answers at most one or two rounds of the others' requests.
+    """50 partitions are read as fast as they can by one group, one more by another reader: for each
+    of its reads the store answers at most one or two requests of each other reader.
     """
     reader = bench.reader(replace(LIMITS, ranges_at_once=4))
     bench.store.latency_ms = 1
@@ -167,7 +167,9 @@ async def test_a_backfill_leaves_what_hot_readers_read_again(bench: Bench) -> No
     assert again == 0
 
 
-async def test_what_fails_ahead_is_told_to_who_gets_there_and_asked_again(bench: Bench) -> None:
+async def test_what_fails_ahead_is_reported_to_the_reader_that_gets_there_and_asked_again(
+    bench: Bench,
+) -> None:
     """Unavailable: try again. It is never remembered."""
     reader = bench.reader()
     partition = bench.partition(1, segments=3)
@@ -184,7 +186,9 @@ async def test_what_fails_ahead_is_told_to_who_gets_there_and_asked_again(bench:
     await consume(partition, reader)
 
 
-async def test_h25_a_segment_gone_is_told_with_its_name_when_it_is_reached(bench: Bench) -> None:
+async def test_h25_a_segment_gone_is_reported_with_its_name_when_it_is_reached(
+    bench: Bench,
+) -> None:
     reader = bench.reader()
     partition = bench.partition(1, segments=3)
     last = partition.segments[2].segment_id.id
@@ -197,7 +201,7 @@ async def test_h25_a_segment_gone_is_told_with_its_name_when_it_is_reached(bench
 
 
 async def jump_about(partition: MadePartition, reader: RemoteReader, *, times: int = 12) -> None:
-    """Until nothing is read ahead for who comes new."""
+    """Until nothing is read ahead for new readers."""
     for number in range(times):
         await partition.read(reader, partition.next_offset - 20 - number, 1)
         await idle(reader)
@@ -255,7 +259,7 @@ async def test_small_segments_are_not_read_ahead_by_the_thousand(bench: Bench) -
 async def test_g10_a_read_that_failed_holds_no_memory_though_its_error_is_kept(
     bench: Bench,
 ) -> None:
-    """An error that waits for its turn to be told refers to the read; else enough of them would
+    """An error that waits to be reported refers to the read; else enough of them would
     hold all the memory that the others wait for.
     """
     reader = bench.reader()

@@ -1,4 +1,4 @@
-"""So many loads at once, in fair turns, within one memory bound; a failure is its asker's alone."""
+"""Loads run in fair order within one memory bound; only the caller of a load gets its failure."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -83,7 +83,7 @@ async def test_g10_some_run_some_wait_and_one_more_is_busy(bench: Bench) -> None
     futures = [bench.submit() for _ in range(5)]
     with pytest.raises(Busy, match="3 remote reads"):
         bench.submit()
-    bench.submit(is_ahead=True)  # nobody waits for it
+    bench.submit(is_ahead=True)  # no reader waits for it
     await steps()
     assert (bench.running, bench.loads.waiting_count) == (2, 3)
     bench.may_end.set()
@@ -137,13 +137,13 @@ async def test_when_the_owner_ends_nobody_waits_for_ever(begun: bool) -> None:
     assert len(done) == 5 and all(one.cancelled() for one in waiting)
 
 
-async def test_room_that_is_lacking_is_told_until_it_is_found(bench: Bench) -> None:
+async def test_room_that_is_lacking_is_reported_until_it_is_found(bench: Bench) -> None:
     first = bench.submit("first", size=MEMORY)
     assert bench.loads.lacking_bytes == 0
     second = bench.submit("second", size=3_000)
     await steps()
     assert (bench.began, bench.loads.lacking_bytes) == (["first"], 3_000)
-    ahead = bench.submit("ahead", size=1_000, is_ahead=True)  # nobody waits for it
+    ahead = bench.submit("ahead", size=1_000, is_ahead=True)  # no reader waits for it
     assert bench.loads.lacking_bytes == 3_000
     bench.may_end.set()
     await asyncio.gather(first, second, ahead)

@@ -1,4 +1,6 @@
-"""Many readers that read on, jump, give up and meet failures: every byte right, nobody stuck."""
+"""Many readers that read on, jump, give up and meet failures: every byte is right, and no reader
+hangs.
+"""
 
 import asyncio
 import random
@@ -21,7 +23,7 @@ BATCHES = 150
 async def one_reader(
     rng: random.Random, partition: MadePartition, reader: RemoteReader, whole: bytes
 ) -> int:
-    """Some reads from some places; answers how many gave bytes."""
+    """Some reads from random offsets; returns how many gave bytes."""
     size, good, offset = len(whole) // partition.next_offset, 0, 0
     for _ in range(40):
         if rng.random() < 0.1:

@@ -103,7 +103,7 @@ def test_a_byte_costs_what_the_process_took_for_it() -> None:
     price = BytePrice(0, 0.0)
     price.moved(MIB)
     price.settle(100, 5.0)
-    assert price.per_byte_ms == 0.0  # not long enough to tell
+    assert price.per_byte_ms == 0.0  # the window is not long enough yet
     price.moved(MIB)
     price.settle(250, 10.0)
     assert price.per_byte_ms * MIB == pytest.approx(5.0)
@@ -148,7 +148,7 @@ LIMITS = ThrottleLimits(
 )
 
 
-async def test_streams_of_a_client_share_its_rate_and_wait_in_turn() -> None:
+async def test_streams_of_a_client_share_its_rate_and_wait_one_after_another() -> None:
     clock = ManualClock(0)
     throttle = ReadThrottle(LIMITS, clock, lambda: 0.0)
     for _ in range(50):

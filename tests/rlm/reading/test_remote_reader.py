@@ -114,7 +114,7 @@ async def test_each_chunk_is_fetched_once_whoever_asks(local: Bench) -> None:
     log = mixed_log(200)
     segment = await local.stored(log)
     reader = local.reader()
-    await read(reader, await local.stored(batch(0, 1), number=9), bounds(0))  # tells the chunk size
+    await read(reader, await local.stored(batch(0, 1), number=9), bounds(0))  # shows the chunk size
     local.store.ranges.clear()
     answers = await asyncio.gather(
         *(read(reader, segment, bounds(0), nothing_follows) for _ in range(20))
@@ -158,7 +158,7 @@ async def test_indexes_and_first_range_are_asked_for_together(local: Bench) -> N
     segment = await local.stored(log)
     limits = ReadLimits(memory_bytes=ALL, first_bytes=CHUNK)
     warm = local.reader(limits)
-    await read(warm, await local.stored(batch(0, 1), number=9), bounds(0))  # tells the chunk size
+    await read(warm, await local.stored(batch(0, 1), number=9), bounds(0))  # shows the chunk size
     local.store.ranges.clear()
     local.store.indexes_gate.clear()
     for at, offset in enumerate((0, 3_000)):
