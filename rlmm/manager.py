@@ -22,7 +22,7 @@ from kip405.segments import (
 )
 from rlmm.leader_epochs import LeaderEpochs
 from rlmm.ledger import PartitionLedger
-from rlmm.metadata_log import MetadataLog
+from rlmm.metadata_log import Log, MetadataLog
 from rlmm.publisher import OutcomeUnknown, Record
 from rlmm.records import (
     LEDGER_PARTITIONS,
@@ -58,7 +58,7 @@ class TopicBasedRemoteLogMetadataManager:
     of their snapshot, and decide by `ledger`, within the leader's lineage (H3, H4).
     """
 
-    def __init__(self, *, log: MetadataLog, writer: Uuid, publish_timeout_ms: int) -> None:
+    def __init__(self, *, log: Log, writer: Uuid, publish_timeout_ms: int) -> None:
         """`writer` is drawn once per process start; `publish_timeout_ms` limits ack and read-back
         together.
         """

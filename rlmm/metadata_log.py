@@ -53,6 +53,28 @@ class Sink(Protocol):
         ...
 
 
+class Log(Protocol):
+    """What the views of the two topics need of MetadataLog."""
+
+    def register(self, topic: str, sink: Sink) -> None: ...
+
+    @property
+    def is_ready(self) -> bool: ...
+
+    @property
+    def problem(self) -> str | None: ...
+
+    @property
+    def damage(self) -> str | None: ...
+
+    @property
+    def topic_ids(self) -> Mapping[str, Uuid]: ...
+
+    async def publish(self, record: Record, timeout_ms: int) -> int: ...
+
+    async def barrier(self, place: TopicPartition, deadline_ms: int) -> None: ...
+
+
 class Ends(Protocol):
     """Asks leaders where partitions and epochs end (EndOffsetClient). Unavailable if nobody
     answers.

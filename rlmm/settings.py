@@ -11,7 +11,7 @@ import structlog
 from kip405.errors import Fenced
 from kip405.ids import PartitionKey, TopicPartition, Uuid
 from rlmm.ledger import Hole
-from rlmm.metadata_log import MetadataLog
+from rlmm.metadata_log import Log
 from rlmm.publisher import OutcomeUnknown, Record
 from rlmm.settings_codec import WriterKnowledge, encode_settings_record
 from rlmm.settings_records import (
@@ -67,7 +67,7 @@ class Settings:
     def __init__(
         self,
         *,
-        log: MetadataLog,
+        log: Log,
         node_id: int,
         writer: Uuid,
         now_ms: NowMs,

@@ -6,9 +6,9 @@ permanently: a store with another identity, or with none, is foreign, and nothin
 trimmed there.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 import structlog
 
@@ -16,9 +16,8 @@ from kip405.contracts import RemoteStorageManager, StoreAdmin, StoreIdentity
 from kip405.errors import Invalid, RemoteStorageError, Unavailable
 from kip405.ids import Uuid
 from rlm.clock import Clock, backoff_ms
-from rlmm.metadata_log import MetadataLog
-from rlmm.settings import Settings
-from rlmm.settings_records import ClusterRecord, StoreRecord
+from rlmm.settings_records import ClusterRecord, SettingsRecord, StoreRecord
+from rlmm.settings_view import SettingsView
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 
 log = structlog.get_logger()
@@ -43,6 +42,29 @@ PluginProblem = Callable[[], str | None]
 """Why the plugin's process does not run, where it is ours; None = it does."""
 
 
+class Settings(Protocol):
+    """The settings topic (rlmm.settings.Settings)."""
+
+    @property
+    def is_ready(self) -> bool: ...
+
+    @property
+    def view(self) -> SettingsView: ...
+
+    async def barrier(self, deadline_ms: int) -> None: ...
+
+    async def publish(self, record: SettingsRecord) -> None: ...
+
+
+class Topics(Protocol):
+    """Our own two topics (rlmm.metadata_log.MetadataLog)."""
+
+    @property
+    def topic_ids(self) -> Mapping[str, Uuid]: ...
+
+    async def wait_ready(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """Records which name refers to which store: the settings of one cluster.
@@ -53,7 +75,7 @@ class Memory:
 
     cluster_id: str
     settings: Settings
-    metadata: MetadataLog
+    metadata: Topics
     clock: Clock
     new_uuid: Callable[[], Uuid]
     may_write: bool = True
@@ -63,6 +85,30 @@ def store_called(name: str, records: Iterable[StoreRecord]) -> StoreRecord | Non
     """The store that a name refers to; None = no store yet."""
     found = [record for record in records if name in (record.names or (_UNNAMED,))]
     return min(found, key=lambda record: str(record.store_id), default=None)
+
+
+class Connection(Protocol):
+    """The connection to one configured store; see StoreConnection."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def store(self) -> RemoteStorageManager: ...
+
+    @property
+    def store_id(self) -> Uuid | None: ...
+
+    @property
+    def is_other(self) -> bool: ...
+
+    @property
+    def problem(self) -> str | None: ...
+
+    @property
+    def record(self) -> StoreRecord | None: ...
+
+    async def run(self, interval_ms: int) -> None: ...
 
 
 class StoreConnection:

@@ -16,7 +16,7 @@ from kip405.errors import RemoteStorageError
 from kip405.ids import Uuid
 from rlm.clock import Clock
 from rlm.config import ServiceConfig
-from rlm.stores.connection import StoreConnection
+from rlm.stores.connection import Connection
 from rlm.stores.opened import OpenPlugin, PluginTerms, known_prefix, open_plugins
 from rlm.stores.reports import UNLIMITED, StoredTopic, StoreReport, evaluate, prefix_of
 from rlm.stores.stores import Stores, StoresInUse, Targets
@@ -80,7 +80,7 @@ class Inspection:
         self.reports = {report.name: report for report in found}
         return tuple(found)
 
-    async def _report(self, connection: StoreConnection) -> StoreReport:
+    async def _report(self, connection: Connection) -> StoreReport:
         uri = connection.record.uri if connection.record else ""
         if connection.is_other:
             return StoreReport(
@@ -104,7 +104,7 @@ class Inspection:
         )
         return StoreReport(name=connection.name, uri=uri, findings=findings, verdicts=verdicts)
 
-    def _topics(self, connection: StoreConnection) -> Iterable[StoredTopic]:
+    def _topics(self, connection: Connection) -> Iterable[StoredTopic]:
         """Topics that have segments there, and those whose next segments go there."""
         records = {record.topic_id: record for record in self._view().topics()}
         usage = (
@@ -118,7 +118,7 @@ class Inspection:
                 folder = f"{self._cluster_id}/{record.name[:TOPIC_CUT]}-{record.topic_id}"
                 yield StoredTopic(name=record.name, retention_ms=record.retention_ms, folder=folder)
 
-    def _is_next(self, record: TopicRecord, connection: StoreConnection) -> bool:
+    def _is_next(self, record: TopicRecord, connection: Connection) -> bool:
         if record.state != "enabled":
             return False
         try:

@@ -13,7 +13,14 @@ from kip405.ids import Uuid
 from rlm.clock import Clock
 from rlm.config import CommonConfig
 from rlm.config.stores import PREFIX_KEY, StoreConfig
-from rlm.stores.connection import DescribeStore, Memory, StoreConnection, StoreOrigin, store_called
+from rlm.stores.connection import (
+    Connection,
+    DescribeStore,
+    Memory,
+    StoreConnection,
+    StoreOrigin,
+    store_called,
+)
 from rlm.stores.reports import StoreStatus, prefix_of
 from rlm.stores.stores import RoutedReader, Stores, StoresInUse, StoreUsage
 from rlmm.manager import Metadata
@@ -143,7 +150,7 @@ class OpenStores:
         ]
         return (*rows, *strangers)
 
-    def _status(self, connection: StoreConnection, usages: dict[Uuid, StoreUsage]) -> StoreStatus:
+    def _status(self, connection: Connection, usages: dict[Uuid, StoreUsage]) -> StoreStatus:
         record, usage, store_id = connection.record, StoreUsage(), connection.store_id
         if store_id is None:
             record = store_called(connection.name, self.settings.view.stores())

@@ -28,7 +28,7 @@ from kip405.segments import (
     SegmentLocator,
 )
 from rlm.clock import Clock
-from rlm.stores.connection import StoreConnection
+from rlm.stores.connection import Connection
 from rlmm.ledger import PartitionLedger, SegmentEntry
 from rsm_plugins.endpoints import EndpointProvider, StorageEndpoint
 
@@ -57,10 +57,10 @@ class CopyTarget:
 class Stores:
     """Implements rlm.remote_log.ports.Stores; the creator of the managers closes them."""
 
-    def __init__(self, connections: Sequence[StoreConnection]) -> None:
+    def __init__(self, connections: Sequence[Connection]) -> None:
         self.connections = tuple(connections)
 
-    def by_name(self, name: str) -> StoreConnection:
+    def by_name(self, name: str) -> Connection:
         """Invalid where the configuration has no such store."""
         for connection in self.connections:
             if connection.name == name:
@@ -70,7 +70,7 @@ class Stores:
         names = ", ".join(connection.name for connection in self.connections)
         raise Invalid(f"there is no store {name!r} in the configuration, but {names}")
 
-    def by_id(self, store_id: Uuid) -> StoreConnection:
+    def by_id(self, store_id: Uuid) -> Connection:
         """Unavailable where no configured store is that one (as far as is known now)."""
         for connection in self.connections:
             if connection.store_id == store_id:

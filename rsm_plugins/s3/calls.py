@@ -18,7 +18,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack
 from io import BytesIO
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import aiohttp
 import structlog
@@ -182,12 +182,18 @@ Request = Callable[[Any], Awaitable[T]]
 log = structlog.get_logger(__name__)
 
 
+class Clients(Protocol):
+    """Gives botocore's client (Connection)."""
+
+    async def client(self) -> Any: ...
+
+
 class Calls:
     """Makes requests through a connection; safe to use concurrently."""
 
     def __init__(
         self,
-        connection: Connection,
+        connection: Clients,
         *,
         max_connections: int,
         call_timeout_ms: int,

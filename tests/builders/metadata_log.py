@@ -1,11 +1,10 @@
 """The fact topics in memory: one log for several processes, each with a MetadataLog of its own."""
 
 from collections.abc import Callable, Mapping
-from typing import cast
 
 from kip405.errors import RemoteStorageError, Unavailable
 from kip405.ids import TopicPartition, Uuid
-from rlmm.metadata_log import MetadataLog, Sink
+from rlmm.metadata_log import Sink
 from rlmm.publisher import OutcomeUnknown, Record
 from rlmm.tail import TailRecord
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
@@ -55,11 +54,6 @@ class FakeMetadataLog:
         self.barriers: list[TopicPartition] = []
         self._sinks: dict[str, Sink] = {}
         self._read: dict[TopicPartition, int] = {}
-
-    @property
-    def as_metadata_log(self) -> MetadataLog:
-        """For constructors; whoever gets it uses no more than is here."""
-        return cast(MetadataLog, self)
 
     def register(self, topic: str, sink: Sink) -> None:
         self._sinks[topic] = sink

@@ -4,17 +4,19 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 from kip405.errors import Fenced, Unavailable
 from kip405.ids import TopicIdPartition
+from kip405.lineage import Lineage
 from rlm.broker.leadership import LedPartition
 from rlm.remote_log.snapshot_cache import CoalescedSnapshots
 from rlm.remote_log.snapshots import PartitionSnapshot
+from rlmm.ledger import PartitionLedger
 from tests.builders.ledger import PLACE
 from tests.builders.rig import Rig
+from tests.builders.snapshots import snapshot_of
 
 
 def led(epoch: int = 0, partition: int = 0) -> LedPartition:
@@ -31,7 +33,7 @@ class Begun:
 
 
 class ManualSnapshots:
-    """Looks that begin when asked and end when the test says."""
+    """Snapshots that begin when requested and end when the test says so."""
 
     def __init__(self) -> None:
         self.begun: list[Begun] = []
@@ -42,8 +44,9 @@ class ManualSnapshots:
         return await one.result
 
 
-SNAPSHOT = cast(PartitionSnapshot, object())
-OTHER_SNAPSHOT = cast(PartitionSnapshot, object())
+LEDGER, LINEAGE = PartitionLedger.empty(PLACE.key), Lineage()
+SNAPSHOT = snapshot_of(PLACE, ledger=LEDGER, lineage=LINEAGE)
+OTHER_SNAPSHOT = snapshot_of(PLACE, ledger=LEDGER, lineage=LINEAGE)
 
 
 async def steps() -> None:

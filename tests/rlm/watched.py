@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import aiohttp
 import structlog
@@ -146,7 +146,7 @@ class Watched:
             clock=clock,
             limits=LIMITS,
         )
-        stores = Stores(cast(Any, (self.link,)))
+        stores = Stores((self.link,))
         common = CommonSources(
             ledger=rig.ledger,
             settings=rig.settings,

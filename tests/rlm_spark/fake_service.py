@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import grpc
 
@@ -161,7 +161,7 @@ class FakeService(_Servicer):  # type: ignore[misc]
 def refuse(context: grpc.ServicerContext, error: RemoteStorageError) -> None:
     """End the call as our services do."""
     code, what, trailing = status_of_error(error)
-    context.set_trailing_metadata(cast(Any, trailing))
+    context.set_trailing_metadata(trailing)
     context.abort(code, what)
 
 

@@ -32,7 +32,7 @@ class Process:
     def __init__(self, topics: FakeTopics, writer: int = 1, *, replay_ms: int = 0) -> None:
         self.log = FakeMetadataLog(topics)
         self.manager = TopicBasedRemoteLogMetadataManager(
-            log=self.log.as_metadata_log, writer=uuid(1_000 + writer), publish_timeout_ms=1_000
+            log=self.log, writer=uuid(1_000 + writer), publish_timeout_ms=1_000
         )
         self.log.go_live(replay_ms)
 

@@ -55,7 +55,7 @@ class Process:
     def __init__(self, topics: FakeTopics, writer: int = 1) -> None:
         self.log = FakeMetadataLog(topics)
         self.topic_based = TopicBasedRemoteLogMetadataManager(
-            log=self.log.as_metadata_log, writer=uuid(1_000 + writer), publish_timeout_ms=1_000
+            log=self.log, writer=uuid(1_000 + writer), publish_timeout_ms=1_000
         )
         self.log.go_live(0)
         self.manager: RemoteLogMetadataManager = self.topic_based

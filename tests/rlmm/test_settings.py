@@ -38,7 +38,7 @@ class Process:
         clock = ManualClock()
         self.log = FakeMetadataLog(topics)
         self.settings = Settings(
-            log=self.log.as_metadata_log,
+            log=self.log,
             node_id=node_id,
             writer=uuid(node_id),
             now_ms=clock.now_ms,

@@ -29,7 +29,7 @@ from rlm.proxy.reads import FetchQuota
 from rlm.proxy.server import ProxyServer
 from rlm.proxy.settings import ProxySettings
 from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
-from rlm.remote_log.tier import EpochEnd, TierPartition, TopicRef, Watermarks
+from rlm.remote_log.tier import EpochEnd, Tier, TierPartition, TopicRef, Watermarks
 from tests.rlm.proxy.uncounted import NoMetrics, NoQuota
 
 Value = dict[str, Any]
@@ -406,14 +406,18 @@ class RawClient:
 
 
 @dataclass
-class World:
-    """Everything of one test."""
+class Proxied:
+    """A fake broker behind a proxy."""
 
     broker: FakeBroker
-    tier: FakeTier
     proxy: ProxyServer
     metrics: Counting
     connect: Callable[[], Awaitable[RawClient]]
+
+
+@dataclass
+class World(Proxied):
+    tier: FakeTier
 
 
 @contextlib.asynccontextmanager
@@ -424,18 +428,23 @@ async def world(
     **settings: Any,
 ) -> AsyncIterator[World]:
     """A fake broker, a tier with partition 0 of `archive`, and a proxy between."""
-    broker = broker or FakeBroker()
     tier = tier or FakeTier(partitions={0: tier_partition()})
+    async with proxied(tier, broker or FakeBroker(), quota, **settings) as made:
+        yield World(made.broker, made.proxy, made.metrics, made.connect, tier)
+
+
+@contextlib.asynccontextmanager
+async def proxied(
+    tier: Tier, broker: FakeBroker, quota: FetchQuota | None = None, **settings: Any
+) -> AsyncIterator[Proxied]:
+    """A proxy between a fake broker and a tier."""
     server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
     broker.port = server.sockets[0].getsockname()[1]
     metrics = Counting()
-    defaults = {"upstream_port": broker.port, "shutdown_timeout_ms": 1000, "barrier_wait_ms": 100}
+    ours = {"upstream_port": broker.port, "shutdown_timeout_ms": 1000, "barrier_wait_ms": 100}
     proxy = ProxyServer(
         ProxySettings(
-            listen_host="127.0.0.1",
-            listen_port=0,
-            upstream_host="127.0.0.1",
-            **(defaults | settings),
+            listen_host="127.0.0.1", listen_port=0, upstream_host="127.0.0.1", **(ours | settings)
         ),
         tier,
         SystemClock(),
@@ -451,7 +460,7 @@ async def world(
         return client
 
     try:
-        yield World(broker, tier, proxy, metrics, connect)
+        yield Proxied(broker, proxy, metrics, connect)
     finally:
         for client in clients:
             client.writer.close()

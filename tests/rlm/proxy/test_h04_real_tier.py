@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -21,15 +21,14 @@ from tests.builders.rig import NODE_ID
 from tests.builders.threads import some_threads
 from tests.rlm.proxy.fakes import (
     FakeBroker,
-    FakeTier,
     Log,
+    Proxied,
     RawClient,
     Value,
-    World,
     asked,
     blob,
     only,
-    world,
+    proxied,
 )
 from tests.rlm.tier_site import Site
 
@@ -44,7 +43,7 @@ class Behind:
     """[0, 250) is remote, the log goes up to 300, its oldest records are trimmed; a proxy."""
 
     site: Site
-    world: World
+    world: Proxied
     client: RawClient
 
     @property
@@ -93,8 +92,9 @@ class Behind:
 
     async def _one(self, api: Any, version: int, request: Value) -> Value:
         answer = await self.client.call(api, version, request)
+        partition: Value
         [partition] = answer["topics"][0]["partitions"]
-        return cast(Value, partition)
+        return partition
 
 
 @pytest.fixture
@@ -103,8 +103,7 @@ async def behind(tmp_path: Path) -> AsyncIterator[Behind]:
         async with asyncio.TaskGroup() as tasks:
             site = Site(tmp_path, tasks, threads)
             await site.prepare()
-            tier = cast(FakeTier, site.tier)
-            async with world(tier, FakeBroker(), barrier_wait_ms=5_000) as made:
+            async with proxied(site.tier, FakeBroker(), barrier_wait_ms=5_000) as made:
                 found = Behind(site, made, await made.connect())
                 found.log_is(150, 300)
                 yield found

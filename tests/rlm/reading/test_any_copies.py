@@ -26,17 +26,15 @@ from kip405.segments import (
 from rlm.broker.answers import ClusterDescription, OffsetAnswer, TopicDescription
 from rlm.broker.leadership import Leadership, LedPartition
 from rlm.clock import SystemClock
-from rlm.log_dir.scanner import PartitionLog
-from rlm.plans.copy import TopicState
 from rlm.reading.reader import RemoteReader
 from rlm.reading.values import ReadLimits, RemoteRead
 from rlm.remote_log.leader_view import LocalTier
 from rlm.remote_log.snapshot_cache import LineagePublisher, SnapshotCache
 from rlm.remote_log.snapshots import PartitionSnapshot, TopicSnapshot
-from rlm.remote_log.tier import Watermarks
 from rlmm.ledger import PartitionLedger, SegmentEntry
 from tests.builders.clock import ManualClock
 from tests.builders.ledger import MemoryLedger, MemorySettings
+from tests.builders.snapshots import snapshot_of
 from tests.builders.threads import some_threads
 from tests.kip405.batch_builder import batch
 from tests.rlm.reading.world import TOPIC_ID, MadeStore
@@ -191,40 +189,12 @@ class SilentBroker:
         raise Unavailable("not expected")
 
 
-def snapshot_of(copies: Copies, ledger: PartitionLedger) -> PartitionSnapshot:
-    return PartitionSnapshot(
-        led=LedPartition(
-            topic_id_partition=PLACE, leader=1, leader_epoch=3, replicas=(1,), isr=(1,)
-        ),
-        topic=TopicSnapshot(
-            record=None,
-            state=TopicState(
-                enabled=True, internal=False, cleanup_policy="delete", native_tiering=False
-            ),
-            retention_bounded=None,
-        ),
-        positions=Watermarks(log_start_offset=0, last_stable_offset=END, high_watermark=END),
-        log_end_offset=END + 1,
-        log=PartitionLog(
-            topic=PLACE.topic,
-            partition=0,
-            topic_id=TOPIC_ID,
-            directory="made-0",
-            segments=(),
-            lineage=copies.lineage,
-            recovery_point=None,
-        ),
-        ledger=ledger,
-        lineage=copies.lineage,
-        remote_log_start_offset=None,
-        frozen=None,
-    )
-
-
 async def tier_of(copies: Copies, ledger: PartitionLedger, reader: RemoteReader) -> LocalTier:
     settings, given = MemorySettings(), GivenLedger(ledger)
     broker, clock = SilentBroker(), ManualClock()
-    one = OneSnapshot(snapshot_of(copies, ledger))
+    one = OneSnapshot(
+        snapshot_of(PLACE, ledger=ledger, lineage=copies.lineage, leader_epoch=3, end_offset=END)
+    )
     publisher = LineagePublisher(settings=settings, ledger=given, clock=clock)
     snapshots = SnapshotCache(one, publisher)
     await snapshots.take(one.snapshot.led)

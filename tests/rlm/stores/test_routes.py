@@ -1,15 +1,12 @@
 """Reads are routed by what segments record; a store that no plugin serves is Unavailable."""
 
-from collections.abc import Sequence
-from typing import cast
-
 import pytest
 
 from kip405.errors import Invalid, NotFound, Unavailable
 from kip405.ids import RemoteLogSegmentId, Uuid
 from kip405.segments import ByteRange, CustomMetadata, SegmentLocator
-from rlm.stores.connection import StoreConnection
 from rlm.stores.stores import CopyTarget, RoutedReader, Stores, Targets
+from rlmm.settings_records import StoreRecord
 from rsm_plugins.endpoints import EndpointStore, RuleProvider, TopicRule
 from rsm_plugins.layout.keys import ObjectKind, object_name
 from tests.builders.ledger import PLACE
@@ -28,6 +25,13 @@ class NamedConnection:
         self.store = MemoryStore("c", store_id or GONE)
         self.problem: str | None = None
         self.is_other = False
+
+    @property
+    def record(self) -> StoreRecord | None:
+        return None
+
+    async def run(self, interval_ms: int) -> None:
+        """Nothing is watched."""
 
 
 def locator(number: int, store_id: Uuid, *, bits: int = 0) -> SegmentLocator:
@@ -59,7 +63,7 @@ def cold() -> NamedConnection:
 
 @pytest.fixture
 def stores(hot: NamedConnection, cold: NamedConnection) -> Stores:
-    return Stores(cast(Sequence[StoreConnection], (hot, cold)))
+    return Stores((hot, cold))
 
 
 @pytest.fixture

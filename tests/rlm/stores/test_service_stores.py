@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
 
 import pytest
 
@@ -14,7 +13,6 @@ from kip405.segments import CustomMetadata, RemoteLogSegmentMetadata, RemoteLogS
 from rlm.api.messages import report_message, store_message
 from rlm.service.dependencies import ServiceStores
 from rlm.service.metrics import store_gauges
-from rlm.stores.connection import StoreConnection
 from rlm.stores.inspection import Inspection
 from rlm.stores.opened import OpenStores
 from rlm.stores.reports import DAY_MS, Level
@@ -50,7 +48,7 @@ class World:
         self.connections = {name: KnownConnection(name, ids[name]) for name in names}
         self.settings = MemorySettings()
         self.ledger = FullLedger()
-        self.stores = Stores(cast(Sequence[StoreConnection], tuple(self.connections.values())))
+        self.stores = Stores(tuple(self.connections.values()))
         places = [EndpointStore(name=name, plugin="s3", location=name) for name in names]
         rules = [TopicRule(topics="bids", store="cold")] if "cold" in names else []
         targets = Targets(RuleProvider(places, rules), self.stores, "c")

@@ -2,7 +2,6 @@
 
 import asyncio
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -10,8 +9,6 @@ from kip405.contracts import RemoteStorageManager, StoreIdentity
 from kip405.errors import Unavailable
 from kip405.ids import Uuid
 from rlm.stores.connection import Memory, StoreConnection, StoreOrigin
-from rlmm.metadata_log import MetadataLog
-from rlmm.settings import Settings
 from rlmm.settings_records import ClusterRecord, SettingsRecord, StoreRecord
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 from rsm_plugins.local.manager import LocalRemoteStorageManager
@@ -89,8 +86,8 @@ class Site:
             describe=self.describe,
             memory=Memory(
                 cluster_id=cluster_id,
-                settings=cast(Settings, self.settings),
-                metadata=cast(MetadataLog, self.topics),
+                settings=self.settings,
+                metadata=self.topics,
                 clock=clock or PatientClock(),
                 new_uuid=self.new_uuid,
                 may_write=may_write,

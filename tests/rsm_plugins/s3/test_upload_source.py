@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
@@ -10,6 +10,9 @@ from botocore.exceptions import ClientError
 from kip405.crc import crc32c
 from kip405.errors import Corrupt, Fenced
 from kip405.segments import FileSlice, LogSegmentData
+from rsm_plugins.s3.calls import Calls, pause
+from rsm_plugins.s3.objects import Objects
+from rsm_plugins.s3.settings import S3Settings
 from rsm_plugins.s3.uploads import SourceReader, Upload, Uploads
 from rsm_plugins.threads import FileThreads
 
@@ -64,7 +67,7 @@ async def test_g09_a_log_that_is_not_the_planned_one_is_refused(
     await reader.next(100)
     with pytest.raises(Corrupt, match="have CRC-32C"):
         reader.prove()
-    uploads = Uploads(cast(Any, None), threads, part_size_bytes=100, concurrency=1)
+    uploads = Uploads(objects(), threads, part_size_bytes=100, concurrency=1)
     with pytest.raises(Corrupt, match="have CRC-32C"):
         await uploads.read_small(data)
 
@@ -72,40 +75,39 @@ async def test_g09_a_log_that_is_not_the_planned_one_is_refused(
 async def test_a_source_that_fails_gives_its_permit_back(
     tmp_path: Path, threads: FileThreads
 ) -> None:
-    uploads = Uploads(cast(Any, None), threads, part_size_bytes=100, concurrency=1)
+    uploads = Uploads(objects(), threads, part_size_bytes=100, concurrency=1)
     data = source(tmp_path, LOG, size_bytes=120)
     with pytest.raises(Fenced):
-        await uploads._send(cast(Any, Accepting()), data)
+        await uploads._send(Upload(objects(), "name", "id"), data)
     assert not uploads.permits.locked()
 
 
-class Accepting:
-    """An upload whose parts all arrive."""
-
-    async def send(self, number: int, body: bytes, checksum: int) -> None:
-        return None
-
-
 class GoneUpload:
-    """S3 as the abort of an upload sees it that is gone already."""
+    """S3 as the abort of an upload that is gone already sees it."""
 
-    class calls:
-        @staticmethod
-        async def run(operation: str, location: str, request: Any, *, patience: int = 1) -> Any:
-            return await request(GoneUpload())
+    async def client(self) -> "GoneUpload":
+        return self
 
-    def target(self, name: str) -> dict[str, str]:
-        return {"Key": name}
+    async def upload_part(self, *, ChecksumCRC32C: str, **_: Any) -> dict[str, str]:
+        return {"ETag": "e", "ChecksumCRC32C": ChecksumCRC32C}
 
-    def location(self, name: str) -> str:
-        return name
-
-    async def abort_multipart_upload(self, **_: str) -> None:
+    async def abort_multipart_upload(self, **_: Any) -> None:
         raise ClientError({"Error": {"Code": "NoSuchUpload"}}, "AbortMultipartUpload")
 
     async def list_parts(self, **_: Any) -> None:
         raise ClientError({"Error": {"Code": "NoSuchUpload"}}, "ListParts")
 
 
+def objects() -> Objects:
+    calls = Calls(
+        GoneUpload(),
+        max_connections=1,
+        call_timeout_ms=1_000,
+        attempt_timeout_ms=1_000,
+        pause=pause,
+    )
+    return Objects(calls, S3Settings(bucket="bucket"))
+
+
 async def test_an_upload_that_is_gone_already_is_aborted() -> None:
-    await Upload(cast(Any, GoneUpload()), "name", "id").abort_now()
+    await Upload(objects(), "name", "id").abort_now()

@@ -1,0 +1,56 @@
+"""A snapshot of a partition that we lead, made of values."""
+
+from kip405.ids import TopicIdPartition
+from kip405.lineage import Lineage
+from rlm.broker.leadership import LedPartition
+from rlm.log_dir.scanner import PartitionLog
+from rlm.plans.copy import TopicState
+from rlm.remote_log.snapshots import PartitionSnapshot, TopicSnapshot
+from rlm.remote_log.tier import Watermarks
+from rlmm.ledger import PartitionLedger
+
+
+def snapshot_of(
+    partition: TopicIdPartition,
+    *,
+    ledger: PartitionLedger,
+    lineage: Lineage,
+    leader_epoch: int = 0,
+    end_offset: int = 0,
+) -> PartitionSnapshot:
+    """Of an enabled topic whose log is empty; everything below `end_offset` is committed, and one
+    record follows.
+    """
+    return PartitionSnapshot(
+        led=LedPartition(
+            topic_id_partition=partition,
+            leader=1,
+            leader_epoch=leader_epoch,
+            replicas=(1,),
+            isr=(1,),
+        ),
+        topic=TopicSnapshot(
+            record=None,
+            state=TopicState(
+                enabled=True, internal=False, cleanup_policy="delete", native_tiering=False
+            ),
+            retention_bounded=None,
+        ),
+        positions=Watermarks(
+            log_start_offset=0, last_stable_offset=end_offset, high_watermark=end_offset
+        ),
+        log_end_offset=end_offset + 1,
+        log=PartitionLog(
+            topic=partition.topic,
+            partition=partition.partition,
+            topic_id=partition.topic_id,
+            directory=f"{partition.topic}-{partition.partition}",
+            segments=(),
+            lineage=lineage,
+            recovery_point=None,
+        ),
+        ledger=ledger,
+        lineage=lineage,
+        remote_log_start_offset=None,
+        frozen=None,
+    )
