@@ -48,7 +48,7 @@ def test_timestamps_go_forward() -> None:
     assert all(one < two for one, two in itertools.pairwise(times))
 
 
-def test_a_digest_tells_null_from_empty_and_fields_from_each_other() -> None:
+def test_null_empty_and_each_field_give_different_digests() -> None:
     digests = {
         content_digest(None, b"", ()),
         content_digest(b"", None, ()),

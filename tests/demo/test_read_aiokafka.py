@@ -78,6 +78,6 @@ async def test_markers_behind_the_last_record_end_the_read_too(markers: int) -> 
     assert result.read_records == 18
 
 
-async def test_a_read_that_stands_still_is_told() -> None:
+async def test_a_read_without_progress_is_an_error() -> None:
     with pytest.raises(DemoError, match="no record for 60 s after 15 of 18"):
         await read(end_behind=0, markers=0, records=15)

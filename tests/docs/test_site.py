@@ -55,7 +55,7 @@ def test_every_option_of_a_command_exists(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_option_that_stands_alone_exists(page: str) -> None:
+def test_every_option_that_is_named_alone_exists(page: str) -> None:
     alone = {span.partition(" ")[0] for span in reading.spans(text_of(page)) if span[:2] == "--"}
     assert alone - OPTIONS - OTHERS_OPTIONS == set()
 

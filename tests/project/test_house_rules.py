@@ -207,7 +207,7 @@ def test_products_do_not_print() -> None:
     assert [line for line in found if line.split("/")[0] in PACKAGES] == []
 
 
-def test_h17_threads_are_made_in_one_place() -> None:
+def test_h17_threads_are_made_in_one_module() -> None:
     """Where all share some threads, copies and hanging disks hold up what a barrier waits for."""
     services = ("rlm/", "rlmm/", "kip405/", "rsm_plugins/")
     others = ("rlm_sandbox/", "rlm_sandbox/demo/")

@@ -44,7 +44,7 @@ def test_no_network_is_said_in_one_line_that_names_what_is_missing(line: str) ->
     assert "\n" not in said
 
 
-def test_another_failure_is_told_in_pips_own_words() -> None:
+def test_another_failure_is_reported_in_pips_own_words() -> None:
     lines = ["Collecting x", "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES", "more"]
     assert "cannot install demo.txt: ERROR: THESE PACKAGES DO NOT MATCH" in explain(
         lines, "demo.txt"

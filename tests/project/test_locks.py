@@ -13,7 +13,7 @@ PIN = Pin(name="example", version="1.0", marker="", sha256=frozenset({"00"}))
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_a_lock_names_no_address_and_no_place(profile: str) -> None:
+def test_a_lock_names_no_address_and_no_path(profile: str) -> None:
     text = lock_path(profile).read_text(encoding="utf-8")
     assert not re.search(r"://|--(extra-)?index|--find-links|(^|\s)/", text, re.MULTILINE)
 
@@ -63,7 +63,7 @@ def test_a_missing_wheel_is_found(wheel: str, lacking: int) -> None:
     assert len(list(missing_wheels([PIN], {"example": [wheel]}))) == lacking
 
 
-def test_markers_are_judged_for_the_promised_platform_not_for_this_one() -> None:
+def test_markers_are_evaluated_for_the_promised_platform_not_for_this_one() -> None:
     windows = Pin(
         name="example", version="1", marker="sys_platform == 'win32'", sha256=frozenset({"0"})
     )

@@ -160,7 +160,7 @@ def test_ports_are_held_until_released() -> None:
     assert all(port_is_free(port) for port in taken)
 
 
-def test_readers_come_last_and_are_told_of_in_the_document() -> None:
+def test_readers_come_last_and_are_listed_in_the_document() -> None:
     overrides = (
         Override.parse("rlm.fetch.chunk.cache.bytes=2097152"),
         Override.parse("rlm.trim.interval.ms=1000"),

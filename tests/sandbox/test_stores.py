@@ -64,7 +64,7 @@ def test_plugins_accept_their_configuration(kind: str, tmp_path: Path) -> None:
     assert settings.sweep_grace_ms == 7
 
 
-def test_a_proxy_can_stand_between_plugin_and_store(tmp_path: Path) -> None:
+def test_a_proxy_can_be_between_plugin_and_store(tmp_path: Path) -> None:
     override = Override.parse("store.rsm.config.s3.endpoint.url=http://127.0.0.1:9")
     spec = SandboxSpec(store="s3", overrides=(override,))
     state = planned(tmp_path, spec)

@@ -21,7 +21,7 @@ def test_a_wrong_secret_is_refused(s3_server: S3Server) -> None:
         versitygw.create_bucket(s3_server.port, "bucket", s3_server.access_key, "wrong")
 
 
-def test_nobody_there_is_not_ready_and_one_line() -> None:
+def test_a_closed_port_is_not_ready_and_one_line() -> None:
     assert not versitygw.is_ready(9)
     with pytest.raises(SandboxError, match="bucket b cannot be created") as refused:
         versitygw.create_bucket(9, "b", "access", "a-secret-that-nobody-sees")

@@ -28,7 +28,7 @@ def test_options_out_of_range(tmp_path: Path) -> None:
     assert "expected broker.KEY=V" in refusal(*where, "--set", "broker.x")
 
 
-def test_a_directory_that_is_no_place_for_a_sandbox(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_hold_a_sandbox(tmp_path: Path) -> None:
     (tmp_path / "precious.txt").write_text("x")
     assert "not empty and not a sandbox" in refusal("up", "--dir", str(tmp_path))
     assert "cannot hold a comma" in refusal("up", "--dir", str(tmp_path / "a,b"))

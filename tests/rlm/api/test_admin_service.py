@@ -123,7 +123,7 @@ async def test_status_asks_peers_and_shows_those_that_are_silent() -> None:
         ] * 2
 
 
-async def test_h38_what_several_services_tell_alike_is_one_problem() -> None:
+async def test_h38_a_problem_that_several_services_report_is_one_problem() -> None:
     cluster = Cluster()
     full = Problem(
         kind=ProblemKind.STORE_REFUSES_WRITES, subject="store hot", text="full", since_ms=9
@@ -183,7 +183,7 @@ async def test_h04_adopt_ends_a_freeze_and_is_refused_without_one() -> None:
         assert "tests" in record.cause
 
 
-async def test_h15_losses_are_told_and_accepted_by_the_leaders_service() -> None:
+async def test_h15_losses_are_reported_and_accepted_by_the_leaders_service() -> None:
     async with api_node(Cluster()) as node:
         request = pb.AcceptLossRequest(topic=TOPIC, partition=0)
         (lost,) = (await call(node, "AcceptLoss", request)).ranges

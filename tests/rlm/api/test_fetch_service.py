@@ -122,7 +122,7 @@ async def test_a_trim_during_the_read_is_not_noticed() -> None:
     assert offsets(answers) == list(range(0, 60, PER_BATCH))
 
 
-async def test_h02_a_remote_start_that_moves_up_during_the_read_is_told() -> None:
+async def test_h02_a_remote_start_that_moves_up_during_the_read_is_reported() -> None:
     log = Log()
     async with api_node(Cluster(), log=log) as node:
         seen = []
@@ -199,7 +199,7 @@ async def test_h11_lost_objects_are_no_missing_topic() -> None:
             await read(node.address, start_offset=0)
 
 
-async def test_not_leader_tells_whom_to_ask() -> None:
+async def test_not_leader_names_the_leaders_address() -> None:
     cluster = Cluster()
     async with api_node(cluster, node_id=1) as one, api_node(cluster, node_id=2) as two:
         await two.service.settings.barrier(1)

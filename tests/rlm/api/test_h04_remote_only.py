@@ -87,13 +87,13 @@ async def test_h04_words_that_change_nothing_below_end_no_stream(site: Site) -> 
     assert [piece.next_offset async for piece in stream][-1] == 400
 
 
-async def test_h04_an_old_leaders_word_counts_for_nobody(site: Site) -> None:
+async def test_h04_the_history_of_an_old_leader_is_ignored(site: Site) -> None:
     publish(site, {0: 0, 6: 200, 8: 300}, epoch=8)
     publish(site, {0: 0}, epoch=7, frozen="an old leader's")
     assert await end(site) == 200
 
 
-async def test_h04_what_a_later_version_tells_is_not_guessed(site: Site) -> None:
+async def test_h04_a_history_of_a_later_version_is_not_guessed(site: Site) -> None:
     publish(site, UNCLEAN)
     key = f"history/{PLACE.key}".encode()
     later = json.dumps({"v": 2, "kind": "history"}).encode()

@@ -75,7 +75,7 @@ async def test_the_broker_is_asked_nothing(site: Site) -> None:
     assert (await site.ask("ListOffsets", positions(-1))).offset == 400
 
 
-async def test_h15_what_is_missing_is_told_where_it_begins_in_the_middle_and_at_the_end(
+async def test_h15_missing_offsets_are_reported_at_the_start_in_the_middle_and_at_the_end(
     site: Site,
 ) -> None:
     site.delete(100)

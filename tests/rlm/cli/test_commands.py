@@ -348,7 +348,7 @@ SOON = Problem(
 )
 
 
-async def test_h38_status_tells_a_problem_once_on_stdout_and_an_alarm_by_its_status(
+async def test_h38_status_prints_a_problem_once_and_an_alarm_is_an_exit_status(
     node: Node,
 ) -> None:
     assert (await asked(node, "status")).exit_code == 0
@@ -409,7 +409,7 @@ async def test_status_shows_readers_apart_from_services(node: Node) -> None:
     assert "reads-1:9500" not in (await asked(node, "status")).stdout
 
 
-async def test_a_reader_that_is_configured_as_a_broker_is_told_so(tmp_path: Path) -> None:
+async def test_a_reader_that_is_configured_as_a_broker_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "rlm.yaml"
     path.write_text("node.id: 1\n")
     result = await rlm("serve", "--role", "reader", "--config", str(path))

@@ -67,7 +67,7 @@ async def test_a_command_speaks_tls_shows_its_certificate_and_its_token(tmp_path
         (("--token-file", "absent"), "--token-file: absent cannot be read"),
     ],
 )
-async def test_wrong_options_are_told_in_one_line(options: tuple[str, ...], why: str) -> None:
+async def test_wrong_options_are_refused_in_one_line(options: tuple[str, ...], why: str) -> None:
     failed = await rlm("topics", "list", "--address", "127.0.0.1:1", *options)
     assert_one_line(failed, why, status=failed.exit_code)
 

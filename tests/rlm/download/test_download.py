@@ -236,7 +236,7 @@ async def test_a_name_that_was_used_twice_needs_a_topic_id(tmp_path: Path) -> No
     assert (plan.topic_partition, plan.next_offset) == (older, 20)
 
 
-async def test_partitions_are_told_apart_and_one_can_be_chosen(tmp_path: Path) -> None:
+async def test_partitions_are_separate_and_one_can_be_chosen(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     for number in range(3):
         put(rig, number + 1, batch(0, 10), {0: 0}, replace(PLACE, partition=number))

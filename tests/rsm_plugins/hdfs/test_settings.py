@@ -69,7 +69,7 @@ def test_urls_that_name_no_file_system(url: object) -> None:
         settings(url=url)
 
 
-def test_a_service_nobody_describes_is_refused() -> None:
+def test_an_unknown_name_service_is_refused() -> None:
     with pytest.raises(Invalid, match=r"dfs.ha.namenodes.other is not in .*hdfs-site.path"):
         settings(url="hdfs://other")
 
