@@ -23,7 +23,6 @@ _INT8 = struct.Struct(">b")
 _INT16 = struct.Struct(">h")
 _UINT16 = struct.Struct(">H")
 _INT32 = struct.Struct(">i")
-_UINT32 = struct.Struct(">I")
 _INT64 = struct.Struct(">q")
 
 
@@ -105,10 +104,6 @@ class Reader:
     def int32(self) -> int:
         """Signed, 4 bytes."""
         return self._fixed(_INT32)
-
-    def uint32(self) -> int:
-        """Unsigned, 4 bytes."""
-        return self._fixed(_UINT32)
 
     def int64(self) -> int:
         """Signed, 8 bytes."""
@@ -247,10 +242,6 @@ class Writer:
     def int32(self, value: object) -> None:
         """Signed, 4 bytes."""
         self._fixed(_INT32, value)
-
-    def uint32(self, value: object) -> None:
-        """Unsigned, 4 bytes."""
-        self._fixed(_UINT32, value)
 
     def int64(self, value: object) -> None:
         """Signed, 8 bytes."""

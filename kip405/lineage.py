@@ -184,19 +184,6 @@ def highest_wins(starts: Mapping[int, int], newest_epoch: int = MAX_EPOCH) -> Li
     return Lineage(tuple(reversed(kept)))
 
 
-def is_within(segment: RemoteLogSegmentMetadata, lineage: Lineage, log_end_offset: int) -> bool:
-    """Whether every record of the segment belongs to the leader's history.
-
-    Epochs older than the lineage's first are tolerated (they were trimmed away), and so is a start
-    below it.
-    Source: RemoteLogManager.isRemoteSegmentWithinLeaderEpochs; stricter where a tolerated older
-    epoch meets a higher one of the lineage at the same offset, which no lawful history has.
-    """
-    return (
-        segment.end_offset < log_end_offset and usable_end(segment, lineage) == segment.next_offset
-    )
-
-
 def usable_end(segment: RemoteLogSegmentMetadata, lineage: Lineage) -> int:
     """Where the segment leaves the leader's history (H4): [start_offset, usable_end) is in it.
 
@@ -248,7 +235,7 @@ def divergence(segment: RemoteLogSegmentMetadata, lineage: Lineage) -> int | Non
     else None.
 
     The only proof that a segment is unreferenced (H8): an epoch that is merely absent proves
-    nothing, so a segment may be outside the lineage (`is_within`) without divergence, and then must
+    nothing, so a segment may leave the lineage (`usable_end`) without divergence, and then must
     not be deleted.
     """
     own = Lineage.of(segment.segment_leader_epochs)

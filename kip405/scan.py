@@ -42,12 +42,19 @@ class SegmentScan:
 
     def agrees_with(self, lineage: Lineage) -> bool:
         """Whether every batch was written under the epoch that the lineage has for its offset
-        (H13).
+        (H13), from the lineage's first offset on.
+
+        A DeleteRecords into the middle of the first segment moves the start of the broker's epoch
+        file: offsets below that start cannot be compared (H8).
         """
+        first = lineage.first
+        if first is None:
+            return not self.epochs
         return all(
-            lineage.epoch_for_offset(entry.start_offset) == entry.epoch
-            and lineage.epoch_for_offset(last_base) == entry.epoch
+            lineage.epoch_for_offset(offset) == entry.epoch
             for entry, last_base in zip(self.epochs, self.last_base_offsets, strict=True)
+            for offset in (entry.start_offset, last_base)
+            if offset >= first.start_offset
         )
 
 
@@ -175,20 +182,3 @@ class SegmentScanner:
             chunk_crcs=self._checksums.chunks,
             has_transactions=self._has_transactions,
         )
-
-
-def validate_batches(
-    buffer: ByteBuffer,
-    *,
-    base_offset: int = 0,
-    next_offset: int = MAX_OFFSET,
-    chunk_size_bytes: int = DEFAULT_CHUNK_BYTES,
-) -> SegmentScan:
-    """Check every batch of a buffer that holds whole batches only; what it holds, or Corrupt with
-    the place.
-    """
-    scanner = SegmentScanner(
-        base_offset=base_offset, next_offset=next_offset, chunk_size_bytes=chunk_size_bytes
-    )
-    scanner.feed(buffer)
-    return scanner.finish()

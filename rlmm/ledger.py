@@ -207,15 +207,6 @@ class PartitionLedger:
             if remote_log_start_offset < found.next_offset <= log_end_offset
         )
 
-    def finished(
-        self, lineage: Lineage, log_end_offset: int, remote_log_start_offset: int = 0
-    ) -> tuple[RemoteLogSegmentMetadata, ...]:
-        """The same as metadata; a segment's usable end may lie before its own (`usable`)."""
-        return tuple(
-            found.metadata
-            for found in self.usable(lineage, log_end_offset, remote_log_start_offset)
-        )
-
     def contiguous_end(
         self,
         lineage: Lineage,
@@ -259,20 +250,11 @@ class PartitionLedger:
         ]
         return max(ends, default=None)
 
-    def segment_for(
-        self, lineage: Lineage, log_end_offset: int, offset: int
-    ) -> RemoteLogSegmentMetadata | None:
-        """The segment that holds the offset, or the first one after the hole it lies in; None =
-        nothing from there.
-        """
-        found = self.usable_segment_for(lineage, log_end_offset, offset)
-        return found.metadata if found else None
-
     def usable_segment_for(
         self, lineage: Lineage, log_end_offset: int, offset: int
     ) -> UsableSegment | None:
-        """As `segment_for`, with the usable end; of several that hold it the one that reaches
-        furthest.
+        """The segment that holds the offset, or the first one after the hole it lies in; of several
+        that hold it the one that reaches furthest. None: nothing from there on.
         """
         return self._cover(lineage).lookup(offset, log_end_offset)
 

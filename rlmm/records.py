@@ -278,16 +278,6 @@ class LedgerKey:
     def of(cls, segment_id: RemoteLogSegmentId) -> "LedgerKey":
         return cls(partition=segment_id.topic_id_partition.key, segment_id=segment_id.id)
 
-    def segment_in(self, topic: str) -> RemoteLogSegmentId:
-        """The segment id this key stands for, under the topic's name of today; ValueError without
-        one.
-        """
-        if self.segment_id is None:
-            raise ValueError(f"the key of partition {self.partition} has no segment id")
-        topic_id, partition = self.partition
-        topic_partition = TopicIdPartition(topic_id=topic_id, topic=topic, partition=partition)
-        return RemoteLogSegmentId(topic_id_partition=topic_partition, id=self.segment_id)
-
     def __str__(self) -> str:
         return f"{self.partition}:{self.segment_id}"
 

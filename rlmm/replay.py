@@ -26,7 +26,7 @@ This module must not know the store; nothing irreversible may follow from its re
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -217,15 +217,6 @@ class LedgerState:
             known = keys.get(_segment_id(tombstone))
             if known is not None and known.newest is tombstone and not known.why:
                 del keys[_segment_id(tombstone)]
-
-
-def fold(records: Iterable[LedgerRecord]) -> dict[PartitionKey, Mapping[Uuid, LedgerRecord]]:
-    """replay(log) of one ledger partition: the state of every segment that has one."""
-    state = LedgerState()
-    for record in records:
-        state.apply(record)
-    folded = {key: partition.records for key, partition in state.partitions.items()}
-    return {key: found for key, found in folded.items() if found}
 
 
 def repairs(disputes: Mapping[Uuid, Dispute]) -> tuple[Repair, ...]:

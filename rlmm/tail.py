@@ -183,11 +183,6 @@ class Tail:
         self._out_of_range = False
 
     @property
-    def is_caught_up(self) -> bool:
-        """Everything that was there at the start was read."""
-        return self._caught_up.is_set()
-
-    @property
     def lost(self) -> Mapping[TopicPartition, str]:
         """Partitions of which records are gone that were read, or were to be read, and why that is
         known. What was made of them is not what is there, for as long as this process lives.
@@ -213,6 +208,7 @@ class Tail:
         return self._read_positions.newest()
 
     async def wait_caught_up(self) -> None:
+        """Return once everything that was there at the start was read."""
         await self._caught_up.wait()
 
     async def wait_lost(self) -> None:

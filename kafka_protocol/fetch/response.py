@@ -12,7 +12,6 @@ from kafka_protocol.apis import FETCH
 from kafka_protocol.primitives import Buffer, Reader, WireError, read_uvarint
 
 NO_POSITION = -1
-NULL_SIZE = -1
 
 _TWO_INT32 = struct.Struct(">ii")
 _INT32 = struct.Struct(">i")

@@ -11,7 +11,7 @@ import structlog
 
 from kip405.acls import MissingAcls
 from kip405.errors import RemoteStorageError
-from kip405.ids import PartitionKey, TopicIdPartition, Uuid
+from kip405.ids import PartitionKey, TopicIdPartition
 from rlm.broker.answers import BrokerNode, ClusterDescription, TopicDescription
 from rlm.clock import Clock
 
@@ -46,9 +46,6 @@ class Snapshot:
     nodes: tuple[BrokerNode, ...] = ()
     topics: Mapping[str, TopicDescription] = field(default_factory=dict)
     partitions: Mapping[PartitionKey, LedPartition] = field(default_factory=dict)
-
-    def topic_of(self, topic_id: Uuid) -> TopicDescription | None:
-        return next((topic for topic in self.topics.values() if topic.topic_id == topic_id), None)
 
     def lacks(self, name: str) -> bool:
         """The broker was asked for a topic of this name and did not describe it."""

@@ -21,7 +21,6 @@ from kafka_protocol.apis import (
     DESCRIBE_CONFIGS,
     FETCH,
     INCREMENTAL_ALTER_CONFIGS,
-    OFFSET_FOR_LEADER_EPOCH,
 )
 from kafka_protocol.fetch import CONSUMER_REPLICA_ID
 from kafka_protocol.schema import Value
@@ -139,27 +138,6 @@ class OwnBroker:
             )
         question = OffsetQuestion(topic, partition, timestamp, leader_epoch)
         return await self._offsets[kind].answer(question)
-
-    async def end_offset_for_epoch(
-        self, topic: str, partition: int, epoch: int, *, leader_epoch: int = -1
-    ) -> tuple[int, int]:
-        """OffsetForLeaderEpoch v4: (epoch found, its end offset), (-1, -1) if not known."""
-        row = {
-            "partition": partition,
-            "current_leader_epoch": leader_epoch,
-            "leader_epoch": epoch,
-        }
-        body = {
-            "replica_id": CONSUMER_REPLICA_ID,
-            "topics": [{"topic": topic, "partitions": [row]}],
-        }
-        answer = await self._quick.call(
-            OFFSET_FOR_LEADER_EPOCH, 4, body, timeout_ms=self._timeout_ms
-        )
-        found = _only_partition(answer["topics"])
-        what = f"end offset of epoch {epoch} of {topic}-{partition}"
-        _raise(found["error_code"], what, needs=topic_acl("Describe", topic))
-        return found["leader_epoch"], found["end_offset"]
 
     async def delete_records(
         self, topic: str, partition: int, offset: int, *, timeout_ms: int

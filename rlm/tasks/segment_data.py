@@ -55,7 +55,7 @@ def prepare(log: PartitionLog, segment: LocalSegment, lineage: Lineage) -> Prepa
         raise Fenced(f"{segment.path} changed since it was planned")
     try:
         scan = _scan(segment, segment.next_offset)
-        if not _agrees(scan, lineage):
+        if not scan.agrees_with(lineage):
             raise Corrupt("its batches' leader epochs disagree with the leader-epoch checkpoint")
         own_aborted = _read(segment.sibling(".txnindex"), optional=True)
         indexes = build_indexes_object(
@@ -77,23 +77,6 @@ def prepare(log: PartitionLog, segment: LocalSegment, lineage: Lineage) -> Prepa
             end_offset=segment.next_offset - 1,
         ),
         txn_index_empty=not own_aborted,
-    )
-
-
-def _agrees(scan: SegmentScan, lineage: Lineage) -> bool:
-    """Whether batches and lineage have the same epochs, from the lineage's first offset on.
-
-    A DeleteRecords into the middle of the first segment moves the start of the broker's epoch file:
-    offsets below that start cannot be compared (H8).
-    """
-    first = lineage.first
-    if first is None:
-        return not scan.epochs
-    return all(
-        lineage.epoch_for_offset(offset) == entry.epoch
-        for entry, last_base in zip(scan.epochs, scan.last_base_offsets, strict=True)
-        for offset in (entry.start_offset, last_base)
-        if offset >= first.start_offset
     )
 
 

@@ -258,7 +258,7 @@ class SegmentAudit:
         except ValueError as error:
             self._found(FindingKind.EPOCHS, "log", f"epochs of its metadata: {error}")
             return
-        if not _agrees(scan, recorded):
+        if recorded.first is None or not scan.agrees_with(recorded):
             self._found(
                 FindingKind.EPOCHS, "log", "its batches have other epochs than its metadata"
             )
@@ -341,20 +341,6 @@ class _Log:
             self._positions[at + position] = header.base_offset
             position, last = position + size, header.last_offset
         return position, last
-
-
-def _agrees(scan: SegmentScan, recorded: Lineage) -> bool:
-    """Whether batches have the epochs recorded for their offsets (H8).
-
-    Below the first recorded epoch nothing is known.
-    """
-    first = recorded.first
-    return first is not None and all(
-        recorded.epoch_for_offset(offset) == entry.epoch
-        for entry, last_base in zip(scan.epochs, scan.last_base_offsets, strict=True)
-        for offset in (entry.start_offset, last_base)
-        if offset >= first.start_offset
-    )
 
 
 def _checksums(parsed: IndexesObject | None, size_bytes: int) -> ChunkChecksums | None:

@@ -49,12 +49,11 @@ def test_scanners_refuse_counts_that_cannot_fit(count: bytes) -> None:
 def test_fixed_size_values_come_back() -> None:
     writer = Writer(what="x")
     writer.uint16(65_535)
-    writer.uint32(2**32 - 1)
     writer.int64(-(2**63))
     writer.boolean(True)
     writer.uuid(bytes(range(16)))
     reader = Reader(writer.buffer, what="x")
-    assert (reader.uint16(), reader.uint32(), reader.int64()) == (65_535, 2**32 - 1, -(2**63))
+    assert (reader.uint16(), reader.int64()) == (65_535, -(2**63))
     assert reader.boolean() is True
     assert reader.uuid() == bytes(range(16))
     assert reader.remaining() == 0

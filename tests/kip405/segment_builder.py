@@ -1,7 +1,9 @@
-"""Segment metadata for tests of lineage and indexes."""
+"""Segment metadata and scans for tests of lineage, indexes and batches."""
 
-from kip405.ids import RemoteLogSegmentId, TopicIdPartition, Uuid
-from kip405.lineage import Lineage
+from kip405.crc import ByteBuffer
+from kip405.ids import MAX_OFFSET, RemoteLogSegmentId, TopicIdPartition, Uuid
+from kip405.lineage import Lineage, usable_end
+from kip405.scan import SegmentScan, SegmentScanner
 from kip405.segments import EpochEntry, RemoteLogSegmentMetadata, RemoteLogSegmentState
 
 PARTITION = TopicIdPartition(topic_id=Uuid(bytes(range(16))), topic="orders", partition=3)
@@ -37,3 +39,25 @@ def segment(
         custom_metadata=None,
         state=state,
     )
+
+
+def is_within(metadata: RemoteLogSegmentMetadata, of: Lineage, log_end_offset: int) -> bool:
+    """Whether every record of the segment belongs to the leader's history, as Kafka's
+    RemoteLogManager.isRemoteSegmentWithinLeaderEpochs decides it.
+    """
+    return metadata.end_offset < log_end_offset and usable_end(metadata, of) == metadata.next_offset
+
+
+def scanned(
+    buffer: ByteBuffer,
+    *,
+    base_offset: int = 0,
+    next_offset: int = MAX_OFFSET,
+    chunk_size_bytes: int = 1 << 20,
+) -> SegmentScan:
+    """The scan of a buffer that is fed at once."""
+    scanner = SegmentScanner(
+        base_offset=base_offset, next_offset=next_offset, chunk_size_bytes=chunk_size_bytes
+    )
+    scanner.feed(buffer)
+    return scanner.finish()

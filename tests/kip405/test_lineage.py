@@ -6,13 +6,12 @@ from kip405.lineage import (
     Lineage,
     divergence,
     highest_wins,
-    is_within,
     merge,
     remote_lineage,
     usable_end,
 )
 from kip405.segments import EpochEntry, RemoteLogSegmentState
-from tests.kip405.segment_builder import entries, lineage, segment
+from tests.kip405.segment_builder import entries, is_within, lineage, segment
 
 
 @pytest.mark.parametrize("epochs", [{5: 0, 4: 10}, {4: 10, 5: 10}, {4: 10, 5: 9}, {-1: 0}, {0: -1}])

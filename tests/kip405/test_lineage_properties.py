@@ -7,9 +7,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kip405.lineage import Lineage, divergence, is_within, merge, remote_lineage, usable_end
+from kip405.lineage import Lineage, divergence, merge, remote_lineage, usable_end
 from kip405.segments import EpochEntry, RemoteLogSegmentMetadata
-from tests.kip405.segment_builder import lineage, segment
+from tests.kip405.segment_builder import is_within, lineage, segment
 
 SPAN = 40
 

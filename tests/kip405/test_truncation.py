@@ -13,9 +13,9 @@ from kip405.errors import Corrupt, Invalid
 from kip405.ids import MAX_OFFSET, Uuid
 from kip405.indexes import ChunkChecksums, IndexesObject, decode_aborted, transaction_index
 from kip405.records import find_timestamp, records
-from kip405.scan import validate_batches
 from kip405.segments import CustomMetadata
 from tests.kip405.batch_builder import batch, legacy, smallest_legacy
+from tests.kip405.segment_builder import scanned
 
 Parser = Callable[[bytes], object]
 
@@ -32,7 +32,7 @@ PARSERS: dict[str, Parser] = {
     "walk": lambda data: list(walk(data)),
     "cut_batches": lambda data: cut_batches(data, 5, 1 << 20, True, MAX_OFFSET),
     "cut_batches_late": lambda data: cut_batches(data, MAX_OFFSET, 1 << 20, True, MAX_OFFSET),
-    "validate_batches": validate_batches,
+    "scanned": scanned,
     "records": lambda data: list(records(data, max_bytes=1 << 16)),
     "find_timestamp": lambda data: find_timestamp(data, 0),
     "transaction_index": lambda data: list(transaction_index(data)),
@@ -58,7 +58,7 @@ def test_random_bytes_with_a_plausible_head(
     attempt(PARSERS[name], head + rest)
 
 
-@pytest.mark.parametrize("name", ["check_crc", "walk", "validate_batches"])
+@pytest.mark.parametrize("name", ["check_crc", "walk", "scanned"])
 @pytest.mark.parametrize("whole", [batch(0), legacy(0, magic=0), legacy(0), smallest_legacy(0)])
 def test_every_prefix_of_a_batch_is_corrupt(name: str, whole: bytes) -> None:
     PARSERS[name](whole)

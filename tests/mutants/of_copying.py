@@ -250,13 +250,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H13: batches of another history are copied",
-            "        if not _agrees(scan, lineage):\n",
+            "        if not scan.agrees_with(lineage):\n",
             "        if scan is None:\n",
-        ),
-        (
-            "H8: what a re-based epoch file does not know is compared with it",
-            "        if offset >= first.start_offset\n",
-            "",
         ),
         (
             "H9: aborts whose marker lies in a later segment are left out",

@@ -120,11 +120,6 @@ EDITS: tuple[Edit, ...] = (
             "one for one in starts if one <= newest_epoch + 1",
         ),
         (
-            "H4: a segment that reaches the log's end counts as within it",
-            "segment.end_offset < log_end_offset and",
-            "segment.end_offset <= log_end_offset and",
-        ),
-        (
             "H4: proven divergence does not shorten what is usable of a segment",
             "return end if conflict is None else min(end, max(conflict, segment.start_offset))",
             "return end",
@@ -168,14 +163,19 @@ EDITS: tuple[Edit, ...] = (
     ),
     *SCAN.edits(
         (
-            "H13: the last batch of an epoch is not compared with the checkpoint",
-            "            and lineage.epoch_for_offset(last_base) == entry.epoch\n",
+            "H8: what a re-based epoch file does not know is compared with it",
+            "            if offset >= first.start_offset\n",
             "",
         ),
         (
+            "H13: the last batch of an epoch is not compared with the checkpoint",
+            "            for offset in (entry.start_offset, last_base)\n",
+            "            for offset in (entry.start_offset,)\n",
+        ),
+        (
             "H13: the first batch of an epoch is not compared with the checkpoint",
-            "lineage.epoch_for_offset(entry.start_offset) == entry.epoch\n            and ",
-            "",
+            "            for offset in (entry.start_offset, last_base)\n",
+            "            for offset in (last_base,)\n",
         ),
         (
             "G9: checksums of batches are not looked at while copying",

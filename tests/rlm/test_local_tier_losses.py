@@ -28,9 +28,9 @@ async def test_h25_a_copy_that_is_known_to_be_lost_is_asked_for_last(site: Site)
     first, _ = site.rig.ledger.view.in_state(FINISHED)
     second_copy(site.rig, first.metadata)
     snapshot = site.snapshots.snapshots[PLACE.key]
-    best = site.rig.ledger.view.segment_for(snapshot.lineage, snapshot.log_end_offset, 0)
+    best = site.rig.ledger.view.usable_segment_for(snapshot.lineage, snapshot.log_end_offset, 0)
     assert best is not None
-    del site.rig.store.objects[object_name(best.locator(CLUSTER_ID), ObjectKind.LOG)]
+    del site.rig.store.objects[object_name(best.metadata.locator(CLUSTER_ID), ObjectKind.LOG)]
     await site.read(0, 50)
     asked: list[Uuid] = []
     fetch = site.rig.store.fetch_log_segment
@@ -41,4 +41,4 @@ async def test_h25_a_copy_that_is_known_to_be_lost_is_asked_for_last(site: Site)
 
     site.rig.store.fetch_log_segment = noting  # type: ignore[method-assign]
     await site.read(0, 50)
-    assert best.segment_id.id not in asked
+    assert best.metadata.segment_id.id not in asked

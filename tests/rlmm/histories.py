@@ -1,11 +1,11 @@
 """Histories of a ledger partition, what compaction makes of them, what readers see."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from kip405.ids import Uuid
+from kip405.ids import PartitionKey, Uuid
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlmm.records import LedgerRecord, RecordHeaders
 from rlmm.replay import LedgerState, PartitionState, repairs
@@ -167,3 +167,12 @@ def repaired(state: LedgerState, log: Log) -> Log:
             )
         )
     return tuple(written)
+
+
+def fold(records: Iterable[LedgerRecord]) -> dict[PartitionKey, Mapping[Uuid, LedgerRecord]]:
+    """replay(log) of one ledger partition: the state of every segment that has one."""
+    state = LedgerState()
+    for one in records:
+        state.apply(one)
+    folded = {key: partition.records for key, partition in state.partitions.items()}
+    return {key: found for key, found in folded.items() if found}

@@ -4,7 +4,7 @@ import pytest
 
 from kip405.lineage import Lineage
 from kip405.segments import EpochEntry, RemoteLogSegmentMetadata, RemoteLogSegmentState
-from rlmm.ledger import Hole, PartitionLedger
+from rlmm.ledger import Hole, PartitionLedger, UsableSegment
 from rlmm.records import LedgerKey, LedgerRecord, RecordHeaders
 from rlmm.replay import LedgerState
 from tests.rlmm.builders import DELETING, FINISHED, KEY, STARTED, record, segment, uuid
@@ -24,13 +24,13 @@ def ledger(*segments: RemoteLogSegmentMetadata) -> PartitionLedger:
     return PartitionLedger.of(KEY, state.partitions[KEY])
 
 
-def starts(found: tuple[RemoteLogSegmentMetadata, ...]) -> list[int]:
-    return [metadata.start_offset for metadata in found]
+def starts(found: tuple[UsableSegment, ...]) -> list[int]:
+    return [usable.metadata.start_offset for usable in found]
 
 
 def test_only_finished_segments_count_and_in_order() -> None:
     view = ledger(segment(3), segment(1), segment(2, STARTED), segment(4, DELETING))
-    assert starts(view.finished(ONE_EPOCH, END)) == [10, 30]
+    assert starts(view.usable(ONE_EPOCH, END)) == [10, 30]
     assert view.contiguous_end(ONE_EPOCH, END, 10) == 20
     assert view.highest_end(ONE_EPOCH) == 40
     assert [entry.metadata.start_offset for entry in view.in_state(STARTED, DELETING)] == [20, 40]
@@ -40,7 +40,7 @@ def test_an_empty_ledger_answers() -> None:
     view = PartitionLedger.empty(KEY)
     assert view.contiguous_end(ONE_EPOCH, END, 7) == 7
     assert view.highest_end(ONE_EPOCH) is None
-    assert view.segment_for(ONE_EPOCH, END, 0) is None
+    assert view.usable_segment_for(ONE_EPOCH, END, 0) is None
     assert view.remote_lineage == Lineage()
 
 
@@ -50,18 +50,18 @@ def test_an_empty_ledger_answers() -> None:
 def test_lookup_serves_the_offset_or_the_first_after_the_hole(
     offset: int, start: int | None
 ) -> None:
-    found = ledger(segment(1), segment(3)).segment_for(ONE_EPOCH, END, offset)
-    assert (found.start_offset if found else None) == start
+    found = ledger(segment(1), segment(3)).usable_segment_for(ONE_EPOCH, END, offset)
+    assert (found.metadata.start_offset if found else None) == start
 
 
 def test_of_overlapping_segments_the_one_that_reaches_furthest_serves() -> None:
     view = ledger(segment(1, start=5, end=50), segment(2, start=14, end=150), segment(3, start=20))
-    found = view.segment_for(ONE_EPOCH, END, 25)
+    found = view.usable_segment_for(ONE_EPOCH, END, 25)
     assert found is not None
-    assert found.end_offset == 150
-    first = view.segment_for(ONE_EPOCH, END, 7)
+    assert found.metadata.end_offset == 150
+    first = view.usable_segment_for(ONE_EPOCH, END, 7)
     assert first is not None
-    assert first.end_offset == 50
+    assert first.metadata.end_offset == 50
     assert view.contiguous_end(ONE_EPOCH, END, 5) == 151
 
 
@@ -82,21 +82,21 @@ def test_h04_a_dead_lineage_bounds_nothing() -> None:
     usable = view.usable_segment_for(lineage, 2_000, 499)
     assert usable is not None
     assert usable.next_offset == 500
-    assert view.segment_for(lineage, 2_000, 500) is None
+    assert view.usable_segment_for(lineage, 2_000, 500) is None
 
 
 def test_h04_a_remote_end_beyond_the_log_end_covers_nothing() -> None:
     view = ledger(segment(0), segment(1))
     assert view.contiguous_end(ONE_EPOCH, 15, 0) == 10
     assert view.highest_end(ONE_EPOCH) == 20
-    assert view.finished(ONE_EPOCH, 5) == ()
-    assert len(view.finished(ONE_EPOCH, 20)) == 2
+    assert view.usable(ONE_EPOCH, 5) == ()
+    assert len(view.usable(ONE_EPOCH, 20)) == 2
 
 
 def test_segments_below_the_remote_start_are_left_out() -> None:
     view = ledger(segment(0), segment(1), segment(2))
-    assert starts(view.finished(ONE_EPOCH, END, 15)) == [10, 20]
-    assert starts(view.finished(ONE_EPOCH, END, 20)) == [20]
+    assert starts(view.usable(ONE_EPOCH, END, 15)) == [10, 20]
+    assert starts(view.usable(ONE_EPOCH, END, 20)) == [20]
 
 
 def test_h03_a_disputed_segment_is_read_but_not_trimmed_on() -> None:
@@ -109,9 +109,9 @@ def test_h03_a_disputed_segment_is_read_but_not_trimmed_on() -> None:
     assert "older" in view.entries[uuid(2)].disputed
     assert view.contiguous_end(ONE_EPOCH, END, 10) == 20
     assert view.highest_end(ONE_EPOCH) == 20
-    served = view.segment_for(ONE_EPOCH, END, 25)
+    served = view.usable_segment_for(ONE_EPOCH, END, 25)
     assert served is not None
-    assert served.start_offset == 20
+    assert served.metadata.start_offset == 20
 
 
 def test_a_snapshot_is_not_changed_by_later_records_and_hands_on_what_it_knows() -> None:
@@ -122,8 +122,8 @@ def test_a_snapshot_is_not_changed_by_later_records_and_hands_on_what_it_knows()
     state.apply(record(1, 2, FINISHED))
     state.apply(record(2, 1, DELETING, previous=FINISHED))
     after = PartitionLedger.of(KEY, state.partitions[KEY], before)
-    assert starts(before.finished(ONE_EPOCH, END)) == [10]
-    assert starts(after.finished(ONE_EPOCH, END)) == [20]
+    assert starts(before.usable(ONE_EPOCH, END)) == [10]
+    assert starts(after.usable(ONE_EPOCH, END)) == [20]
     other = Lineage((EpochEntry(epoch=0, start_offset=0), EpochEntry(epoch=1, start_offset=25)))
     assert after.contiguous_end(other, END, 20) == 25
     assert after.contiguous_end(ONE_EPOCH, END, 20) == 30
@@ -183,16 +183,16 @@ def with_a_long_disputed_copy() -> PartitionLedger:
 def test_h03_an_undisputed_copy_is_read_first_where_it_holds_the_offset(
     offset: int, start: int
 ) -> None:
-    found = with_a_long_disputed_copy().segment_for(ONE_EPOCH, END, offset)
+    found = with_a_long_disputed_copy().usable_segment_for(ONE_EPOCH, END, offset)
     assert found is not None
-    assert found.start_offset == start
+    assert found.metadata.start_offset == start
 
 
 def test_h04_a_lookup_gives_nothing_beyond_the_logs_end() -> None:
     view = ledger(segment(1), segment(3))
-    assert view.segment_for(ONE_EPOCH, 19, 10) is None
-    assert view.segment_for(ONE_EPOCH, 20, 10) is not None
-    assert view.segment_for(ONE_EPOCH, 39, 25) is None
+    assert view.usable_segment_for(ONE_EPOCH, 19, 10) is None
+    assert view.usable_segment_for(ONE_EPOCH, 20, 10) is not None
+    assert view.usable_segment_for(ONE_EPOCH, 39, 25) is None
 
 
 def test_h15_a_hole_has_an_offset_at_least() -> None:

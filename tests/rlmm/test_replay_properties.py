@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from kip405.ids import Uuid
 from kip405.segments import LAWFUL_SEGMENT_CHANGES, RemoteLogSegmentMetadata
 from rlmm.records import LedgerRecord
-from rlmm.replay import fold
 from tests.rlmm.builders import DELETED, FINISHED
 from tests.rlmm.histories import (
     Log,
     compact,
+    fold,
     histories,
     lawful,
     partition,

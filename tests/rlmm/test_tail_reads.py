@@ -74,10 +74,6 @@ async def following(script: Script) -> AsyncIterator[Tail]:
         life.cancel()
 
 
-def has_caught_up(tail: Tail) -> bool:
-    return tail.is_caught_up
-
-
 async def settle() -> None:
     for _ in range(20):
         await asyncio.sleep(0)
@@ -86,25 +82,27 @@ async def settle() -> None:
 async def test_h17_the_replay_is_over_with_the_last_record_that_was_there_at_the_start() -> None:
     script = Script((0, 10))
     async with following(script) as tail:
+        caught_up = asyncio.ensure_future(tail.wait_caught_up())
         script.answers.put_nowait(list(range(9)))
         await settle()
-        assert not has_caught_up(tail)
+        assert not caught_up.done()
         script.answers.put_nowait([9])
         await settle()
-        assert has_caught_up(tail)
+        assert caught_up.done()
 
 
 async def test_h17_the_replay_of_a_compacted_log_ends_where_its_position_does() -> None:
     """The last records are gone: only the position tells."""
     script = Script((0, 10))
     async with following(script) as tail:
+        caught_up = asyncio.ensure_future(tail.wait_caught_up())
         script.answers.put_nowait(list(range(8)))
         await settle()
-        assert not has_caught_up(tail)
+        assert not caught_up.done()
         script.reached = 10
         script.answers.put_nowait([])
         await settle()
-        assert has_caught_up(tail)
+        assert caught_up.done()
         assert tail.position(PLACE) == 10
 
 

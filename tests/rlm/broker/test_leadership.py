@@ -73,8 +73,7 @@ async def test_a_snapshot_has_the_topics_wanted_and_who_leads_them() -> None:
     assert leadership.snapshot is snapshot
     assert asked.names == [["gone", "t"]]
     assert (snapshot.taken_at_ms, snapshot.cluster_id) == (77, "c")
-    assert snapshot.topic_of(TOPIC_ID) is asked.there["t"]
-    assert snapshot.topic_of(Uuid(bytes(16))) is None
+    assert snapshot.topics == {"t": asked.there["t"]}
     (led,) = snapshot.led_by(1)
     assert led.topic_id_partition.key == PartitionKey(TOPIC_ID, 0)
     assert (led.leader_epoch, led.replicas, led.isr) == (3, (1, 2), (1,))

@@ -193,12 +193,6 @@ async def test_fetch_gives_bytes_positions_and_aborted(broker: FakeBroker, own: 
         await own.fetch("t", 0, 2, max_bytes=77)
 
 
-async def test_end_offset_for_epoch(broker: FakeBroker, own: OwnBroker) -> None:
-    row = {"partition": 0, "leader_epoch": 3, "end_offset": 40}
-    broker.on(OFFSET_FOR_LEADER_EPOCH, {"topics": [in_topic(row, topic="t")]})
-    assert await own.end_offset_for_epoch("t", 0, 3) == (3, 40)
-
-
 async def test_topic_config_tells_what_is_set_on_the_topic(
     broker: FakeBroker, own: OwnBroker
 ) -> None:
@@ -391,11 +385,6 @@ ACLS = [
     (lambda own: own.broker_config(1), DESCRIBE_CONFIGS, cluster_acl("DescribeConfigs")),
     (lambda own: own.describe_cluster(), DESCRIBE_CLUSTER, cluster_acl("Describe")),
     (lambda own: own.list_offset("t", 0, -1), LIST_OFFSETS, topic_acl("Describe", "t")),
-    (
-        lambda own: own.end_offset_for_epoch("t", 0, 1),
-        OFFSET_FOR_LEADER_EPOCH,
-        topic_acl("Describe", "t"),
-    ),
     (lambda own: own.fetch("t", 0, 0, max_bytes=1), FETCH, topic_acl("Read", "t")),
     (
         lambda own: own.delete_records("t", 0, 0, timeout_ms=1_000),
