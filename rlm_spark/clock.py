@@ -14,7 +14,7 @@ def now_ms() -> int:
 
 
 def monotonic_ms() -> int:
-    """Milliseconds from some start, never backwards."""
+    """Milliseconds of a clock that never goes backwards."""
     return time.monotonic_ns() // 1_000_000
 
 

@@ -144,7 +144,7 @@ class LossRule:
         self._warn(f"{what}. {_LOST} {_TO_FAIL}")
 
     def met(self, loss: DataLoss) -> None:
-        """A task found that offsets are gone: the callback of `read_range`."""
+        """A task found that offsets are gone; this is the callback of `read_range`."""
         if self._fail:
             raise DataLossError(
                 loss.topic_partition.topic,

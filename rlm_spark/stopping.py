@@ -25,7 +25,7 @@ class Stop:
         return self._event.is_set()
 
     def set(self) -> None:
-        """Stop; a second time is nothing."""
+        """Stop. A second call does nothing."""
         with self._lock:
             self._event.set()
             callbacks, self._callbacks = self._callbacks, []
@@ -33,12 +33,12 @@ class Stop:
             callback()
 
     def check(self) -> None:
-        """Stopped where it is set."""
+        """Raises Stopped if it is set."""
         if self._event.is_set():
             raise Stopped
 
     def wait(self, duration_ms: float) -> None:
-        """Wait so long; Stopped where it is or gets set."""
+        """Wait for the duration. Raises Stopped if it is set before or meanwhile."""
         if self._event.wait(duration_ms / 1000):
             raise Stopped
 

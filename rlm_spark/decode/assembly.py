@@ -65,7 +65,7 @@ class Assembly:
 
 
 class _Constant:
-    """A column that says the same in every row."""
+    """A column with the same value in every row."""
 
     def __init__(self, value: pa.Scalar) -> None:
         self._value = value

@@ -52,7 +52,7 @@ Headers = tuple[int, ByteBuffer | None, ByteBuffer, int, Binary, Binary]
 
 
 class Rows(NamedTuple):
-    """Arrow's buffers of the rows; without rows for a column that was not asked for."""
+    """Arrow's buffers of the rows; a column that was not requested has no rows."""
 
     row_count: int
     key: Binary

@@ -86,7 +86,7 @@ class RowBuilder:
         return position, index
 
     def _record(self, section: Section, start: int, index: int) -> int:
-        """Take one record; the position after it, -1 where it does not fit any more."""
+        """Take one record. Returns the position after it, -1 if it does not fit."""
         if self._size_bytes >= self._target_bytes:
             return -1
         data = section.data
@@ -174,7 +174,7 @@ class _Strings:
         self._data = bytearray()
 
     def append(self, value: ByteBuffer | None) -> int:
-        """The bytes that came to it."""
+        """Append a value; returns the bytes that were added."""
         self._valid.append(value is not None)
         if value is not None:
             if len(self._data) + len(value) > _MAX_INT32:
@@ -198,7 +198,7 @@ class _HeaderLists:
         self._values = _Strings()
 
     def append(self, data: ByteBuffer, position: int, end: int, index: int) -> int:
-        """Append headers that _skip_headers has seen; the bytes that came to it."""
+        """Append headers that _skip_headers has checked; returns the bytes that were added."""
         count, position = _varint(data, position, end, _VARINT_BYTES, index)
         self._valid.append(count > 0)
         self._sizes.append(count)
@@ -226,7 +226,7 @@ def _bits(valid: bytearray) -> tuple[int, bytes | None]:
 
 
 def _skip_headers(data: ByteBuffer, position: int, end: int, index: int) -> int:
-    """The position behind the headers of a record. Nothing is kept of them: there may be many."""
+    """The position after the headers of a record. The headers are not kept: there may be many."""
     count, position = _varint(data, position, end, _VARINT_BYTES, index)
     if not 0 <= 2 * count <= end - position:
         raise ValueError(f"record {index} claims {count} headers at byte {position} of {end}")

@@ -54,7 +54,7 @@ class Scan:
 
     def _piece(self, piece: Fetched) -> Iterator[tuple[Section, int]]:
         batches = piece.batches
-        # What lies below was another piece's, or is deleted (a log start inside of a batch).
+        # Lower offsets belong to another piece, or are deleted (a log start inside of a batch).
         self._next_offset = max(self._next_offset, piece.start_offset)
         aborted = _Aborted(piece.aborted if self._read_committed else ())
         position = 0
@@ -97,7 +97,7 @@ class Scan:
     def _is_wanted(
         self, batches: ByteBuffer, position: int, header: BatchHeader, aborted: "_Aborted"
     ) -> bool:
-        """Whether it may have records to give; follows the transactions. Corrupt by checksum."""
+        """Whether the batch may have wanted records; tracks transactions. Corrupt: checksum."""
         end = position + header.size_bytes
         found = self._crc32c(batches, position + _CRC_FROM, end)
         if found != header.crc:
@@ -135,7 +135,7 @@ class Scan:
 
 
 def _is_empty(header: BatchHeader) -> bool:
-    """What compaction leaves of a batch whose records all went: a header alone."""
+    """Whether compaction has removed all records of the batch and left only its header."""
     return header.record_count == 0 and header.size_bytes == HEADER_BYTES
 
 
@@ -190,7 +190,7 @@ def record_batches(
 
 
 def _full(scan: Scan, builder: RowBuilder, section: Section, position: int) -> Iterator[Rows]:
-    """Take the whole section; the builder's rows whenever it is full."""
+    """Append the whole section; yields the builder's rows whenever it is full."""
     index = 0
     while True:
         try:

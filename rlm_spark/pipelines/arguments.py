@@ -159,7 +159,7 @@ _CONNECTION_OPTIONS = {
 
 
 def connection_options(values: Mapping[str, Any]) -> dict[str, str]:
-    """The data source's options for what CONNECTION was given."""
+    """The data source's options that the given CONNECTION arguments mean."""
     return {
         option: str(values[name])
         for name, option in _CONNECTION_OPTIONS.items()
@@ -196,7 +196,7 @@ def export_options(
 
 
 def chunk_size(values: Mapping[str, Any]) -> ChunkSize:
-    """ExportError where it is not positive."""
+    """The limits of a chunk. ExportError if one is not positive."""
     size = ChunkSize(records=values["chunk_records"], stored_bytes=values["chunk_bytes"])
     if size.records < 1 or size.stored_bytes < 1:
         raise ExportError("--chunk-records and --chunk-bytes must be at least 1")
@@ -204,7 +204,7 @@ def chunk_size(values: Mapping[str, Any]) -> ChunkSize:
 
 
 def parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
-    """Of `python -m rlm_spark.pipelines`; defaults of some arguments are in the environment."""
+    """The parser of `python -m rlm_spark.pipelines`; some defaults come from the environment."""
     top = argparse.ArgumentParser(
         prog="python -m rlm_spark.pipelines", description="Pipelines over tiered topics."
     )

@@ -156,8 +156,8 @@ def audit(
 ) -> AuditReport:
     """Read and check all FINISHED remote segments of the topics (None: of every enabled one).
 
-    `options`: rlm.endpoints and what goes with it. Segments deleted meanwhile by retention are no
-    findings. Errors: ConnectorError and its kinds for what is not about the data, JobStopped.
+    `options`: rlm.endpoints and the other options of the connection. Segments that retention
+    deletes meanwhile are not findings. ConnectorError: the audit itself failed; JobStopped.
     """
     given = OptionMap({"readMode": "remote_only", **options})
     connection = connector_options(given, user=user(), read_text=read_text).service

@@ -58,7 +58,7 @@ def split(batch: pa.RecordBatch, partition_by: str) -> Iterator[tuple[int, pa.Re
 
 
 def _buckets(timestamps: pa.Array, span_us: int) -> pa.Array:
-    """Floored; Arrow's own division of integers rounds towards zero."""
+    """The quotients rounded down; Arrow's division of integers rounds towards zero."""
     values = timestamps.view(pa.int64())
     quotients = pc.divide(values, span_us)
     is_rounded_up = pc.greater(pc.multiply(quotients, span_us), values)

@@ -25,7 +25,7 @@ _LEAST_RECORDS = 50_000
 class Chunk:
     """Offsets [start_offset, end_offset) of one partition: what one task exports.
 
-    `topic_id` is Kafka's, None if it is unknown. (`plan`, `number`) is unique within
+    `topic_id` is None if it is unknown. (`plan`, `number`) is unique within
     a target. `from_earliest`: offsets that are gone at its start are no loss.
     """
 

@@ -178,7 +178,7 @@ def export(
     show: Callable[[tuple[Chunk, ...], Done], None] | None = None,
     stop: threading.Event | None = None,
 ) -> ExportReport:
-    """Append what is new of the topics to the Parquet files in the directory `to`.
+    """Append new records of the topics to the Parquet files in the directory `to`.
 
     `options` are those of the data source: topics, start and end. Without a starting option the
     export starts where the previous one ended. Isolation is read_committed unless the options say

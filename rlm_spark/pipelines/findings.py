@@ -65,7 +65,7 @@ class AuditedSegment:
 
     @property
     def size_bytes(self) -> int:
-        """Of the log object."""
+        """Size of the log object."""
         return self.metadata.segment_size_bytes
 
     def custom(self) -> CustomMetadata:
@@ -73,7 +73,7 @@ class AuditedSegment:
         return self.metadata.custom()
 
     def finding(self, kind: FindingKind, suffix: str, detail: str) -> Finding:
-        """About its object with that suffix."""
+        """A finding about the segment's object with that suffix."""
         stem = self.objects_stem or f"segment {self.metadata.segment_id.id}"
         return Finding(
             kind=kind,

@@ -114,7 +114,7 @@ def leased_client(
 
 
 def bytes_per_offset(segments: Sequence[pb.Segment]) -> dict[TopicPartition, float]:
-    """Stored bytes an offset by partition, as the newest segment of each has them."""
+    """Stored bytes per offset by partition, in the newest segment of each."""
     newest: dict[TopicPartition, pb.Segment] = {}
     for segment in segments:
         topic_partition = TopicPartition(segment.topic, segment.partition)

@@ -103,7 +103,7 @@ class Book:
     # -- the driver, under the lock
 
     def open(self, shape: Shape) -> "Lock":
-        """Take the target, made if it is not there; ExportError: not ours, another shape, in use.
+        """Lock the target, and create it if needed. ExportError: not ours, another shape, in use.
 
         Only this may create or change plans, until the lock is released.
         """

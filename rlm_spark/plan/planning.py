@@ -69,7 +69,7 @@ def plan_batch(query: BatchQuery, positions: Positions) -> list[PlannedRange]:
 
 
 def split(whole: Iterable[PlannedRange], query: Query) -> list[PlannedRange]:
-    """At most one range a partition, divided as the query says; moving edges stay at the ends."""
+    """Divides ranges, at most one a partition, as the query says; moving edges stay at the ends."""
     by_topic_partition = {each.topic_partition: each for each in whole}
     divided: dict[TopicPartition, list[OffsetRange]] = {
         topic_partition: [] for topic_partition in by_topic_partition
@@ -114,7 +114,7 @@ def divide(
 ) -> list[OffsetRange]:
     """The ranges of the tasks; empty and backward ranges are dropped, order is kept.
 
-    First no range has more than `max_records_per_partition` offsets; then, where these are fewer
+    First, no range keeps more than `max_records_per_partition` offsets; then, where these are fewer
     than `min_partitions`, the large ones are divided further, in proportion to their size: about
     `min_partitions`, not exactly.
     """
@@ -181,7 +181,7 @@ def _parts(size: int, total: int, min_partitions: int) -> int:
 
 
 def _divided(whole: OffsetRange, parts: int) -> list[OffsetRange]:
-    """`parts` ranges of one size; what the division leaves over goes to the last ones."""
+    """`parts` ranges of equal size; the last ones take the remainder."""
     divided = []
     start = whole.start_offset
     for left in range(parts, 0, -1):

@@ -77,7 +77,7 @@ class TieredPositions:
     def for_timestamps(self, timestamps_ms: Mapping[TopicPartition, int]) -> Offsets:
         """The earliest offset of any tier with at least that timestamp. ConnectorError.
 
-        Before 1970 is as 1970: Kafka's protocol gives negative timestamps other meanings.
+        Timestamps before 1970 count as 1970: negative ones are special in Kafka's protocol.
         """
         return self._lowest(
             {topic_partition: max(0, at) for topic_partition, at in timestamps_ms.items()}
@@ -101,14 +101,14 @@ class TieredPositions:
         )
 
     def _retried(self, ask: Callable[[], T]) -> T:
-        """Retries as often as Spark does, unless the attempts already took the poll timeout."""
+        """Retries as often as Spark does, unless the attempts have taken the poll timeout."""
         begun = clock.monotonic_ms()
         for _ in range(self._options.fetch_offset_retries - 1):
             try:
                 return ask()
             except ConnectorError:
                 if clock.monotonic_ms() - begun >= self._options.poll_timeout_ms // 2:
-                    raise  # the clients have tried again and again themselves
+                    raise  # the clients have already retried
                 clock.sleep_ms(self._options.fetch_offset_retry_interval_ms)
         return ask()
 
@@ -193,7 +193,7 @@ class RemotePositions:
         return self._offsets(wanted, self._rows(wanted))
 
     def older(self, wanted: Mapping[TopicPartition, int], begins: Offsets) -> Offsets:
-        """As `offsets`, of tiers below a Kafka whose log began at `begins` just before.
+        """As `offsets`, for tiers below a Kafka log that has just been seen to begin at `begins`.
 
         If the reported remote tier ends below that, its service may be behind the ledger (H17).
         Then the leader's service is asked, because it confirms its answers by barriers.
@@ -284,7 +284,7 @@ def _asked(
     remote_only: bool,
     read_committed: bool,
 ) -> Offsets:
-    """One call a partition, some at once; partitions that do not exist are left out."""
+    """Makes one call per partition, some at once; partitions that do not exist are left out."""
 
     def ask(topic_partition: TopicPartition) -> Iterator[tuple[TopicPartition, int | None]]:
         try:

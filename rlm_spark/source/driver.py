@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def user() -> str:
-    """The user of this process; a fixed name where the system knows none."""
+    """The user of this process; a fixed name if the system has no name for it."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -16,5 +16,5 @@ def user() -> str:
 
 
 def read_text(path: str) -> str:
-    """A small text file of the driver."""
+    """The text of a small file of the driver."""
     return Path(path).read_text(encoding="utf-8")

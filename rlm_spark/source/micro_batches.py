@@ -42,7 +42,7 @@ class AvailableNowError(ConnectorError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """Where time comes from."""
+    """The clock and the wait, as arguments."""
 
     now_ms: Callable[[], int]
     sleep_ms: Callable[[float], None]
@@ -74,7 +74,7 @@ class MicroBatches:
         self._is_available_now = True
 
     def initial(self) -> dict[TopicPartition, int]:
-        """Where a stream without a checkpoint starts: the same whenever it is asked."""
+        """Where a stream without a checkpoint starts; always the same answer."""
         if self._initial is None:
             self._initial = self._begun()
             _log.info("event=stream_starts offsets=%s", _shown(self._initial))
@@ -103,9 +103,9 @@ class MicroBatches:
     def end(
         self, start: Offsets | None, *, max_offsets: int | None, min_offsets: int | None
     ) -> Offsets:
-        """The end of the next micro-batch after `start`; `start` itself: nothing to do now.
+        """The end of the next micro-batch after `start`; `start` itself if there is nothing to do.
 
-        `start` None: Spark did not say (4.0, 4.1), so limits cannot be kept. AvailableNow keeps
+        `start` is None with Spark 4.0 and 4.1, so limits cannot be kept there. AvailableNow keeps
         no lower limit: it would never reach its end.
         """
         is_first = not self._has_read_latest and start is not None and start == self._initial
@@ -129,7 +129,7 @@ class MicroBatches:
         return rate_limited(max_offsets, self._with_new(start), there)
 
     def plan(self, start: Offsets, end: Offsets) -> list[PlannedRange]:
-        """The ranges of the micro-batch, also of one that a restart repeats; loss by the rule."""
+        """The ranges of a micro-batch, also one that a restart repeats; applies the loss rule."""
         if self._fixed_end is not None:
             self._check_reachable(self._fixed_end, end)
         first = {**start, **self._added(start, end)}
@@ -167,7 +167,8 @@ class MicroBatches:
         ]
 
     def _empty_again(self, start: Offsets, end: Offsets) -> set[TopicPartition]:
-        """Of the first micro-batch when a restart repeats it: what began at the end had nothing."""
+        """The partitions that are empty when a restart repeats the first micro-batch: those that
+        began at their end."""
         is_dated = _is_dated(self._query.starting)
         return {
             topic_partition

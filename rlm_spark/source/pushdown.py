@@ -42,7 +42,7 @@ _NO_OFFSET: Final = 1 << 63
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What the filters taken so far leave to be read; None: anything."""
+    """The offsets and values that the filters taken so far allow; None: any."""
 
     topics: frozenset[str] | None = None
     partitions: frozenset[int] | None = None
@@ -92,14 +92,14 @@ def trimmed(
 
 
 class FilteringReader(TieredReader):
-    """A batch read that takes filters over."""
+    """A batch read that applies filters itself."""
 
     def __init__(self, query: BatchQuery, schema: StructType, tiers: Tiers | None = None) -> None:
         super().__init__(query, schema, tiers)
         self._bounds = Bounds()
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
-        """Take what can be taken; yields what Spark has to do itself."""
+        """Takes the filters that offsets can express; yields those that Spark must apply itself."""
         for wanted in filters:
             self._bounds, is_done = taken(self._bounds, wanted)
             if not is_done:
@@ -178,7 +178,7 @@ def _timestamp(bounds: Bounds, wanted: Filter) -> Bounds:
 
 
 def _values(wanted: Filter) -> set[object] | None:
-    """The values of which the column must be one; None where the filter says something else."""
+    """The values that the filter allows for the column; None if it is another kind of filter."""
     match wanted:
         case EqualTo() | EqualNullSafe():
             return {wanted.value}
@@ -205,7 +205,7 @@ def _cut(planned: PlannedRange, bounds: Bounds) -> PlannedRange | None:
 
 
 def _from(planned: PlannedRange, first_offset: int | None) -> PlannedRange:
-    """Without what lies before `first_offset`; None: all there is lies before."""
+    """The range from `first_offset` on; None if all of it lies before."""
     start, end = planned.wanted.start_offset, planned.wanted.end_offset
     start = end if first_offset is None else min(max(first_offset, start), end)
     return replace(planned, wanted=replace(planned.wanted, start_offset=start))

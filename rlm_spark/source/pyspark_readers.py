@@ -105,7 +105,7 @@ class TieredStreamReader(DataSourceStreamReader):
         return partition_batches(self._query.connector, partition, self._schema, self._tiers)
 
     def commit(self, end: Mapping[str, Any]) -> None:
-        """Nothing is kept outside of Spark's checkpoint; the lag is logged."""
+        """Logs the lag. All state is in Spark's checkpoint."""
         behind = self._batches().behind(offsets_from_checkpoint(end))
         _log.debug("event=micro_batch_done offsets_behind_latest_min_max_mean=%s", behind)
 

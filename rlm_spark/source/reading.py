@@ -38,7 +38,7 @@ class RangeReader(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tiers:
-    """How a task reaches the tiers; tests put fakes here."""
+    """The functions through which a task reads the tiers; tests pass fakes."""
 
     read_range: RangeReader = read_range
     open_positions: Callable[[ConnectorOptions], Positions] = open_positions

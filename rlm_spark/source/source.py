@@ -32,7 +32,7 @@ class TieredDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format` takes."""
+        """The name that `format` takes."""
         return FORMAT
 
     def schema(self) -> StructType:
@@ -53,7 +53,7 @@ class TieredDataSource(DataSource):
 
 
 def _filtering_reader(query: BatchQuery, schema: StructType) -> DataSourceReader:
-    """Only where asked for: Spark refuses a reader with pushFilters while its switch is off."""
+    """Only with pushdown=true: Spark refuses a reader with pushFilters unless it is enabled."""
     try:
         from rlm_spark.source.pushdown import FilteringReader
     except ImportError as error:  # PySpark 4.0
@@ -67,7 +67,7 @@ def register(spark: SparkSession) -> None:
 
 
 def stream_reader(query: StreamQuery, schema: StructType) -> TieredStreamReader:
-    """The reader with all that the installed PySpark can do."""
+    """The reader with all features of the installed PySpark."""
     try:
         from rlm_spark.source.available_now import LimitedStreamReader
     except ImportError:  # PySpark before 4.2

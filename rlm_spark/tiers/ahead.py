@@ -122,13 +122,12 @@ _is_done = False
 
 
 def prepare() -> None:
-    """Once in a process that many tasks run in; nothing elsewhere: a driver's is the user's.
+    """Sets up a worker process that runs many tasks, once; other processes are left alone.
 
     A reused worker collects garbage after each task before it takes the next one
-    (pyspark/daemon.py), which with pandas, pyarrow and gRPC loaded took a sixth of its time: what
-    is loaded by now is passed over from here on. And memory of messages and batches, which the C
-    library gave back to the system and got again with every few of them, which took as much, is
-    kept (kip405/process.py).
+    (pyspark/daemon.py). With pandas, pyarrow and gRPC loaded this took a sixth of its time, so the
+    collector ignores what is loaded by now. As much time went into memory of messages and batches,
+    which the C library kept returning to the system; it is kept instead (kip405/process.py).
     """
     global _is_done
     if _is_done or not os.environ.get(_IS_REUSED):

@@ -55,7 +55,7 @@ class Endpoints:
 
     @property
     def is_due(self) -> bool:
-        """Whether a description is wanted."""
+        """Whether the last description is too old."""
         at = self._described_at_ms
         return at is None or self._monotonic_ms() - at >= KNOWN_FOR_MS
 
@@ -97,7 +97,7 @@ class Endpoints:
             self._avoided_until_ms[address] = self._monotonic_ms() + AVOIDED_FOR_MS
 
     def answered(self, address: str) -> None:
-        """It works again."""
+        """The service works again."""
         self._avoided_until_ms.pop(address, None)
 
     def _alive(self) -> list[Endpoint]:
@@ -119,7 +119,7 @@ class Endpoints:
 
 
 def _spread(addresses: list[str], topic_partition: TopicPartition) -> list[str]:
-    """Rotated by the partition: the same order in every process."""
+    """The addresses rotated by the partition, in the same order in every process."""
     ordered = sorted(addresses)
     if not ordered:
         return []

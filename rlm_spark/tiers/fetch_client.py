@@ -93,7 +93,7 @@ class FetchClient:
                         self.endpoints.leads(ask.wanted.topic_partition, address)
                     position, surprises = answer.piece.next_offset, 0
                     yield answer
-                    # Only now: the time that the consumer takes is not the service's.
+                    # Only now, because the consumer's time does not count as the service's.
                     retry_policy.progressed(address)
                 return
             except _CallFailed as failed:
@@ -137,7 +137,8 @@ class FetchClient:
     def describe_topics(
         self, topics: tuple[str, ...], topic_partition: TopicPartition, stop: Stop
     ) -> tuple[pb.TieredTopic, ...]:
-        """The enabled ones of these topics, all where none is given; readers are asked first.
+        """Those of the topics that are enabled, all enabled ones if none is given. Readers are
+        asked first.
 
         `topic_partition` spreads the question like fetches of that partition. ServiceError,
         Stopped.
@@ -338,8 +339,8 @@ def _topic_ref(ask: FetchAsk) -> pb.TopicRef:
 
 
 def _describe_requests(topics: tuple[str, ...]) -> tuple[pb.DescribeTopicsRequest, ...]:
-    """One a topic: the answer to several is NOT_FOUND as soon as one of them is not enabled. Many
-    are found among all.
+    """One request per topic, because a request for several is NOT_FOUND if one is not enabled. For
+    many topics one request asks for all.
     """
     if not 0 < len(topics) <= _MOST_TOPICS_BY_NAME:
         return (pb.DescribeTopicsRequest(),)

@@ -101,11 +101,11 @@ class KafkaClient:
         self._loop.close()
 
     def topics(self, names: Sequence[str] | None, stop: Stop) -> dict[str, TopicMetadata]:
-        """Those of the topics that exist; None: all that this user may see. KafkaClientError."""
+        """The topics that exist; `names` None: all that this user may see. KafkaClientError."""
         return self._loop.run(self._retried("metadata", lambda: self._describe(names)), stop)
 
     def topic(self, name: str, stop: Stop) -> TopicMetadata:
-        """One topic, from what is known where it is. TopicGone, KafkaClientError."""
+        """One topic, from the cache if it is there. TopicGone, KafkaClientError."""
         return self._loop.run(self._retried(f"topic {name}", lambda: self._topic(name)), stop)
 
     def offsets(

@@ -66,7 +66,7 @@ class BrokerConnections(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has n
         return answer
 
     async def try_bootstrap(self) -> None:
-        """Connect to the last bootstrap server and hang up: raises why that does not work."""
+        """Connects to the last bootstrap server and disconnects; raises the error if that fails."""
         host, port, _ = self.hosts[-1]
         connection = await create_conn(
             host,
@@ -119,8 +119,8 @@ class BrokerConnections(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has n
 
 
 async def connect(settings: KafkaSettings) -> BrokerConnections:
-    """Connected to the cluster. KafkaError, OSError: why the last bootstrap server does not let us
-    in; KafkaClientError: the TLS files are unfit.
+    """Connects to the cluster. KafkaError, OSError: the error of the last bootstrap server;
+    KafkaClientError: the TLS files cannot be used.
     """
     client = BrokerConnections(settings)
     try:
@@ -150,7 +150,8 @@ def _ssl_context(files: TlsFiles) -> ssl.SSLContext:
 
 
 def _load_texts(context: ssl.SSLContext, files: TlsFiles) -> None:
-    """OpenSSL reads a chain from files only: one that nobody else can read, for a moment."""
+    """Loads a certificate chain. OpenSSL reads chains from files only, so it is written to a
+    private file for a moment."""
     with tempfile.NamedTemporaryFile("w", suffix=".pem", encoding="ascii") as file:
         file.write(f"{files.key_text or ''}\n{files.cert_text or ''}\n")
         file.flush()

@@ -114,7 +114,7 @@ class _VersionedRequest(Generic[T]):
         return encode(self._api.request, self._version, self._value)
 
     def parse_response_header(self, frame: BytesIO) -> _ResponseHeader:
-        # `getvalue` of a BytesIO that nobody wrote to is the bytes themselves, not a copy.
+        # `getvalue` of a BytesIO without writes is the bytes themselves, not a copy.
         return _ResponseHeader(parse_response_header(frame.getvalue(), self._api, self._version)[0])
 
     @property

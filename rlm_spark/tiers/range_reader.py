@@ -77,7 +77,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What both tier readers need to know of the read."""
+    """The read, as both tier readers need it."""
 
     topic_partition: TopicPartition
     identity: Identity
@@ -253,7 +253,7 @@ class NotTieredReader:
         self._is_authoritative = is_authoritative
 
     def read(self, start_offset: int, end_offset: int, stop: Stop) -> Iterator[Fetched]:
-        """Absent, always."""
+        """Always raises Absent."""
         raise Absent("the topic is not enabled for tiering", is_certain=self._is_authoritative)
 
 

@@ -92,8 +92,8 @@ class Channels:
             channel.close()
 
     def _renewed(self) -> grpc.ChannelCredentials:
-        """Credentials of the files as they are now; calls under way go on by the old ones. Files
-        that cannot be read any more leave what there is.
+        """Credentials of the present files; calls under way continue with the old ones. If the
+        files cannot be read any more, the old credentials stay.
         """
         stamps = tuple(_stamp(file) for file in self._files)
         if self._credentials is not None and stamps == self._stamps:
@@ -145,7 +145,7 @@ def _metadata(connection: ServiceConnection) -> tuple[tuple[str, str], ...]:
 
 
 def _stamp(file: str) -> tuple[int, int, int] | None:
-    """What changes with the file; None while it is not there."""
+    """Values that change with the file; None while it does not exist."""
     try:
         found = Path(file).stat()
     except OSError:
@@ -192,7 +192,7 @@ class Failure:
 
 
 def failure_of(error: grpc.RpcError, address: str) -> Failure:
-    """What the error says; without a detail the status code decides."""
+    """The failure in the error's detail; without a detail, the one of the status code."""
     sent = sent_error(error)
     found = error_of_call(error, f"service at {address}") if sent is None else sent
     kind, what = found.kind, str(found)

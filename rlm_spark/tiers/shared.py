@@ -22,7 +22,7 @@ IDLE_MS = 60_000
 
 
 class Closable(Protocol):
-    """What can be shared."""
+    """A value that can be shared."""
 
     def close(self) -> None: ...
 
@@ -38,7 +38,7 @@ class _Held(Generic[T]):
 
 
 class Shared(Generic[T]):
-    """Values by key; made under the lock: others of the same kind wait."""
+    """Shared values by key. A value is made under the lock, so other callers wait for it."""
 
     def __init__(self, idle_ms: int = IDLE_MS) -> None:
         self._idle_ms = idle_ms
@@ -91,6 +91,6 @@ class Shared(Generic[T]):
         self._held: dict[Hashable, _Held[T]] = {}
 
     def _forget_parents(self) -> None:
-        # Kept, not dropped: what a destructor would close belongs to the parent too.
+        # Kept, because a destructor would close what belongs to the parent too.
         self._parents = self._held
         self._forget()
