@@ -59,7 +59,7 @@ def parser(prog: str, description: str | None) -> argparse.ArgumentParser:
 
 
 def options_from(given: argparse.Namespace, quick: "T", full: "T", names: Iterable[str]) -> "T":
-    """What --quick says or its absence, changed by the named options where they were given."""
+    """The options of --quick or of a full run, changed by the named options that were given."""
     chosen: dict[str, Any] = {
         name: value for name in names if (value := getattr(given, name)) is not None
     }
@@ -69,7 +69,7 @@ def options_from(given: argparse.Namespace, quick: "T", full: "T", names: Iterab
 def measure(
     given: argparse.Namespace, stem: str, run: Callable[[], tuple[list[str], dict[str, Any]]]
 ) -> int:
-    """Run, say what `run` gives to be said, write its result: 0 when everything was measured."""
+    """Runs the benchmark, prints its progress, writes its result; 0 if everything was measured."""
     try:
         lines, result = run()
     except (BenchError, SandboxError) as error:

@@ -20,7 +20,7 @@ _COLUMNS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerfLine:
-    """What ConsumerPerformance says of one run; MiB of values, group join not in the fetch time."""
+    """Output of ConsumerPerformance: MiB of values, fetch time without the group join."""
 
     value_mib: float
     records: int

@@ -55,7 +55,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """What a way needs: both processes, the object, how much and how many at once."""
+    """What a measured way needs: both processes, the object, amounts and concurrency."""
 
     folder: Path
     plugins: dict[str, tuple[str, psutil.Process]]
@@ -113,7 +113,7 @@ class Way:
 
 
 def ways(folder: Path) -> tuple[Way, ...]:
-    """Those this machine can do."""
+    """The ways that this machine supports."""
     memory = Path(tempfile.mkdtemp(prefix="rlm-bench-", dir=_MEMORY)) if _MEMORY.is_dir() else None
     fetches = [
         Way(name=f"fetch bytes {network}", network=network, share=False, work=Bench.fetches)

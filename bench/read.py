@@ -93,7 +93,7 @@ def _run_shape(
 
 
 def use_production_intervals(sandbox: Sandbox) -> None:
-    """From its next start on, the service looks at its partitions as seldom as by default."""
+    """From its next start on, the service runs its tasks at the default intervals."""
     path = sandbox.layout.rlm_config(1)
     config = yaml.safe_load(path.read_text(encoding="utf-8"))
     kept = {key: value for key, value in config.items() if key not in _SHORTENED_BY_SANDBOX}

@@ -60,7 +60,7 @@ def ratios(runs: Sequence[Run], shape: Shape, above: str, below: str) -> list[fl
 
 
 def verdicts(runs: Sequence[Run], shapes: Iterable[Shape]) -> list[Verdict]:
-    """What was expected and what came."""
+    """The expectations and what was measured."""
     found = []
     for shape in shapes:
         if of_direct := ratios(runs, shape, PROXY, DIRECT):

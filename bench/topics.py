@@ -40,7 +40,7 @@ def prepare(sandbox: Sandbox, options: Options, progress: Progress) -> dict[str,
 
 
 def make_topic(sandbox: Sandbox, topic: str, partitions: int, segment_mib: int) -> None:
-    """A topic with unlimited retention that nobody tiers."""
+    """A topic with unlimited retention that is not tiered."""
     new = NewTopic(topic, partitions, 1, topic_configs=_topic_configs(DIRECT, segment_mib))
     asyncio.run(_create_all(sandbox, [new]))
 

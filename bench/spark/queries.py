@@ -33,7 +33,7 @@ class Queries:
         self._folder = folder
 
     def run(self, cell: Cell, variant: str) -> None:
-        """To its end; that is what is timed. `answer` says what came out."""
+        """Runs to the end, which is what is timed; `answer` has the result."""
         self._answer: Answer | None = None
         if cell.task != EXPORT:
             frame = self._narrow(cell, variant) if cell.task == VALUE else self._wide(cell, variant)
@@ -46,7 +46,7 @@ class Queries:
             writer.parquet(str(self._folder))
 
     def answer(self, cell: Cell) -> Answer:
-        """Of the last run; of an export what the files hold, which are then removed."""
+        """Answer of the last run; an export's comes from its files, which are then removed."""
         if self._answer is not None:
             return self._answer
         if cell.task != EXPORT:

@@ -92,7 +92,7 @@ def _wait_copied(sandbox: Sandbox, options: SparkOptions, topic: Topic) -> float
 
 
 def disk_bytes(sandbox: Sandbox, topic: Topic) -> int:
-    """What the broker's log of a topic takes, after compression."""
+    """Bytes of the broker's log of a topic, after compression."""
     folders = [found for base in sandbox.log_dirs() for found in base.glob(f"{topic.name}-*")]
     logs: list[Path] = [path for folder in folders for path in folder.glob("*.log")]
     return sum(path.stat().st_size for path in logs)

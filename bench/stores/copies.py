@@ -29,7 +29,7 @@ def topic_of(number: int) -> str:
 def prepare_backlogs(
     lab: Lab, options: StoreOptions, numbers: Iterable[int], progress: Progress
 ) -> None:
-    """Topics that nobody tiers yet."""
+    """Makes topics that are not tiered yet."""
     for number in numbers:
         progress(f"producing {options.copy_mib} MiB to {topic_of(number)}")
         make_topic(lab.sandbox, topic_of(number), PARTITIONS, options.segment_mib)

@@ -101,7 +101,7 @@ class Lab:
             self.wire.delay(delay_ms)
 
     def take(self) -> dict[str, Any]:
-        """What passed the wire since the last call; empty without one."""
+        """The requests that passed the wire since the last call; empty without a wire."""
         if self.wire is None:
             return {"requests": {}, "bytes": {}, "first_put_s": None}
         return self.wire.take()

@@ -77,6 +77,6 @@ COPY = "copy of a backlog, 8 partitions: 99-113 MB/s, broker 5.8-8.9 CPU s/GB"
 
 
 def best_read(partitions: int, delay_ms: int) -> float | None:
-    """The best of a row in MiB/s, None where nobody measured it."""
+    """The best of a row in MiB/s, None where it was not measured."""
     rows = [one.best for one in READS if (one.partitions, one.delay_ms) == (partitions, delay_ms)]
     return max(rows, default=None)

@@ -61,7 +61,7 @@ class FirstRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
-    """Of one copy; CPU is ours (service and plugin) or the plain uploader's own."""
+    """The speed of one copy; CPU is ours (service and plugin) or the plain uploader's."""
 
     seconds: float
     mb_s: float

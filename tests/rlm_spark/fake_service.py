@@ -166,7 +166,7 @@ def refuse(context: grpc.ServicerContext, error: RemoteStorageError) -> None:
 
 
 def refusing(error: RemoteStorageError, after: int = 0) -> Behaviour:
-    """That many messages, then the error."""
+    """Sends that many messages, then the error."""
 
     def behave(
         service: FakeService, request: pb.FetchRequest, context: grpc.ServicerContext
@@ -181,7 +181,7 @@ def refusing(error: RemoteStorageError, after: int = 0) -> Behaviour:
 
 
 def stalling(after: int = 0) -> Behaviour:
-    """That many messages, then nothing until the caller hangs up."""
+    """Sends that many messages, then nothing until the caller cancels."""
 
     def behave(
         service: FakeService, request: pb.FetchRequest, context: grpc.ServicerContext
@@ -197,7 +197,7 @@ def stalling(after: int = 0) -> Behaviour:
 
 
 def ending(after: int) -> Behaviour:
-    """That many messages, then a stream that ends well but early."""
+    """Sends that many messages, then ends the stream early but without an error."""
 
     def behave(
         service: FakeService, request: pb.FetchRequest, context: grpc.ServicerContext

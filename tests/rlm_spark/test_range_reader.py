@@ -383,7 +383,7 @@ def test_reads_of_one_process_share_clients(service: FakeService, kafka: FakeKaf
 def test_a_forked_worker_begins_with_nothing_of_its_parents(
     service: FakeService, kafka: FakeKafka
 ) -> None:
-    """As Spark's daemon does, which never reads itself; Kafka's client was even in use before."""
+    """Spark's daemon forks too, though it never reads; here Kafka's client was in use before."""
     given = replace(options(ReadMode.KAFKA_ONLY, kafka=kafka))
     read(given, 20, 30)
     opened = kafka.broker.connections

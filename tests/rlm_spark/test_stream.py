@@ -42,7 +42,7 @@ class FakeTime:
 
 
 class Driver:
-    """What PySpark does with a reader: everything passes through JSON."""
+    """Drives a reader as PySpark does: everything passes through JSON."""
 
     def __init__(
         self, positions: FakePositions, time: FakeTime | None = None, **options: str

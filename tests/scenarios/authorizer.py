@@ -65,7 +65,7 @@ OF_THE_BROKERS = (cluster_acl("ClusterAction"),)
 
 
 def of_tier(topic: str) -> tuple[Acl, ...]:
-    """What the services need for one topic."""
+    """The ACLs that the services need for one topic."""
     operations = ("Read", "Delete", "AlterConfigs", "Describe", "DescribeConfigs")
     return tuple(topic_acl(operation, topic) for operation in operations)
 
@@ -77,7 +77,7 @@ class SecuredCluster(Cluster):
         return AdminClient({"bootstrap.servers": self.bootstrap, **SUPER_USER})
 
     def close_cluster(self) -> None:
-        """From now on ANONYMOUS has what the brokers need among themselves, and what is granted."""
+        """From now on ANONYMOUS has the rights that brokers need, and those that are granted."""
         self.grant(*OF_THE_BROKERS, *OF_OUR_TOPICS, *OF_THE_CLUSTER)
         for kind in (ResourceType.TOPIC, ResourceType.GROUP):
             self._create([_binding(kind, "*", AclOperation.ALL, principal="User:admin")])

@@ -84,7 +84,7 @@ def open_clients() -> int:
 
 
 def clients_come_to(count: int, timeout_s: float = 5) -> bool:
-    """Whether so many are open soon: a thread is named, and goes, a moment after its client."""
+    """Whether that many are open soon; a client's thread starts and ends a moment after it."""
     deadline = time.monotonic() + timeout_s
     while open_clients() != count and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -313,7 +313,7 @@ class Cluster:
         return self.log_start(topic, partition)
 
     def status(self, topic: str, partition: int = 0) -> dict[str, Any]:
-        """What `rlm status` says of a partition."""
+        """The row of a partition in `rlm status`."""
         [found] = [
             row
             for row in self.rlm_json("status")["partitions"]
@@ -400,7 +400,7 @@ def assert_same(read: list[Row], acked: list[Row]) -> None:
 
 
 def _words(differing: list[tuple[Row, Row]]) -> str:
-    """Of the first pair what differs, shortened."""
+    """The differing fields of the first pair, shortened."""
     read, acked = differing[0]
     fields = [
         f"{name} {str(one)[:60]}, acknowledged as {str(other)[:60]}"

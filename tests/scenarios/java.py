@@ -14,7 +14,7 @@ _LIMIT_S = 90.0
 
 
 def printable(rows: list[Row]) -> list[tuple[int, int, bytes]]:
-    """What `java_read` answers for these rows (without headers)."""
+    """The answer of `java_read` for these rows (without headers)."""
     return [
         (
             row.partition,

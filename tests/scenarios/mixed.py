@@ -33,7 +33,7 @@ _HEADERS: tuple[Headers, ...] = (
 
 @dataclass(slots=True)
 class Mixed:
-    """What was acknowledged: `rows` of all, and the offsets whose transaction was aborted."""
+    """The acknowledged records: `rows` of all, and the offsets whose transaction was aborted."""
 
     rows: list[Row] = field(default_factory=list)
     aborted: set[tuple[int, int]] = field(default_factory=set)
@@ -48,7 +48,7 @@ class Mixed:
 
 
 def printed(rows: list[Row]) -> list[tuple[int, int, bytes]]:
-    """What Java's console consumer prints of rows: partition, offset, content."""
+    """Rows as Java's console consumer prints them: partition, offset, content."""
     return [
         (
             row.partition,

@@ -17,7 +17,7 @@ def objects_of(cluster: Cluster) -> StoreObjects:
 
 
 def finished_segments(cluster: Cluster, topic: str) -> list[RemoteLogSegmentMetadata]:
-    """What the manifests in the store say of the topic's segments, by start offset."""
+    """The topic's segments by their manifests in the store, by start offset."""
     found = [decode_value(one.segment_metadata) for one in manifests(cluster, topic)]
     return sorted(found, key=lambda one: one.start_offset)
 

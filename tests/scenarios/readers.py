@@ -107,7 +107,7 @@ def kafka_python_read(
 
 
 def _row(record: Any) -> Row:
-    """Of aiokafka or kafka-python, whose records look alike."""
+    """A row of a record of aiokafka or kafka-python, which have the same attributes."""
     return Row(
         partition=record.partition,
         offset=record.offset,
@@ -160,7 +160,7 @@ def sarama(folder: Path) -> list[str]:
 
 
 def read_by(command: list[str], cluster: Cluster, topic: str, count: int) -> list[Row]:
-    """What a reader in a process of its own prints, without headers."""
+    """The rows that a reader in a process of its own prints, without headers."""
     done = subprocess.run(
         [*command, cluster.bootstrap, topic, str(count)],
         capture_output=True,

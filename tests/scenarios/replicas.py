@@ -111,7 +111,7 @@ def bring_to_lead(cluster: Cluster, topic: str, node: int, partition: int = 0) -
 
 
 def disk(cluster: Cluster, topic: str, node: int, partition: int = 0) -> PartitionLog:
-    """What a broker's log dir holds of a partition."""
+    """A partition in the log dir of a broker."""
     paths = [str(path) for path in cluster.sandbox.log_dirs(node)]
     return LogDirs(paths).scan(topic, partition)
 

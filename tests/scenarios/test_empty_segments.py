@@ -29,7 +29,7 @@ def _emptied(cluster: Cluster, topic: str) -> list[Path]:
 
 
 def _is_cleaned(cluster: Cluster, topic: str) -> bool:
-    """Whether the cleaner has finished a pass: it notes that at the end, segments go one by one."""
+    """Whether the cleaner has finished a pass, which it records at the end of it."""
     dirs = [Path(one) for one in cluster.sandbox.json["brokers"][0]["log_dirs"]]
     noted = (one / "cleaner-offset-checkpoint" for one in dirs)
     return any(f"{topic} 0 " in file.read_text() for file in noted if file.exists())

@@ -78,7 +78,7 @@ REST = (
 
 
 def assert_reported(secured: SecuredCluster, acl: Acl, node_id: int) -> None:
-    """By metrics, health and one line of the log."""
+    """Asserts that metrics, health and one line of the log report it."""
     text = f"missing ACL: {acl}"
 
     def reported() -> list[str]:

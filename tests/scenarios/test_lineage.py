@@ -137,7 +137,7 @@ def test_h04_emptied_log_dir(three: Cluster) -> None:
 
 
 def remote_tier(cluster: Cluster, node: int, topic: str) -> int | str:
-    """Where the remote tier of partition 0 ends by a service's word, or why it is refused."""
+    """Where the remote tier of partition 0 ends as a service reports it, or why it is refused."""
     address = cluster.sandbox.json["brokers"][node - 1]["grpc"]
     request = pb.ListOffsetsRequest(
         topic=pb.TopicRef(name=topic), timestamp=LATEST, tiers=pb.REMOTE_ONLY

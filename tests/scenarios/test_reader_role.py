@@ -132,7 +132,7 @@ def test_the_remote_tier_alone_from_service_and_reader(cluster: Cluster) -> None
 
 
 def _both_are_found(cluster: Cluster, both: list[Endpoint]) -> None:
-    """From each endpoint: itself and the other one, which has published a heartbeat."""
+    """Each endpoint names itself and the other one, which has published a heartbeat."""
     expected = {("broker", both[0].address), ("reader", both[1].address)}
 
     def is_known_to_both() -> bool:

@@ -166,7 +166,7 @@ def test_rules_change_and_everything_is_read_back(site: Site) -> None:
 
 
 def _without_a_store(site: Site, topic: str) -> list[Row]:
-    """A plain proxy that says that nothing is tiered; what was produced through it."""
+    """A plain proxy that treats nothing as tiered; the records produced through it."""
     cluster = site.cluster
     site.configure(())
     acked = cluster.produce(topic, ((0, None, b"v%d" % number) for number in range(10)))

@@ -178,7 +178,7 @@ KINDS: tuple[Callable[[random.Random], bytes], ...] = (
 
 
 def outcome(data: bytes, decoder: str, target_bytes: int) -> tuple[str, pa.Table | None]:
-    """What a decoder makes of the bytes; anything but rows and DecodeError goes up."""
+    """The rows or the DecodeError of a decoder; other exceptions propagate."""
     os.environ[ENVIRONMENT] = decoder
     wanted = OffsetRange(topic_partition=TOPIC_PARTITION, start_offset=0, end_offset=(1 << 63) - 1)
     pieces = [Fetched(batches=data, next_offset=9)]

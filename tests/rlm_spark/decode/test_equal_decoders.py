@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif("compiled" not in list(names()), reason="no comp
 
 @dataclass(slots=True)
 class Log:
-    """Batches, and what a consumer sees of them."""
+    """Batches, and the records that a consumer sees of them."""
 
     batches: list[Batch] = field(default_factory=list)
     rows: list[tuple[Rec, Batch]] = field(default_factory=list)

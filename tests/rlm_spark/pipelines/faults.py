@@ -38,7 +38,7 @@ class Machine:
         self.undo = [one for one in self.undo if one[0] != folder]
 
     def lose_power(self) -> None:
-        """What was not synced is gone, the newest first."""
+        """Undoes what was not synced, the newest first."""
         for path in self.unsynced:
             if path.exists():
                 os.truncate(path, 0)

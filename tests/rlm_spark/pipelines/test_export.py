@@ -193,7 +193,7 @@ def service() -> Iterator[FakeService]:
 
 
 def worked(root: Path, service: FakeService, topic_id: bytes) -> ChunkOutcome:
-    """What a worker makes of all of t-0, planned from the earliest offset on."""
+    """The rows of a worker for all of t-0, planned from the earliest offset on."""
     chunk = Chunk(
         plan=1,
         number=0,

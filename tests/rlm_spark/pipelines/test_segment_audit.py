@@ -60,7 +60,7 @@ def sections_of(log: bytes) -> dict[IndexType, bytes]:
 
 @dataclass
 class Stored:
-    """A segment's two objects, and what the ledger says of them (Objects)."""
+    """A segment's two objects, and their metadata in the ledger (Objects)."""
 
     log_bytes: bytes | None
     indexes_bytes: bytes | None
@@ -119,7 +119,7 @@ def whole() -> Stored:
 
 
 def copied(log: bytes) -> Stored:
-    """As if the broker's own file had been damaged before it was copied."""
+    """A segment whose file was damaged at the broker before it was copied."""
     return stored(log, sections_of(log_of()) | chunks_of(log))
 
 

@@ -170,7 +170,7 @@ class Exporter:
 
 
 def exported(root: Path) -> list[Row]:
-    """What a plain reader of Parquet sees: everything below the directory."""
+    """The rows that a plain reader of Parquet finds below the directory."""
     if not root.exists():
         return []
     data = ds.dataset(root, format="parquet", partitioning="hive")
@@ -188,7 +188,7 @@ def exported(root: Path) -> list[Row]:
 
 
 def stray(root: Path) -> list[str]:
-    """Parquet files that only a careless glob sees, and attempts that were left."""
+    """Parquet files that a reader must not find, and attempts that were left."""
     book = root / "_kafka_rlm_export"
     return [
         str(path.relative_to(root))
