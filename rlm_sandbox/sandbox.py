@@ -26,11 +26,10 @@ from rlm_sandbox.kafka_dist import KafkaDist, resolve_kafka
 from rlm_sandbox.launcher import Launcher, run_stage, stages
 from rlm_sandbox.nodes import format_storage, write_node_files
 from rlm_sandbox.ports import PortReservation, port_is_free
-from rlm_sandbox.preparation import checked_root, prepared, stopped_state
 from rlm_sandbox.processes import ProcessIdentity, kill_group, pause_group, stop_all
 from rlm_sandbox.services import plugin_config, reader_config, rlm_config
 from rlm_sandbox.spec import Layout, SandboxError, SandboxSpec
-from rlm_sandbox.state import SandboxState, locked
+from rlm_sandbox.state import SandboxState, checked_root, locked, prepared, stopped_state
 from rlm_sandbox.stores.choice import sandbox_store
 
 STORE = "store"

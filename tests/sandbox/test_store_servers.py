@@ -12,9 +12,9 @@ from rlm_sandbox import state as states
 from rlm_sandbox.document import sandbox_document
 from rlm_sandbox.kafka_dist import resolve_kafka
 from rlm_sandbox.ports import PortReservation
-from rlm_sandbox.preparation import prepared
 from rlm_sandbox.sandbox import STORE, Verbs, take_down
 from rlm_sandbox.spec import STORE_PROCESSES, Layout, SandboxError, SandboxSpec
+from rlm_sandbox.state import prepared
 from rlm_sandbox.stores.choice import sandbox_store
 from rlm_sandbox.stores.objects import s3_client, store_objects
 

@@ -11,10 +11,9 @@ from rlm_sandbox import state as states
 from rlm_sandbox.document import sandbox_document
 from rlm_sandbox.launcher import stages
 from rlm_sandbox.ports import PortReservation
-from rlm_sandbox.preparation import prepared, stopped_state
 from rlm_sandbox.services import plugin_config
 from rlm_sandbox.spec import STORE_PROCESSES, Layout, Override, SandboxError, SandboxSpec
-from rlm_sandbox.state import SandboxState
+from rlm_sandbox.state import SandboxState, prepared, stopped_state
 from rlm_sandbox.stores.choice import sandbox_store
 from rlm_sandbox.stores.s3 import S3Store
 from rsm_plugins.process.config import settings_of

@@ -16,9 +16,9 @@ import pytest
 
 from rlm_sandbox import state as states
 from rlm_sandbox.ports import PortReservation
-from rlm_sandbox.preparation import prepared
 from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.spec import Layout
+from rlm_sandbox.state import prepared
 from tests.scenarios.cluster import Cluster, Row, assert_same
 
 pytestmark = pytest.mark.integration
