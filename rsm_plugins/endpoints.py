@@ -74,7 +74,7 @@ class RuleProvider:
     """The first rule whose pattern matches decides; without one, the first store."""
 
     def __init__(self, stores: Sequence[EndpointStore], rules: Sequence[TopicRule] = ()) -> None:
-        """Invalid for a pattern that is none and for a store that is not there."""
+        """Invalid for a pattern that is not valid and for an unknown store."""
         self._stores = {store.name: store for store in stores}
         self._first = next(iter(stores), None)
         self._rules = [(_pattern(rule.topics), self._checked(rule)) for rule in rules]
@@ -117,7 +117,7 @@ class CheckedProvider:
         self._stores = {one.name: one for one in stores}
 
     def endpoint(self, cluster_id: str, topic: str, partition: int) -> StorageEndpoint:
-        """See EndpointProvider; Invalid for an endpoint that is in none of the stores."""
+        """See EndpointProvider; Invalid for an endpoint in none of the stores."""
         try:
             found = self._provider.endpoint(cluster_id, topic, partition)
         except (LookupError, ValueError, TypeError, AttributeError) as error:
@@ -138,7 +138,7 @@ class CheckedProvider:
 
 
 def load_provider(class_path: str, stores: Sequence[EndpointStore]) -> EndpointProvider:
-    """The provider `module:Class`; Invalid where it cannot be had or is none."""
+    """The provider `module:Class`; Invalid if it cannot be loaded or is not a provider."""
     module, colon, name = class_path.partition(":")
     if not (module and colon and name):
         raise Invalid(f"{class_path!r} is not module:Class")

@@ -82,8 +82,8 @@ def store_kind(name: str) -> StoreKind:
 
 
 def kind_settings(name: str) -> Table:
-    """The rows of a kind, without importing its library where they can be had alone: for checking
-    the settings of a plugin that runs in another process. Invalid as store_kind.
+    """The rows of a kind, without importing its library if possible, to check the settings of a
+    plugin that runs in another process. Invalid as store_kind.
     """
     if name not in _SETTINGS_APART:
         return store_kind(name).settings
@@ -92,8 +92,8 @@ def kind_settings(name: str) -> Table:
 
 
 def secrets_of(config: Mapping[str, object]) -> tuple[str, ...]:
-    """The secrets among a plugin's settings: by the table of a kind we know, else by the words in
-    the key.
+    """The secrets among a plugin's settings: by the table of a known kind, else by the words in the
+    key.
     """
     kind = config.get("plugin")
     if kind in KIND_NAMES:

@@ -41,7 +41,7 @@ class HungWork:
 
 
 class Job(Generic[T]):
-    """One job; `future` gets its result, even if nobody waits for it any more."""
+    """One job; `future` gets its result, even if no caller waits for it any more."""
 
     __slots__ = ("_loop", "_work", "future", "hang_seconds", "is_hung", "started_at")
 
@@ -108,9 +108,9 @@ class Threads:
         self._clock: Callable[[], float] = float
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The work's result. Busy: too much waits. Unavailable: it hangs, or all threads do.
-
-        Cancelled before it began, it is not begun; else it goes on, and nobody waits for it.
+        """The work's result. Busy: too many jobs wait. Unavailable: the work hangs, or all threads
+        do. If the caller is cancelled before the work began, it never begins; otherwise it
+        continues without the caller.
         """
         job = self.begin(partial(work, *args, **kwargs))
         try:
@@ -124,9 +124,8 @@ class Threads:
             raise
 
     def begin(self, work: Callable[[], T], *, hang_ms: int | None = None) -> Job[T]:
-        """Work under way, for who waits in a way of his own; errors as `run`.
-
-        `hang_ms`: after which it counts as hung, where that is not the pool's limit.
+        """Begin work for a caller that waits in its own way; errors as `run`. `hang_ms`: the time
+        after which the work counts as hung, if it differs from the pool's.
         """
         limit = self._hang_seconds if hang_ms is None else hang_ms / 1000
         loop = asyncio.get_running_loop()
@@ -144,14 +143,14 @@ class Threads:
         return job
 
     def drop(self, job: Job[T]) -> None:
-        """Not to be begun any more, if it was not yet."""
+        """Do not begin the job, if it has not begun."""
         with self._changed:
             if job in self._queue:
                 self._queue.remove(job)
                 job.future.cancel()
 
     def hung(self) -> HungWork | None:
-        """What hangs now; None = nothing."""
+        """The threads that hang now; None = none."""
         now = self._clock()
         with self._changed:
             self._mark_hung(now)
@@ -162,7 +161,7 @@ class Threads:
         return HungWork(pool=self.name, count=len(begun), longest_ms=longest_ms)
 
     def close(self) -> None:
-        """No work begins any more; threads end with what they are doing."""
+        """No work begins any more; threads end with their present work."""
         with self._changed:
             self._is_closed = True
             for job in self._queue:
@@ -171,8 +170,8 @@ class Threads:
             self._changed.notify_all()
 
     async def finish(self, limit_ms: int) -> None:
-        """As `close`, then wait so long at most for the work that has begun: what changes a store
-        would leave half of it behind. What hangs is not waited for.
+        """As `close`, then wait at most so long for work that has begun, because an interrupted
+        change would leave a store half changed. Hung work is not waited for.
         """
         self.close()
         with self._changed:
@@ -212,7 +211,7 @@ class Threads:
         return self._size + min(self._hung_count(), self._most_replaced)
 
     def _engage(self) -> None:
-        """A thread for what waits: one that is idle, else a new one, as many as may be."""
+        """Use a thread for the waiting work: an idle one, else a new one, up to the limit."""
         if self._idle >= len(self._queue):
             self._changed.notify()
         while self._idle < len(self._queue) and self._alive < self._most_alive():
@@ -245,7 +244,7 @@ class Threads:
 
 
 def _consume_exception(future: "asyncio.Future[Any]") -> None:
-    """An abandoned failure is nobody's surprise."""
+    """Retrieves the failure of an abandoned future, so that asyncio does not report it."""
     if not future.cancelled():
         future.exception()
 
@@ -267,13 +266,13 @@ class StopFlag:
         self._event.set()
 
     def check(self) -> None:
-        """Unavailable where the caller has given up."""
+        """Unavailable if the caller was cancelled."""
         if self._event.is_set():
             raise Unavailable("the caller gave up; nothing was published")
 
 
 class FileThreads(Threads):
-    """Runs synchronous file work off the event loop; whoever created it calls `close`."""
+    """Runs synchronous file work off the event loop; its creator calls `close`."""
 
     def __init__(
         self,
@@ -284,9 +283,8 @@ class FileThreads(Threads):
         super().__init__("rsm-file", threads, hang_ms=hang_ms, max_pending=max_pending)
 
     async def run_stoppable(self, work: Callable[[StopFlag], T]) -> T:
-        """As `run`, for long work that changes the store and looks at a flag.
-
-        Only its caller's limit makes it fail; after 10 minutes another thread replaces it.
+        """As `run`, for long work that changes the store and checks a flag. Only its caller's limit
+        makes it fail; after 10 minutes another thread replaces it.
         """
         flag = StopFlag()
         job = self.begin(partial(work, flag), hang_ms=_LONG_WORK_MS)

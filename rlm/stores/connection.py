@@ -141,24 +141,26 @@ class StoreConnection:
 
     @property
     def problem(self) -> str | None:
-        """What the plugin's process has to say goes first: it knows why nobody answers."""
+        """The problem of the plugin's process comes first, because it explains why no answer
+        comes.
+        """
         return self._plugin_problem() or self._problem
 
     @property
     def record(self) -> StoreRecord | None:
-        """What the settings know of the store."""
+        """The settings record of the store."""
         view = self._memory.settings.view
         return None if self.store_id is None else view.store(self.store_id)
 
     async def run(self, interval_ms: int) -> None:
-        """Find the store, then check again and again that it is still there."""
+        """Find the store, then check at intervals that the plugin still serves it."""
         await self.establish()
         await self.watch(interval_ms)
 
     async def establish(self) -> Uuid:
         """The store's id; waits until it is known, with back-off.
 
-        What the settings know is not asked of the plugin, which may be away.
+        If the settings know the id, the plugin is not asked, because it may be away.
         """
         if not self._memory.settings.is_ready:
             self._problem = "the settings were not read to their end yet"
@@ -176,8 +178,8 @@ class StoreConnection:
                 return self.store_id
 
     async def watch(self, interval_ms: int) -> None:
-        """Check every `interval_ms` whether the plugin serves that store, with back-off as long as
-        it does not: a plugin that comes up is noticed within a second.
+        """Check every `interval_ms` whether the plugin serves that store, and with back-off as long
+        as it does not: a plugin that starts is noticed within a second.
         """
         failures = 0
         while True:
@@ -286,7 +288,7 @@ class StoreConnection:
                 )
 
     async def _record(self, store_id: Uuid, origin: StoreOrigin) -> None:
-        """Write down where the store is and what it is called, if that is news."""
+        """Record the store's location and name, if the record changes."""
         known = self._memory.settings.view.store(store_id)
         names = (known.names or (_UNNAMED,)) if known else ()
         record = StoreRecord(
@@ -301,7 +303,7 @@ class StoreConnection:
         self._is_recorded = True
 
     async def _publish_cluster(self, store_id: Uuid | None) -> None:
-        """From now on the ledger is never created again (H6)."""
+        """After this record the ledger is never created again (H6)."""
         ids = self._memory.metadata.topic_ids
         await self._memory.settings.publish(
             ClusterRecord(
@@ -314,7 +316,7 @@ class StoreConnection:
 
 
 async def identity_problem(store: StoreAdmin, store_id: Uuid, cluster_id: str) -> str | None:
-    """Why a plugin's store is not the one expected, asked now; None = it is."""
+    """The reason why a plugin's store is not the expected one, requested now; None = it is."""
     found = await store.read_identity()
     if found is None:
         return f"the store has no identity, {store_id} was expected"

@@ -59,7 +59,7 @@ class Inspection:
         self.reports: Mapping[str, StoreReport] = {}
 
     async def run(self, interval_ms: int) -> None:
-        """Run until cancelled, from when anything is known of the stores."""
+        """Run until cancelled; begins once a store is known."""
         while True:
             await self._clock.sleep_ms(min(interval_ms, self._patience_ms()))
             if all(connection.store_id is None for connection in self._stores.connections):
@@ -67,13 +67,15 @@ class Inspection:
             await self.inspect()
 
     def _patience_ms(self) -> float:
-        """What is not known yet is asked for sooner."""
+        """Before the first report, and after a problem, the next inspection comes sooner."""
         if not self.reports:
             return _FIRST_MS
         return _AGAIN_MS if any(one.problem for one in self.reports.values()) else math.inf
 
     async def inspect(self) -> tuple[StoreReport, ...]:
-        """Ask every store now, side by side; one that does not answer says so in its report."""
+        """Ask every store now, concurrently; a store that does not answer has a report that says
+        so.
+        """
         found = await asyncio.gather(
             *(self._report(connection) for connection in self._stores.connections)
         )
@@ -105,7 +107,7 @@ class Inspection:
         return StoreReport(name=connection.name, uri=uri, findings=findings, verdicts=verdicts)
 
     def _topics(self, connection: Connection) -> Iterable[StoredTopic]:
-        """Topics that have segments there, and those whose next segments go there."""
+        """Topics that have segments in the store, and those whose next segments go to it."""
         records = {record.topic_id: record for record in self._view().topics()}
         usage = (
             None if connection.store_id is None else self._in_use.by_store.get(connection.store_id)
@@ -132,7 +134,7 @@ _START_MS = 30_000
 
 
 async def inspect_configured(config: ServiceConfig, clock: Clock) -> tuple[StoreReport, ...]:
-    """A report of each store; plugins started for it are stopped again."""
+    """A report of each store; plugins started for the inspection are stopped again."""
     terms = PluginTerms(
         principal=config.principal,
         deadlines=Deadlines(call_ms=config.plugin_call_timeout_ms),

@@ -45,8 +45,8 @@ class PluginTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenPlugin:
-    """A client of one plugin and, if this service started it, its process, which somebody has to
-    run.
+    """A client of one plugin and, if this service started it, its process, which the caller
+    runs.
     """
 
     store: StoreConfig
@@ -233,7 +233,7 @@ def open_stores(
 
 
 def known_prefix(store: StoreConfig) -> str | None:
-    """The prefix as far as this configuration says it; of a foreign plugin it may say nothing."""
+    """The prefix, if this configuration has it; for a plugin of another maker it may be unknown."""
     return store.prefix if store.kind or PREFIX_KEY in store.config else None
 
 

@@ -24,7 +24,7 @@ _NAMED_TOPICS = 5
 
 
 class Level(enum.Enum):
-    """Levels, the gravest first."""
+    """Levels, the most severe first."""
 
     ALARM = "alarm"
     HINT = "hint"
@@ -63,9 +63,8 @@ def prefix_of(uri: str, configured: str | None) -> str | None:
 def evaluate(
     findings: Iterable[StoreFinding], topics: Sequence[StoredTopic], prefix: str | None
 ) -> tuple[Verdict, ...]:
-    """What the findings mean for these topics below the store's prefix, the gravest first.
-
-    Where the prefix is not known (None) every rule concerns every topic.
+    """The meaning of the findings for these topics below the store's prefix, the most severe first.
+    If the prefix is not known (None), every rule concerns every topic.
     """
     seen = tuple(findings)
     noncurrent = [finding for finding in seen if _is_noncurrent(finding)]
@@ -82,7 +81,7 @@ def evaluate(
 
 
 def _is_noncurrent(finding: StoreFinding) -> bool:
-    """Whether it is a rule for what deletes leave in a versioned bucket."""
+    """Whether the rule is for the noncurrent versions that deletes leave in a versioned bucket."""
     is_rule = finding.kind is FindingKind.LIFECYCLE_EXPIRY
     return is_rule and finding.state.lower().startswith(_NONCURRENT)
 
@@ -158,9 +157,8 @@ def _is_kept_longer(finding: StoreFinding, topic: StoredTopic) -> bool:
 
 
 def concerns(applies_to: str, prefix: str | None, folder: str) -> bool:
-    """Whether a rule for keys that begin with `applies_to` may meet a topic's objects.
-
-    Entropy digits between prefix and folder may be any; what is not known counts as met.
+    """Whether a rule for keys that begin with `applies_to` may apply to a topic's objects. Any
+    entropy digits may come between prefix and folder; an unknown prefix or folder may match.
     """
     if prefix is None or not folder:
         return True

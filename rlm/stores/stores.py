@@ -96,14 +96,15 @@ class Stores:
         return connection.store
 
     def known(self) -> tuple[Uuid, ...]:
-        """The configured stores that were found, as the heartbeat says; not those whose plugin
-        serves another one: what lies there could not be read through it.
+        """The configured stores that were found, as the heartbeat reports them. A store whose
+        plugin serves another store is left out, because its segments could not be read through that
+        plugin.
         """
         found = (connection.store_id for connection in self.connections if not connection.is_other)
         return tuple(dict.fromkeys(store_id for store_id in found if store_id is not None))
 
     def twins(self) -> list[str]:
-        """Names of one and the same store: harmless for data, and surely not what was meant."""
+        """Names that refer to one and the same store: harmless for data, but surely a mistake."""
         first: dict[Uuid, str] = {}
         twins = []
         for connection in self.connections:
@@ -125,7 +126,9 @@ class Targets:
         self._cluster_id = cluster_id
 
     def endpoint(self, topic: str, partition: int) -> StorageEndpoint:
-        """Where the rules send a partition's next segment; Invalid where to no known store."""
+        """The endpoint of a partition's next segment by the rules; Invalid if it is in no known
+        store.
+        """
         if not self._stores.connections:
             raise Invalid(NO_STORE)
         found = self._provider.endpoint(self._cluster_id, topic, partition)
@@ -166,7 +169,7 @@ class RoutedReader:
 
 
 def _store_id_of(locator: SegmentLocator) -> Uuid:
-    """The store a locator leads to; Invalid where it does not say."""
+    """The id of the store that a locator names; Invalid if it names none."""
     if locator.custom_metadata is None:
         raise Invalid(f"segment {locator.segment_id} does not say in which store it lies")
     try:
@@ -220,7 +223,7 @@ class StoresInUse:
         self._known: dict[PartitionKey, _Known] = {}
 
     async def run(self, interval_ms: int) -> None:
-        """Run until cancelled, from when the ledger is read."""
+        """Run until cancelled; begins once the ledger is read."""
         while True:
             is_ready = self._ledger.is_ready
             if is_ready:
@@ -230,7 +233,7 @@ class StoresInUse:
             )
 
     async def refresh(self) -> None:
-        """Count again what changed; yields to other tasks in between."""
+        """Count again the partitions that changed; yields to other tasks in between."""
         total: dict[Uuid, StoreUsage] = {}
         keys = self._ledger.partitions()
         for number, key in enumerate(keys):

@@ -20,7 +20,7 @@ from rsm_plugins.conformance.subject import (
 
 
 async def copy_may_be_repeated(subject: Subject) -> None:
-    """What is there under the same locator is overwritten (Aiven:
+    """Existing objects of the same locator are overwritten (Aiven:
     testRetryUploadKeepLatestVersion).
     """
     segment = subject.segment()
@@ -34,7 +34,7 @@ async def copy_may_be_repeated(subject: Subject) -> None:
 
 
 async def copies_of_one_segment_at_once(subject: Subject) -> None:
-    """Six of the same attempt: one segment afterwards, whole."""
+    """Six concurrent copies of the same attempt leave one whole segment."""
     segment = subject.segment(log_size_bytes=MIB)
     await asyncio.gather(*(subject.copy(segment) for _ in range(6)))
     await subject.manager.write_manifest(segment.locator, b"{}")
@@ -47,7 +47,9 @@ async def copies_of_one_segment_at_once(subject: Subject) -> None:
 
 
 async def different_copies_of_one_segment_at_once(subject: Subject) -> None:
-    """Two that bring different bytes under one locator: one of them is there whole, no mixture."""
+    """Two concurrent copies with different bytes under one locator leave one of them whole, and no
+    mixture.
+    """
     first, second = (subject.segment(log_size_bytes=MIB + n) for n in (1, 2))
     await asyncio.gather(
         *(
@@ -73,7 +75,7 @@ async def flipped_bits_are_found_at_copy(subject: Subject) -> None:
 
 
 async def flipped_bits_in_parts_are_found_at_copy(subject: Subject) -> None:
-    """The same where the store cuts the log into parts: the last part's bit counts too."""
+    """The same where the store splits the log into parts: a bit of the last part counts too."""
     segment = subject.segment(log_size_bytes=2 * subject.part_bytes + 1)
     damaged = bytearray(segment.log)
     damaged[-1] ^= 1
@@ -112,7 +114,7 @@ async def large_source_cut_short_is_fenced(subject: Subject) -> None:
 
 
 async def cancelled_copy_is_invisible(subject: Subject) -> None:
-    """A copy whose caller gave up is whole or not there at all, and a repeat works."""
+    """A copy whose caller was cancelled is whole or not there at all, and a repeated copy works."""
     segment = subject.segment(log_size_bytes=16 * MIB)
     for delay in (0.0, 0.001, 0.01, 0.05):
         await give_up(subject, segment, delay)
@@ -125,8 +127,8 @@ async def cancelled_copy_is_invisible(subject: Subject) -> None:
 
 
 async def broken_attempt_is_seen_and_removed(subject: Subject) -> None:
-    """A writer that died before the manifest: its objects are listed, never taken for a segment,
-    and removed by the locator that is in the ledger.
+    """The objects of a writer that died before the manifest are listed, are never mistaken for a
+    segment, and are removed by the locator in the ledger.
     """
     segment = subject.segment()
     await subject.copy(segment)
@@ -140,7 +142,7 @@ async def broken_attempt_is_seen_and_removed(subject: Subject) -> None:
 
 
 async def leftovers_are_swept(subject: Subject) -> None:
-    """What copies that were given up left is swept away, and nothing that is whole is."""
+    """The sweep removes what abandoned copies left, and nothing that is whole."""
     if subject.sweep is None:
         raise CaseSkipped("the sweep is called in the store's own process only")
     kept = subject.segment()

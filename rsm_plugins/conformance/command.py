@@ -47,7 +47,7 @@ _BY_FILE = frozenset((idpb.CAPABILITY_SHARED_VOLUME, idpb.CAPABILITY_SCRATCH))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialled:
-    """How the plugin is reached, and how much of it is tried."""
+    """The address of the plugin, how it is dialled, and which cases run."""
 
     address: str
     principal: str
@@ -136,9 +136,8 @@ def conformance_command(
 
 
 async def try_plugin(dialled: Dialled, report: Callable[[Outcome], None]) -> list[Outcome]:
-    """Every case by bytes, and again by files where the plugin can; those about streams once.
-
-    Invalid for wrong use, Unavailable where the plugin is not reached.
+    """Run every case by bytes, again by files if the plugin can, and the cases about streams once.
+    Invalid for wrong use, Unavailable if the plugin is not reached.
     """
     outcomes: list[Outcome] = []
     cases = chosen(dialled.cases, CASES)
@@ -168,7 +167,7 @@ async def try_plugin(dialled: Dialled, report: Callable[[Outcome], None]) -> lis
 async def _subject(
     dialled: Dialled, *, share: bool
 ) -> AsyncIterator[tuple[Subject, frozenset[int]]]:
-    """What cases work with, and the capabilities the plugin names."""
+    """The subject of the cases, and the capabilities that the plugin names."""
     with tempfile.TemporaryDirectory(prefix="rsm-conformance-") as folder:
         async with _manager(dialled, share=share) as manager, _wire(dialled) as wire:
             capabilities = frozenset((await manager.get_info()).capabilities)
@@ -185,7 +184,7 @@ async def _subject(
 
 
 def lacking(capabilities: Collection[int]) -> dict[str, str]:
-    """What Subject calls so, by the capabilities that GetInfo answered."""
+    """The value of Subject.lacking, from the capabilities in the answer to GetInfo."""
     return {
         name: f"the plugin does not name {name.upper()} as its capability"
         for name, capability in _OPTIONAL.items()
@@ -211,7 +210,7 @@ async def _manager(dialled: Dialled, *, share: bool) -> AsyncIterator[GrpcRemote
 
 @asynccontextmanager
 async def _wire(dialled: Dialled) -> AsyncIterator[Wire]:
-    """A channel without our client's limits: what is too large is to be refused by the plugin."""
+    """A channel without our client's limits, because the plugin must refuse what is too large."""
     target = str(Address.parse(dialled.address))
     options: list[tuple[str, object]] = [("grpc.enable_http_proxy", 0)]
     if dialled.tls is None:

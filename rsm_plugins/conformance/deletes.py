@@ -17,8 +17,8 @@ from rsm_plugins.conformance.subject import (
 
 
 async def upload_fetch_delete(subject: Subject) -> None:
-    """The life of a segment, then nothing of it is left (Aiven: testUploadFetchDelete; Pulsar:
-    testHappyCase).
+    """A segment is stored, read and deleted, and nothing of it is left (Aiven:
+    testUploadFetchDelete; Pulsar: testHappyCase).
     """
     segment = subject.segment()
     await subject.complete(segment)
@@ -41,7 +41,7 @@ async def delete_removes_one_segment_only(subject: Subject) -> None:
 
 
 async def delete_may_be_repeated(subject: Subject) -> None:
-    """Of what is not there yet, and again and again of what is there no more."""
+    """A delete succeeds before the segment exists, and again after it was deleted."""
     segment = subject.segment()
     await _delete(subject, segment)
     await subject.complete(segment)
@@ -78,7 +78,7 @@ async def deletes_and_copies_beside_each_other(subject: Subject) -> None:
 
 
 async def delete_during_read(subject: Subject) -> None:
-    """A reader gets the bytes or NotFound, never others."""
+    """A reader gets the bytes or NotFound, never other bytes."""
     segment = subject.segment(log_size_bytes=4 * MIB)
     await subject.complete(segment)
 
@@ -95,7 +95,7 @@ async def delete_during_read(subject: Subject) -> None:
 
 
 async def nothing_visible(subject: Subject, segment: StoredSegment) -> None:
-    """Check that no object of a segment's partition is there, whoever is asked."""
+    """Check that no call shows an object of the segment's partition."""
     found = await subject.presence(segment)
     check_equal((found.presence, found.manifest_present), (Presence.MISSING, False), "presence")
     check_equal(await subject.names(segment.locator.segment_id.topic_id_partition), [], "objects")

@@ -22,8 +22,8 @@ _WHOLE = ByteRange(start=0, end=1 << 40)
 
 
 async def store_away_is_unavailable_and_comes_back(subject: Subject) -> None:
-    """Away is never "missing", "empty" or "deleted"; back again, all is as it was (Pulsar:
-    testBucketDoesNotExist).
+    """A store that is away is never "missing", "empty" or "deleted"; when it is back, everything is
+    as before (Pulsar: testBucketDoesNotExist).
     """
     faults = _faults(subject)
     segment, another = subject.segment(), subject.segment()
@@ -56,7 +56,9 @@ async def _every_call_unavailable(
 
 
 async def stat_tells_each_missing_object(subject: Subject) -> None:
-    """Each of the three that was deleted behind our back is missed, by its name."""
+    """Each of the three objects, deleted behind the manager's back, is reported missing by its
+    name.
+    """
     faults = _faults(subject)
     for kind in ObjectKind:
         segment = subject.segment()
@@ -80,7 +82,9 @@ async def stat_tells_a_truncated_object(subject: Subject) -> None:
 
 
 async def missing_log_is_not_found(subject: Subject) -> None:
-    """A log deleted behind our back, to a reader (Pulsar: testReadNotExistLedger)."""
+    """A reader of a log that was deleted behind the manager's back gets NotFound (Pulsar:
+    testReadNotExistLedger).
+    """
     faults = _faults(subject)
     segment = subject.segment()
     await subject.complete(segment)
@@ -103,7 +107,7 @@ async def failures_leave_no_files(subject: Subject) -> None:
 
 
 async def _settled(faults: StoreFaults, wanted: list[str]) -> None:
-    """A plugin in another process ends an abandoned copy in its own time."""
+    """Waits, because a plugin in another process ends an abandoned copy in its own time."""
     for _ in range(SETTLE_TRIES):
         if faults.names() == wanted:
             return

@@ -21,7 +21,7 @@ ODD_TOPICS = ("a", "a.b", "a_b", "-", "--", "...", "a-1", "a-10", "CON", "t" * 2
 
 
 async def identity_is_created_once(subject: Subject) -> None:
-    """Whoever creates it, everybody is answered the one that is there."""
+    """Every creator gets the identity that is there, whichever creator won."""
     proposals = [
         StoreIdentity(store_id=subject.new_uuid(), cluster_id=subject.cluster_id, created_ms=n)
         for n in range(12)
@@ -49,7 +49,7 @@ async def stat_tells_different_sizes(subject: Subject) -> None:
 
 
 async def stat_answers_in_order(subject: Subject) -> None:
-    """Many at once, more than one call's worth; none at all."""
+    """Many segments at once, more than one call takes, and none at all."""
     check_equal(await subject.manager.stat([]), (), "stat of nothing")
     segment = subject.segment()
     await subject.complete(segment)
@@ -158,8 +158,8 @@ async def _refused(
 
 
 async def inspect_tells_how_the_store_is_set_up(subject: Subject) -> None:
-    """Values only, each with a word for its state, the same when asked again; what cannot be read
-    is said to be unknown rather than left out or raised.
+    """Findings are values with a word for their state, and the same when requested again. A value
+    that cannot be read is reported as unknown, not left out and not raised.
     """
     subject.needs("inspect")
     found = await subject.manager.inspect()

@@ -25,7 +25,7 @@ async def new_segment_is_stored_whole(subject: Subject) -> None:
 
 
 async def copied_bytes_come_back(subject: Subject) -> None:
-    """Log and indexes come back as they were; more than one message's worth (Aiven:
+    """Log and indexes come back unchanged, also if they need more than one message (Aiven:
     testFetchAll; Pulsar: testOffloadAndRead).
     """
     segment = subject.segment(log_size_bytes=3 * MIB + 1)
@@ -45,7 +45,9 @@ async def empty_log_is_an_object(subject: Subject) -> None:
 
 
 async def logs_of_every_size(subject: Subject) -> None:
-    """One byte, and around the sizes at which a store begins to cut a log into parts."""
+    """Logs of one byte, and of sizes around those at which a store begins to split a log into
+    parts.
+    """
     part = subject.part_bytes
     for size_bytes in (1, part - 1, part, part + 1):
         segment = subject.segment(log_size_bytes=size_bytes)
@@ -66,7 +68,7 @@ async def large_indexes_come_back(subject: Subject) -> None:
 
 
 async def manifest_comes_last(subject: Subject) -> None:
-    """Without manifest a segment is incomplete and says so; with it, complete."""
+    """Without its manifest a segment is reported incomplete, with it complete."""
     segment = subject.segment()
     await fails(
         NotFound, subject.manager.read_manifest(segment.locator), "manifest before the copy"
@@ -82,7 +84,9 @@ async def manifest_comes_last(subject: Subject) -> None:
 
 
 async def manifest_may_be_written_again(subject: Subject) -> None:
-    """A writer that did not hear the answer writes the same one again, alone or at once."""
+    """A writer that did not receive the answer writes the same manifest again, alone or
+    concurrently.
+    """
     segment = subject.segment()
     await subject.copy(segment)
     manifest = b'{"v":1,"kind":"segment"}'
@@ -94,7 +98,7 @@ async def manifest_may_be_written_again(subject: Subject) -> None:
 
 
 async def manifest_has_limits(subject: Subject) -> None:
-    """Empty and over 1 MiB are refused; 1 MiB is kept."""
+    """An empty manifest and one over 1 MiB are refused; one of 1 MiB is kept."""
     locator = subject.locator(subject.partition())
     await fails(Invalid, subject.manager.write_manifest(locator, b""), "an empty manifest")
     large = b"x" * (MANIFEST_MAX_BYTES + 1)

@@ -26,7 +26,7 @@ async def single_bytes(subject: Subject) -> None:
 
 
 async def range_past_the_end_is_clipped(subject: Subject) -> None:
-    """What is there of a range that ends behind the log (Aiven:
+    """A range that ends after the end of the log is clipped to it (Aiven:
     testFetchWithOffsetRangeLargerThanFileSize).
     """
     segment = await _copied(subject)
@@ -37,8 +37,8 @@ async def range_past_the_end_is_clipped(subject: Subject) -> None:
 
 
 async def range_outside_is_empty(subject: Subject) -> None:
-    """A range that begins at the end or behind it has no bytes and is no error (Aiven:
-    testFetchWithRangeOutsideFileSize, which asks for an error; Kafka's readers ask at the end).
+    """A range that begins at the end or after it has no bytes and is no error (Aiven:
+    testFetchWithRangeOutsideFileSize, which expects an error; Kafka's readers ask at the end).
     """
     segment = await _copied(subject)
     size = len(segment.log)
@@ -47,7 +47,9 @@ async def range_outside_is_empty(subject: Subject) -> None:
 
 
 async def empty_ranges_are_empty(subject: Subject) -> None:
-    """A range without bytes, at 0, within and at the end; of an absent log it is NotFound."""
+    """A range without bytes is empty at 0, within and at the end; of an absent log it is
+    NotFound.
+    """
     segment = await _copied(subject)
     for position in (0, 1, len(segment.log) - 1, len(segment.log)):
         check_equal(
@@ -94,7 +96,7 @@ async def random_ranges(subject: Subject) -> None:
 
 
 async def read_again_after_the_end(subject: Subject) -> None:
-    """A reader that came to the end reads on from anywhere (Pulsar: testReadEOFException)."""
+    """A reader that reached the end can read any range again (Pulsar: testReadEOFException)."""
     segment = await _copied(subject)
     size = len(segment.log)
     for start in (0, size, 0, size - 1, size, 5):
@@ -115,7 +117,7 @@ async def readers_at_once(subject: Subject) -> None:
 
 
 async def absent_objects_are_not_found(subject: Subject) -> None:
-    """What was never stored is NotFound, whatever is asked of it, and the error names the segment
+    """Every read of an object that was never stored is NotFound, and the error names the segment
     and no secret (Aiven: testFetchFailWhenNonExistingKey, testFetchNonExistingKey,
     testFetchNonExistingKeyMasking).
     """

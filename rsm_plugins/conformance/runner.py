@@ -55,8 +55,8 @@ def summary_of(case: Case) -> str:
 
 
 def chosen(names: Sequence[str], cases: tuple[Case, ...]) -> tuple[Case, ...]:
-    """The cases of these names, all where none is named; Invalid names what comes near a name that
-    is none.
+    """The cases with these names, or all cases if none is named. Invalid suggests similar names for
+    an unknown name.
     """
     known = {name_of(case): case for case in (*CASES, *WIRE_CASES)}
     for name in names:
@@ -77,9 +77,9 @@ async def run_suite(
     report: Callable[[Outcome], None] = lambda _: None,
     case_seconds: float = CASE_SECONDS,
 ) -> list[Outcome]:
-    """Outcome of every case, each also reported when it is there; what was written is removed.
+    """The outcome of every case, also reported as soon as it is known; all objects are removed.
 
-    Each case gets a subject like the one given, with a cluster id and a folder of its own.
+    Each case gets a subject like the given one, with a cluster id and a folder of its own.
     """
     outcomes: list[Outcome] = []
     for case in cases:

@@ -104,7 +104,7 @@ class Wire:
 
 
 async def code_of(call: Awaitable[object]) -> grpc.StatusCode:
-    """The status of a call that answers one message."""
+    """The status of a call with one answer."""
     try:
         await call
     except grpc.aio.AioRpcError as error:
@@ -219,8 +219,8 @@ class Subject:
         sections: dict[IndexType, bytes] | None = None,
         custom_metadata: bytes | None = None,
     ) -> StoredSegment:
-        """A segment whose log lies in the middle of a file, as in a real one that is still written
-        to.
+        """A segment whose log is in the middle of a file, like a real log that is still being
+        written.
         """
         log = os.urandom(log_size_bytes)
         locator = self.locator(partition or self.partition(), start_offset, custom_metadata)
@@ -244,7 +244,7 @@ class Subject:
         await self.manager.write_manifest(segment.locator, b'{"v":1}')
 
     async def fetch(self, locator: SegmentLocator, start: int, end: int) -> bytes:
-        """The range as bytes, read from the slice where one is answered."""
+        """The range as bytes, read from the slice if the answer is one."""
         return read_answer(
             await self.manager.fetch_log_segment(locator, ByteRange(start=start, end=end))
         )
@@ -259,12 +259,12 @@ class Subject:
         return [found.name async for found in self.manager.list_objects(self.cluster_id, partition)]
 
     async def ensure_identity(self) -> StoreIdentity:
-        """The store's identity, created where there is none."""
+        """The store's identity, created if there is none."""
         identity = StoreIdentity(store_id=self.new_uuid(), cluster_id=self.cluster_id, created_ms=1)
         return await self.manager.create_identity(identity)
 
     async def clean_up(self) -> None:
-        """Remove all that was made, some at a time."""
+        """Remove all objects that were created, some at a time."""
         for start in range(0, len(self.made), AT_ONCE):
             part = self.made[start : start + AT_ONCE]
             await asyncio.gather(*(self.manager.delete_log_segment_data(one) for one in part))
@@ -272,20 +272,20 @@ class Subject:
 
 
 async def pause(seconds: float) -> None:
-    """Real time passes: what is under test is another process, which no clock of ours rules."""
+    """Wait in real time, because the subject is another process, which no fake clock controls."""
     passed = asyncio.Event()
     asyncio.get_running_loop().call_later(seconds, passed.set)
     await passed.wait()
 
 
 async def in_parts(calls: list[Callable[[], Awaitable[object]]]) -> None:
-    """Make calls, some at a time."""
+    """Run the calls, a bounded number at a time."""
     for start in range(0, len(calls), AT_ONCE):
         await asyncio.gather(*(call() for call in calls[start : start + AT_ONCE]))
 
 
 def read_answer(answer: bytes | FileSlice) -> bytes:
-    """The bytes of a fetch, whichever way they were handed over."""
+    """The bytes of a fetch, sent or handed over as a slice."""
     if not isinstance(answer, FileSlice):
         return answer
     descriptor = os.open(answer.path, os.O_RDONLY)

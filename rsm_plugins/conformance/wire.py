@@ -44,7 +44,7 @@ PIECE_BYTES = 64 * 1024
 
 
 async def code_of_stream(call: Any) -> grpc.StatusCode:
-    """The same for a call that answers many; all are read."""
+    """The same for a call with a stream of answers; all are read."""
     try:
         async for _ in call:
             pass
@@ -55,7 +55,7 @@ async def code_of_stream(call: Any) -> grpc.StatusCode:
 
 
 def expect(found: grpc.StatusCode, wanted: grpc.StatusCode, what: str) -> None:
-    """ConformanceFailure where a status is another."""
+    """ConformanceFailure if the status is not the wanted one."""
     if found is not wanted:
         raise ConformanceFailure(f"{what}: {found.name} instead of {wanted.name}")
 
@@ -71,7 +71,7 @@ def header_of(segment: StoredSegment) -> pb.CopyHeader:
 
 
 def copy_parts(segment: StoredSegment, *, log: bytes | None = None) -> list[CopyPart]:
-    """A copy's stream; with `log` the bytes sent are others than those declared."""
+    """The stream of a copy; with `log`, the bytes sent differ from the declared ones."""
     sent = segment.log if log is None else log
     pieces = [sent[at : at + PIECE_BYTES] for at in range(0, len(sent), PIECE_BYTES)]
     return [
@@ -109,7 +109,7 @@ async def plugin_tells_who_it_is(subject: Subject) -> None:
 
 
 async def calls_need_a_principal(subject: Subject) -> None:
-    """Who does not say who he is gets UNAUTHENTICATED."""
+    """A call without a principal is answered UNAUTHENTICATED."""
     wire = _wire(subject)
     locator = locator_message(subject.locator(subject.partition()))
     fetch = pb.FetchLogSegmentRequest(locator=locator, start=0, end=1)
@@ -124,7 +124,7 @@ async def calls_need_a_principal(subject: Subject) -> None:
 
 
 async def short_and_long_bodies_are_refused(subject: Subject) -> None:
-    """Fewer or more bytes than declared, and bytes in the wrong order: nothing is visible."""
+    """After fewer or more bytes than declared, or bytes in the wrong order, nothing is visible."""
     wire, segment = _wire(subject), subject.segment()
     whole = copy_parts(segment)
     wrong = {
@@ -146,7 +146,7 @@ async def short_and_long_bodies_are_refused(subject: Subject) -> None:
 
 
 async def flipped_bits_on_the_way_are_found(subject: Subject) -> None:
-    """A body with one other bit is DATA_LOSS, and nothing is visible."""
+    """A body with one changed bit is DATA_LOSS, and nothing is visible."""
     wire, segment = _wire(subject), subject.segment()
     damaged = bytearray(segment.log)
     damaged[len(damaged) // 2] ^= 4
@@ -156,7 +156,7 @@ async def flipped_bits_on_the_way_are_found(subject: Subject) -> None:
 
 
 async def slow_bodies_arrive(subject: Subject) -> None:
-    """A writer that pauses between pieces, and a reader that does."""
+    """A writer that pauses between pieces is served, and so is a slow reader."""
     wire = _wire(subject)
     segment = subject.segment(log_size_bytes=16 * PIECE_BYTES)
     call = wire.open_copy()
@@ -183,8 +183,8 @@ async def slow_bodies_arrive(subject: Subject) -> None:
 
 
 async def broken_off_bodies_are_invisible(subject: Subject) -> None:
-    """A writer that leaves after the header, after the indexes, in the middle of the log; then the
-    same copy again (Pulsar: testOffloadFailInitDataBlockUpload).
+    """A writer leaves after the header, after the indexes, or in the middle of the log; then the
+    same copy succeeds (Pulsar: testOffloadFailInitDataBlockUpload).
     """
     wire = _wire(subject)
     segment = subject.segment(log_size_bytes=8 * PIECE_BYTES)
@@ -201,7 +201,7 @@ async def broken_off_bodies_are_invisible(subject: Subject) -> None:
 
 
 async def readers_that_leave_cost_nothing(subject: Subject) -> None:
-    """Fifty readers that go away after the first message; the next one is served."""
+    """Fifty readers leave after the first message; the next reader is served."""
     wire = _wire(subject)
     segment = subject.segment(log_size_bytes=4 * MIB)
     await subject.copy(segment)
@@ -217,7 +217,7 @@ async def readers_that_leave_cost_nothing(subject: Subject) -> None:
 
 
 async def ranges_that_cannot_be_are_refused(subject: Subject) -> None:
-    """Backwards and negative (Pulsar: testOffloadReadInvalidEntryIds)."""
+    """Ranges that run backwards or are negative (Pulsar: testOffloadReadInvalidEntryIds)."""
     wire, segment = _wire(subject), subject.segment()
     await subject.copy(segment)
     for start, end in ((5, 4), (-1, 4), (-5, -1)):

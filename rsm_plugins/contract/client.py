@@ -83,7 +83,7 @@ class Deadlines:
 
 
 class GrpcRemoteStorageManager:
-    """The contract over one channel; whoever connected calls `close`."""
+    """The contract over one channel; the caller of `connect` calls `close`."""
 
     def __init__(
         self,
@@ -119,12 +119,12 @@ class GrpcRemoteStorageManager:
         needed: Collection[Capability] = (Capability.BYTES,),
         scratch: ScratchSettings | None = None,
     ) -> "GrpcRemoteStorageManager":
-        """A client of the plugin at `host:port` or `unix:/path`; dials when first used. Needs a
+        """A client of the plugin at `host:port` or `unix:/path`; it dials when first used. Needs a
         running loop.
 
-        Invalid for an address that is none, or not private without `tls` or `allow_insecure`, and
-        for an empty principal. With `share` false files never travel by path. `needed` is what
-        `get_info` refuses a plugin for lacking.
+        Invalid for an address that cannot be parsed, for one that is not private without `tls` or
+        `allow_insecure`, and for an empty principal. With `share` False, files are never passed by
+        path. `get_info` refuses a plugin that lacks one of `needed`.
         """
         address = Address.parse(target)
         address.require_private(allow_insecure or tls is not None)
@@ -162,8 +162,8 @@ class GrpcRemoteStorageManager:
     # Calls about the plugin.
 
     async def get_info(self) -> idpb.GetInfoResponse:
-        """Who the plugin is; Invalid where it speaks another version of the contract or lacks a
-        capability that is needed.
+        """Name, version and capabilities of the plugin; Invalid if it has another version of the
+        contract or lacks a needed capability.
         """
         with self._translated("get info"):
             info = await self._stubs.identity.GetInfo(
@@ -173,7 +173,7 @@ class GrpcRemoteStorageManager:
         return info
 
     async def probe(self, *, inspect: bool = False) -> ProbeAnswer:
-        """How the store behind the plugin is, with findings where wanted; Unavailable where the
+        """The health of the store behind the plugin, with findings if wanted; Unavailable if the
         plugin itself does not answer.
         """
         with self._translated("probe"):
@@ -228,7 +228,9 @@ class GrpcRemoteStorageManager:
 
     @contextmanager
     def _answered_early(self) -> Iterator[None]:
-        """A plugin may answer before all was sent: its status says why, unless it is lost."""
+        """A plugin may answer before everything was sent. Its status has the reason, unless it is
+        lost.
+        """
         try:
             yield
         except asyncio.InvalidStateError:

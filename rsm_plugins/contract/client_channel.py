@@ -66,7 +66,7 @@ class RenewedChannel(Generic[S]):
         self._dial()
 
     def stubs(self) -> S:
-        """To call with now; other objects after a renewal."""
+        """The stubs for the next call; other objects after a renewal."""
         if self._renewed is not None and self._renewed.current() is not self._credentials:
             self._dial()
         return self._stubs
@@ -108,8 +108,8 @@ def _plugin_stubs(channel: grpc.aio.Channel) -> PluginStubs:
 
 
 async def is_alive(target: str, seconds: float) -> bool:
-    """Whether a server at the address answers in time, whatever it answers; of the health service,
-    which waits for no store.
+    """Whether a server at the address answers in time, with any answer. The health service is
+    asked, which waits for no store.
     """
     async with grpc.aio.insecure_channel(str(Address.parse(target)), options=_OPTIONS) as channel:
         health: Any = health_pb2_grpc.HealthStub(channel)

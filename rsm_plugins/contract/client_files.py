@@ -43,7 +43,7 @@ class ScratchSettings:
 
 
 class ScratchSlots:
-    """Slots for one plugin; whoever created them calls `close`."""
+    """Slots for one plugin; their creator calls `close`."""
 
     def __init__(self, settings: ScratchSettings, threads: FileThreads) -> None:
         self._settings = settings
@@ -55,10 +55,11 @@ class ScratchSlots:
 
     @asynccontextmanager
     async def slot(self, range_bytes: int) -> AsyncIterator[Slot | None]:
-        """A slot of one's own for one fetch, None where bytes are to travel.
+        """A slot for one fetch; None if bytes must be sent.
 
-        A slot whose fetch failed or was given up is never used again: a plugin may still write to
-        it. Nor is one that was not filled: it may be gone from its folder.
+        A slot whose fetch failed or was abandoned is never used again, because a plugin may still
+        write to it. A slot that was not filled is not used again either, because its file may be
+        gone from its folder.
         """
         if range_bytes < self._settings.min_range_bytes or self._taken >= self._settings.slots:
             yield None
@@ -129,7 +130,7 @@ class ClientVolume:
         self._seen_folders: dict[str, bool] = {}
 
     def saw_instance(self, instance: str) -> None:
-        """Note which instance answered; another one than before knows nothing of our proofs."""
+        """Record which instance answered; a new instance knows nothing of the former proofs."""
         if instance != self._instance:
             self._instance = instance
             self._nonce = None
@@ -137,9 +138,10 @@ class ClientVolume:
             self._seen_folders.clear()
 
     async def nonce(self) -> str:
-        """The nonce this side has read in the plugin's store, "" where it cannot: then bytes only.
+        """The nonce that this side has read in the plugin's store, "" if it cannot read it: then
+        only bytes are sent.
 
-        Callers that come at once each ask: a plugin that hangs must not make them queue up.
+        Concurrent callers each ask, so that a plugin that hangs does not make them queue.
         """
         if not self._wanted:
             return ""
@@ -165,7 +167,9 @@ class ClientVolume:
         return shared.nonce if seen == shared.nonce else ""
 
     async def plugin_sees(self, file_slice: FileSlice) -> bool:
-        """Whether the plugin sees the same file; asked once per folder. Fenced where it is gone."""
+        """Whether the plugin sees the same file; asked once per folder. Fenced if the file is
+        gone.
+        """
         if not self._wanted:
             return False
         folder = os.path.dirname(file_slice.path)

@@ -43,7 +43,7 @@ def locator_message(locator: SegmentLocator) -> pb.SegmentLocator:
 
 
 def locator_value(message: pb.SegmentLocator) -> SegmentLocator:
-    """Invalid names what cannot be."""
+    """Invalid names the field that is not valid."""
     try:
         partition = TopicIdPartition(
             topic_id=Uuid(message.topic_id), topic=message.topic, partition=message.partition
@@ -67,7 +67,7 @@ def slice_message(file_slice: FileSlice) -> pb.FileSlice:
 
 
 def slice_value(message: pb.FileSlice) -> FileSlice:
-    """Invalid where the path is not absolute or the range is none."""
+    """Invalid if the path is not absolute or the range is not valid."""
     if not message.path.startswith("/") or "\0" in message.path:
         raise Invalid(f"{message.path!r} is not an absolute path")
     if message.position < 0 or message.size_bytes < 0:
@@ -96,7 +96,7 @@ def scratch_value(message: pb.ScratchFile) -> ScratchFile:
 
 
 def range_value(start: int, end: int) -> ByteRange:
-    """Invalid where it is no half-open range."""
+    """Invalid if it is not a half-open range."""
     try:
         return ByteRange(start=start, end=end)
     except ValueError as error:
@@ -146,7 +146,7 @@ def presence_message(presence: SegmentPresence) -> pb.SegmentPresence:
 
 
 def presence_value(message: pb.SegmentPresence) -> SegmentPresence:
-    """Invalid for a presence this side does not know: never read as complete."""
+    """Invalid for an unknown presence, which is never read as complete."""
     if message.presence not in _BY_NUMBER:
         raise Invalid(f"presence {message.presence} is not known")
     return SegmentPresence(

@@ -57,7 +57,7 @@ def finding_message(finding: StoreFinding) -> pb.Finding:
 
 
 def probe_value(message: pb.ProbeResponse) -> ProbeAnswer:
-    """A state this side does not know is not healthy; findings of unknown kinds are left out."""
+    """An unknown state is not healthy; findings of unknown kinds are left out."""
     return ProbeAnswer(
         state=_STATES.get(message.state, ProbeState.UNHEALTHY),
         detail=message.detail,
@@ -88,7 +88,7 @@ class Capability(enum.Enum):
 
 
 def check_plugin(info: pb.GetInfoResponse, needed: Collection[Capability], target: str) -> None:
-    """Invalid names what is amiss: the versions of the contract, or what the plugin lacks."""
+    """Invalid names the versions of the contract, or the capabilities that the plugin lacks."""
     plugin = f"plugin {target} ({info.name} {info.version})"
     if info.contract_version != CONTRACT_VERSION:
         raise Invalid(

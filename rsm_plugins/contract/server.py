@@ -59,7 +59,7 @@ class PluginServer:
         self._health = health.aio.HealthServicer()
 
     async def start(self) -> Address:
-        """Listen; answers the address with the port taken. Invalid where that fails."""
+        """Listen; returns the address with its port. Invalid if that fails."""
         identity_pb2_grpc.add_IdentityServicer_to_server(
             IdentityService(self._dependencies), self._server
         )
@@ -105,8 +105,8 @@ class PluginServer:
         await self._server.wait_for_termination()
 
     async def stop(self) -> None:
-        """Inform health checks, take no new calls, let those running end within the grace, then cut
-        them.
+        """Inform health checks, accept no new calls, let running calls end within the grace period,
+        then cancel them.
         """
         await self._health.enter_graceful_shutdown()
         await self._server.stop(STOP_GRACE_SECONDS)
@@ -133,8 +133,8 @@ def _check_bindable(address: Address) -> None:
 
 
 def _remove_dead_socket(path: Path) -> None:
-    """A socket nobody listens on any more is in the way of the next start; Invalid where somebody
-    does.
+    """Remove a socket on which no process listens any more, because it would block the next start;
+    Invalid if a process listens on it.
     """
     if not path.is_socket():
         return

@@ -86,7 +86,7 @@ def detail_of_error(error: RemoteStorageError) -> errors_pb2.ErrorDetail:
 
 
 def error_of_detail(detail: errors_pb2.ErrorDetail) -> RemoteStorageError:
-    """The error again; a kind that this side does not know is Internal."""
+    """The error of a message; a kind that this side does not know is Internal."""
     kind = _KINDS.get(detail.kind, ErrorKind.INTERNAL)
     if kind is ErrorKind.FENCED and detail.leader_address:
         return Elsewhere(detail.what, detail.leader_address)

@@ -72,7 +72,7 @@ async def receive_copy(
     spool: Spool,
     folders: CallersFolders,
 ) -> bytes:
-    """Take one copy from its stream to the manager; answers the manager's own metadata."""
+    """Receive one copy and pass it to the manager; returns the manager's own metadata."""
     incoming = _Incoming(header=await _header(requests))
     locator = locator_value(incoming.header.locator)
     if incoming.header.HasField("log_file"):
@@ -197,7 +197,9 @@ class Received:
         self._header = response.header
 
     def scratch_bytes(self) -> int | None:
-        """How many bytes the plugin has put into the scratch file named, None where it did not."""
+        """How many bytes the plugin has written to the scratch file; None if it sent them
+        instead.
+        """
         header = self._complete_header()
         return header.size_bytes if header.in_scratch else None
 
@@ -207,7 +209,9 @@ class Received:
         return self._header
 
     def result(self) -> bytes | FileSlice:
-        """All of it, once the stream has ended well, where it is not in a scratch file."""
+        """All of the fetched range, after the stream ended well; not for a range in a scratch
+        file.
+        """
         header = self._complete_header()
         if header.HasField("file_slice"):
             file_slice = slice_value(header.file_slice)

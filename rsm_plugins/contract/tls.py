@@ -111,7 +111,7 @@ class ServerTls:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """What to look at for a renewal."""
+        """The files to check for a renewal."""
         pair = (self.cert_file, self.key_file)
         return pair if self.client_ca_file is None else (*pair, self.client_ca_file)
 

@@ -43,10 +43,12 @@ def copy_bytes(
     *,
     way: CopyPiece | None = None,
 ) -> int:
-    """Copy a range of one descriptor to the start of another; the CRC-32C of the bytes stored.
+    """Copy a range of one descriptor to the start of another; returns the CRC-32C of the stored
+    bytes.
 
-    Kernel-side copies are read back piece by piece while they are hot. `go_on` is called between
-    pieces and may raise. SourceCut where the source is too short, OSError as the system gives it.
+    Kernel-side copies are read back piece by piece while they are in the page cache. `go_on` is
+    called between pieces and may raise. SourceCut if the source is too short, OSError as the system
+    raises it.
     """
     copy_piece = platform_copy() if way is None else way
     crc = 0
@@ -72,14 +74,14 @@ def copy_bytes(
 
 
 def platform_copy() -> CopyPiece:
-    """The cheapest way this platform has."""
+    """The cheapest copy function of this platform."""
     return kernel_copy if hasattr(os, "copy_file_range") else plain_copy
 
 
 def kernel_copy(
     source: int, source_position: int, destination: int, position: int, size_bytes: int
 ) -> tuple[int, bytes]:
-    """One piece by copy_file_range, then read back from the destination."""
+    """Copy one piece by copy_file_range, then read it back from the destination."""
     count = os.copy_file_range(source, destination, size_bytes, source_position, position)
     return count, os.pread(destination, count, position) if count else b""
 
@@ -87,7 +89,7 @@ def kernel_copy(
 def plain_copy(
     source: int, source_position: int, destination: int, position: int, size_bytes: int
 ) -> tuple[int, bytes]:
-    """One piece through our own memory."""
+    """Copy one piece through memory."""
     data = os.pread(source, size_bytes, source_position)
     write_at(destination, data, position)
     return len(data), data

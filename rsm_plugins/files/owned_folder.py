@@ -21,7 +21,7 @@ _ATTEMPTS = 20
 
 
 class OwnedFolder:
-    """`create` and `create_private` make it; whoever called them closes it."""
+    """Created by `create` or `create_private`; the caller of these closes it."""
 
     def __init__(self, path: Path, lock: int, private: Path | None = None) -> None:
         self.path = path

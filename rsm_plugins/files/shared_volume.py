@@ -24,7 +24,7 @@ _READ = os.O_RDONLY | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileHead:
-    """What one side sees of a file: its whole size, and the CRC-32C of the slice's first 64 KiB."""
+    """A file as one side sees it: its whole size, and the CRC-32C of the slice's first 64 KiB."""
 
     file_size_bytes: int
     head_crc32c: int
@@ -41,7 +41,7 @@ class ProbeFile:
         self.nonce = nonce
 
     def ensure(self) -> str | None:
-        """The file's path, None where it cannot be written now: then ranges travel as bytes."""
+        """The file's path, None if it cannot be written now: then ranges are sent as bytes."""
         try:
             self._identity.stat()  # a mount point without its volume must stay empty
             if read_nonce(str(self._path)) != self.nonce:
@@ -58,7 +58,7 @@ class ProbeFile:
 
 
 def read_nonce(path: str) -> str | None:
-    """What the probe file says, None where this side cannot read it."""
+    """The nonce in the probe file, None if this side cannot read it."""
     try:
         descriptor = os.open(path, _READ)
     except OSError:
@@ -72,7 +72,9 @@ def read_nonce(path: str) -> str | None:
 
 
 def read_head(file_slice: FileSlice) -> FileHead:
-    """What this side sees; OSError as the system gives it, also for what is not a regular file."""
+    """The file as this side sees it; OSError as the system raises it, also for a file that is not
+    regular.
+    """
     descriptor = os.open(file_slice.path, _READ | os.O_NONBLOCK)
     try:
         status = os.fstat(descriptor)
@@ -103,9 +105,8 @@ class CallersFolders:
 
 
 def read_chunk(path: str, position: int, size_bytes: int) -> bytes:
-    """The bytes of a range, fewer where the file ends.
-
-    FileNotFoundError as it is, because only the store knows what that means; other errors as ours.
+    """The bytes of a range, fewer if the file ends. FileNotFoundError is not translated, because
+    only the store knows its meaning; other errors are.
     """
     try:
         descriptor = os.open(path, _READ)

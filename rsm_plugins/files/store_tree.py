@@ -33,7 +33,9 @@ _tokens = itertools.count()
 
 
 def temporary_name(file: str) -> str:
-    """A fresh name for what will become `file`; a list or a sweep knows it by its suffix."""
+    """A fresh name for a file that will become `file`; lists and sweeps recognize it by its
+    suffix.
+    """
     return f"{file}.{os.getpid():x}-{os.urandom(6).hex()}-{next(_tokens):x}{TEMPORARY_SUFFIX}"
 
 
@@ -92,9 +94,7 @@ class StoreTree:
     # Identity.
 
     def read_identity(self) -> StoreIdentity | None:
-        """The identity, None where the root is there and has none; Unavailable where the root is
-        away.
-        """
+        """The identity, None if the root is there without one; Unavailable if the root is away."""
         with self._translated("read the identity of"):
             os.stat(self.root)
             with suppress(FileNotFoundError), self._base() as base:
@@ -113,7 +113,7 @@ class StoreTree:
         return decode_identity(data, self.path_of(IDENTITY_NAME))
 
     def create_identity(self, identity: StoreIdentity) -> StoreIdentity:
-        """Create it whole under its name if the name is free; answers the one that is there
+        """Create it whole under its name if the name is free; returns the one that is there
         afterwards.
         """
         with self._translated("create the identity of"):
@@ -144,8 +144,8 @@ class StoreTree:
 
     @contextmanager
     def new_file(self, base: int, folder: str, file: str) -> Iterator["NewFile"]:
-        """A temporary file that will become `folder/file`; folders are created however often others
-        remove them.
+        """A temporary file that will become `folder/file`; folders are created again if other
+        processes remove them meanwhile.
         """
         with ExitStack() as stack:
             for attempt in itertools.count(1):
@@ -165,7 +165,7 @@ class StoreTree:
                 return
 
     def _ensure_folder(self, base: int, folder: str) -> int:
-        """Descriptor of a folder below a descriptor; each level is created where missing, and
+        """Descriptor of a folder below a descriptor; each missing level is created and made
         durable.
         """
         current = os.dup(base)
@@ -202,10 +202,11 @@ class StoreTree:
     # Reading.
 
     def size_of(self, base: int, name: str) -> int | None:
-        """Size of an object in bytes, None where it is missing in this tree.
+        """Size of an object in bytes, None if it is missing in this tree.
 
-        By opening it: a network file system answers a stat from its cache of attributes, for a
-        minute after another machine removed the file, but asks its server at every open.
+        The file is opened for it. A network file system answers a stat from its cache of
+        attributes, for a minute after another machine removed the file, but it asks its server at
+        every open.
         """
         try:
             descriptor = os.open(name, _STAT, dir_fd=base)
@@ -222,7 +223,7 @@ class StoreTree:
         return found.st_size if stat_modes.S_ISREG(found.st_mode) else None
 
     def required_size(self, name: str, operation: str) -> int:
-        """Size of an object; NotFound names it, but only in a store that is there."""
+        """Size of an object; NotFound names it, but only while the store is there."""
         with self.opened(operation) as base:
             size_bytes = self.size_of(base, name)
         if size_bytes is None:
@@ -249,8 +250,8 @@ class StoreTree:
     # Listing and removing.
 
     def entries(self, folder: str, operation: str) -> list[Entry]:
-        """What a folder holds, temporary files left out; empty where it is missing in a store that
-        is there.
+        """The entries of a folder without temporary files; empty if the folder is missing in a
+        store that is there.
         """
         with self.opened(operation) as base:
             try:
@@ -273,8 +274,8 @@ class StoreTree:
         suffixes, then the folder if it is empty. A file that cannot be removed does not keep the
         others.
 
-        Leftovers first: a copy that is still running cannot rename what is gone, so it cannot
-        finish behind our back.
+        Leftovers come first: a copy that is still running cannot rename a file that is gone, so it
+        cannot finish afterwards.
         """
         with self.opened(operation) as base:
             try:
@@ -296,14 +297,14 @@ class StoreTree:
                 os.rmdir(folder, dir_fd=base)
 
     def space(self) -> tuple[int, int]:
-        """Bytes free for us and in all on the volume of a store that is there."""
+        """Free bytes and all bytes on the volume of a store that is there."""
         with self.opened("look into") as base:
             found = os.fstatvfs(base)
         return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
 
     def sweep(self, grace_ms: int) -> int:
-        """Remove temporary files last written more than the grace ago by the store's own clock; how
-        many.
+        """Remove temporary files that were last written longer ago than the grace, by the store's
+        own clock; returns how many.
         """
         removed = 0
         with self._translated("sweep"), self._base() as base:
@@ -350,14 +351,14 @@ class TemporaryFiles:
         self._open.clear()
 
     def create(self, file: str) -> tuple[str, int]:
-        """A new empty file that will become `file`: its name now, and its descriptor."""
+        """A new empty file that will become `file`: its present name and its descriptor."""
         name = temporary_name(file)
         descriptor = os.open(name, _CREATE, 0o666, dir_fd=self._folder)
         self._open[name] = descriptor
         return name, descriptor
 
     def publish(self, name: str, file: str) -> None:
-        """Give it its own name, over what has that name; Unavailable where somebody removed it
+        """Rename it to its own name, over an existing file; Unavailable if it was removed
         meanwhile.
         """
         try:
@@ -372,7 +373,7 @@ class TemporaryFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewFile:
-    """A file being written, and the temporary files of its folder, whose number may grow."""
+    """A file being written, and the temporary files of its folder; more can be created."""
 
     temporary: TemporaryFiles
     name: str
@@ -413,7 +414,7 @@ def _scan(descriptor: int) -> list[Entry]:
 
 
 def stored(entry: Entry, folder: str) -> StoredObject:
-    """The contract's view of an entry."""
+    """A folder entry as the contract's value."""
     return StoredObject(
         name=f"{folder}/{entry.name}", size_bytes=entry.size_bytes, modified_ms=entry.modified_ms
     )

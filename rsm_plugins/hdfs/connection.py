@@ -55,14 +55,14 @@ class Session:
     async def call(
         self, operation: str, target: str, make: Call[T], *, repeat: Repeat = Repeat.IF_NEVER_RAN
     ) -> T:
-        """The answer within the call timeout; errors are ours, but FileNotFoundError and
-        FileExistsError, which mean something else to everybody who asks.
+        """The answer within the call timeout. Errors are kip405's, except FileNotFoundError and
+        FileExistsError, whose meaning depends on the caller.
         """
         return await self._connection.run(self.client, operation, target, make, repeat)
 
 
 class Connection:
-    """Owns the clients; whoever created it calls `close`."""
+    """Owns the clients; its creator calls `close`."""
 
     def __init__(self, settings: HdfsSettings) -> None:
         self._settings = settings
@@ -121,7 +121,9 @@ class Connection:
     async def _passing_over(
         self, client: AsyncClient, operation: str, target: str, make: Call[T], repeat: Repeat
     ) -> T:
-        """Bridges the moments of a fail-over; with a single NameNode the first failure is it."""
+        """Repeats the call during a fail-over; with a single NameNode the first failure is
+        raised.
+        """
         loop = asyncio.get_running_loop()
         patience = self._seconds / _PASSING_SHARE if self._settings.namenodes else 0.0
         give_up_at = loop.time() + patience
@@ -147,7 +149,7 @@ class Connection:
             log.warning("hdfs_client_replaced", url=self._settings.url, why=why)
 
     def close(self) -> None:
-        """No more calls; what the clients hold lasts as long as the process."""
+        """No call begins any more; the resources of the clients stay as long as the process."""
         self._closed = True
 
 
@@ -164,7 +166,7 @@ def _may_repeat(error: BaseException, repeat: Repeat) -> bool:
 
 
 def make_client(settings: HdfsSettings, *, first: int) -> AsyncClient:
-    """A client that has asked nothing yet; Invalid where the library refuses the settings."""
+    """A client that has sent no request yet; Invalid if the library refuses the settings."""
     if settings.user is not None:
         _act_as(settings.user)
     try:
@@ -176,7 +178,9 @@ def make_client(settings: HdfsSettings, *, first: int) -> AsyncClient:
 
 
 def client_arguments(settings: HdfsSettings, *, first: int = 0) -> dict[str, Any]:
-    """What the library's client is made with. The folder is none: settings.py read the files."""
+    """The arguments of the library's client. It gets no configuration folder, because settings.py
+    has read the files.
+    """
     return {
         "url": settings.url,
         "config": settings.client_conf(first),
@@ -193,5 +197,5 @@ def _act_as(user: str) -> None:
 
 
 async def pause(seconds: float) -> None:
-    """Real time passes before a server is asked again."""
+    """Wait in real time before a server is asked again."""
     await asyncio.sleep(seconds)  # noqa: TID251 - the one wait of this package

@@ -63,7 +63,7 @@ class Cause:
 
     @property
     def never_ran(self) -> bool:
-        """Whether the request surely changed nothing, so that repeating it is safe."""
+        """Whether the request certainly changed nothing, so that repeating it is safe."""
         return self.name in _PASSING or self.name == "ConnectionRefusedError"
 
 
@@ -73,7 +73,7 @@ def is_panic(error: BaseException) -> bool:
 
 
 def is_foreign(error: BaseException) -> bool:
-    """Whether it comes out of the library and must be translated."""
+    """Whether the error comes from the library and must be translated."""
     return isinstance(error, (OSError, RuntimeError)) or is_panic(error)
 
 

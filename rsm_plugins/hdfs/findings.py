@@ -25,7 +25,7 @@ _NO_QUOTA = 1 << 62
 async def inspect_store(
     tree: HdfsTree, settings: HdfsSettings, threads: FileThreads
 ) -> tuple[StoreFinding, ...]:
-    """Both findings; what cannot be read says why."""
+    """Both findings; a value that cannot be read says why."""
     return (await _replication(tree), await _free_space(tree, settings, threads))
 
 
@@ -57,7 +57,7 @@ async def _free_space(tree: HdfsTree, settings: HdfsSettings, threads: FileThrea
 
 
 async def _quota(tree: HdfsTree) -> tuple[int | None, int]:
-    """Space quota of the base, None where it has none, and the space used, copies counted."""
+    """Space quota of the base, None if there is none, and the space used, including replicas."""
     session = await tree.opened("inspect")
     path = tree.base
     try:
@@ -71,7 +71,7 @@ async def _quota(tree: HdfsTree) -> tuple[int | None, int]:
 
 
 def _remaining(settings: HdfsSettings) -> int:
-    """What the first NameNode that answers says is left; Unavailable where none does."""
+    """The remaining space by the first NameNode that answers; Unavailable if none does."""
     addresses = [value for key, value in settings.conf.items() if key.startswith(_ADDRESS)]
     if not addresses:
         raise Unavailable(f"there is no space quota, and no {_ADDRESS} in the configuration")

@@ -57,7 +57,7 @@ _OPERATION = "list"
 async def list_objects(
     tree: HdfsTree, cluster_id: str, partition: TopicIdPartition | None
 ) -> AsyncIterator[StoredObject]:
-    """Every object of a segment; what is none is left out."""
+    """Every object of a segment; other files are left out."""
     session = await tree.opened(_OPERATION)
     async for folder in _partition_folders(tree, session, cluster_id, partition):
         entries = await tree.entries(session, folder, _OPERATION)
@@ -90,7 +90,7 @@ async def _folders(
 
 
 def _order(folder: str) -> str:
-    """Sorts folders as the names below them sort."""
+    """Sorts folders like the names below them."""
     return f"{folder}/"
 
 
@@ -245,7 +245,7 @@ class HdfsRemoteStorageManager:
     async def _sizes_of(
         self, session: Session, folder: str, files: Sequence[str]
     ) -> dict[str, int]:
-        """Sizes by name of what is there of the segments asked about."""
+        """Sizes by name of the existing objects of these segments."""
         operation = "look into"
         if len(files) >= _LIST_FROM:
             entries = await self._tree.entries(session, folder, operation)
@@ -286,7 +286,9 @@ class HdfsRemoteStorageManager:
         return await inspect_store(self._tree, self._settings, self._threads)
 
     async def sweep(self, grace_ms: int) -> int:
-        """Remove what broken copies left, begun longer than the grace ago; how many files."""
+        """Remove what broken copies left, if they began longer ago than the grace; returns how many
+        files.
+        """
         return await self._tree.sweep(grace_ms)
 
     async def close(self) -> None:
@@ -295,7 +297,7 @@ class HdfsRemoteStorageManager:
 
     @property
     def _options(self) -> WriteOptions:
-        """Replication and block size where the configuration names them, else the server's own."""
+        """Replication and block size of the configuration, else those of the server."""
         replication = self._settings.number("dfs.replication")
         block_bytes = self._settings.number("dfs.blocksize")
         return WriteOptions(

@@ -60,11 +60,11 @@ class HdfsTree:
         return session
 
     def session(self) -> Session:
-        """A session that believes nothing yet."""
+        """A session without any check of the store."""
         return self._connection.session()
 
     async def require_identity(self, session: Session, operation: str) -> FileStatus:
-        """Status of the identity object; Unavailable where it is not there."""
+        """Status of the identity object; Unavailable if it is missing."""
         found = await self.status(session, IDENTITY_NAME, operation)
         if found is None:
             raise Unavailable(
@@ -74,7 +74,7 @@ class HdfsTree:
         return found
 
     async def status(self, session: Session, name: str, operation: str) -> FileStatus | None:
-        """What the NameNode knows of a name, None where there is no such."""
+        """Status of a name by the NameNode, None if there is no such file."""
         path = self.path_of(name)
         return await self._status(session, path, operation)
 
@@ -87,7 +87,7 @@ class HdfsTree:
             return None
 
     async def _size_of(self, session: Session, path: str, operation: str) -> int | None:
-        """Bytes of a closed file, None where there is no such."""
+        """Bytes of a closed file, None if there is no such file."""
         found = await self._status(session, path, operation)
         return None if found is None else found.length
 
@@ -152,9 +152,10 @@ class HdfsTree:
     async def read(
         self, name: str, operation: str, start: int = 0, end: int | None = None
     ) -> bytes:
-        """A range of an object clipped to its size; NotFound where it is not there.
+        """A range of an object clipped to its size; NotFound if the object is missing.
 
-        Where its blocks fail, the NameNode is asked whether it was removed while it was read.
+        If its blocks cannot be read, the NameNode is asked whether the object was removed
+        meanwhile.
         """
         session = self.session()
         try:
@@ -243,7 +244,7 @@ class HdfsTree:
             await pause(_BLOCK_REPORT_SECONDS)
 
     async def _readable(self, session: Session, path: str, operation: str) -> int | None:
-        """Bytes of a file that a reader is given now, None where there is no such."""
+        """The bytes of a file that readers get now, None if there is no such file."""
         try:
             reader = await session.call(
                 operation, path, lambda: session.client.read(path), repeat=Repeat.ALWAYS
@@ -253,8 +254,8 @@ class HdfsTree:
         return len(reader)
 
     async def publish(self, session: Session, temporary: str, name: str, operation: str) -> None:
-        """Give a written file its own name, over what has that name; Unavailable where somebody
-        removed it meanwhile.
+        """Rename a written file to its own name, over an existing file; Unavailable if it was
+        removed meanwhile.
         """
         target = self.path_of(name)
         folder = target.rpartition("/")[0]
@@ -308,11 +309,11 @@ class HdfsTree:
             raise
 
     async def sweep(self, grace_ms: int) -> int:
-        """Remove what copies that ended badly left and that was begun more than the grace ago by
-        the NameNode's own clock; how much.
+        """Remove what broken copies left, if they began longer ago than the grace by the NameNode's
+        own clock; returns how many files.
 
-        HDFS does not note when a file that is being written was written last: a copy that takes
-        longer than the grace is taken for a dead one.
+        HDFS does not record the last write of a file that is being written, so a copy that takes
+        longer than the grace counts as dead.
         """
         operation, removed = "sweep", 0
         session = await self.opened(operation)
@@ -327,7 +328,7 @@ class HdfsTree:
         return removed
 
     async def _clock(self, session: Session) -> int:
-        """The NameNode's time: of a file made just now."""
+        """The NameNode's time, from a file created now."""
         async with self.writing(f"clock-{os.urandom(6).hex()}") as writing:
             temporary = await writing.write(b"", "sweep")
             found = await self._status(session, temporary, "sweep")
@@ -437,7 +438,9 @@ async def _page(listing: AsyncIterator[FileStatus], found: list[FileStatus]) -> 
 async def together(
     work: Sequence[Coroutine[object, object, T]], *, at_once: int = PIECES_AT_ONCE
 ) -> list[T]:
-    """Results in order, so many at once; the first failure ends the others and is raised alone."""
+    """Results in order, a bounded number at a time; the first failure ends the others and is raised
+    alone.
+    """
     slots = asyncio.Semaphore(at_once)
 
     async def one(coroutine: Coroutine[object, object, T]) -> T:

@@ -75,7 +75,7 @@ def check_prefix(prefix: str) -> str:
 
 
 def check_cluster_id(cluster_id: str) -> str:
-    """The cluster id itself; Invalid where it cannot be one path component of a name."""
+    """The cluster id itself; Invalid if it cannot be one path component of a name."""
     if (
         cluster_id in (".", "..")
         or len(cluster_id) > CLUSTER_ID_MAX
@@ -120,14 +120,12 @@ def partition_folder(cluster_id: str, partition: TopicIdPartition, entropy_bits:
 
 
 def object_name(locator: SegmentLocator, kind: ObjectKind) -> str:
-    """Name of one object; entropy digits as the locator's custom metadata says, none where it has
-    none.
-    """
+    """Name of one object; entropy digits by the locator's custom metadata, none without it."""
     return f"{segment_stem(locator)}.{kind.value}"
 
 
 def segment_stem(locator: SegmentLocator) -> str:
-    """What the names of a segment's three objects have in common: everything before the suffix."""
+    """The common part of the names of a segment's three objects: everything before the suffix."""
     if not 0 <= locator.start_offset <= MAX_OFFSET:
         raise Invalid(f"start offset {locator.start_offset} is no offset")
     partition = locator.segment_id.topic_id_partition
@@ -141,7 +139,7 @@ def with_prefix(prefix: str, name: str) -> str:
 
 
 def parse_name(name: str) -> ParsedName:
-    """What a name says; Invalid where it is not the name of a segment's object."""
+    """The fields of a name; Invalid if it is not the name of a segment's object."""
     parts = name.split("/")
     if len(parts) not in (4, 5):
         raise Invalid(f"{name!r} is not the name of a segment's object")
@@ -194,9 +192,7 @@ def is_entropy_folder(name: str) -> bool:
 
 
 def locator_of(parsed: ParsedName, topic: str) -> SegmentLocator:
-    """The locator that leads back to a parsed name, for a cleaner that knows the store but no
-    ledger entry.
-    """
+    """The locator of a parsed name, for a cleaner that knows the store but no ledger entry."""
     partition = TopicIdPartition(topic_id=parsed.topic_id, topic=topic, partition=parsed.partition)
     return SegmentLocator(
         cluster_id=parsed.cluster_id,

@@ -91,7 +91,7 @@ class Manifest:
 
 
 def build_manifest(manifest: Manifest) -> bytes:
-    """JSON, UTF-8, one line, fields in the order of the format; Invalid where it is over 1 MiB."""
+    """JSON, UTF-8, one line, fields in the order of the format; Invalid if it is over 1 MiB."""
     fields = {
         "v": MANIFEST_VERSION,
         "kind": "segment",

@@ -155,9 +155,7 @@ class LocalRemoteStorageManager:
     async def list_objects(
         self, cluster_id: str, partition: TopicIdPartition | None = None
     ) -> AsyncIterator[StoredObject]:
-        """See RemoteStorageManager; folders are read one by one, what is no object of a segment is
-        left out.
-        """
+        """See RemoteStorageManager; folders are read one by one, other files are left out."""
         check_cluster_id(cluster_id)
         async for folder in self._partition_folders(cluster_id, partition):
             for found in await self._threads.run(self._objects, folder):
@@ -200,7 +198,7 @@ class LocalRemoteStorageManager:
         await self._threads.run(self._delete, folder, stem)
 
     def _delete(self, folder: str, stem: str) -> None:
-        """The manifest first: where it cannot go, log and indexes stay too."""
+        """The manifest first: if it cannot be removed, log and indexes stay too."""
         for kinds in ((ObjectKind.MANIFEST,), (ObjectKind.LOG, ObjectKind.INDEXES)):
             suffixes = tuple(kind.value for kind in kinds)
             self._tree.remove_segment(folder, stem, suffixes, "delete from")
@@ -219,8 +217,8 @@ class LocalRemoteStorageManager:
         )
 
     async def sweep(self, grace_ms: int) -> int:
-        """Remove temporary files of crashed processes, unwritten for longer than the grace; how
-        many.
+        """Remove temporary files of crashed processes that were not written for longer than the
+        grace; returns how many.
         """
         return await self._threads.run(self._tree.sweep, grace_ms)
 
@@ -231,8 +229,8 @@ class LocalRemoteStorageManager:
 
 
 def presence_of(expected: ExpectedSegment, sizes: dict[ObjectKind, int | None]) -> SegmentPresence:
-    """What the sizes found (None = not there) say about a segment; the detail names the first
-    object amiss.
+    """The presence of a segment by the sizes found (None = missing); the detail names the first
+    object that is missing or different.
     """
     wanted = {
         ObjectKind.LOG: expected.log_size_bytes,

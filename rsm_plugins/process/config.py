@@ -152,7 +152,7 @@ class PluginSettings:
 
     @property
     def tls(self) -> ServerTls | None:
-        """What the plugin shows to clients, None where it speaks plainly."""
+        """The TLS files that the plugin shows to clients; None without TLS."""
         if self.tls_cert_file is None or self.tls_key_file is None:
             return None
         return ServerTls(

@@ -19,7 +19,7 @@ def handshake(address: Address) -> str:
 
 
 def parse_handshake(line: str) -> Address:
-    """Where the plugin listens; Invalid where it is no handshake, or one of another version."""
+    """The address at which the plugin listens; Invalid if it is not a handshake of this version."""
     fields = line.split("|")
     if len(fields) < 5 or not (fields[0].isdecimal() and fields[1].isdecimal()):
         raise Invalid(f"the first line {line!r:.200} is no handshake ({_SHAPE})")

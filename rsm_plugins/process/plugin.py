@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 @asynccontextmanager
 async def running_server(settings: PluginSettings) -> AsyncIterator[tuple[Address, OpenStore]]:
-    """A plugin that serves while the block runs; answers where it listens, and its store."""
+    """A plugin that serves while the block runs; yields its address and its store."""
     async with AsyncExitStack() as stack:
         threads = FileThreads(settings.file_threads)
         stack.push_async_callback(threads.finish, FINISH_MS)
@@ -70,8 +70,8 @@ async def _dependencies(
 async def _spool(
     settings: PluginSettings, store: OpenStore, threads: FileThreads, stack: AsyncExitStack
 ) -> Spool:
-    """In the store's own folder, where its sweep knows the files, unless that is none or another is
-    named.
+    """A spool in the store's own folder, where the sweep recognizes its files, unless the objects
+    are not files or another folder is configured.
     """
     most = settings.copies_by_bytes_max
     if settings.spool_folder is None and store.objects_folder is not None:
@@ -87,12 +87,12 @@ def _owned_spool(folder: Path | None) -> OwnedFolder:
 
 
 def _callers_folders(folders: tuple[Path, ...] | None, settings: PluginSettings) -> CallersFolders:
-    """Where callers may name files: anywhere while they are all of this machine."""
+    """The folders in which callers may name files: all, while only this machine can call."""
     return CallersFolders(() if folders is None and not settings.is_private else folders)
 
 
 def _scratch_folders(settings: PluginSettings) -> CallersFolders | None:
-    """None where no caller's file could be filled: then none makes files in vain."""
+    """None if the plugin could fill no caller's file, so that no caller creates one in vain."""
     is_possible = settings.is_private or settings.scratch_folders
     if not (settings.shared_volume and is_possible):
         return None

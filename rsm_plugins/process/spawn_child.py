@@ -20,7 +20,7 @@ EXIT_NOT_RUN = 127
 
 
 def become(command: Sequence[str], parent: int) -> int:
-    """Does not return where the command could be run."""
+    """Does not return if the command could be run."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # the parent died before the request to the kernel
         return EXIT_NOT_RUN

@@ -39,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 
 def to_standard_error(line: str) -> None:
-    """Where a plugin's log lines go by default."""
+    """The default destination of a plugin's log lines."""
     sys.stderr.write(f"{line}\n")
 
 
@@ -110,15 +110,14 @@ class SpawnedPlugin:
         return None if self._process is None else self._process.pid
 
     async def ready(self) -> None:
-        """Until the first start is over.
-
-        Its error where it failed: Invalid where it cannot succeed without somebody mending the
-        configuration or the plugin, else Unavailable. `run` tries again either way.
+        """Waits until the first start is over, and raises its error if it failed: Invalid if it
+        cannot succeed before the configuration or the plugin is repaired, else Unavailable. `run`
+        tries again in both cases.
         """
         await asyncio.shield(self._first)
 
     async def run(self) -> None:
-        """Keep it running until cancelled; then stop it and remove what was made for it."""
+        """Keep the process running until cancelled; then stop it and remove its files."""
         loop = asyncio.get_running_loop()
         pause = self._times.back_off_first
         try:
@@ -135,7 +134,7 @@ class SpawnedPlugin:
             self._folder.close()
 
     async def _run_once(self) -> RemoteStorageError:
-        """Why it ended, or never was ready."""
+        """The reason why the process ended, or was never ready."""
         self._last_lines.clear()
         try:
             process = await self._start()
@@ -174,7 +173,7 @@ class SpawnedPlugin:
         )
 
     async def _handshake(self, process: asyncio.subprocess.Process) -> RemoteStorageError | None:
-        """What is wrong with it, or that the process has ended; None where nothing is."""
+        """The fault of the handshake, or that the process has ended; None for a good handshake."""
         try:
             async with asyncio.timeout(self._times.handshake):
                 line = await _first_line(process.stdout)
@@ -252,7 +251,9 @@ class SpawnedPlugin:
     async def _end(
         self, process: asyncio.subprocess.Process, readers: "set[asyncio.Task[None]]"
     ) -> None:
-        """Stop it if it runs, with all that it started, while its last lines are still read."""
+        """Stop the process if it runs, with all that it started, while its last lines are still
+        read.
+        """
         try:
             if process.returncode is None:
                 self._signal(process, signal.SIGTERM)
@@ -310,7 +311,7 @@ async def _first_line(stream: asyncio.StreamReader | None) -> str:
 
 
 async def _lines(stream: asyncio.StreamReader | None) -> AsyncIterator[str]:
-    """Lines without their ends; what is longer than a line may be is cut into several."""
+    """Lines without their line ends; a line that is too long is split."""
     rest = b""
     while stream is not None and (piece := await stream.read(_LINE_MAX)):
         *whole, rest = (rest + piece).split(b"\n")

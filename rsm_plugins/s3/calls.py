@@ -76,7 +76,7 @@ class BulkSession(AIOHTTPSession):  # type: ignore[misc] # published without typ
 
 
 class Connection:
-    """Owns the client; whoever created it calls `close`."""
+    """Owns the client; its creator calls `close`."""
 
     def __init__(self, settings: S3Settings, *, open_seconds: float = OPEN_SECONDS) -> None:
         self._settings = settings
@@ -87,8 +87,8 @@ class Connection:
         self._closed = False
 
     async def client(self) -> Any:
-        """botocore's client of S3; its errors, where credentials cannot be had, TimeoutError where
-        they do not come (a process or a service that is asked for them hangs).
+        """botocore's client of S3. Raises botocore's errors if there are no credentials, and
+        TimeoutError if they do not come in time (a process or service that supplies them may hang).
         """
         if self._client is None:
             async with self._lock, asyncio.timeout(self._open_seconds):
@@ -119,7 +119,7 @@ class Connection:
 
 
 def client_config(settings: S3Settings) -> AioConfig:
-    """How botocore is to behave."""
+    """The configuration of botocore."""
     attempt_seconds = settings.attempt_timeout_ms / 1000
     return AioConfig(
         connect_timeout=min(attempt_seconds, CONNECT_TIMEOUT_SECONDS_MAX),
@@ -152,7 +152,7 @@ BACKOFF_MOST_SECONDS = 5.0
 
 
 async def pause(seconds: float) -> None:
-    """Real time passes."""
+    """Wait in real time."""
     await asyncio.sleep(seconds)  # noqa: TID251 - this module wraps it for the package
 
 
@@ -163,7 +163,7 @@ def backoff_seconds(attempt: int) -> float:
 
 
 async def to_its_end(work: Coroutine[Any, Any, T], seconds: float) -> T:
-    """The result of work that goes on when the caller is cancelled, at most so many seconds."""
+    """The result of work that continues if the caller is cancelled, for at most so many seconds."""
     task = asyncio.get_running_loop().create_task(work)
     try:
         return await asyncio.shield(task)
@@ -219,9 +219,8 @@ class Calls:
     async def run(
         self, operation: str, location: str, request: Request[T], *, patience: int = 1
     ) -> T:
-        """The answer; errors are ours, with the last foreign one as their cause.
-
-        A try may take `patience` times the attempt timeout.
+        """The answer; errors are kip405's, with the last foreign error as their cause. A try may
+        take `patience` times the attempt timeout.
         """
         loop = asyncio.get_running_loop()
         ends_at: float | None = None

@@ -69,7 +69,7 @@ class FileCredentials(AioCredentials):  # type: ignore[misc] # published without
 
 
 def read_credentials(path: Path, profile: str) -> ReadOnlyCredentials:
-    """One profile; OSError, ValueError or configparser.Error where it cannot be read."""
+    """One profile; OSError, ValueError or configparser.Error if it cannot be read."""
     parser = configparser.RawConfigParser()
     parser.read_string(path.read_text(encoding="utf-8"))
     for name in (profile, f"profile {profile}"):
@@ -147,9 +147,7 @@ class RoleProvider:
 
 
 def give_credentials(session: AioSession, settings: CredentialSettings, region: str) -> None:
-    """Make a session use the credentials that the settings say; `region` is where roles are asked
-    for.
-    """
+    """Make a session use the credentials of the settings; `region` is where roles are requested."""
     source: CredentialProvider
     if settings.access_key is not None:
         given = AioCredentials(settings.access_key, settings.secret_key, settings.session_token)

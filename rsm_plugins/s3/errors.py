@@ -171,7 +171,7 @@ FOREIGN_ERRORS = (
 
 
 def code_of(error: BaseException) -> str:
-    """The server's code; the status as text where it wrote none, "" for errors on the way."""
+    """The server's error code; the status as text if there is none, "" for network errors."""
     if not isinstance(error, boto.ClientError):
         return ""
     return str(error.response.get("Error", {}).get("Code", ""))
@@ -185,7 +185,7 @@ def status_of(error: BaseException) -> int:
 
 
 def verdict_of(error: BaseException) -> Verdict:
-    """What the table says about an error."""
+    """The row of the table for an error."""
     if isinstance(error, boto.ClientError):
         code = code_of(error)
         if code == "404" and error.operation_name in _BARE_404:

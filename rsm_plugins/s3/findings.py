@@ -36,7 +36,7 @@ _QUESTIONS = (
 
 
 async def findings_of(objects: Objects, prefix: str) -> tuple[StoreFinding, ...]:
-    """All findings; a fact that cannot be read says so and hides no other."""
+    """All findings; one that cannot be read says so and hides no other."""
     versioning, lock, lifecycle = await together(
         _asked(objects, operation, method) for operation, method in _QUESTIONS
     )
@@ -49,7 +49,7 @@ async def findings_of(objects: Objects, prefix: str) -> tuple[StoreFinding, ...]
 
 
 async def _asked(objects: Objects, operation: str, method: str) -> Mapping[str, Any] | str:
-    """The answer, empty where nothing is set up; why not, where it cannot be read."""
+    """The answer, empty if nothing is configured; the reason if it cannot be read."""
 
     async def request(client: Any) -> Any:
         try:
@@ -111,7 +111,9 @@ def _actions(
 def _setups(
     rule: Mapping[str, Any], actions: tuple[str, ...]
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """What a rule does of these, with its details; moves only to where nobody can read."""
+    """The actions of a rule among these, with details; transitions only to classes that cannot be
+    read at once.
+    """
     for action in actions:
         if action == TRANSITION:
             for setup in rule.get("Transitions", ()):

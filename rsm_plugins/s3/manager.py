@@ -49,7 +49,7 @@ _DATA = (ObjectKind.LOG, ObjectKind.INDEXES)
 
 
 class S3RemoteStorageManager:
-    """The contract over one bucket and prefix; whoever created it calls `close`."""
+    """The contract over one bucket and prefix; its creator calls `close`."""
 
     def __init__(self, settings: S3Settings, threads: FileThreads, pause: Pause) -> None:
         self._settings = settings
@@ -174,7 +174,7 @@ class S3RemoteStorageManager:
     async def list_objects(
         self, cluster_id: str, partition: TopicIdPartition | None = None
     ) -> AsyncIterator[StoredObject]:
-        """See RemoteStorageManager; what is no object of a segment is left out."""
+        """See RemoteStorageManager; other objects are left out."""
         async for found in listed(self._objects, cluster_id, partition):
             yield found
 
@@ -212,7 +212,7 @@ def is_stale(name: str, began_ms: int, now_ms: int, age_ms: int) -> bool:
 
 
 async def open_s3(values: Mapping[str, Any], threads: FileThreads) -> OpenStore:
-    """The store in the bucket, which may be away; Invalid where settings do not go together."""
+    """The store in the bucket, which may be away; Invalid if settings contradict each other."""
     settings = s3_settings(values)
     quiet_library()
     store = S3RemoteStorageManager(settings, threads, pause)

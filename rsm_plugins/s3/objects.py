@@ -28,7 +28,9 @@ UserMetadata = dict[str, str]
 
 
 def segment_metadata(locator: SegmentLocator, end_offset: int | None) -> UserMetadata:
-    """Of an object of a segment; offsets are Kafka's: the end is inclusive, absent if not known."""
+    """User metadata of a segment's object; offsets are Kafka's: the end is inclusive, absent if
+    unknown.
+    """
     partition = locator.segment_id.topic_id_partition
     found = {
         "rlm-cluster": locator.cluster_id,
@@ -43,7 +45,9 @@ def segment_metadata(locator: SegmentLocator, end_offset: int | None) -> UserMet
 
 
 def end_offset_of(manifest: bytes) -> int | None:
-    """What a manifest says; None for one that cannot be read, which is its writer's business."""
+    """The end offset in a manifest; None if the manifest cannot be parsed, which only its writer
+    can correct.
+    """
     try:
         return Manifest.parse(manifest).end_offset
     except Corrupt:
@@ -101,7 +105,7 @@ class Objects:
         return f"s3://{self._bucket}/{self.key(name)}"
 
     def target(self, name: str) -> dict[str, str]:
-        """The arguments that say which object is meant."""
+        """The arguments that identify an object."""
         return {"Bucket": self._bucket, "Key": self.key(name)}
 
     @property
@@ -109,7 +113,7 @@ class Objects:
         return self._bucket
 
     def creation(self, metadata: UserMetadata | None, *, data: bool) -> dict[str, Any]:
-        """Arguments of a new object; `data`: it is what the storage class is for."""
+        """Arguments of a new object; `data`: the storage class of the settings applies to it."""
         options: dict[str, Any] = dict(self._encryption)
         if metadata:
             options["Metadata"] = metadata
@@ -156,7 +160,7 @@ class Objects:
         data: bool = False,
         only_if_absent: bool = False,
     ) -> None:
-        """Write an object whole; AlreadyThere where it must not be overwritten and there is one."""
+        """Write an object whole; AlreadyThere if it exists and must not be overwritten."""
         options = self.creation(metadata, data=data)
         options["ChecksumCRC32C"] = checksum_text(crc32c(body) if checksum is None else checksum)
         if only_if_absent:
@@ -178,7 +182,7 @@ class Objects:
             raise AlreadyThere(self.location(name))
 
     async def size_of(self, name: str) -> int | None:
-        """Size in bytes, None where a HEAD is answered 404: no such object, or no such bucket."""
+        """Size in bytes, None if a HEAD is answered 404: the object or the bucket is missing."""
 
         async def request(client: Any) -> int:
             answer = await client.head_object(**self.target(name))
@@ -198,9 +202,8 @@ class Objects:
         delimiter: str = "",
         most: int = LIST_KEYS_MAX,
     ) -> Page:
-        """One page of the names that begin with `folder`, in the order of names.
-
-        Unavailable where there is more and the server does not say how to go on.
+        """One page of the names that begin with `folder`, in the order of names. Unavailable if
+        there are more and the server does not say how to continue.
         """
         options: dict[str, Any] = {"Bucket": self._bucket, "MaxKeys": most}
         options["Prefix"] = self.key(folder) if folder else self._below_prefix()
@@ -235,7 +238,7 @@ class Objects:
                 return
 
     async def remove(self, name: str) -> None:
-        """Remove an object; none there is success."""
+        """Remove an object; a missing one is success."""
 
         async def request(client: Any) -> None:
             await client.delete_object(**self.target(name))
@@ -256,7 +259,7 @@ class Objects:
 
 
 def broken_off(operation: str, location: str) -> Unavailable:
-    """The error of a listing that says there is more, and not where."""
+    """The error of a listing that has more names and does not say where it continues."""
     return Unavailable(
         f"{operation} {location}: the listing breaks off: the server does not say where it goes on"
     )
@@ -273,8 +276,8 @@ def encryption_of(settings: S3Settings) -> dict[str, str]:
 
 
 def _answered_size(answer: Any, start: int, last: int) -> int | None:
-    """How many bytes the body must have by what was asked and how large the object is; None where
-    another range, or none at all, was answered.
+    """The expected size of the body by the request and the size of the object; None if another
+    range, or none, was answered.
     """
     content_range = str(answer.get("ContentRange", ""))
     _, _, total = content_range.rpartition("/")

@@ -64,7 +64,9 @@ async def _entropies(objects: Objects) -> AsyncIterator[str]:
 
 
 def _folder(digits: str, cluster_id: str, partition: TopicIdPartition | None) -> str:
-    """The folder to list below entropy digits, with its slash; "" where there is nothing of it."""
+    """The folder to list below entropy digits, with its slash; "" if it has nothing of the
+    partition.
+    """
     if partition is None:
         return f"{digits}/{cluster_id}/" if digits else f"{cluster_id}/"
     wanted = entropy_digits(cluster_id, partition.topic, partition.partition, len(digits))
@@ -107,7 +109,7 @@ async def _sizes_in(
     names: dict[str, dict[ObjectKind, str]],
     slots: asyncio.Semaphore,
 ) -> Sizes:
-    """Sizes of what is there of the segments of one folder."""
+    """Sizes of the existing objects of the segments in one folder."""
     if len(stems) <= SEGMENTS_BY_HEAD:
         return await _sizes_by_head(objects, _flat(names, stems), slots)
     async with slots:
@@ -117,7 +119,9 @@ async def _sizes_in(
 
 
 async def _sizes_by_listing(objects: Objects, stems: list[str]) -> tuple[Sizes, str]:
-    """Sizes of what is listed, and the first stem that was not reached within its price."""
+    """Sizes of the listed objects, and the first stem that was not reached within the price of
+    HEADs.
+    """
     pages_max = 1 + 3 * len(stems) // HEADS_PER_PAGE
     folder = stems[0].rpartition("/")[0] + "/"
     last = f"{stems[-1]}."

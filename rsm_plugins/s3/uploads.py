@@ -50,7 +50,7 @@ class Part:
     checksum: int
 
     def fields(self) -> dict[str, Any]:
-        """As the completion lists it."""
+        """The part in the request that completes the upload."""
         return {
             "PartNumber": self.number,
             "ETag": self.etag,
@@ -70,7 +70,7 @@ class SourceReader:
         self._whole = 0
 
     async def next(self, size_bytes: int) -> tuple[bytes, int]:
-        """The next bytes and their own CRC-32C; Fenced where the file is gone or cut short."""
+        """The next bytes and their own CRC-32C; Fenced if the file is gone or cut short."""
         size_bytes = min(size_bytes, self._data.log.size_bytes - self._position)
         return await self._threads.run(self._read, size_bytes)
 
@@ -92,7 +92,7 @@ class SourceReader:
         return body, self._whole if whole_is_one else crc32c(body)
 
     def prove(self) -> None:
-        """Corrupt unless all that was read is what the copy was planned with."""
+        """Corrupt unless the bytes that were read are those of the copy's plan."""
         if self._whole != self._data.log_crc32c:
             raise Corrupt(
                 f"the bytes copied from {self._data.log.path} have CRC-32C {self._whole:08x}, not "
@@ -112,7 +112,7 @@ class Uploads:
         self._permits = asyncio.Semaphore(concurrency)
 
     async def read_small(self, data: LogSegmentData) -> bytes:
-        """The whole proved log, for one that goes up in one request; see `permits`."""
+        """The whole proved log, for a log that is sent in one request; see `permits`."""
         reader = SourceReader(data, self._threads)
         body, _ = await reader.next(data.log.size_bytes)
         reader.prove()
@@ -120,11 +120,11 @@ class Uploads:
 
     @property
     def permits(self) -> asyncio.Semaphore:
-        """One is needed for each part or small log in memory."""
+        """One permit is needed for each part or small log in memory."""
         return self._permits
 
     async def upload(self, name: str, data: LogSegmentData, metadata: UserMetadata) -> "Upload":
-        """All parts with the server, proved, and nothing visible yet."""
+        """Send all parts and prove them; nothing is visible yet."""
         upload = Upload(self._objects, name)
         try:
             await upload.begin(metadata)
@@ -206,7 +206,9 @@ class Upload:
         self._cut_off = False
 
     async def begin(self, metadata: UserMetadata) -> None:
-        """Ask for an upload; one that was given out though the caller is gone is known too."""
+        """Request an upload; one that was created although the caller was cancelled is known
+        too.
+        """
         await to_its_end(self._begin(metadata), self._objects.calls.call_seconds)
 
     async def _begin(self, metadata: UserMetadata) -> None:
@@ -240,7 +242,9 @@ class Upload:
         self._parts[number] = Part(number=number, etag=str(answer["ETag"]), checksum=checksum)
 
     async def complete(self) -> None:
-        """Make the object visible; one completed by a try whose answer was lost is success."""
+        """Make the object visible; an upload that was completed by a try whose answer was lost is
+        success.
+        """
         tried = 0
         parts = [self._parts[number].fields() for number in sorted(self._parts)]
 
@@ -268,15 +272,15 @@ class Upload:
             raise error
 
     def composite_checksum(self) -> str:
-        """S3's checksum of checksums: what the completed object says of itself."""
+        """S3's checksum of checksums, as the completed object has it."""
         ordered = [self._parts[number].checksum for number in sorted(self._parts)]
         joined = b"".join(checksum.to_bytes(4) for checksum in ordered)
         digest = base64.b64encode(crc32c(joined).to_bytes(4)).decode("ascii")
         return f"{digest}-{len(ordered)}"
 
     async def abort(self) -> None:
-        """Abort as far as it goes, though the caller may be cancelled; a failure is logged only,
-        the sweep will do it.
+        """Abort the upload, also if the caller is cancelled; a failure is only logged, because the
+        sweep aborts it later.
         """
         if self._id is not None:
             await to_its_end(self._abort_quietly(), ABORT_SECONDS)
@@ -291,8 +295,8 @@ class Upload:
             )
 
     async def abort_now(self) -> None:
-        """Abort until it is gone: a part that the server had just received brings an upload back,
-        so that after parts were cut off it is looked for once more a little later.
+        """Abort until the upload is gone. A part that the server had just received brings an upload
+        back, so after parts were cut off the upload is checked once more a little later.
         """
         for attempt in range(1, ABORTS_MAX + 1):
             await self._abort_once()
