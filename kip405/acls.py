@@ -70,9 +70,9 @@ def grants(acls: Iterable[Acl]) -> tuple[str, ...]:
     """Options of kafka-acls.sh that add these ACLs, one call a principal and resource."""
     operations: dict[tuple[str, str, str], list[str]] = {}
     for acl in sorted(set(acls)):
-        place = acl.principal, acl.resource_type, acl.resource_name
-        operations.setdefault(place, []).append(acl.operation)
-    return tuple(_grant(*place, names) for place, names in operations.items())
+        resource = acl.principal, acl.resource_type, acl.resource_name
+        operations.setdefault(resource, []).append(acl.operation)
+    return tuple(_grant(*resource, names) for resource, names in operations.items())
 
 
 def _grant(principal: str, resource_type: str, resource_name: str, operations: list[str]) -> str:

@@ -235,7 +235,7 @@ def cut_batches(
     skipped; the cut stops before the first batch that is not wholly there, that begins at or above
     upper_offset, or that would pass max_bytes (but `min_one` lets the first one be larger). Nothing
     to give: start == end, next_offset == first_offset, and start is where to read on (`size_at`
-    tells how much). Headers only: about 0.3 us a batch. Corrupt for impossible sizes.
+    says how much). Headers only: about 0.3 us a batch. Corrupt for impossible sizes.
     """
     limit = len(buffer)
     start = position = _skip_below(buffer, first_offset, limit)

@@ -151,11 +151,11 @@ _REASONS = (
 
 def is_tls_refusal(details: str) -> bool:
     """Whether certificates, or TLS on one side only, forbid the connection: no wait mends that."""
-    return any(mark in details for mark, _ in _REFUSALS)
+    return any(text in details for text, _ in _REFUSALS)
 
 
 def tls_reason(details: str | None) -> str | None:
     """For people, why a connection was never made, if TLS is or may be why."""
     if not details or "failed to connect" not in details:
         return None
-    return next((reason for mark, reason in _REASONS if mark in details), None)
+    return next((reason for text, reason in _REASONS if text in details), None)

@@ -189,7 +189,7 @@ def complete_aborted_list(
     """Aborted transactions that touch [start, next_offset), in the index's order without duplicates
     (H9).
 
-    Walks the files forward, from the segment's own on, until an entry proves that everything that
+    Reads the files forward, from the segment's own on, until an entry proves that everything that
     began below next_offset is decided; `complete` says whether such an entry was met (then no
     further file is asked for). When it is False the list is complete only if the files went up to
     the active segment's and next_offset was at or below the LSO before they were read: an abort
@@ -305,9 +305,9 @@ class IndexesObject:
     are skipped.
     """
 
-    def __init__(self, data: memoryview, places: Mapping[int, _SectionSpan]) -> None:
+    def __init__(self, data: memoryview, spans: Mapping[int, _SectionSpan]) -> None:
         self._data = data
-        self._places = places
+        self._spans = spans
 
     @classmethod
     def parse(cls, data: ByteBuffer, *, check_sections: bool = False) -> "IndexesObject":
@@ -315,33 +315,33 @@ class IndexesObject:
         section's too.
         """
         view = memoryview(data)
-        places = _places(view)
-        indexes = cls(view, places)
+        spans = _spans(view)
+        indexes = cls(view, spans)
         if check_sections:
-            for number in places:
+            for number in spans:
                 indexes._checked(number)
         return indexes
 
     @property
     def types(self) -> frozenset[IndexType]:
         """The known types that are present."""
-        return frozenset(one for one in IndexType if one.value in self._places)
+        return frozenset(one for one in IndexType if one.value in self._spans)
 
     def section(self, index_type: IndexType, *, check: bool = True) -> memoryview | None:
         """The section's bytes, None where it is absent; Corrupt where its checksum is wrong (unless
         not checked).
         """
-        if index_type.value not in self._places:
+        if index_type.value not in self._spans:
             return None
         return self._checked(index_type.value) if check else self._view(index_type.value)
 
     def _view(self, number: int) -> memoryview:
-        place = self._places[number]
-        return self._data[place.position : place.position + place.size_bytes]
+        span = self._spans[number]
+        return self._data[span.position : span.position + span.size_bytes]
 
     def _checked(self, number: int) -> memoryview:
         view = self._view(number)
-        found, expected = crc32c(view), self._places[number].crc
+        found, expected = crc32c(view), self._spans[number].crc
         if found != expected:
             raise Corrupt(
                 f"indexes object: section {number} has crc {found:08x}, not {expected:08x}"
@@ -349,7 +349,7 @@ class IndexesObject:
         return view
 
 
-def _places(view: memoryview) -> dict[int, _SectionSpan]:
+def _spans(view: memoryview) -> dict[int, _SectionSpan]:
     if len(view) < _OBJECT_HEAD.size:
         raise Corrupt(f"indexes object has {len(view)} bytes")
     magic, version, count = _OBJECT_HEAD.unpack_from(view)
@@ -372,14 +372,14 @@ def _contiguous(
     sections: Iterable[Sequence[int]], position: int, size_bytes: int
 ) -> dict[int, _SectionSpan]:
     """Sections follow each other without gap and fill the object to its end."""
-    places: dict[int, _SectionSpan] = {}
+    spans: dict[int, _SectionSpan] = {}
     for number, start, size, crc in sections:
-        if start != position or number in places:
+        if start != position or number in spans:
             raise Corrupt(
                 f"indexes object: section {number} at {start}, expected once and at {position}"
             )
-        places[number] = _SectionSpan(position=start, size_bytes=size, crc=crc)
+        spans[number] = _SectionSpan(position=start, size_bytes=size, crc=crc)
         position += size
     if position != size_bytes:
         raise Corrupt(f"indexes object has {size_bytes} bytes, its sections end at {position}")
-    return places
+    return spans

@@ -152,7 +152,7 @@ def merge(remote: Lineage, local: Lineage) -> Lineage:
 
 
 def remote_lineage(segments: Iterable[RemoteLogSegmentMetadata]) -> Lineage:
-    """Lineage told by the FINISHED segments alone; see `epoch_starts` and `highest_wins`."""
+    """Lineage of the FINISHED segments alone; see `epoch_starts` and `highest_wins`."""
     return highest_wins(epoch_starts(segments))
 
 

@@ -1,5 +1,5 @@
-"""The one place where time, sleep, randomness and fresh ids come from; everything else takes them
-as arguments.
+"""The one module that makes time, sleep, randomness and fresh ids; all others take them as
+arguments.
 
 Tests and the simulation give their own Clock. `monotonic_ms` measures durations, `now_ms` stamps
 metadata.

@@ -38,7 +38,9 @@ from rlmm.leader_answers import NO_EPOCH, EpochEnd, FetchedEpochs, LogEnd, Repli
 
 _READ_UNCOMMITTED = 0
 _ANY_EPOCH = -1
-"""As current leader epoch: whoever takes himself for the leader answers; see `leader_answers`."""
+"""As current leader epoch: any broker that believes it is the leader answers; see
+`leader_answers`.
+"""
 
 _ABORT_TIMEOUT_S = 5.0
 _ASK_TIMEOUT_S = 5.0
@@ -208,8 +210,8 @@ class ExplicitTopicsClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ha
         return answer
 
     async def bootstrap(self) -> None:
-        """Who is cancelled meanwhile waits until it has ended, at most the request timeout: given
-        up half-way, aiokafka would leave a connection open.
+        """A caller that is cancelled meanwhile waits until the bootstrap has ended, at most the
+        request timeout. If it were given up half-way, aiokafka would leave a connection open.
         """
         work = asyncio.get_running_loop().create_task(super().bootstrap())
         try:
@@ -254,9 +256,9 @@ def _layout(cluster: Any) -> frozenset[tuple[Any, ...]]:
 
 
 def _forbid_topic_creation(client: AIOKafkaClient) -> ExplicitTopicsClient:
-    """Turn the client that aiokafka made in a constructor into ours, before it is started.
+    """Make the client that aiokafka created in a constructor one of ours, before it is started.
 
-    Producer and consumer hand their client on to their parts at once, so it is changed, not
+    Producer and consumer pass their client on at once, so it is changed, not
     replaced.
     """
     client.__class__ = ExplicitTopicsClient

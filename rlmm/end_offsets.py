@@ -122,7 +122,7 @@ class EndOffsetClient:
 
         Unavailable where it is not known within the request timeout.
         """
-        refusal = Unavailable(f"end offset of {topic_partition}: nobody answers")
+        refusal = Unavailable(f"end offset of {topic_partition}: no broker answers")
         try:
             async with asyncio.timeout(self._connection.request_timeout_ms / 1000):
                 consumer = await self._started()
@@ -153,9 +153,7 @@ class EndOffsetClient:
             raise Unavailable(f"ends of leader epochs: {error!r}") from error
 
     async def holds_cluster_record(self) -> bool:
-        """Whether the settings topic tells of a cluster record: then there was a ledger before
-        (H6).
-        """
+        """Whether the settings topic has a cluster record: then there was a ledger before (H6)."""
         consumer = make_consumer(self._connection)
         partition = structs.TopicPartition(SETTINGS_TOPIC, 0)
         try:

@@ -15,7 +15,7 @@ where that epoch ends (OffsetForLeaderEpoch). For a reader that has read up to `
   same answer. A reader that follows the log is never so far behind; for what an earlier process
   remembered, this answer is not held against the leader.)
 - **The leader knows only older epochs: nothing is proven.** It was deposed before the last batch
-  was written and has not noticed. The same holds for a partition for which nobody answers. The
+  was written and has not noticed. The same holds for a partition for which no broker answers. The
   doubt remains until a leader answers: meanwhile nothing may be deleted or trimmed, and no barrier
   is passed.
 - **The epoch ends at or above the position: nothing is lost.** By the rules of the log (one leader

@@ -133,7 +133,7 @@ class PartitionLedger:
 
     @cached_property
     def remote_lineage(self) -> Lineage:
-        """What the FINISHED segments tell of the leader epochs; merge it with the leader's own
+        """The leader epochs that the FINISHED segments show; merge it with the leader's own
         before use.
         """
         return highest_wins(self._epoch_starts)

@@ -1,8 +1,8 @@
 """The ledger for its users: views of partitions, barriers, confirmed publishes (G3, H3, H10).
 
 A publish returns only when its own record was read back as the newest of its key and no reader of
-this process disputes it. Everything else is an error, so that nobody acts on a record that others
-will repair. This module must not know Kafka (metadata_log does) nor the store.
+this process disputes it. Everything else is an error, so that no caller acts on a record that
+others will repair. This module must not know Kafka (metadata_log does) nor the store.
 """
 
 from collections.abc import Collection, Mapping
@@ -209,8 +209,8 @@ class TopicBasedRemoteLogMetadataManager:
 
         `expected_previous`: id of the state the writer acts on, -1 = none. FINISHED is allowed
         after any state: a correction may bring data back (adoption, H6). Invalid: unlawful
-        change. Fenced: somebody else was newer. Unavailable: not written. OutcomeUnknown:
-        barrier, then look.
+        change. Fenced: another writer was newer. Unavailable: not written. OutcomeUnknown:
+        pass a barrier, then read the ledger.
         """
         before = None
         if expected_previous != NO_PREVIOUS:
@@ -327,7 +327,7 @@ class TopicBasedRemoteLogMetadataManager:
             raise Fenced(f"{key}: state is {newest}, {expected_previous} was expected")
 
     def _refuse_overtaken(self, key: LedgerKey, is_tombstone: bool, offset: int) -> None:
-        """After read-back: our record is the newest of its key and nobody objects to it."""
+        """After read-back: our record is the newest of its key and is not disputed."""
         view = self.ledger(key.partition)
         dispute = view.disputes.get(key.segment_id) if key.segment_id else None
         if dispute is not None and dispute.newest.offset == offset:

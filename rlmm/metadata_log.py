@@ -76,7 +76,7 @@ class Log(Protocol):
 
 
 class Ends(Protocol):
-    """Asks leaders where partitions and epochs end (EndOffsetClient). Unavailable if nobody
+    """Asks leaders where partitions and epochs end (EndOffsetClient). Unavailable if no broker
     answers.
     """
 
@@ -183,13 +183,13 @@ class MetadataLog:
     @property
     def problem(self) -> str | None:
         """Why nothing may be deleted or trimmed: a topic missing, recreated, misconfigured or
-        unseen, records lost, or nobody who confirms that none are.
+        unseen, records lost, or no leader that confirms that none are.
         """
         return self.damage or self._unverified or self._tail.doubt()
 
     @property
     def damage(self) -> str | None:
-        """Why what was read may not be all there is. That nobody can be asked now is no such
+        """Why what was read may not be all there is. That no broker can be asked now is no such
         reason: what was read before stays true, as far as it goes.
         """
         own = [guard.problem for guard in self._topics.both]
@@ -262,7 +262,9 @@ class MetadataLog:
             self._refuse_unconfirmed(topic_partition)
 
     async def verify(self) -> None:
-        """Look at both topics now; Unavailable where nobody answers or one is not as it must be."""
+        """Check both topics now; Unavailable where no broker answers or one is not as it must
+        be.
+        """
         try:
             for guard in self._topics.both:
                 guard.check(await self._describe(guard.spec.name))
@@ -319,9 +321,9 @@ class MetadataLog:
         self._sinks[record.topic_partition.topic].apply(record)
 
     async def _go_live(self) -> None:
-        """Once in the life of this process: a run that was begun again goes on with the replay of
-        the one before, which began when that began. What is compacted away in the meantime must not
-        be taken for something that never was.
+        """Once in the life of this process: a later run continues the replay of the first one,
+        and the time counts from the beginning of that one. What is compacted away in the meantime
+        must not count as something that never was there.
         """
         if self._began_ms is None:
             self._began_ms = self._now_ms()
@@ -335,15 +337,15 @@ class MetadataLog:
         log.info("metadata_ready", replay_ms=replay_ms)
 
     async def _ensure_topics(self) -> None:
-        tell = log.info  # brokers learn of a topic a moment after its creation
+        report = log.info  # brokers learn of a topic a moment after its creation
         while True:
             try:
                 await self._create_missing()
                 await self.verify()
                 return
             except RemoteStorageError as error:
-                tell("topics_not_ready", error=str(error))
-                tell = log.warning
+                report("topics_not_ready", error=str(error))
+                report = log.warning
             await self._sleep_ms(_RETRY_MS)
 
     async def _create_missing(self) -> None:

@@ -109,8 +109,8 @@ class Publisher:
         timeout_ms: int,
         read_back: Callable[[TopicPartition, int], Awaitable[None]],
     ) -> int:
-        """Offset of the record once `read_back(place, offset + 1)` returned; `timeout_ms` limits
-        all of it.
+        """Offset of the record once `read_back(topic_partition, offset + 1)` returned; `timeout_ms`
+        limits all of it.
         """
         attempt = _Attempt()
         try:

@@ -47,7 +47,7 @@ HEADER_PREVIOUS = "rlm.prev"
 HEADER_WRITER = "rlm.writer"
 FORMAT_VERSION = 1
 NO_PREVIOUS = -1
-"""`expected_previous` of a writer who saw no record of the key."""
+"""`expected_previous` of a writer that saw no record of the key."""
 _KEY = struct.Struct(">16si16s")
 _PARTITION_KEY = struct.Struct(">16si")
 Headers = Sequence[tuple[str, bytes]]
@@ -284,7 +284,7 @@ class LedgerKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordHeaders:
-    """Who wrote a record, and what the writer believed: leader epoch, expected previous state,
+    """The writer of a record, and what it knew: leader epoch, expected previous state,
     process.
     """
 

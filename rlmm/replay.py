@@ -5,7 +5,7 @@ compaction cannot change, so replay(compact(log)) == replay(log). Legality never
 state is, only what is repaired:
 
     record read --> newest record of its key, always
-                --> lawful?  yes: the key is settled, whoever disputed it before
+                --> lawful?  yes: the key is settled, even if it was disputed before
                              no:  this reader holds the key as disputed, and the leader of the
                                   partition republishes what was lawful
 
@@ -18,7 +18,7 @@ the writer either
 
 Disputes are the knowledge of one live reader: they are no part of the state and are gone after a
 restart. A reader that may have missed records through compaction knows less and disputes less: for
-keys of which it saw every record it judges everything, for others only the epoch. So whatever the
+keys of which it saw every record it checks everything, for others only the epoch. So whatever the
 leader republishes settles the key for all readers, and no reader disputes what a reader with full
 knowledge accepts.
 

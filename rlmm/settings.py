@@ -117,10 +117,11 @@ class Settings:
         """Publish a settings record; returns when it was read back and is the one that counts.
 
         `seen`: `view.next_offset` when this was decided, None = just now; a settings record of the
-        topic's, written by somebody else since, is not overwritten. Fields of the present settings
-        record that this version does not know are written again. Fenced: an older leader epoch, a
-        lower start, or a record that was not known. Unavailable: not written. OutcomeUnknown:
-        barrier, then look; it may land later still, but not undo what is written meanwhile.
+        topic's, written by another process since, is not overwritten. Fields of the present
+        settings record that this version does not know are written again. Fenced: an older leader
+        epoch, a lower start, or a record that was not known. Unavailable: not written.
+        OutcomeUnknown: barrier, then look; it may land later still, but not undo what is written
+        meanwhile.
         """
         seen = self.view.next_offset if seen is None else seen
         adopted = self.view.get(record.key)
@@ -171,7 +172,7 @@ class Settings:
 
         A topic's own settings record and freeze belong to the leader of partition 0, the freeze of
         everything to every leader. The stamp is new, the settings record is not:
-        under which epoch something was decided is told by its own fields, never by its stamp.
+        its own fields say under which epoch something was decided, never its stamp.
         """
         mine = [found.record for found in self.view.reassert if _belongs(found.record, partition)]
         for record in mine:
@@ -207,8 +208,8 @@ class Settings:
         self._skewed = frozenset(skews)
 
     def _foreign_topics(self) -> str | None:
-        """The cluster record names other topics than those we read: one was recreated while nobody
-        looked (H6).
+        """The cluster record names other topics than those we read: one was recreated
+        while no service was running (H6).
         """
         cluster = self.view.cluster
         if cluster is None:

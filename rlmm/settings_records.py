@@ -27,7 +27,7 @@ DIVERGENCE_ACTIONS = ("adopt", "discard")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
-    """Who wrote a settings record, under which leader epoch, when."""
+    """The writer of a settings record, its leader epoch, and the time."""
 
     node_id: int
     leader_epoch: int
@@ -76,7 +76,7 @@ class StoreRecord:
 class TopicRecord:
     """Decisions for a topic. Retention in ms and bytes, -1 = unlimited, local -2 = as total.
 
-    `originals`: the topic-level configs before this product altered any, or as somebody else set
+    `originals`: the topic-level configs before this product altered any, or as another tool set
     them since (None = was not set there); never a value that this product set (H14).
     """
 

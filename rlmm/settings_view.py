@@ -86,8 +86,8 @@ class LogTime:
         self._last = times
 
     def least_age_ms(self, times: RecordTimes | None, monotonic_ms: int) -> int | None:
-        """How old a record is at least; None where the append time was not told. Of a replay the
-        time before its end does not count: for showing, not for relying upon.
+        """How old a record is at least; None where the append time is not known. The
+        time before the end of a replay does not count: show the age, but do not rely on it.
         """
         if times is None or self._last is None:
             return None
@@ -223,7 +223,7 @@ class SettingsView:
         """How long ago a settings record was heard, None = not since this process follows the log
         (G1, H16).
 
-        For who relies upon it that a writer is alive; clocks of writers play no part in it.
+        Use it to decide whether a writer is alive; it does not depend on writers' clocks.
         """
         return self._log_time.heard_age_ms(self._times(key), monotonic_ms)
 
@@ -254,8 +254,8 @@ class SettingsView:
         does not say.
 
         The epoch it was written under is no answer: the leader of a log that was restarted may have
-        written it again for another one's lower start, and what is in that log nobody ended (H4).
-        So one that does not say is taken for older than every record.
+        written it again for another one's lower start, and no leader has ended what is in that log
+        (H4). So a start without a decided epoch counts as older than every record.
         """
         found = self._adopted.get(f"{StartRecord.KIND}/{partition}")
         if found is None or not isinstance(found.record, StartRecord):
@@ -276,8 +276,8 @@ class SettingsView:
         return record if isinstance(record, DivergenceRecord) else None
 
     def history(self, partition: PartitionKey) -> HistoryRecord | None:
-        """What the leader has told of the partition's history (H4). Corrupt: it told something that
-        this version cannot read, so nothing is known.
+        """What the leader has published of the partition's history (H4). Corrupt: this version
+        cannot read it, so nothing is known.
         """
         key = f"{HistoryRecord.KIND}/{partition}"
         unread = self._problems.get(key.encode())

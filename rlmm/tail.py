@@ -26,7 +26,7 @@ from rlmm.clients import ConnectionSettings, error_text, fetched_epochs, make_co
 from rlmm.leader_answers import NO_EPOCH, EpochEnd, ReadPosition, ReadPositions
 
 AskEpochEnds = Callable[[Mapping[TopicPartition, int]], Awaitable[dict[TopicPartition, EpochEnd]]]
-"""Where leaders end these epochs, of those that know; Unavailable where nobody answers."""
+"""Where leaders end these epochs, of those that know; Unavailable where no broker answers."""
 _POLL_MS = 250
 _BACKOFF_MS = (100, 250, 500, 1_000, 2_000)
 log = structlog.get_logger(__name__)
@@ -230,7 +230,7 @@ class Tail:
     async def verify(self, topic_partitions: Iterable[TopicPartition] | None = None) -> None:
         """Ask the leaders of the partitions (all) whether they still hold what was read.
 
-        What they say shows in `lost` and `doubt`. Unavailable where nobody answers at all.
+        Their answers show in `lost` and `doubt`. Unavailable where no broker answers at all.
         """
         pending = self._topic_partitions if topic_partitions is None else tuple(topic_partitions)
         while asked := {
@@ -371,8 +371,8 @@ class Tail:
             self._unverified.set()
 
     def _behind(self) -> list[TopicPartition]:
-        """Partitions somebody waits for: the last records of a compacted log may be gone, the
-        position tells.
+        """Partitions that a caller waits for: the last records of a compacted log may be gone, and
+        only the position shows it.
         """
         if self._caught_up.is_set():
             return [

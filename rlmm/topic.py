@@ -24,7 +24,7 @@ SETTINGS_TOPIC = "__rlm_settings"
 TopicDescription = tuple[Uuid, Mapping[str, str], int]
 """(topic id, effective configuration, partition count)"""
 DescribeTopic = Callable[[str], Awaitable[TopicDescription | None]]
-"""Asks the cluster now, by name; None = positively unknown; Unavailable where nobody answers."""
+"""Asks the cluster now, by name; None = positively unknown; Unavailable where no broker answers."""
 SleepMs = Callable[[int], Awaitable[None]]
 NowMs = Callable[[], int]
 
@@ -100,12 +100,12 @@ class TopicGuard:
         self.topic_id = remembered
         self.problem: str | None = None
         self.min_insync_replicas = 1
-        """As the topic was configured when it was looked at last; 1 = not known."""
+        """As the topic was configured at the last check; 1 = not known."""
         self.is_lost = False
         """Missing or recreated: what we have read is not what is there."""
 
     def check(self, description: TopicDescription | None) -> None:
-        """Judge the topic as the cluster describes it now; the first one seen is remembered."""
+        """Check the topic as the cluster describes it now; the first one seen is remembered."""
         if description is None:
             self._say("is missing", lost=True)
             return

@@ -109,7 +109,7 @@ class BrokerConnection:
         """Write a request at once on the connection that a call has opened; its answer comes later.
 
         ConnectionResetError: there is no open connection (raised here: nothing was written), or it
-        ended before the answer. No deadline: whoever waits sets one, and closes the connection.
+        ended before the answer. No deadline: the caller sets one, and closes the connection.
         """
         channel = self._channel
         if channel is None or channel.broken is not None:

@@ -1,4 +1,5 @@
-"""Sends DeleteRecords to this service's broker: each in time or not at all, none forgotten (H41).
+"""Sends DeleteRecords to this service's broker: each in time or not at all, and remembers each
+(H41).
 
 A broker works on one request of a connection at a time, executes what it has read even if the
 connection is closed by then, and checks no leader epoch (H5). So an abandoned request may be
@@ -6,8 +7,7 @@ executed later, when all evidence for it has changed. Therefore:
 
 - Every DeleteRecords has a connection of its own, out of a bounded number, so that a request that
   the broker holds (a follower lags) delays no other. It is written at once, after the broker has
-  answered on that same connection: it waits in no queue of this service, behind none of its
-  requests.
+  answered on that same connection: so it never waits behind other requests of this service.
 - It is recorded before it is written. An answer, also a refusal, ends the record. Without an answer
   (time-out, lost connection, cancellation) the outcome is unknown, and the connection is closed.
 - An unknown outcome becomes known by the log start offset: at its bound or above, the request has
@@ -49,7 +49,7 @@ class DeletionConnection(Protocol):
     def send(self, topic_partition: TopicPartition, offset: int, *, hold_ms: int) -> Awaitable[int]:
         """Write the request at once; the low watermark comes later.
 
-        OSError: nobody will answer any more. kip405.errors: the broker's answer.
+        OSError: no answer will come. kip405.errors: the broker's answer.
         """
         ...
 
@@ -67,7 +67,7 @@ class _Sent:
     answered_at_ms: int | None = None
     """When the broker first answered a question that was asked after the connection was closed."""
     is_drained: bool = False
-    """Whether it was taken up long ago, if the broker has ever read it."""
+    """Whether it was executed long ago, if the broker has ever read it."""
 
     def answered(self, asked_at_ms: int, now_ms: int, drain_ms: int) -> None:
         """The broker has answered a question that was asked then."""
@@ -157,7 +157,8 @@ class RecordDeletions:
     async def prepared(
         self, topic_partition: TopicPartition, *, within_ms: int
     ) -> AsyncIterator[PreparedDeletion]:
-        """A connection on which the broker has just answered; what it stands on is asked then.
+        """A connection on which the broker has just answered. Ask for what the decision depends on
+        after that.
 
         Unavailable: there was none within `within_ms`, so nothing was sent.
         """

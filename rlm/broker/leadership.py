@@ -20,7 +20,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedPartition:
-    """A partition and who leads it, by one answer of Metadata; -1 = nobody leads it."""
+    """A partition and its leader, by one answer of Metadata; leader -1 = none."""
 
     topic_id_partition: TopicIdPartition
     leader: int
@@ -112,8 +112,8 @@ class Leadership:
         return self.snapshot
 
     async def _topics(self, wanted: frozenset[str]) -> tuple[TopicDescription, ...]:
-        """Those wanted. One that we may not see any more stays as it was seen last: it is nobody
-        else's trouble, and no proof that it is gone (H7).
+        """Those wanted. One that we may not see any more stays as it was seen last: that
+        does not affect the others, and does not prove that it is gone (H7).
         """
         try:
             return await self._broker.topics(sorted(wanted))

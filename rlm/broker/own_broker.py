@@ -142,10 +142,10 @@ class OwnBroker:
     async def delete_records(
         self, topic: str, partition: int, offset: int, *, timeout_ms: int
     ) -> int:
-        """One DeleteRecords without a memory; answers the low watermark.
+        """Send one DeleteRecords that is not remembered; returns the low watermark.
 
-        Only for an offset below which nothing is left anyway: what could delete a record goes by
-        RecordDeletions, which knows what may be executed yet (H41). Errors as there.
+        Only for an offset below which nothing is left anyway. What could delete a record is sent by
+        RecordDeletions, which knows what may still be executed (H41). Errors as there.
         """
         connection = self.deletion_connection()
         topic_partition = TopicPartition(topic, partition)
@@ -253,7 +253,7 @@ class _DeletionConnection:
 
     def send(self, topic_partition: TopicPartition, offset: int, *, hold_ms: int) -> Awaitable[int]:
         """Fenced: not leader, or the offset lies above the high watermark. Unavailable: applied on
-        the leader while a live follower lags (7), or refused for now; the log start tells.
+        the leader while a live follower lags (7), or refused for now; the log start shows which.
         """
         row = {"partition_index": topic_partition.partition, "offset": offset}
         body = {

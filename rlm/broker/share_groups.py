@@ -40,20 +40,21 @@ _GROUP_ID_NOT_FOUND = 69
 _GONE = {3, 100}
 _NOT_BEGUN = -1
 
-_Place = tuple[str, int]
+_Partition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answer:
-    """The result of asking all brokers once; `failure` says why there is none."""
+    """The result of asking all brokers once, with the number of that attempt; `failure` says why
+    there is none."""
 
-    round: int
+    number: int
     until_ms: int
-    starts: Mapping[_Place, int]
+    starts: Mapping[_Partition, int]
     failure: RemoteStorageError | None = None
 
     def of(self, topic: str) -> Mapping[int, int]:
-        """Start offset by partition; Unavailable where the round failed, MissingAcls where it was
+        """Start offset by partition; Unavailable where that failed, MissingAcls where it was
         refused.
         """
         what = f"share groups of {topic}: {self.failure}"
@@ -75,9 +76,9 @@ class BrokerShareGroups:
         self._direct = direct
         self._clock = clock
         self._client_id = client_id
-        self._answer = _Answer(round=0, until_ms=-1, starts={})
+        self._answer = _Answer(number=0, until_ms=-1, starts={})
         self._asking = asyncio.Lock()
-        self._rounds = 0
+        self._asked_count = 0
 
     async def start_offset(self, topic: str, partition: int) -> int | None:
         """Lowest start offset of any share group that reads the partition; None for none.
@@ -93,20 +94,20 @@ class BrokerShareGroups:
 
     async def starts_now(self, topic: str) -> Mapping[int, int]:
         """As `start_offset`, by partition, and of questions that were asked after this call."""
-        newer_than = self._rounds
+        newer_than = self._asked_count
         async with self._asking:
-            if self._answer.round <= newer_than:
+            if self._answer.number <= newer_than:
                 await self._ask()
             answer = self._answer
         return answer.of(topic)
 
     async def close(self) -> None:
         """Drop what is remembered; connections are opened for one set of requests only."""
-        self._answer = _Answer(round=0, until_ms=-1, starts={})
+        self._answer = _Answer(number=0, until_ms=-1, starts={})
 
     async def _ask(self) -> None:
-        self._rounds += 1  # an abandoned request counts too: its answer never comes
-        asked = self._rounds
+        self._asked_count += 1  # an abandoned request counts too: its answer never comes
+        asked = self._asked_count
         failure: RemoteStorageError | None = None
         try:
             starts = await self._all_starts()
@@ -114,18 +115,18 @@ class BrokerShareGroups:
             starts, failure = {}, error
         lasts_ms = _FRESH_MS if failure is None else _FAILED_MS
         self._answer = _Answer(
-            round=asked,
+            number=asked,
             until_ms=self._clock.monotonic_ms() + lasts_ms,
             starts=starts,
             failure=failure,
         )
 
-    async def _all_starts(self) -> dict[_Place, int]:
-        """One round. Coordinators that moved meanwhile may have hidden a group: Unavailable."""
+    async def _all_starts(self) -> dict[_Partition, int]:
+        """Ask all brokers once. Unavailable: coordinators moved meanwhile and may hide a group."""
         async with self._broker(self._direct) as direct:
             nodes = await direct.nodes()
             before = await direct.coordinators()
-            lowest: dict[_Place, int] = {}
+            lowest: dict[_Partition, int] = {}
             for node in nodes if before else ():
                 async with self._broker(Address(host=node.host, port=node.port)) as broker:
                     for topic_partition, offset in await broker.share_starts():
@@ -185,11 +186,11 @@ class _Broker:
             )
         )
 
-    async def share_starts(self) -> list[tuple[_Place, int]]:
+    async def share_starts(self) -> list[tuple[_Partition, int]]:
         """Start offset of every partition of every share group coordinated by this broker."""
         if not await self._knows_share_groups():
             return []
-        starts: list[tuple[_Place, int]] = []
+        starts: list[tuple[_Partition, int]] = []
         for group in await self._share_groups():
             starts += await self._starts_of(group)
         return starts
@@ -198,10 +199,10 @@ class _Broker:
         answer = await self._call(API_VERSIONS, 0, {})
         _raise(answer["error_code"], f"versions of {self._where}", needs=None)
         newest = {row["api_key"]: row["max_version"] for row in answer["api_keys"]}
-        told = DESCRIBE_SHARE_GROUP_OFFSETS.key in newest
-        if not told and _SHARE_FETCH_KEY in newest:
-            raise Unavailable(f"{self._where} serves share groups but cannot tell their offsets")
-        return told and newest.get(LIST_GROUPS.key, -1) >= _LIST_GROUPS_WITH_TYPES
+        knows_offsets = DESCRIBE_SHARE_GROUP_OFFSETS.key in newest
+        if not knows_offsets and _SHARE_FETCH_KEY in newest:
+            raise Unavailable(f"{self._where} serves share groups but cannot list their offsets")
+        return knows_offsets and newest.get(LIST_GROUPS.key, -1) >= _LIST_GROUPS_WITH_TYPES
 
     async def _share_groups(self) -> list[str]:
         body = {"states_filter": [], "types_filter": ["share"]}
@@ -210,7 +211,7 @@ class _Broker:
         _raise(answer["error_code"], what, needs=cluster_acl("Describe"))
         return [row["group_id"] for row in answer["groups"]]
 
-    async def _starts_of(self, group_id: str) -> list[tuple[_Place, int]]:
+    async def _starts_of(self, group_id: str) -> list[tuple[_Partition, int]]:
         body = {"groups": [{"group_id": group_id, "topics": None}]}
         answer = await self._call(DESCRIBE_SHARE_GROUP_OFFSETS, 0, body)
         group = _only(answer["groups"], self._where)
@@ -218,7 +219,7 @@ class _Broker:
             return []
         what = f"offsets of share group {group_id} at {self._where}"
         _raise(group["error_code"], what, needs=group_acl("Describe", group_id))
-        starts: list[tuple[_Place, int]] = []
+        starts: list[tuple[_Partition, int]] = []
         for topic in group["topics"]:
             for row in topic["partitions"]:
                 _raise(row["error_code"], what, needs=topic_acl("Describe", topic["topic_name"]))
@@ -226,8 +227,8 @@ class _Broker:
         return await self._with_beginnings(group_id, starts)
 
     async def _with_beginnings(
-        self, group_id: str, starts: list[tuple[_Place, int]]
-    ) -> list[tuple[_Place, int]]:
+        self, group_id: str, starts: list[tuple[_Partition, int]]
+    ) -> list[tuple[_Partition, int]]:
         """Partitions not begun start at 0, unless the group begins them at the log's end."""
         begun = [row for row in starts if row[1] != _NOT_BEGUN]
         if len(begun) == len(starts) or await self._begins_at_the_end(group_id):
