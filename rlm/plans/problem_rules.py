@@ -304,7 +304,7 @@ def heartbeat_findings(
         yield Finding(
             kind=ProblemKind.HEARTBEAT,
             subject="service",
-            text=f"that it lives could not be published for {human_duration(failing_ms)}: {error}",
+            text=f"no heartbeat could be published for {human_duration(failing_ms)}: {error}",
         )
 
 

@@ -209,7 +209,9 @@ class Copier:
         entry = self._ledger.ledger(partition.key).entries.get(segment_id)
         is_ours = entry is not None and entry.writer == self._settings.writer
         if entry is None or not is_ours or entry.state is not _STARTED or entry.disputed:
-            raise Fenced(f"{partition}: somebody else ended the attempt {segment_id} meanwhile")
+            raise Fenced(
+                f"{partition}: another task or service ended the attempt {segment_id} meanwhile"
+            )
 
     def _started(
         self, led: LedPartition, prepared: PreparedSegment, segment_id: Uuid, target: CopyTarget

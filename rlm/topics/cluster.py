@@ -212,7 +212,7 @@ class ReaderCheck:
         except RemoteStorageError as error:
             if not force:
                 raise
-            findings = (f"who reads {topic.name} could not be seen: {error}",)
+            findings = (f"the readers of {topic.name} are not known: {error}",)
         if findings and not force:
             raise Fenced("; ".join(findings) + "; --force goes on all the same")
         return findings
@@ -271,7 +271,7 @@ def _lagging_text(topic: str, rows: tuple[tuple[GroupOffset, int], ...]) -> str:
         for row, bound in sorted(rows, key=lambda pair: (pair[0].group, pair[0].partition))
     ]
     return (
-        "groups stand below the first trim bound and would reset their position on the direct "
+        "groups have offsets below the first trim bound and would reset them on the direct "
         f"listener (through the proxy they read on): {_some(partitions)}"
     )
 

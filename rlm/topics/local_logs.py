@@ -71,7 +71,7 @@ class DiskLogs:
                 found.append(f"{name}: {error}")
         warnings = (
             *_not_seen("this broker has no replica of", elsewhere),
-            *_not_seen("there was no time to look at", unseen),
+            *_not_seen("there was no time to check", unseen),
         )
         if not found:
             return warnings
@@ -121,7 +121,7 @@ def _damage(segment: LocalSegment, lineage: Lineage) -> Iterator[str]:
 def _not_seen(why: str, partitions: list[str]) -> Iterator[str]:
     if partitions:
         named = ", ".join(_named(partitions))
-        yield f"{why} {named}: whether all of it can be copied was not looked at"
+        yield f"{why} {named}: whether all of it can be copied was not checked"
 
 
 def _named(texts: list[str]) -> list[str]:

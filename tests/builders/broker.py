@@ -20,7 +20,7 @@ from tests.builders.ledger import PLACE
 class MemoryBroker:
     """State is public; `log` is the whole log. `before_delete` may raise or change things.
 
-    `after_answer` is told the name of every question once its answer is on its way: what changes
+    `after_answer` receives the name of every request once its answer is on its way: what changes
     then, the answer does not know. `held` answers arrive when their event is set. With
     `gives_up_deletes` a DeleteRecords is not answered in time; `work_off` executes it later (H41).
     """
@@ -174,7 +174,7 @@ class MemoryDeletionConnection:
         if not self._broker.answers:
             raise Unavailable("the broker does not answer")
 
-    async def send(self, place: TopicPartition, offset: int, *, hold_ms: int) -> int:
+    async def send(self, partition: TopicPartition, offset: int, *, hold_ms: int) -> int:
         broker = self._broker
         if broker.gives_up_deletes:
             broker.given_up.append(offset)

@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Checkpoints:
-    """Shared by all proxies of one run; `count` tells how many steps there were."""
+    """Shared by all proxies of one run; `count` is the number of steps so far."""
 
     def __init__(self, cancel_at: int | None = None) -> None:
         self.cancel_at = cancel_at

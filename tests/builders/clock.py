@@ -1,4 +1,4 @@
-"""A clock that only moves when told; sleeping moves it."""
+"""A clock that moves only by `advance` and by sleeping."""
 
 
 class ManualClock:

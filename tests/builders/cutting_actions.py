@@ -13,7 +13,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerLost:
-    """The server does as asked, and the client is told an error instead."""
+    """The server does as asked, and the client gets an error instead."""
 
     status: int = 500
     code: str = "InternalError"

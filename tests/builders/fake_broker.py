@@ -1,4 +1,4 @@
-"""A broker that answers over real sockets with whatever a test tells it, in Kafka's own bytes.
+"""A broker that answers over real sockets with whatever a test gives it, in Kafka's own bytes.
 
 Handlers see the decoded request and give the response's value; like Kafka it works off one request
 of a connection at a time.

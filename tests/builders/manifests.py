@@ -14,7 +14,7 @@ def manifest_of(metadata: RemoteLogSegmentMetadata, **changes: Any) -> bytes:
     """The manifest of a FINISHED segment; `changes` replace its fields, as of another cluster,
     store, topic or range of offsets.
     """
-    place, custom = metadata.topic_id_partition, metadata.custom()
+    partition, custom = metadata.topic_id_partition, metadata.custom()
     locator = metadata.locator(CLUSTER_ID)
     sizes = {
         ObjectKind.LOG: (metadata.segment_size_bytes, custom.log_crc32c),
@@ -23,9 +23,9 @@ def manifest_of(metadata: RemoteLogSegmentMetadata, **changes: Any) -> bytes:
     manifest = Manifest(
         cluster_id=CLUSTER_ID,
         store_id=custom.store_id,
-        topic=place.topic,
-        topic_id=place.topic_id,
-        partition=place.partition,
+        topic=partition.topic,
+        topic_id=partition.topic_id,
+        partition=partition.partition,
         segment_id=metadata.segment_id.id,
         start_offset=metadata.start_offset,
         end_offset=metadata.end_offset,

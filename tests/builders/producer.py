@@ -26,7 +26,7 @@ class Sent:
 class FakeCluster:
     """`log` is what arrived. Every producer of `make` writes into it.
 
-    `acks` False: records arrive and nobody is told before `acknowledge`. `refusal`: what sending
+    `acks` False: records arrive, and no sender knows before `acknowledge`. `refusal`: what sending
     raises; `failure`: what the ack is; `holds_start`: connecting takes until it is set.
     """
 

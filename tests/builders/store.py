@@ -35,7 +35,7 @@ class Shelf:
             raise Unavailable(f"store {store_id} is not configured")
         return self.stores[store_id]
 
-    def target(self, place: TopicIdPartition) -> CopyTarget:
+    def target(self, partition: TopicIdPartition) -> CopyTarget:
         return self.to
 
 
@@ -43,7 +43,7 @@ class MemoryStore:
     """`objects` by name. `before(operation)` is called first thing in every changing call.
 
     `errors`: what reading an object of that name raises. With `delays_manifests` a manifest is not
-    there, and its writer told so, until `land` puts it there.
+    there, and its writer gets an error, until `land` puts it there.
     """
 
     def __init__(self, cluster_id: str, store_id: Uuid = STORE_ID) -> None:

@@ -248,7 +248,7 @@ async def test_a_copy_under_way_leaves_nothing_open(site: Site) -> None:
 
 
 class NewerSnapshots:
-    """Shared looks of which the one that was joined is of a leadership that began meanwhile."""
+    """Coalesced snapshots; the one that was joined is of a leadership that began meanwhile."""
 
     def __init__(self, site: Site) -> None:
         self._site = site

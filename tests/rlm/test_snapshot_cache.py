@@ -20,9 +20,9 @@ from tests.builders.snapshots import snapshot_of
 
 
 def led(epoch: int = 0, partition: int = 0) -> LedPartition:
-    place = TopicIdPartition(topic_id=PLACE.topic_id, topic=PLACE.topic, partition=partition)
+    partition_id = TopicIdPartition(topic_id=PLACE.topic_id, topic=PLACE.topic, partition=partition)
     return LedPartition(
-        topic_id_partition=place, leader=1, leader_epoch=epoch, replicas=(1,), isr=(1,)
+        topic_id_partition=partition_id, leader=1, leader_epoch=epoch, replicas=(1,), isr=(1,)
     )
 
 

@@ -1,4 +1,4 @@
-"""A tier over a rig: looks, ledger, settings and store of one service, asked as the proxy asks."""
+"""A tier over a rig: snapshots, ledger, settings and store of one service, as a proxy uses it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

@@ -147,8 +147,8 @@ def test_h12_a_manifest_of_other_offsets_is_an_alarm(start: int, end: int) -> No
 
 def test_h12_a_manifest_of_another_partition_is_an_alarm() -> None:
     found = metadata(1, 100, 200, {0: 100}, FINISHED)
-    place = replace(found.topic_id_partition, partition=5)
-    other = replace(found, segment_id=replace(found.segment_id, topic_id_partition=place))
+    partition_id = replace(found.topic_id_partition, partition=5)
+    other = replace(found, segment_id=replace(found.segment_id, topic_id_partition=partition_id))
     evidence = Evidence(presence=Presence.COMPLETE, manifest=other)
     assert isinstance(decided(STARTED, evidence), Alarm)
 

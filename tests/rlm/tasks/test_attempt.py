@@ -94,14 +94,14 @@ async def test_h12_a_copy_within_its_deadline_is_finished(rig: Rig) -> None:
 async def test_h03_an_attempt_that_somebody_else_took_over_gets_no_manifest(rig: Rig) -> None:
     """The newest record says STARTED, as ours did, but it is another process's."""
     meanwhile(rig, lambda: rig.ledger.write(attempt(rig), previous=0, writer=OTHER_WRITER))
-    with pytest.raises(Fenced, match="somebody else ended the attempt"):
+    with pytest.raises(Fenced, match="another task or service ended the attempt"):
         await rig.copy.run(rig.led)
     assert not rig.names(".rsm-manifest")
 
 
 async def test_h03_an_attempt_whose_record_is_disputed_gets_no_manifest(rig: Rig) -> None:
     meanwhile(rig, lambda: rig.ledger.write(attempt(rig), previous=2, writer=OUR_WRITER))
-    with pytest.raises(Fenced, match="somebody else ended the attempt"):
+    with pytest.raises(Fenced, match="another task or service ended the attempt"):
         await rig.copy.run(rig.led)
     assert not rig.names(".rsm-manifest")
 
@@ -109,7 +109,7 @@ async def test_h03_an_attempt_whose_record_is_disputed_gets_no_manifest(rig: Rig
 async def test_h03_an_attempt_whose_record_is_gone_gets_no_manifest(rig: Rig) -> None:
     """The ledger lost its tail (H6)."""
     meanwhile(rig, lambda: rig.ledger.lose_tail(1))
-    with pytest.raises(Fenced, match="somebody else ended the attempt"):
+    with pytest.raises(Fenced, match="another task or service ended the attempt"):
         await rig.copy.run(rig.led)
     assert not rig.names(".rsm-manifest")
 

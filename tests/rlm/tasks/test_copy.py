@@ -239,7 +239,7 @@ async def test_h03_an_attempt_that_was_swept_meanwhile_gets_no_manifest(
             rig.ledger.write(deleting, previous=0, writer=writer)
 
     rig.store.before = sweep
-    with pytest.raises(Fenced, match="somebody else ended the attempt"):
+    with pytest.raises(Fenced, match="another task or service ended the attempt"):
         await rig.copy.run(rig.led)
     assert not rig.names(".rsm-manifest")
 
@@ -377,7 +377,7 @@ async def test_h17_an_attempt_that_was_swept_unseen_gets_no_manifest(rig: Rig) -
             rig.ledger.write(deleting, previous=0, writer=OTHER_WRITER)
 
     rig.store.before = sweep
-    with pytest.raises(Fenced, match="somebody else ended the attempt"):
+    with pytest.raises(Fenced, match="another task or service ended the attempt"):
         await rig.copy.run(rig.led)
     assert not rig.names(".rsm-manifest")
 

@@ -159,8 +159,8 @@ async def test_h12_a_manifest_of_other_records_decides_nothing(
     found = attempt(unfinished)
     other = finished(unfinished)
     if "partition" in change:
-        place = replace(other.topic_id_partition, partition=3)
-        other = replace(other, segment_id=replace(other.segment_id, topic_id_partition=place))
+        partition = replace(other.topic_id_partition, partition=3)
+        other = replace(other, segment_id=replace(other.segment_id, topic_id_partition=partition))
     else:
         other = replace(other, **change)  # type: ignore[arg-type]
     unfinished.store.objects[manifest_name(found)] = manifest_of(other)

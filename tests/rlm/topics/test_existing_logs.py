@@ -119,7 +119,7 @@ async def test_a_topic_that_takes_too_long_to_examine_is_not_refused_for_that(si
         site.partition(number)
     site.scan_ms = 6_000
     (warning,) = await site.check(0, 1, 2, 3)
-    assert warning.startswith("there was no time to look at orders-2, orders-3: whether all of it")
+    assert warning.startswith("there was no time to check orders-2, orders-3: whether all of it")
     (site.disk.path / "leader-epoch-checkpoint").write_text("what is this")
     with pytest.raises(Fenced, match="orders-0: orders-0 cannot be read"):
         await site.check(0, 1, 2, 3)

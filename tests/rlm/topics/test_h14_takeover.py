@@ -183,7 +183,7 @@ async def test_h14_two_enables_at_one_service() -> None:
 
 @pytest.mark.parametrize("after", [[enable], [enable, disable], [enable, give_back]])
 async def test_h14_a_paused_old_leader_does_no_harm(after: list[Act]) -> None:
-    """Two services enable: the old leader stands still at each of its awaits meanwhile."""
+    """Two services enable: the old leader stops at each of its awaits meanwhile."""
     config = {"retention.ms": "60000"}
     for number in range(1, 200):
         cluster = cluster_with(config)

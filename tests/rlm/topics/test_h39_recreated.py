@@ -1,4 +1,4 @@
-"""H39: a topic is its id; one recreated under an enabled one's name is another, and told so."""
+"""H39: a topic is its id; one recreated under an enabled name is another, and reported."""
 
 import pytest
 

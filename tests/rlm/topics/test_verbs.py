@@ -157,7 +157,7 @@ async def test_h19_readers_that_cannot_be_seen_need_force() -> None:
         await service.verbs.enable(TOPIC, TIER)
     assert cluster.records == []
     outcome = await service.verbs.enable(TOPIC, EnableOptions(trim=True, force=True))
-    assert "could not be seen" in outcome.warnings[0]
+    assert "are not known" in outcome.warnings[0]
 
 
 async def test_h18_trim_off_says_how_long_the_disk_lasts() -> None:

@@ -405,7 +405,7 @@ class ServiceUnderTest:
 
 
 class CrashAt:
-    """Dies at the n-th await; `reached` tells whether there were that many."""
+    """Dies at the n-th await; `reached`: whether there were that many."""
 
     def __init__(self, number: int) -> None:
         self._left = number
@@ -420,7 +420,7 @@ class CrashAt:
 
 
 class PauseAt:
-    """Stands still at the n-th await until `resume` is set; before and after it goes on."""
+    """Stops at the n-th await until `resume` is set; before and after it goes on."""
 
     def __init__(self, number: int) -> None:
         self._left = number
