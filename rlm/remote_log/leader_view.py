@@ -163,7 +163,7 @@ class LocalTier:
             history,
             timestamp_ms,
             start=self._settings.view.remote_log_start(key) or 0,
-            next_offset=snapshot.positions.log_start_offset,
+            next_offset=snapshot.watermarks.log_start_offset,
         )
 
     def epoch_for_offset(self, topic_id: Uuid, partition: int, offset: int) -> int:
@@ -245,7 +245,7 @@ class LocalTier:
             partition=partition.partition,
             remote_log_start_offset=_NOTHING_REMOTE if start is None else start,
             remote_next_offset=_NOTHING_REMOTE if end is None else end,
-            watermarks=snapshot.positions if snapshot else None,
+            watermarks=snapshot.watermarks if snapshot else None,
             led_here=led.leader == self._node_id,
             leader_epoch=led.leader_epoch,
             frozen=snapshot is not None and snapshot.frozen is not None,
@@ -256,7 +256,7 @@ class LocalTier:
     def _remote_ends(self, snapshot: PartitionSnapshot, start: int) -> tuple[int | None, int]:
         """The end of the in-lineage remote data (None without any) and of what is unsettled."""
         history = self._history(snapshot)
-        unsettled_end = history.unsettled_end(start, snapshot.positions.log_start_offset)
+        unsettled_end = history.unsettled_end(start, snapshot.watermarks.log_start_offset)
         return history.next_offset, unsettled_end
 
 

@@ -1,6 +1,6 @@
 """Takes a snapshot of a partition we lead from broker, disk, ledger and settings, in a safe order.
 
-Positions come first, then the disk, then settings and ledger behind barriers, the log's end last.
+Watermarks come first, then the disk, then settings and ledger behind barriers, the log's end last.
 The disk is then at least as new as the last stable offset, the ledger at least as new as both, and
 a copy that another task finished meanwhile cannot appear to extend beyond the log's end.
 """
@@ -56,7 +56,7 @@ class PartitionSnapshot:
 
     led: LedPartition
     topic: TopicSnapshot
-    positions: Watermarks
+    watermarks: Watermarks
     log_end_offset: int
     log: PartitionLog
     ledger: PartitionLedger
@@ -122,7 +122,7 @@ class SnapshotReader:
         now = description.partitions[partition.partition]
         led = replace(led, replicas=now.replicas, isr=now.isr)
         config = await self._broker.topic_config(partition.topic, _CONFIG)
-        positions = await self._positions(led)
+        watermarks = await self._watermarks(led)
         log = await self._scan(led)
         await self._settings.barrier(self._barrier_deadline_ms)
         await self._ledger.barrier(led.key, self._barrier_deadline_ms)
@@ -134,7 +134,7 @@ class SnapshotReader:
         return PartitionSnapshot(
             led=led,
             topic=self._topic_snapshot(description, config),
-            positions=positions,
+            watermarks=watermarks,
             log_end_offset=log_end_offset,
             log=log,
             ledger=ledger,
@@ -221,7 +221,7 @@ class SnapshotReader:
             )
         return log
 
-    async def _positions(self, led: LedPartition) -> Watermarks:
+    async def _watermarks(self, led: LedPartition) -> Watermarks:
         """Reads the last stable offset first: no later decision can concern offsets below it."""
         stable = await self._offset(led, LATEST_TIMESTAMP, read_committed=True)
         return Watermarks(

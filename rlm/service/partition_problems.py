@@ -192,7 +192,7 @@ class PartitionProblems:
         if snapshot is None or excess == 0:
             self._still.pop(key, None)
             return None
-        start, known = snapshot.positions.log_start_offset, self._still.get(key)
+        start, known = snapshot.watermarks.log_start_offset, self._still.get(key)
         if known is None or known.log_start_offset != start:
             known = _Still(log_start_offset=start, since_ms=now_ms, excess_bytes=excess)
             self._still[key] = known
@@ -219,7 +219,7 @@ def _excess_bytes(snapshot: PartitionSnapshot, now_ms: int) -> int:
     """Bytes of closed segments that local retention would drop if all of them were copied."""
     if snapshot.topic.record is None or snapshot.topic.record.mode != "tier":
         return 0
-    start = snapshot.positions.log_start_offset
+    start = snapshot.watermarks.log_start_offset
     target = retention_target(
         snapshot.log.segments,
         effective_local_retention(retention_of(snapshot.topic.record)),

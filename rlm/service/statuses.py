@@ -143,9 +143,9 @@ class Statuses:
         return replace(
             base,
             remote_next_offset=-1 if end is None else end,
-            local_log_start_offset=snapshot.positions.log_start_offset,
-            last_stable_offset=snapshot.positions.last_stable_offset,
-            high_watermark=snapshot.positions.high_watermark,
+            local_log_start_offset=snapshot.watermarks.log_start_offset,
+            last_stable_offset=snapshot.watermarks.last_stable_offset,
+            high_watermark=snapshot.watermarks.high_watermark,
             log_end_offset=snapshot.log_end_offset,
             copy_reason=_reason(self._partition_tasks.copy.statuses.get(snapshot.key)),
             trim_reason=_reason(self._partition_tasks.trim.statuses.get(snapshot.key)),

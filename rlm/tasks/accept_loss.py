@@ -65,14 +65,14 @@ class LossAcceptance:
         doubted = [one.metadata for one in usable if one.metadata.segment_id.id in missing]
         gone = await self._evidence.missing(doubted, needs_manifest=False)
         holes = self._settings.view.holes(key)
-        start = max(snapshot.positions.log_start_offset, snapshot.remote_log_start_offset or 0)
+        start = max(snapshot.watermarks.log_start_offset, snapshot.remote_log_start_offset or 0)
         found = lost_ranges(
             LossView(
                 usable=usable,
                 gone=gone,
                 doubtful=doubtful_segments(snapshot.log, start, holes),
                 local=OffsetRange(
-                    start=snapshot.positions.log_start_offset, next_offset=snapshot.log_end_offset
+                    start=snapshot.watermarks.log_start_offset, next_offset=snapshot.log_end_offset
                 ),
                 remote_log_start_offset=snapshot.remote_log_start_offset or 0,
                 holes=holes,

@@ -228,7 +228,7 @@ class CopyTask:
         """The durable remote log start; the broker's log start where none was ever written (H2)."""
         if snapshot.remote_log_start_offset is not None:
             return snapshot.remote_log_start_offset
-        start = snapshot.positions.log_start_offset
+        start = snapshot.watermarks.log_start_offset
         if refuse_topic(snapshot.topic.state) is None:
             record = StartRecord(
                 partition=snapshot.key,
@@ -270,9 +270,9 @@ class CopyTask:
             CopyView(
                 topic=snapshot.topic.state,
                 segments=snapshot.log.segments,
-                local_log_start_offset=snapshot.positions.log_start_offset,
+                local_log_start_offset=snapshot.watermarks.log_start_offset,
                 remote_log_start_offset=remote_log_start_offset,
-                last_stable_offset=snapshot.positions.last_stable_offset,
+                last_stable_offset=snapshot.watermarks.last_stable_offset,
                 recovery_point=(recovery_point or 0) if needs_durability else None,
                 covered=cover(one for one in usable if one.metadata.segment_id.id not in gone),
                 frozen=snapshot.frozen,
@@ -302,9 +302,9 @@ class CopyTask:
                 snapshot.lineage, snapshot.log_end_offset
             )
             or 0,
-            log_start_offset=snapshot.positions.log_start_offset,
-            last_stable_offset=snapshot.positions.last_stable_offset,
-            high_watermark=snapshot.positions.high_watermark,
+            log_start_offset=snapshot.watermarks.log_start_offset,
+            last_stable_offset=snapshot.watermarks.last_stable_offset,
+            high_watermark=snapshot.watermarks.high_watermark,
             pending_segments=len(plan.segments),
             pending_bytes=sum(segment.size_bytes for segment in plan.segments),
             lag_segments=plan.lag.segments,
@@ -315,13 +315,13 @@ class CopyTask:
             lost=tuple(
                 one.start_offset
                 for one in self._lost.suspects(snapshot)
-                if one.start_offset < snapshot.positions.log_start_offset
+                if one.start_offset < snapshot.watermarks.log_start_offset
             ),
             without_snapshot=tuple(sorted(self._snapshot_waits.over(snapshot, now_ms))),
         )
 
     def _doubtful(self, snapshot: PartitionSnapshot) -> tuple[DoubtfulSegment, ...]:
-        start = max(snapshot.positions.log_start_offset, snapshot.remote_log_start_offset or 0)
+        start = max(snapshot.watermarks.log_start_offset, snapshot.remote_log_start_offset or 0)
         return doubtful_segments(snapshot.log, start, self._settings.view.holes(snapshot.key))
 
     def _note_copied(self, snapshot: PartitionSnapshot, next_offset: int, size_bytes: int) -> None:

@@ -81,7 +81,7 @@ class LostSegments:
         """
         wanted = self.suspects(snapshot)
         if self._is_check_due(snapshot.key):
-            start = snapshot.positions.log_start_offset
+            start = snapshot.watermarks.log_start_offset
             wanted = tuple(
                 one for one in _usable(snapshot) if one in wanted or one.next_offset > start
             )

@@ -198,17 +198,17 @@ class TrimTask:
         self, snapshot: PartitionSnapshot, record: TopicRecord, group_start: int | None
     ) -> TrimOffsets:
         remote_log_start_offset = snapshot.remote_log_start_offset or 0
-        start = max(remote_log_start_offset, snapshot.positions.log_start_offset)
+        start = max(remote_log_start_offset, snapshot.watermarks.log_start_offset)
         return TrimOffsets(
             leader_epoch=snapshot.led.leader_epoch,
             lineage=snapshot.lineage,
             segments=snapshot.log.segments,
             local_size_bytes=snapshot.log.size_bytes,
-            local_log_start_offset=snapshot.positions.log_start_offset,
+            local_log_start_offset=snapshot.watermarks.log_start_offset,
             remote_log_start_offset=remote_log_start_offset,
             remote_log_start_epoch=self._settings.view.remote_log_start_epoch(snapshot.key),
-            high_watermark=snapshot.positions.high_watermark,
-            last_stable_offset=snapshot.positions.last_stable_offset,
+            high_watermark=snapshot.watermarks.high_watermark,
+            last_stable_offset=snapshot.watermarks.last_stable_offset,
             contiguous_end=self._contiguous_end(snapshot, start),
             share_group_start=group_start,
             retention=_retention(record),
@@ -249,7 +249,7 @@ class TrimTask:
             missing = dict(await self._evidence.missing(copies))
             self._lost.suspect(snapshot.key, missing)
             missing |= self._damaged(snapshot, copies)
-            start = max(snapshot.remote_log_start_offset or 0, snapshot.positions.log_start_offset)
+            start = max(snapshot.remote_log_start_offset or 0, snapshot.watermarks.log_start_offset)
             if missing and self._contiguous_end(snapshot, start, without=missing) < plan.bound:
                 raise NotFound("; ".join(missing.values()))
             seen = tuple(one for one in copies if one.segment_id.id not in missing)
@@ -433,7 +433,7 @@ class TrimTask:
             leader_epoch=snapshot.led.leader_epoch,
             reason=plan.reason.value if isinstance(plan, Held) else f"trim to {plan.bound}",
             detail=plan.detail if isinstance(plan, Held) else "",
-            local_log_start_offset=snapshot.positions.log_start_offset,
+            local_log_start_offset=snapshot.watermarks.log_start_offset,
             trimmed_to=before.trimmed_to if before else None,
             foreign_log_start=self._foreign_log_start(snapshot, record),
             alarm=before.alarm if before and not isinstance(plan, Held) else None,
@@ -447,7 +447,7 @@ class TrimTask:
             return None
         intent = self._settings.view.trim(snapshot.key)
         ours = max(intent.bound if intent else 0, snapshot.remote_log_start_offset)
-        found = snapshot.positions.log_start_offset
+        found = snapshot.watermarks.log_start_offset
         return found if found > ours else None
 
     def _alarm(self, snapshot: PartitionSnapshot, text: str) -> None:

@@ -36,7 +36,7 @@ def snapshot_of(
             ),
             retention_bounded=None,
         ),
-        positions=Watermarks(
+        watermarks=Watermarks(
             log_start_offset=0, last_stable_offset=end_offset, high_watermark=end_offset
         ),
         log_end_offset=end_offset + 1,

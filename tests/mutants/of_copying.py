@@ -40,8 +40,10 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H4: the disk is older than the last stable offset",
-            "        positions = await self._positions(led)\n        log = await self._scan(led)\n",
-            "        log = await self._scan(led)\n        positions = await self._positions(led)\n",
+            "        watermarks = await self._watermarks(led)\n"
+            "        log = await self._scan(led)\n",
+            "        log = await self._scan(led)\n"
+            "        watermarks = await self._watermarks(led)\n",
         ),
         (
             "H17: the ledger is older than the disk",

@@ -85,7 +85,7 @@ async def test_after_a_trim_the_cleanup_takes_a_snapshot_of_its_own(
 ) -> None:
     await expiration_of(rig).run(rig.led)
     assert rig.broker.deleted == [200]
-    starts = [one.positions.log_start_offset for one in snapshots.taken]
+    starts = [one.watermarks.log_start_offset for one in snapshots.taken]
     assert starts == [0, 0, 200], "the plan's, the last check's, and the cleanup's own"
 
 

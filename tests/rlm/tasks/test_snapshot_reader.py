@@ -75,14 +75,17 @@ async def test_h04_the_disk_is_at_least_as_new_as_the_last_stable_offset(rig: Ri
 
     rig.broker.after_answer = at("last stable offset", roll)
     snapshot = await rig.snapshots.take(rig.led)
-    assert snapshot.positions.last_stable_offset == 250
+    assert snapshot.watermarks.last_stable_offset == 250
     assert [one.base_offset for one in snapshot.log.segments] == [0, 100, 200, 300]
 
 
 async def test_h04_the_last_stable_offset_is_the_oldest_of_the_positions(rig: Rig) -> None:
     rig.broker.after_answer = at("high watermark", lambda: rig.broker.ends_at(400))
     snapshot = await rig.snapshots.take(rig.led)
-    assert (snapshot.positions.last_stable_offset, snapshot.positions.high_watermark) == (250, 250)
+    assert (snapshot.watermarks.last_stable_offset, snapshot.watermarks.high_watermark) == (
+        250,
+        250,
+    )
 
 
 async def test_h17_the_ledger_is_at_least_as_new_as_the_disk(rig: Rig) -> None:
@@ -185,7 +188,7 @@ async def test_h04_what_is_not_committed_is_not_lost(rig: Rig) -> None:
     rig.broker.log_end_offset = 400
     rig.ledger.copied(metadata(7, 0, 300, {0: 0}))
     snapshot = await rig.snapshots.take(rig.led)
-    assert (snapshot.log_end_offset, snapshot.positions.high_watermark) == (400, 250)
+    assert (snapshot.log_end_offset, snapshot.watermarks.high_watermark) == (400, 250)
     assert snapshot.frozen is None
 
 
