@@ -53,7 +53,7 @@ def test_legacy_message_is_read_by_offset_and_size(magic: int) -> None:
     check_crc(data, 0, header)
 
 
-def test_walk_of_a_log_that_was_upgraded() -> None:
+def test_iterating_over_a_log_that_was_upgraded() -> None:
     parts = [smallest_legacy(3), legacy(4, magic=0), legacy(5), batch(6, 2), control_batch(8, 1)]
     found = list(walk(b"".join(parts)))
     assert [header.base_offset for _, header in found] == [3, 4, 5, 6, 8]
@@ -62,7 +62,7 @@ def test_walk_of_a_log_that_was_upgraded() -> None:
     ]
 
 
-def test_walk_of_a_part() -> None:
+def test_iterating_over_a_part() -> None:
     first, second, third = batch(0), batch(3), batch(6)
     part = walk(first + second + third, len(first), len(first) + len(second))
     assert [(position, header.base_offset) for position, header in part] == [(len(first), 3)]
@@ -70,7 +70,7 @@ def test_walk_of_a_part() -> None:
         list(walk(first, 0, len(first) + 1))
 
 
-def test_walk_names_the_place_of_a_cut_and_of_descending_offsets() -> None:
+def test_a_cut_and_descending_offsets_are_reported_with_their_position() -> None:
     first = batch(10)
     with pytest.raises(Corrupt, match=rf"position {len(first)} .*cut short"):
         list(walk(first + batch(13)[:-1]))
@@ -184,7 +184,7 @@ def test_cut_of_legacy_messages_down_to_the_smallest() -> None:
     st.integers(0, 30),
     st.integers(0, 60),
 )
-def test_cut_agrees_with_a_walk(
+def test_a_cut_agrees_with_an_iteration(
     counts: list[int], first: int, max_bytes: int, min_one: bool, upper: int, missing: int
 ) -> None:
     whole = log_of(0, counts)

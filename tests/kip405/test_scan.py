@@ -26,7 +26,7 @@ def scan_in_feeds(data: bytes, sizes: list[int], chunk_size_bytes: int = 64) -> 
     return scanner.finish()
 
 
-def test_what_a_scan_tells() -> None:
+def test_a_scan_reports_what_the_segment_holds() -> None:
     scan = scanned(SEGMENT, base_offset=100, next_offset=106, chunk_size_bytes=100)
     assert (scan.first_offset, scan.last_offset, scan.max_timestamp_ms) == (100, 105, 9_000)
     assert scan.epochs == entries({4: 100, 7: 105})
@@ -78,7 +78,7 @@ def test_what_is_refused(data: bytes, match: str) -> None:
         scanned(data, base_offset=100, next_offset=111)
 
 
-def test_a_flipped_byte_is_found_with_its_place_in_the_file() -> None:
+def test_a_flipped_byte_is_found_with_its_position_in_the_file() -> None:
     first = len(batch(100, 3))
     broken = bytearray(SEGMENT)
     broken[first + 70] ^= 1

@@ -46,7 +46,7 @@ async def _settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_h17_who_comes_during_a_request_waits_for_the_next_one() -> None:
+async def test_h17_a_caller_during_a_request_waits_for_the_next_one() -> None:
     cluster = Cluster()
     async with serving(cluster) as ends, asyncio.TaskGroup() as group:
         first = group.create_task(ends.end_offset(PLACE))
@@ -77,7 +77,7 @@ async def test_a_partition_that_does_not_answer_delays_no_other() -> None:
         assert await stuck == 1
 
 
-async def test_an_error_reaches_those_who_asked_and_the_next_asks_again() -> None:
+async def test_an_error_reaches_its_callers_and_the_next_asks_again() -> None:
     cluster = Cluster()
     async with serving(cluster) as ends, asyncio.TaskGroup() as group:
         failing = group.create_task(_expect_unavailable(ends))
@@ -95,7 +95,7 @@ async def _expect_unavailable(ends: EndOffsets) -> None:
         await ends.end_offset(PLACE)
 
 
-async def test_who_gave_up_does_not_disturb_the_others() -> None:
+async def test_a_caller_that_gives_up_does_not_disturb_the_others() -> None:
     cluster = Cluster()
     async with serving(cluster) as ends, asyncio.TaskGroup() as group:
         hurried = group.create_task(ends.end_offset(PLACE))

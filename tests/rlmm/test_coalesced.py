@@ -60,7 +60,7 @@ async def begun(coalesced: Coalesced[str, int], *questions: str) -> list[asyncio
     return tasks
 
 
-async def test_who_asks_while_a_request_is_in_flight_goes_with_the_next(
+async def test_a_question_during_a_request_goes_with_the_next_one(
     broker: ManualBroker, coalesced: Coalesced[str, int]
 ) -> None:
     first = await begun(coalesced, "a")
@@ -74,7 +74,7 @@ async def test_who_asks_while_a_request_is_in_flight_goes_with_the_next(
     assert [one.result() for one in late] == [2, 2, 2, 2]
 
 
-async def test_those_who_ask_at_the_same_moment_go_together(
+async def test_questions_of_the_same_moment_go_together(
     broker: ManualBroker, coalesced: Coalesced[str, int]
 ) -> None:
     for number in range(1, 4):
@@ -85,7 +85,7 @@ async def test_those_who_ask_at_the_same_moment_go_together(
     assert len(broker.requests) == 3, "none without a question"
 
 
-async def test_those_who_were_answered_together_go_on_together(broker: ManualBroker) -> None:
+async def test_callers_that_were_answered_together_ask_together_again(broker: ManualBroker) -> None:
     first: Coalesced[str, int] = Coalesced(broker.ask)
     second: Coalesced[str, int] = Coalesced(broker.ask)
 
@@ -101,7 +101,7 @@ async def test_those_who_were_answered_together_go_on_together(broker: ManualBro
     await asyncio.gather(*going)
 
 
-async def test_the_error_of_one_question_is_nobody_elses(
+async def test_the_error_of_one_question_reaches_no_other_caller(
     broker: ManualBroker, coalesced: Coalesced[str, int]
 ) -> None:
     await begun(coalesced, "x")
@@ -150,7 +150,7 @@ async def test_a_question_without_an_answer_is_an_error(
         lost.result()
 
 
-async def test_who_is_cancelled_while_asking_for_all_takes_nobody_along(
+async def test_a_cancelled_sender_cancels_no_other_caller(
     broker: ManualBroker, coalesced: Coalesced[str, int]
 ) -> None:
     await begun(coalesced, "x")
@@ -164,7 +164,7 @@ async def test_who_is_cancelled_while_asking_for_all_takes_nobody_along(
     assert other.result() == 3
 
 
-async def test_who_is_cancelled_while_waiting_changes_nothing(
+async def test_a_cancelled_waiting_caller_changes_nothing(
     broker: ManualBroker, coalesced: Coalesced[str, int]
 ) -> None:
     await begun(coalesced, "x")

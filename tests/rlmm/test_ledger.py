@@ -129,7 +129,7 @@ def test_a_snapshot_is_not_changed_by_later_records_and_hands_on_what_it_knows()
     assert after.contiguous_end(ONE_EPOCH, END, 20) == 30
 
 
-def test_what_was_worked_out_for_two_lineages_by_turns_is_kept() -> None:
+def test_results_for_two_alternating_lineages_are_kept() -> None:
     """The proxy asks by the lineage of the leader, readers of one tier by the remote one."""
     view = ledger(segment(1), segment(2))
     other = Lineage((EpochEntry(epoch=0, start_offset=0), EpochEntry(epoch=1, start_offset=25)))

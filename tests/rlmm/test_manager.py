@@ -214,7 +214,7 @@ async def test_h10_a_publish_that_was_not_written_changes_nothing(ours: Process)
     assert not ours.manager.ledger(KEY).entries
 
 
-async def test_h17_a_barrier_is_of_the_partitions_own_place(
+async def test_h17_a_barrier_is_of_the_partition_of_its_key(
     ours: Process, topics: FakeTopics
 ) -> None:
     topics.append(written(segment(1, STARTED), 1))

@@ -170,7 +170,7 @@ async def test_h10_time_that_passed_before_anything_was_sent_is_not_unknown(rig:
     assert await rig.publish() == 0
 
 
-async def test_h10_who_is_cancelled_between_send_and_ack_drops_the_producer(rig: Rig) -> None:
+async def test_h10_a_cancellation_between_send_and_ack_drops_the_producer(rig: Rig) -> None:
     rig.cluster.acks = False
     publishing = asyncio.ensure_future(rig.publish())
     await settle()

@@ -79,7 +79,7 @@ def test_an_illegal_tombstone_hides_the_segment_until_the_leader_writes_it_again
     assert (repair.metadata.state, repair.expected_previous) == (FINISHED, -1)
 
 
-def test_behind_a_gap_nothing_is_judged_and_the_newest_counts() -> None:
+def test_behind_a_gap_nothing_is_disputed_and_the_newest_counts() -> None:
     state = read((record(0, 1, STARTED), record(5, 1, DELETED, previous=DELETING)))
     assert partition(state).records[uuid(1)].state is DELETED
     assert not partition(state).disputes

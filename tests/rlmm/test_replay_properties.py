@@ -124,7 +124,7 @@ def test_h03_after_the_republish_all_readers_agree(log: Log, data: st.DataObject
 
 
 @given(log=histories, data=st.data())
-def test_h03_who_knows_less_objects_to_less(log: Log, data: st.DataObject) -> None:
+def test_h03_a_reader_that_knows_less_disputes_less(log: Log, data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(log)))
     live_at = data.draw(st.integers(cut, len(log)))
     kept = tombstones(log) - _lawful_tombstones(log)

@@ -301,7 +301,7 @@ async def test_h02_a_leader_asserts_its_own_partitions_records_only(
     assert not ours.settings.view.reassert
 
 
-def test_h06_a_topic_that_was_recreated_while_nobody_looked_is_a_problem(
+def test_h06_a_topic_that_was_recreated_unseen_is_a_problem(
     ours: Process, topics: FakeTopics
 ) -> None:
     ids = {LEDGER_TOPIC: uuid(1), SETTINGS_TOPIC: uuid(2)}

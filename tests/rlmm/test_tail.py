@@ -245,7 +245,7 @@ async def test_a_history_of_epochs_is_read_without_a_question_for_each() -> None
         assert {epoch for _, epoch in leaders.asked} == {49}
 
 
-async def test_nobody_to_ask_is_unavailable_and_the_tail_goes_on() -> None:
+async def test_no_broker_to_ask_is_unavailable_and_the_tail_goes_on() -> None:
     leaders = leaders_of(PLACE)
     async with following(leaders) as one:
         await one.tail.wait_caught_up()

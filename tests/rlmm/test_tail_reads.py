@@ -106,7 +106,7 @@ async def test_h17_the_replay_of_a_compacted_log_ends_where_its_position_does() 
         assert tail.position(PLACE) == 10
 
 
-async def test_h17_who_waits_is_woken_by_the_record_itself() -> None:
+async def test_h17_a_waiting_caller_is_woken_by_the_record_itself() -> None:
     script = Script((0, 0))
     async with following(script) as tail:
         waiting = asyncio.ensure_future(tail.wait_passed(PLACE, 2))

@@ -207,7 +207,7 @@ async def _remember(records: RunningMetadata) -> None:
     await records.settings.publish(cluster)
 
 
-async def test_h10_no_word_in_time_is_an_unknown_outcome_then_a_barrier_tells(
+async def test_h10_no_answer_in_time_is_an_unknown_outcome_until_a_barrier(
     bootstrap: str,
 ) -> None:
     async with running(bootstrap) as records:

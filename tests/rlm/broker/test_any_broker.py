@@ -37,7 +37,7 @@ async def test_the_one_that_answers_is_asked_first_from_then_on() -> None:
         await brokers.close()
 
 
-async def test_nobody_answers() -> None:
+async def test_no_broker_answers() -> None:
     brokers = AnyBroker([dead_address(), dead_address()], client_id="tests")
     with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1.*; .*127\.0\.0\.1:1"):
         await brokers.topic("orders")

@@ -92,7 +92,7 @@ async def test_a_caller_that_gives_up_harms_no_other(
     assert broker.connections == 1
 
 
-async def test_a_broken_connection_fails_all_who_wait_and_is_opened_again(
+async def test_a_broken_connection_fails_all_its_callers_and_is_opened_again(
     broker: FakeBroker, connection: BrokerConnection
 ) -> None:
     broker.on(LIST_GROUPS, lambda _: None)
@@ -148,7 +148,7 @@ async def test_an_answer_cut_short_or_too_long_is_corrupt(
         await connection.call(API_VERSIONS, 1, {}, timeout_ms=5_000)
 
 
-async def test_an_answer_nobody_waits_for_is_passed_over(
+async def test_an_answer_without_a_caller_is_skipped(
     broker: FakeBroker, connection: BrokerConnection
 ) -> None:
     def twice(_: Value) -> Mapping[str, Any]:
@@ -160,7 +160,7 @@ async def test_an_answer_nobody_waits_for_is_passed_over(
     assert await cluster_id(connection) == "c"
 
 
-async def test_close_fails_those_who_wait(broker: FakeBroker) -> None:
+async def test_close_fails_waiting_callers(broker: FakeBroker) -> None:
     broker.on(LIST_GROUPS, lambda _: None)
     connection = BrokerConnection(broker.address, client_id="test")
     waiting = asyncio.ensure_future(connection.call(LIST_GROUPS, 3, {}, timeout_ms=5_000))

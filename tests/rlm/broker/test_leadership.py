@@ -64,7 +64,7 @@ class EndingClock(ManualClock):
         await super().sleep_ms(duration_ms)
 
 
-async def test_a_snapshot_has_the_topics_wanted_and_who_leads_them() -> None:
+async def test_a_snapshot_has_the_topics_wanted_and_their_leaders() -> None:
     asked = Asked()
     leadership = Leadership(asked, ManualClock(now_ms=77), poll_interval_ms=500)
     assert leadership.snapshot.taken_at_ms == -1
@@ -90,7 +90,7 @@ async def test_a_topic_recreated_under_its_name_is_another() -> None:
     assert not set(before.partitions) & set(after.partitions)
 
 
-async def test_h40_a_topic_that_we_may_not_see_is_nobody_elses_trouble() -> None:
+async def test_h40_a_topic_that_we_may_not_see_does_not_affect_others() -> None:
     asked = Asked()
     asked.there |= {"u": topic("u", (1,), topic_id=Uuid(b"\x08" * 16))}
     leadership = Leadership(asked, ManualClock(), poll_interval_ms=500)

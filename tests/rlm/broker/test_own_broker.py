@@ -193,7 +193,7 @@ async def test_fetch_gives_bytes_positions_and_aborted(broker: FakeBroker, own: 
         await own.fetch("t", 0, 2, max_bytes=77)
 
 
-async def test_topic_config_tells_what_is_set_on_the_topic(
+async def test_topic_config_says_what_is_set_on_the_topic(
     broker: FakeBroker, own: OwnBroker
 ) -> None:
     configs = [
@@ -322,7 +322,7 @@ async def test_isolation_and_replica_are_never_mixed(broker: FakeBroker, own: Ow
         assert {number % 3 for number in rows} == {kind}
 
 
-async def test_a_topic_that_may_not_be_seen_is_nobody_elses_trouble(
+async def test_a_topic_that_may_not_be_seen_does_not_affect_others(
     broker: FakeBroker, own: OwnBroker
 ) -> None:
     def answer(asked: Mapping[str, Any]) -> dict[str, Any]:

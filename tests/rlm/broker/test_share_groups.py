@@ -151,7 +151,7 @@ async def test_h19_what_cannot_be_undone_asks_again(cluster: Cluster) -> None:
     assert await cluster.share_groups.start_offset("orders", 0) == 50
 
 
-async def test_those_who_ask_again_at_once_share_the_round_after_the_one_under_way(
+async def test_callers_that_ask_again_at_once_share_the_requests_after_those_in_flight(
     cluster: Cluster,
 ) -> None:
     ask = cluster.share_groups.starts_now
@@ -193,11 +193,11 @@ async def test_brokers_older_than_share_groups_have_none(
     assert cluster.count(LIST_GROUPS) == 0
 
 
-async def test_a_broker_with_share_groups_that_cannot_tell_their_offsets_is_a_doubt(
+async def test_a_broker_with_share_groups_that_cannot_list_their_offsets_is_unavailable(
     cluster: Cluster,
 ) -> None:
     cluster.versions[1] = {LIST_GROUPS.key: 5, 78: 0}
-    with pytest.raises(Unavailable, match="cannot tell"):
+    with pytest.raises(Unavailable, match="cannot list"):
         await cluster.share_groups.start_offset("orders", 0)
 
 

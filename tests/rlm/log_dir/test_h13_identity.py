@@ -32,7 +32,7 @@ def test_h13_log_dirs_of_two_brokers_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "version=1\ncluster.id=x\n", "version=9\n"])
-def test_h13_a_directory_that_names_nobody_is_refused(tmp_path: Path, text: str) -> None:
+def test_h13_a_directory_that_names_no_node_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "meta.properties").write_text(text)
     with pytest.raises(Invalid, match=r"meta\.properties"):
         read_identity([str(tmp_path)])
