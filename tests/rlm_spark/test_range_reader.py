@@ -212,8 +212,11 @@ def test_h15_an_answer_with_a_gap_inside_is_read_around_the_gap(
     assert found == list(range(60))
 
 
-def test_below_both_tiers_is_lost_up_to_the_first(service: FakeService, kafka: FakeKafka) -> None:
-    service.start = 12
+@pytest.mark.parametrize("is_older", [False, True])
+def test_below_both_tiers_is_lost_up_to_the_first(
+    service: FakeService, kafka: FakeKafka, is_older: bool
+) -> None:
+    service.start, service.is_older = 12, is_older
     pieces, [loss] = read(options(ReadMode.KAFKA_PREFERRED, service, kafka), 5, 60)
     assert (loss.start_offset, loss.end_offset) == (5, 12)
     assert "log_start_offset=12" in loss.reason
@@ -221,7 +224,10 @@ def test_below_both_tiers_is_lost_up_to_the_first(service: FakeService, kafka: F
     assert offsets(pieces, 5, 60) == list(range(12, 60))
 
 
-def test_the_remote_log_start_moves_up_on_the_way(service: FakeService) -> None:
+@pytest.mark.parametrize("is_older", [False, True])
+def test_the_remote_log_start_moves_up_on_the_way(service: FakeService, is_older: bool) -> None:
+    service.is_older = is_older
+
     def retention(
         service: FakeService, request: pb.FetchRequest, context: grpc.ServicerContext
     ) -> Responses:
