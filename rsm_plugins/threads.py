@@ -64,12 +64,12 @@ class Job(Generic[T]):
         """Called in a thread."""
         try:
             set_outcome = partial(self._set_result, self._work())
-        except BaseException as error:  # noqa: BLE001 - goes to who waits for it
+        except BaseException as error:  # noqa: BLE001 - passed on to the waiting caller
             set_outcome = partial(self._set_exception, error)
         try:
             self._loop.call_soon_threadsafe(set_outcome)
         except RuntimeError:
-            return  # the loop is closed: nobody waits any more
+            return  # the loop is closed: no caller waits any more
 
     def _set_result(self, result: T) -> None:
         if not self.future.done():

@@ -1,4 +1,4 @@
-"""Judges what the set-up of a store means for the segments in it: alarms, hints, facts. Pure.
+"""Evaluates what the set-up of a store means for the segments in it: alarms, hints, facts. Pure.
 
 An alarm is a risk to data that a topic's total retention promises to keep, or to the store's
 identity (H11). A hint is something that costs money or makes a delete fail. kip405.contracts

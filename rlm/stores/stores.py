@@ -5,7 +5,7 @@ store that is unreachable, or that is not the one recorded under its name, stops
 needs it.
 
 `RoutedReader` reads from all stores. It routes each call by the store that the segment records,
-whatever the rules of the configuration say now. A store that nobody serves is Unavailable, never
+whatever the rules of the configuration say now. A store that no plugin serves is Unavailable, never
 NotFound, because its objects may well exist (H11).
 
 `StoresInUse` finds at intervals which stores hold the ledger's segments, how much, and of which

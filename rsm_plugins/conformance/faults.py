@@ -55,7 +55,7 @@ async def _every_call_unavailable(
     await fails(Unavailable, manager.delete_log_segment_data(segment.locator), "delete")
 
 
-async def stat_tells_each_missing_object(subject: Subject) -> None:
+async def stat_reports_each_missing_object(subject: Subject) -> None:
     """Each of the three objects, deleted behind the manager's back, is reported missing by its
     name.
     """
@@ -71,7 +71,7 @@ async def stat_tells_each_missing_object(subject: Subject) -> None:
         check(name in found.detail, f"the detail does not name the object: {found.detail}")
 
 
-async def stat_tells_a_truncated_object(subject: Subject) -> None:
+async def stat_reports_a_truncated_object(subject: Subject) -> None:
     """An object that became shorter is DIFFERENT."""
     faults = _faults(subject)
     for kind in (ObjectKind.LOG, ObjectKind.INDEXES):
@@ -116,14 +116,14 @@ async def _settled(faults: StoreFaults, wanted: list[str]) -> None:
 
 def _faults(subject: Subject) -> StoreFaults:
     if subject.faults is None:
-        raise CaseSkipped("nobody here can do things to the store behind the manager's back")
+        raise CaseSkipped("the store cannot be changed behind the manager's back here")
     return subject.faults
 
 
 CASES = (
     store_away_is_unavailable_and_comes_back,
-    stat_tells_each_missing_object,
-    stat_tells_a_truncated_object,
+    stat_reports_each_missing_object,
+    stat_reports_a_truncated_object,
     missing_log_is_not_found,
     failures_leave_no_files,
 )

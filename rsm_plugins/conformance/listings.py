@@ -35,7 +35,7 @@ async def identity_is_created_once(subject: Subject) -> None:
     )
 
 
-async def stat_tells_different_sizes(subject: Subject) -> None:
+async def stat_reports_different_sizes(subject: Subject) -> None:
     """A segment whose log or indexes have another size than expected is DIFFERENT, by name."""
     segment = subject.segment()
     await subject.complete(segment)
@@ -129,7 +129,7 @@ async def odd_topic_names(subject: Subject) -> None:
         check_equal(len(await subject.names(partition)), 3, f"objects of {partition.topic}")
 
 
-async def names_cannot_leave_their_place(subject: Subject) -> None:
+async def names_cannot_leave_their_folder(subject: Subject) -> None:
     """Path traversal, empty and oversized names are refused before anything is touched."""
     segment = subject.segment()
     for topic in ("../x", "..", ".", "a/b", "/etc", "a\0b", "t" * 250, "a b", "\u00e4"):
@@ -157,7 +157,7 @@ async def _refused(
     await fails(Invalid, manager.delete_log_segment_data(locator), f"delete, {what}")
 
 
-async def inspect_tells_how_the_store_is_set_up(subject: Subject) -> None:
+async def inspect_reports_how_the_store_is_set_up(subject: Subject) -> None:
     """Findings are values with a word for their state, and the same when requested again. A value
     that cannot be read is reported as unknown, not left out and not raised.
     """
@@ -181,11 +181,11 @@ async def inspect_tells_how_the_store_is_set_up(subject: Subject) -> None:
 
 CASES = (
     identity_is_created_once,
-    stat_tells_different_sizes,
+    stat_reports_different_sizes,
     stat_answers_in_order,
     lists_by_cluster_and_partition,
     lists_many,
     odd_topic_names,
-    names_cannot_leave_their_place,
-    inspect_tells_how_the_store_is_set_up,
+    names_cannot_leave_their_folder,
+    inspect_reports_how_the_store_is_set_up,
 )

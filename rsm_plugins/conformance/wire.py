@@ -93,7 +93,7 @@ SLOW_SECONDS = 0.02
 _INVALID = grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def plugin_tells_who_it_is(subject: Subject) -> None:
+async def plugin_describes_itself(subject: Subject) -> None:
     """The version of the contract, a name, BYTES among the capabilities, and READY."""
     wire = _wire(subject)
     info = await wire.identity.GetInfo(
@@ -275,7 +275,7 @@ def _wire(subject: Subject) -> Wire:
 
 
 CASES = (
-    plugin_tells_who_it_is,
+    plugin_describes_itself,
     calls_need_a_principal,
     short_and_long_bodies_are_refused,
     flipped_bits_on_the_way_are_found,

@@ -4,7 +4,7 @@ With TLS, an address need not be private to this machine. A server checks its fi
 handshake, a client when it dials (client_channel.py). This module must not open sockets.
 
 `Renewed` is a value made of files that others replace during operation: certificates, tokens. The
-files are checked when somebody asks for the value, and read only if one of them has changed. If
+files are checked when the value is requested, and read only if one of them has changed. If
 they cannot be used, the former value stays in force, so that an incomplete renewal ends nothing.
 """
 

@@ -79,7 +79,7 @@ def _failed(error: OSError, base: Path) -> RemoteStorageError:
 def private_base(parent: Path | None = None) -> Path:
     """A folder of this user alone, below the system's folder for temporary files by default.
 
-    Invalid where the name is taken by somebody else.
+    Invalid if the name belongs to another user.
     """
     path = (parent or Path(tempfile.gettempdir())) / f"rsm-plugin-{os.getuid()}"
     try:

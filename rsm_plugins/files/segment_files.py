@@ -144,7 +144,7 @@ class Slot:
         return data
 
     def remove(self) -> None:
-        """Whoever still has it open writes to nothing that anybody reads."""
+        """A plugin that still has it open writes to a file that is never read."""
         os.close(self._descriptor)
         Path(self.file.path).unlink(missing_ok=True)
 

@@ -152,7 +152,7 @@ class StoreTree:
                 descriptor = self._ensure_folder(base, folder)
                 temporary = TemporaryFiles(descriptor)
                 try:
-                    # With this file in it the folder is not empty, so nobody can remove it.
+                    # With this file in it the folder is not empty, so it cannot be removed.
                     name, file_descriptor = temporary.create(file)
                 except OSError as error:
                     os.close(descriptor)

@@ -158,7 +158,7 @@ class SpawnedPlugin:
                     await self._end(process, readers)
         finally:
             self._process = None
-        return self._settled(self._told(fault, left))
+        return self._settled(self._error_of(fault, left))
 
     async def _start(self) -> asyncio.subprocess.Process:
         _write_private(self._file, self._config)
@@ -212,7 +212,7 @@ class SpawnedPlugin:
             with suppress(OSError, ValueError):  # a full disk or a closed stream: the line is lost
                 self._on_log(safe)
 
-    def _told(self, fault: RemoteStorageError | None, left: int | None) -> RemoteStorageError:
+    def _error_of(self, fault: RemoteStorageError | None, left: int | None) -> RemoteStorageError:
         """One error in one line, the last lines of the plugin's log included.
 
         `fault` is of the handshake; `left` the status it ended with by itself, None where we ended
@@ -246,7 +246,7 @@ class SpawnedPlugin:
             self._first.set_result(None)
         else:
             self._first.set_exception(problem)
-            self._first.exception()  # nobody has to wait for it
+            self._first.exception()  # retrieved, because no caller has to wait for it
 
     async def _end(
         self, process: asyncio.subprocess.Process, readers: "set[asyncio.Task[None]]"

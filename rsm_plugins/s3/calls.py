@@ -34,7 +34,7 @@ CONNECT_TIMEOUT_SECONDS_MAX = 10.0
 READ_BUFFER_BYTES = 1024 * 1024
 PIECE_BYTES = 256 * 1024
 OPEN_SECONDS = 60.0
-"""Longest time until the credentials are there; who waits for them may have no deadline."""
+"""Longest time until the credentials are there; the caller may have no deadline."""
 _REGION_DEFAULT = "us-east-1"
 _CHATTY = ("aiobotocore", "botocore")
 

@@ -3,7 +3,7 @@
 States: versioning "Enabled" | "Suspended" | "absent". Object lock is "absent" or the mode
 ("COMPLIANCE", "GOVERNANCE"; "Enabled" without a default retention). Lifecycle expiry is one finding
 for each rule that can affect this store's keys: "Expiration" for objects, "Transition to <class>"
-for a move of objects into an archive where nobody can read them, "NoncurrentVersionExpiration" for
+for a move of objects into an archive where they cannot be read, "NoncurrentVersionExpiration" for
 what deletes leave in a versioned bucket; "absent" if there is none. Abort of unfinished uploads is
 alike: "AbortIncompleteMultipartUpload". What cannot be read is "unknown: <why>".
 """

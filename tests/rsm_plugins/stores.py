@@ -37,7 +37,7 @@ MODES = (DIRECT, BYTES, FILES, PROCESS)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreRig:
     """A store to be opened in any mode. `rows` are the YAML rows of its kind; `faults` None where
-    nobody can do things to it behind the manager's back.
+    it cannot be changed behind the manager's back.
     """
 
     kind: str

@@ -168,7 +168,7 @@ WRONG: dict[type[LocalRemoteStorageManager], str] = {
     ListsOnePage: "lists_many",
     ListsByPrefix: "lists_by_cluster_and_partition",
     MissingIsAway: "absent_objects_are_not_found",
-    BelievesSizes: "stat_tells_different_sizes",
+    BelievesSizes: "stat_reports_different_sizes",
     LastCreatorWins: "identity_is_created_once",
     RaisesItsOwn: "copied_bytes_come_back",
 }

@@ -71,7 +71,7 @@ def test_an_empty_range_has_the_checksum_of_nothing(
     assert copy_bytes(source[0], 4, 0, destination, way=way) == crc32c(b"") == 0
 
 
-def test_a_source_that_ends_early_is_told(
+def test_a_source_that_ends_early_is_reported(
     source: tuple[int, bytes], destination: int, way: CopyPiece
 ) -> None:
     descriptor, data = source

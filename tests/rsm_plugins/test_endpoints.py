@@ -54,7 +54,7 @@ class NoProvider:
 
 class Greedy:
     def __init__(self, stores: object, more: object) -> None:
-        """It wants what nobody gives."""
+        """It needs an argument that it does not get."""
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ async def test_a_client_that_cannot_make_scratch_files_gets_bytes(tmp_path: Path
 
 
 async def test_a_folder_that_was_removed_is_made_again(tmp_path: Path) -> None:
-    """Somebody cleans up temporary files while we run."""
+    """Temporary files are cleaned up while we run."""
     async with rig(tmp_path) as made:
         segment = made.subject.segment()
         await made.subject.copy(segment)
@@ -301,7 +301,7 @@ def test_bytes_are_put_behind_the_nonce(tmp_path: Path) -> None:
         {"position": -1},
         {"size_bytes": 2},
         {"path": "relative" + SUFFIX},
-        {"path": "/no/such/place" + SUFFIX},
+        {"path": "/no/such/folder" + SUFFIX},
         {"path": "/nul\0" + SUFFIX},
     ],
 )
@@ -352,7 +352,7 @@ async def test_a_write_that_comes_after_its_copy_was_given_up_leaves_no_file(
     threads.close()
 
 
-async def test_copies_by_bytes_are_spooled_where_told(tmp_path: Path) -> None:
+async def test_copies_by_bytes_are_spooled_in_the_configured_folder(tmp_path: Path) -> None:
     root, spool = tmp_path / "store", tmp_path / "spool"
     root.mkdir()
     spool.mkdir()

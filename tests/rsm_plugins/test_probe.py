@@ -189,12 +189,12 @@ def test_secrets_are_masked_wherever_they_turn_up(capsys: pytest.CaptureFixture[
         structlog.get_logger("test").warning("odd", what="the key swordfish is not known")
     finally:
         structlog.reset_defaults()
-    told = capsys.readouterr().err
-    assert "the key *** is not known" in told
-    assert "swordfish" not in told
+    shown = capsys.readouterr().err
+    assert "the key *** is not known" in shown
+    assert "swordfish" not in shown
 
 
-async def test_secrets_are_masked_in_what_callers_are_told(tmp_path: Path) -> None:
+async def test_secrets_are_masked_in_answers_to_callers(tmp_path: Path) -> None:
     """The prefix stands for a secret that a store's library puts into its errors."""
     settings = replace(plugin_settings(tmp_path), secrets=("some/prefix",))
     async with running_server(settings) as (address, _):
@@ -227,9 +227,9 @@ async def test_a_sweep_that_fails_does_not_end_the_plugin(
 def test_the_help_shows_the_settings_of_every_kind(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main.main(["serve", "--help"], prog_name="rsm-plugin")
-    told = capsys.readouterr().out
+    shown = capsys.readouterr().out
     for words in ("listen: 127.0.0.1:PORT", "With plugin: local", "rsm.config.root: an absolute"):
-        assert words in told
+        assert words in shown
 
 
 def test_settings_of_other_kinds_are_not_taken() -> None:

@@ -1,4 +1,4 @@
-"""Plugins as children: handshake, faults told in one line, restarts, stop, death of the parent."""
+"""Plugins as children: handshake, faults in one line, restarts, stop, death of the parent."""
 
 import asyncio
 import os
@@ -32,8 +32,8 @@ QUICK = SpawnTimes(handshake=60, stop=60, back_off_first=0.01, back_off_last=0.0
 SECRET = "swordfish"
 HELLO = """
 import os, sys, yaml
-place = yaml.safe_load(open(sys.argv[-1]))["listen"].removeprefix("unix:")
-print(f"1|1|unix|{place}|grpc", flush=True)
+address = yaml.safe_load(open(sys.argv[-1]))["listen"].removeprefix("unix:")
+print(f"1|1|unix|{address}|grpc", flush=True)
 """
 
 
@@ -111,7 +111,7 @@ async def test_a_plugin_serves_is_killed_and_serves_again(tmp_path: Path, way: s
 async def test_a_plugin_that_runs_and_does_not_answer_is_started_again(
     tmp_path: Path, harm: str
 ) -> None:
-    """A deadlock in a store's library, or a cleaner of temporary files: it would last for ever."""
+    """A deadlock in a store's library, or a cleaner of temporary files: it would never end."""
     config = {"plugin": "local", "rsm.config.root": str(tmp_path), "log_level": None}
     times = replace(QUICK, stop=0.5, ask=0.05, answer=2.0, silent_most=2)
     problems: list[str] = []
@@ -167,8 +167,8 @@ async def test_faults_are_told_in_one_line(
 ) -> None:
     times = SpawnTimes(handshake=0.5 if "within" in said else 60, stop=60, back_off_first=600)
     config = {"rsm.config.own.secret": SECRET}
-    told = code.replace("input()", "sys.stdout.flush(); input()")
-    async with spawned(script(f"import sys\n{told}"), config, times=times) as plugin:
+    flushed = code.replace("input()", "sys.stdout.flush(); input()")
+    async with spawned(script(f"import sys\n{flushed}"), config, times=times) as plugin:
         with pytest.raises(kind) as caught:
             await plugin.ready()
         assert str(caught.value).startswith("plugin one: ")
@@ -248,10 +248,10 @@ input()
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left"), ValueError("closed file")])
 async def test_a_log_that_cannot_be_written_does_not_end_the_plugin(error: Exception) -> None:
-    told: list[str] = []
+    lines: list[str] = []
 
     def fail(line: str) -> None:
-        told.append(line)
+        lines.append(line)
         raise error
 
     code = (
@@ -265,7 +265,7 @@ input()
     async with spawned(script(code), on_log=fail) as plugin:
         await plugin.ready()
         pid = plugin.pid
-        await until(lambda: told == ["one", "two"])
+        await until(lambda: lines == ["one", "two"])
         assert (plugin.pid, plugin.problem) == (pid, None)
 
 

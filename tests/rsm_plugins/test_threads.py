@@ -1,4 +1,4 @@
-"""A pool of threads: bounded, and what hangs takes nobody's place (H17)."""
+"""A pool of threads: bounded, and hung work takes no thread from other work (H17)."""
 
 import asyncio
 import subprocess
@@ -49,7 +49,7 @@ async def test_h17_what_hangs_is_told_and_counted(pool: Threads, gate: threading
     assert found.longest_ms >= HANG_MS
 
 
-async def test_h17_what_hangs_takes_nobody_elses_place(
+async def test_h17_hung_work_takes_no_thread_from_other_work(
     pool: Threads, gate: threading.Event
 ) -> None:
     await hung(pool, gate, 4)
@@ -78,14 +78,14 @@ async def test_h17_a_thread_that_comes_back_leaves_no_more_than_there_were(
     gate.set()
     async with asyncio.timeout(10):
         while pool.hung() is not None or threading.active_count() > before + 2:  # noqa: ASYNC110
-            await asyncio.sleep(0.001)  # no event tells that a thread has ended
+            await asyncio.sleep(0.001)  # there is no event for the end of a thread
     assert await pool.run(lambda: "done") == "done"
 
 
-async def test_h17_where_all_hang_nobody_waits(gate: threading.Event) -> None:
+async def test_h17_where_all_threads_hang_no_caller_waits(gate: threading.Event) -> None:
     pool = Threads("disk", 1, hang_ms=1, max_pending=1_000)
     try:
-        for _ in range(17):  # one, and 16 that took its place
+        for _ in range(17):  # one, and 16 that replaced it
             with pytest.raises(Unavailable, match="has not ended within 1 ms"):
                 await pool.run(gate.wait)
         with pytest.raises(Unavailable, match="all threads of disk hang"):

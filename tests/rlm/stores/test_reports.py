@@ -25,7 +25,7 @@ def expiry(days: int | None, applies_to: str = "", state: str = "Expiration") ->
     )
 
 
-def judged(
+def evaluated(
     *findings: StoreFinding,
     topics: tuple[StoredTopic, ...] = (MONTH,),
     prefix: str | None = "kafka",
@@ -43,7 +43,7 @@ def alarms(*verdicts: Verdict) -> list[str]:
 def test_h11_an_expiry_below_the_total_retention_is_an_alarm(
     days: int | None, is_alarm: bool
 ) -> None:
-    found = alarms(*judged(expiry(days, "kafka/c1/")))
+    found = alarms(*evaluated(expiry(days, "kafka/c1/")))
     assert bool(found) is is_alarm
     if found:
         assert "orders (kept 30 d)" in found[0]
@@ -51,25 +51,25 @@ def test_h11_an_expiry_below_the_total_retention_is_an_alarm(
 
 def test_h25_a_move_into_an_archive_below_the_total_retention_is_an_alarm() -> None:
     early, late = (expiry(days, "kafka/c1/", "Transition to GLACIER") for days in (29, 30))
-    (text,) = alarms(*judged(early))
+    (text,) = alarms(*evaluated(early))
     assert "archives objects (Transition to GLACIER), unreadable after 29 d" in text
-    assert alarms(*judged(late)) == []
+    assert alarms(*evaluated(late)) == []
 
 
 def test_h11_what_is_kept_without_limit_outlives_no_expiry() -> None:
-    (text,) = alarms(*judged(expiry(36_500, "kafka/c1/"), topics=(MONTH, FOREVER)))
+    (text,) = alarms(*evaluated(expiry(36_500, "kafka/c1/"), topics=(MONTH, FOREVER)))
     assert "audit (kept without limit)" in text
     assert "orders" not in text
 
 
 def test_h11_an_expiry_of_the_identity_is_an_alarm_however_long_it_is() -> None:
-    (text,) = alarms(*judged(expiry(36_500), topics=()))
+    (text,) = alarms(*evaluated(expiry(36_500), topics=()))
     assert "kafka/rlm-store.json among them" in text
-    assert not alarms(*judged(expiry(36_500, "kafka/c1/"), topics=()))
+    assert not alarms(*evaluated(expiry(36_500, "kafka/c1/"), topics=()))
 
 
 def test_an_expiry_that_meets_nothing_of_ours_is_neither_alarm_nor_hint() -> None:
-    (verdict,) = judged(expiry(1, "kafka/c2/"))
+    (verdict,) = evaluated(expiry(1, "kafka/c2/"))
     assert verdict.level is Level.FACT
     assert "nothing of ours too early" in verdict.text
 
@@ -135,7 +135,7 @@ def test_a_topic_of_unknown_place_counts_as_met() -> None:
     ],
 )
 def test_each_kind_has_its_meaning(finding: StoreFinding, level: Level, words: str) -> None:
-    (verdict,) = judged(finding)
+    (verdict,) = evaluated(finding)
     assert verdict.level is level
     assert words in verdict.text
 
@@ -143,18 +143,18 @@ def test_each_kind_has_its_meaning(finding: StoreFinding, level: Level, words: s
 def test_versioning_with_a_rule_for_noncurrent_versions_is_neither_alarm_nor_hint() -> None:
     rule = expiry(14, state="NoncurrentVersionExpiration")
     on = StoreFinding(kind=FindingKind.VERSIONING, state="Enabled")
-    (verdict,) = judged(on, rule)
+    (verdict,) = evaluated(on, rule)
     assert verdict.level is Level.FACT
     assert "of the whole bucket after 14 d" in verdict.text
 
 
 def test_a_store_that_tells_nothing_is_said_so() -> None:
-    (verdict,) = judged()
+    (verdict,) = evaluated()
     assert verdict.level is Level.UNKNOWN
 
 
 def test_the_gravest_comes_first() -> None:
-    found = judged(
+    found = evaluated(
         StoreFinding(kind=FindingKind.OBJECT_LOCK, state="absent"),
         expiry(1, "kafka/c1/"),
         StoreFinding(kind=FindingKind.MULTIPART_ABORT, state="absent"),
@@ -167,7 +167,7 @@ def test_many_topics_are_not_all_named() -> None:
     topics = tuple(
         StoredTopic(name=f"t{number}", retention_ms=UNLIMITED, folder=FOLDER) for number in range(8)
     )
-    (text,) = alarms(*judged(expiry(1, "kafka/c1/"), topics=topics))
+    (text,) = alarms(*evaluated(expiry(1, "kafka/c1/"), topics=topics))
     assert "t4 (kept without limit) and 3 more" in text
 
 

@@ -147,7 +147,7 @@ def test_without_a_store_topics_are_refused_with_what_to_do() -> None:
         none.target(PLACE)
 
 
-def test_two_names_of_one_store_are_told(stores: Stores, cold: NamedConnection) -> None:
+def test_two_names_of_one_store_are_reported(stores: Stores, cold: NamedConnection) -> None:
     assert stores.twins() == []
     cold.store_id = HOT
     assert stores.twins() == [f"stores hot and cold are one and the same: {HOT}"]

@@ -49,9 +49,9 @@ class World:
         self.settings = MemorySettings()
         self.ledger = FullLedger()
         self.stores = Stores(tuple(self.connections.values()))
-        places = [EndpointStore(name=name, plugin="s3", location=name) for name in names]
+        endpoint_stores = [EndpointStore(name=name, plugin="s3", location=name) for name in names]
         rules = [TopicRule(topics="bids", store="cold")] if "cold" in names else []
-        targets = Targets(RuleProvider(places, rules), self.stores, "c")
+        targets = Targets(RuleProvider(endpoint_stores, rules), self.stores, "c")
         clock = ManualClock()
         in_use = StoresInUse(self.ledger, clock)
         self.service_stores = ServiceStores(
@@ -172,7 +172,7 @@ async def test_a_store_that_is_not_found_yet_is_not_called_unconfigured(world: W
         None,
         "the plugin is away",
     )
-    assert problems(world) == ["the plugin is away"], "which store that is nobody knows yet"
+    assert problems(world) == ["the plugin is away"], "the id of that store is not known yet"
     world.settings.write(
         StoreRecord(store_id=COLD, plugin="s3", uri="s3://cold", prefix="", names=("cold",))
     )

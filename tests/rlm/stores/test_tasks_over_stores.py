@@ -159,7 +159,7 @@ async def test_a_sweep_does_what_it_can_while_one_store_is_away(
 async def test_g6_a_store_that_refuses_a_delete_does_not_keep_the_others_from_being_swept(
     rig: Rig, cold: MemoryStore
 ) -> None:
-    """Objects under a lock, say: the older attempt stays for ever, the newer one goes."""
+    """Objects under a lock, say: the older attempt stays, the newer one goes."""
 
     def die(at: str) -> None:
         if at == "manifest":

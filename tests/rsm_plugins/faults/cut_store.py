@@ -55,7 +55,7 @@ class CutStore:
         return sum(self.proxy.requests[name] for name in operation.requests)
 
     def uploads(self) -> list[str]:
-        """Uploads that the server holds and nobody completed or aborted."""
+        """Uploads of the server that were neither completed nor aborted."""
         return [name for name in self.rig.hands.names() if name.startswith("upload ")]
 
     async def nothing_stays(self) -> None:
@@ -108,7 +108,7 @@ def cut_rig(behind: StoreRig, proxy: CuttingProxy, **rows: Any) -> StoreRig:
 
 
 async def settle(holds: Callable[[], bool], complaint: str) -> None:
-    """Wait until something holds that nothing tells of."""
+    """Wait until a condition holds that has no event."""
     for _ in range(SETTLE_TRIES):
         if holds():
             return

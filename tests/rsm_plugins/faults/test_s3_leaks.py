@@ -28,8 +28,8 @@ from tests.rsm_plugins.stores import BYTES, opened, s3_rig
 from tests.store_servers import S3Server
 
 CONNECTIONS = 6
-ROUNDS = 3
-ROUNDS_LONG = 300
+REPEATS = 3
+REPEATS_LONG = 300
 GROWTH_BYTES = 2 << 20
 LIMITS: dict[str, Any] = {
     "rsm.config.s3.max.connections": CONNECTIONS,
@@ -71,7 +71,7 @@ class Failures:
             self._store.pauses.clear()
 
 
-async def many_failures(server: S3Server, folder: Path, rounds: int) -> None:
+async def many_failures(server: S3Server, folder: Path, repeats: int) -> None:
     async with cut_store(server, folder, **LIMITS) as store:
         failures = Failures(store)
         await failures.prepare()
@@ -82,12 +82,12 @@ async def many_failures(server: S3Server, folder: Path, rounds: int) -> None:
         try:
             await failures.one_round()
             before = traced_bytes()
-            for _ in range(rounds):
+            for _ in range(repeats):
                 await failures.one_round()
             grown = traced_bytes() - before
         finally:
             tracemalloc.stop()
-        assert grown < GROWTH_BYTES, f"{grown} bytes more after {rounds} rounds"
+        assert grown < GROWTH_BYTES, f"{grown} bytes more after {repeats} repeats"
         assert threading.active_count() <= threads + 1
         assert store.uploads() == []
         assert sorted(os.listdir(folder)) == files
@@ -101,13 +101,13 @@ def traced_bytes() -> int:
 
 @pytest.mark.timeout(600)
 async def test_failures_leave_nothing(s3_server: S3Server, tmp_path: Path) -> None:
-    await many_failures(s3_server, tmp_path, ROUNDS)
+    await many_failures(s3_server, tmp_path, REPEATS)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 async def test_many_failures_leave_nothing(s3_server: S3Server, tmp_path: Path) -> None:
-    await many_failures(s3_server, tmp_path, ROUNDS_LONG)
+    await many_failures(s3_server, tmp_path, REPEATS_LONG)
 
 
 async def test_given_up_copies_leave_no_upload(s3_server: S3Server, tmp_path: Path) -> None:

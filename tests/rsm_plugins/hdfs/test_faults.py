@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 MIB = 1 << 20
 CALL_MS = 3_000
 WAIT_MUCH_LONGER_S = 60.0
-"""The library itself waits so long for a paused DataNode's word, and for ever for a NameNode's."""
+"""The library itself waits so long for a paused DataNode, and without limit for a NameNode."""
 
 Fault = Callable[[HdfsServer], None]
 
@@ -295,7 +295,7 @@ def back_to_first(server: HdfsServer) -> None:
 
 @pytest.mark.long
 async def test_failover_from_a_paused_namenode(server: HdfsServer, tmp_path: Path) -> None:
-    """The library alone would ask the silent one for ever: a fresh client begins with the other."""
+    """The library alone would always ask the silent one: a fresh client begins with the other."""
     async with patient_and_hasty(server, tmp_path, call__timeout__ms=3_000) as (patient, hasty):
         segment, another = patient.segment(), patient.segment()
         await patient.complete(segment)
@@ -305,7 +305,7 @@ async def test_failover_from_a_paused_namenode(server: HdfsServer, tmp_path: Pat
             assert await until_answered(hasty, segment) == segment.log
             await hasty.complete(another)
         finally:
-            # It still takes itself for the active one, as nobody fenced it.
+            # It still takes itself for the active one, as it was not fenced.
             server.kill("nn1")
             await asyncio.to_thread(back_to_first, server)
         assert await patient.fetch(another.locator, 0, 1 << 40) == another.log

@@ -79,7 +79,7 @@ async def test_calls_at_once_are_bounded(hdfs_server: HdfsServer) -> None:
     assert most == CALLS_AT_ONCE
 
 
-async def test_nobody_there_is_unavailable_at_once(tmp_path: Path) -> None:
+async def test_a_missing_server_is_unavailable_at_once(tmp_path: Path) -> None:
     """A single NameNode that is dead: no waiting, no panic, and no client used up."""
     settings: dict[str, object] = {
         "rsm.config.root": "/",

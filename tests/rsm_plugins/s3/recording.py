@@ -1,4 +1,4 @@
-"""A tiny HTTP server that keeps what it was asked and answers as told: for requests and faults that
+"""A tiny HTTP server that keeps its requests and answers as scripted: for requests and faults that
 no real server here shows.
 """
 

@@ -62,7 +62,7 @@ async def test_everything_is_set_up() -> None:
     )
 
 
-async def test_h25_a_move_to_where_nobody_can_read_is_told_like_an_expiry() -> None:
+async def test_h25_a_transition_to_an_archive_is_reported_like_an_expiry() -> None:
     """An archived object stalls its readers without a sign; classes that can be read are fine."""
     moves = "".join(
         f"<Transition><Days>{days}</Days><StorageClass>{name}</StorageClass></Transition>"

@@ -58,7 +58,7 @@ async def test_s3s_own_404_is_a_missing_object(tmp_path: Path) -> None:
 
 
 async def test_a_listing_that_breaks_off_is_no_short_listing(tmp_path: Path) -> None:
-    """Truncated, and no way on: what was not told is not gone."""
+    """Truncated, and no way on: what was not listed is not gone."""
 
     async def answer(asked: Asked) -> Answer:
         return xml("<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>")
@@ -79,7 +79,7 @@ async def test_a_listing_that_goes_in_circles_ends(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "marks",
+    "markers",
     [
         "",
         "<NextKeyMarker>k</NextKeyMarker>",
@@ -87,9 +87,9 @@ async def test_a_listing_that_goes_in_circles_ends(tmp_path: Path) -> None:
     ],
     ids=["none", "one", "the same again"],
 )
-async def test_a_listing_of_uploads_without_an_end_ends(marks: str) -> None:
+async def test_a_listing_of_uploads_without_an_end_ends(markers: str) -> None:
     async def answer(asked: Asked) -> Answer:
-        listed = xml(f"<R><IsTruncated>true</IsTruncated>{marks}</R>")
+        listed = xml(f"<R><IsTruncated>true</IsTruncated>{markers}</R>")
         return replace(listed, headers={"date": "Sat, 21 Nov 2026 12:00:00 GMT"})
 
     async with recording_server(answer) as server, open_store(server.settings(**KEYS)) as store:

@@ -47,7 +47,7 @@ def subject(store: S3RemoteStorageManager, tmp_path: Path) -> Subject:
     return subject_of(store, tmp_path)
 
 
-async def test_objects_tell_what_they_are(subject: Subject, client: Any, bucket: str) -> None:
+async def test_objects_describe_themselves(subject: Subject, client: Any, bucket: str) -> None:
     segment = subject.segment(start_offset=7, log_size_bytes=6 << 20)
     data = replace(segment.data, end_offset=99)
     await subject.manager.copy_log_segment_data(segment.locator, data)
@@ -56,9 +56,9 @@ async def test_objects_tell_what_they_are(subject: Subject, client: Any, bucket:
     partition = segment.locator.segment_id.topic_id_partition
     for kind in ObjectKind:
         found = await client.head_object(Bucket=bucket, Key=object_name(segment.locator, kind))
-        told = found["Metadata"]
-        assert told.pop("rlm-version")
-        assert told == {
+        metadata = found["Metadata"]
+        assert metadata.pop("rlm-version")
+        assert metadata == {
             "rlm-cluster": subject.cluster_id,
             "rlm-topic-id": str(partition.topic_id),
             "rlm-partition": "0",

@@ -194,17 +194,19 @@ def _text_of(body: bytes) -> str:
 
 @pytest.mark.parametrize("checksum_is_ours", [True, False])
 async def test_a_completion_whose_answer_was_lost(tmp_path: Path, checksum_is_ours: bool) -> None:
-    """The repeat hears NoSuchUpload; the object there tells whether it was ours."""
-    told: list[str] = []
+    """The repeat hears NoSuchUpload; the object shows whether it was ours."""
+    checksums: list[str] = []
 
     async def answer(asked: Asked) -> Answer:
         if is_part(asked):
-            told.append(asked.headers["x-amz-checksum-crc32c"])
+            checksums.append(asked.headers["x-amz-checksum-crc32c"])
         if is_complete(asked):
             completions = sum(is_complete(one) for one in server.asked)
             return failed(500, "InternalError") if completions == 1 else failed(404, "NoSuchUpload")
         if asked.method == "HEAD":
-            joined = b"".join(base64.b64decode(one) for one in sorted(told, key=_order(server)))
+            joined = b"".join(
+                base64.b64decode(one) for one in sorted(checksums, key=_order(server))
+            )
             composite = base64.b64encode(crc32c(joined).to_bytes(4)).decode() + "-3"
             return Answer(
                 headers={"x-amz-checksum-crc32c": composite if checksum_is_ours else "AAAAAA==-3"}
