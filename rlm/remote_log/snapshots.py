@@ -16,7 +16,7 @@ from kip405.lineage import Lineage
 from rlm.broker.answers import TopicConfigValue, TopicDescription
 from rlm.broker.leadership import LedPartition
 from rlm.log_dir.identity import check_topic_id
-from rlm.log_dir.scanner import LogDirs, PartitionLog
+from rlm.log_dir.scanner import PartitionLog
 from rlm.plans.copy import TopicState
 from rlm.plans.freeze import NONE_ACCEPTED, Frozen, freeze
 from rlm.plans.history import leaders_lineage
@@ -91,6 +91,12 @@ class Snapshots(SnapshotTaker, Protocol):
         ...
 
 
+class LogScanner(Protocol):
+    """Reads partition directories (rlm.log_dir.scanner.LogDirs); blocks."""
+
+    def scan(self, topic: str, partition: int) -> PartitionLog: ...
+
+
 class SnapshotReader:
     """Implements `Snapshots`. `max_orphans`: see plans/freeze; deadlines and intervals in ms."""
 
@@ -99,7 +105,7 @@ class SnapshotReader:
         *,
         node_id: int,
         broker: Broker,
-        log_dirs: LogDirs,
+        log_dirs: LogScanner,
         threads: Threads,
         ledger: Ledger,
         settings: Settings,

@@ -77,15 +77,15 @@ class ShareGroupsAt:
         return {} if found is None else {0: found}
 
 
-class WatchedLogDirs(LogDirs):
+class WatchedLogDirs:
     """`after_scan` is called once the disk was read: what changes then, the scan does not know."""
 
     def __init__(self, paths: Sequence[str]) -> None:
-        super().__init__(paths)
+        self._log_dirs = LogDirs(paths)
         self.after_scan: Callable[[], None] = lambda: None
 
     def scan(self, topic: str, partition: int) -> PartitionLog:
-        found = super().scan(topic, partition)
+        found = self._log_dirs.scan(topic, partition)
         self.after_scan()
         return found
 

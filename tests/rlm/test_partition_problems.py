@@ -1,4 +1,4 @@
-"""What it costs to look for problems: the proxy waits meanwhile, since there is one thread (G6)."""
+"""The cost of collecting problems: the proxy waits meanwhile, since there is one thread (G6)."""
 
 import time
 from dataclasses import replace

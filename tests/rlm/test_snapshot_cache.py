@@ -1,4 +1,4 @@
-"""Looks that are shared: each caller gets one that began after it asked, under its leadership."""
+"""Coalesced snapshots: each caller gets one that began after its call, under its leadership."""
 
 import asyncio
 from collections.abc import AsyncIterator

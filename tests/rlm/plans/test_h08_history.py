@@ -286,7 +286,7 @@ class World:
         self.finish_copy(-1)
 
     def lineage_publisher(self, _: int) -> None:
-        """Readers are told; the leader alone decides nothing by whether that succeeds."""
+        """Publishes to readers; whether that succeeds changes no decision of the leader."""
         whole, frozen = self.snapshot()
         published = lineage_to_publish(
             self.ledger.view,
@@ -320,7 +320,7 @@ class World:
         if not settled():
             published = record_of(view, whole, None, self.settings.view.history(KEY))
             self.settings.write(published, epoch=self.epoch)
-            self.seen["told before a trim"] += 1
+            self.seen["published before a trim"] += 1
             assert settled()
 
     def check(self, _: int) -> None:
@@ -340,7 +340,7 @@ class World:
             self.seen["wrong"] += stored != log.epochs[start : one.next_offset]
         if log.log_start:
             self.seen["hidden"] += not cover(usable).holds(0, log.log_start)
-            self.seen["trimmed and looked at"] += 1
+            self.seen["trimmed and checked"] += 1
         known = view.usable(published_lineage(view, self.settings.view.history(KEY)), MAX_OFFSET)
         self.seen["readers of the tier alone need the herald"] += known != usable
 
@@ -364,5 +364,5 @@ def test_h08_no_trim_brings_a_dead_history_to_life_or_hides_a_true_one() -> None
             chance.choice(ACTIONS)(world, chance.randrange(9))
         world.check(0)
     assert (seen["wrong"], seen["hidden"]) == (0, 0), seen
-    for what in ("told before a trim", "trimmed and looked at", "frozen", "segment read"):
+    for what in ("published before a trim", "trimmed and checked", "frozen", "segment read"):
         assert seen[what] >= 100, seen

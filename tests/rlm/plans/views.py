@@ -22,7 +22,7 @@ def lineage(epochs: dict[int, int]) -> Lineage:
 
 
 def history(epochs: dict[int, int], frozen: str | None = None) -> HistoryRecord:
-    """As the leader of PLACE told it."""
+    """As the leader of the partition published it."""
     return HistoryRecord(partition=PLACE.key, frozen=frozen, lineage=lineage(epochs))
 
 

@@ -37,7 +37,7 @@ class Site:
         self._copied.set()
 
     async def saw(self) -> None:
-        """The cleanup's look."""
+        """The cleanup's snapshot."""
         began_at_ms = self.rig.clock.monotonic_ms()
         self.watch.saw(await self.rig.snapshots.take(self.rig.led), began_at_ms)
 

@@ -66,7 +66,7 @@ async def test_an_idle_task_takes_one_snapshot(rig: Rig, snapshots: CountedSnaps
 async def test_the_snapshot_is_reported_with_the_time_it_began(
     rig: Rig, snapshots: CountedSnapshots
 ) -> None:
-    told: list[tuple[PartitionSnapshot, int]] = []
+    seen: list[tuple[PartitionSnapshot, int]] = []
     clock = rig.clock
     began_at_ms = clock.monotonic_ms()
     one = ExpirationTask(
@@ -74,10 +74,10 @@ async def test_the_snapshot_is_reported_with_the_time_it_began(
         trim=rig.trim,
         cleanup=rig.cleanup,
         clock=clock,
-        saw=lambda snapshot, began: told.append((snapshot, began)),
+        saw=lambda snapshot, began: seen.append((snapshot, began)),
     )
     await one.run(rig.led)
-    assert told == [(snapshots.taken[0], began_at_ms)]
+    assert seen == [(snapshots.taken[0], began_at_ms)]
 
 
 async def test_after_a_trim_the_cleanup_takes_a_snapshot_of_its_own(

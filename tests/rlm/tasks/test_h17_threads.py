@@ -1,4 +1,4 @@
-"""A snapshot, which the proxy's barriers need, waits for no copy; hanging disks are told (H17)."""
+"""A snapshot, which barriers of the proxy need, waits for no copy; hanging disks show (H17)."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""H4: what a snapshot has found is told to readers before the leader's own tier goes by it."""
+"""H4: what a snapshot has found is published before the leader's own tier uses it."""
 
 import asyncio
 import json
@@ -36,11 +36,11 @@ class Leader:
     def published(self) -> list[SettingsRecord]:
         return self.rig.settings.published
 
-    def told(self) -> HistoryRecord | None:
+    def newest(self) -> HistoryRecord | None:
         return self.rig.settings.view.history(PLACE.key)
 
     def published_freeze(self) -> str | None:
-        found = self.told()
+        found = self.newest()
         assert found is not None
         return found.frozen
 
@@ -120,14 +120,14 @@ async def test_h04_settings_that_take_no_record_delay_snapshots_once_in_a_while(
     leader.rig.clock.advance(QUIET_MS)
     leader.rig.settings.publish = publish  # type: ignore[method-assign]
     await leader.snapshot()
-    assert leader.told() is not None
+    assert leader.newest() is not None
 
 
 @pytest.mark.parametrize("led_elsewhere", [False, True])
 async def test_h17_a_snapshot_that_was_overtaken_while_it_published_is_not_remembered(
     leader: Leader, led_elsewhere: bool
 ) -> None:
-    """The settings take no record for as long as a publish may last; others look meanwhile."""
+    """The settings take no record while a publish may last; others take snapshots meanwhile."""
     gate, started, publish = asyncio.Event(), asyncio.Event(), leader.rig.settings.publish
 
     async def held(record: SettingsRecord, leader_epoch: int = -1) -> None:
@@ -161,7 +161,7 @@ async def test_h04_a_later_leaders_word_stands_against_an_old_leaders(leader: Le
     leader.rig.settings.write(
         HistoryRecord(partition=PLACE.key, frozen=None, lineage=snapshot.lineage), epoch=6
     )
-    assert leader.told() == newer
+    assert leader.newest() == newer
     assert [found.record for found in leader.rig.settings.view.reassert] == [newer]
 
 

@@ -62,7 +62,7 @@ def test_h08_the_lineage_stored_ends_with_the_segment(disk: Disk) -> None:
 
 
 def test_h08_the_lineage_stored_is_the_merged_one(disk: Disk) -> None:
-    """The epoch file was re-based by a trim; what remote told of the time before is kept."""
+    """The epoch file was re-based by a trim; the remote lineage before it is kept."""
     disk.files.epochs({0: 150, 3: 200})
     merged = lineage({0: 40, 3: 200})
     section = IndexesObject.parse(disk.prepare(2, merged).data.indexes).section(
