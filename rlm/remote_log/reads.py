@@ -291,8 +291,10 @@ def _refuse_ended(led: LedPartition, offset: int, state: _PartitionState) -> Non
                 f"{led} is frozen: only the broker's own log is read, "
                 f"from {state.log_start_offset} on; `rlm status` says why"
             )
-        if state.is_unsettled(offset):
-            raise _unsettled(led, offset)
+        # A reader goes on at the start that it is given: it must not leave out anything (H15).
+        first = offset if view is None else max(offset, view.remote_log_start_offset)
+        if first < state.log_start_offset and state.is_unsettled(first):
+            raise _unsettled(led, first)
         raise below_log_start(led, offset, state.log_start_offset)
 
 

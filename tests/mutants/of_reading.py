@@ -41,8 +41,21 @@ MEMORY = Target(
     "rlm/reading/load_scheduler.py",
     ("tests/rlm/reading/test_memory.py", "tests/rlm/reading/test_loads.py"),
 )
+READINGS = Target("rlm/remote_log/reads.py", ("tests/rlm/api/test_fetch_service.py",))
 
 EDITS: tuple[Edit, ...] = (
+    *READINGS.edits(
+        (
+            "H15: below the start a start is named that leaves out what is not settled",
+            "first = offset if view is None else max(offset, view.remote_log_start_offset)",
+            "first = offset",
+        ),
+        (
+            "H15: below the start nothing is said while a later offset is not settled",
+            "if first < state.log_start_offset and state.is_unsettled(first):",
+            "if state.is_unsettled(first):",
+        ),
+    ),
     *HISTORY.edits(
         (
             "H15: a gap that is not settled is passed over",

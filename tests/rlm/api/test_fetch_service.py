@@ -115,6 +115,21 @@ async def test_h15_a_gap_that_is_not_settled_is_not_passed_over(remote_next: int
             await read(node.address, start_offset=6)
 
 
+async def test_h15_below_the_start_no_start_is_named_that_leaves_out_what_is_not_settled() -> None:
+    """A client would go on at the local start, 24, and skip [6, 20)."""
+    log = Log(remote_start=6, remote_next=-1, unsettled_next=20)
+    async with api_node(Cluster(), log=log) as node:
+        with pytest.raises(Unavailable, match="not settled"):
+            await read(node.address, start_offset=3)
+
+
+async def test_h15_below_the_start_a_remote_start_is_named_before_all_is_settled() -> None:
+    log = Log(remote_start=6, remote_next=12, unsettled_next=20)
+    async with api_node(Cluster(), log=log) as node:
+        with pytest.raises(Invalid, match="log_start_offset=6"):
+            await read(node.address, start_offset=3)
+
+
 async def test_a_trim_during_the_read_is_not_noticed() -> None:
     log = Log(remote_next=48, trims_to=[24, 45, 45])
     async with api_node(Cluster(), log=log) as node:
