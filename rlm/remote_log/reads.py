@@ -284,18 +284,21 @@ def _unsettled(led: LedPartition, offset: int) -> Unavailable:
 
 
 def _refuse_ended(led: LedPartition, offset: int, state: _PartitionState) -> None:
-    if offset < state.log_start_offset:
-        view = state.view
-        if view is not None and view.frozen and offset >= view.remote_log_start_offset:
-            raise Fenced(  # not "below the log start": withheld records must not be skipped (H4)
-                f"{led} is frozen: only the broker's own log is read, "
-                f"from {state.log_start_offset} on; `rlm status` says why"
-            )
-        # A reader goes on at the start that it is given: it must not leave out anything (H15).
-        first = offset if view is None else max(offset, view.remote_log_start_offset)
-        if first < state.log_start_offset and state.is_unsettled(first):
-            raise _unsettled(led, first)
-        raise below_log_start(led, offset, state.log_start_offset)
+    """Invalid below the log start. A reader continues at the start that it is given, so none is
+    given above records that a freeze withholds (H4) or that are not settled yet (H15).
+    """
+    if offset >= state.log_start_offset:
+        return
+    view = state.view
+    first = offset if view is None else max(offset, view.remote_log_start_offset)
+    if view is not None and view.frozen and first < state.log_start_offset:
+        raise Fenced(
+            f"{led} is frozen: only the broker's own log is read, "
+            f"from {state.log_start_offset} on; `rlm status` says why"
+        )
+    if first < state.log_start_offset and state.is_unsettled(first):
+        raise _unsettled(led, first)
+    raise below_log_start(led, offset, state.log_start_offset)
 
 
 def _stable(request: ReadRequest, state: _PartitionState) -> int:

@@ -227,6 +227,16 @@ async def test_not_leader_names_the_leaders_address() -> None:
             await read(node.address, start_offset=0)
 
 
+async def test_h04_below_a_frozen_partitions_remote_start_no_bound_is_named() -> None:
+    """A client would go on at the local start, 24, and skip the records that are withheld."""
+    async with api_node(Cluster(), log=Log(remote_start=6, frozen=True)) as node:
+        with pytest.raises(Fenced, match="frozen: only the broker's own log is read, from 24 on"):
+            await read(node.address, start_offset=3)
+    async with api_node(Cluster(), log=Log(remote_start=24, frozen=True)) as node:
+        with pytest.raises(Invalid, match="log_start_offset=24"):
+            await read(node.address, start_offset=3)
+
+
 async def test_h04_a_frozen_partition_is_read_within_the_brokers_log_only() -> None:
     async with api_node(Cluster(), log=Log(frozen=True)) as node:
         with pytest.raises(Fenced, match="frozen: only the broker's own log is read, from 24 on"):
