@@ -299,7 +299,10 @@ def _words(value: Any) -> tuple[str, ...]:
 
 
 def _path(value: Any) -> Path:
-    path = Path(_filled(value)).expanduser()
+    try:
+        path = Path(_filled(value)).expanduser()
+    except RuntimeError as error:
+        raise Refused(f"{value!r}, whose home directory is not known") from error
     if not path.is_absolute():
         raise Refused(f"{value!r}, which is not absolute")
     return path

@@ -8,6 +8,7 @@ Pure, except that it imports the kind of store that is named.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from kip405.addresses import Address
@@ -259,9 +260,11 @@ def _checked_config(store: StoreConfig) -> StoreConfig:
     if store.kind:
         rows = kind_settings(store.kind)
         rows.refuse_unknown(store.config, store.where)
-        rows.values(store.config, store.where)
+        checked = rows.values(store.config, store.where)
+        paths = {key: str(one) for key, one in checked.items() if isinstance(one, Path)}
         secrets = (key for key in store.config if rows[key].secret)
-        return replace(store, secrets=frozenset(secrets))
+        # One path has many spellings, and stores are told apart by it.
+        return replace(store, config={**store.config, **paths}, secrets=frozenset(secrets))
     for key, value in store.config.items():
         if not isinstance(value, str | int | float | bool):
             raise Invalid(f"{store.where}{key}: must be a plain value, got {_shape(value)}")

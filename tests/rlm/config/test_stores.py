@@ -105,6 +105,29 @@ def test_several_stores_keep_their_order_and_the_rules_choose(
     ]
 
 
+def test_a_root_in_the_home_directory_is_the_same_as_its_absolute_path(
+    tmp_path: Path, given: dict[str, Any]
+) -> None:
+    root = str(Path("~/store").expanduser())
+    own = {"plugin": "local", "rsm.config.root": "~/store"}
+    [store] = read(tmp_path, given | own).stores
+    assert (store.config, store.endpoint_store.location) == (
+        {"rsm.config.root": root},
+        f"file://{root}",
+    )
+    two = {"hot": own, "cold": {**own, "rsm.config.root": f"{root} "}}
+    message = refusal(tmp_path, given | {"stores": two})
+    assert message.startswith("stores.cold: it is where store hot is")
+
+
+@pytest.mark.parametrize("key", ["state.dir", "rsm.config.root"])
+def test_a_home_directory_that_does_not_exist_is_refused(
+    tmp_path: Path, given: dict[str, Any], key: str
+) -> None:
+    message = refusal(tmp_path, given | LOCAL | {key: "~no-such-user/x"})
+    assert message.startswith(f"{key}: must be an absolute path, got '~no-such-user/x'")
+
+
 def test_a_class_may_choose_the_store(tmp_path: Path, given: dict[str, Any]) -> None:
     key = "storage.endpoint.provider.class"
     config = read(tmp_path, given | {"stores": {"HOT": LOCAL}, key: f"{__name__}:Upper"})
