@@ -6,6 +6,7 @@ once: a table that no longer fits the code is an error, not fewer bugs.
 """
 
 import ast
+import builtins
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,11 +50,42 @@ class Edit:
             changed = ast.parse(self.applied(text))
         except SyntaxError as error:
             raise DoesNotApply(f"{self.name}: {error}") from error
-        if ast.dump(changed) == ast.dump(ast.parse(text)):
+        before = ast.parse(text)
+        if ast.dump(changed) == ast.dump(before):
             raise DoesNotApply(f"{self.name}: it changes nothing")
+        if unknown := _used(changed) - _used(before) - _bound(changed) - set(dir(builtins)):
+            raise DoesNotApply(f"{self.name}: nothing has these names: {sorted(unknown)}")
         for test in self.tests:
             if not (root / test).exists():
                 raise DoesNotApply(f"{self.name}: there is no {test}")
+
+
+def _used(module: ast.Module) -> set[str]:
+    """Names that are read, and attributes of `self`. A bug that needs another one only raises
+    NameError: any test would notice that.
+    """
+    return {
+        node.id if isinstance(node, ast.Name) else node.attr
+        for node in ast.walk(module)
+        if isinstance(node, ast.Name)
+        or (isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "self")
+    }
+
+
+def _bound(module: ast.Module) -> set[str]:
+    """Names that the file itself defines: variables, fields, arguments, functions, classes."""
+    found: set[str] = set()
+    for node in ast.walk(module):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                found.add(name)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                found.add(name)
+            case ast.ClassDef(name=name):
+                found.add(name)
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
+                found.update(one.asname or one.name for one in names)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,12 +192,12 @@ EDITS: tuple[Edit, ...] = (
             "            pass\n",
         ),
         (
-            "H11: the store is not looked at again after the upload",
+            "H11: the store is not checked again after the upload",
             "        if problem is not None:\n            raise Fenced",
-            "        if problem is None and place is None:\n            raise Fenced",
+            '        if problem == "another":\n            raise Fenced',
         ),
         (
-            "H11: the store is not looked at before a round",
+            "H11: the store is not checked before a run",
             "        if problem is not None:\n            raise Invalid(problem)",
             "        if problem == '':\n            raise Invalid(problem)",
         ),

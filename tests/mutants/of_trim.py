@@ -1,4 +1,4 @@
-"""Planted bugs in the trim: the one place that deletes acknowledged records from a broker."""
+"""Planted bugs in the trim: the one module that deletes acknowledged records from a broker."""
 
 from tests.mutants.edits import Edit, Target
 
@@ -386,13 +386,15 @@ EDITS: tuple[Edit, ...] = (
         (
             "H41: no answer in time counts as an answer",
             "except TimeoutError as error:\n            raise OutcomeUnknown",
-            "except TimeoutError as error:\n            self._owner.forget(self._place, sent)\n"
+            "except TimeoutError as error:\n"
+            "            self._owner.forget(self._topic_partition, sent)\n"
             "            raise OutcomeUnknown",
         ),
         (
             "H41: a lost connection counts as an answer",
             "except OSError as error:\n            raise OutcomeUnknown",
-            "except OSError as error:\n            self._owner.forget(self._place, sent)\n"
+            "except OSError as error:\n"
+            "            self._owner.forget(self._topic_partition, sent)\n"
             "            raise OutcomeUnknown",
         ),
         (

@@ -80,13 +80,13 @@ BROKEN = edit("def least", "def most")
 
 
 def test_h43_a_run_says_which_bugs_were_noticed_and_by_whom(tree: Path, tmp_path: Path) -> None:
-    told: list[int] = []
+    seen: list[int] = []
 
     def note(number: int, result: Result) -> None:
-        told.append(number)
+        seen.append(number)
 
     edits = [KILLED, SURVIVED, HARMLESS, BROKEN]
-    found = run(edits, tmp_path / "scratch", workers=2, told=note, root=tree)
+    found = run(edits, tmp_path / "scratch", workers=2, report=note, root=tree)
     assert [result.edit for result in found] == edits
     assert [result.verdict for result in found] == [
         Verdict.KILLED,
@@ -95,14 +95,14 @@ def test_h43_a_run_says_which_bugs_were_noticed_and_by_whom(tree: Path, tmp_path
         Verdict.BROKEN,
     ]
     assert found[0].by == "test_limits.py::test_least"
-    assert told == [1, 2, 3, 4]
+    assert seen == [1, 2, 3, 4]
     assert (tree / "limits.py").read_text() == MODULE
 
 
 def test_h43_a_test_that_fails_without_a_bug_shows_nothing(tree: Path, tmp_path: Path) -> None:
     (tree / "test_limits.py").write_text(TESTS.replace("== 2", "== 3"))
     with pytest.raises(BaselineFailed, match="test_least"):
-        run([KILLED], tmp_path / "scratch", workers=1, told=lambda *_: None, root=tree)
+        run([KILLED], tmp_path / "scratch", workers=1, report=lambda *_: None, root=tree)
 
 
 @pytest.mark.parametrize(
@@ -112,6 +112,7 @@ def test_h43_a_test_that_fails_without_a_bug_shows_nothing(tree: Path, tmp_path:
         (edit("values", "x"), "is there 2 times"),
         (edit("return min", "return return min"), "invalid syntax"),
         (edit("default=0", "default = 0"), "changes nothing"),
+        (edit("default=0", "default=nothing"), "nothing has these names: ..nothing"),
     ],
 )
 def test_h43_an_edit_that_does_not_fit_is_an_error(tree: Path, wrong: Edit, why: str) -> None:
