@@ -58,8 +58,8 @@ def partition(folder):
         while at < len(log):
             base, size, epoch, flags, delta, who = struct.unpack_from(">qii5xhi16xq", log, at)
             batch, at = log[at : at + 12 + size], at + 12 + size
-            told = [e for e, start in zip(newest[::2], newest[1::2], strict=True) if start <= base]
-            if base + delta < next_offset or epoch != max(told, default=epoch):
+            found = [e for e, start in zip(newest[::2], newest[1::2], strict=True) if start <= base]
+            if base + delta < next_offset or epoch != max(found, default=epoch):
                 continue  # another copy had it, or it is of a history that was given up
             rolled_back = flags & 16 and any(p == who and a <= base <= z for p, a, z in aborted)
             if not rolled_back and not flags & 32:  # 32: the mark at the end of a transaction

@@ -21,7 +21,7 @@ NO_EPOCH = -1
 NO_TIMESTAMP = -1
 
 _V2 = struct.Struct(">qiibIhiqqqhii")
-_PLACE = struct.Struct(">qi4xb")
+_POSITION_FIELDS = struct.Struct(">qi4xb")
 _PREFIX = struct.Struct(">qi")
 _INT32 = struct.Struct(">i")
 _LEGACY = struct.Struct(">qiIbb")
@@ -120,7 +120,7 @@ def read_header(buffer: ByteBuffer, position: int = 0) -> BatchHeader:
     The batch's body may lie beyond the buffer; nothing but the header is looked at.
     """
     available = len(buffer) - position
-    if position < 0 or available < _PLACE.size:
+    if position < 0 or available < _POSITION_FIELDS.size:
         raise Corrupt(f"batch at position {position} is cut short: {available} bytes")
     magic = buffer[position + 16]
     least = _MIN_BYTES.get(magic)
@@ -183,7 +183,7 @@ def _legacy_header(buffer: ByteBuffer, position: int, magic: int) -> BatchHeader
     )
 
 
-def walk(
+def batch_headers(
     buffer: ByteBuffer, position: int = 0, end: int | None = None
 ) -> Iterator[tuple[int, BatchHeader]]:
     """(position, header) of every batch in [position, end); Corrupt where one is cut short or
@@ -269,7 +269,7 @@ def _skip_below(buffer: ByteBuffer, first_offset: int, limit: int) -> int:
 
 
 def _last_offset(buffer: ByteBuffer, position: int) -> int:
-    base_offset, _, magic = _PLACE.unpack_from(buffer, position)
+    base_offset, _, magic = _POSITION_FIELDS.unpack_from(buffer, position)
     if magic < 2:
         return int(base_offset)
     try:

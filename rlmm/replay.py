@@ -105,7 +105,7 @@ class PartitionState:
         """Live knowledge of this reader."""
         return MappingProxyType(
             {
-                key: Dispute(newest=known.newest, lawful=_standing(known.lawful), why=known.why)
+                key: Dispute(newest=known.newest, lawful=_still_lawful(known.lawful), why=known.why)
                 for key, known in self.keys.items()
                 if known.why
             }
@@ -269,7 +269,7 @@ def _state_id(record: LedgerRecord | None) -> int:
     return record.state_id if record else NO_PREVIOUS
 
 
-def _standing(record: LedgerRecord | None) -> LedgerRecord | None:
+def _still_lawful(record: LedgerRecord | None) -> LedgerRecord | None:
     """A lawful tombstone is no record."""
     return record if record and record.metadata is not None else None
 

@@ -56,7 +56,7 @@ __all__ = [
     "TrimRecord",
 ]
 
-_PLACE = TopicPartition(SETTINGS_TOPIC, 0)
+_PARTITION = TopicPartition(SETTINGS_TOPIC, 0)
 
 log = structlog.get_logger(__name__)
 
@@ -105,7 +105,7 @@ class Settings:
         """Return once the view knows all that was published before this call; Unavailable after
         `deadline_ms`.
         """
-        await self._log.barrier(_PLACE, deadline_ms)
+        await self._log.barrier(_PARTITION, deadline_ms)
 
     async def wait_changed(self) -> None:
         """Return after the next record."""
@@ -140,7 +140,7 @@ class Settings:
         knew = WriterKnowledge(seen=seen, leader_epoch=leader_epoch)
         headers = knew.encode() if isinstance(record, FENCED_RECORDS) else ()
         offset = await self._log.publish(
-            Record(topic_partition=_PLACE, key=key, value=value, headers=headers),
+            Record(topic_partition=_PARTITION, key=key, value=value, headers=headers),
             self._publish_timeout_ms,
         )
         adopted = self.view.get(record.key)
@@ -159,7 +159,7 @@ class Settings:
         if why:
             raise Fenced(f"tombstone of {key}: {why}")
         offset = await self._log.publish(
-            Record(topic_partition=_PLACE, key=key.encode(), value=None, headers=knew.encode()),
+            Record(topic_partition=_PARTITION, key=key.encode(), value=None, headers=knew.encode()),
             self._publish_timeout_ms,
         )
         adopted = self.view.get(key)

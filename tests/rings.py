@@ -36,10 +36,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("integration") is not None:
             item.add_marker(pytest.mark.xdist_group(f"integration: {group_of(item)}"))
-    items.sort(key=_place)
+    items.sort(key=_group_order)
 
 
-def _place(item: pytest.Item) -> int:
+def _group_order(item: pytest.Item) -> int:
     if item.get_closest_marker("integration") is None:
         return -1
     group = group_of(item)

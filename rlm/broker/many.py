@@ -32,7 +32,7 @@ ConfigValues = dict[str, TopicConfigValue]
 
 _TIMEOUT_MS = 10_000
 _NOT_AUTHORIZED = 29
-_NOT_TOLD = -(1 << 31)
+_NOT_REPORTED = -(1 << 31)
 _OPERATIONS = {
     3: "Read",
     4: "Write",
@@ -201,7 +201,7 @@ def operations_of(bits: int) -> Operations | None:
     """The operations of an answer's bit field (org.apache.kafka.common.acl.AclOperation's codes);
     None where the broker did not say.
     """
-    if bits == _NOT_TOLD:
+    if bits == _NOT_REPORTED:
         return None
     return frozenset(name for code, name in _OPERATIONS.items() if bits >> code & 1)
 

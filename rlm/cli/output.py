@@ -15,7 +15,7 @@ from typing import Any
 import click
 from google.protobuf.message import Message
 
-from kip405.batches import BatchHeader, check_crc, walk
+from kip405.batches import BatchHeader, batch_headers, check_crc
 from kip405.ids import Uuid
 from kip405.records import ControlType, Record, records
 from rlm.v1.fetch_pb2 import PartitionDescription
@@ -142,7 +142,7 @@ def user_records(batches: bytes, wanted: Wanted) -> Iterator[Record]:
     """Records for a user, in order; Corrupt for damaged batches."""
     waiting = sorted(wanted.aborted, key=lambda pair: pair[1])
     open_producers: set[int] = set()
-    for position, header in walk(batches, 0, len(batches)):
+    for position, header in batch_headers(batches, 0, len(batches)):
         check_crc(batches, position, header)
         while waiting and waiting[0][1] <= header.last_offset:
             open_producers.add(waiting.pop(0)[0])

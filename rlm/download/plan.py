@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from kip405.batches import BatchHeader, walk
+from kip405.batches import BatchHeader, batch_headers
 from kip405.crc import ByteBuffer
 from kip405.errors import Corrupt
 from kip405.ids import TopicIdPartition
@@ -176,7 +176,7 @@ def cut_segment(log: ByteBuffer, start_offset: int, next_offset: int) -> CutSegm
     """The batches of [start_offset, next_offset); Corrupt where a batch crosses a border."""
     indexes = _Indexes(start_offset)
     start_position = 0
-    for position, header in walk(log):
+    for position, header in batch_headers(log):
         if header.last_offset < start_offset:
             continue
         if header.base_offset >= next_offset:

@@ -110,7 +110,7 @@ class _PartitionRun:
         self._done_segments = len(plan.pieces) - len(self._left)
 
     async def run(self) -> None:
-        self._tell()
+        self._show_progress()
         try:
             async with asyncio.TaskGroup() as workers:
                 for _ in range(min(_SEGMENTS_AT_ONCE, len(self._left))):
@@ -138,7 +138,7 @@ class _PartitionRun:
             self._advance(len(data))
         await self._to_its_end(self._folder.finish, piece, indexes)
         self._done_segments += 1
-        self._tell()
+        self._show_progress()
 
     async def _indexes(self, piece: Piece) -> bytes:
         try:
@@ -175,9 +175,9 @@ class _PartitionRun:
 
     def _advance(self, size_bytes: int) -> None:
         self._done_bytes += size_bytes
-        self._tell()
+        self._show_progress()
 
-    def _tell(self) -> None:
+    def _show_progress(self) -> None:
         self._report(
             Progress(
                 plan=self._plan,

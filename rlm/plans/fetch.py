@@ -1,9 +1,9 @@
 """Finds the bytes of a segment that answer a read, and the aborted transactions of the reader's
 lineage.
 
-The read walks over batch headers in verified chunks and decodes nothing. A segment's log consists
-of chunks of one size (the last may be shorter). Batches may straddle chunk borders and are never
-copied; only a header that straddles one is. Source: Kafka's DefaultRecordBatch layout;
+The read iterates over batch headers in verified chunks and decodes nothing. A segment's log
+consists of chunks of one size (the last may be shorter). Batches may straddle chunk borders and are
+never copied; only a header that straddles one is. Source: Kafka's DefaultRecordBatch layout;
 RemoteLogManager.read.
 
 The list of aborted transactions of a segment was made by the leader that copied it (H9). Each entry
@@ -18,7 +18,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kip405.batches import walk
+from kip405.batches import batch_headers
 from kip405.errors import Corrupt
 from kip405.indexes import AbortedTransaction
 from kip405.lineage import Lineage
@@ -52,7 +52,7 @@ class ReadBounds:
 class Cut:
     """Whole batches [start, end) of the log object; `next_offset` is the first offset after them.
 
-    `needed` (positions, half-open): the walk ended because these bytes are missing, of which the
+    `needed` (positions, half-open): the scan ended because these bytes are missing, of which the
     first is not loaded; load them and cut again from `start`. `exhausted`: the segment holds
     nothing more below the upper offset.
     """
@@ -212,4 +212,6 @@ def open_at(aborted: Iterable[AbortedTransaction], end: int) -> tuple[AbortedTra
 def has_transactions(records: Sequence[bytes | memoryview]) -> bool:
     """Whether any of these whole batches has records of a transaction. Corrupt for other bytes."""
     batches = b"".join(records)
-    return any(header.is_transactional and not header.is_control for _, header in walk(batches))
+    return any(
+        header.is_transactional and not header.is_control for _, header in batch_headers(batches)
+    )

@@ -72,7 +72,7 @@ def evaluate(
         one
         for finding in seen
         if finding not in noncurrent
-        for one in _judge(finding, topics, prefix, noncurrent)
+        for one in _evaluate(finding, topics, prefix, noncurrent)
     ]
     if not seen:
         verdicts.append(_verdict(Level.UNKNOWN, "the store reports nothing of its set-up"))
@@ -86,7 +86,7 @@ def _is_noncurrent(finding: StoreFinding) -> bool:
     return is_rule and finding.state.lower().startswith(_NONCURRENT)
 
 
-def _judge(
+def _evaluate(
     finding: StoreFinding,
     topics: Sequence[StoredTopic],
     prefix: str | None,

@@ -164,7 +164,7 @@ class CleanupTask:
             if stopped is not None:
                 break
             count += 1
-            match await self._judge(snapshot, entry, away):
+            match await self._decide(snapshot, entry, away):
                 case Adopt(finished=finished):
                     await self._adopt(snapshot.led, entry, finished)
                     adopted += 1
@@ -188,7 +188,7 @@ class CleanupTask:
         for first in (*away.values(), *refused):
             raise first
 
-    async def _judge(
+    async def _decide(
         self, snapshot: PartitionSnapshot, entry: SweepEntry, away: dict[Uuid, RemoteStorageError]
     ) -> Decision | None:
         """What the segment's own store requires; None while that store cannot be asked."""

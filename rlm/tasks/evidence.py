@@ -7,7 +7,7 @@ in the store that its own metadata names, whatever the rules currently say.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kip405.batches import BatchHeader, read_header, walk
+from kip405.batches import BatchHeader, batch_headers, read_header
 from kip405.contracts import ExpectedSegment, IndexType, Presence, SegmentReader, StoreAdmin
 from kip405.errors import Corrupt, Invalid, NotFound
 from kip405.ids import Uuid
@@ -164,7 +164,7 @@ class StoreEvidence:
             self.locator(metadata), ByteRange(start=start, end=end)
         )
         found = await self._threads.run(_bytes_of, answer)
-        for position, header in walk(found):
+        for position, header in batch_headers(found):
             if header.base_offset == local.base_offset:
                 return found[position : position + header.size_bytes]
         return b""

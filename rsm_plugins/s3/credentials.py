@@ -138,12 +138,12 @@ class RoleProvider:
         return self._telling(fetcher.fetch_credentials)
 
     def _telling(self, fetch: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
-        async def fetch_and_tell() -> Any:
+        async def fetch_and_report() -> Any:
             found = await fetch()
             log.info("s3_role_assumed", role=self._settings.role)
             return found
 
-        return fetch_and_tell
+        return fetch_and_report
 
 
 def give_credentials(session: AioSession, settings: CredentialSettings, region: str) -> None:

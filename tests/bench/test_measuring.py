@@ -37,7 +37,7 @@ def test_a_finished_process_has_output_cpu_and_duration() -> None:
     assert done.wall_s > 0.05
 
 
-def test_a_failed_process_is_an_error_that_tells_what_it_said() -> None:
+def test_a_failed_process_is_an_error_with_what_it_said() -> None:
     with pytest.raises(BenchError, match="ended with 3: no luck"):
         run_measured([sys.executable, "-c", "import sys; print('no luck'); sys.exit(3)"])
 

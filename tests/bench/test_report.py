@@ -36,8 +36,8 @@ def test_h32_ratios_compare_runs_of_one_round_only() -> None:
 
 def test_h32_every_variant_is_first_second_and_last_equally_often() -> None:
     orders = [order_of(VARIANTS, number) for number in range(6)]
-    for place in range(3):
-        assert sorted(order[place] for order in orders) == sorted(VARIANTS * 2)
+    for position in range(3):
+        assert sorted(order[position] for order in orders) == sorted(VARIANTS * 2)
 
 
 def test_expectations_are_met_and_missed_by_the_median() -> None:

@@ -94,8 +94,8 @@ def test_h32_copies_are_compared_pair_by_pair() -> None:
 
 def test_h32_every_delay_is_first_second_and_last_equally_often() -> None:
     orders = [order_of_delays((0, 20, 100), number) for number in range(6)]
-    for place in range(3):
-        assert sorted(order[place] for order in orders) == [0, 0, 20, 20, 100, 100]
+    for position in range(3):
+        assert sorted(order[position] for order in orders) == [0, 0, 20, 20, 100, 100]
 
 
 def test_the_tables_show_ours_the_peers_and_what_was_missed() -> None:

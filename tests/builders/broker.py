@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
-from kip405.batches import walk
+from kip405.batches import batch_headers
 from kip405.errors import Fenced, NotFound, Unavailable
 from kip405.ids import TopicPartition
 from rlm.broker.answers import (
@@ -14,7 +14,7 @@ from rlm.broker.answers import (
     TopicConfigValue,
     TopicDescription,
 )
-from tests.builders.ledger import PLACE
+from tests.builders.ledger import PARTITION
 
 
 class MemoryBroker:
@@ -27,13 +27,13 @@ class MemoryBroker:
 
     def __init__(self, *, node_id: int = 1, leader_epoch: int = 0) -> None:
         self.partition = PartitionDescription(
-            partition=PLACE.partition,
+            partition=PARTITION.partition,
             leader=node_id,
             leader_epoch=leader_epoch,
             replicas=(node_id,),
             isr=(node_id,),
         )
-        self.topic_id = PLACE.topic_id
+        self.topic_id = PARTITION.topic_id
         self.exists = True
         self.internal = False
         self.config = {
@@ -68,7 +68,7 @@ class MemoryBroker:
         self.last_stable_offset = self.high_watermark = self.log_end_offset = offset
 
     async def topic(self, name: str) -> TopicDescription:
-        if not self.exists or name != PLACE.topic:
+        if not self.exists or name != PARTITION.topic:
             raise NotFound(f"topic {name!r} does not exist")
         answer = TopicDescription(
             name=name,
@@ -118,7 +118,7 @@ class MemoryBroker:
         self._check(leader_epoch)
         if not self.log_start_offset <= offset <= self.high_watermark:
             raise Fenced(f"fetch at {offset}: OFFSET_OUT_OF_RANGE (1)")
-        start = next(at for at, header in walk(self.log) if header.last_offset >= offset)
+        start = next(at for at, header in batch_headers(self.log) if header.last_offset >= offset)
         answer = LocalRecords(
             high_watermark=self.high_watermark,
             last_stable_offset=self.last_stable_offset,

@@ -25,7 +25,7 @@ from tests.builders.clock import ManualClock
 from tests.builders.log_dir import TOPIC, TOPIC_ID
 from tests.builders.store import STORE_ID
 
-PLACE = TopicIdPartition(topic_id=TOPIC_ID, topic=TOPIC, partition=0)
+PARTITION = TopicIdPartition(topic_id=TOPIC_ID, topic=TOPIC, partition=0)
 OUR_WRITER = Uuid(b"\x0a" * 16)
 OTHER_WRITER = Uuid(b"\x0b" * 16)
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -49,7 +49,7 @@ def metadata(
     """Segment [start, next_offset) written under {epoch: start offset}."""
     return RemoteLogSegmentMetadata(
         segment_id=RemoteLogSegmentId(
-            topic_id_partition=PLACE, id=Uuid(number.to_bytes(16, "big"))
+            topic_id_partition=PARTITION, id=Uuid(number.to_bytes(16, "big"))
         ),
         start_offset=start,
         end_offset=next_offset - 1,
@@ -96,7 +96,7 @@ class MemoryLedger:
 
     @property
     def view(self) -> PartitionLedger:
-        return self.ledger(PLACE.key)
+        return self.ledger(PARTITION.key)
 
     def states(self) -> list[RemoteLogSegmentState]:
         """Of every record so far without tombstones."""
@@ -191,7 +191,7 @@ class MemoryLedger:
         found = repairs(self.ledger(key).disputes)
         for one in found:
             assert one.key.segment_id is not None
-            segment_id = RemoteLogSegmentId(topic_id_partition=PLACE, id=one.key.segment_id)
+            segment_id = RemoteLogSegmentId(topic_id_partition=PARTITION, id=one.key.segment_id)
             self.write(
                 one.metadata,
                 segment_id=segment_id,

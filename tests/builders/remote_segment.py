@@ -4,7 +4,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kip405.batches import walk
+from kip405.batches import batch_headers
 from kip405.contracts import IndexType, SegmentWriter
 from kip405.crc import crc32c
 from kip405.ids import RemoteLogSegmentId, Uuid
@@ -22,7 +22,7 @@ from kip405.segments import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
 )
-from tests.builders.ledger import PLACE
+from tests.builders.ledger import PARTITION
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.store import STORE_ID
 
@@ -34,7 +34,7 @@ def indexes_of(log: bytes, base_offset: int, *, every: int) -> tuple[bytes, byte
     offsets, times = bytearray(), bytearray()
     newest = (-1, base_offset)
     written_ms = -1
-    for count, (position, header) in enumerate(walk(log)):
+    for count, (position, header) in enumerate(batch_headers(log)):
         if header.max_timestamp_ms > newest[0]:
             newest = (header.max_timestamp_ms, header.last_offset)
         if count and count % every == 0:
@@ -61,7 +61,7 @@ async def store_segment(
     """Copy whole batches as the segment `number`; its metadata as FINISHED. `epochs`: {epoch:
     start offset}, by default epoch 0 alone.
     """
-    headers = [header for _, header in walk(log)]
+    headers = [header for _, header in batch_headers(log)]
     base_offset = headers[0].base_offset
     offsets, times = indexes_of(log, base_offset, every=index_every)
     chunks = [log[at : at + chunk_size_bytes] for at in range(0, len(log), chunk_size_bytes)]
@@ -85,7 +85,7 @@ async def store_segment(
     )
     segment = RemoteLogSegmentMetadata(
         segment_id=RemoteLogSegmentId(
-            topic_id_partition=PLACE, id=Uuid(number.to_bytes(16, "big"))
+            topic_id_partition=PARTITION, id=Uuid(number.to_bytes(16, "big"))
         ),
         start_offset=base_offset,
         end_offset=headers[-1].last_offset,

@@ -5,7 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from kip405.batches import walk
+from kip405.batches import batch_headers
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.broker.deletions import RecordDeletions
 from rlm.broker.leadership import LedPartition
@@ -28,7 +28,7 @@ from tests.builders.clock import ManualClock
 from tests.builders.ledger import (
     OTHER_WRITER,
     OUR_WRITER,
-    PLACE,
+    PARTITION,
     MemoryLedger,
     MemorySettings,
     uuids,
@@ -197,8 +197,8 @@ class Rig:
     def enable(self, *, mode: str = "tier", trim: bool = True, local_ms: int = 0) -> None:
         self.settings.write(
             TopicRecord(
-                topic_id=PLACE.topic_id,
-                name=PLACE.topic,
+                topic_id=PARTITION.topic_id,
+                name=PARTITION.topic,
                 mode=mode,
                 state="enabled",
                 trim=trim,
@@ -218,7 +218,7 @@ class Rig:
     def remote_start(self, offset: int) -> None:
         epoch = self.broker.partition.leader_epoch
         record = StartRecord(
-            partition=PLACE.key,
+            partition=PARTITION.key,
             remote_log_start_offset=offset,
             cause="delete-records",
             decided_epoch=epoch,
@@ -231,11 +231,11 @@ class Rig:
             self.broker.log += self.disk.segment(base, following, epoch=epoch)
         self.broker.log += self.disk.active(bases[-1], end, epoch=epoch)
         self.broker.ends_at(end)
-        self.log_dir.recovery_point(PLACE.topic, PLACE.partition, end)
+        self.log_dir.recovery_point(PARTITION.topic, PARTITION.partition, end)
 
     def begin_epoch(self, epoch: int, start_offset: int, *, leader: int = NODE_ID) -> None:
         """An election, at the broker and in its epoch file; `write_log` with it what follows."""
-        lineage = self.log_dirs.scan(PLACE.topic, PLACE.partition).lineage
+        lineage = self.log_dirs.scan(PARTITION.topic, PARTITION.partition).lineage
         before = {one.epoch: one.start_offset for one in lineage.entries}
         self.disk.epochs({**before, epoch: start_offset})
         self.broker.elect(leader, epoch)
@@ -254,7 +254,7 @@ class Rig:
         """
         batches = [
             self.broker.log[position : position + header.size_bytes]
-            for position, header in walk(self.broker.log)
+            for position, header in batch_headers(self.broker.log)
             if start <= header.base_offset < end
         ]
         found = await store_segment(
@@ -273,7 +273,7 @@ class Rig:
     def led(self) -> LedPartition:
         now = self.broker.partition
         return LedPartition(
-            topic_id_partition=PLACE,
+            topic_id_partition=PARTITION,
             leader=now.leader,
             leader_epoch=now.leader_epoch,
             replicas=now.replicas,

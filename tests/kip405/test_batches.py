@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kip405.batches import Compression, check_crc, cut_batches, read_header, size_at, walk
+from kip405.batches import Compression, batch_headers, check_crc, cut_batches, read_header, size_at
 from kip405.errors import Corrupt
 from kip405.ids import MAX_OFFSET
 from tests.kip405.batch_builder import (
@@ -55,7 +55,7 @@ def test_legacy_message_is_read_by_offset_and_size(magic: int) -> None:
 
 def test_iterating_over_a_log_that_was_upgraded() -> None:
     parts = [smallest_legacy(3), legacy(4, magic=0), legacy(5), batch(6, 2), control_batch(8, 1)]
-    found = list(walk(b"".join(parts)))
+    found = list(batch_headers(b"".join(parts)))
     assert [header.base_offset for _, header in found] == [3, 4, 5, 6, 8]
     assert [position for position, _ in found] == [
         sum(map(len, parts[:index])) for index in range(len(parts))
@@ -64,18 +64,18 @@ def test_iterating_over_a_log_that_was_upgraded() -> None:
 
 def test_iterating_over_a_part() -> None:
     first, second, third = batch(0), batch(3), batch(6)
-    part = walk(first + second + third, len(first), len(first) + len(second))
+    part = batch_headers(first + second + third, len(first), len(first) + len(second))
     assert [(position, header.base_offset) for position, header in part] == [(len(first), 3)]
     with pytest.raises(ValueError, match="no range"):
-        list(walk(first, 0, len(first) + 1))
+        list(batch_headers(first, 0, len(first) + 1))
 
 
 def test_a_cut_and_descending_offsets_are_reported_with_their_position() -> None:
     first = batch(10)
     with pytest.raises(Corrupt, match=rf"position {len(first)} .*cut short"):
-        list(walk(first + batch(13)[:-1]))
+        list(batch_headers(first + batch(13)[:-1]))
     with pytest.raises(Corrupt, match="offset 12 after 12"):
-        list(walk(first + batch(12)))
+        list(batch_headers(first + batch(12)))
 
 
 def test_every_flipped_byte_of_a_batch_is_noticed() -> None:
@@ -103,7 +103,7 @@ def test_impossible_size_is_corrupt_and_never_loops(size: int) -> None:
         lambda: read_header(broken),
         lambda: size_at(broken, 0),
         lambda: cut_batches(broken, 0, NO_LIMIT, True, MAX_OFFSET),
-        lambda: list(walk(broken)),
+        lambda: list(batch_headers(broken)),
     ):
         with pytest.raises(Corrupt):
             use()
@@ -191,7 +191,7 @@ def test_a_cut_agrees_with_an_iteration(
     buffer = whole[: max(len(whole) - missing, 0)]
     taken: list[tuple[int, int, int]] = []
     size = 0
-    for position, header in walk(whole):
+    for position, header in batch_headers(whole):
         if header.last_offset < first:
             continue
         end = position + header.size_bytes

@@ -281,7 +281,7 @@ def test_a_broken_section_spoils_only_itself() -> None:
 
 
 def hand_made(*sections: tuple[int, int, bytes]) -> bytes:
-    """An object with (type, position, bytes) as told, and a right header checksum."""
+    """An object with (type, position, bytes) as given, and a right header checksum."""
     header = b"RLMI\x01" + bytes([len(sections)])
     for number, position, data in sections:
         header += struct.pack(">BIII", number, position, len(data), crc32c(data))

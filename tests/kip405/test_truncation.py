@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kip405.batches import check_crc, cut_batches, read_header, size_at, walk
+from kip405.batches import batch_headers, check_crc, cut_batches, read_header, size_at
 from kip405.errors import Corrupt, Invalid
 from kip405.ids import MAX_OFFSET, Uuid
 from kip405.indexes import ChunkChecksums, IndexesObject, decode_aborted, transaction_index
@@ -29,7 +29,7 @@ PARSERS: dict[str, Parser] = {
     "read_header": read_header,
     "check_crc": checked_header,
     "size_at": lambda data: size_at(data, 0),
-    "walk": lambda data: list(walk(data)),
+    "batch_headers": lambda data: list(batch_headers(data)),
     "cut_batches": lambda data: cut_batches(data, 5, 1 << 20, True, MAX_OFFSET),
     "cut_batches_late": lambda data: cut_batches(data, MAX_OFFSET, 1 << 20, True, MAX_OFFSET),
     "scanned": scanned,
@@ -58,7 +58,7 @@ def test_random_bytes_with_a_plausible_head(
     attempt(PARSERS[name], head + rest)
 
 
-@pytest.mark.parametrize("name", ["check_crc", "walk", "scanned"])
+@pytest.mark.parametrize("name", ["check_crc", "batch_headers", "scanned"])
 @pytest.mark.parametrize("whole", [batch(0), legacy(0, magic=0), legacy(0), smallest_legacy(0)])
 def test_every_prefix_of_a_batch_is_corrupt(name: str, whole: bytes) -> None:
     PARSERS[name](whole)

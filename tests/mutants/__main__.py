@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began = time.monotonic()
     load, begun_at = load_in_words(), commit()
 
-    def told(number: int, result: Result) -> None:
+    def report(number: int, result: Result) -> None:
         if options.verbose or result.verdict is not Verdict.KILLED:
             print(f"{number}/{len(edits)} {_line(result)}", flush=True)
         elif number % 20 == 0:
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for edit in edits:
             edit.check()
         with tempfile.TemporaryDirectory(prefix="rlm-mutants-") as scratch:
-            results = run(edits, Path(scratch), workers=options.workers, told=told)
+            results = run(edits, Path(scratch), workers=options.workers, report=report)
     except (DoesNotApply, BaselineFailed) as error:
         print(error)
         return 2

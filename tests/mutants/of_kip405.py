@@ -95,7 +95,7 @@ EDITS: tuple[Edit, ...] = (
             "return Lineage((*older, first))",
         ),
         (
-            "H3: segments that are not finished tell of epochs",
+            "H3: segments that are not finished prove epochs",
             "if segment.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:",
             "if segment.state is not RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:",
         ),

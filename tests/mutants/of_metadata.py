@@ -250,7 +250,7 @@ EDITS: tuple[Edit, ...] = (
             "",
         ),
         (
-            "H42: a loss is told to nobody",
+            "H42: a loss is reported to nobody",
             "            self._lost.set()\n",
             "            pass\n",
         ),

@@ -1,4 +1,4 @@
-"""Planted bugs in what clients are told: positions, errors, and where their records come from."""
+"""Planted bugs in what clients receive: positions, errors, and where their records come from."""
 
 from tests.mutants.edits import Edit, Target
 
@@ -211,7 +211,7 @@ EDITS: tuple[Edit, ...] = (
             "diverging_epoch=None,",
         ),
         (
-            "H9: read_uncommitted is told of aborted transactions",
+            "H9: read_uncommitted receives aborted transactions",
             "aborted_transactions=_aborted(records) if read_committed and is_plain else None,",
             "aborted_transactions=_aborted(records) if is_plain else None,",
         ),

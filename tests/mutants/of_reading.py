@@ -270,7 +270,7 @@ EDITS: tuple[Edit, ...] = (
     ),
     *READER.edits(
         (
-            "H9: aborted transactions are not told to read_committed",
+            "H9: read_committed receives no aborted transactions",
             "    if read_committed:\n        aborted",
             "    if not read_committed:\n        aborted",
         ),

@@ -57,10 +57,10 @@ def run(
     scratch: Path,
     *,
     workers: int,
-    told: Callable[[int, Result], None],
+    report: Callable[[int, Result], None],
     root: Path = ROOT,
 ) -> list[Result]:
-    """Every edit's result, in the order of the table. `told` hears of each as it comes."""
+    """Every edit's result, in the order of the table. `report` receives each as it comes."""
     with contextlib.ExitStack() as stack:
         trees = [_tree(root, scratch / f"tree{number}") for number in range(workers)]
         free: queue.Queue[_Tree] = queue.Queue()
@@ -80,7 +80,7 @@ def run(
         with ThreadPoolExecutor(workers) as pool:
             for number, result in enumerate(pool.map(one, edits), start=1):
                 results.append(result)
-                told(number, result)
+                report(number, result)
         return results
 
 
@@ -115,11 +115,11 @@ def _try(tree: "_Tree", edit: Edit) -> Result:
     finally:
         path.write_text(text, encoding="utf-8")
     duration_s = round(time.monotonic() - began, 1)
-    verdict, by = _judged(edit, code, output)
+    verdict, by = _verdict_of(edit, code, output)
     return Result(edit=edit, verdict=verdict, by=by, duration_s=duration_s)
 
 
-def _judged(edit: Edit, code: int | None, output: str) -> tuple[Verdict, str]:
+def _verdict_of(edit: Edit, code: int | None, output: str) -> tuple[Verdict, str]:
     if code is None:
         return Verdict.KILLED, f"no end within {_TIMEOUT_S:.0f} s"
     if code == _PASSED:

@@ -46,6 +46,16 @@ RETIRED: Mapping[str, str] = {
     "reading_side": "read path",
     "store_side": "stores",
     "anew": "again, recreated",
+    "place": "position, location, (topic) partition",
+    "places": "positions, locations, (topic) partitions",
+    "tell": "report, publish, receive",
+    "tells": "reports, publishes, receives",
+    "told": "reported, published, received",
+    "judge": "check, decide",
+    "judges": "checks, decides",
+    "judged": "checked, decided",
+    "standing": "state",
+    "=round_": "run, pass",
     "=Parts": "dependencies (the class)",
     "=lives": "background tasks",
     "=_lives": "background tasks",
@@ -54,9 +64,11 @@ RETIRED: Mapping[str, str] = {
 NOT_MEANT = (
     *("look_up", "looks_up", "look_like", "looks_like", "look_for", "looks_for"),
     *("in_flight", "single_flight"),
+    *("in_place", "takes_place", "took_place"),
 )
-# Whole names that others gave: `fact` is a level in reports of stores (proto/rlm/v1/admin.proto).
-GIVEN = {"FACT"}
+# Whole names that others gave: `fact` is a level in reports of stores (proto/rlm/v1/admin.proto),
+# `tell` a method of files.
+GIVEN = {"FACT", "tell"}
 
 _NAME = re.compile(r"\w+")
 # What a text may have as an ordinary word.
@@ -79,6 +91,9 @@ PROSE: Mapping[str, str] = {
     r"\bseams?\b": "border of the tiers",
     r"\bchas(?:e[sd]?|ing)\b": "retry policy",
     r"\banew\b": "again, recreated",
+    r"(?<!\bin\s)(?<!\btakes\s)(?<!\btake\s)\bplaces?\b": "position, location, partition",
+    r"\b(?:told|tells?|telling)\b": "report, publish, receive",
+    r"\bjudge[sd]?\b": "check, decide",
     r"\bsilences?\b": "time without an answer",
     r"(?<!\bin )\bfronts?\b": "what it is",
     rf"{_MANY}lives\b": "background tasks",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kip405.batches import walk
+from kip405.batches import batch_headers
 from kip405.errors import Unavailable
 from kip405.ids import Uuid
 from kip405.indexes import AbortedTransaction, aborted_for_fetch
@@ -105,7 +105,9 @@ class ReadAlong:
                 read_committed=read_committed,
             ),
         )
-        assert [header.base_offset for _, header in walk(b"".join(read.records))][:1] == [offset]
+        assert [header.base_offset for _, header in batch_headers(b"".join(read.records))][:1] == [
+            offset
+        ]
         return read.aborted
 
 

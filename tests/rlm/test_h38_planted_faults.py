@@ -16,12 +16,12 @@ from kip405.ids import Uuid
 from rlm.plans.problems import ProblemKind
 from rlm.service.certificates import CertificatePath
 from tests.builders.certificates import Authority
-from tests.builders.ledger import PLACE
+from tests.builders.ledger import PARTITION
 from tests.builders.store import STORE_ID
 from tests.rlm.watched import COPY_MS, LIMITS, Watched, with_replica
 
 LONG_MS = COPY_MS + 30_000
-PARTITION = f"{PLACE.topic}-{PLACE.partition}"
+SUBJECT = f"{PARTITION.topic}-{PARTITION.partition}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ def _take_writes(service: Watched) -> None:
 def _refuse_configs(service: Watched) -> None:
     def refuse(question: str) -> None:
         if question == "topic config":
-            raise missing_acls("describe configs", [topic_acl("DescribeConfigs", PLACE.topic)])
+            raise missing_acls("describe configs", [topic_acl("DescribeConfigs", PARTITION.topic)])
 
     service.rig.broker.after_answer = refuse
 
@@ -142,7 +142,7 @@ def _replica_gone(service: Watched) -> None:
 FAULTS = {
     "a file of the partition cannot be read": Fault(
         kind=ProblemKind.LAG_UNKNOWN,
-        subject=PARTITION,
+        subject=SUBJECT,
         plant=_epochs_unreadable,
         mend=_epochs_readable,
         lag_is_known=False,
@@ -150,7 +150,7 @@ FAULTS = {
     ),
     "the partition's directory is none": Fault(
         kind=ProblemKind.LAG_UNKNOWN,
-        subject=PARTITION,
+        subject=SUBJECT,
         plant=_directory_gone,
         mend=_directory_back,
         lag_is_known=False,
@@ -166,7 +166,7 @@ FAULTS = {
     ),
     "nothing is copied": Fault(
         kind=ProblemKind.NOTHING_COPIED,
-        subject=PARTITION,
+        subject=SUBJECT,
         plant=_refuse_writes,
         mend=_take_writes,
         words="No space left",
@@ -181,7 +181,7 @@ FAULTS = {
     ),
     "an ACL is missing": Fault(
         kind=ProblemKind.ACL_MISSING,
-        subject=f"DescribeConfigs of Topic:{PLACE.topic}",
+        subject=f"DescribeConfigs of Topic:{PARTITION.topic}",
         plant=_refuse_configs,
         mend=_allow_configs,
         after_ms=30_000,
@@ -190,7 +190,7 @@ FAULTS = {
     ),
     "no snapshot succeeds for want of an ACL": Fault(
         kind=ProblemKind.LAG_UNKNOWN,
-        subject=PARTITION,
+        subject=SUBJECT,
         plant=_refuse_configs,
         mend=_allow_configs,
         lag_is_known=False,
@@ -206,7 +206,7 @@ FAULTS = {
     ),
     "the topic is compacted now": Fault(
         kind=ProblemKind.COPY_REFUSED,
-        subject=PARTITION,
+        subject=SUBJECT,
         plant=_policy("compact"),
         mend=_policy("delete"),
         after_ms=30_000,
@@ -214,7 +214,7 @@ FAULTS = {
     ),
     "a transaction hangs": Fault(
         kind=ProblemKind.NOTHING_COPIED,
-        subject=PARTITION,
+        subject=SUBJECT,
         plant=_stable(50),
         mend=_stable(300),
         after_ms=LIMITS.held_ms + 60_000,
@@ -222,7 +222,7 @@ FAULTS = {
     ),
     "a segment is damaged": Fault(
         kind=ProblemKind.CANNOT_COPY,
-        subject=PARTITION,
+        subject=SUBJECT,
         plant=_damage,
         mend=_repair,
         after_ms=30_000,
@@ -380,11 +380,11 @@ async def test_h38_a_topic_that_the_broker_was_not_asked_for_yet_is_not_called_u
     """Enabled a moment ago, or while the broker does not answer: the advice would be to disable."""
     service.rig.write_log(0, 100, end=150)
     await service.run_tasks()
-    record = service.rig.settings.view.topic(PLACE.topic_id)
+    record = service.rig.settings.view.topic(PARTITION.topic_id)
     assert record is not None
     service.rig.settings.write(replace(record, name="later", topic_id=Uuid(b"\x0a" * 16)))
     assert service.watch.current() == ()
-    service.leadership.want([PLACE.topic, "later"])
+    service.leadership.want([PARTITION.topic, "later"])
     await service.leadership.refresh()
     [problem] = service.watch.current()
     assert (problem.kind, problem.subject) == (ProblemKind.TOPIC_NOT_SEEN, "topic later")

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from kip405.batches import walk
+from kip405.batches import batch_headers
 from kip405.errors import Corrupt, NotFound, Unavailable
 from kip405.ids import Uuid
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
@@ -15,14 +15,14 @@ from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.remote_log.tier import EpochEnd, TopicRef, Watermarks
 from rlmm.replay import LedgerState
 from rsm_plugins.layout.keys import ObjectKind, object_name
-from tests.builders.ledger import OTHER_WRITER, PLACE, metadata
+from tests.builders.ledger import OTHER_WRITER, PARTITION, metadata
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import NODE_ID
 from tests.rlm.tier_site import BY_NAME, DEADLINE_MS, FINISHED, Site, second_copy, site
 
 __all__ = ["site"]
 
-BY_ID = TopicRef(topic_id=PLACE.topic_id)
+BY_ID = TopicRef(topic_id=PARTITION.topic_id)
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
@@ -124,7 +124,7 @@ async def test_reading_on_gives_every_stored_batch_once(site: Site) -> None:
             got += data
         assert offset == 250
         assert site.rig.broker.log.startswith(got)
-        last = list(walk(got))[-1][1]
+        last = list(batch_headers(got))[-1][1]
         assert last.last_offset == 249
     assert await site.read(250, 300) == (b"", 250)
 
@@ -133,7 +133,7 @@ async def test_reads_end_below_the_upper_offset(site: Site) -> None:
     await site.barrier()
     data, next_offset = await site.read(95, 110)
     assert next_offset == 100
-    assert [header.base_offset for _, header in walk(data)] == [90]
+    assert [header.base_offset for _, header in batch_headers(data)] == [90]
     data, next_offset = await site.read(100, 120)
     assert next_offset == 120
 
@@ -148,7 +148,7 @@ async def test_h15_a_hole_is_read_over_to_the_next_segment(site: Site) -> None:
     await site.barrier()
     assert await site.read(20, 100) == (b"", 20)
     data, next_offset = await site.read(20, 250)
-    assert next(walk(data))[1].base_offset == 100
+    assert next(batch_headers(data))[1].base_offset == 100
     assert next_offset == 250
 
 
@@ -183,7 +183,7 @@ async def test_h03_a_zombies_record_hides_no_data(
         got += data
     assert site.rig.broker.log.startswith(got)
     assert (
-        site.rig.ledger.view.contiguous_end(site.snapshots.snapshots[PLACE.key].lineage, 300, 0)
+        site.rig.ledger.view.contiguous_end(site.snapshots.snapshots[PARTITION.key].lineage, 300, 0)
         == 0
     )
 
@@ -200,7 +200,7 @@ async def test_h15_a_gap_that_is_not_settled_is_not_read_over(
     site.rig.ledger.copied(second)
     await led_under_epoch_1(site)
     await site.barrier()
-    for ask in (site.read(20, 250), site.tier.offset_for_timestamp(PLACE.topic_id, 0, 0)):
+    for ask in (site.read(20, 250), site.tier.offset_for_timestamp(PARTITION.topic_id, 0, 0)):
         with pytest.raises(Unavailable, match="not settled"):
             await ask
     assert (await site.read(100, 250))[1] == 250
@@ -270,25 +270,26 @@ async def test_h17_a_barrier_answers_with_the_snapshot_it_took(site: Site) -> No
 async def test_timestamps_are_found_from_the_remote_start_on(site: Site) -> None:
     await site.barrier()
     expected = {
-        header.base_offset: header.base_timestamp_ms for _, header in walk(site.rig.broker.log)
+        header.base_offset: header.base_timestamp_ms
+        for _, header in batch_headers(site.rig.broker.log)
     }
-    found = await site.tier.offset_for_timestamp(PLACE.topic_id, 0, expected[40])
+    found = await site.tier.offset_for_timestamp(PARTITION.topic_id, 0, expected[40])
     assert found is not None and (found.offset, found.timestamp_ms) == (40, expected[40])
     site.rig.remote_start(100)
-    found = await site.tier.offset_for_timestamp(PLACE.topic_id, 0, 0)
+    found = await site.tier.offset_for_timestamp(PARTITION.topic_id, 0, 0)
     assert found is not None and found.offset == 100
-    assert await site.tier.offset_for_timestamp(PLACE.topic_id, 0, 10**12) is None
+    assert await site.tier.offset_for_timestamp(PARTITION.topic_id, 0, 10**12) is None
 
 
 async def test_epochs_are_those_of_the_merged_lineage(site: Site) -> None:
-    assert site.tier.epoch_for_offset(PLACE.topic_id, 0, 5) == -1
+    assert site.tier.epoch_for_offset(PARTITION.topic_id, 0, 5) == -1
     site.rig.broker.elect(NODE_ID, 3)
     site.rig.disk.epochs({0: 0, 3: 280})
     await site.barrier()
-    assert site.tier.epoch_for_offset(PLACE.topic_id, 0, 5) == 0
-    assert site.tier.epoch_for_offset(PLACE.topic_id, 0, 280) == 3
-    assert site.tier.epoch_end(PLACE.topic_id, 0, 0) == EpochEnd(leader_epoch=0, end_offset=280)
-    assert site.tier.epoch_end(PLACE.topic_id, 0, 3) is None
+    assert site.tier.epoch_for_offset(PARTITION.topic_id, 0, 5) == 0
+    assert site.tier.epoch_for_offset(PARTITION.topic_id, 0, 280) == 3
+    assert site.tier.epoch_end(PARTITION.topic_id, 0, 0) == EpochEnd(leader_epoch=0, end_offset=280)
+    assert site.tier.epoch_end(PARTITION.topic_id, 0, 3) is None
 
 
 @pytest.mark.parametrize("topic", [BY_NAME, BY_ID])
@@ -346,7 +347,7 @@ async def test_h25_of_two_copies_one_that_is_lost_stops_nobody(
     copies = (first.metadata, second_copy(site.rig, first.metadata))
     wanted = await site.read(10, 250)
     timestamp_ms = first.metadata.max_timestamp_ms - 1
-    found = await site.tier.offset_for_timestamp(PLACE.topic_id, 0, timestamp_ms)
+    found = await site.tier.offset_for_timestamp(PARTITION.topic_id, 0, timestamp_ms)
     assert found is not None and found.offset < 100
     site.reader = site.new_reader()
     site.tier = site.tier_with(CoalescedSnapshots(site.snapshots, site.tasks))
@@ -357,7 +358,7 @@ async def test_h25_of_two_copies_one_that_is_lost_stops_nobody(
         data = site.rig.store.objects[name]
         site.rig.store.objects[name] = data[:50] + bytes([data[50] ^ 1]) + data[51:]
     assert await site.read(10, 250) == wanted
-    assert await site.tier.offset_for_timestamp(PLACE.topic_id, 0, timestamp_ms) == found
+    assert await site.tier.offset_for_timestamp(PARTITION.topic_id, 0, timestamp_ms) == found
     other = object_name(copies[1 - lost].locator(CLUSTER_ID), ObjectKind.LOG)
     del site.rig.store.objects[other]
     site.reader = site.new_reader()
@@ -365,6 +366,6 @@ async def test_h25_of_two_copies_one_that_is_lost_stops_nobody(
     with pytest.raises((NotFound, Corrupt)):
         await site.read(10, 250)
     with pytest.raises((NotFound, Corrupt)):
-        await site.tier.offset_for_timestamp(PLACE.topic_id, 0, timestamp_ms)
+        await site.tier.offset_for_timestamp(PARTITION.topic_id, 0, timestamp_ms)
     ids = {copy.segment_id.id for copy in copies}
-    assert len(site.tier.losses.alarms(PLACE.key, ids)) == 2
+    assert len(site.tier.losses.alarms(PARTITION.key, ids)) == 2

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from kip405.ids import PartitionKey
-from tests.builders.ledger import PLACE
+from tests.builders.ledger import PARTITION
 from tests.rlm.watched import Watched
 
 _PARTITIONS = 4_000
@@ -34,12 +34,12 @@ async def test_h38_partitions_that_wait_for_a_task_do_not_make_each_others_probl
     service.rig.write_log(0, 100, end=150)
     await service.run_tasks()
     snapshot = service.leadership.snapshot
-    row = snapshot.partitions[PLACE.key]
-    keys = [PartitionKey(PLACE.topic_id, number) for number in range(_PARTITIONS)]
+    row = snapshot.partitions[PARTITION.key]
+    keys = [PartitionKey(PARTITION.topic_id, number) for number in range(_PARTITIONS)]
     service.leadership.snapshot = replace(
         snapshot,
         partitions={
-            key: replace(row, topic_id_partition=replace(PLACE, partition=key.partition))
+            key: replace(row, topic_id_partition=replace(PARTITION, partition=key.partition))
             for key in keys
         },
     )

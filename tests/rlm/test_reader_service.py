@@ -24,7 +24,7 @@ from rlm.v1 import fetch_pb2 as pb
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
 from rlm_sandbox.ports import PortReservation
 from tests.builders.fake_broker import FakeBroker
-from tests.builders.ledger import PLACE, MemoryLedger, metadata
+from tests.builders.ledger import PARTITION, MemoryLedger, metadata
 from tests.builders.threads import all_of, some_threads
 
 CLUSTER: dict[str, object] = {
@@ -104,7 +104,7 @@ async def test_h11_a_lost_segment_is_a_problem_of_the_reader_that_found_it(tmp_p
         service.metadata.manager.ledger = ledger.ledger  # type: ignore[method-assign]
         error = NotFound("object x is gone")
         known = ledger.view.entries.keys()
-        service.segments.losses.note(PLACE.key, lost.segment_id.id, error, known)
+        service.segments.losses.note(PARTITION.key, lost.segment_id.id, error, known)
         running = asyncio.ensure_future(service.run())
         try:
             async with asyncio.timeout(30), aio.insecure_channel(str(config.grpc_listen)) as api:

@@ -10,16 +10,16 @@ from kip405.ids import TopicPartition
 from rlm.service.metadata import ReadsFile
 from rlmm.leader_answers import NOTHING_READ, ReadPosition, RememberedReads
 
-PLACE = TopicPartition("ledger", 3)
+PARTITION = TopicPartition("ledger", 3)
 
 
 def test_h42_what_was_read_and_lost_survives_a_restart(tmp_path: Path) -> None:
     file = ReadsFile(tmp_path, "cluster")
     assert file.read() == NOTHING_READ
-    read = {PLACE: ReadPosition(position=10, leader_epoch=2)}
+    read = {PARTITION: ReadPosition(position=10, leader_epoch=2)}
     file.write(RememberedReads(read_positions=read, lost="ledger-3 has lost records"))
     assert ReadsFile(tmp_path, "cluster").read() == RememberedReads(
-        read_positions={PLACE: ReadPosition(position=10, leader_epoch=2, remembered=True)},
+        read_positions={PARTITION: ReadPosition(position=10, leader_epoch=2, remembered=True)},
         lost="ledger-3 has lost records",
     )
     file.write(RememberedReads(read_positions={}, lost=None))

@@ -14,13 +14,15 @@ from rlm.broker.leadership import LedPartition
 from rlm.remote_log.snapshot_cache import CoalescedSnapshots
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlmm.ledger import PartitionLedger
-from tests.builders.ledger import PLACE
+from tests.builders.ledger import PARTITION
 from tests.builders.rig import Rig
 from tests.builders.snapshots import snapshot_of
 
 
 def led(epoch: int = 0, partition: int = 0) -> LedPartition:
-    partition_id = TopicIdPartition(topic_id=PLACE.topic_id, topic=PLACE.topic, partition=partition)
+    partition_id = TopicIdPartition(
+        topic_id=PARTITION.topic_id, topic=PARTITION.topic, partition=partition
+    )
     return LedPartition(
         topic_id_partition=partition_id, leader=1, leader_epoch=epoch, replicas=(1,), isr=(1,)
     )
@@ -44,9 +46,9 @@ class ManualSnapshots:
         return await one.result
 
 
-LEDGER, LINEAGE = PartitionLedger.empty(PLACE.key), Lineage()
-SNAPSHOT = snapshot_of(PLACE, ledger=LEDGER, lineage=LINEAGE)
-OTHER_SNAPSHOT = snapshot_of(PLACE, ledger=LEDGER, lineage=LINEAGE)
+LEDGER, LINEAGE = PartitionLedger.empty(PARTITION.key), Lineage()
+SNAPSHOT = snapshot_of(PARTITION, ledger=LEDGER, lineage=LINEAGE)
+OTHER_SNAPSHOT = snapshot_of(PARTITION, ledger=LEDGER, lineage=LINEAGE)
 
 
 async def steps() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kip405.batches import walk
+from kip405.batches import batch_headers
 from kip405.errors import Fenced, NotFound, Unavailable
 from kip405.ids import Uuid
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
@@ -15,7 +15,7 @@ from rlm.remote_log.snapshot_cache import CoalescedSnapshots
 from rlm.remote_log.tier import EpochEnd, TopicRef
 from rlmm.settings_records import DivergenceRecord
 from rsm_plugins.layout.keys import ObjectKind, object_name
-from tests.builders.ledger import PLACE, metadata
+from tests.builders.ledger import PARTITION, metadata
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import NODE_ID
 from tests.rlm.tier_site import FINISHED, Site, site
@@ -40,7 +40,7 @@ def of_broker(site: Site, start: int, end: int) -> bytes:
     log = site.rig.broker.log
     return b"".join(
         log[position : position + header.size_bytes]
-        for position, header in walk(log)
+        for position, header in batch_headers(log)
         if start <= header.base_offset < end
     )
 
@@ -68,14 +68,14 @@ async def test_h04_a_dead_history_is_not_read(site: Site) -> None:
         found = await read_all(site, 0, NEW_COPY_END, max_bytes)
         assert found == of_broker(site, 0, NEW_COPY_END)
     data, _ = await site.read(230, NEW_COPY_END)
-    assert {header.leader_epoch for _, header in walk(data)} == {2}
+    assert {header.leader_epoch for _, header in batch_headers(data)} == {2}
 
 
 async def test_h04_no_timestamp_is_answered_out_of_a_dead_history(site: Site) -> None:
     """Epoch 0 had a record of that time at 230; in the leader's history it is at 350."""
     await elect_uncleanly(site)
     await site.barrier()
-    found = await site.tier.offset_for_timestamp(PLACE.topic_id, 0, 1_130)
+    found = await site.tier.offset_for_timestamp(PARTITION.topic_id, 0, 1_130)
     assert found is not None
     assert (found.offset, found.leader_epoch, found.timestamp_ms) == (350, 2, 1_130)
 
@@ -89,7 +89,7 @@ async def test_h04_a_frozen_partition_is_not_read_until_an_operator_decides(site
     with pytest.raises(Fenced, match="beyond the log's end 300"):
         await site.read(0, 100)
     with pytest.raises(Fenced, match="is frozen"):
-        await site.tier.offset_for_timestamp(PLACE.topic_id, 0, 0)
+        await site.tier.offset_for_timestamp(PARTITION.topic_id, 0, 0)
     site.rig.broker.ends_at(5_000)
     view = await site.barrier()
     assert view is not None and not view.frozen
@@ -110,7 +110,7 @@ async def test_h08_an_emptied_disk_is_read_again_once_it_was_accepted(site: Site
     with pytest.raises(Fenced, match="outside the leader's lineage"):
         await site.read(0, 40)
     word = DivergenceRecord(
-        partition=PLACE.key, action="adopt", epoch=3, offset=0, cause="new disk"
+        partition=PARTITION.key, action="adopt", epoch=3, offset=0, cause="new disk"
     )
     rig.settings.write(word, epoch=3)
     view = await site.barrier()
@@ -144,19 +144,19 @@ async def test_h37_epochs_begin_at_the_remote_log_start_as_a_brokers_do_at_its_o
     site.rig.broker.elect(NODE_ID, 7)
     site.rig.disk.epochs({2: 0, 5: 100, 7: 280})
     await site.barrier()
-    assert site.tier.epoch_end(PLACE.topic_id, 0, 1) == EpochEnd(leader_epoch=1, end_offset=0)
-    assert site.tier.epoch_end(PLACE.topic_id, 0, 2) == EpochEnd(leader_epoch=2, end_offset=100)
-    assert site.tier.epoch_end(PLACE.topic_id, 0, 4) == EpochEnd(leader_epoch=2, end_offset=100)
+    assert site.tier.epoch_end(PARTITION.topic_id, 0, 1) == EpochEnd(leader_epoch=1, end_offset=0)
+    assert site.tier.epoch_end(PARTITION.topic_id, 0, 2) == EpochEnd(leader_epoch=2, end_offset=100)
+    assert site.tier.epoch_end(PARTITION.topic_id, 0, 4) == EpochEnd(leader_epoch=2, end_offset=100)
     site.rig.remote_start(150)
-    assert site.tier.epoch_end(PLACE.topic_id, 0, 2) == EpochEnd(leader_epoch=2, end_offset=150)
-    assert site.tier.epoch_end(PLACE.topic_id, 0, 5) == EpochEnd(leader_epoch=5, end_offset=280)
-    assert site.tier.epoch_end(PLACE.topic_id, 0, 6) == EpochEnd(leader_epoch=5, end_offset=280)
+    assert site.tier.epoch_end(PARTITION.topic_id, 0, 2) == EpochEnd(leader_epoch=2, end_offset=150)
+    assert site.tier.epoch_end(PARTITION.topic_id, 0, 5) == EpochEnd(leader_epoch=5, end_offset=280)
+    assert site.tier.epoch_end(PARTITION.topic_id, 0, 6) == EpochEnd(leader_epoch=5, end_offset=280)
 
 
 async def ask(site: Site, offset: int, upper_offset: int) -> RemoteRecords:
     return await site.tier.read(
         RemoteRead(
-            topic_id=PLACE.topic_id,
+            topic_id=PARTITION.topic_id,
             partition=0,
             offset=offset,
             upper_offset=upper_offset,
@@ -205,7 +205,7 @@ async def test_h15_no_timestamp_is_unknown_while_the_end_is_not_settled(site: Si
     site.rig.disk.epochs({0: 250})
     await site.barrier()
     with pytest.raises(Unavailable, match="not settled"):
-        await site.tier.offset_for_timestamp(PLACE.topic_id, 0, 10**12)
+        await site.tier.offset_for_timestamp(PARTITION.topic_id, 0, 10**12)
 
 
 async def test_h25_a_copy_that_ends_earlier_does_not_answer_for_a_lost_one(site: Site) -> None:
@@ -218,7 +218,7 @@ async def test_h25_a_copy_that_ends_earlier_does_not_answer_for_a_lost_one(site:
     del site.rig.store.objects[object_name(second.locator(CLUSTER_ID), ObjectKind.LOG)]
     await site.barrier()
     with pytest.raises(NotFound):
-        await site.tier.offset_for_timestamp(PLACE.topic_id, 0, 1_120)
+        await site.tier.offset_for_timestamp(PARTITION.topic_id, 0, 1_120)
 
 
 async def test_h25_a_segment_that_can_be_read_again_is_no_loss(site: Site) -> None:
@@ -228,10 +228,10 @@ async def test_h25_a_segment_that_can_be_read_again_is_no_loss(site: Site) -> No
     kept = site.rig.store.objects.pop(name)
     with pytest.raises(NotFound):
         await site.read(0, 100)
-    assert first.segment_id.id in site.tier.losses.segments(PLACE.key)
+    assert first.segment_id.id in site.tier.losses.segments(PARTITION.key)
     site.rig.store.objects[name] = kept
     assert await read_all(site, 0, 100) == of_broker(site, 0, 100)
-    assert not site.tier.losses.segments(PLACE.key)
+    assert not site.tier.losses.segments(PARTITION.key)
 
 
 async def test_h17_the_tier_is_ready_when_both_were_read(site: Site) -> None:
@@ -245,11 +245,11 @@ async def test_h17_the_tier_is_ready_when_both_were_read(site: Site) -> None:
 
 async def test_h39_an_id_means_its_own_topic_also_where_the_new_one_is_tiered(site: Site) -> None:
     """Deleted, recreated under its name, and enabled again."""
-    old = site.rig.settings.view.topic(PLACE.topic_id)
+    old = site.rig.settings.view.topic(PARTITION.topic_id)
     assert old is not None
     site.rig.broker.topic_id = Uuid(b"\x09" * 16)
     site.rig.settings.write(replace(old, topic_id=site.rig.broker.topic_id))
-    assert await site.barrier(TopicRef(topic_id=PLACE.topic_id)) is None
+    assert await site.barrier(TopicRef(topic_id=PARTITION.topic_id)) is None
 
 
 async def test_h17_a_view_grows_with_the_ledger(site: Site) -> None:
@@ -257,6 +257,6 @@ async def test_h17_a_view_grows_with_the_ledger(site: Site) -> None:
     await site.leadership.refresh()
     await site.barrier()
     site.rig.ledger.copied(metadata(900, 250, 300, {0: 250}))
-    view = site.tier.partition(TopicRef(name=PLACE.topic), 0)
+    view = site.tier.partition(TopicRef(name=PARTITION.topic), 0)
     assert view is not None
     assert view.remote_next_offset == 300

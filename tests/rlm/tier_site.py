@@ -20,13 +20,13 @@ from rlm.remote_log.snapshots import SnapshotTaker
 from rlm.remote_log.tier import TierPartition, TopicRef
 from rsm_plugins.layout.keys import ObjectKind, object_name
 from rsm_plugins.threads import Threads
-from tests.builders.ledger import PLACE
+from tests.builders.ledger import PARTITION
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import NODE_ID, Rig
 from tests.builders.store import MemoryStore
 from tests.builders.threads import some_threads
 
-BY_NAME = TopicRef(name=PLACE.topic)
+BY_NAME = TopicRef(name=PARTITION.topic)
 DEADLINE_MS = 5_000
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
@@ -39,7 +39,7 @@ class Asked:
 
     async def topics(self, names: Sequence[str] | None = None) -> tuple[TopicDescription, ...]:
         try:
-            return (await self._rig.broker.topic(PLACE.topic),)
+            return (await self._rig.broker.topic(PARTITION.topic),)
         except NotFound:
             return ()
 
@@ -53,7 +53,7 @@ class Site:
     def __init__(self, path: Path, tasks: asyncio.TaskGroup, threads: Threads) -> None:
         self.rig = Rig(path)
         self.leadership = Leadership(Asked(self.rig), self.rig.clock, poll_interval_ms=500)
-        self.leadership.want([PLACE.topic])
+        self.leadership.want([PARTITION.topic])
         self.snapshots = self.rig.cached_snapshots()
         self.tasks, self._threads = tasks, threads
         self.reader = self.new_reader()
@@ -100,7 +100,7 @@ class Site:
     ) -> tuple[bytes, int]:
         found = await self.tier.read(
             RemoteRead(
-                topic_id=PLACE.topic_id,
+                topic_id=PARTITION.topic_id,
                 partition=0,
                 offset=offset,
                 upper_offset=upper_offset,

@@ -34,7 +34,7 @@ from rlm.stores.opened import OpenStores
 from rlm.stores.stores import RoutedReader, Stores, StoresInUse
 from rlm.tasks.pool import TaskPool
 from rlm.topics.keeper import TakeoverAlarm
-from tests.builders.ledger import OUR_WRITER, PLACE
+from tests.builders.ledger import OUR_WRITER, PARTITION
 from tests.builders.rig import NODE_ID, Rig
 from tests.builders.store import STORE_ID
 from tests.builders.threads import THREADS
@@ -64,7 +64,7 @@ class _Asked:
     async def topics(self, names: Sequence[str] | None = None) -> tuple[TopicDescription, ...]:
         if self.error is not None:
             raise self.error
-        return (await self._rig.broker.topic(PLACE.topic),) if self._rig.broker.exists else ()
+        return (await self._rig.broker.topic(PARTITION.topic),) if self._rig.broker.exists else ()
 
     async def describe_cluster(self) -> ClusterDescription:
         if self.error is not None:
@@ -203,7 +203,7 @@ class Watched:
             await self.leadership.refresh()
         except RemoteStorageError as error:
             self.leadership.error = error
-        led = self.leadership.snapshot.partitions.get(PLACE.key)
+        led = self.leadership.snapshot.partitions.get(PARTITION.key)
         if led is not None:
             await self._work(self.copy_pool, lambda: self.rig.copy.run(led))
             await self._work(self.cleanup_pool, lambda: self._clean(led))
@@ -222,7 +222,7 @@ class Watched:
             finally:
                 done.set()
 
-        pool.submit(PLACE.key, noted)
+        pool.submit(PARTITION.key, noted)
         worker = asyncio.ensure_future(pool.run())
         await done.wait()
         for _ in range(_TURNS):

@@ -10,7 +10,7 @@ from typing import Any
 
 from kafka_protocol.apis import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA
 from kafka_protocol.schema import Value
-from kip405.batches import walk
+from kip405.batches import batch_headers
 from rlm_spark.stopping import Stop
 from rlm_spark.tiers.kafka_connection import LoopThread
 from tests.builders.fake_broker import FakeBroker
@@ -168,5 +168,5 @@ class FakeKafka:
             batch(base, self.per_batch, value=self.value)
             for base in range(first, self.end, self.per_batch)
         )
-        ends = [position + header.size_bytes for position, header in walk(batches)]
+        ends = [position + header.size_bytes for position, header in batch_headers(batches)]
         return batches[: max(self.bytes_a_fetch, ends[0])] if ends else b""

@@ -145,7 +145,7 @@ def test_a_range_that_ends_inside_of_what_is_lost() -> None:
     assert pieces_and_losses(45, 55, kafka, remote) == ([], [(45, 55)])
 
 
-def test_a_loss_tells_where_data_is_again_also_beyond_the_range() -> None:
+def test_a_loss_says_where_data_is_again_also_beyond_the_range() -> None:
     kafka, remote = Tier("kafka", [(80, 100)]), Tier("remote", [(60, 90)])
     wanted = OffsetRange(topic_partition=TOPIC_PARTITION, start_offset=5, end_offset=50)
     [loss] = PieceIterator(wanted, Order(readers=(kafka, remote)), Stop())

@@ -102,7 +102,7 @@ def test_h17_a_timestamp_before_1970_begins_with_the_history(
         assert positions.for_timestamps({TOPIC_PARTITION: at}) == {TOPIC_PARTITION: first}
 
 
-def test_without_kafka_the_leaders_service_tells(service: FakeService) -> None:
+def test_without_kafka_the_leaders_service_answers(service: FakeService) -> None:
     service.topics = ("t",)
     with open_positions(options(ReadMode.KAFKA_PREFERRED, service, None)) as positions:
         assert positions.earliest([TOPIC_PARTITION]) == {TOPIC_PARTITION: 5}

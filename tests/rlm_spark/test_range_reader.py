@@ -14,7 +14,7 @@ import grpc
 import pytest
 
 from kafka_protocol.apis import FETCH
-from kip405.batches import walk
+from kip405.batches import batch_headers
 from kip405.errors import Unavailable
 from rlm.v1 import fetch_pb2 as pb
 from rlm_spark.decode import arrow_schema, record_batches
@@ -94,7 +94,7 @@ def offsets(pieces: list[Fetched], start: int, end: int) -> list[int]:
     return [
         offset
         for piece in pieces
-        for _, header in walk(piece.batches)
+        for _, header in batch_headers(piece.batches)
         for offset in range(header.base_offset, header.next_offset)
         if max(start, piece.start_offset) <= offset < min(end, piece.next_offset)
     ]

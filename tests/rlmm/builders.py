@@ -11,8 +11,8 @@ from rlmm.records import NO_PREVIOUS, LedgerKey, LedgerRecord, RecordHeaders
 
 TOPIC_ID = Uuid(bytes(range(16)))
 STORE_ID = Uuid(b"s" * 16)
-PLACE = TopicIdPartition(topic_id=TOPIC_ID, topic="orders", partition=3)
-KEY: PartitionKey = PLACE.key
+PARTITION = TopicIdPartition(topic_id=TOPIC_ID, topic="orders", partition=3)
+KEY: PartitionKey = PARTITION.key
 SEGMENT_OFFSETS = 10
 
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
@@ -34,10 +34,10 @@ def segment(
     epochs: tuple[tuple[int, int], ...] | None = None,
     event_ms: int = 0,
 ) -> RemoteLogSegmentMetadata:
-    """Segment `number` covers ten offsets from number * 10 on unless told otherwise."""
+    """Segment `number` covers ten offsets from number * 10 on unless given otherwise."""
     first = number * SEGMENT_OFFSETS if start is None else start
     return RemoteLogSegmentMetadata(
-        segment_id=RemoteLogSegmentId(topic_id_partition=PLACE, id=uuid(number)),
+        segment_id=RemoteLogSegmentId(topic_id_partition=PARTITION, id=uuid(number)),
         start_offset=first,
         end_offset=first + SEGMENT_OFFSETS - 1 if end is None else end,
         broker_id=1,

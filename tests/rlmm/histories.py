@@ -139,12 +139,12 @@ def partition(state: LedgerState) -> PartitionState:
 def lawful(state: LedgerState) -> dict[Uuid, RemoteLogSegmentMetadata]:
     """What stands when every dispute is settled."""
     known = partition(state)
-    standing = {key: found.metadata for key, found in known.records.items() if found.metadata}
+    present = {key: found.metadata for key, found in known.records.items() if found.metadata}
     for key, dispute in known.disputes.items():
-        standing.pop(key, None)
+        present.pop(key, None)
         if dispute.lawful is not None and dispute.lawful.metadata is not None:
-            standing[key] = dispute.lawful.metadata
-    return standing
+            present[key] = dispute.lawful.metadata
+    return present
 
 
 def repaired(state: LedgerState, log: Log) -> Log:

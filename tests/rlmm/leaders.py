@@ -2,7 +2,7 @@
 
 They answer as Kafka does: records below the high watermark, OFFSET_OUT_OF_RANGE beyond the log end,
 the end of an epoch by the epochs of the log (LeaderEpochFileCache.endOffsetFor). Where a deposed
-leader answers in the new one's place, `deposed` is its log.
+leader answers instead of the new one, `deposed` is its log.
 """
 
 import asyncio

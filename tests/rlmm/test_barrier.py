@@ -12,12 +12,12 @@ from rlmm.end_offsets import EndOffsets
 from rlmm.topic import TopicGuard, ledger_spec, settings_spec
 from tests.rlmm.builders import uuid
 
-PLACE = TopicPartition("t", 0)
+PARTITION = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)
 
 
 class Cluster:
-    """Answers end offsets when told to."""
+    """Answers end offsets when the test says."""
 
     def __init__(self) -> None:
         self.end = 0
@@ -49,9 +49,9 @@ async def _settle() -> None:
 async def test_h17_a_caller_during_a_request_waits_for_the_next_one() -> None:
     cluster = Cluster()
     async with serving(cluster) as ends, asyncio.TaskGroup() as group:
-        first = group.create_task(ends.end_offset(PLACE))
+        first = group.create_task(ends.end_offset(PARTITION))
         await _settle()
-        late = [group.create_task(ends.end_offset(PLACE)) for _ in range(5)]
+        late = [group.create_task(ends.end_offset(PARTITION)) for _ in range(5)]
         await _settle()
         assert len(cluster.requests) == 1
         cluster.answer(10)
@@ -67,7 +67,7 @@ async def test_h17_a_caller_during_a_request_waits_for_the_next_one() -> None:
 async def test_a_partition_that_does_not_answer_delays_no_other() -> None:
     cluster = Cluster()
     async with serving(cluster) as ends, asyncio.TaskGroup() as group:
-        stuck = group.create_task(ends.end_offset(PLACE))
+        stuck = group.create_task(ends.end_offset(PARTITION))
         await _settle()
         fine = group.create_task(ends.end_offset(OTHER))
         await _settle()
@@ -84,7 +84,7 @@ async def test_an_error_reaches_its_callers_and_the_next_asks_again() -> None:
         await _settle()
         cluster.requests.pop(0)[1].set_exception(Unavailable("no leader"))
         await failing
-        again = group.create_task(ends.end_offset(PLACE))
+        again = group.create_task(ends.end_offset(PARTITION))
         await _settle()
         cluster.answer(3)
         assert await again == 3
@@ -92,14 +92,14 @@ async def test_an_error_reaches_its_callers_and_the_next_asks_again() -> None:
 
 async def _expect_unavailable(ends: EndOffsets) -> None:
     with pytest.raises(Unavailable, match="no leader"):
-        await ends.end_offset(PLACE)
+        await ends.end_offset(PARTITION)
 
 
 async def test_a_caller_that_gives_up_does_not_disturb_the_others() -> None:
     cluster = Cluster()
     async with serving(cluster) as ends, asyncio.TaskGroup() as group:
-        hurried = group.create_task(ends.end_offset(PLACE))
-        patient = group.create_task(ends.end_offset(PLACE))
+        hurried = group.create_task(ends.end_offset(PARTITION))
+        patient = group.create_task(ends.end_offset(PARTITION))
         await _settle()
         hurried.cancel()
         cluster.answer(4)
@@ -159,14 +159,14 @@ def _verdict(guard: TopicGuard) -> tuple[bool, str]:
 
 @pytest.mark.parametrize("how", ["cancelled", "broken", "before it began"])
 async def test_h17_barriers_work_again_after_the_metadata_log_was_begun_again(how: str) -> None:
-    """The supervisor runs it again after a crash; no place asked for stays deaf."""
+    """The supervisor runs it again after a crash; every partition asked for is answered."""
     cluster = Cluster()
     ends = EndOffsets(cluster.fetch)
     life = asyncio.ensure_future(ends.run())
-    asking = [asyncio.ensure_future(ends.end_offset(PLACE))]
+    asking = [asyncio.ensure_future(ends.end_offset(PARTITION))]
     if how != "before it began":
         await _settle()
-        asking.append(asyncio.ensure_future(ends.end_offset(PLACE)))
+        asking.append(asyncio.ensure_future(ends.end_offset(PARTITION)))
         await _settle()
     if how == "broken":
         cluster.requests.pop(0)[1].set_exception(KeyError("a bug below"))
@@ -180,7 +180,7 @@ async def test_h17_barriers_work_again_after_the_metadata_log_was_begun_again(ho
             Unavailable,
         ]
     again = asyncio.ensure_future(ends.run())
-    late = asyncio.ensure_future(ends.end_offset(PLACE))
+    late = asyncio.ensure_future(ends.end_offset(PARTITION))
     await _settle()
     cluster.answer(7)
     assert await late == 7
@@ -194,7 +194,7 @@ async def test_h17_a_question_between_two_runs_is_served_by_the_next_one() -> No
     cluster = Cluster()
     async with serving(cluster) as ends:
         await _settle()
-    between = asyncio.ensure_future(ends.end_offset(PLACE))
+    between = asyncio.ensure_future(ends.end_offset(PARTITION))
     await _settle()
     again = asyncio.ensure_future(ends.run())
     await _settle()

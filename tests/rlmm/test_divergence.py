@@ -7,7 +7,7 @@ import pytest
 from kip405.ids import TopicPartition
 from rlmm.leader_answers import EpochEnd, FetchedEpochs, ReadPosition, ReadPositions
 
-PLACE = TopicPartition("ledger", 0)
+PARTITION = TopicPartition("ledger", 0)
 MARK = ReadPosition(position=100, leader_epoch=5)
 
 
@@ -31,21 +31,21 @@ def test_h42_an_epoch_that_ends_below_what_was_read_is_a_loss(
     answer: EpochEnd, is_lost: bool
 ) -> None:
     read_positions = ReadPositions({})
-    read_positions.advance(PLACE, MARK, is_replay=False)
-    read_positions.take_answer(PLACE, MARK, answer)
-    assert (PLACE in read_positions.lost) is is_lost
-    assert read_positions.doubt([PLACE]) is None
+    read_positions.advance(PARTITION, MARK, is_replay=False)
+    read_positions.take_answer(PARTITION, MARK, answer)
+    assert (PARTITION in read_positions.lost) is is_lost
+    assert read_positions.doubt([PARTITION]) is None
 
 
 @pytest.mark.parametrize("answer", [None, EpochEnd(-1, -1)])
 def test_h42_no_answer_is_a_doubt_until_there_is_one(answer: EpochEnd | None) -> None:
     read_positions = ReadPositions({})
-    read_positions.advance(PLACE, MARK, is_replay=False)
-    read_positions.take_answer(PLACE, MARK, answer)
+    read_positions.advance(PARTITION, MARK, is_replay=False)
+    read_positions.take_answer(PARTITION, MARK, answer)
     assert not read_positions.lost
-    assert read_positions.doubt([PLACE]) is not None
-    read_positions.take_answer(PLACE, MARK, EpochEnd(5, 100))
-    assert read_positions.doubt([PLACE]) is None
+    assert read_positions.doubt([PARTITION]) is not None
+    read_positions.take_answer(PARTITION, MARK, EpochEnd(5, 100))
+    assert read_positions.doubt([PARTITION]) is None
 
 
 def test_h42_each_epoch_that_is_over_is_asked_for_before_the_newest() -> None:
@@ -53,33 +53,33 @@ def test_h42_each_epoch_that_is_over_is_asked_for_before_the_newest() -> None:
     newer = ReadPosition(position=110, leader_epoch=6)
     newest = ReadPosition(position=120, leader_epoch=8)
     for read_position in (MARK, newer, newest):
-        read_positions.advance(PLACE, read_position, is_replay=False)
+        read_positions.advance(PARTITION, read_position, is_replay=False)
     for read_position in (MARK, newer, newest):
-        assert read_positions.question(PLACE) == read_position
+        assert read_positions.question(PARTITION) == read_position
         read_positions.take_answer(
-            PLACE, read_position, EpochEnd(read_position.leader_epoch, read_position.position)
+            PARTITION, read_position, EpochEnd(read_position.leader_epoch, read_position.position)
         )
-    assert read_positions.doubt([PLACE]) is None
+    assert read_positions.doubt([PARTITION]) is None
 
 
 def test_h42_of_a_replay_only_the_newest_epoch_is_asked_for() -> None:
     read_positions = ReadPositions({})
     newer = ReadPosition(position=110, leader_epoch=6)
-    read_positions.advance(PLACE, MARK, is_replay=True)
-    read_positions.advance(PLACE, newer, is_replay=True)
-    assert read_positions.question(PLACE) == newer
+    read_positions.advance(PARTITION, MARK, is_replay=True)
+    read_positions.advance(PARTITION, newer, is_replay=True)
+    assert read_positions.question(PARTITION) == newer
 
 
 def test_the_epochs_of_batches_are_those_of_their_headers() -> None:
     fetched = FetchedEpochs()
-    assert fetched.before(PLACE, 5) == -1
-    fetched.note(PLACE, batch(0, 3) + batch(4, 3, 200) + batch(10, 7))
-    assert fetched.before(PLACE, 0) == -1
-    assert fetched.before(PLACE, 1) == 3
-    assert fetched.before(PLACE, 10) == 3
-    assert fetched.before(PLACE, 11) == 7
-    fetched.note(PLACE, batch(12, 7) + batch(20, 9)[:16] + b"")
-    assert fetched.before(PLACE, 20) == 7
-    assert fetched.before(PLACE, 21) == 9
-    fetched.note(PLACE, batch(30, 10)[:15])
-    assert fetched.before(PLACE, 40) == 9
+    assert fetched.before(PARTITION, 5) == -1
+    fetched.note(PARTITION, batch(0, 3) + batch(4, 3, 200) + batch(10, 7))
+    assert fetched.before(PARTITION, 0) == -1
+    assert fetched.before(PARTITION, 1) == 3
+    assert fetched.before(PARTITION, 10) == 3
+    assert fetched.before(PARTITION, 11) == 7
+    fetched.note(PARTITION, batch(12, 7) + batch(20, 9)[:16] + b"")
+    assert fetched.before(PARTITION, 20) == 7
+    assert fetched.before(PARTITION, 21) == 9
+    fetched.note(PARTITION, batch(30, 10)[:15])
+    assert fetched.before(PARTITION, 40) == 9

@@ -18,7 +18,7 @@ from tests.sandbox_fixtures import SandboxFactory
 
 pytestmark = pytest.mark.integration
 
-PLACE = TopicPartition(SETTINGS_TOPIC, 0)
+PARTITION = TopicPartition(SETTINGS_TOPIC, 0)
 
 
 async def test_h17_an_old_leaders_high_watermark_is_no_end(sandbox_factory: SandboxFactory) -> None:
@@ -30,13 +30,13 @@ async def test_h17_an_old_leaders_high_watermark_is_no_end(sandbox_factory: Sand
     )
     async with running(servers[0], replication_factor=3) as records:
         before = await _freeze_at_last(records, "first")
-        assert await asker.end_offset(PLACE, 2) > before
+        assert await asker.end_offset(PARTITION, 2) > before
     leader, other = await _leader_and_another(servers)
     async with running(other, replication_factor=3) as records:
         await asyncio.to_thread(sandbox.pause, f"broker:{leader}")
         try:
             offset = await _freeze_at_last(records, "second")
-            asking = asyncio.ensure_future(asker.end_offset(PLACE, 2))
+            asking = asyncio.ensure_future(asker.end_offset(PARTITION, 2))
             await asyncio.sleep(0.5)
         finally:
             await asyncio.to_thread(sandbox.resume, f"broker:{leader}")

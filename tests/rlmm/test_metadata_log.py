@@ -16,9 +16,9 @@ from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC, TopicDescription, ledger_sp
 from tests.rlmm.builders import uuid
 from tests.rlmm.leaders import Leaders
 
-PLACE = TopicPartition(LEDGER_TOPIC, 7)
+PARTITION = TopicPartition(LEDGER_TOPIC, 7)
 OTHER = TopicPartition(LEDGER_TOPIC, 8)
-PLACES = [
+TOPIC_PARTITIONS = [
     TopicPartition(SETTINGS_TOPIC, 0),
     *(TopicPartition(LEDGER_TOPIC, n) for n in range(LEDGER_PARTITIONS)),
 ]
@@ -40,10 +40,10 @@ class Sink:
 
 
 class Process:
-    """A fact log over leaders in memory; its clock moves when told, its watch sleeps for ever."""
+    """A metadata log over leaders in memory; the test moves its clock, its watch sleeps."""
 
     def __init__(self) -> None:
-        self.leaders = Leaders(*PLACES)
+        self.leaders = Leaders(*TOPIC_PARTITIONS)
         self.now_ms = 0
         self.ledger = Sink()
         self.log = MetadataLog(
@@ -78,14 +78,14 @@ class Process:
             await asyncio.gather(life, return_exceptions=True)
 
     async def barrier(self) -> None:
-        await self.log.barrier(PLACE, 2_000)
+        await self.log.barrier(PARTITION, 2_000)
 
 
 @pytest.fixture
 async def ours() -> AsyncIterator[Process]:
     """One that is live and has read 100 records of the partition."""
     process = Process()
-    process.leaders.now[PLACE].append(100)
+    process.leaders.now[PARTITION].append(100)
     async with process.running():
         await process.log.wait_ready()
         yield process
@@ -93,14 +93,14 @@ async def ours() -> AsyncIterator[Process]:
 
 async def test_h17_a_barrier_brings_what_was_there_before_it(ours: Process) -> None:
     await ours.barrier()
-    ours.leaders.now[PLACE].append(3, b"new")
+    ours.leaders.now[PARTITION].append(3, b"new")
     await ours.barrier()
     assert ours.ledger.values[-3:] == [b"new"] * 3
 
 
 async def test_h42_no_barrier_passes_a_log_that_lost_its_end(ours: Process) -> None:
-    ours.leaders.now[PLACE].lose(10)
-    ours.leaders.now[PLACE].elect(1)
+    ours.leaders.now[PARTITION].lose(10)
+    ours.leaders.now[PARTITION].elect(1)
     with pytest.raises(Unavailable, match="lost records that were read"):
         await ours.barrier()
     assert "lost records" in (ours.log.damage or "")
@@ -108,7 +108,7 @@ async def test_h42_no_barrier_passes_a_log_that_lost_its_end(ours: Process) -> N
 
 async def test_h42_no_barrier_passes_a_log_that_grew_to_where_it_was(ours: Process) -> None:
     """Its end offset is just what was read, and not one of the new records will ever come."""
-    leader = ours.leaders.now[PLACE]
+    leader = ours.leaders.now[PARTITION]
     leader.lose(10)
     leader.elect(1)
     leader.append(10, b"new")
@@ -117,35 +117,35 @@ async def test_h42_no_barrier_passes_a_log_that_grew_to_where_it_was(ours: Proce
 
 
 async def test_h42_a_leader_deposed_before_the_last_batch_passes_no_barrier(ours: Process) -> None:
-    ours.leaders.depose(PLACE)
-    ours.leaders.now[PLACE].elect(1)
-    ours.leaders.now[PLACE].append(1, b"new")
+    ours.leaders.depose(PARTITION)
+    ours.leaders.now[PARTITION].elect(1)
+    ours.leaders.now[PARTITION].append(1, b"new")
     while ours.ledger.values[-1] != b"new":  # noqa: ASYNC110 - every turn of the loop is an event
         await asyncio.sleep(0)
     with pytest.raises(Unavailable, match=r"no leader of .* confirms"):
         await ours.barrier()
     assert ours.log.damage is None
     assert "confirms" in (ours.log.problem or "")
-    del ours.leaders.deposed[PLACE]
+    del ours.leaders.deposed[PARTITION]
     await ours.barrier()
     assert "confirms" not in (ours.log.problem or "")
 
 
 async def test_h06_an_end_that_lags_after_an_election_is_no_loss(ours: Process) -> None:
-    ours.leaders.now[PLACE].elect(1)
-    ours.leaders.now[PLACE].behind = 5
+    ours.leaders.now[PARTITION].elect(1)
+    ours.leaders.now[PARTITION].behind = 5
     with pytest.raises(Unavailable, match="ends at 95, 100 was read"):
         await ours.barrier()
     assert ours.log.damage is None
-    ours.leaders.now[PLACE].behind = 0
+    ours.leaders.now[PARTITION].behind = 0
     await ours.barrier()
 
 
 async def test_h42_one_partitions_loss_is_no_reason_to_refuse_the_other_topic(
     ours: Process,
 ) -> None:
-    ours.leaders.now[PLACE].lose(1)
-    ours.leaders.now[PLACE].elect(1)
+    ours.leaders.now[PARTITION].lose(1)
+    ours.leaders.now[PARTITION].elect(1)
     await ours.log.wait_ready()
     with pytest.raises(Unavailable):
         await ours.barrier()
@@ -157,8 +157,8 @@ async def test_h42_one_partitions_loss_is_no_reason_to_refuse_the_other_topic(
 async def test_h03_a_run_that_is_begun_again_does_not_make_absence_known() -> None:
     """The first replay was so long that compaction may have taken records from under it."""
     process = Process()
-    process.leaders.now[PLACE].append(100)
-    process.leaders.away.add(PLACE)  # nobody to read from
+    process.leaders.now[PARTITION].append(100)
+    process.leaders.away.add(PARTITION)  # nobody to read from
     async with process.running():
         for _ in range(20):
             await asyncio.sleep(0)
@@ -168,7 +168,7 @@ async def test_h03_a_run_that_is_begun_again_does_not_make_absence_known() -> No
         await process.log.wait_ready()
     assert process.ledger.replays == [ABSENCE_KNOWN_WITHIN_MS]
     async with process.running():
-        process.leaders.now[PLACE].append(1, b"new")
+        process.leaders.now[PARTITION].append(1, b"new")
         await process.barrier()
     assert process.ledger.replays == [ABSENCE_KNOWN_WITHIN_MS]
     assert process.ledger.values[-1] == b"new"

@@ -22,8 +22,8 @@ from rlmm.publisher import OutcomeUnknown, Publisher, Record
 from tests.builders.clock import ManualClock
 from tests.builders.producer import FakeCluster, Sent
 
-PLACE = TopicPartition("facts", 3)
-RECORD = Record(topic_partition=PLACE, key=b"k", value=b"v", headers=(("h", b"1"),))
+PARTITION = TopicPartition("facts", 3)
+RECORD = Record(topic_partition=PARTITION, key=b"k", value=b"v", headers=(("h", b"1"),))
 OTHER = Record(topic_partition=TopicPartition("settings", 0), key=b"k", value=None)
 CONNECTION = ConnectionSettings(bootstrap_servers=("nowhere:1",), client_id="test")
 LONG_MS, SHORT_MS = 10_000, 20
@@ -31,7 +31,7 @@ VERIFIED_FOR_MS = 10_000
 
 
 class Rig:
-    """A publisher over a fake cluster; `verified` topics in order, `read_back` places and ends."""
+    """A publisher over a fake cluster; `verified` topics in order, what was `read_back`."""
 
     def __init__(self) -> None:
         self.cluster = FakeCluster()
@@ -80,7 +80,7 @@ async def test_a_publish_returns_its_offset_once_it_was_read_back(rig: Rig) -> N
     assert rig.cluster.log[1] == Sent(
         topic="facts", partition=3, key=b"k", value=b"v", headers=(("h", b"1"),)
     )
-    assert rig.read_back == [(OTHER.topic_partition, 1), (PLACE, 2)]
+    assert rig.read_back == [(OTHER.topic_partition, 1), (PARTITION, 2)]
     assert len(rig.cluster.producers) == 1
 
 

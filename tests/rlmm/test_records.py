@@ -8,7 +8,7 @@ from kip405.errors import Corrupt
 from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, Uuid
 from kip405.segments import EpochEntry, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlmm.records import LedgerKey, RecordHeaders, decode_record, decode_value, encode_value
-from tests.rlmm.builders import KEY, PLACE, STARTED, segment, uuid
+from tests.rlmm.builders import KEY, PARTITION, STARTED, segment, uuid
 
 int64 = st.integers(0, 2**63 - 1)
 int32 = st.integers(0, 2**31 - 1)
@@ -85,7 +85,7 @@ def test_other_frames_kinds_and_versions_are_corrupt(frame: bytes) -> None:
 def test_a_length_beyond_the_value_allocates_nothing() -> None:
     whole = encode_value(segment(1))
     huge = b"\xff\xff\xff\xff\x0f"
-    at = len(b"\x01\x00\x00") + 1 + len(PLACE.topic) + 16 + 4 + 1 + 16 + 1 + 36
+    at = len(b"\x01\x00\x00") + 1 + len(PARTITION.topic) + 16 + 4 + 1 + 16 + 1 + 36
     with pytest.raises(Corrupt, match="leader epochs cannot be"):
         decode_value(whole[:at] + huge + whole[at + 1 :])
 

@@ -35,7 +35,7 @@ from tests.rlmm.builders import (
     DELETING,
     FINISHED,
     KEY,
-    PLACE,
+    PARTITION,
     STARTED,
     STORE_ID,
     segment,
@@ -59,7 +59,7 @@ class Process:
         )
         self.log.go_live(0)
         self.manager: RemoteLogMetadataManager = self.topic_based
-        self.manager.on_partition_leadership_changes({PLACE: EPOCH}, set())
+        self.manager.on_partition_leadership_changes({PARTITION: EPOCH}, set())
 
     async def bring(
         self, metadata: RemoteLogSegmentMetadata, *states: RemoteLogSegmentState
@@ -84,7 +84,7 @@ def update(
 
 def deletion(state: RemotePartitionDeleteState) -> RemotePartitionDeleteMetadata:
     return RemotePartitionDeleteMetadata(
-        topic_id_partition=PLACE, event_timestamp_ms=77, broker_id=2, state=state
+        topic_id_partition=PARTITION, event_timestamp_ms=77, broker_id=2, state=state
     )
 
 
@@ -102,28 +102,30 @@ async def test_the_life_cycle_of_segments_as_in_kafkas_own_test(ours: Process) -
     manager = ours.manager
     first = segment(1, STARTED, start=0, end=100, epochs=((0, 0), (1, 20), (2, 80)))
     await ours.bring(first)
-    assert manager.remote_log_segment_metadata(PLACE, 1, 40) is None
-    assert [manager.highest_offset_for_epoch(PLACE, epoch) for epoch in range(3)] == [None] * 3
-    assert manager.list_remote_log_segments(PLACE) == (first,)
+    assert manager.remote_log_segment_metadata(PARTITION, 1, 40) is None
+    assert [manager.highest_offset_for_epoch(PARTITION, epoch) for epoch in range(3)] == [None] * 3
+    assert manager.list_remote_log_segments(PARTITION) == (first,)
     await manager.update_remote_log_segment_metadata(update(first, FINISHED))
     await ours.bring(segment(2, STARTED, start=101, end=200, epochs=((2, 101),)), FINISHED)
     third = segment(3, STARTED, start=201, end=300, epochs=((2, 201), (3, 240)))
     await ours.bring(third, FINISHED)
     fourth = segment(4, STARTED, start=250, end=400, epochs=((3, 250), (4, 370)))
     await ours.bring(fourth, FINISHED)
-    found = manager.remote_log_segment_metadata(PLACE, 1, 40)
+    found = manager.remote_log_segment_metadata(PARTITION, 1, 40)
     assert found is not None and found == first.updated(update(first, FINISHED))
     assert (found.broker_id, found.event_timestamp_ms, found.custom_metadata) == (2, 77, COPIED)
-    assert manager.remote_log_segment_metadata(PLACE, 3, 240) == third.updated(
+    assert manager.remote_log_segment_metadata(PARTITION, 3, 240) == third.updated(
         update(third, FINISHED)
     )
-    assert manager.list_remote_log_segments(PLACE, 4) == (fourth.updated(update(fourth, FINISHED)),)
+    assert manager.list_remote_log_segments(PARTITION, 4) == (
+        fourth.updated(update(fourth, FINISHED)),
+    )
     for state, is_listed in ((DELETING, True), (DELETED, False)):
         await manager.update_remote_log_segment_metadata(update(first, state))
-        assert manager.remote_log_segment_metadata(PLACE, 0, 10) is None
-        listed = [one.segment_id.id for one in manager.list_remote_log_segments(PLACE, 0)]
+        assert manager.remote_log_segment_metadata(PARTITION, 0, 10) is None
+        listed = [one.segment_id.id for one in manager.list_remote_log_segments(PARTITION, 0)]
         assert (listed == [uuid(1)]) is is_listed
-    ends = [manager.highest_offset_for_epoch(PLACE, epoch) for epoch in range(6)]
+    ends = [manager.highest_offset_for_epoch(PARTITION, epoch) for epoch in range(6)]
     assert ends == [19, 79, 239, 369, 400, None]
 
 
@@ -133,7 +135,7 @@ async def test_the_size_of_an_epoch_counts_every_segment_that_is_listed(ours: Pr
     await ours.bring(segment(2, STARTED, start=100, end=200, epochs=((0, 100), (1, 150))), FINISHED)
     await ours.bring(segment(3, STARTED, start=200, end=300, epochs=((1, 200),)), DELETING)
     await ours.bring(segment(4, STARTED, start=300, end=400, epochs=((1, 300),)), DELETING, DELETED)
-    sizes = [ours.manager.remote_log_size(PLACE, epoch) for epoch in range(3)]
+    sizes = [ours.manager.remote_log_size(PARTITION, epoch) for epoch in range(3)]
     assert sizes == [2 * 4_096, 2 * 4_096, 0]
 
 
@@ -200,20 +202,20 @@ async def test_a_segment_that_is_further_is_not_added_again(ours: Process) -> No
 
 
 async def test_only_the_leader_writes(ours: Process) -> None:
-    ours.manager.on_partition_leadership_changes({}, {PLACE})
+    ours.manager.on_partition_leadership_changes({}, {PARTITION})
     with pytest.raises(Fenced, match="not notified"):
         await ours.manager.add_remote_log_segment_metadata(segment(1, STARTED))
-    ours.manager.on_partition_leadership_changes({PLACE: 6}, set())
+    ours.manager.on_partition_leadership_changes({PARTITION: 6}, set())
     await ours.bring(segment(1, STARTED))
     assert ours.topic_based.ledger(KEY).entries[uuid(1)].leader_epoch == 6
-    ours.manager.on_stop_partitions({PLACE})
+    ours.manager.on_stop_partitions({PARTITION})
     with pytest.raises(Fenced, match="not notified"):
         await ours.manager.update_remote_log_segment_metadata(update(segment(1), FINISHED))
 
 
 async def test_h03_a_leader_of_an_older_epoch_is_fenced(ours: Process, topics: FakeTopics) -> None:
     newer = Process(topics, writer=2)
-    newer.manager.on_partition_leadership_changes({PLACE: EPOCH + 1}, set())
+    newer.manager.on_partition_leadership_changes({PARTITION: EPOCH + 1}, set())
     await newer.bring(segment(1, STARTED))
     ours.log.read_all()
     with pytest.raises(Fenced, match="older than 6"):
@@ -224,7 +226,7 @@ async def test_h03_a_leader_of_an_older_epoch_is_fenced(ours: Process, topics: F
 
 async def test_h03_a_zombies_record_hides_no_segment(ours: Process, topics: FakeTopics) -> None:
     await ours.bring(segment(1, STARTED), FINISHED)
-    before = ours.manager.list_remote_log_segments(PLACE)
+    before = ours.manager.list_remote_log_segments(PARTITION)
     headers = RecordHeaders(
         leader_epoch=EPOCH - 1, expected_previous=int(STARTED), writer=uuid(1_002)
     )
@@ -237,18 +239,18 @@ async def test_h03_a_zombies_record_hides_no_segment(ours: Process, topics: Fake
     topics.append(zombies)
     ours.log.read_all()
     assert ours.topic_based.ledger(KEY).entries[uuid(1)].state is DELETING
-    assert ours.manager.list_remote_log_segments(PLACE) == before
-    assert ours.manager.remote_log_segment_metadata(PLACE, 0, 10) == before[0]
+    assert ours.manager.list_remote_log_segments(PARTITION) == before
+    assert ours.manager.remote_log_segment_metadata(PARTITION, 0, 10) == before[0]
 
 
 async def test_questions_wait_for_the_replay(ours: Process) -> None:
     ours.log.is_ready = False
     for question in (
-        lambda: ours.manager.list_remote_log_segments(PLACE),
-        lambda: ours.manager.remote_log_segment_metadata(PLACE, 0, 0),
-        lambda: ours.manager.highest_offset_for_epoch(PLACE, 0),
-        lambda: ours.manager.remote_log_size(PLACE, 0),
-        lambda: ours.manager.next_segment_with_txn_index(PLACE, 0, 0),
+        lambda: ours.manager.list_remote_log_segments(PARTITION),
+        lambda: ours.manager.remote_log_segment_metadata(PARTITION, 0, 0),
+        lambda: ours.manager.highest_offset_for_epoch(PARTITION, 0),
+        lambda: ours.manager.remote_log_size(PARTITION, 0),
+        lambda: ours.manager.next_segment_with_txn_index(PARTITION, 0, 0),
     ):
         with pytest.raises(Unavailable, match="not read to its end"):
             question()
@@ -258,15 +260,15 @@ async def test_a_deleted_partition_has_no_segments(ours: Process, topics: FakeTo
     await ours.bring(segment(1, STARTED), FINISHED)
     for state, listed in ((MARKED, 1), (REMOVING, 1), (REMOVING, 1), (REMOVED, 0)):
         await ours.manager.put_remote_partition_delete_metadata(deletion(state))
-        assert len(ours.manager.list_remote_log_segments(PLACE)) == listed
-    assert ours.manager.highest_offset_for_epoch(PLACE, 0) is None
+        assert len(ours.manager.list_remote_log_segments(PARTITION)) == listed
+    assert ours.manager.highest_offset_for_epoch(PARTITION, 0) is None
     assert ours.topic_based.ledger(KEY).entries, "our own view decides by the segments' records"
     with pytest.raises(NotFound, match="deleted"):
         await ours.bring(segment(2, STARTED))
     later = Process(topics, writer=2)
     later.log.read_all()
     assert later.topic_based.problem is None
-    assert later.manager.list_remote_log_segments(PLACE) == ()
+    assert later.manager.list_remote_log_segments(PARTITION) == ()
 
 
 @pytest.mark.parametrize(
@@ -293,7 +295,7 @@ async def test_the_deletion_of_a_partition_follows_kafkas_state_machine(
 def test_a_partition_delete_record_has_the_bytes_of_kafkas_message() -> None:
     data = encode_partition_delete(deletion(REMOVING))
     assert data.hex() == (
-        "01020007" + b"orders".hex() + PLACE.topic_id.raw.hex() + "00000003" + "00"
+        "01020007" + b"orders".hex() + PARTITION.topic_id.raw.hex() + "00000003" + "00"
         "00000002" + "000000000000004d" + "01" + "00"
     )
     assert decode_partition_delete(data) == deletion(REMOVING)

@@ -6,12 +6,12 @@ from kip405.errors import Unavailable
 from kip405.ids import TopicPartition
 from rlmm.leader_answers import LogEnd, ReplicaVotes
 
-PLACE = TopicPartition("ledger", 0)
+PARTITION = TopicPartition("ledger", 0)
 
 
 def votes(replicas: set[int] | None = None, min_insync_replicas: int = 2) -> ReplicaVotes:
     return ReplicaVotes(
-        PLACE,
+        PARTITION,
         leader=1,
         replicas=frozenset(replicas or {1, 2, 3}),
         min_insync_replicas=min_insync_replicas,

@@ -28,7 +28,7 @@ from tests.rlmm.builders import KEY, TOPIC_ID, uuid
 
 FREEZE = FreezeRecord(topic_id=None, stopped=("trim",), by="ada", why="audit")
 LEADER_EPOCH = 5
-PLACE = TopicPartition(SETTINGS_TOPIC, 0)
+PARTITION = TopicPartition(SETTINGS_TOPIC, 0)
 
 
 class Process:
@@ -81,7 +81,7 @@ def written(record: SettingsRecord, leader_epoch: int) -> Record:
     """A record of an older version's service."""
     stamp = Stamp(node_id=3, leader_epoch=leader_epoch, writer=uuid(3), time_ms=0)
     key, value = encode_settings_record(record, stamp)
-    return Record(topic_partition=PLACE, key=key, value=value)
+    return Record(topic_partition=PARTITION, key=key, value=value)
 
 
 @pytest.fixture
@@ -209,7 +209,7 @@ async def test_records_of_an_older_version_count_as_they_come(
     await ours.settings.publish(topic(trim=False), LEADER_EPOCH)
     topics.append(written(topic(trim=True), LEADER_EPOCH))
     assert ours.topic() == topic(trim=True)
-    topics.append(Record(topic_partition=PLACE, key=topic(trim=True).key.encode(), value=None))
+    topics.append(Record(topic_partition=PARTITION, key=topic(trim=True).key.encode(), value=None))
     assert ours.topic() is None
 
 
@@ -272,7 +272,7 @@ async def test_h02_nothing_is_written_that_is_known_not_to_count(
         await ours.settings.publish(start(59), LEADER_EPOCH)
     with pytest.raises(Fenced, match="is older than"):
         await ours.settings.publish(start(61), LEADER_EPOCH - 1)
-    assert len(topics.records[PLACE]) == 1
+    assert len(topics.records[PARTITION]) == 1
 
 
 async def test_fields_of_a_later_version_are_written_again(ours: Process) -> None:
@@ -320,7 +320,7 @@ def test_h06_a_topic_that_was_recreated_unseen_is_a_problem(
 def test_h06_what_was_not_read_or_not_understood_is_a_problem(
     ours: Process, topics: FakeTopics
 ) -> None:
-    topics.append(Record(topic_partition=PLACE, key=b"freeze", value=b"{}"))
+    topics.append(Record(topic_partition=PARTITION, key=b"freeze", value=b"{}"))
     ours.log.read_all()
     assert "settings offset 0" in (ours.settings.problem or "")
     ours.log.problem = "topic is missing"

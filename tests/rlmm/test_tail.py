@@ -12,7 +12,7 @@ from rlmm.leader_answers import EpochEnd, ReadPosition
 from rlmm.tail import Tail, TailRecord
 from tests.rlmm.leaders import Leaders
 
-PLACE = TopicPartition("ledger", 0)
+PARTITION = TopicPartition("ledger", 0)
 OTHER = TopicPartition("ledger", 1)
 
 
@@ -36,7 +36,7 @@ class Following:
     def _take(self, record: TailRecord) -> None:
         self.got.append((record.topic_partition, record.offset, record.value or b""))
 
-    def values(self, topic_partition: TopicPartition = PLACE) -> list[bytes]:
+    def values(self, topic_partition: TopicPartition = PARTITION) -> list[bytes]:
         return [value for at, _, value in self.got if at == topic_partition]
 
 
@@ -68,56 +68,56 @@ def leaders_of(*topic_partitions: TopicPartition, count: int = 1_000) -> Leaders
 
 async def test_h42_a_log_that_shrank_and_grew_past_the_reader_is_a_loss() -> None:
     """The only copy of FINISHED records was among what is gone; nobody may go on as if not."""
-    leaders = leaders_of(PLACE)
+    leaders = leaders_of(PARTITION)
     async with following(leaders) as one:
         await one.tail.wait_caught_up()
-        leader = leaders.now[PLACE]
+        leader = leaders.now[PARTITION]
         leader.lose(10)
         leader.elect(1)
         leader.append(20, b"new")
         await one.tail.wait_lost()
-        assert one.tail.lost[PLACE] == (
+        assert one.tail.lost[PARTITION] == (
             "ledger-0 has lost records that were read: epoch 0 was read up to 1000, ends at 990"
         )
 
 
 async def test_h42_an_end_below_what_was_read_is_a_loss_at_once_not_at_the_second_read() -> None:
-    leaders = leaders_of(PLACE)
+    leaders = leaders_of(PARTITION)
     async with following(leaders) as one:
         await one.tail.wait_caught_up()
-        leader = leaders.now[PLACE]
+        leader = leaders.now[PARTITION]
         leader.lose(1)
         leader.elect(1)
-        await one.tail.verify([PLACE])
-        assert list(one.tail.lost) == [PLACE]
+        await one.tail.verify([PARTITION])
+        assert list(one.tail.lost) == [PARTITION]
 
 
 async def test_h42_a_log_that_grew_to_exactly_the_position_is_a_loss() -> None:
     """Nothing is fetched and no end is below: the epoch alone tells."""
-    leaders = leaders_of(PLACE)
+    leaders = leaders_of(PARTITION)
     async with following(leaders) as one:
         await one.tail.wait_caught_up()
-        leader = leaders.now[PLACE]
+        leader = leaders.now[PARTITION]
         leader.lose(5)
         leader.elect(1)
         leader.append(5, b"new")
         assert not one.tail.lost
         await one.tail.verify()
-        assert list(one.tail.lost) == [PLACE]
+        assert list(one.tail.lost) == [PARTITION]
 
 
 async def test_h42_out_of_range_is_no_proof_until_a_leader_has_confirmed_it() -> None:
     """A follower that was asked for the leader has less, too."""
-    leaders = leaders_of(PLACE)
+    leaders = leaders_of(PARTITION)
     async with following(leaders) as one:
         await one.tail.wait_caught_up()
-        whole = leaders.now[PLACE]
-        lagging = leaders.depose(PLACE)
+        whole = leaders.now[PARTITION]
+        lagging = leaders.depose(PARTITION)
         lagging.lose(10)
         fetches = leaders.fetches
         await until(lambda: leaders.fetches > fetches + 5)
         assert not one.tail.lost
-        leaders.now[PLACE] = whole
+        leaders.now[PARTITION] = whole
         leaders.deposed.clear()
         whole.append(1, b"next")
         await until(lambda: one.values()[-1] == b"next")
@@ -125,10 +125,10 @@ async def test_h42_out_of_range_is_no_proof_until_a_leader_has_confirmed_it() ->
 
 
 async def test_h06_a_new_leader_whose_high_watermark_lags_has_lost_nothing() -> None:
-    leaders = leaders_of(PLACE)
+    leaders = leaders_of(PARTITION)
     async with following(leaders) as one:
         await one.tail.wait_caught_up()
-        leader = leaders.now[PLACE]
+        leader = leaders.now[PARTITION]
         leader.elect(1)
         leader.behind = 10
         await one.tail.verify()
@@ -143,77 +143,77 @@ async def test_h06_a_new_leader_whose_high_watermark_lags_has_lost_nothing() -> 
 
 
 async def test_h42_a_leader_deposed_before_the_last_batch_proves_nothing_either_way() -> None:
-    leaders = leaders_of(PLACE)
+    leaders = leaders_of(PARTITION)
     async with following(leaders) as one:
         await one.tail.wait_caught_up()
-        leaders.depose(PLACE)
-        leaders.now[PLACE].elect(1)
-        leaders.now[PLACE].append(1, b"next")
+        leaders.depose(PARTITION)
+        leaders.now[PARTITION].elect(1)
+        leaders.now[PARTITION].append(1, b"next")
         await until(lambda: one.values()[-1] == b"next")
-        await one.tail.verify([PLACE])
+        await one.tail.verify([PARTITION])
         assert not one.tail.lost
-        assert one.tail.doubt([PLACE]) == (
+        assert one.tail.doubt([PARTITION]) == (
             "no leader of ledger-0 confirms what was read: epoch 1 up to 1001"
         )
-        del leaders.deposed[PLACE]
-        await one.tail.verify([PLACE])
+        del leaders.deposed[PARTITION]
+        await one.tail.verify([PARTITION])
         assert one.tail.doubt() is None
 
 
 async def test_h42_an_epoch_that_was_read_and_is_not_there_is_a_loss() -> None:
     """The replica that was elected never had epoch 1 and is longer than what was read."""
-    leaders = leaders_of(PLACE)
+    leaders = leaders_of(PARTITION)
     async with following(leaders) as one:
         await one.tail.wait_caught_up()
-        other = leaders.depose(PLACE)
-        leaders.now[PLACE] = leaders.deposed.pop(PLACE)
-        leaders.now[PLACE].elect(1)
-        leaders.now[PLACE].append(10)
-        await until(lambda: one.tail.position(PLACE) == 1_010)
+        other = leaders.depose(PARTITION)
+        leaders.now[PARTITION] = leaders.deposed.pop(PARTITION)
+        leaders.now[PARTITION].elect(1)
+        leaders.now[PARTITION].append(10)
+        await until(lambda: one.tail.position(PARTITION) == 1_010)
         other.append(50, b"other")
         other.elect(2)
-        leaders.now[PLACE] = other
+        leaders.now[PARTITION] = other
         await one.tail.verify()
-        assert "is not there any more" in one.tail.lost[PLACE]
+        assert "is not there any more" in one.tail.lost[PARTITION]
 
 
 async def test_h42_the_former_epoch_stays_in_doubt_until_its_end_is_confirmed() -> None:
-    leaders = leaders_of(PLACE)
+    leaders = leaders_of(PARTITION)
     async with following(leaders) as one:
         await one.tail.wait_caught_up()
-        leaders.away.add(PLACE)
-        leaders.now[PLACE].elect(1)
-        leaders.now[PLACE].append(1)
-        await until(lambda: one.tail.position(PLACE) == 1_001)
-        assert "epoch 0" in (one.tail.doubt([PLACE]) or "")
+        leaders.away.add(PARTITION)
+        leaders.now[PARTITION].elect(1)
+        leaders.now[PARTITION].append(1)
+        await until(lambda: one.tail.position(PARTITION) == 1_001)
+        assert "epoch 0" in (one.tail.doubt([PARTITION]) or "")
         leaders.away.clear()
         await one.tail.verify()
         assert one.tail.doubt() is None
-        assert leaders.asked[-2:] == [(PLACE, 0), (PLACE, 1)]
+        assert leaders.asked[-2:] == [(PARTITION, 0), (PARTITION, 1)]
 
 
 async def test_h42_what_an_earlier_process_had_read_is_asked_for_at_the_start() -> None:
     """The power failed for broker and service together: what is there looks whole."""
-    leaders = leaders_of(PLACE, OTHER, count=990)
-    leaders.now[PLACE].elect(1)
+    leaders = leaders_of(PARTITION, OTHER, count=990)
+    leaders.now[PARTITION].elect(1)
     leaders.now[OTHER].elect(1)
     remembered = {
-        PLACE: ReadPosition(position=1_000, leader_epoch=0, remembered=True),
+        PARTITION: ReadPosition(position=1_000, leader_epoch=0, remembered=True),
         OTHER: ReadPosition(position=990, leader_epoch=0, remembered=True),
     }
     async with following(leaders, remembered) as one:
         await one.tail.wait_lost()
-        assert list(one.tail.lost_before) == [PLACE]
+        assert list(one.tail.lost_before) == [PARTITION]
         assert not one.tail.lost
         await one.tail.wait_caught_up()
-        leaders.now[PLACE].append(1, b"next")
+        leaders.now[PARTITION].append(1, b"next")
         await until(lambda: one.values()[-1] == b"next" and one.tail.doubt() is None)
 
 
 async def test_h42_an_epoch_that_was_compacted_away_meanwhile_is_no_loss() -> None:
-    leaders = leaders_of(PLACE)
-    leaders.now[PLACE].elect(2)
-    remembered = {PLACE: ReadPosition(position=900, leader_epoch=1, remembered=True)}
+    leaders = leaders_of(PARTITION)
+    leaders.now[PARTITION].elect(2)
+    remembered = {PARTITION: ReadPosition(position=900, leader_epoch=1, remembered=True)}
     async with following(leaders, remembered) as one:
         await one.tail.wait_caught_up()
         await one.tail.verify()
@@ -222,23 +222,23 @@ async def test_h42_an_epoch_that_was_compacted_away_meanwhile_is_no_loss() -> No
 
 
 async def test_h42_a_lost_partition_is_left_and_the_others_go_on() -> None:
-    leaders = leaders_of(PLACE, OTHER)
+    leaders = leaders_of(PARTITION, OTHER)
     async with following(leaders) as one:
         await one.tail.wait_caught_up()
-        leaders.now[PLACE].lose(10)
-        leaders.now[PLACE].elect(1)
+        leaders.now[PARTITION].lose(10)
+        leaders.now[PARTITION].elect(1)
         await one.tail.wait_lost()
-        leaders.now[PLACE].append(20, b"new")
+        leaders.now[PARTITION].append(20, b"new")
         leaders.now[OTHER].append(1, b"next")
         await until(lambda: one.values(OTHER)[-1] == b"next")
-        assert b"new" not in one.values(PLACE)
+        assert b"new" not in one.values(PARTITION)
 
 
 async def test_a_history_of_epochs_is_read_without_a_question_for_each() -> None:
-    leaders = leaders_of(PLACE, count=10)
+    leaders = leaders_of(PARTITION, count=10)
     for epoch in range(1, 50):
-        leaders.now[PLACE].elect(epoch)
-        leaders.now[PLACE].append(1)
+        leaders.now[PARTITION].elect(epoch)
+        leaders.now[PARTITION].append(1)
     async with following(leaders) as one:
         await one.tail.wait_caught_up()
         await one.tail.verify()
@@ -246,7 +246,7 @@ async def test_a_history_of_epochs_is_read_without_a_question_for_each() -> None
 
 
 async def test_no_broker_to_ask_is_unavailable_and_the_tail_goes_on() -> None:
-    leaders = leaders_of(PLACE)
+    leaders = leaders_of(PARTITION)
     async with following(leaders) as one:
         await one.tail.wait_caught_up()
 
@@ -256,7 +256,7 @@ async def test_no_broker_to_ask_is_unavailable_and_the_tail_goes_on() -> None:
         leaders.epoch_ends = refuse  # type: ignore[method-assign]
         with pytest.raises(Unavailable):
             await one.tail.verify()
-        leaders.now[PLACE].elect(1)
-        leaders.now[PLACE].append(1, b"next")
+        leaders.now[PARTITION].elect(1)
+        leaders.now[PARTITION].append(1, b"next")
         await until(lambda: one.values()[-1] == b"next")
         assert one.tail.doubt() is not None

@@ -10,7 +10,7 @@ from kip405.ids import TopicPartition
 from rlmm.leader_answers import NO_EPOCH, EpochEnd
 from rlmm.tail import Tail, TailRecord
 
-PLACE = TopicPartition("ledger", 0)
+PARTITION = TopicPartition("ledger", 0)
 
 
 class Script:
@@ -40,7 +40,7 @@ class Script:
         answer = await self.answers.get()
         if isinstance(answer, Exception):
             raise answer
-        return {PLACE: [_record(offset) for offset in answer]} if answer else {}
+        return {PARTITION: [_record(offset) for offset in answer]} if answer else {}
 
     async def position(self, topic_partition: TopicPartition) -> int:
         return self.reached
@@ -51,7 +51,7 @@ class Script:
 
 def _record(offset: int) -> TailRecord:
     return TailRecord(
-        topic_partition=PLACE, offset=offset, timestamp_ms=0, key=b"k", value=b"v", headers=()
+        topic_partition=PARTITION, offset=offset, timestamp_ms=0, key=b"k", value=b"v", headers=()
     )
 
 
@@ -62,7 +62,7 @@ async def following(script: Script) -> AsyncIterator[Tail]:
 
     tail = Tail(
         connect=lambda: script,
-        topic_partitions=[PLACE],
+        topic_partitions=[PARTITION],
         deliver=lambda _: None,
         epoch_ends=nobody,
         sleep_ms=lambda _: asyncio.sleep(0),
@@ -103,13 +103,13 @@ async def test_h17_the_replay_of_a_compacted_log_ends_where_its_position_does() 
         script.answers.put_nowait([])
         await settle()
         assert caught_up.done()
-        assert tail.position(PLACE) == 10
+        assert tail.position(PARTITION) == 10
 
 
 async def test_h17_a_waiting_caller_is_woken_by_the_record_itself() -> None:
     script = Script((0, 0))
     async with following(script) as tail:
-        waiting = asyncio.ensure_future(tail.wait_passed(PLACE, 2))
+        waiting = asyncio.ensure_future(tail.wait_passed(PARTITION, 2))
         await settle()
         script.answers.put_nowait([0])
         await settle()
@@ -125,7 +125,7 @@ async def test_h06_records_removed_before_they_were_read_are_a_loss() -> None:
         script.answers.put_nowait([0, 1])
         script.answers.put_nowait(OffsetOutOfRangeError())
         await settle()
-        assert tail.lost[PLACE] == "records 2..5 of ledger-0 were removed before being read"
+        assert tail.lost[PARTITION] == "records 2..5 of ledger-0 were removed before being read"
 
 
 async def test_h06_a_begin_at_the_position_is_no_loss() -> None:

@@ -148,12 +148,12 @@ async def test_a_probe_file_with_other_content_is_no_proof(tmp_path: Path) -> No
         assert read_nonce(shared.path) is None
         await client.get_info()
         assert read_nonce(shared.path) == shared.nonce
-        calls = VolumeCalls(get_info=_told_another_nonce(client), check_path=client._check_path)
+        calls = VolumeCalls(get_info=_with_another_nonce(client), check_path=client._check_path)
         client._volume = ClientVolume(calls, client._threads, wanted=True)
         assert await client.fetch_log_segment(segment.locator, WHOLE) == segment.log
 
 
-def _told_another_nonce(
+def _with_another_nonce(
     client: GrpcRemoteStorageManager,
 ) -> Callable[[], Awaitable[identity_pb2.GetInfoResponse]]:
     async def get_info() -> identity_pb2.GetInfoResponse:

@@ -208,7 +208,7 @@ async def test_a_full_queue_says_busy() -> None:
     threads.close()
 
 
-async def test_abandoned_work_is_told_to_stop() -> None:
+async def test_abandoned_work_is_asked_to_stop() -> None:
     threads = FileThreads(threads=1)
     stopped: list[str] = []
 
@@ -249,7 +249,7 @@ async def test_h11_presence_is_asked_by_opening_which_no_cache_answers(tmp_path:
     assert {name for name in names if any(one.endswith(name) for one in opened)} == names
 
 
-async def test_a_pipe_in_the_place_of_an_object_is_none(tmp_path: Path) -> None:
+async def test_a_pipe_instead_of_an_object_is_none(tmp_path: Path) -> None:
     async with local_subject(tmp_path, "direct") as subject:
         await subject.ensure_identity()
         segment = subject.segment()

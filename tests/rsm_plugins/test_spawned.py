@@ -162,7 +162,7 @@ async def test_a_plugin_that_runs_and_does_not_answer_is_started_again(
         ("import os, time; os.close(1); time.sleep(600)", Unavailable, "no handshake within 0.5"),
     ],
 )
-async def test_faults_are_told_in_one_line(
+async def test_faults_are_reported_in_one_line(
     code: str, kind: type[RemoteStorageError], said: str
 ) -> None:
     times = SpawnTimes(handshake=0.5 if "within" in said else 60, stop=60, back_off_first=600)

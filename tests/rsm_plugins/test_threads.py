@@ -40,7 +40,7 @@ async def refused(pool: Threads, gate: threading.Event) -> None:
         await pool.run(gate.wait)
 
 
-async def test_h17_what_hangs_is_told_and_counted(pool: Threads, gate: threading.Event) -> None:
+async def test_h17_what_hangs_is_reported_and_counted(pool: Threads, gate: threading.Event) -> None:
     assert pool.hung() is None
     await hung(pool, gate, 1)
     found = pool.hung()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kip405.batches import walk
+from kip405.batches import batch_headers
 from rlm_sandbox.sandbox import Sandbox
 from tests.rlm.proxy.fakes import RawClient
 from tests.scenarios.cluster import Cluster, Row, assert_same, fresh
@@ -92,7 +92,7 @@ def test_it_is_a_history_of_four_leaders_in_one_codec(
         found, offset = set(), 0
         while offset < len(led.rows):
             answer = await fetch(client, _NEWEST_BY_NAME, led.topic, offset)
-            for _, header in walk(answer["records"]):
+            for _, header in batch_headers(answer["records"]):
                 found.add((header.leader_epoch, header.attributes & _CODEC_BITS))
                 offset = header.last_offset + 1
         return found

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
-from kip405.batches import walk
+from kip405.batches import batch_headers
 from kip405.records import records
 from rlm.api.calls import call_metadata
 from rlm.v1 import fetch_pb2 as pb
@@ -72,7 +72,7 @@ def _content(answers: list[pb.FetchResponse]) -> list[tuple[int, bytes | None, b
     return [
         (record.offset, record.key, record.value)
         for answer in answers
-        for start, _ in walk(answer.batches)
+        for start, _ in batch_headers(answer.batches)
         for record in records(answer.batches, start)
     ]
 
@@ -106,7 +106,7 @@ def test_the_remote_tier_alone_from_service_and_reader(cluster: Cluster) -> None
     both = [Endpoint(broker["grpc"], topic), Endpoint(reader["grpc"], topic)]
 
     _both_are_found(cluster, both)
-    _status_tells_of_the_reader(cluster, reader["grpc"])
+    _status_shows_the_reader(cluster, reader["grpc"])
     closed = len(rows) - _SEGMENT_ROWS
     cluster.wait_for(
         lambda: all(one.position(-1) > closed for one in both), "all that is closed is remote"
@@ -143,7 +143,7 @@ def _both_are_found(cluster: Cluster, both: list[Endpoint]) -> None:
     cluster.wait_for(is_known_to_both, "both services are known to each other")
 
 
-def _status_tells_of_the_reader(cluster: Cluster, address: str) -> None:
+def _status_shows_the_reader(cluster: Cluster, address: str) -> None:
     """Apart from the services: nothing that counts those counts it."""
     found = cluster.rlm_json("status")
     assert [row["node_id"] for row in found["services"]] == [1]

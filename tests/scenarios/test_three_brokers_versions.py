@@ -10,7 +10,7 @@ import pytest
 
 from kafka_protocol.apis import API_VERSIONS
 from kafka_protocol.error_codes import OFFSET_OUT_OF_RANGE
-from kip405.batches import walk
+from kip405.batches import batch_headers
 from rlm_sandbox.sandbox import Sandbox
 from tests.rlm.proxy.fakes import RawClient
 from tests.scenarios.cluster import Cluster, Row, fresh
@@ -63,7 +63,7 @@ async def _read(client: RawClient, version: int, topic: str, end: int) -> bytes:
             empty += 1
             assert empty < 20, f"v{version}: nothing at {offset}"
             continue
-        headers = [header for _, header in walk(batches)]
+        headers = [header for _, header in batch_headers(batches)]
         assert headers[0].base_offset <= offset
         offset = headers[-1].last_offset + 1
         found += batches
@@ -81,7 +81,7 @@ def test_every_fetch_version_gives_the_same_records(trimmed: Trimmed) -> None:
 
     found = at_leader(trimmed.cluster, trimmed.topic, read_all)
     newest = found[FETCH_VERSIONS[-1]]
-    headers = [header for _, header in walk(newest)]
+    headers = [header for _, header in batch_headers(newest)]
     assert [one.base_offset for one in headers] == [
         0,
         *(one.last_offset + 1 for one in headers[:-1]),

@@ -65,7 +65,7 @@ def _run(lab: Lab, topic: str, folder: Path, options: dict[str, str]) -> Streami
     )
 
 
-def test_a_stream_is_told_of_the_loss(lab: Lab, topic: str, folder: Path) -> None:
+def test_a_stream_reports_the_loss(lab: Lab, topic: str, folder: Path) -> None:
     query = _run(lab, topic, folder, {})
     with pytest.raises(StreamingQueryException) as raised:
         query.awaitTermination(120)

@@ -169,7 +169,7 @@ def test_remote_only_is_what_is_in_the_store(
     assert rows == plain([row for row in mixed.committed if row.offset < end])
 
 
-def test_kafka_only_tells_what_it_does_not_have(
+def test_kafka_only_says_what_it_does_not_have(
     cluster: Cluster, history: tuple[TopicPartition, Mixed, int]
 ) -> None:
     topic_partition, mixed, log_start = history

@@ -9,7 +9,7 @@ from typing import Any
 
 from grpc import aio
 
-from kip405.batches import walk
+from kip405.batches import batch_headers
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.api.calls import Gate, call_metadata
 from rlm.api.endpoints import READER, Endpoint, Endpoints
@@ -23,13 +23,13 @@ from rlm.v1 import fetch_pb2 as pb
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
 from rsm_plugins.contract.status import error_of_call
 from rsm_plugins.threads import Threads
-from tests.builders.ledger import PLACE
+from tests.builders.ledger import PARTITION
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import Rig
 from tests.rlm.api.harness import throttle
 
 WHO = call_metadata("tests", None)
-REF = pb.TopicRef(name=PLACE.topic)
+REF = pb.TopicRef(name=PARTITION.topic)
 STATE = RemoteLogSegmentState
 OWN = Endpoint(grpc_address="127.0.0.1:7", role=READER, node_id=-1, version="1")
 
@@ -49,7 +49,7 @@ class Site:
         )
         ledger, settings = self.rig.ledger, self.rig.settings
         # The rig's ledger knows one partition only.
-        ledger.partitions = lambda: (PLACE.key,)  # type: ignore[attr-defined]
+        ledger.partitions = lambda: (PARTITION.key,)  # type: ignore[attr-defined]
         self.view = RemoteView(
             settings=settings,
             ledger=ledger,  # type: ignore[arg-type]
@@ -128,7 +128,7 @@ def positions(timestamp: int, **fields: object) -> pb.ListOffsetsRequest:
 
 
 def offsets(answers: list[pb.FetchResponse]) -> list[int]:
-    return [header.base_offset for one in answers for _, header in walk(one.batches)]
+    return [header.base_offset for one in answers for _, header in batch_headers(one.batches)]
 
 
 def missing(answers: list[pb.FetchResponse]) -> list[tuple[int, int]]:

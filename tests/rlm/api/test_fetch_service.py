@@ -6,7 +6,7 @@ import grpc
 import pytest
 from grpc import aio
 
-from kip405.batches import walk
+from kip405.batches import batch_headers
 from kip405.errors import (
     Corrupt,
     Elsewhere,
@@ -44,7 +44,7 @@ async def read(address: str, **fields: object) -> list[pb.FetchResponse]:
 
 
 def offsets(answers: list[pb.FetchResponse]) -> list[int]:
-    return [header.base_offset for one in answers for _, header in walk(one.batches)]
+    return [header.base_offset for one in answers for _, header in batch_headers(one.batches)]
 
 
 def missing(answers: list[pb.FetchResponse]) -> list[tuple[int, int]]:

@@ -9,7 +9,7 @@ from kip405.ids import PartitionKey, Uuid
 from rlm.remote_log.reads import ReadRequest
 from rlm.v1 import fetch_pb2 as pb
 from rlmm.settings_records import HistoryRecord
-from tests.builders.ledger import PLACE
+from tests.builders.ledger import PARTITION
 from tests.rlm.api.remote_site import REF, Site, missing, offsets, positions
 from tests.rlm.plans.views import lineage
 
@@ -20,7 +20,7 @@ UNCLEAN = {0: 0, 6: 200}
 def publish(
     site: Site, epochs: dict[int, int], *, frozen: str | None = None, epoch: int = 6
 ) -> None:
-    record = HistoryRecord(partition=PLACE.key, frozen=frozen, lineage=lineage(epochs))
+    record = HistoryRecord(partition=PARTITION.key, frozen=frozen, lineage=lineage(epochs))
     site.rig.settings.write(record, epoch=epoch)
 
 
@@ -95,7 +95,7 @@ async def test_h04_the_history_of_an_old_leader_is_ignored(site: Site) -> None:
 
 async def test_h04_a_history_of_a_later_version_is_not_guessed(site: Site) -> None:
     publish(site, UNCLEAN)
-    key = f"history/{PLACE.key}".encode()
+    key = f"history/{PARTITION.key}".encode()
     later = json.dumps({"v": 2, "kind": "history"}).encode()
     site.rig.settings.view.apply(key=key, value=later, offset=site.rig.settings.view.version)
     with pytest.raises(Unavailable, match=r"cannot be read: .*v=2 is not known"):
@@ -106,7 +106,7 @@ async def test_h04_a_history_of_a_later_version_is_not_guessed(site: Site) -> No
 
 async def test_h04_a_topic_recreated_inherits_no_word(site: Site) -> None:
     """A published history belongs to a topic id: neither to its name nor to another partition."""
-    others = (PartitionKey(Uuid(b"\x09" * 16), 0), PartitionKey(PLACE.topic_id, 1))
+    others = (PartitionKey(Uuid(b"\x09" * 16), 0), PartitionKey(PARTITION.topic_id, 1))
     for number, key in enumerate(others):
         record = HistoryRecord(partition=key, frozen=f"other {number}", lineage=lineage({9: 0}))
         site.rig.settings.write(record, epoch=9)

@@ -9,7 +9,7 @@ from kip405.errors import Corrupt, Invalid, Unavailable
 from rlm.reading.throttle import ReadThrottle, ThrottleLimits
 from rlm.v1 import fetch_pb2 as pb
 from rsm_plugins.layout.keys import ObjectKind, object_name
-from tests.builders.ledger import PLACE
+from tests.builders.ledger import PARTITION
 from tests.builders.log_dir import CLUSTER_ID
 from tests.rlm.api.remote_site import REF, WHO, Site, offsets, positions
 
@@ -19,7 +19,7 @@ async def test_h25_a_lost_object_is_an_error_and_what_follows_is_read(site: Site
     del site.rig.store.objects[object_name(first.locator(CLUSTER_ID), ObjectKind.LOG)]
     with pytest.raises(Corrupt, match="damaged or gone"):  # NotFound is for topics (H11)
         await site.read(0)
-    assert list(site.lineage_reader.losses.alarms(PLACE.key, [first.segment_id.id]))
+    assert list(site.lineage_reader.losses.alarms(PARTITION.key, [first.segment_id.id]))
     assert offsets(await site.read(100)) == list(range(100, 400, 10))
     with pytest.raises(Corrupt, match="damaged or gone"):
         await site.ask("ListOffsets", positions(0))

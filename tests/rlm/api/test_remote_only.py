@@ -21,7 +21,7 @@ from rlm.remote_log.remote_only import QUIET_MS
 from rlm.v1 import fetch_pb2 as pb
 from rlmm.ledger import Hole
 from rlmm.settings_records import HolesRecord, ReaderRecord, ServiceRecord, TopicRecord
-from tests.builders.ledger import PLACE
+from tests.builders.ledger import PARTITION
 from tests.rlm.api.remote_site import REF, WHO, Site, fetch, missing, offsets, positions
 
 
@@ -45,7 +45,7 @@ async def test_it_ends_at_the_end_asked_for_and_says_nothing_beyond_the_remote_e
     assert await site.read(400) == []
     assert await site.read(500) == []
     assert await site.read(410, end_offset=420) == []
-    by_id = await site.read(390, topic=pb.TopicRef(topic_id=PLACE.topic_id.raw))
+    by_id = await site.read(390, topic=pb.TopicRef(topic_id=PARTITION.topic_id.raw))
     assert offsets(by_id) == [390]
 
 
@@ -93,7 +93,7 @@ async def test_h15_where_no_records_were_nothing_is_missing(site: Site) -> None:
     site.delete(100)
     empty = Hole(start=100, end=200, cause=NO_RECORDS)
     lost = Hole(start=200, end=210, cause="accepted")
-    site.rig.settings.write(HolesRecord(partition=PLACE.key, holes=(empty, lost)), epoch=0)
+    site.rig.settings.write(HolesRecord(partition=PARTITION.key, holes=(empty, lost)), epoch=0)
     over = await site.read(80)
     assert offsets(over) == [80, 90, *range(250, 400, 10)]
     assert missing(over) == [(200, 250)]
@@ -203,20 +203,20 @@ async def test_an_empty_remote_tier_begins_and_ends_at_its_start(site: Site) -> 
 
 
 async def test_topics_as_readers_plan_by_them(site: Site) -> None:
-    for request in (pb.DescribeTopicsRequest(), pb.DescribeTopicsRequest(topics=[PLACE.topic])):
+    for request in (pb.DescribeTopicsRequest(), pb.DescribeTopicsRequest(topics=[PARTITION.topic])):
         plan = await site.ask("DescribeTopics", request)
         assert [(one.topic, one.topic_id) for one in plan.topics] == [
-            (PLACE.topic, PLACE.topic_id.raw)
+            (PARTITION.topic, PARTITION.topic_id.raw)
         ]
         rows = plan.topics[0].partitions
         assert [(row.partition, row.remote_next_offset) for row in rows] == [(0, 400)]
     with pytest.raises(NotFound, match="nope is not enabled"):
-        await site.ask("DescribeTopics", pb.DescribeTopicsRequest(topics=[PLACE.topic, "nope"]))
+        await site.ask("DescribeTopics", pb.DescribeTopicsRequest(topics=[PARTITION.topic, "nope"]))
 
 
 async def test_a_partition_that_left_only_tombstones_hides_no_other(site: Site) -> None:
-    gone = PartitionKey(PLACE.topic_id, 5)
-    site.rig.ledger.partitions = lambda: (PLACE.key, gone)  # type: ignore[attr-defined]
+    gone = PartitionKey(PARTITION.topic_id, 5)
+    site.rig.ledger.partitions = lambda: (PARTITION.key, gone)  # type: ignore[attr-defined]
     assert [row.partition for row in (await _only_topic(site)).partitions] == [0]
 
 
@@ -224,13 +224,13 @@ async def test_h07_h39_of_one_name_the_topic_that_was_decided_for_last(site: Sit
     """One that was recreated and disabled is no reason to give out the former one's records, though
     nobody has said of that one that it is gone.
     """
-    old = site.rig.settings.view.topic(PLACE.topic_id)
+    old = site.rig.settings.view.topic(PARTITION.topic_id)
     assert old is not None
     newer = replace(old, topic_id=Uuid(b"\x09" * 16))
     site.rig.settings.write(replace(newer, state="kept"))
     assert (await _only_topic(site)).topic_id == newer.topic_id.raw
     site.rig.settings.write(old)
-    assert (await _only_topic(site)).topic_id == PLACE.topic_id.raw
+    assert (await _only_topic(site)).topic_id == PARTITION.topic_id.raw
     site.rig.settings.write(newer)
     found = await _only_topic(site)
     assert found.topic_id == newer.topic_id.raw and not found.partitions
@@ -238,7 +238,7 @@ async def test_h07_h39_of_one_name_the_topic_that_was_decided_for_last(site: Sit
         await site.read(0)
     site.rig.settings.write(replace(newer, state="deleting"))
     site.rig.settings.write(replace(old, state="deleting"))
-    for ref in (REF, pb.TopicRef(topic_id=PLACE.topic_id.raw)):
+    for ref in (REF, pb.TopicRef(topic_id=PARTITION.topic_id.raw)):
         with pytest.raises(NotFound, match="not enabled"):
             await site.read(0, topic=ref)
 
@@ -251,11 +251,11 @@ async def _only_topic(site: Site) -> pb.TieredTopic:
 
 
 async def test_a_kept_topics_data_stays_readable(site: Site) -> None:
-    record = site.rig.settings.view.topic(PLACE.topic_id)
+    record = site.rig.settings.view.topic(PARTITION.topic_id)
     assert isinstance(record, TopicRecord)
     site.rig.settings.write(replace(record, state="kept"))
     assert offsets(await site.read(390)) == [390]
-    assert (await _only_topic(site)).topic == PLACE.topic
+    assert (await _only_topic(site)).topic == PARTITION.topic
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ HOLD_MS = 20_000
 
 
 class HoldingBroker(FakeBroker):
-    """Holds each DeleteRecords until told; `executed` in the order in which they came in."""
+    """Holds each DeleteRecords until released; `executed` in the order in which they came in."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ async def test_h41_what_finds_no_free_connection_in_time_is_never_sent(
             await delete(deletions, 1, within_ms=50)
         broker.may_answer.set()
     assert first.result() == 10
-    assert await delete(deletions, 2) == 10, "its place is free again"
+    assert await delete(deletions, 2) == 10, "its slot is free again"
     assert broker.executed == [0, 2]
     assert not deletions.unknown
 
@@ -129,7 +129,7 @@ async def test_h41_nothing_is_sent_where_the_broker_is_silent(
     assert not deletions.unknown
     broker.on(API_VERSIONS, {"error_code": 0, "api_keys": []})
     broker.may_answer.set()
-    assert await delete(deletions, 0) == 10, "the place of the one that failed is free again"
+    assert await delete(deletions, 0) == 10, "the slot of the one that failed is free again"
 
 
 async def test_h41_a_lost_connection_leaves_it_unknown(
@@ -137,7 +137,7 @@ async def test_h41_a_lost_connection_leaves_it_unknown(
 ) -> None:
     deletions = deletions_of(own, clock)
     async with asyncio.TaskGroup() as tasks:
-        deleting = tasks.create_task(told(delete(deletions, 0)))
+        deleting = tasks.create_task(failure_of(delete(deletions, 0)))
         await broker.arrived.acquire()
         broker.drop_connections()
     assert isinstance(deleting.result(), OutcomeUnknown)
@@ -161,7 +161,7 @@ async def test_h41_a_question_from_before_the_connection_was_closed_proves_nothi
 ) -> None:
     deletions = deletions_of(own, clock)
     topic_partition = TopicPartition("t", 0)
-    deleting = asyncio.ensure_future(told(delete(deletions, 0)))
+    deleting = asyncio.ensure_future(failure_of(delete(deletions, 0)))
     await broker.arrived.acquire()
 
     async def log_start() -> int:
@@ -209,7 +209,7 @@ async def test_h41_a_predecessors_trims_are_waited_for(own: OwnBroker, clock: Ma
     assert len(asked_at_ms) == 2, "it was the same broker"
 
 
-async def told(work: Any) -> Exception | None:
+async def failure_of(work: Any) -> Exception | None:
     try:
         await work
     except Exception as error:  # noqa: BLE001 - a result, for the test to look at

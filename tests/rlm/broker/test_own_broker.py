@@ -400,7 +400,7 @@ ACLS = [
 
 
 def refused(api: Api) -> dict[str, Any]:
-    """Every place of an answer where Kafka says that somebody lacks an ACL."""
+    """Every field of an answer in which Kafka says that somebody lacks an ACL."""
     result = {"error_code": 29, "resource_name": "t"}
     in_rows = {"partition_index": 0, "error_code": 29}
     answers: dict[int, dict[str, Any]] = {

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from kip405.batches import walk
+from kip405.batches import batch_headers
 from kip405.checkpoints import encode_leader_epochs
 from kip405.contracts import IndexType
 from kip405.crc import crc32c
@@ -24,7 +24,7 @@ from rlmm.records import encode_value
 from rsm_plugins.layout.keys import ObjectKind, object_name
 from rsm_plugins.layout.manifest import Manifest, ManifestObject, build_manifest
 from tests.builders.clock import ManualClock
-from tests.builders.ledger import PLACE
+from tests.builders.ledger import PARTITION
 from tests.builders.log_dir import CLUSTER_ID, TOPIC
 from tests.builders.remote_segment import indexes_of
 from tests.builders.rig import Rig
@@ -47,7 +47,7 @@ async def grow(rig: Rig, base: int, next_offset: int, *, end: int) -> None:
     rig.disk.segment(base, next_offset)
     rig.disk.active(next_offset, end)
     rig.broker.ends_at(end)
-    rig.log_dir.recovery_point(TOPIC, PLACE.partition, end)
+    rig.log_dir.recovery_point(TOPIC, PARTITION.partition, end)
     await rig.copy.run(rig.led)
 
 
@@ -56,10 +56,10 @@ def put(
     number: int,
     log: bytes,
     epochs: dict[int, int],
-    partition: TopicIdPartition = PLACE,
+    partition: TopicIdPartition = PARTITION,
 ) -> None:
     """A finished segment of whole batches, stored with its manifest as a copier would."""
-    headers = [header for _, header in walk(log)]
+    headers = [header for _, header in batch_headers(log)]
     lineage = tuple(EpochEntry(epoch=epoch, start_offset=at) for epoch, at in epochs.items())
     offsets, times = indexes_of(log, headers[0].base_offset, every=2)
     indexes = build_indexes_object(
@@ -126,7 +126,7 @@ def remote_logs(rig: Rig) -> RemoteLogs:
     """What a service over the rig answers."""
 
     def known(key: PartitionKey) -> object:
-        return rig.led if key == PLACE.key else None
+        return rig.led if key == PARTITION.key else None
 
     return RemoteLogs(
         cluster_id=CLUSTER_ID,

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from kip405.batches import walk
+from kip405.batches import batch_headers
 from kip405.indexes import OffsetIndex
 from tests.builders.rig import Rig
 from tests.kip405.batch_builder import batch
@@ -34,4 +34,4 @@ async def test_h04_overlapping_and_diverging_copies_become_one_log(tmp_path: Pat
     part = found[f"{60:020d}.log"]
     offsets = OffsetIndex(memoryview(found[f"{60:020d}.index"]), 60)
     offsets.check(len(part))
-    assert next(walk(part, offsets.lookup(149)))[1].base_offset <= 149
+    assert next(batch_headers(part, offsets.lookup(149)))[1].base_offset <= 149

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kip405.batches import walk
+from kip405.batches import batch_headers
 from kip405.errors import Corrupt
 from kip405.indexes import (
     AbortedTransaction,
@@ -23,7 +23,7 @@ LOG = b"".join(
 def test_the_batches_between_the_offsets() -> None:
     cut = cut_segment(LOG, 150, 300)
     part = LOG[cut.start_position : cut.end_position]
-    assert [header.base_offset for _, header in walk(part)] == list(range(150, 300, 10))
+    assert [header.base_offset for _, header in batch_headers(part)] == list(range(150, 300, 10))
 
 
 def test_every_offset_and_time_is_found_through_the_new_indexes() -> None:
@@ -37,7 +37,7 @@ def test_every_offset_and_time_is_found_through_the_new_indexes() -> None:
     assert times.entry(len(times) - 1) == (1_000 + 299, 299)
     for offset in range(150, 300):
         position = offsets.lookup(offset)
-        first = next(header for _, header in walk(part, position))
+        first = next(header for _, header in batch_headers(part, position))
         assert first.base_offset <= offset
         assert offset - first.base_offset <= 10 + 10 * INDEX_INTERVAL_BYTES // 1_000
         assert times.lookup(1_000 + offset) <= offset

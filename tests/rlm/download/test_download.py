@@ -20,7 +20,7 @@ from kip405.segments import EpochEntry, SegmentLocator
 from rlm.download.folder import PartitionFolder
 from rlm.download.sources import StoreSource
 from rsm_plugins.layout.keys import ObjectKind
-from tests.builders.ledger import PLACE
+from tests.builders.ledger import PARTITION
 from tests.builders.log_dir import CLUSTER_ID, TOPIC, TOPIC_ID
 from tests.builders.rig import Rig
 from tests.builders.store import MemoryStore
@@ -205,7 +205,7 @@ async def test_flipped_bits_are_an_error_that_names_the_segment(
     data[len(data) // 2] ^= 1
     rig.store.objects[name] = bytes(data)
     work = Work(rig, tmp_path / "out")
-    with pytest.raises(Corrupt, match=str(PLACE)):
+    with pytest.raises(Corrupt, match=str(PARTITION)):
         await work.run()
     assert not list(work.folder.glob("*.log"))
 
@@ -225,7 +225,7 @@ async def test_an_unknown_topic_is_not_found(tmp_path: Path) -> None:
 
 async def test_a_name_that_was_used_twice_needs_a_topic_id(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
-    older = replace(PLACE, topic_id=Uuid(b"\x66" * 16))
+    older = replace(PARTITION, topic_id=Uuid(b"\x66" * 16))
     put(rig, 1, batch(0, 10), {0: 0})
     put(rig, 2, batch(0, 20), {0: 0}, older)
     with pytest.raises(Invalid, match=str(older.topic_id)):
@@ -239,7 +239,7 @@ async def test_a_name_that_was_used_twice_needs_a_topic_id(tmp_path: Path) -> No
 async def test_partitions_are_separate_and_one_can_be_chosen(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     for number in range(3):
-        put(rig, number + 1, batch(0, 10), {0: 0}, replace(PLACE, partition=number))
+        put(rig, number + 1, batch(0, 10), {0: 0}, replace(PARTITION, partition=number))
     plans = await StoreSource(rig.store, threads=THREADS).plans(TOPIC, None)
     assert [plan.topic_partition.partition for plan in plans] == [0, 1, 2]
     (plan,) = await StoreSource(rig.store, threads=THREADS).plans(TOPIC, 1)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kip405.segments import EpochEntry
 from rlm.download.plan import PartitionPlan, Usable, pieces_of, usable_by_itself
-from tests.builders.ledger import PLACE, metadata
+from tests.builders.ledger import PARTITION, metadata
 
 
 def usable(*ranges: tuple[int, int]) -> list[Usable]:
@@ -69,7 +69,7 @@ def test_h04_what_an_unclean_election_replaced_is_left_out() -> None:
     assert not pieces[0].is_whole
     plan = PartitionPlan(
         cluster_id="c",
-        topic_partition=PLACE,
+        topic_partition=PARTITION,
         remote_log_start_offset=0,
         lineage=lineage,
         pieces=pieces,

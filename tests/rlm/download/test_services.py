@@ -14,7 +14,7 @@ from rlm.download.run import Download
 from rlm.download.sources import ServiceSource
 from rlm.remote_log.objects import RANGE_MAX_BYTES
 from tests.builders.clock import ManualClock
-from tests.builders.ledger import PLACE
+from tests.builders.ledger import PARTITION
 from tests.builders.log_dir import CLUSTER_ID, TOPIC
 from tests.builders.rig import Rig
 from tests.builders.threads import THREADS
@@ -114,23 +114,23 @@ async def test_ranges_are_bounded_and_segments_known(rig: Rig) -> None:
     (segment, _) = rig.ledger.view.entries
     with pytest.raises(Invalid, match="at most"):
         await anext(
-            remote.read_log(PLACE.key, segment, ByteRange(start=0, end=RANGE_MAX_BYTES + 1))
+            remote.read_log(PARTITION.key, segment, ByteRange(start=0, end=RANGE_MAX_BYTES + 1))
         )
     with pytest.raises(NotFound, match="no finished segment"):
-        await anext(remote.read_indexes(PLACE.key, Uuid(b"\x77" * 16)))
+        await anext(remote.read_indexes(PARTITION.key, Uuid(b"\x77" * 16)))
 
 
 async def test_reads_beyond_the_bound_are_busy_and_slots_come_back(rig: Rig) -> None:
     remote = remote_logs(rig)
     (segment, _) = rig.ledger.view.entries
     wanted = ByteRange(start=0, end=100)
-    reads = [remote.read_log(PLACE.key, segment, wanted) for _ in range(32)]
+    reads = [remote.read_log(PARTITION.key, segment, wanted) for _ in range(32)]
     for one in reads[:4]:
         assert await anext(one)
     waiting = [asyncio.ensure_future(anext(one)) for one in reads[4:]]
     await asyncio.sleep(0)
     with pytest.raises(Busy):
-        await anext(remote.read_log(PLACE.key, segment, wanted))
+        await anext(remote.read_log(PARTITION.key, segment, wanted))
     for one in reads[:4]:
         await one.aclose()
     for task in waiting:
@@ -138,7 +138,7 @@ async def test_reads_beyond_the_bound_are_busy_and_slots_come_back(rig: Rig) -> 
     await asyncio.wait(waiting)
     for one in reads[4:]:
         await one.aclose()
-    assert [piece async for piece in remote.read_log(PLACE.key, segment, wanted)]
+    assert [piece async for piece in remote.read_log(PARTITION.key, segment, wanted)]
 
 
 async def test_a_partition_led_elsewhere_is_fenced(rig: Rig) -> None:
@@ -147,4 +147,4 @@ async def test_a_partition_led_elsewhere_is_fenced(rig: Rig) -> None:
         partition=0, leader=2, leader_epoch=1, replicas=(1, 2), isr=(2,)
     )
     with pytest.raises(Fenced):
-        await remote.describe(PLACE.key)
+        await remote.describe(PARTITION.key)

@@ -46,7 +46,7 @@ def metrics() -> ServiceMetrics:
     return found
 
 
-async def test_healthz_follows_liveness_and_tells_the_rest() -> None:
+async def test_healthz_follows_liveness_and_reports_the_rest() -> None:
     states = [
         HealthState(alive=True, ready=True, problems=[FULL]),
         HealthState(alive=False, ready=False, problems=[]),

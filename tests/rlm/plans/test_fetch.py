@@ -1,4 +1,4 @@
-"""Cutting batches out of chunks, against a plain decoder of the whole log (kip405.batches.walk)."""
+"""Cutting batches out of chunks, against a plain scan of the whole log (batch_headers)."""
 
 import struct
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kip405.batches import BatchHeader, walk
+from kip405.batches import BatchHeader, batch_headers
 from kip405.errors import Corrupt
 from rlm.plans.fetch import ChunkWindow, Cut, ReadBounds, cut
 from tests.kip405.batch_builder import batch, legacy
@@ -68,7 +68,7 @@ def expected(log: bytes, position: int, asked: ReadBounds) -> Cut:
     """What the whole log says, batch by batch."""
     taken: list[BatchHeader] = []
     start, exhausted = position, True
-    for at, header in walk(log, position):
+    for at, header in batch_headers(log, position):
         after = at + header.size_bytes
         if header.last_offset < asked.offset:
             start = after
@@ -104,12 +104,12 @@ def cut_loading(log: bytes, size: int, position: int, asked: ReadBounds) -> tupl
         position = found.start
         for passed in [number for number in loaded if (number + 1) * size <= position]:
             del loaded[passed]
-    raise AssertionError("the walk never ends")
+    raise AssertionError("the scan never ends")
 
 
 def borders(log: bytes, offset: int) -> list[int]:
     """Positions that an index may answer for the offset."""
-    return [0] + [at for at, header in walk(log) if header.base_offset <= offset]
+    return [0] + [at for at, header in batch_headers(log) if header.base_offset <= offset]
 
 
 @given(logs(), bounds(), st.integers(1, 300), st.data())

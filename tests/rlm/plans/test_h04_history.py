@@ -11,10 +11,10 @@ from rlm.plans.freeze import Frozen, freeze
 from rlm.plans.history import MOST_EPOCHS, leaders_lineage, lineage_to_publish, published_lineage
 from rlmm.ledger import PartitionLedger
 from rlmm.settings_records import HistoryRecord
-from tests.builders.ledger import PLACE, MemoryLedger, MemorySettings, metadata
+from tests.builders.ledger import PARTITION, MemoryLedger, MemorySettings, metadata
 from tests.rlm.plans.views import copied, history, lineage
 
-KEY = PLACE.key
+KEY = PARTITION.key
 CONTRADICTION = Frozen(reason="log and copies contradict each other")
 
 

@@ -25,11 +25,11 @@ from rlm.plans.history import (
 from rlmm.ledger import PartitionLedger
 from rlmm.settings_codec import decode_settings_record, encode_settings_record
 from rlmm.settings_records import HistoryRecord, Stamp
-from tests.builders.ledger import OUR_WRITER, PLACE, MemoryLedger, MemorySettings, metadata
+from tests.builders.ledger import OUR_WRITER, PARTITION, MemoryLedger, MemorySettings, metadata
 from tests.rlm.plans.views import copied, history, lineage
 
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
-KEY = PLACE.key
+KEY = PARTITION.key
 TRUE = {5: 0, 7: 600}
 TRUE_COPIES = [(0, 500, {5: 0}), (500, 600, {5: 500}), (600, 700, {7: 600})]
 DEAD_COPY = (500, 800, {6: 500})

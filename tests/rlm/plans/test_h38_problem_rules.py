@@ -44,7 +44,7 @@ LIMITS = Limits(
     held_ms=1_200_000,
     start_ms=60_000,
 )
-PLACE = TopicPartition(topic="orders", partition=3)
+PARTITION = TopicPartition(topic="orders", partition=3)
 LAG = CopyLag(segments=2, size_bytes=3 << 20)
 FULL = Failure(error=Unavailable("no space left on device"), since_ms=0)
 
@@ -59,7 +59,7 @@ def measure(at_ms: int = 0, **changes: Any) -> CopyMeasure:
 def copying(**changes: Any) -> CopyObservation:
     """Led since 0; measured at 0 with a lag that is due; nothing at work."""
     records = CopyObservation(
-        partition=PLACE,
+        partition=PARTITION,
         led_since_ms=0,
         measure=measure(),
         failure=None,
@@ -169,7 +169,7 @@ def test_a_topic_that_may_not_be_copied_any_more_is_reported_at_once() -> None:
 def trimming(**changes: Any) -> TrimObservation:
     """The log start stands still since 0, and more lies on the disk than then."""
     records = TrimObservation(
-        partition=PLACE,
+        partition=PARTITION,
         reason=NoTrim.NO_LIVE_SERVICE,
         detail="brokers [2]",
         failure=None,
@@ -277,7 +277,7 @@ def test_a_clock_that_is_wrong_says_which_way(skew_ms: int, words: str) -> None:
 
 
 def test_a_trim_whose_outcome_is_unknown_is_reported() -> None:
-    found = unknown_trim_finding(PLACE, 700)
+    found = unknown_trim_finding(PARTITION, 700)
     assert (found.kind, found.subject) == (ProblemKind.TRIM_UNKNOWN, "orders-3")
     assert "a trim to 700" in found.text
 

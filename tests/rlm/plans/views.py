@@ -12,7 +12,7 @@ from rlm.plans.retention import LocalRetention
 from rlm.plans.trim import TrimGuards, TrimOffsets
 from rlmm.ledger import PartitionLedger
 from rlmm.settings_records import HistoryRecord
-from tests.builders.ledger import PLACE, MemoryLedger, metadata
+from tests.builders.ledger import PARTITION, MemoryLedger, metadata
 
 GOOD_TOPIC = TopicState(enabled=True, internal=False, cleanup_policy="delete", native_tiering=False)
 
@@ -23,7 +23,7 @@ def lineage(epochs: dict[int, int]) -> Lineage:
 
 def history(epochs: dict[int, int], frozen: str | None = None) -> HistoryRecord:
     """As the leader of the partition published it."""
-    return HistoryRecord(partition=PLACE.key, frozen=frozen, lineage=lineage(epochs))
+    return HistoryRecord(partition=PARTITION.key, frozen=frozen, lineage=lineage(epochs))
 
 
 def copied(*segments: tuple[int, int, dict[int, int]]) -> PartitionLedger:

@@ -21,7 +21,7 @@ from kip405.segments import ByteRange, SegmentLocator
 from rlm.clock import SystemClock
 from rlm.proxy.server import ProxyServer
 from rlm.proxy.settings import ProxySettings
-from tests.builders.ledger import PLACE
+from tests.builders.ledger import PARTITION
 from tests.builders.store import MemoryStore
 from tests.builders.threads import some_threads
 from tests.rlm.proxy.fakes import FakeBroker, Log, RawClient, asked, only
@@ -103,7 +103,7 @@ class Behind:
             "max_wait_ms": 5_000,
             "min_bytes": 1,
             "max_bytes": 1_000_000,
-            "topics": [{"topic": PLACE.topic, "partitions": [asked(offset)]}],
+            "topics": [{"topic": PARTITION.topic, "partitions": [asked(offset)]}],
         }
         answer = only(await self._client.call(FETCH, 11, request))
         assert answer["error_code"] == 0
@@ -122,7 +122,9 @@ class Behind:
 @asynccontextmanager
 async def behind(path: Path, loop: ChainLoop) -> AsyncIterator[Behind]:
     broker = FakeBroker()
-    broker.logs[PLACE.topic, PLACE.partition] = Log(start=150, high_watermark=300, last_stable=300)
+    broker.logs[PARTITION.topic, PARTITION.partition] = Log(
+        start=150, high_watermark=300, last_stable=300
+    )
     server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
     with some_threads(2) as threads:
         async with server, asyncio.TaskGroup() as tasks:

@@ -14,9 +14,9 @@ import pytest
 
 from kafka_protocol.apis import FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from kafka_protocol.error_codes import KAFKA_STORAGE_ERROR, LEADER_NOT_AVAILABLE
-from kip405.batches import walk
+from kip405.batches import batch_headers
 from kip405.errors import Fenced
-from tests.builders.ledger import PLACE
+from tests.builders.ledger import PARTITION
 from tests.builders.rig import NODE_ID
 from tests.builders.threads import some_threads
 from tests.rlm.proxy.fakes import (
@@ -35,7 +35,7 @@ from tests.rlm.tier_site import Site
 READ_COMMITTED, READ_UNCOMMITTED = 1, 0
 EARLIEST = -2
 DIVERGED_AT = 180
-KEY = (PLACE.topic, PLACE.partition)
+KEY = (PARTITION.topic, PARTITION.partition)
 
 
 @dataclass
@@ -76,18 +76,18 @@ class Behind:
             "min_bytes": 1,
             "max_bytes": 1_000_000,
             "isolation_level": isolation,
-            "topics": [{"topic": PLACE.topic, "partitions": [part]}],
+            "topics": [{"topic": PARTITION.topic, "partitions": [part]}],
         }
         return only(await self.client.call(FETCH, 11, request))
 
     async def position(self, timestamp: int) -> Value:
-        parts = [{"partition_index": PLACE.partition, "timestamp": timestamp}]
-        request = {"replica_id": -1, "topics": [{"name": PLACE.topic, "partitions": parts}]}
+        parts = [{"partition_index": PARTITION.partition, "timestamp": timestamp}]
+        request = {"replica_id": -1, "topics": [{"name": PARTITION.topic, "partitions": parts}]}
         return await self._one(LIST_OFFSETS, 7, request)
 
     async def epoch_end(self, epoch: int) -> Value:
-        parts = [{"partition": PLACE.partition, "leader_epoch": epoch}]
-        request = {"replica_id": -1, "topics": [{"topic": PLACE.topic, "partitions": parts}]}
+        parts = [{"partition": PARTITION.partition, "leader_epoch": epoch}]
+        request = {"replica_id": -1, "topics": [{"topic": PARTITION.topic, "partitions": parts}]}
         return await self._one(OFFSET_FOR_LEADER_EPOCH, 3, request)
 
     async def _one(self, api: Any, version: int, request: Value) -> Value:
@@ -110,7 +110,9 @@ async def behind(tmp_path: Path) -> AsyncIterator[Behind]:
 
 
 def _timestamp_of(log: bytes, offset: int) -> int:
-    return next(header.base_timestamp_ms for _, header in walk(log) if header.base_offset == offset)
+    return next(
+        header.base_timestamp_ms for _, header in batch_headers(log) if header.base_offset == offset
+    )
 
 
 async def test_what_is_remote_comes_from_the_store(behind: Behind) -> None:
@@ -151,7 +153,7 @@ async def test_h04_nothing_of_a_frozen_partition_comes_from_the_store(
         assert (refused["error_code"], refused["offset"]) == (LEADER_NOT_AVAILABLE, -1)
     for late in (
         behind.site.read(20, 250),
-        behind.site.tier.offset_for_timestamp(PLACE.topic_id, PLACE.partition, 0),
+        behind.site.tier.offset_for_timestamp(PARTITION.topic_id, PARTITION.partition, 0),
     ):
         with pytest.raises(Fenced, match="frozen"):  # also reads that began by an older view
             await late
@@ -195,7 +197,7 @@ async def _read_from_store(behind: Behind, offset: int, end: int) -> bytes:
     while offset < end:
         answer = await behind.fetch(offset)
         assert answer["error_code"] == 0
-        batches = [header for _, header in walk(answer["records"])]
+        batches = [header for _, header in batch_headers(answer["records"])]
         assert batches, offset
         got, offset = got + answer["records"], batches[-1].last_offset + 1
         assert offset <= DIVERGED_AT

@@ -124,7 +124,7 @@ def verdict_of(answer: Value) -> tuple[int, tuple[int, int], bool, int]:
 
 @pytest.mark.parametrize("named", [-1, 9])
 @pytest.mark.parametrize("view_hidden", [False, True], ids=["known", "reactive"])
-async def test_h37_epochs_are_judged_as_by_a_broker_with_the_whole_log(
+async def test_h37_epochs_are_compared_as_by_a_broker_with_the_whole_log(
     view_hidden: bool, named: int
 ) -> None:
     empty = FakeTier()
@@ -165,7 +165,7 @@ async def test_h37_a_hole_is_asked_without_the_last_fetched_epoch() -> None:
         assert verdict_of(await ask(w, 90, 3)) == (0, (3, 60), False, 200)
 
 
-async def test_h17_h37_no_divergence_is_told_before_a_barrier() -> None:
+async def test_h17_h37_no_divergence_is_reported_before_a_barrier() -> None:
     """The broker's cut epochs say (3, 100) for what ended at 60."""
     async with world(tier(), trimmed()) as w:
         w.tier.barrier_error = Unavailable("replaying")
@@ -186,7 +186,7 @@ async def test_h37_what_the_broker_still_knows_needs_no_barrier() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"frozen": True}, {"led_here": False}])
-async def test_h37_the_brokers_word_stands_where_there_is_no_lineage_to_judge_by(
+async def test_h37_the_brokers_answer_is_kept_where_there_is_no_lineage(
     changes: Value,
 ) -> None:
     async with world(tier(**changes), trimmed()) as w:

@@ -191,7 +191,7 @@ async def _fetch(port: int, trimmed: Trimmed, offset: int, epoch: int) -> Value:
     return partition
 
 
-async def test_h37_epochs_are_judged_by_the_whole_history(trimmed: Trimmed) -> None:
+async def test_h37_epochs_are_compared_with_the_whole_history(trimmed: Trimmed) -> None:
     port = int(trimmed.bootstrap.rpartition(":")[2])
     first, second, *_, last = trimmed.lineage.entries
     for offset, epoch, error_code, diverging, has_records in (

@@ -58,7 +58,7 @@ async def test_nothing_remote_yet(timestamp: int, expected: int) -> None:
 
 
 @pytest.mark.parametrize(("timestamp", "expected"), [(-2, 5), (1_000, 5), (-4, 0), (-6, 0)])
-async def test_h15_the_oldest_offset_is_not_told_before_the_remote_data_is_settled(
+async def test_h15_the_oldest_offset_is_not_answered_before_the_remote_data_is_settled(
     timestamp: int, expected: int
 ) -> None:
     async with world() as w:
@@ -84,7 +84,7 @@ async def test_a_timestamp_later_than_the_brokers_answer_or_none_keeps_it() -> N
 
 @pytest.mark.parametrize("version", LIST_VERSIONS)
 @pytest.mark.parametrize("timestamp", [-2, -4, -5, -6, 1_000])
-async def test_h17_without_a_passed_barrier_clients_are_told_to_ask_again(
+async def test_h17_without_a_passed_barrier_clients_must_ask_again(
     version: int, timestamp: int
 ) -> None:
     async with world() as w:

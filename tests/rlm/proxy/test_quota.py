@@ -39,7 +39,7 @@ async def fetch(client: RawClient, *partitions: Value, version: int = VERSION) -
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_h23_over_its_rate_a_client_gets_nothing_and_is_told_to_wait(version: int) -> None:
+async def test_h23_over_its_rate_a_client_gets_nothing_and_a_throttle_time(version: int) -> None:
     clock = ManualClock(0)
     quota = throttle(clock)
     async with world(quota=quota) as w:

@@ -47,7 +47,7 @@ def test_bytes_that_each_partition_may_have(
     assert found == given
 
 
-def test_the_first_batch_has_the_size_that_its_header_tells() -> None:
+def test_the_first_batch_has_the_size_in_its_header() -> None:
     one = batch(0, 3)
     assert first_batch_bytes(one + batch(3, 5)) == len(one)
     assert first_batch_bytes(b"") == 0

@@ -5,7 +5,7 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
-from kip405.batches import walk
+from kip405.batches import batch_headers
 from kip405.contracts import StoreIdentity
 from kip405.errors import NotFound
 from kip405.indexes import AbortedTransaction
@@ -151,7 +151,7 @@ def bounds(offset: int, max_bytes: int = ALL, upper_offset: int = 2**62) -> Read
 def expected(log: bytes, asked: ReadBounds) -> tuple[bytes, int]:
     """Bytes and next offset, from the whole log."""
     taken, next_offset = b"", asked.offset
-    for at, header in walk(log):
+    for at, header in batch_headers(log):
         if header.last_offset < asked.offset:
             continue
         too_much = len(taken) + header.size_bytes > asked.max_bytes

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kip405.batches import walk
+from kip405.batches import batch_headers
 from kip405.contracts import IndexType
 from kip405.crc import crc32c
 from kip405.errors import Fenced, Unavailable
@@ -42,7 +42,7 @@ from tests.rlm.reading.world import TOPIC_ID, MadeStore
 CHUNK = 256
 END = 300
 KEY = PartitionKey(TOPIC_ID, 0)
-PLACE = TopicIdPartition(topic_id=TOPIC_ID, topic="made", partition=0)
+PARTITION = TopicIdPartition(topic_id=TOPIC_ID, topic="made", partition=0)
 
 Batch = tuple[int, int, bytes]
 """First offset, offset after the last, bytes."""
@@ -60,7 +60,7 @@ def batches(rng: random.Random, start: int, end: int, epoch: int) -> list[Batch]
 
 def indexes_of(log: bytes, base_offset: int) -> bytes:
     entries, last = b"", 0
-    for position, header in walk(log):
+    for position, header in batch_headers(log):
         if position - last > 100:
             entries += struct.pack(">ii", header.last_offset - base_offset, position)
             last = position
@@ -121,7 +121,7 @@ class Copies:
         )
         self.made.append(
             RemoteLogSegmentMetadata(
-                segment_id=RemoteLogSegmentId(topic_id_partition=PLACE, id=number),
+                segment_id=RemoteLogSegmentId(topic_id_partition=PARTITION, id=number),
                 start_offset=start,
                 end_offset=after - 1,
                 broker_id=1,
@@ -193,7 +193,9 @@ async def tier_of(copies: Copies, ledger: PartitionLedger, reader: RemoteReader)
     settings, given = MemorySettings(), GivenLedger(ledger)
     broker, clock = SilentBroker(), ManualClock()
     one = OneSnapshot(
-        snapshot_of(PLACE, ledger=ledger, lineage=copies.lineage, leader_epoch=3, end_offset=END)
+        snapshot_of(
+            PARTITION, ledger=ledger, lineage=copies.lineage, leader_epoch=3, end_offset=END
+        )
     )
     publisher = LineagePublisher(settings=settings, ledger=given, clock=clock)
     snapshots = SnapshotCache(one, publisher)
@@ -228,7 +230,7 @@ async def read_on(copies: Copies, tier: LocalTier, offset: int, upper: int) -> l
         data = b"".join(found.records)
         if not data:
             break
-        for position, header in walk(data):
+        for position, header in batch_headers(data):
             first, after, written = copies.truth[header.base_offset]
             assert (first, data[position : position + header.size_bytes]) == (
                 header.base_offset,

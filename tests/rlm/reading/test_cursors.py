@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.reading.cursors import Cursor, Cursors
 from rlm.reading.values import ReadLimits
-from tests.builders.ledger import PLACE, metadata
+from tests.builders.ledger import PARTITION, metadata
 
 CHUNK = 1 << 20
 SEGMENT = 16 * CHUNK
@@ -33,7 +33,7 @@ def following(count: int, size_bytes: int = SEGMENT):  # type: ignore[no-untyped
 
 
 def reader_at(cursors: Cursors, offset: int, now_ms: int = 0) -> Cursor:
-    return cursors.at(PLACE.key, offset, now_ms)
+    return cursors.at(PARTITION.key, offset, now_ms)
 
 
 def read(cursor: Cursor, offset: int, next_offset: int) -> None:
@@ -71,7 +71,7 @@ def test_g10_readers_are_bounded_per_partition_and_in_all() -> None:
         reader_at(cursors, number * 100, number)
         assert len(cursors) <= 3
     for number in range(50):
-        key = PLACE.key._replace(partition=number)
+        key = PARTITION.key._replace(partition=number)
         cursors.at(key, 0, 100 + number)
         assert len(cursors) <= 5
     assert len(cursors.gone()) == 95
@@ -145,8 +145,8 @@ def test_eight_readers_of_default_memory_still_ask_for_a_segment_at_a_time() -> 
     """<= 200 GET per GiB at 16 MiB segments needs two requests a segment."""
     cursors = Cursors(LIMITS)
     for number in range(8):
-        cursors.at(PLACE.key._replace(partition=number), 0, 0)
-    cursor = cursors.at(PLACE.key, 0, 0)
+        cursors.at(PARTITION.key._replace(partition=number), 0, 0)
+    cursor = cursors.at(PARTITION.key, 0, 0)
     cursor.moved(segment(0), 8 * CHUNK, CHUNK)
     cursor.asked(segment(0), SEGMENT, CHUNK)
     window = min(cursors.window_share_bytes, LIMITS.window_bytes)
@@ -165,7 +165,7 @@ def test_nothing_is_planned_beyond_the_last_segment() -> None:
 def test_many_readers_share_the_memory() -> None:
     cursors = Cursors(LIMITS)
     for number in range(200):
-        cursors.at(PLACE.key._replace(partition=number), 0, 0)
+        cursors.at(PARTITION.key._replace(partition=number), 0, 0)
     assert cursors.window_share_bytes * 200 <= LIMITS.ahead_bytes < LIMITS.chunk_bytes
 
 

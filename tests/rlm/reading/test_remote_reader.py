@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from kip405.batches import walk
+from kip405.batches import batch_headers
 from kip405.errors import Busy, NotFound
 from kip405.indexes import AbortedTransaction
 from kip405.records import records
@@ -254,7 +254,7 @@ async def test_g10_memory_is_bounded_whatever_is_asked(local: Bench) -> None:
         asked = bounds(offset)
         found = await reader.read(segment, asked, read_committed=False, following=nothing_follows)
         data, offset = b"".join(found.records), found.next_offset
-        assert len(data) <= bound // 4 or len(list(walk(data))) == 1
+        assert len(data) <= bound // 4 or len(list(batch_headers(data))) == 1
         most = max(most, reader.memory.held_bytes)
         got += data
     assert got == log
@@ -302,7 +302,7 @@ async def test_a_reader_that_gives_up_leaves_the_chunk_to_the_next(local: Bench)
 
 def first_at(log: bytes, timestamp_ms: int, lower_offset: int) -> TimestampedOffset | None:
     """The first record at or after both, decoding everything."""
-    for at, header in walk(log):
+    for at, header in batch_headers(log):
         found = (
             [(header.base_offset, header.max_timestamp_ms)]
             if header.magic < 2

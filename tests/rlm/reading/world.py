@@ -93,14 +93,14 @@ class MadeStore:
             log, size = log_of(at * batches, batches, value_bytes)
             indexes = self._indexes(log, batches, size)
         self.logs[segment_id], self.indexes[segment_id] = log, indexes
-        place = TopicIdPartition(topic_id=TOPIC_ID, topic="made", partition=partition)
+        partition_id = TopicIdPartition(topic_id=TOPIC_ID, topic="made", partition=partition)
         custom = CustomMetadata(
             store_id=Uuid(b"\x01" * 16),
             indexes_size_bytes=len(indexes),
             indexes_crc32c=crc32c(indexes),
         )
         return RemoteLogSegmentMetadata(
-            segment_id=RemoteLogSegmentId(topic_id_partition=place, id=segment_id),
+            segment_id=RemoteLogSegmentId(topic_id_partition=partition_id, id=segment_id),
             start_offset=at * batches,
             end_offset=(at + 1) * batches - 1,
             broker_id=1,

@@ -102,7 +102,7 @@ def test_which_keys_a_rule_meets(applies_to: str, prefix: str | None, met: bool)
     assert concerns(applies_to, prefix, FOLDER) is met
 
 
-def test_a_topic_of_unknown_place_counts_as_met() -> None:
+def test_a_topic_in_an_unknown_store_counts_as_met() -> None:
     assert concerns("other/", "kafka", "")
 
 
@@ -148,7 +148,7 @@ def test_versioning_with_a_rule_for_noncurrent_versions_is_neither_alarm_nor_hin
     assert "of the whole bucket after 14 d" in verdict.text
 
 
-def test_a_store_that_tells_nothing_is_said_so() -> None:
+def test_a_store_that_reports_nothing_is_reported() -> None:
     (verdict,) = evaluated()
     assert verdict.level is Level.UNKNOWN
 

@@ -9,7 +9,7 @@ from rlm.stores.stores import CopyTarget, RoutedReader, Stores, Targets
 from rlmm.settings_records import StoreRecord
 from rsm_plugins.endpoints import EndpointStore, RuleProvider, TopicRule
 from rsm_plugins.layout.keys import ObjectKind, object_name
-from tests.builders.ledger import PLACE
+from tests.builders.ledger import PARTITION
 from tests.builders.store import MemoryStore
 
 HOT, COLD, GONE = (Uuid(bytes([number]) * 16) for number in (1, 2, 3))
@@ -39,7 +39,7 @@ def locator(number: int, store_id: Uuid, *, bits: int = 0) -> SegmentLocator:
     return SegmentLocator(
         cluster_id="c",
         segment_id=RemoteLogSegmentId(
-            topic_id_partition=PLACE, id=Uuid(number.to_bytes(16, "big"))
+            topic_id_partition=PARTITION, id=Uuid(number.to_bytes(16, "big"))
         ),
         start_offset=number,
         custom_metadata=custom.encode(),
@@ -117,26 +117,26 @@ async def test_a_locator_that_names_no_store_is_refused(routed: RoutedReader) ->
 
 
 def targets(stores: Stores, *rules: TopicRule) -> Targets:
-    places = [
+    endpoints = [
         EndpointStore(name=name, plugin="local", location=name, entropy_bits=bits)
         for name, bits in (("hot", 0), ("cold", 3))
     ]
-    return Targets(RuleProvider(places, rules), stores, "c")
+    return Targets(RuleProvider(endpoints, rules), stores, "c")
 
 
 def test_a_copy_goes_where_the_rules_say(stores: Stores) -> None:
-    assert targets(stores).target(PLACE) == CopyTarget(store_id=HOT)
-    rule = TopicRule(topics=PLACE.topic, store="cold")
-    assert targets(stores, rule).target(PLACE) == CopyTarget(store_id=COLD, entropy_bits=3)
+    assert targets(stores).target(PARTITION) == CopyTarget(store_id=HOT)
+    rule = TopicRule(topics=PARTITION.topic, store="cold")
+    assert targets(stores, rule).target(PARTITION) == CopyTarget(store_id=COLD, entropy_bits=3)
 
 
 def test_a_store_that_is_not_known_yet_stops_only_its_own_copies(
     stores: Stores, cold: NamedConnection
 ) -> None:
     cold.store_id, cold.problem = None, "the plugin does not answer"
-    assert targets(stores).target(PLACE).store_id == HOT
+    assert targets(stores).target(PARTITION).store_id == HOT
     with pytest.raises(Unavailable, match="store cold: the plugin does not answer"):
-        targets(stores, TopicRule(topics=".*", store="cold")).target(PLACE)
+        targets(stores, TopicRule(topics=".*", store="cold")).target(PARTITION)
 
 
 def test_without_a_store_topics_are_refused_with_what_to_do() -> None:
@@ -144,7 +144,7 @@ def test_without_a_store_topics_are_refused_with_what_to_do() -> None:
     with pytest.raises(Invalid, match="no store is configured: nothing is tiered; give the serv"):
         none.refuse_untiered("orders")
     with pytest.raises(Invalid, match="no store is configured"):
-        none.target(PLACE)
+        none.target(PARTITION)
 
 
 def test_two_names_of_one_store_are_reported(stores: Stores, cold: NamedConnection) -> None:

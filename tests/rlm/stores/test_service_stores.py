@@ -20,7 +20,7 @@ from rlm.stores.stores import RoutedReader, Stores, StoresInUse, StoreUsage, Tar
 from rlmm.settings_records import StoreRecord, TopicRecord
 from rsm_plugins.endpoints import EndpointStore, RuleProvider, TopicRule
 from tests.builders.clock import ManualClock
-from tests.builders.ledger import PLACE, MemorySettings, metadata
+from tests.builders.ledger import PARTITION, MemorySettings, metadata
 from tests.rlm.api.harness import FullLedger
 from tests.rlm.stores.test_routes import COLD, GONE, HOT, NamedConnection
 
@@ -86,7 +86,7 @@ class World:
         )
 
     def topic(
-        self, name: str = PLACE.topic, topic_id: Uuid = PLACE.topic_id, days: int = 30
+        self, name: str = PARTITION.topic, topic_id: Uuid = PARTITION.topic_id, days: int = 30
     ) -> None:
         self.settings.write(
             TopicRecord(
@@ -128,7 +128,7 @@ async def test_usage_counts_what_is_finished_and_knows_who_needs_the_store(world
     world.segment(3, COLD, STARTED)
     world.segment(4, GONE, DELETED)
     await world.service_stores.opened.in_use.refresh()
-    topics = frozenset((PLACE.topic_id,))
+    topics = frozenset((PARTITION.topic_id,))
     assert world.service_stores.opened.in_use.by_store == {
         HOT: StoreUsage(segments=2, size_bytes=2, topics=topics),
         COLD: StoreUsage(topics=topics),
@@ -187,7 +187,7 @@ async def test_a_store_that_is_not_found_yet_is_not_called_unconfigured(world: W
     assert "is not found (yet)" in texts[1], "it may be called cold from now on, or be another"
 
 
-async def test_h11_an_expiry_is_judged_by_the_topics_that_lie_there(world: World) -> None:
+async def test_h11_an_expiry_is_compared_with_the_topics_in_the_store(world: World) -> None:
     world.topic()
     world.segment(1, COLD)
     world.expire("hot", 40)
@@ -222,7 +222,7 @@ async def test_segments_of_a_topic_without_settings_record_are_kept_without_limi
     world.segment(1, HOT)
     world.expire("hot", 36_500)
     hot, _ = await world.service_stores.inspect()
-    assert f"topic {PLACE.topic_id} (kept without limit)" in hot.alarms[0]
+    assert f"topic {PARTITION.topic_id} (kept without limit)" in hot.alarms[0]
 
 
 async def test_a_store_that_does_not_answer_says_so_and_hides_no_other(world: World) -> None:
@@ -246,7 +246,7 @@ async def test_a_store_that_hangs_is_not_waited_for(world: World) -> None:
     assert (hot.problem, cold.problem) == ("no answer within 10 ms", "")
 
 
-async def test_what_another_store_says_is_not_judged(world: World) -> None:
+async def test_what_another_store_says_is_not_evaluated(world: World) -> None:
     world.connections["hot"].is_other, world.connections["hot"].problem = True, "it is store X"
     hot, _ = await world.service_stores.inspect()
     assert (hot.problem, hot.findings) == ("it is store X", ())

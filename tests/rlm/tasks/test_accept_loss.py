@@ -15,7 +15,7 @@ from rlm.tasks.lost_segments import HoleRecords
 from rlmm.ledger import Hole
 from rlmm.settings_records import HolesRecord
 from rsm_plugins.layout.keys import ObjectKind, object_name
-from tests.builders.ledger import PLACE
+from tests.builders.ledger import PARTITION
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import Rig
 
@@ -68,16 +68,16 @@ def acceptance(rig: Rig) -> LossAcceptance:
 
 
 async def test_h15_a_dry_run_changes_nothing(rig: Rig) -> None:
-    (found,) = await acceptance(rig).accept(PLACE.key, by="op", apply=False)
+    (found,) = await acceptance(rig).accept(PARTITION.key, by="op", apply=False)
     assert (found.start, found.next_offset, found.segments) == (100, 200, 1)
-    assert rig.settings.view.holes(PLACE.key) == ()
+    assert rig.settings.view.holes(PARTITION.key) == ()
     await rig.cleanup.run(rig.led)
     assert len(finished(rig)) == 3
 
 
 async def test_h15_what_is_accepted_is_on_record_and_its_entry_goes(rig: Rig) -> None:
-    await acceptance(rig).accept(PLACE.key, by="op", apply=True)
-    assert rig.settings.view.holes(PLACE.key) == (LOST,)
+    await acceptance(rig).accept(PARTITION.key, by="op", apply=True)
+    assert rig.settings.view.holes(PARTITION.key) == (LOST,)
     await rig.cleanup.run(rig.led)
     assert [one.start_offset for one in finished(rig)] == [0, 200]
     snapshot = await rig.snapshots.take(rig.led)
@@ -91,13 +91,13 @@ async def test_h15_what_is_accepted_is_on_record_and_its_entry_goes(rig: Rig) ->
     )
     assert end == SETTLED
     with pytest.raises(Invalid, match="nothing is proven lost"):
-        await acceptance(rig).accept(PLACE.key, by="op", apply=True)
+        await acceptance(rig).accept(PARTITION.key, by="op", apply=True)
 
 
 async def test_h06_objects_that_come_back_after_it_was_accepted_are_kept(tmp_path: Path) -> None:
     rig = await trimmed(tmp_path)
     taken = lose(rig)
-    await acceptance(rig).accept(PLACE.key, by="op", apply=True)
+    await acceptance(rig).accept(PARTITION.key, by="op", apply=True)
     rig.store.objects |= taken
     await rig.cleanup.run(rig.led)
     assert len(finished(rig)) == 3
@@ -110,8 +110,8 @@ async def test_h15_what_the_broker_still_has_is_refused(tmp_path: Path) -> None:
     await rig.copy.run(rig.led)
     lose(rig)
     with pytest.raises(Invalid, match="the broker still has the records"):
-        await acceptance(rig).accept(PLACE.key, by="op", apply=True)
-    assert rig.settings.view.holes(PLACE.key) == ()
+        await acceptance(rig).accept(PARTITION.key, by="op", apply=True)
+    assert rig.settings.view.holes(PARTITION.key) == ()
     await rig.copy.run(rig.led)  # it is suspected now
     assert len(finished(rig)) == 4
 
@@ -119,13 +119,13 @@ async def test_h15_what_the_broker_still_has_is_refused(tmp_path: Path) -> None:
 async def test_h11_a_store_that_is_another_one_proves_no_loss(rig: Rig) -> None:
     rig.store.identity = None
     with pytest.raises(Invalid, match="no identity"):
-        await acceptance(rig).accept(PLACE.key, by="op", apply=True)
+        await acceptance(rig).accept(PARTITION.key, by="op", apply=True)
 
 
 async def test_h06_a_ledger_with_a_problem_proves_no_loss(rig: Rig) -> None:
     rig.ledger.problem = "topic was recreated"
     with pytest.raises(Unavailable, match="recreated"):
-        await acceptance(rig).accept(PLACE.key, by="op", apply=True)
+        await acceptance(rig).accept(PARTITION.key, by="op", apply=True)
 
 
 async def test_h04_a_frozen_partition_has_no_loss_to_accept(rig: Rig) -> None:
@@ -133,7 +133,7 @@ async def test_h04_a_frozen_partition_has_no_loss_to_accept(rig: Rig) -> None:
     rig.disk.epochs({2: 0})
     rig.broker.ends_at(120)
     with pytest.raises(Invalid, match="frozen"):
-        await acceptance(rig).accept(PLACE.key, by="op", apply=True)
+        await acceptance(rig).accept(PARTITION.key, by="op", apply=True)
 
 
 async def test_g1_a_file_that_lost_its_bytes_is_trimmed_once_that_is_accepted(
@@ -145,12 +145,12 @@ async def test_g1_a_file_that_lost_its_bytes_is_trimmed_once_that_is_accepted(
     await rig.copy.run(rig.led)
     await rig.trim.run(rig.led)
     assert rig.broker.deleted == [100]
-    (found,) = await acceptance(rig).accept(PLACE.key, by="op", apply=True)
+    (found,) = await acceptance(rig).accept(PARTITION.key, by="op", apply=True)
     assert "has 0 bytes" in found.why
     await rig.trim.run(rig.led)
     assert rig.broker.deleted == [100, 300]
     await rig.copy.run(rig.led)
-    assert rig.copy.statuses[PLACE.key].doubtful == ()
+    assert rig.copy.statuses[PARTITION.key].doubtful == ()
 
 
 async def test_h25_what_lacks_its_manifest_only_can_be_read_and_is_no_loss(tmp_path: Path) -> None:
@@ -159,8 +159,8 @@ async def test_h25_what_lacks_its_manifest_only_can_be_read_and_is_no_loss(tmp_p
     (segment,) = [one for one in finished(rig) if one.start_offset == 100]
     del rig.store.objects[object_name(segment.locator(CLUSTER_ID), ObjectKind.MANIFEST)]
     with pytest.raises(Invalid, match="nothing is proven lost"):
-        await acceptance(rig).accept(PLACE.key, by="op", apply=True)
-    rig.settings.write(HolesRecord(partition=PLACE.key, holes=(LOST,)))
+        await acceptance(rig).accept(PARTITION.key, by="op", apply=True)
+    rig.settings.write(HolesRecord(partition=PARTITION.key, holes=(LOST,)))
     await rig.cleanup.run(rig.led)
     assert rig.store.deleted == []
     assert segment in finished(rig)
@@ -178,18 +178,18 @@ async def test_h15_what_was_accepted_and_is_copied_after_all_is_a_hole_no_more(
     records = [file.read_bytes() for file in files]
     rig.disk.empty(100, 200)
     await rig.copy.run(rig.led)
-    await acceptance(rig).accept(PLACE.key, by="op", apply=True)
+    await acceptance(rig).accept(PARTITION.key, by="op", apply=True)
     for file, data in zip(files, records, strict=True):
         file.write_bytes(data)
     await rig.copy.run(rig.led)
-    assert rig.settings.view.holes(PLACE.key) == ()
+    assert rig.settings.view.holes(PARTITION.key) == ()
     await rig.trim.run(rig.led)
     assert rig.broker.deleted == [300]
     for base in (0, 100, 200):
         rig.disk.file(base, ".log").unlink()
     lose(rig)
     (segment,) = [one for one in finished(rig) if one.start_offset == 100]
-    rig.lost.suspect(PLACE.key, [segment.segment_id.id])
+    rig.lost.suspect(PARTITION.key, [segment.segment_id.id])
     await rig.cleanup.run(rig.led)
     assert segment in finished(rig)
     assert rig.store.deleted == []

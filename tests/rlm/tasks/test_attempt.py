@@ -11,7 +11,7 @@ import pytest
 
 from kip405.errors import Fenced, Invalid, Unavailable
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
-from tests.builders.ledger import OTHER_WRITER, OUR_WRITER, PLACE
+from tests.builders.ledger import OTHER_WRITER, OUR_WRITER, PARTITION
 from tests.builders.rig import Rig
 
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
@@ -141,11 +141,11 @@ async def test_copying_now_ends_below_the_offset_that_was_asked_for(tmp_path: Pa
     assert rig.ledger.view.highest_end((await rig.snapshots.take(rig.led)).lineage) == 100
     await rig.copy.run(rig.led, up_to_offset=101)
     assert rig.ledger.view.highest_end((await rig.snapshots.take(rig.led)).lineage) == 200
-    assert rig.copy.statuses[PLACE.key].copied_next_offset == 200
+    assert rig.copy.statuses[PARTITION.key].copied_next_offset == 200
 
 
 async def test_h35_an_unknown_recovery_point_proves_nothing(rig: Rig) -> None:
     (rig.log_dir.path / "recovery-point-offset-checkpoint").unlink()
     await rig.copy.run(rig.led)
     assert not rig.ledger.log
-    assert rig.copy.statuses[PLACE.key].reason == "waiting for the recovery point"
+    assert rig.copy.statuses[PARTITION.key].reason == "waiting for the recovery point"

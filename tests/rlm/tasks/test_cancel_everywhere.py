@@ -12,7 +12,7 @@ from kip405.errors import Unavailable
 from kip405.segments import RemoteLogSegmentState
 from rsm_plugins.layout.keys import parse_name
 from tests.builders.checkpoints import Checkpoints
-from tests.builders.ledger import PLACE
+from tests.builders.ledger import PARTITION
 from tests.builders.rig import DRAIN_MS, Rig
 
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
@@ -121,12 +121,12 @@ async def drain(rig: Rig) -> None:
 
 async def test_trim_cancelled_at_every_step_never_passes_its_intent(tmp_path: Path) -> None:
     async def check(rig: Rig) -> None:
-        intent = rig.settings.view.trim(PLACE.key)
+        intent = rig.settings.view.trim(PARTITION.key)
         assert rig.broker.log_start_offset <= (intent.bound if intent else 0) <= 200
         await drain(rig)
         await rig.trim.run(rig.led)
         assert rig.broker.log_start_offset == 200
-        assert rig.trim.statuses[PLACE.key].foreign_log_start is None
+        assert rig.trim.statuses[PARTITION.key].foreign_log_start is None
 
     steps = await every_step(
         tmp_path, lambda rig: rig.copy.run(rig.led), lambda rig: rig.trim.run(rig.led), check

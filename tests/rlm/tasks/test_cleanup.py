@@ -11,7 +11,7 @@ from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState, Seg
 from rlmm.replay import LedgerState
 from rlmm.settings_records import FreezeRecord, StartRecord
 from rsm_plugins.layout.keys import ObjectKind, object_name
-from tests.builders.ledger import OTHER_WRITER, PLACE, metadata
+from tests.builders.ledger import OTHER_WRITER, PARTITION, metadata
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import GRACE_MS, Rig
 from tests.builders.store import STORE_ID
@@ -58,7 +58,7 @@ async def test_h06_a_broken_attempt_leaves_neither_entry_nor_object(
     assert not rig.store.objects
     assert not rig.ledger.view.entries
     assert rig.ledger.states() == [STARTED, DELETING, DELETED]
-    assert rig.cleanup.statuses[PLACE.key].deleted == 1
+    assert rig.cleanup.statuses[PARTITION.key].deleted == 1
 
 
 async def test_h10_objects_go_only_after_our_own_delete_started_was_read_back(rig: Rig) -> None:
@@ -112,7 +112,7 @@ async def test_h06_a_manifest_without_its_objects_is_an_alarm(rig: Rig) -> None:
     del rig.store.objects[object_name(entry.metadata.locator(CLUSTER_ID), ObjectKind.LOG)]
     rig.ledger.write(in_state(entry.metadata, DELETING), previous=1)
     await rig.cleanup.run(rig.led)
-    status = rig.cleanup.statuses[PLACE.key]
+    status = rig.cleanup.statuses[PARTITION.key]
     assert len(status.alarms) == 1
     assert (status.deleted, status.adopted, rig.store.deleted) == (0, 0, [])
 
@@ -182,7 +182,7 @@ async def test_h06_our_live_attempt_is_left_alone(rig: Rig) -> None:
 
     async def sweep_meanwhile() -> None:
         await rig.cleanup.run(rig.led)
-        sweeps.append(rig.cleanup.statuses[PLACE.key].leftovers)
+        sweeps.append(rig.cleanup.statuses[PARTITION.key].leftovers)
 
     plain = rig.store.write_manifest
 
@@ -216,7 +216,7 @@ async def test_h06_what_stops_the_sweep(rig: Rig, forbid: Callable[[Rig], None])
     await rig.cleanup.run(rig.led)
     assert rig.store.objects == before
     assert rig.ledger.states() == [STARTED]
-    assert rig.cleanup.statuses[PLACE.key].refused
+    assert rig.cleanup.statuses[PARTITION.key].refused
 
 
 @pytest.mark.parametrize("forbid", [_freeze, _problem])
@@ -240,7 +240,7 @@ async def test_g1_a_freeze_in_the_midst_of_a_sweep_stops_it(
     else:
         await rig.cleanup.run(rig.led)
         assert len(rig.store.deleted) == 1
-        assert rig.cleanup.statuses[PLACE.key].refused
+        assert rig.cleanup.statuses[PARTITION.key].refused
     assert [entry.state for entry in rig.ledger.view.entries.values()][-1] is STARTED
 
 
@@ -305,12 +305,12 @@ async def test_h03_a_zombies_record_is_repaired_before_anything_else(rig: Rig) -
 
 async def test_h02_a_lower_start_that_somebody_wrote_is_put_right(rig: Rig) -> None:
     rig.remote_start(60)
-    lower = StartRecord(partition=PLACE.key, remote_log_start_offset=20, cause="command")
+    lower = StartRecord(partition=PARTITION.key, remote_log_start_offset=20, cause="command")
     rig.settings.write(lower, epoch=0)
     await rig.cleanup.run(rig.led)
     assert rig.settings.published == [
         StartRecord(
-            partition=PLACE.key,
+            partition=PARTITION.key,
             remote_log_start_offset=60,
             cause="delete-records",
             decided_epoch=0,

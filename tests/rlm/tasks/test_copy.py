@@ -21,7 +21,7 @@ from kip405.indexes import (
 from kip405.segments import EpochEntry, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlmm.publisher import OutcomeUnknown
 from rlmm.records import encode_value
-from tests.builders.ledger import OTHER_WRITER, OUR_WRITER, PLACE, metadata
+from tests.builders.ledger import OTHER_WRITER, OUR_WRITER, PARTITION, metadata
 from tests.builders.rig import Rig
 from tests.builders.store import STORE_ID
 
@@ -52,7 +52,7 @@ async def test_closed_segments_are_copied_in_order_byte_for_byte(rig: Rig) -> No
     logs = b"".join(rig.store.objects[name] for name in rig.names(".log"))
     assert rig.broker.log.startswith(logs)
     assert len(rig.names(".indexes")) == len(rig.names(".rsm-manifest")) == 2
-    status = rig.copy.statuses[PLACE.key]
+    status = rig.copy.statuses[PARTITION.key]
     assert (status.copied_next_offset, status.pending_segments) == (250, 0)
 
 
@@ -61,7 +61,7 @@ async def test_what_is_copied_is_not_copied_again(rig: Rig) -> None:
     await rig.copy.run(rig.led)
     await rig.copy.run(rig.led)
     assert rig.ledger.states() == [STARTED, FINISHED]
-    assert rig.copy.statuses[PLACE.key].reason == "all closed segments are remote"
+    assert rig.copy.statuses[PARTITION.key].reason == "all closed segments are remote"
 
 
 async def test_h38_what_is_behind_has_an_age_and_a_copy_starts_it_again(rig: Rig) -> None:
@@ -72,15 +72,15 @@ async def test_h38_what_is_behind_has_an_age_and_a_copy_starts_it_again(rig: Rig
         with pytest.raises(Unavailable):
             await rig.copy.run(rig.led)
         rig.clock.advance(30_000)
-    status = rig.copy.statuses[PLACE.key]
+    status = rig.copy.statuses[PARTITION.key]
     assert (status.lag_segments, status.reason) == (2, "closed segments are to be copied")
     assert (status.behind_since_ms, status.measured_at_ms) == (began_ms, began_ms + 30_000)
     rig.store.before = lambda _: None
     await rig.copy.run(rig.led, up_to_offset=100)
-    status = rig.copy.statuses[PLACE.key]
+    status = rig.copy.statuses[PARTITION.key]
     assert (status.lag_segments, status.behind_since_ms) == (1, rig.clock.now)
     await rig.copy.run(rig.led)
-    status = rig.copy.statuses[PLACE.key]
+    status = rig.copy.statuses[PARTITION.key]
     assert (status.lag_segments, status.lag_bytes, status.behind_since_ms) == (0, 0, None)
     assert status.reason == "all closed segments are remote"
 
@@ -95,7 +95,7 @@ async def test_h38_under_a_new_leader_epoch_the_age_starts_again(rig: Rig) -> No
     rig.disk.epochs({0: 0, 1: 150})
     with pytest.raises(Unavailable):
         await rig.copy.run(rig.led)
-    assert rig.copy.statuses[PLACE.key].behind_since_ms == rig.clock.now
+    assert rig.copy.statuses[PARTITION.key].behind_since_ms == rig.clock.now
 
 
 async def test_the_metadata_and_the_indexes_object_say_what_is_stored(rig: Rig) -> None:
@@ -152,10 +152,10 @@ async def test_h02_the_remote_start_is_written_before_the_first_copy(rig: Rig) -
     rig.write_log(0, 100, end=150)
     rig.broker.log_start_offset = 40
     await rig.copy.run(rig.led)
-    assert rig.settings.view.remote_log_start(PLACE.key) == 40
+    assert rig.settings.view.remote_log_start(PARTITION.key) == 40
     rig.broker.log_start_offset = 90
     await rig.copy.run(rig.led)
-    assert rig.settings.view.remote_log_start(PLACE.key) == 40
+    assert rig.settings.view.remote_log_start(PARTITION.key) == 40
 
 
 async def test_h09_abort_whose_marker_lies_in_a_later_segment_is_stored(rig: Rig) -> None:
@@ -167,7 +167,7 @@ async def test_h09_abort_whose_marker_lies_in_a_later_segment_is_stored(rig: Rig
     rig.disk.segment(200, 300, aborted=[(straddling, 210)])
     rig.disk.active(300, 310)
     rig.broker.ends_at(310)
-    rig.log_dir.recovery_point(PLACE.topic, 0, 310)
+    rig.log_dir.recovery_point(PARTITION.topic, 0, 310)
     await rig.copy.run(rig.led)
     first = rig.store.objects[rig.names(".indexes")[0]]
     section = IndexesObject.parse(first).section(IndexType.ABORTED_TRANSACTIONS)
@@ -272,10 +272,10 @@ async def test_h35_cleanup_policy_is_read_again_before_each_copy(rig: Rig) -> No
 
 async def test_h35_one_replica_waits_for_the_recovery_point(rig: Rig) -> None:
     rig.write_log(0, 100, 200, end=250)
-    rig.log_dir.recovery_point(PLACE.topic, 0, 199)
+    rig.log_dir.recovery_point(PARTITION.topic, 0, 199)
     await rig.copy.run(rig.led)
     assert [one.next_offset for one in finished(rig)] == [100]
-    assert rig.copy.statuses[PLACE.key].reason == "waiting for the recovery point"
+    assert rig.copy.statuses[PARTITION.key].reason == "waiting for the recovery point"
 
 
 async def test_h04_a_frozen_partition_is_not_copied(rig: Rig) -> None:
@@ -283,7 +283,7 @@ async def test_h04_a_frozen_partition_is_not_copied(rig: Rig) -> None:
     rig.write_log(0, 100, end=150)
     await rig.copy.run(rig.led)
     assert rig.ledger.states() == [STARTED, FINISHED]
-    assert "beyond the log's end 150" in (rig.copy.statuses[PLACE.key].frozen or "")
+    assert "beyond the log's end 150" in (rig.copy.statuses[PARTITION.key].frozen or "")
 
 
 async def test_h04_after_an_unclean_election_copying_goes_on_from_the_new_epoch(rig: Rig) -> None:
@@ -299,7 +299,7 @@ async def test_h04_after_an_unclean_election_copying_goes_on_from_the_new_epoch(
     assert data
     assert new
     rig.broker.ends_at(310)
-    rig.log_dir.recovery_point(PLACE.topic, 0, 310)
+    rig.log_dir.recovery_point(PARTITION.topic, 0, 310)
     await rig.copy.run(rig.led)
     assert [(one.start_offset, one.next_offset) for one in finished(rig)] == [
         (0, 100),

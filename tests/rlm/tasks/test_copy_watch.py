@@ -8,7 +8,7 @@ import pytest
 from rlm.broker.leadership import LedPartition
 from rlm.tasks.copy import CopyWatch
 from rlm.tasks.pool import TaskPool
-from tests.builders.ledger import PLACE
+from tests.builders.ledger import PARTITION
 from tests.builders.rig import Rig
 
 INTERVAL_MS = 500
@@ -95,7 +95,7 @@ async def test_a_snapshot_under_another_epoch_saves_none(site: Site) -> None:
 
 async def test_what_is_led_elsewhere_is_forgotten(site: Site) -> None:
     await site.saw()
-    site.watch.forget(PLACE.key)
+    site.watch.forget(PARTITION.key)
     await site.scheduled()
     assert site.runs == [0]
 
@@ -116,7 +116,7 @@ async def test_a_start_that_was_never_written_is_work(tmp_path: Path) -> None:
     await site.saw()
     await site.settle()
     assert site.runs == [0]
-    assert site.rig.settings.view.remote_log_start(PLACE.key) == 0
+    assert site.rig.settings.view.remote_log_start(PARTITION.key) == 0
 
 
 async def test_what_waits_for_the_last_stable_offset_saves_no_run(site: Site) -> None:
@@ -141,7 +141,7 @@ async def test_settings_that_are_not_read_yet_save_no_run(site: Site) -> None:
 async def test_status_is_that_of_the_snapshot(site: Site) -> None:
     site.rig.broker.ends_at(260)
     await site.saw()
-    assert site.rig.copy.statuses[PLACE.key].high_watermark == 260
+    assert site.rig.copy.statuses[PARTITION.key].high_watermark == 260
 
 
 async def test_while_a_task_runs_snapshots_of_others_change_nothing(site: Site) -> None:
@@ -152,7 +152,7 @@ async def test_while_a_task_runs_snapshots_of_others_change_nothing(site: Site) 
         began.set()
         await go_on.wait()
 
-    site.pool.submit(PLACE.key, held)
+    site.pool.submit(PARTITION.key, held)
     running = asyncio.create_task(site.pool.run())
     await began.wait()
     await site.saw()

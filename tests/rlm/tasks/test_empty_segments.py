@@ -9,7 +9,7 @@ from kip405.segments import RemoteLogSegmentState
 from rlm.plans.coverage import NO_RECORDS
 from rlmm.ledger import Hole
 from rlmm.settings_records import HolesRecord
-from tests.builders.ledger import PLACE
+from tests.builders.ledger import PARTITION
 from tests.builders.rig import Rig
 
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -22,7 +22,7 @@ def rig(tmp_path: Path) -> Rig:
     made.write_log(0, 100, 200, 300, 400, end=450)
     for base in (100, 300):
         made.disk.empty(base, base + 100)
-    made.log_dir.cleaned_up_to(PLACE.topic, PLACE.partition, 400)
+    made.log_dir.cleaned_up_to(PARTITION.topic, PARTITION.partition, 400)
     return made
 
 
@@ -34,15 +34,15 @@ def copied(rig: Rig) -> list[tuple[int, int]]:
 async def test_empty_segments_are_passed_and_trimmed(rig: Rig) -> None:
     await rig.copy.run(rig.led)
     assert copied(rig) == [(0, 100), (200, 300)]
-    assert rig.copy.statuses[PLACE.key].lag_segments == 0
-    assert rig.copy.statuses[PLACE.key].doubtful == ()
+    assert rig.copy.statuses[PARTITION.key].lag_segments == 0
+    assert rig.copy.statuses[PARTITION.key].doubtful == ()
     await rig.trim.run(rig.led)
     assert rig.broker.deleted == [400]
 
 
 async def test_a_trim_goes_by_the_disk_and_not_by_what_is_on_record(rig: Rig) -> None:
     await rig.copy.run(rig.led)
-    rig.settings.write(HolesRecord(partition=PLACE.key, holes=()), epoch=0)
+    rig.settings.write(HolesRecord(partition=PARTITION.key, holes=()), epoch=0)
     await rig.trim.run(rig.led)
     assert rig.broker.deleted == [400]
 
@@ -50,7 +50,7 @@ async def test_a_trim_goes_by_the_disk_and_not_by_what_is_on_record(rig: Rig) ->
 async def test_h02_what_ended_below_the_remote_start_is_not_put_on_record(rig: Rig) -> None:
     rig.remote_start(200)
     await rig.copy.run(rig.led)
-    assert rig.settings.view.holes(PLACE.key) == (Hole(start=300, end=400, cause=NO_RECORDS),)
+    assert rig.settings.view.holes(PARTITION.key) == (Hole(start=300, end=400, cause=NO_RECORDS),)
 
 
 async def test_h15_they_are_on_record_as_holes_in_which_nobody_misses_anything(rig: Rig) -> None:
@@ -59,7 +59,7 @@ async def test_h15_they_are_on_record_as_holes_in_which_nobody_misses_anything(r
         Hole(start=100, end=200, cause=NO_RECORDS),
         Hole(start=300, end=400, cause=NO_RECORDS),
     )
-    assert rig.settings.view.holes(PLACE.key) == holes
+    assert rig.settings.view.holes(PARTITION.key) == holes
     written = len(rig.settings.published)
     await rig.copy.run(rig.led)
     assert len(rig.settings.published) == written
@@ -67,24 +67,24 @@ async def test_h15_they_are_on_record_as_holes_in_which_nobody_misses_anything(r
 
 async def test_h15_holes_that_others_recorded_stay_on_record(rig: Rig) -> None:
     lost = Hole(start=120, end=130, cause="accepted")
-    rig.settings.write(HolesRecord(partition=PLACE.key, holes=(lost,)), epoch=0)
+    rig.settings.write(HolesRecord(partition=PARTITION.key, holes=(lost,)), epoch=0)
     await rig.copy.run(rig.led)
-    assert lost in rig.settings.view.holes(PLACE.key)
-    assert len(rig.settings.view.holes(PLACE.key)) == 3
+    assert lost in rig.settings.view.holes(PARTITION.key)
+    assert len(rig.settings.view.holes(PARTITION.key)) == 3
 
 
 async def test_g1_beyond_a_file_that_may_have_lost_its_bytes_nothing_is_trimmed(rig: Rig) -> None:
     """The broker does not notice a file that a crash has emptied: others may have the records."""
-    rig.log_dir.cleaned_up_to(PLACE.topic, PLACE.partition, 200)
+    rig.log_dir.cleaned_up_to(PARTITION.topic, PARTITION.partition, 200)
     await rig.copy.run(rig.led)
     assert copied(rig) == [(0, 100), (200, 300)]
-    (finding,) = rig.copy.statuses[PLACE.key].findings()
+    (finding,) = rig.copy.statuses[PARTITION.key].findings()
     assert finding.subject == "orders-0"
     assert "00000000000000000300.log has 0 bytes" in finding.text
     assert "offsets 300 to 399" in finding.text
     await rig.trim.run(rig.led)
     assert rig.broker.deleted == [300]
-    assert rig.settings.view.holes(PLACE.key) == (Hole(start=100, end=200, cause=NO_RECORDS),)
+    assert rig.settings.view.holes(PARTITION.key) == (Hole(start=100, end=200, cause=NO_RECORDS),)
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex"])
@@ -116,4 +116,4 @@ async def test_g2_an_empty_segment_above_the_last_stable_offset_is_waited_for(ri
     rig.broker.last_stable_offset = 150
     await rig.copy.run(rig.led)
     assert copied(rig) == [(0, 100)]
-    assert rig.copy.statuses[PLACE.key].reason == "waiting for the last stable offset"
+    assert rig.copy.statuses[PARTITION.key].reason == "waiting for the last stable offset"

@@ -16,7 +16,7 @@ from rlm.tasks.expiration import ExpirationTask
 from rlmm.records import decode_value
 from rsm_plugins.layout.keys import ObjectKind, object_name
 from rsm_plugins.layout.manifest import Manifest
-from tests.builders.ledger import OTHER_WRITER, PLACE
+from tests.builders.ledger import OTHER_WRITER, PARTITION
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.manifests import manifest_of
 from tests.builders.rig import Rig
@@ -114,7 +114,7 @@ async def test_h11_nothing_is_trimmed_on_another_store(
     with pytest.raises(Invalid, match=why):
         await rig.trim.run(rig.led)
     assert rig.broker.deleted == []
-    assert why in (rig.trim.statuses[PLACE.key].alarm or "")
+    assert why in (rig.trim.statuses[PARTITION.key].alarm or "")
 
 
 @WRONG_STORES
@@ -145,7 +145,7 @@ async def test_h12_a_manifest_of_somebody_else_decides_nothing(
     right = finished(unfinished)
     unfinished.store.objects[manifest_name(found)] = manifest_of(right, **change)
     await unfinished.cleanup.run(unfinished.led)
-    (alarm,) = unfinished.cleanup.statuses[PLACE.key].alarms
+    (alarm,) = unfinished.cleanup.statuses[PARTITION.key].alarms
     assert "the manifest cannot be used" in alarm
     assert attempt(unfinished).state is STARTED
     assert len(unfinished.store.objects) == 3
@@ -165,7 +165,7 @@ async def test_h12_a_manifest_of_other_records_decides_nothing(
         other = replace(other, **change)  # type: ignore[arg-type]
     unfinished.store.objects[manifest_name(found)] = manifest_of(other)
     await unfinished.cleanup.run(unfinished.led)
-    (alarm,) = unfinished.cleanup.statuses[PLACE.key].alarms
+    (alarm,) = unfinished.cleanup.statuses[PARTITION.key].alarms
     assert "describes another segment" in alarm
     assert attempt(unfinished).state is STARTED
     assert len(unfinished.store.objects) == 3
@@ -175,7 +175,7 @@ async def test_h06_a_manifest_that_the_store_calls_corrupt_is_an_alarm(unfinishe
     name = manifest_name(attempt(unfinished))
     unfinished.store.errors[name] = Corrupt(f"{name}: wrong checksum")
     await unfinished.cleanup.run(unfinished.led)
-    (alarm,) = unfinished.cleanup.statuses[PLACE.key].alarms
+    (alarm,) = unfinished.cleanup.statuses[PARTITION.key].alarms
     assert "wrong checksum" in alarm
     assert len(unfinished.store.objects) == 3
     del unfinished.store.errors[name]
@@ -197,14 +197,14 @@ async def test_h06_a_manifest_that_turns_up_unreadable_at_the_last_moment_saves_
     assert len(broken.store.objects) == 2
 
 
-async def test_h06_an_attempt_live_before_the_snapshot_is_not_judged_by_it(broken: Rig) -> None:
+async def test_h06_an_attempt_live_before_the_snapshot_is_not_decided_by_it(broken: Rig) -> None:
     snapshot = await broken.snapshots.take(broken.led)
     await broken.cleanup.run_on(snapshot, frozenset({attempt(broken).segment_id.id}))
     assert attempt(broken).state is STARTED
     assert broken.store.objects
 
 
-async def test_h06_an_attempt_that_began_after_the_snapshot_is_not_judged_by_it(
+async def test_h06_an_attempt_that_began_after_the_snapshot_is_not_decided_by_it(
     broken: Rig,
 ) -> None:
     snapshot = await broken.snapshots.take(broken.led)
@@ -247,7 +247,7 @@ async def test_h13_a_batch_too_large_to_be_compared_whole_forbids_the_trim(tmp_p
         rig.broker.log += rig.disk.segment(base, base + 100, fill=b"x" * 30_000)
     rig.broker.log += rig.disk.active(200, 250)
     rig.broker.ends_at(250)
-    rig.log_dir.recovery_point(PLACE.topic, PLACE.partition, 250)
+    rig.log_dir.recovery_point(PARTITION.topic, PARTITION.partition, 250)
     await rig.copy.run(rig.led)
     with pytest.raises(Corrupt, match="answered part of the batch at 100"):
         await rig.trim.run(rig.led)

@@ -11,7 +11,7 @@ from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.tasks.expiration import GIVEN_ON_FOR_MS, ExpirationTask
 from rlmm.publisher import OutcomeUnknown
 from rlmm.settings_records import FreezeRecord
-from tests.builders.ledger import PLACE
+from tests.builders.ledger import PARTITION
 from tests.builders.rig import Rig
 
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -59,8 +59,8 @@ async def test_an_idle_task_takes_one_snapshot(rig: Rig, snapshots: CountedSnaps
     rig.enable(trim=False)
     await expiration_of(rig).run(rig.led)
     assert len(snapshots.taken) == 1
-    assert rig.trim.statuses[PLACE.key].reason == "trim is off"
-    assert rig.cleanup.statuses[PLACE.key].leftovers == 0
+    assert rig.trim.statuses[PARTITION.key].reason == "trim is off"
+    assert rig.cleanup.statuses[PARTITION.key].leftovers == 0
 
 
 async def test_the_snapshot_is_reported_with_the_time_it_began(
@@ -119,7 +119,7 @@ async def test_the_cleanup_has_its_turn_when_the_trim_fails(
         await expiration_of(rig).run(rig.led)
     assert rig.broker.deleted == []
     assert len(snapshots.taken) == 2
-    assert rig.cleanup.statuses[PLACE.key].leftovers == 0
+    assert rig.cleanup.statuses[PARTITION.key].leftovers == 0
 
 
 async def test_a_snapshot_that_grew_old_is_not_given_on(
@@ -140,10 +140,12 @@ async def test_a_snapshot_that_grew_old_is_not_given_on(
 
 async def test_a_snapshot_that_fails_ends_the_task(rig: Rig) -> None:
     rig.broker.elect(2, 1)
-    led = LedPartition(topic_id_partition=PLACE, leader=1, leader_epoch=0, replicas=(1,), isr=(1,))
+    led = LedPartition(
+        topic_id_partition=PARTITION, leader=1, leader_epoch=0, replicas=(1,), isr=(1,)
+    )
     with pytest.raises(Fenced, match="led by 2"):
         await expiration_of(rig).run(led)
-    assert PLACE.key not in rig.cleanup.statuses
+    assert PARTITION.key not in rig.cleanup.statuses
 
 
 async def broken_copy(rig: Rig) -> None:
@@ -169,7 +171,7 @@ async def test_what_a_broken_attempt_left_goes_with_the_trims_snapshot(
     before = len(snapshots.taken)
     await expiration_of(rig).run(rig.led)
     assert len(snapshots.taken) == before + 1
-    assert rig.cleanup.statuses[PLACE.key].deleted == 1
+    assert rig.cleanup.statuses[PARTITION.key].deleted == 1
     assert [one.state for one in rig.ledger.view.entries.values()] == [FINISHED, FINISHED]
 
 
@@ -206,7 +208,7 @@ async def test_g1_a_freeze_since_the_shared_snapshot_stops_the_sweep(
     rig.share_groups.start_offset = frozen  # type: ignore[method-assign]
     await expiration_of(rig).run(rig.led)
     assert rig.store.objects == objects
-    assert rig.cleanup.statuses[PLACE.key].refused
+    assert rig.cleanup.statuses[PARTITION.key].refused
 
 
 async def test_h06_an_attempt_that_lives_since_before_the_shared_snapshot_is_left_alone(
@@ -219,7 +221,7 @@ async def test_h06_an_attempt_that_lives_since_before_the_shared_snapshot_is_lef
 
     async def write_manifest(locator, manifest):  # type: ignore[no-untyped-def]
         await expiration_of(rig).run(rig.led)
-        swept.append(rig.cleanup.statuses[PLACE.key].leftovers)
+        swept.append(rig.cleanup.statuses[PARTITION.key].leftovers)
         await plain(locator, manifest)
 
     rig.store.write_manifest = write_manifest  # type: ignore[method-assign]

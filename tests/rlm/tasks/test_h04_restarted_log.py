@@ -6,7 +6,7 @@ import pytest
 
 from rlm.plans.trim import NoTrim
 from rlmm.settings_records import DivergenceRecord, StartRecord
-from tests.builders.ledger import PLACE
+from tests.builders.ledger import PARTITION
 from tests.builders.rig import Rig
 
 
@@ -27,7 +27,7 @@ async def rig(tmp_path: Path) -> Rig:
     made.broker.log_start_offset = 0
     made.broker.ends_at(120)
     adopted = DivergenceRecord(
-        partition=PLACE.key, action="adopt", epoch=2, offset=120, cause="operator"
+        partition=PARTITION.key, action="adopt", epoch=2, offset=120, cause="operator"
     )
     made.settings.write(adopted, epoch=2)
     made.heartbeat()
@@ -35,7 +35,7 @@ async def rig(tmp_path: Path) -> Rig:
 
 
 def reason(rig: Rig) -> str:
-    return rig.trim.statuses[PLACE.key].reason
+    return rig.trim.statuses[PARTITION.key].reason
 
 
 async def test_h04_a_start_that_is_written_again_keeps_the_epoch_it_was_decided_under(
@@ -44,13 +44,13 @@ async def test_h04_a_start_that_is_written_again_keeps_the_epoch_it_was_decided_
     """A zombie's lower start makes the leader write the old one again, under its own epoch."""
     await rig.trim.run(rig.led)
     assert reason(rig) == NoTrim.RESTARTED.value
-    zombie = StartRecord(partition=PLACE.key, remote_log_start_offset=0, cause="zombie")
+    zombie = StartRecord(partition=PARTITION.key, remote_log_start_offset=0, cause="zombie")
     rig.settings.write(zombie, epoch=0)
     await rig.cleanup.run(rig.led)
-    again = rig.settings.view.get(f"start/{PLACE.key}")
+    again = rig.settings.view.get(f"start/{PARTITION.key}")
     assert again is not None
     assert again.stamp.leader_epoch == 2
-    assert rig.settings.view.remote_log_start_epoch(PLACE.key) == 0
+    assert rig.settings.view.remote_log_start_epoch(PARTITION.key) == 0
     await rig.trim.run(rig.led)
     assert reason(rig) == NoTrim.RESTARTED.value
     assert rig.broker.deleted == []
@@ -58,7 +58,9 @@ async def test_h04_a_start_that_is_written_again_keeps_the_epoch_it_was_decided_
 
 async def test_h04_a_start_that_does_not_say_its_epoch_may_be_of_any(rig: Rig) -> None:
     """An older version wrote it again under epoch 2: the stamp says nothing of the decision."""
-    untold = StartRecord(partition=PLACE.key, remote_log_start_offset=150, cause="delete-records")
+    untold = StartRecord(
+        partition=PARTITION.key, remote_log_start_offset=150, cause="delete-records"
+    )
     rig.settings.write(untold, epoch=2)
     await rig.trim.run(rig.led)
     assert reason(rig) == NoTrim.RESTARTED.value
@@ -69,6 +71,6 @@ async def test_h02_a_start_that_was_decided_for_the_new_log_ends_what_lies_below
     rig: Rig,
 ) -> None:
     rig.remote_start(160)
-    assert rig.settings.view.remote_log_start_epoch(PLACE.key) == 2
+    assert rig.settings.view.remote_log_start_epoch(PARTITION.key) == 2
     await rig.trim.run(rig.led)
     assert rig.broker.deleted != []

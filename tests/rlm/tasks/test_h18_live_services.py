@@ -7,7 +7,7 @@ import pytest
 
 from rlm.plans.trim import NoTrim
 from rlmm.settings_records import ServiceRecord
-from tests.builders.ledger import PLACE
+from tests.builders.ledger import PARTITION
 from tests.builders.rig import Rig
 
 TEN_HOURS_MS = 10 * 3_600_000
@@ -26,7 +26,7 @@ async def rig(tmp_path: Path) -> Rig:
 
 
 def reason(rig: Rig) -> str:
-    return rig.trim.statuses[PLACE.key].reason
+    return rig.trim.statuses[PARTITION.key].reason
 
 
 @pytest.mark.parametrize("ahead_ms", [A_DAY_MS, 0])

@@ -12,7 +12,7 @@ from kip405.segments import RemoteLogSegmentState
 from rlm.broker.leadership import LedPartition
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlmm.publisher import OutcomeUnknown
-from tests.builders.ledger import OTHER_WRITER, PLACE
+from tests.builders.ledger import OTHER_WRITER, PARTITION
 from tests.builders.rig import DRAIN_MS, Rig
 
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -130,11 +130,11 @@ async def test_h05_an_older_snapshot_is_not_trusted_with_replicas(rig: Rig) -> N
     rig.broker.partition = replace(rig.broker.partition, replicas=(1, 2, 3), isr=(1,))
     with pytest.raises(Fenced, match="no live service"):
         await rig.trim.run_on(snapshot, rig.clock.monotonic_ms())
-    assert rig.trim.statuses[PLACE.key].detail == "brokers [2, 3]"
+    assert rig.trim.statuses[PARTITION.key].detail == "brokers [2, 3]"
 
 
 async def test_h05_a_copy_that_was_not_looked_for_in_the_store_is_not_trimmed_on(rig: Rig) -> None:
-    """Another copy of the same offsets took the place of the one that was seen."""
+    """Another copy of the same offsets replaced the one that was seen."""
     other = replace(
         rig.ledger.view.in_state(FINISHED)[0].metadata, broker_id=7, event_timestamp_ms=5
     )
@@ -188,7 +188,7 @@ async def test_h41_a_trim_without_an_answer_is_unknown_until_it_cannot_be_execut
     rig: Rig,
 ) -> None:
     await lost(rig)
-    assert dict(rig.deletions.unknown) == {(PLACE.topic, PLACE.partition): 300}
+    assert dict(rig.deletions.unknown) == {(PARTITION.topic, PARTITION.partition): 300}
     for _ in range(3):  # the first answer begins the time; before it is over nothing is planned
         with pytest.raises(Unavailable, match="not known yet"):
             await rig.trim.run(rig.led)
@@ -223,7 +223,7 @@ async def test_h41_time_without_an_answer_of_the_broker_counts_for_nothing(rig: 
 
 async def test_h41_another_leadership_in_between_counts_for_nothing(rig: Rig) -> None:
     await lost(rig)
-    rig.trim.forget(PLACE.key)
+    rig.trim.forget(PARTITION.key)
     rig.broker.elect(1, 2)
     rig.disk.epochs({0: 0, 2: 350})
     with pytest.raises(Unavailable, match="not known yet"):

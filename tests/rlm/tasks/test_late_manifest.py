@@ -6,7 +6,7 @@ import pytest
 
 from kip405.errors import Fenced, Unavailable
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState, SegmentLocator
-from tests.builders.ledger import PLACE
+from tests.builders.ledger import PARTITION
 from tests.builders.rig import Rig
 
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -114,11 +114,11 @@ async def test_h12_after_a_deletion_that_was_cut_short_it_is_not_adopted(
     rig.store.delete_log_segment_data = delete  # type: ignore[method-assign]
     await rig.cleanup.run(rig.led)
     assert rig.ledger.view.in_state(FINISHED) == ()
-    (alarm,) = rig.cleanup.statuses[PLACE.key].alarms
+    (alarm,) = rig.cleanup.statuses[PARTITION.key].alarms
     assert "a manifest is there, but the objects are missing" in alarm
     await rig.copy.run(rig.led)
     await rig.cleanup.run(rig.led)
-    assert rig.cleanup.statuses[PLACE.key].alarms == (), "another copy has all of its records"
+    assert rig.cleanup.statuses[PARTITION.key].alarms == (), "another copy has all of its records"
     assert len(rig.store.objects) == 3
 
 

@@ -13,7 +13,7 @@ from kip405.segments import RemoteLogSegmentState
 from rlm.remote_log.snapshot_cache import QUIET_MS
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlmm.settings_records import HistoryRecord, SettingsRecord
-from tests.builders.ledger import PLACE, metadata
+from tests.builders.ledger import PARTITION, metadata
 from tests.builders.rig import Rig
 from tests.rlm.plans.views import lineage
 
@@ -37,7 +37,7 @@ class Leader:
         return self.rig.settings.published
 
     def newest(self) -> HistoryRecord | None:
-        return self.rig.settings.view.history(PLACE.key)
+        return self.rig.settings.view.history(PARTITION.key)
 
     def published_freeze(self) -> str | None:
         found = self.newest()
@@ -59,7 +59,7 @@ async def test_h04_an_unclean_election_is_published_before_the_snapshot_counts(
     )
     snapshot = await leader.snapshot()
     assert leader.published == [
-        HistoryRecord(partition=PLACE.key, frozen=None, lineage=lineage({5: 0, 6: 50}))
+        HistoryRecord(partition=PARTITION.key, frozen=None, lineage=lineage({5: 0, 6: 50}))
     ]
     assert known_when_published == [None]
     assert leader.snapshots.of(leader.rig.led) is snapshot
@@ -79,7 +79,7 @@ async def test_h04_snapshots_at_the_same_time_publish_once(leader: Leader) -> No
     leader.rig.settings.publish = slowly  # type: ignore[method-assign]
     snapshot = await leader.snapshots.take(leader.rig.led)
     leader.rig.settings.view.apply(
-        key=f"history/{PLACE.key}".encode(), value=None, offset=leader.rig.settings.view.version
+        key=f"history/{PARTITION.key}".encode(), value=None, offset=leader.rig.settings.view.version
     )
     await asyncio.gather(*(leader.rig.lineage_publisher.publish(snapshot) for _ in range(3)))
     assert len(leader.published) == 2
@@ -146,20 +146,21 @@ async def test_h17_a_snapshot_that_was_overtaken_while_it_published_is_not_remem
             await leader.snapshots.take(led)
     else:
         leader.rig.settings.write(
-            HistoryRecord(partition=PLACE.key, frozen=None, lineage=lineage({5: 0, 6: 50})), epoch=6
+            HistoryRecord(partition=PARTITION.key, frozen=None, lineage=lineage({5: 0, 6: 50})),
+            epoch=6,
         )
         newer = await leader.snapshot()
     gate.set()
     await slow
-    assert leader.snapshots.snapshots.get(PLACE.key) is newer
+    assert leader.snapshots.snapshots.get(PARTITION.key) is newer
 
 
 async def test_h04_a_later_leaders_word_stands_against_an_old_leaders(leader: Leader) -> None:
-    newer = HistoryRecord(partition=PLACE.key, frozen=None, lineage=lineage({5: 0, 7: 40}))
+    newer = HistoryRecord(partition=PARTITION.key, frozen=None, lineage=lineage({5: 0, 7: 40}))
     leader.rig.settings.write(newer, epoch=7)
     snapshot = await leader.snapshot()
     leader.rig.settings.write(
-        HistoryRecord(partition=PLACE.key, frozen=None, lineage=snapshot.lineage), epoch=6
+        HistoryRecord(partition=PARTITION.key, frozen=None, lineage=snapshot.lineage), epoch=6
     )
     assert leader.newest() == newer
     assert [found.record for found in leader.rig.settings.view.reassert] == [newer]
@@ -179,7 +180,7 @@ async def test_h08_what_the_brokers_own_retention_may_cut_is_published_before(
     for _ in range(2):
         await leader.snapshot()
     assert leader.published == [
-        HistoryRecord(partition=PLACE.key, frozen=None, lineage=lineage({5: 0, 7: 100}))
+        HistoryRecord(partition=PARTITION.key, frozen=None, lineage=lineage({5: 0, 7: 100}))
     ]
 
 
@@ -199,7 +200,7 @@ async def test_h08_a_leader_of_the_past_publishes_nothing_of_what_may_be_cut(
 
 
 async def test_h04_words_of_a_later_version_are_left_alone(leader: Leader) -> None:
-    key = f"history/{PLACE.key}"
+    key = f"history/{PARTITION.key}"
     later = json.dumps({"v": 2, "kind": "history"}).encode()
     leader.rig.settings.view.apply(key=key.encode(), value=later, offset=9)
     with structlog.testing.capture_logs() as logs:

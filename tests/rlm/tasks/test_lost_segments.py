@@ -12,7 +12,7 @@ from rlm.plans.problems import ProblemKind
 from rlm.stores.stores import CopyTarget
 from rlmm.settings_records import FreezeRecord
 from rsm_plugins.layout.keys import ObjectKind, object_name
-from tests.builders.ledger import OTHER_WRITER, PLACE, metadata
+from tests.builders.ledger import OTHER_WRITER, PARTITION, metadata
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import PRESENCE_CHECK_MS, Rig
 from tests.builders.store import MemoryStore
@@ -69,7 +69,7 @@ async def test_h11_what_is_gone_from_the_store_is_copied_again_and_then_trimmed(
     assert again.segment_id != before.segment_id
     await rig.trim.run(rig.led)
     assert rig.broker.deleted == [300]
-    assert rig.trim.statuses[PLACE.key].alarm is None
+    assert rig.trim.statuses[PARTITION.key].alarm is None
 
 
 async def test_h25_the_lost_entry_leaves_the_ledger_in_the_order_of_every_deletion(
@@ -108,7 +108,7 @@ async def test_h11_a_check_finds_what_nobody_has_asked_for(rig: Rig) -> None:
 async def test_h25_what_readers_did_not_get_is_asked_for(rig: Rig) -> None:
     (before,) = finished(rig, 100)
     lose(rig, before)
-    rig.losses.note(PLACE.key, before.segment_id.id, NotFound("gone"), rig.ledger.view.entries)
+    rig.losses.note(PARTITION.key, before.segment_id.id, NotFound("gone"), rig.ledger.view.entries)
     await rig.copy.run(rig.led)
     assert len(finished(rig, 100)) == 2
 
@@ -119,7 +119,7 @@ async def test_h25_what_readers_found_damaged_is_not_trimmed_on_and_copied_again
     """Its objects are there in their full size, so that no question about presence tells."""
     (before,) = finished(rig, 100)
     damaged = Corrupt("checksum of chunk 3")
-    rig.losses.note(PLACE.key, before.segment_id.id, damaged, rig.ledger.view.entries)
+    rig.losses.note(PARTITION.key, before.segment_id.id, damaged, rig.ledger.view.entries)
     with pytest.raises(NotFound, match="checksum of chunk 3"):
         await rig.trim.run(rig.led)
     assert rig.broker.deleted == []
@@ -135,8 +135,8 @@ async def test_h25_what_readers_found_damaged_is_not_trimmed_on_and_copied_again
 async def test_h25_what_was_damaged_and_is_read_again_is_trimmed_on(rig: Rig) -> None:
     (before,) = finished(rig, 100)
     damaged = Corrupt("checksum of chunk 3")
-    rig.losses.note(PLACE.key, before.segment_id.id, damaged, rig.ledger.view.entries)
-    rig.losses.forget(PLACE.key, before.segment_id.id)
+    rig.losses.note(PARTITION.key, before.segment_id.id, damaged, rig.ledger.view.entries)
+    rig.losses.forget(PARTITION.key, before.segment_id.id)
     await rig.trim.run(rig.led)
     assert rig.broker.deleted == [300]
 
@@ -161,7 +161,7 @@ async def test_h11_a_store_that_is_away_or_another_one_proves_nothing(rig: Rig) 
 async def test_h11_a_single_no_proves_nothing(rig: Rig) -> None:
     (segment,) = finished(rig, 100)
     taken = lose(rig, segment)
-    rig.lost.suspect(PLACE.key, [segment.segment_id.id])
+    rig.lost.suspect(PARTITION.key, [segment.segment_id.id])
     asked = 0
     stat = rig.store.stat
 
@@ -183,7 +183,7 @@ async def test_h11_a_store_that_becomes_another_one_while_it_is_asked_proves_not
 ) -> None:
     (segment,) = finished(rig, 100)
     lose(rig, segment)
-    rig.lost.suspect(PLACE.key, [segment.segment_id.id])
+    rig.lost.suspect(PARTITION.key, [segment.segment_id.id])
     stat = rig.store.stat
 
     async def unmounted(*args: object) -> object:
@@ -260,7 +260,9 @@ async def test_h11_a_copy_that_readers_found_damaged_replaces_nothing(rig: Rig) 
     await rig.copy.run(rig.led)
     again = next(one for one in finished(rig, 100) if one != before)
     segments = rig.ledger.view.entries
-    rig.losses.note(PLACE.key, again.segment_id.id, Corrupt("a checksum does not fit"), segments)
+    rig.losses.note(
+        PARTITION.key, again.segment_id.id, Corrupt("a checksum does not fit"), segments
+    )
     await rig.cleanup.run(rig.led)
     assert before in finished(rig, 100)
 
@@ -271,7 +273,7 @@ async def test_h03_a_restart_after_the_new_copy_goes_on_from_there(
     """The next process knows of no suspicion: its trim stands on the new copy, and finds out."""
     await lost_and_suspected(rig, ObjectKind.LOG)
     await rig.copy.run(rig.led)
-    rig.lost.forget(PLACE.key)
+    rig.lost.forget(PARTITION.key)
     assert not rig.lost.suspects(await rig.snapshots.take(rig.led))
     await rig.trim.run(rig.led)
     assert rig.broker.deleted == [300]
@@ -286,10 +288,10 @@ async def test_h03_a_deletion_cut_short_is_finished_by_the_next_leader(rig: Rig)
     await rig.copy.run(rig.led)
     deleting = before.in_state(DELETING, event_timestamp_ms=0, broker_id=2)
     rig.ledger.write(deleting, previous=1, writer=OTHER_WRITER)
-    rig.lost.forget(PLACE.key)
+    rig.lost.forget(PARTITION.key)
     rig.clock.advance(3_600_000)
     await rig.cleanup.run(rig.led)
-    assert rig.cleanup.statuses[PLACE.key].alarms == ()
+    assert rig.cleanup.statuses[PARTITION.key].alarms == ()
     assert before.segment_id.id not in rig.ledger.view.entries
     assert len(finished(rig, 100)) == 1
 
@@ -302,7 +304,7 @@ async def test_h06_without_another_copy_a_deletion_that_somebody_began_is_an_ala
     deleting = before.in_state(DELETING, event_timestamp_ms=0, broker_id=1)
     rig.ledger.write(deleting, previous=1, writer=OTHER_WRITER)
     await rig.cleanup.run(rig.led)
-    assert len(rig.cleanup.statuses[PLACE.key].alarms) == 1
+    assert len(rig.cleanup.statuses[PARTITION.key].alarms) == 1
     assert rig.store.deleted == []
 
 
@@ -314,7 +316,7 @@ async def test_h06_an_entry_that_is_not_wholly_copied_again_stays(rig: Rig) -> N
     rig.ledger.copied(wide, writer=OTHER_WRITER)
     rig.broker.log_start_offset = 100
     rig.disk.file(0, ".log").unlink()
-    rig.lost.suspect(PLACE.key, [wide.segment_id.id])
+    rig.lost.suspect(PARTITION.key, [wide.segment_id.id])
     await rig.copy.run(rig.led)
     assert len(finished(rig, 100)) == 1
     await rig.cleanup.run(rig.led)
@@ -329,11 +331,11 @@ async def test_h25_what_is_not_in_the_log_any_more_is_not_copied_and_keeps_its_e
         rig.disk.file(base, ".log").unlink()
     (before,) = finished(rig, 100)
     lose(rig, before)
-    rig.lost.suspect(PLACE.key, [before.segment_id.id])
+    rig.lost.suspect(PARTITION.key, [before.segment_id.id])
     await rig.copy.run(rig.led)
     await rig.cleanup.run(rig.led)
     assert finished(rig, 100) == [before]
-    (finding,) = rig.copy.statuses[PLACE.key].findings()
+    (finding,) = rig.copy.statuses[PARTITION.key].findings()
     assert finding.kind is ProblemKind.SEGMENT_LOST
     assert "remote segments at 100 were not found" in finding.text
 
@@ -341,7 +343,7 @@ async def test_h25_what_is_not_in_the_log_any_more_is_not_copied_and_keeps_its_e
 async def test_h04_a_copy_of_a_dead_history_does_not_replace_a_lost_one(rig: Rig) -> None:
     (before,) = finished(rig, 100)
     lose(rig, before)
-    rig.lost.suspect(PLACE.key, [before.segment_id.id])
+    rig.lost.suspect(PARTITION.key, [before.segment_id.id])
     rig.ledger.copied(metadata(901, 100, 200, {3: 100}), writer=OTHER_WRITER)
     rig.broker.elect(1, 4)
     rig.disk.epochs({0: 0, 4: 350})
@@ -369,7 +371,7 @@ async def test_g6_a_store_that_does_not_answer_does_not_keep_new_segments_from_b
     rig.disk.segment(300, 350)
     rig.broker.log += rig.disk.active(350, 400)
     rig.broker.ends_at(400)
-    rig.log_dir.recovery_point(PLACE.topic, PLACE.partition, 400)
+    rig.log_dir.recovery_point(PARTITION.topic, PARTITION.partition, 400)
     await rig.copy.run(rig.led)
     assert len(finished(rig, 300)) == 1
     assert len(finished(rig, 100)) == 1

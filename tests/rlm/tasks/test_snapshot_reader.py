@@ -12,7 +12,7 @@ from kip405.errors import Fenced, Unavailable
 from kip405.ids import Uuid
 from rlm.plans.copy import TopicState
 from rlmm.settings_records import DivergenceRecord, StartRecord
-from tests.builders.ledger import OTHER_WRITER, PLACE, metadata
+from tests.builders.ledger import OTHER_WRITER, PARTITION, metadata
 from tests.builders.rig import Rig
 
 
@@ -41,13 +41,13 @@ async def test_h17_a_snapshot_knows_what_others_have_published_in_the_ledger(rig
     assert not rig.ledger.view.entries
     snapshot = await rig.snapshots.take(rig.led)
     assert snapshot.ledger.highest_end(snapshot.lineage) == 100
-    assert rig.ledger.barriers == [PLACE.key]
+    assert rig.ledger.barriers == [PARTITION.key]
 
 
 async def test_h17_a_snapshot_knows_what_others_have_published_in_the_settings(rig: Rig) -> None:
     rig.settings.lags = True
     rig.remote_start(40)
-    assert rig.settings.view.remote_log_start(PLACE.key) is None
+    assert rig.settings.view.remote_log_start(PARTITION.key) is None
     snapshot = await rig.snapshots.take(rig.led)
     assert snapshot.remote_log_start_offset == 40
 
@@ -170,16 +170,16 @@ async def test_h02_a_start_of_another_epoch_shows_its_epoch(rig: Rig) -> None:
     snapshot = await rig.snapshots.take(rig.led)
     assert snapshot.lineage.epoch_for_offset(249) == 0
     assert snapshot.lineage.epoch_for_offset(250) == 2
-    assert rig.settings.view.remote_log_start_epoch(PLACE.key) == 2
+    assert rig.settings.view.remote_log_start_epoch(PARTITION.key) == 2
 
 
 async def test_h02_a_start_decided_elsewhere_is_not_written_again(rig: Rig) -> None:
     """Another service set it a moment ago, and our view had not read it."""
     rig.settings.lags = True
-    record = StartRecord(partition=PLACE.key, remote_log_start_offset=120, cause="retention")
+    record = StartRecord(partition=PARTITION.key, remote_log_start_offset=120, cause="retention")
     rig.settings.write(record, epoch=0)
     await rig.copy.run(rig.led)
-    assert rig.settings.view.remote_log_start(PLACE.key) == 120
+    assert rig.settings.view.remote_log_start(PARTITION.key) == 120
     assert rig.settings.published == []
 
 
@@ -208,7 +208,7 @@ async def test_h04_an_operators_word_holds_for_its_epoch_and_where_its_log_ended
     rig.write_log(0, 40, end=60, epoch=8)
     assert (await rig.snapshots.take(rig.led)).frozen is not None
     word = DivergenceRecord(
-        partition=PLACE.key, action="adopt", epoch=epoch, offset=offset, cause="new disk"
+        partition=PARTITION.key, action="adopt", epoch=epoch, offset=offset, cause="new disk"
     )
     rig.settings.write(word, epoch=epoch)
     assert ((await rig.snapshots.take(rig.led)).frozen is not None) is is_frozen
@@ -221,7 +221,7 @@ async def test_h35_a_snapshot_says_how_the_topic_is_configured_now(rig: Rig) -> 
     rig.broker.config["remote.storage.enable"] = "true"
     rig.broker.config["cleanup.policy"] = "compact"
     rig.broker.internal = True
-    record = rig.settings.view.topic(PLACE.topic_id)
+    record = rig.settings.view.topic(PARTITION.topic_id)
     assert record is not None
     rig.settings.write(replace(record, state="kept"))
     assert (await rig.snapshots.take(rig.led)).topic.state == TopicState(

@@ -8,7 +8,7 @@ from kip405.contracts import IndexType
 from kip405.indexes import IndexesObject
 from kip405.segments import RemoteLogSegmentState
 from rlm.plans.problems import ProblemKind
-from tests.builders.ledger import PLACE
+from tests.builders.ledger import PARTITION
 from tests.builders.rig import SNAPSHOT_WAIT_MS, Rig
 
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -32,7 +32,7 @@ async def test_a_snapshot_is_waited_for(rig: Rig) -> None:
     await rig.copy.run(rig.led)
     rig.clock.advance(SNAPSHOT_WAIT_MS - 1)
     await rig.copy.run(rig.led)
-    status = rig.copy.statuses[PLACE.key]
+    status = rig.copy.statuses[PARTITION.key]
     assert copied(rig) == []
     assert status.reason == "waiting for the producer snapshot"
     assert list(status.findings()) == []
@@ -49,7 +49,7 @@ async def test_what_waited_long_enough_is_copied_without_all_segments_at_once(ri
     assert all(IndexType.ABORTED_TRANSACTIONS in one.types for one in objects)
     await rig.copy.run(rig.led)
     assert copied(rig) == [0, 100, 200]
-    (finding,) = rig.copy.statuses[PLACE.key].findings()
+    (finding,) = rig.copy.statuses[PARTITION.key].findings()
     assert (finding.kind, finding.subject) == (ProblemKind.SNAPSHOT_MISSING, "orders-0")
     assert "segments at 0, 100 are copied without" in finding.text
 
@@ -85,7 +85,7 @@ async def test_every_segment_waits_for_its_own_snapshot(rig: Rig) -> None:
 
 async def test_a_leader_of_later_waits_again(rig: Rig) -> None:
     await rig.copy.run(rig.led)
-    rig.copy.forget(PLACE.key)
+    rig.copy.forget(PARTITION.key)
     rig.clock.advance(SNAPSHOT_WAIT_MS)
     await rig.copy.run(rig.led)
     assert copied(rig) == []

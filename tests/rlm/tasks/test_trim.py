@@ -16,7 +16,7 @@ from rlmm.settings_records import (
     SettingsRecord,
     TrimRecord,
 )
-from tests.builders.ledger import OTHER_WRITER, PLACE, metadata
+from tests.builders.ledger import OTHER_WRITER, PARTITION, metadata
 from tests.builders.rig import Rig
 from tests.rlm.plans.views import lineage
 
@@ -33,19 +33,19 @@ async def rig(tmp_path: Path) -> Rig:
 
 
 def reason(rig: Rig) -> str:
-    return rig.trim.statuses[PLACE.key].reason
+    return rig.trim.statuses[PARTITION.key].reason
 
 
 async def test_copied_segments_are_trimmed_after_the_intent_was_written(rig: Rig) -> None:
     def intent_is_there() -> None:
-        intent = rig.settings.view.trim(PLACE.key)
+        intent = rig.settings.view.trim(PARTITION.key)
         assert intent is not None
         assert intent.bound == 300
 
     rig.broker.before_delete = intent_is_there
     await rig.trim.run(rig.led)
     assert rig.broker.deleted == [300]
-    status = rig.trim.statuses[PLACE.key]
+    status = rig.trim.statuses[PARTITION.key]
     assert (status.trimmed_to, status.local_log_start_offset, status.alarm) == (300, 300, None)
     await rig.trim.run(rig.led)
     assert rig.broker.deleted == [300]
@@ -55,16 +55,16 @@ async def test_h01_our_own_trim_is_no_foreign_move(rig: Rig) -> None:
     await rig.trim.run(rig.led)
     rig.disk.epochs({0: 300})
     await rig.trim.run(rig.led)
-    assert rig.trim.statuses[PLACE.key].foreign_log_start is None
-    assert rig.settings.view.remote_log_start(PLACE.key) == 0
+    assert rig.trim.statuses[PARTITION.key].foreign_log_start is None
+    assert rig.settings.view.remote_log_start(PARTITION.key) == 0
 
 
 async def test_h01_a_foreign_move_is_an_alarm_and_changes_nothing_remote(rig: Rig) -> None:
     before, records = dict(rig.store.objects), len(rig.ledger.log)
     rig.broker.log_start_offset = 120
     await rig.trim.run(rig.led)
-    assert rig.trim.statuses[PLACE.key].foreign_log_start == 120
-    assert rig.settings.view.remote_log_start(PLACE.key) == 0
+    assert rig.trim.statuses[PARTITION.key].foreign_log_start == 120
+    assert rig.settings.view.remote_log_start(PARTITION.key) == 0
     assert (rig.store.objects, len(rig.ledger.log)) == (before, records)
 
 
@@ -72,7 +72,7 @@ async def test_h01_in_mode_copy_the_broker_may_move_its_start(rig: Rig) -> None:
     rig.enable(mode="copy")
     rig.broker.log_start_offset = 120
     await rig.trim.run(rig.led)
-    assert rig.trim.statuses[PLACE.key].foreign_log_start is None
+    assert rig.trim.statuses[PARTITION.key].foreign_log_start is None
     assert rig.broker.deleted == []
 
 
@@ -82,7 +82,7 @@ async def test_h02_below_the_remote_start_is_deleted_with_trim_off_too(rig: Rig)
     rig.store.objects.clear()
     await rig.trim.run(rig.led)
     assert rig.broker.deleted == [150]
-    assert rig.settings.view.trim(PLACE.key) is None
+    assert rig.settings.view.trim(PARTITION.key) is None
 
 
 async def test_h03_a_disputed_segment_ends_the_bound(rig: Rig) -> None:
@@ -103,7 +103,7 @@ async def test_h03_a_resurrected_segment_without_objects_is_not_trimmed_on(rig: 
     with pytest.raises(NotFound):
         await rig.trim.run(rig.led)
     assert rig.broker.deleted == []
-    assert "refused" in (rig.trim.statuses[PLACE.key].alarm or "")
+    assert "refused" in (rig.trim.statuses[PARTITION.key].alarm or "")
 
 
 async def test_h04_only_the_leaders_lineage_is_trimmed(rig: Rig) -> None:
@@ -135,9 +135,9 @@ async def test_h04_an_emptied_directory_is_frozen_until_an_operator_adopts(rig: 
     await rig.copy.run(rig.led)
     assert rig.broker.deleted == []
     assert reason(rig) == "partition is frozen"
-    assert rig.copy.statuses[PLACE.key].frozen
+    assert rig.copy.statuses[PARTITION.key].frozen
     word = DivergenceRecord(
-        partition=PLACE.key, action="adopt", epoch=3, offset=0, cause="disk replaced"
+        partition=PARTITION.key, action="adopt", epoch=3, offset=0, cause="disk replaced"
     )
     rig.settings.write(word, epoch=3)
     await rig.copy.run(rig.led)
@@ -154,7 +154,7 @@ async def test_h04_new_records_below_the_remote_start_are_not_deleted(tmp_path: 
     rig.write_log(0, 40, end=60, epoch=3)
     await rig.trim.run(rig.led)
     assert rig.broker.deleted == []
-    assert "epoch 3 begins at 0" in (rig.trim.statuses[PLACE.key].alarm or "")
+    assert "epoch 3 begins at 0" in (rig.trim.statuses[PARTITION.key].alarm or "")
 
 
 async def test_h05_a_plan_is_dropped_when_leadership_changed(rig: Rig) -> None:
@@ -216,7 +216,7 @@ async def test_h05_out_of_range_drops_the_plan(rig: Rig) -> None:
     rig.broker.before_delete = lambda: rig.broker.ends_at(120)
     with pytest.raises(Fenced, match="OFFSET_OUT_OF_RANGE"):
         await rig.trim.run(rig.led)
-    assert rig.trim.statuses[PLACE.key].trimmed_to is None
+    assert rig.trim.statuses[PARTITION.key].trimmed_to is None
 
 
 async def test_h05_timed_out_but_applied_is_a_success(rig: Rig) -> None:
@@ -225,7 +225,7 @@ async def test_h05_timed_out_but_applied_is_a_success(rig: Rig) -> None:
 
     rig.broker.after_delete = time_out
     await rig.trim.run(rig.led)
-    assert rig.trim.statuses[PLACE.key].trimmed_to == 300
+    assert rig.trim.statuses[PARTITION.key].trimmed_to == 300
 
 
 async def test_h05_timed_out_and_not_applied_is_none(rig: Rig) -> None:
@@ -235,7 +235,7 @@ async def test_h05_timed_out_and_not_applied_is_none(rig: Rig) -> None:
     rig.broker.before_delete = time_out
     with pytest.raises(Unavailable, match="REQUEST_TIMED_OUT"):
         await rig.trim.run(rig.led)
-    assert rig.trim.statuses[PLACE.key].trimmed_to is None
+    assert rig.trim.statuses[PARTITION.key].trimmed_to is None
 
 
 @pytest.mark.parametrize("suffix", [".log", ".indexes", ".rsm-manifest"])
@@ -244,8 +244,8 @@ async def test_h11_an_object_that_is_gone_forbids_the_trim(rig: Rig, suffix: str
     with pytest.raises(NotFound):
         await rig.trim.run(rig.led)
     assert rig.broker.deleted == []
-    assert rig.settings.view.trim(PLACE.key) is None
-    assert rig.trim.statuses[PLACE.key].alarm
+    assert rig.settings.view.trim(PARTITION.key) is None
+    assert rig.trim.statuses[PARTITION.key].alarm
 
 
 async def test_h11_a_truncated_object_forbids_the_trim(rig: Rig) -> None:
@@ -281,7 +281,7 @@ async def test_h14_nothing_is_trimmed_while_broker_retention_is_bounded(rig: Rig
     rig.broker.config["retention.bytes"] = "1000"
     await rig.trim.run(rig.led)
     assert rig.broker.deleted == []
-    assert rig.trim.statuses[PLACE.key].detail == "retention.bytes=1000"
+    assert rig.trim.statuses[PARTITION.key].detail == "retention.bytes=1000"
 
 
 async def test_a_replica_without_live_service_forbids_the_trim(rig: Rig) -> None:
@@ -335,7 +335,7 @@ async def test_h06_a_ledger_with_a_problem_stops_the_trim(rig: Rig) -> None:
     rig.ledger.problem = "topic was recreated"
     await rig.trim.run(rig.led)
     assert rig.broker.deleted == []
-    assert rig.trim.statuses[PLACE.key].detail == "topic was recreated"
+    assert rig.trim.statuses[PARTITION.key].detail == "topic was recreated"
 
 
 async def test_h35_a_topic_that_became_compacted_is_not_trimmed(rig: Rig) -> None:
@@ -346,7 +346,9 @@ async def test_h35_a_topic_that_became_compacted_is_not_trimmed(rig: Rig) -> Non
 
 async def test_h04_the_intent_carries_the_epoch_of_its_plan(rig: Rig) -> None:
     await rig.trim.run(rig.led)
-    assert rig.settings.published[-1] == TrimRecord(partition=PLACE.key, bound=300, planned_epoch=0)
+    assert rig.settings.published[-1] == TrimRecord(
+        partition=PARTITION.key, bound=300, planned_epoch=0
+    )
 
 
 async def with_a_dead_attempt(path: Path) -> tuple[Rig, RemoteLogSegmentMetadata]:
@@ -400,12 +402,12 @@ async def test_h08_no_trim_before_the_history_is_published(tmp_path: Path) -> No
     with pytest.raises(Unavailable, match="takes no records"):
         await rig.trim.run(rig.led)
     assert rig.broker.deleted == []
-    assert rig.settings.view.trim(PLACE.key) is None
+    assert rig.settings.view.trim(PARTITION.key) is None
 
 
 async def test_h08_a_plan_is_dropped_when_another_history_was_published(tmp_path: Path) -> None:
     rig, _ = await with_a_dead_attempt(tmp_path)
-    other = HistoryRecord(partition=PLACE.key, frozen=None, lineage=lineage({1: 0, 3: 90}))
+    other = HistoryRecord(partition=PARTITION.key, frozen=None, lineage=lineage({1: 0, 3: 90}))
 
     def overrule() -> None:
         if isinstance(rig.settings.published[-1], TrimRecord):
@@ -428,7 +430,7 @@ async def test_h08_the_last_record_stays_and_its_epoch_with_it(tmp_path: Path) -
 
 async def test_h08_a_history_that_cannot_be_read_stops_snapshots_of_a_trimmed_log(rig: Rig) -> None:
     later = json.dumps({"v": 2, "kind": "history"}).encode()
-    rig.settings.view.apply(key=f"history/{PLACE.key}".encode(), value=later, offset=9)
+    rig.settings.view.apply(key=f"history/{PARTITION.key}".encode(), value=later, offset=9)
     await rig.snapshots.take(rig.led)  # the log knows all there is
     rig.disk.epochs({0: 100})
     with pytest.raises(Unavailable, match="history that was published cannot be read"):

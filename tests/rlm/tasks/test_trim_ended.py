@@ -8,7 +8,7 @@ import pytest
 from kip405.errors import Unavailable
 from rlmm.ledger import Hole
 from rlmm.settings_records import HolesRecord
-from tests.builders.ledger import PLACE
+from tests.builders.ledger import PARTITION
 from tests.builders.rig import Rig
 
 
@@ -28,7 +28,7 @@ async def only_the_last_copied(path: Path, *holes: Hole) -> Rig:
     snapshot = await rig.snapshots.take(rig.led)
     await rig.copier.copy(snapshot, snapshot.log.segments[2])
     rig.remote_start(0)
-    rig.settings.write(HolesRecord(partition=PLACE.key, holes=holes), epoch=0)
+    rig.settings.write(HolesRecord(partition=PARTITION.key, holes=holes), epoch=0)
     return rig
 
 
@@ -39,7 +39,7 @@ async def test_h15_a_hole_covers_nothing_that_this_leaders_log_holds(
     rig = await only_the_last_copied(tmp_path, Hole(start=0, end=end, cause="an old leader"))
     await rig.trim.run(rig.led)
     assert rig.broker.deleted == []
-    assert rig.trim.statuses[PLACE.key].reason == "nothing more is contiguously remote"
+    assert rig.trim.statuses[PARTITION.key].reason == "nothing more is contiguously remote"
 
 
 async def test_h15_what_a_hole_named_is_copied_and_then_trimmed(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from kip405.errors import Corrupt, Unavailable
 from rlmm.settings_records import ServiceRecord, TrimRecord
 from rsm_plugins.layout.keys import ObjectKind, object_name
-from tests.builders.ledger import OTHER_WRITER, PLACE
+from tests.builders.ledger import OTHER_WRITER, PARTITION
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import Rig
 
@@ -29,7 +29,7 @@ async def test_h17_nothing_is_trimmed_before_both_were_read(rig: Rig, who: str) 
     getattr(rig, who).is_ready = False
     await rig.trim.run(rig.led)
     assert rig.broker.deleted == []
-    assert rig.trim.statuses[PLACE.key].reason == "settings or ledger are not read yet"
+    assert rig.trim.statuses[PARTITION.key].reason == "settings or ledger are not read yet"
 
 
 @pytest.mark.parametrize("who", ["ledger", "settings"])
@@ -37,7 +37,7 @@ async def test_h06_a_problem_of_either_stops_the_trim(rig: Rig, who: str) -> Non
     getattr(rig, who).problem = "records are gone"
     await rig.trim.run(rig.led)
     assert rig.broker.deleted == []
-    assert rig.trim.statuses[PLACE.key].detail == "records are gone"
+    assert rig.trim.statuses[PARTITION.key].detail == "records are gone"
 
 
 async def test_h02_without_a_remote_log_start_nothing_is_trimmed(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ async def test_h02_without_a_remote_log_start_nothing_is_trimmed(tmp_path: Path)
     await rig.copied_by_another(0, 200)
     await rig.trim.run(rig.led)
     assert rig.broker.deleted == []
-    assert PLACE.key not in rig.trim.statuses
+    assert PARTITION.key not in rig.trim.statuses
     rig.remote_start(0)
     await rig.trim.run(rig.led)
     assert rig.broker.deleted == [200]
@@ -69,7 +69,7 @@ async def test_h27_a_hold_starts_again_with_every_lag(rig: Rig) -> None:
     lag(rig, 1)
     await rig.trim.run(rig.led)
     assert rig.broker.deleted == []
-    assert rig.trim.statuses[PLACE.key].reason == "waiting for replicas to catch up"
+    assert rig.trim.statuses[PARTITION.key].reason == "waiting for replicas to catch up"
 
 
 async def test_h13_bytes_are_compared_once_an_epoch(rig: Rig) -> None:
@@ -102,17 +102,17 @@ async def test_no_intent_is_written_while_a_peer_does_not_know_the_store(rig: Ri
     rig.settings.write(known)
     with pytest.raises(Unavailable, match="does not know store"):
         await rig.trim.run(rig.led)
-    assert rig.settings.view.trim(PLACE.key) is None
+    assert rig.settings.view.trim(PARTITION.key) is None
     assert rig.broker.deleted == []
 
 
 async def test_h02_the_intent_of_an_older_epoch_is_written_again(rig: Rig) -> None:
-    intent = TrimRecord(partition=PLACE.key, bound=300, planned_epoch=0)
+    intent = TrimRecord(partition=PARTITION.key, bound=300, planned_epoch=0)
     rig.settings.write(intent, epoch=0)
     rig.begin_epoch(1, 350)
     rig.heartbeat()
     await rig.trim.run(rig.led)
-    assert rig.settings.view.trim(PLACE.key) == replace(intent, planned_epoch=1)
+    assert rig.settings.view.trim(PARTITION.key) == replace(intent, planned_epoch=1)
     assert rig.broker.deleted == [300]
 
 

@@ -21,7 +21,7 @@ from tests.rlm.topics.world import Cluster, ServiceUnderTest
 EVERYTHING = frozenset({"Read", "Write", "Delete", "Describe", "DescribeConfigs", "AlterConfigs"})
 
 
-class BrokerThatTells:
+class BrokerWithAcls:
     """Allows everything but what is denied."""
 
     def __init__(self) -> None:
@@ -48,10 +48,10 @@ class BrokerThatTells:
         return frozenset() if "Describe" in mine else EVERYTHING - mine
 
 
-async def watched(options: EnableOptions) -> tuple[BrokerThatTells, AccessWatch]:
+async def watched(options: EnableOptions) -> tuple[BrokerWithAcls, AccessWatch]:
     service = ServiceUnderTest(Cluster())
     await service.verbs.enable(TOPIC, options)
-    broker = BrokerThatTells()
+    broker = BrokerWithAcls()
     watch = AccessWatch(
         allowed=broker, settings=service.settings, clock=service.clock, interval_ms=1_000
     )

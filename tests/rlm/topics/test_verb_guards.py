@@ -18,7 +18,7 @@ from rlm.topics.takeover import is_taken_over
 from rlm.topics.verbs import EnableOptions
 from rlmm.settings_records import SettingsRecord, StartRecord, TopicRecord
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
-from tests.builders.ledger import PLACE, MemorySettings, metadata
+from tests.builders.ledger import PARTITION, MemorySettings, metadata
 from tests.builders.log_dir import TOPIC, TOPIC_ID
 from tests.rlm.topics.world import Cluster, ServiceUnderTest
 
@@ -165,7 +165,7 @@ async def test_a_freeze_stops_the_sweep_too_and_any_service_ends_it() -> None:
 
 
 def start(offset: int) -> StartRecord:
-    return StartRecord(partition=PLACE.key, remote_log_start_offset=offset, cause="test")
+    return StartRecord(partition=PARTITION.key, remote_log_start_offset=offset, cause="test")
 
 
 class Refusing(MemorySettings):
@@ -198,5 +198,5 @@ async def test_h02_a_start_that_was_refused_counts_only_where_somebody_was_faste
     )
     with pytest.raises(Fenced, match="overtaken"):
         await Starts(settings=Refusing(None), offsets=Offsets()).ensure(topic)
-    assert PartitionKey(TOPIC_ID, 0) == PLACE.key
+    assert PartitionKey(TOPIC_ID, 0) == PARTITION.key
     assert await Starts(settings=Refusing(start(5)), offsets=Offsets()).ensure(topic) == 1

@@ -103,7 +103,7 @@ async def test_a_single_name_node_is_not_waited_for() -> None:
         await connection().session().call("ask", "/x", call)
 
 
-async def test_a_missing_file_is_for_the_caller_to_judge() -> None:
+async def test_a_missing_file_is_for_the_caller_to_decide() -> None:
     for error in (FileNotFoundError("x"), FileExistsError("x")):
         with pytest.raises(type(error)):
             await connection(ha=True).session().call("ask", "/x", Failing(1, error))
