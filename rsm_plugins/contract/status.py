@@ -26,6 +26,10 @@ from kip405.errors import (
 from kip405.v1 import errors_pb2
 
 WHAT_MAX = 2000
+_METADATA_MAX_BYTES = 7_400
+"""For the text of an error, which is sent three times. From 8 KiB of metadata on, gRPC answers the
+client RESOURCE_EXHAUSTED instead: the error would be read as Busy.
+"""
 
 Metadata = tuple[tuple[str, str | bytes], ...]
 Status = tuple[grpc.StatusCode, str, Metadata]
@@ -78,11 +82,24 @@ def detail_of_error(error: RemoteStorageError) -> errors_pb2.ErrorDetail:
     return errors_pb2.ErrorDetail(
         kind=_NUMBERS[error.kind],
         retriable=error.retriable,
-        what=str(error)[:WHAT_MAX],
+        what=_fitting(str(error)),
         leader_address=error.leader_address if isinstance(error, Elsewhere) else "",
         log_start_offset=None if out_of_range is None else out_of_range.log_start_offset,
         high_watermark=None if out_of_range is None else out_of_range.high_watermark,
     )
+
+
+def _fitting(text: str) -> str:
+    """The beginning of the text that a status can carry; what is no Unicode becomes `?`."""
+    text = text[:WHAT_MAX].encode(errors="replace").decode()
+    left = float(_METADATA_MAX_BYTES)
+    for length, sign in enumerate(text):
+        size_bytes = len(sign.encode())
+        is_plain = " " <= sign <= "~" and sign != "%"
+        left -= size_bytes * ((1 if is_plain else 3) + 2 * 4 / 3)  # percent-encoded; twice base64
+        if left < 0:
+            return text[:length]
+    return text
 
 
 def error_of_detail(detail: errors_pb2.ErrorDetail) -> RemoteStorageError:

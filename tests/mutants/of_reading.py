@@ -51,6 +51,11 @@ EDITS: tuple[Edit, ...] = (
             "first = offset",
         ),
         (
+            "H4: below the start a start is named that leaves out what a freeze withholds",
+            "if view is not None and view.frozen and first < state.log_start_offset:",
+            "if view is not None and view.frozen and view.remote_log_start_offset <= offset:",
+        ),
+        (
             "H15: below the start nothing is said while a later offset is not settled",
             "if first < state.log_start_offset and state.is_unsettled(first):",
             "if state.is_unsettled(first):",

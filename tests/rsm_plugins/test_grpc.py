@@ -377,6 +377,40 @@ class Foreign(storage_pb2_grpc.StorageServicer):
         await context.abort(self.code, "foreign words")
 
 
+class Damaged(storage_pb2_grpc.StorageServicer):
+    """A plugin of ours whose identity object is damaged, in its own words."""
+
+    words = ""
+
+    async def ReadIdentity(
+        self, request: pb.ReadIdentityRequest, context: Context
+    ) -> pb.ReadIdentityResponse:
+        code, what, trailing = status_of_error(Corrupt(self.words))
+        await context.abort(code, what, trailing)
+
+
+@pytest.mark.parametrize("sign", ["a", "%", "\n", "é", "日", "😀", "\udcff"])
+async def test_an_error_of_any_length_and_alphabet_keeps_its_kind(sign: str) -> None:
+    """gRPC itself answers RESOURCE_EXHAUSTED for more than 8 KiB of metadata, which means Busy."""
+    damaged = Damaged()  # type: ignore[abstract] # what it lacks is answered with UNIMPLEMENTED
+    damaged.words = f"object x: {sign * 5_000}"
+    server = grpc.aio.server()
+    storage_pb2_grpc.add_StorageServicer_to_server(damaged, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    client = GrpcRemoteStorageManager.connect(
+        f"127.0.0.1:{port}", principal="test", deadlines=DEADLINES
+    )
+    try:
+        for _ in range(20):  # between 8 and 16 KiB gRPC rejects some
+            with pytest.raises(Corrupt, match=r"(?s)^object x: .{200}") as caught:
+                await client.read_identity()
+            assert len(str(caught.value)) <= 2_000
+    finally:
+        await client.close()
+        await server.stop(None)
+
+
 async def test_a_server_without_details_is_understood_by_its_code() -> None:
     codes = {"DATA_LOSS": Corrupt, "FAILED_PRECONDITION": Fenced, "UNIMPLEMENTED": Invalid}
     foreign = Foreign()  # type: ignore[abstract] # what it lacks is answered with UNIMPLEMENTED
