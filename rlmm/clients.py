@@ -335,10 +335,10 @@ async def _ask_leaders(
         elif isinstance(answer, BaseException):
             raise answer
         else:
-            error_text, refused = read_epoch_ends(answer)
+            answered, refused = read_epoch_ends(answer)
             found |= {
                 topic_partition: end
-                for topic_partition, end in error_text.items()
+                for topic_partition, end in answered.items()
                 if NO_EPOCH not in end
             }
             for topic_partition, error in refused.items():

@@ -190,6 +190,15 @@ class PartitionLedger:
             and deletion.state is RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
         )
 
+    @property
+    def deletion_problem(self) -> str | None:
+        """Why nothing of the partition may be trimmed or deleted here: a process of another version
+        deletes the whole partition, so copies that are there now may be gone a moment later.
+        """
+        if self.deletion is None:
+            return None
+        return f"the deletion of the whole partition is recorded, at offset {self.deletion.offset}"
+
     @cached_property
     def readable_end(self) -> int:
         """Where the last FINISHED segment ends, in whatever lineage; 0 without any."""

@@ -277,11 +277,16 @@ class TopicBasedRemoteLogMetadataManager:
         return self._states[ledger_partition(key)].partitions.get(key)
 
     def _leader_epochs(self, partition: TopicIdPartition) -> LeaderEpochs:
-        if not self.is_ready:
-            raise Unavailable(f"segments of {partition}: the ledger was not read to its end yet")
+        self._refuse_unread(partition)
         return self.ledger(partition.key).leader_epochs
 
+    def _refuse_unread(self, partition: TopicIdPartition) -> None:
+        if not self.is_ready:
+            raise Unavailable(f"segments of {partition}: the ledger was not read to its end yet")
+
     def _leader_epoch(self, partition: TopicIdPartition) -> int:
+        """The epoch under which this process may write now."""
+        self._refuse_unread(partition)
         epoch = self._led.get(partition.key)
         if epoch is None:
             raise Fenced(f"{partition}: this process was not notified that it leads the partition")

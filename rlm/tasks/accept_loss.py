@@ -52,7 +52,8 @@ class LossAcceptance:
         partition = snapshot.led.topic_id_partition
         if snapshot.frozen is not None:
             raise Invalid(f"{partition} is frozen: {snapshot.frozen.reason}; end that first")
-        problem = self._ledger.problem or self._settings.problem
+        deletion = snapshot.ledger.deletion_problem
+        problem = self._ledger.problem or self._settings.problem or deletion
         if problem is not None:
             raise Unavailable(f"{partition}: {problem}")
         if snapshot.topic.record is None:

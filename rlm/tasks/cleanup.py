@@ -128,9 +128,10 @@ class CleanupTask:
     def _refusal(self, snapshot: PartitionSnapshot) -> str | None:
         freezes = self._settings.view.freeze(snapshot.key.topic_id)
         stopped = [record.why for record in freezes if STOPS_SWEEP in record.stopped]
+        deletion = self._ledger.ledger(snapshot.key).deletion_problem
         return refuse_sweep(
             ready=self._ledger.is_ready and self._settings.is_ready,
-            ledger_problem=self._ledger.problem or self._settings.problem,
+            ledger_problem=self._ledger.problem or self._settings.problem or deletion,
             freeze_record="; ".join(stopped) if stopped else None,
             frozen=snapshot.frozen,
         )

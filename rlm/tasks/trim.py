@@ -176,9 +176,10 @@ class TrimTask:
     def _guards(self, snapshot: PartitionSnapshot, record: TopicRecord) -> TrimGuards:
         settings, topic_id = self._settings, snapshot.key.topic_id
         frozen = settings.view.is_stopped(topic_id, STOPS_TRIM)
+        deletion = self._ledger.ledger(snapshot.key).deletion_problem
         return TrimGuards(
             ready=self._ledger.is_ready and settings.is_ready,
-            ledger_problem=self._ledger.problem or settings.problem,
+            ledger_problem=self._ledger.problem or settings.problem or deletion,
             freeze_record=_freeze_text(settings, snapshot.key) if frozen else None,
             frozen=snapshot.frozen,
             topic=snapshot.topic.state,

@@ -13,11 +13,19 @@ from kip405.segments import (
     EpochEntry,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
+    RemotePartitionDeleteMetadata,
+    RemotePartitionDeleteState,
 )
 from rlmm.ledger import PartitionLedger
 from rlmm.publisher import OutcomeUnknown
-from rlmm.records import NO_PREVIOUS, LedgerKey, LedgerRecord, RecordHeaders
-from rlmm.replay import LedgerState, repairs
+from rlmm.records import (
+    NO_PREVIOUS,
+    LedgerKey,
+    LedgerRecord,
+    PartitionDeleteRecord,
+    RecordHeaders,
+)
+from rlmm.replay import LedgerState, PartitionState, repairs
 from rlmm.settings_codec import encode_settings_record
 from rlmm.settings_records import SettingsRecord, Stamp
 from rlmm.settings_view import RecordTimes, SettingsView
@@ -153,6 +161,22 @@ class MemoryLedger:
         self.log.append(record)
         if not self.lags:
             self.catch_up()
+
+    def delete_partition(self, state: RemotePartitionDeleteState) -> None:
+        """Record how far another process has deleted the whole partition; no part of `log`."""
+        deletion = RemotePartitionDeleteMetadata(
+            topic_id_partition=PARTITION, event_timestamp_ms=0, broker_id=2, state=state
+        )
+        partition = self.state.partitions.setdefault(PARTITION.key, PartitionState())
+        partition.deletion = PartitionDeleteRecord(
+            partition=PARTITION.key,
+            metadata=deletion,
+            headers=RecordHeaders(
+                leader_epoch=0, expected_previous=NO_PREVIOUS, writer=OTHER_WRITER
+            ),
+            offset=len(self.log),
+        )
+        partition.version += 1
 
     def copied(self, *segments: RemoteLogSegmentMetadata, writer: Uuid | None = None) -> None:
         """STARTED, then FINISHED of each, under the segment's own newest epoch."""

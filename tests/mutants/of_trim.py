@@ -217,13 +217,18 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H6: a problem of the settings does not stop the trim",
+            "ledger_problem=self._ledger.problem or settings.problem or deletion,",
+            "ledger_problem=self._ledger.problem or deletion,",
+        ),
+        (
+            "G1: a recorded deletion of the partition does not stop the trim",
+            "ledger_problem=self._ledger.problem or settings.problem or deletion,",
             "ledger_problem=self._ledger.problem or settings.problem,",
-            "ledger_problem=self._ledger.problem,",
         ),
         (
             "H6: a problem of the ledger does not stop the trim",
-            "ledger_problem=self._ledger.problem or settings.problem,",
-            "ledger_problem=settings.problem,",
+            "ledger_problem=self._ledger.problem or settings.problem or deletion,",
+            "ledger_problem=settings.problem or deletion,",
         ),
         (
             "H17: a trim goes on before the settings were read",

@@ -256,6 +256,20 @@ async def test_questions_wait_for_the_replay(ours: Process) -> None:
             question()
 
 
+async def test_nothing_is_certain_before_the_replay_is_over(topics: FakeTopics) -> None:
+    """A segment that was not read yet is not missing."""
+    await Process(topics).bring(segment(1, STARTED))
+    replaying = Process(topics, writer=2)
+    replaying.log.is_ready = False
+    for change in (
+        replaying.manager.add_remote_log_segment_metadata(segment(1, STARTED)),
+        replaying.manager.update_remote_log_segment_metadata(update(segment(1), FINISHED)),
+        replaying.manager.put_remote_partition_delete_metadata(deletion(REMOVING)),
+    ):
+        with pytest.raises(Unavailable, match="not read to its end"):
+            await change
+
+
 async def test_a_deleted_partition_has_no_segments(ours: Process, topics: FakeTopics) -> None:
     await ours.bring(segment(1, STARTED), FINISHED)
     for state, listed in ((MARKED, 1), (REMOVING, 1), (REMOVING, 1), (REMOVED, 0)):

@@ -6,7 +6,7 @@ import pytest
 
 from kip405.errors import Invalid, Unavailable
 from kip405.ids import PartitionKey
-from kip405.segments import RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentState, RemotePartitionDeleteState
 from rlm.plans.coverage import SETTLED, unsettled_end
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.tasks.accept_loss import LossAcceptance
@@ -65,6 +65,13 @@ def acceptance(rig: Rig) -> LossAcceptance:
         lost=rig.lost,
         holes=HoleRecords(settings=rig.settings, barrier_deadline_ms=1_000),
     )
+
+
+async def test_h15_what_another_process_deletes_is_not_accepted_as_lost(rig: Rig) -> None:
+    rig.ledger.delete_partition(RemotePartitionDeleteState.DELETE_PARTITION_STARTED)
+    with pytest.raises(Unavailable, match="deletion of the whole partition"):
+        await acceptance(rig).accept(PARTITION.key, by="op", apply=True)
+    assert rig.settings.view.holes(PARTITION.key) == ()
 
 
 async def test_h15_a_dry_run_changes_nothing(rig: Rig) -> None:

@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from kip405.errors import Fenced, Invalid, Unavailable
-from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState, SegmentLocator
+from kip405.segments import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    RemotePartitionDeleteState,
+    SegmentLocator,
+)
 from rlmm.replay import LedgerState
 from rlmm.settings_records import FreezeRecord, StartRecord
 from rsm_plugins.layout.keys import ObjectKind, object_name
@@ -59,6 +64,16 @@ async def test_h06_a_broken_attempt_leaves_neither_entry_nor_object(
     assert not rig.ledger.view.entries
     assert rig.ledger.states() == [STARTED, DELETING, DELETED]
     assert rig.cleanup.statuses[PARTITION.key].deleted == 1
+
+
+async def test_g4_where_the_partition_is_deleted_as_a_whole_nothing_is_swept(rig: Rig) -> None:
+    await broken_copy(rig, "manifest")
+    objects = dict(rig.store.objects)
+    rig.ledger.delete_partition(RemotePartitionDeleteState.DELETE_PARTITION_MARKED)
+    await rig.cleanup.run(rig.led)
+    assert rig.store.objects == objects
+    assert rig.ledger.states() == [STARTED]
+    assert "deletion of the whole partition" in (rig.cleanup.statuses[PARTITION.key].refused or "")
 
 
 async def test_h10_objects_go_only_after_our_own_delete_started_was_read_back(rig: Rig) -> None:

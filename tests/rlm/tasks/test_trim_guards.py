@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kip405.errors import Corrupt, Unavailable
+from kip405.segments import RemotePartitionDeleteState
 from rlmm.settings_records import ServiceRecord, TrimRecord
 from rsm_plugins.layout.keys import ObjectKind, object_name
 from tests.builders.ledger import OTHER_WRITER, PARTITION
@@ -38,6 +39,17 @@ async def test_h06_a_problem_of_either_stops_the_trim(rig: Rig, who: str) -> Non
     await rig.trim.run(rig.led)
     assert rig.broker.deleted == []
     assert rig.trim.statuses[PARTITION.key].detail == "records are gone"
+
+
+@pytest.mark.parametrize("state", RemotePartitionDeleteState)
+async def test_g1_a_recorded_deletion_of_the_partition_stops_the_trim(
+    rig: Rig, state: RemotePartitionDeleteState
+) -> None:
+    """Its copies are there now, and another version may be about to delete them."""
+    rig.ledger.delete_partition(state)
+    await rig.trim.run(rig.led)
+    assert rig.broker.deleted == []
+    assert "deletion of the whole partition" in rig.trim.statuses[PARTITION.key].detail
 
 
 async def test_h02_without_a_remote_log_start_nothing_is_trimmed(tmp_path: Path) -> None:
