@@ -211,8 +211,8 @@ class ChunkLoader:
             self._counts.joined += 1
         load.holds_part = load.holds_part or holds_part
         self._range_scheduler.want(load, key[1])
-        landed = await asyncio.shield(load.future)
-        outcome = landed.get(key[1])
+        outcome = (await asyncio.shield(load.future)).get(key[1])
         if isinstance(outcome, RemoteStorageError):
+            del load  # the error refers to this frame, and must not keep what else the load brought
             raise outcome
         return outcome

@@ -184,7 +184,11 @@ class SegmentSource:
         if isinstance(indexes, asyncio.Future):
             if not self._is_on_disk(segment, numbers):
                 early = await self._ask(segment, numbers, chunk_bytes)
-            indexes = await asyncio.shield(indexes)
+            try:
+                indexes = await asyncio.shield(indexes)
+            except BaseException:
+                early = None  # the error refers to this frame, and must not keep the range
+                raise
         if indexes.chunks.chunk_size_bytes != chunk_bytes:
             return {}
         if early is not None:

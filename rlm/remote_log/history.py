@@ -56,7 +56,8 @@ class Losses:
                 del known[given_up]
         if len(known) >= _MOST_PER_PARTITION:
             return
-        known[segment_id] = error
+        # The error itself refers to the frames that it passed, and by them to chunks (G10).
+        known[segment_id] = type(error)(str(error))
         log.error("segment_lost", segment=str(segment_id), error=str(error))
 
     def forget(self, key: PartitionKey, segment_id: Uuid) -> None:

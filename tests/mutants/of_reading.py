@@ -5,6 +5,7 @@ from tests.mutants.edits import Edit, Target
 HISTORY = Target(
     "rlm/remote_log/history.py",
     (
+        "tests/rlm/test_losses.py",
         "tests/rlm/test_local_tier.py",
         "tests/rlm/test_tier_histories.py",
         "tests/rlm/reading/test_any_copies.py",
@@ -62,6 +63,11 @@ EDITS: tuple[Edit, ...] = (
         ),
     ),
     *HISTORY.edits(
+        (
+            "G10: a loss on record keeps what the read had loaded",
+            "known[segment_id] = type(error)(str(error))",
+            "known[segment_id] = error",
+        ),
         (
             "H15: a gap that is not settled is passed over",
             "            history.refuse_unsettled(offset, start)\n            if start > offset:",
@@ -357,6 +363,11 @@ EDITS: tuple[Edit, ...] = (
     ),
     *SOURCE.edits(
         (
+            "G10: the error of the indexes keeps the range that came first",
+            "                early = None  # the error",
+            "                pass  # the error",
+        ),
+        (
             "H25: a lost indexes object is believed at once",
             "            self._counts.refetches += 1\n            return await",
             "            raise\n            return await",
@@ -400,8 +411,13 @@ EDITS: tuple[Edit, ...] = (
     *LOADER.edits(
         (
             "an error of a load is given as data",
-            "        if isinstance(outcome, RemoteStorageError):\n            raise outcome\n",
-            "        if isinstance(outcome, Busy):\n            raise outcome\n",
+            "        if isinstance(outcome, RemoteStorageError):\n            del load",
+            "        if isinstance(outcome, Busy):\n            del load",
+        ),
+        (
+            "G10: the error of one chunk keeps the other chunks of its range",
+            "            del load  # the error refers to this frame",
+            "            pass  # the error refers to this frame",
         ),
         (
             "a chunk that is on its way is asked for again",

@@ -1,5 +1,7 @@
 """What is remembered of segments that readers found lost (H25)."""
 
+import weakref
+
 from kip405.errors import Corrupt, NotFound
 from kip405.ids import PartitionKey, Uuid
 from rlm.remote_log.history import Losses
@@ -44,3 +46,24 @@ def test_h25_what_the_ledger_gave_up_makes_room_for_what_is_lost_now() -> None:
     losses.note(KEY, new, NotFound("gone too"), {new})
     (alarm,) = losses.alarms(KEY, {new})
     assert "gone too" in alarm
+
+
+class Chunk:
+    """What a read has in its hands."""
+
+
+def _fails(found: list[weakref.ref[Chunk]]) -> None:
+    chunk = Chunk()
+    found.append(weakref.ref(chunk))
+    raise Corrupt("damaged")
+
+
+def test_g10_a_loss_keeps_nothing_of_the_read_that_found_it() -> None:
+    """A loss stays until the segment is read again; an error refers to the frames it passed."""
+    losses, found = Losses(), list[weakref.ref[Chunk]]()
+    try:
+        _fails(found)
+    except Corrupt as error:
+        losses.note(KEY, ONE, error, {ONE})
+    assert losses.damaged(KEY) == {ONE: "damaged"}
+    assert [one() for one in found] == [None]

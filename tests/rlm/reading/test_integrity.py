@@ -1,13 +1,26 @@
 """G9, H25: a damaged or missing object is an error with its name, believed when asked twice."""
 
+import asyncio
+import gc
+import weakref
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kip405.errors import Corrupt, NotFound
+from kip405.segments import ByteRange, SegmentLocator
 from tests.kip405.batch_builder import batch
-from tests.rlm.reading.local_bench import CHUNK, Bench, bounds, mixed_log, read
+from tests.rlm.reading.local_bench import (
+    CHUNK,
+    Bench,
+    CountingStore,
+    bounds,
+    mixed_log,
+    read,
+)
 
 
 def flip(path: Path, at: int) -> None:
@@ -76,3 +89,61 @@ async def test_h25_one_wrong_answer_is_not_believed(local: Bench) -> None:
     segment = await local.stored(log)
     local.store.glitches = 1
     assert await read(local.reader(), segment, bounds(0)) == (log, 3)
+
+
+@pytest.fixture
+def without_garbage_collector() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("without_garbage_collector")
+async def test_g10_an_error_keeps_no_chunk_of_the_range_that_was_loaded(local: Bench) -> None:
+    segment = await local.stored(b"".join(batch(base, 10) for base in range(0, 200, 10)))
+    reader = local.reader()
+    flip(local.store.object(".log"), 77)
+    with pytest.raises(Corrupt, match="chunk 0") as kept:
+        await read(reader, segment, bounds(0))
+    assert reader.chunks.kept_bytes > 0
+    reader.chunks.evict(reader.chunks.kept_bytes, spares_ahead=False)
+    assert reader.chunks.kept_bytes == 0, f"kept by {kept.value!r}"
+
+
+class Range(bytearray):
+    """Bytes of the store that a weak reference can follow."""
+
+
+class LosesIndexes(CountingStore):
+    """Has the log of a segment, and not its indexes."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root, shared=False)
+        self.given: list[weakref.ref[Range]] = []
+
+    async def fetch_log_segment(self, locator: SegmentLocator, byte_range: ByteRange) -> Any:
+        found = await super().fetch_log_segment(locator, byte_range)
+        assert isinstance(found, bytes)
+        given = Range(found)
+        self.given.append(weakref.ref(given))
+        return given
+
+    async def fetch_indexes(self, locator: SegmentLocator) -> bytes:
+        async with asyncio.timeout(5):
+            while not self.given:  # noqa: ASYNC110 - the range arrives first
+                await asyncio.sleep(0.001)
+        raise NotFound("the indexes are gone")
+
+
+@pytest.mark.usefixtures("without_garbage_collector")
+async def test_g10_an_error_of_the_indexes_does_not_keep_the_range_that_came_first(
+    local: Bench,
+) -> None:
+    segment = await local.stored(mixed_log())
+    await local.store.close()
+    local.store = store = LosesIndexes(local.root / "store")
+    with pytest.raises(NotFound) as kept:
+        await read(local.reader(), segment, bounds(0))
+    await local.is_idle()
+    assert store.given
+    assert [one() for one in store.given if one() is not None] == [], f"kept by {kept.value!r}"
