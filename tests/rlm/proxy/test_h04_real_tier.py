@@ -69,10 +69,12 @@ class Behind:
         view = await self.site.barrier()
         assert view is not None and not view.frozen and view.remote_next_offset == 250
 
-    async def fetch(self, offset: int, isolation: int = READ_UNCOMMITTED) -> Value:
+    async def fetch(
+        self, offset: int, isolation: int = READ_UNCOMMITTED, *, max_wait_ms: int = 100
+    ) -> Value:
         part = asked(offset)
         request = {
-            "max_wait_ms": 100,
+            "max_wait_ms": max_wait_ms,
             "min_bytes": 1,
             "max_bytes": 1_000_000,
             "isolation_level": isolation,
@@ -195,7 +197,7 @@ async def _read_from_store(behind: Behind, offset: int, end: int) -> bytes:
     """Fetch by fetch; nothing from `end` on may be among it."""
     got = b""
     while offset < end:
-        answer = await behind.fetch(offset)
+        answer = await behind.fetch(offset, max_wait_ms=10_000)  # a snapshot may take a while
         assert answer["error_code"] == 0
         batches = [header for _, header in batch_headers(answer["records"])]
         assert batches, offset
