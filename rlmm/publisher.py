@@ -32,8 +32,6 @@ class OutcomeUnknown(Unavailable):
     before.
     """
 
-    outcome_unknown = True
-
 
 @contextlib.asynccontextmanager
 async def deadline(limit_ms: int, what: str) -> AsyncIterator[None]:

@@ -47,9 +47,6 @@ _INVALID = frozenset(
         "UnsupportedErasureCodingPolicy",
     }
 )
-_LOGINS = frozenset(
-    {"SASLError", "GSSAPIError", "NoSASLMechanism", "SaslException", "InvalidToken"}
-)
 _PASSING = frozenset({"StandbyException", "RetriableException", "ObserverRetryOnActiveException"})
 NOT_EMPTY = "PathIsNotEmptyDirectoryException"
 
