@@ -11,6 +11,7 @@ VERBS = Target("rlm/topics/verbs.py", (*_VERBS, "tests/rlm/topics/test_h40_acces
 SETTLE = Target("rlm/topics/takeover.py", _VERBS)
 TAKEOVER = Target("rlm/topics/takeover.py", _VERBS)
 STARTS = Target("rlm/topics/partition_records.py", _VERBS)
+ADOPTION = Target("rlm/topics/partition_records.py", ("tests/rlm/topics/test_adoption.py",))
 KEEPER = Target("rlm/topics/keeper.py", _VERBS)
 RULES = Target("rlm/topics/rules.py", _VERBS)
 FREEZES = Target(
@@ -177,6 +178,24 @@ EDITS: tuple[Edit, ...] = (
             "H14: a topic in mode copy has its retention taken over",
             'return record.state == "enabled" and record.mode == "tier"',
             'return record.state == "enabled"',
+        ),
+    ),
+    *ADOPTION.edits(
+        (
+            "H1: a foreign log start is adopted by a view that is behind",
+            "        await self._settings.barrier(self._barrier_deadline_ms)\n"
+            "        known = self._settings.view.remote_log_start(key)\n",
+            "        known = self._settings.view.remote_log_start(key)\n",
+        ),
+        (
+            "H1: our own trim is adopted as a foreign log start",
+            "        if trim is not None and answer.offset <= trim.bound:\n",
+            "        if trim is not None and answer.offset < trim.bound:\n",
+        ),
+        (
+            "H2: a log start below the remote one is adopted",
+            "        if answer.offset <= known:\n",
+            "        if answer.offset == known:\n",
         ),
     ),
     *STARTS.edits(
