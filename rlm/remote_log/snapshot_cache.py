@@ -13,7 +13,9 @@ rlm.plans.history decides what is published.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType, TracebackType
 
 import structlog
 
@@ -170,37 +172,60 @@ class SnapshotCache:
         return await self._reader.check_leadership(led)
 
 
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    error: Exception
+    origin: TracebackType | None
+    """Of the error alone, without the frames of the callers in which it is raised."""
+
+
 class CoalescedSnapshots:
     """Coalesces requests for a snapshot of one partition: each caller gets one that began after its
     call, under the newest leadership among its callers.
 
     Otherwise one fetch per consumer and half a second would take as many snapshots as there are
     consumers. Snapshots are taken in tasks of the owner, so that a caller that is cancelled does
-    not end the snapshot that others wait for. When the owner ends, waiting callers are cancelled.
+    not end the snapshot that others wait for. Equal callers that wait for the next snapshot share a
+    task: while a snapshot hangs, callers come and go, and leave nothing behind (G10). When the
+    owner ends, waiting callers are cancelled.
     """
 
     def __init__(self, snapshots: SnapshotTaker, tasks: asyncio.TaskGroup) -> None:
         self._snapshots = snapshots
         self._tasks = tasks
+        self._next: dict[LedPartition, asyncio.Task[PartitionSnapshot | _Failed]] = {}
         self._coalesced: Coalesced[LedPartition, PartitionSnapshot] = Coalesced(
             self._take_newest, group_of=lambda led: led.topic_id_partition.key
         )
 
     async def take(self, led: LedPartition) -> PartitionSnapshot:
         """A snapshot that began after this call; errors as `SnapshotCache.take`."""
-        result = await asyncio.shield(self._tasks.create_task(self._result(led)))
-        if isinstance(result, Exception):
-            raise result
+        task = self._next.get(led)
+        if task is None:
+            task = self._next[led] = self._tasks.create_task(self._result(led))
+            task.add_done_callback(partial(self._begun, led))
+        result = await asyncio.shield(task)
+        if isinstance(result, _Failed):
+            raise result.error.with_traceback(result.origin)
         return result
 
-    async def _result(self, led: LedPartition) -> PartitionSnapshot | Exception:
+    async def _result(self, led: LedPartition) -> PartitionSnapshot | _Failed:
         try:
             return await self._coalesced.answer(led)
-        except Exception as error:  # noqa: BLE001 - goes to the caller, not to the TaskGroup
-            return error
+        except Exception as error:  # noqa: BLE001 - goes to the callers, not to the TaskGroup
+            return _Failed(error, error.__traceback__)
+
+    def _begun(
+        self, led: LedPartition, task: asyncio.Task[PartitionSnapshot | _Failed] | None = None
+    ) -> None:
+        """Later callers need another snapshot than that of `task`, or of the task known now."""
+        if task is None or self._next.get(led) is task:
+            self._next.pop(led, None)
 
     async def _take_newest(
         self, callers: Sequence[LedPartition]
     ) -> Mapping[LedPartition, PartitionSnapshot]:
+        for led in callers:
+            self._begun(led)
         newest = max(callers, key=lambda led: led.leader_epoch)
         return dict.fromkeys(callers, await self._snapshots.take(newest))

@@ -275,8 +275,18 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a cancelled caller ends the snapshot of the others",
-            "await asyncio.shield(self._tasks.create_task(self._result(led)))",
-            "await self._tasks.create_task(self._result(led))",
+            "result = await asyncio.shield(task)",
+            "result = await task",
+        ),
+        (
+            "G10: each caller that gave up leaves a task behind while a snapshot hangs",
+            "        task = self._next.get(led)\n        if task is None:\n",
+            "        task = None\n        if task is None:\n",
+        ),
+        (
+            "H17: a caller gets a snapshot that began before it asked",
+            "        for led in callers:\n            self._begun(led)\n",
+            "",
         ),
     ),
     *READER.edits(

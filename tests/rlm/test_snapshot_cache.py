@@ -137,6 +137,32 @@ async def test_a_cancelled_asker_leaves_the_snapshot_to_the_others(
     assert first.cancelled() and leaving.cancelled()
 
 
+async def test_g10_callers_that_left_while_a_snapshot_hangs_leave_nothing_behind(
+    tasks: asyncio.TaskGroup,
+) -> None:
+    """Each fetch of each consumer asks for one, and gives up after its max_wait."""
+    snapshots = ManualSnapshots()
+    sharing = shared(snapshots, tasks)
+    others = len(asyncio.all_tasks())
+    for _ in range(50):
+        leaving = [asyncio.ensure_future(sharing.take(led())) for _ in range(4)]
+        await steps()
+        for one in leaving:
+            one.cancel()
+        await asyncio.wait(leaving)
+    left_behind = len(asyncio.all_tasks()) - others
+    snapshots.begun[0].result.set_result(SNAPSHOT)
+    await steps()
+    snapshots.begun[1].result.set_exception(Unavailable("no broker"))
+    await steps()
+    assert left_behind <= 2, "more than the snapshot that hangs, and the next one"
+    assert len(asyncio.all_tasks()) == others
+    after = asyncio.ensure_future(sharing.take(led()))
+    await steps()
+    snapshots.begun[2].result.set_result(OTHER_SNAPSHOT)
+    assert await after is OTHER_SNAPSHOT
+
+
 async def test_the_next_snapshot_is_taken_under_the_newest_leadership_asked_for(
     tasks: asyncio.TaskGroup,
 ) -> None:
