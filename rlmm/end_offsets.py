@@ -9,6 +9,7 @@ short deadline does not end the request of the others. This module must not know
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from aiokafka import AIOKafkaConsumer, structs
 from aiokafka.errors import KafkaError
@@ -52,6 +53,8 @@ class EndOffsets:
             self._ask, group_of=lambda partition: partition
         )
         self._open: set[_Question] = set()
+        self._next: dict[TopicPartition, _Question] = {}
+        """Questions whose request is not sent yet: one for all callers, who may come and go."""
         self._early: list[_Question] = []
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -74,18 +77,27 @@ class EndOffsets:
 
         Errors are those of `fetch`. Unavailable: `run` ended meanwhile.
         """
-        question = _Question(partition, asyncio.get_running_loop().create_future())
-        self._open.add(question)
-        if self._tasks is None:
-            self._early.append(question)
-        else:
-            self._tasks.create_task(self._serve(question))
-        try:
-            return await question.answer
-        finally:
-            self._open.discard(question)
+        question = self._next.get(partition)
+        if question is None:
+            question = _Question(partition, asyncio.get_running_loop().create_future())
+            question.answer.add_done_callback(partial(self._answered, question))
+            self._open.add(question)
+            self._next[partition] = question
+            if self._tasks is None:
+                self._early.append(question)
+            else:
+                self._tasks.create_task(self._serve(question))
+        return await asyncio.shield(question.answer)
+
+    def _answered(self, question: _Question, answer: asyncio.Future[int]) -> None:
+        self._open.discard(question)
+        if self._next.get(question.partition) is question:
+            del self._next[question.partition]
+        _ = answer.cancelled() or answer.exception()  # retrieved, also where all callers have left
 
     async def _ask(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        for partition in partitions:
+            self._next.pop(partition, None)  # later callers need a later request
         return {partition: await self._fetch(partition) for partition in partitions}
 
     async def _serve(self, question: _Question) -> None:
@@ -103,7 +115,8 @@ class EndOffsets:
     def _abandon(self) -> None:
         """No request is sent any more: callers get an error, and later callers start again."""
         self._early.clear()
-        for question in self._open:
+        self._next.clear()
+        for question in tuple(self._open):
             question.fail(Unavailable(f"end offset of {question.partition}: the metadata log ends"))
 
 

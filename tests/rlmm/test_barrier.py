@@ -64,6 +64,31 @@ async def test_h17_a_caller_during_a_request_waits_for_the_next_one() -> None:
         assert [task.result() for task in late] == [20] * 5
 
 
+@pytest.mark.parametrize("runs", [True, False])
+async def test_g10_callers_that_left_while_nobody_answers_leave_nothing_behind(runs: bool) -> None:
+    """Each barrier has a deadline; a broker may need longer, or the log is not read yet."""
+    cluster = Cluster()
+    ends = EndOffsets(cluster.fetch)
+    async with asyncio.TaskGroup() as group:
+        others = len(asyncio.all_tasks())
+        server = group.create_task(ends.run()) if runs else None
+        for _ in range(50):
+            leaving = group.create_task(ends.end_offset(PARTITION))
+            await _settle()
+            leaving.cancel()
+            await _settle()
+        server = server or group.create_task(ends.run())
+        late = group.create_task(ends.end_offset(PARTITION))
+        await _settle()
+        left_behind = len(asyncio.all_tasks()) - others - len({server, late})
+        while cluster.requests:
+            cluster.answer(10)
+            await _settle()
+        assert late.result() == 10
+        server.cancel()
+        assert left_behind <= 2, "more than the request that hangs, and the next one"
+
+
 async def test_a_partition_that_does_not_answer_delays_no_other() -> None:
     cluster = Cluster()
     async with serving(cluster) as ends, asyncio.TaskGroup() as group:
