@@ -13,7 +13,7 @@ import threading
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
-from aiokafka.client import AIOKafkaClient
+from aiokafka.client import AIOKafkaClient, ConnectionGroup
 from aiokafka.conn import create_conn
 from aiokafka.errors import KafkaConnectionError, KafkaError
 from aiokafka.protocol.metadata import MetadataRequest
@@ -65,9 +65,26 @@ class BrokerConnections(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has n
         answer: T = await self.send(node, request)
         return answer
 
-    async def try_bootstrap(self) -> None:
-        """Connects to the last bootstrap server and disconnects; raises the error if that fails."""
-        host, port, _ = self.hosts[-1]
+    async def bootstrap(self) -> None:
+        """Connects to the first bootstrap server that answers. KafkaError, OSError: the error of
+        the last one.
+
+        It replaces aiokafka's, which raises no reasons, and leaves a connection open if the caller
+        is cancelled meanwhile.
+        """
+        failed: Exception = KafkaConnectionError("there is no bootstrap server")
+        for host, port, _ in self.hosts:
+            try:
+                await self._bootstrap_from(host, port)
+            except (KafkaError, OSError) as error:
+                failed = error
+            else:
+                work = self._md_synchronizer()
+                self._sync_task = asyncio.get_running_loop().create_task(work)  # close() ends it
+                return
+        raise failed
+
+    async def _bootstrap_from(self, host: str, port: int) -> None:
         connection = await create_conn(
             host,
             port,
@@ -75,11 +92,21 @@ class BrokerConnections(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has n
             request_timeout_ms=self._request_timeout_ms,
             ssl_context=self._ssl_context,
             security_protocol=self._security_protocol,
+            max_idle_ms=self._connections_max_idle_ms,
             sasl_mechanism=self._sasl_mechanism,
             sasl_plain_username=self._sasl_plain_username,
             sasl_plain_password=self._sasl_plain_password,
         )
-        await connection.close()
+        try:
+            request = MetadataRequest([], allow_auto_topic_creation=False)
+            self.cluster.update_metadata(await connection.send(request))
+        except BaseException:
+            connection.close()
+            raise
+        if self.cluster.brokers():
+            connection.close()
+        else:
+            self._conns["bootstrap", ConnectionGroup.DEFAULT] = connection
 
     async def _send_to_any(self, request: Any) -> Any:
         failed: Exception | None = None
@@ -123,16 +150,7 @@ async def connect(settings: KafkaSettings) -> BrokerConnections:
     KafkaClientError: the TLS files cannot be used.
     """
     client = BrokerConnections(settings)
-    try:
-        try:
-            await client.bootstrap()
-        except KafkaConnectionError:
-            # It logs the reasons and raises none of them.
-            await client.try_bootstrap()
-            raise
-    except BaseException:
-        await client.close()
-        raise
+    await client.bootstrap()
     return client
 
 

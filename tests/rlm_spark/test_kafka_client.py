@@ -12,7 +12,7 @@ import pytest
 
 from kafka_protocol.apis import FETCH, METADATA
 from rlm_spark.errors import KafkaClientError, TopicChangedError
-from rlm_spark.stopping import Stop
+from rlm_spark.stopping import Stop, Stopped
 from rlm_spark.tiers.kafka_client import KafkaClient, TopicGone
 from rlm_spark.tiers.kafka_connection import BrokerConnections, LoopThread, connect
 from rlm_spark.tiers.kafka_options import KafkaSettings, kafka_settings
@@ -198,3 +198,40 @@ def test_nothing_is_left_behind() -> None:
             assert time.monotonic() < deadline
             time.sleep(0.01)
         assert "rlm-kafka-consumer" not in {one.name for one in threading.enumerate()}
+
+
+def test_a_stop_during_the_first_connection_leaves_no_connection_open() -> None:
+    stop = Stop()
+
+    def stop_now(_: object) -> None:
+        stop.set()  # the request is never answered
+
+    with FakeKafka().running() as kafka:
+        client = client_of(kafka)
+        kafka.broker.on(METADATA, stop_now)
+        with pytest.raises(Stopped):
+            client.topics(None, stop)
+        deadline = time.monotonic() + 10
+        while kafka.broker.open_connections:
+            assert time.monotonic() < deadline, "it is open as long as the client"
+            time.sleep(0.01)
+        client.close()
+
+
+def test_a_stop_while_connections_are_closed_leaves_none_open() -> None:
+    """A broker answers nothing any more: its connections are given up, and the read ends."""
+    stop = Stop()
+    with FakeKafka().running() as kafka:
+        client = client_of(kafka)
+        client.topics(None, Stop())
+        kafka.broker.on(METADATA, lambda _: None)
+        ending = threading.Timer(0.2, stop.set)
+        ending.start()
+        with pytest.raises(Stopped):
+            client.topics(None, stop)
+        ending.join()
+        client.close()
+        deadline = time.monotonic() + 10
+        while kafka.broker.open_connections:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
