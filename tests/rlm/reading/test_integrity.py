@@ -106,8 +106,12 @@ async def test_g10_an_error_keeps_no_chunk_of_the_range_that_was_loaded(local: B
     with pytest.raises(Corrupt, match="chunk 0") as kept:
         await read(reader, segment, bounds(0))
     assert reader.chunks.kept_bytes > 0
-    reader.chunks.evict(reader.chunks.kept_bytes, spares_ahead=False)
-    assert reader.chunks.kept_bytes == 0, f"kept by {kept.value!r}"
+    async with asyncio.timeout(10):  # a thread that verified a chunk may refer to it for a moment
+        while reader.chunks.kept_bytes:
+            gc.collect()  # frees what only a cycle refers to, not what the error refers to
+            reader.chunks.evict(reader.chunks.kept_bytes, spares_ahead=False)
+            await asyncio.sleep(0.001)
+    assert "chunk 0" in str(kept.value), "the error is still referred to"
 
 
 class Range(bytearray):
