@@ -27,7 +27,7 @@ from kip405.contracts import (
     StoreIdentity,
 )
 from kip405.crc import crc32c
-from kip405.errors import Corrupt, Invalid
+from kip405.errors import Corrupt
 from kip405.ids import TopicIdPartition
 from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
 from rsm_plugins.files.segment_files import source_chunk
@@ -40,9 +40,9 @@ from rsm_plugins.layout.keys import (
     check_cluster_id,
     entropy_digits,
     is_entropy_folder,
+    is_segment_object,
+    is_topic_folder,
     object_name,
-    parse_name,
-    parse_topic_folder,
     partition_folder,
     segment_stem,
 )
@@ -72,7 +72,7 @@ async def _partition_folders(
     for cluster in sorted([cluster_id, *(f"{one}/{cluster_id}" for one in entropies)], key=_order):
         digits = cluster[: -len(cluster_id)].rstrip("/")
         if partition is None:
-            for topic in await _folders(tree, session, cluster, _is_topic_folder):
+            for topic in await _folders(tree, session, cluster, is_topic_folder):
                 for number in await _folders(tree, session, f"{cluster}/{topic}", str.isdecimal):
                     yield f"{cluster}/{topic}/{number}"
         elif digits == entropy_digits(
@@ -94,33 +94,17 @@ def _order(folder: str) -> str:
     return f"{folder}/"
 
 
-def _is_topic_folder(name: str) -> bool:
-    try:
-        parse_topic_folder(name)
-    except Invalid:
-        return False
-    return True
-
-
 def _objects_in(entries: list[FileStatus], folder: str) -> list[StoredObject]:
     found = []
     for entry in entries:
         name = f"{folder}/{file_of(entry)}"
-        if not entry.isdir and _is_object(name):
+        if not entry.isdir and is_segment_object(name):
             found.append(
                 StoredObject(
                     name=name, size_bytes=entry.length, modified_ms=entry.modification_time
                 )
             )
     return found
-
-
-def _is_object(name: str) -> bool:
-    try:
-        parse_name(name)
-    except Invalid:
-        return False
-    return True
 
 
 PIECE_BYTES = 4 << 20

@@ -186,6 +186,24 @@ def parse_topic_folder(folder: str) -> tuple[str, Uuid]:
         raise Invalid(f"{folder!r} is not topic-topicId: {error}") from error
 
 
+def is_segment_object(name: str) -> bool:
+    """Whether a name below the store's prefix is that of an object of a segment."""
+    try:
+        parse_name(name)
+    except Invalid:
+        return False
+    return True
+
+
+def is_topic_folder(name: str) -> bool:
+    """Whether a folder's name is that of a topic with its id."""
+    try:
+        parse_topic_folder(name)
+    except Invalid:
+        return False
+    return True
+
+
 def is_entropy_folder(name: str) -> bool:
     """Whether a folder directly below the prefix may hold the objects of one entropy value."""
     return _ENTROPY.fullmatch(name) is not None

@@ -21,7 +21,7 @@ from kip405.contracts import (
     StoreIdentity,
 )
 from kip405.crc import crc32c
-from kip405.errors import Corrupt, Fenced, Invalid, RemoteStorageError
+from kip405.errors import Corrupt, Fenced, RemoteStorageError
 from kip405.ids import TopicIdPartition
 from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
 from kip405.settings import PATH, REQUIRED, Setting, Table
@@ -33,9 +33,9 @@ from rsm_plugins.layout.keys import (
     check_cluster_id,
     entropy_digits,
     is_entropy_folder,
+    is_segment_object,
+    is_topic_folder,
     object_name,
-    parse_name,
-    parse_topic_folder,
     partition_folder,
     segment_stem,
 )
@@ -172,7 +172,7 @@ class LocalRemoteStorageManager:
         for digits in bases:
             if partition is None:
                 cluster = f"{digits}/{cluster_id}" if digits else cluster_id
-                for topic in await self._folders(cluster, _is_topic_folder):
+                for topic in await self._folders(cluster, is_topic_folder):
                     for number in await self._folders(f"{cluster}/{topic}", str.isdecimal):
                         yield f"{cluster}/{topic}/{number}"
             elif digits == entropy_digits(
@@ -267,22 +267,10 @@ def _copy_log(source: int, data: LogSegmentData, destination: int, flag: StopFla
         )
 
 
-def _is_topic_folder(name: str) -> bool:
-    try:
-        parse_topic_folder(name)
-    except Invalid:
-        return False
-    return True
-
-
 def _objects_in(entries: list[Entry], folder: str) -> Iterator[StoredObject]:
     for entry in entries:
         found = stored(entry, folder)
-        try:
-            parse_name(found.name)
-        except Invalid:
-            continue
-        if not entry.is_folder:
+        if not entry.is_folder and is_segment_object(found.name):
             yield found
 
 

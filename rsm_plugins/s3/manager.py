@@ -26,6 +26,7 @@ from rsm_plugins.layout.keys import (
     IDENTITY_NAME,
     ObjectKind,
     check_cluster_id,
+    is_segment_object,
     object_name,
     segment_stem,
 )
@@ -39,7 +40,7 @@ from rsm_plugins.s3.objects import (
     end_offset_of,
     segment_metadata,
 )
-from rsm_plugins.s3.presence import is_segment_object, listed, presence_in
+from rsm_plugins.s3.presence import listed, presence_in
 from rsm_plugins.s3.settings import SETTINGS, S3Settings, s3_settings
 from rsm_plugins.s3.uploads import Uploads
 from rsm_plugins.store_kinds import OpenStore, StoreKind

@@ -14,15 +14,14 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 
 from kip405.contracts import ExpectedSegment, SegmentPresence, StoredObject
-from kip405.errors import Invalid
 from kip405.ids import TopicIdPartition
 from rsm_plugins.layout.keys import (
     ObjectKind,
     check_cluster_id,
     entropy_digits,
     is_entropy_folder,
+    is_segment_object,
     object_name,
-    parse_name,
     partition_folder,
     segment_stem,
 )
@@ -45,15 +44,6 @@ async def listed(
             for found in page.objects:
                 if is_segment_object(found.name):
                     yield found
-
-
-def is_segment_object(name: str) -> bool:
-    """Whether a name below the prefix is that of an object of a segment."""
-    try:
-        parse_name(name)
-    except Invalid:
-        return False
-    return True
 
 
 async def _entropies(objects: Objects) -> AsyncIterator[str]:
