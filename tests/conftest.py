@@ -12,6 +12,7 @@ from tests.sandbox_fixtures import kafka_cluster, sandbox, sandbox_factory
 from tests.store_servers import s3_server
 from tests.store_servers_hdfs import hdfs_ha_server, hdfs_server
 
+pytest_plugins = ["tests.watchdog"]
 __all__ = [
     "hdfs_ha_server",
     "hdfs_server",

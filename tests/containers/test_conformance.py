@@ -14,7 +14,7 @@ from tests.rsm_plugins.stores import BYTES, DIRECT, StoreRig, opened
 pytestmark = pytest.mark.integration
 
 
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("mode", [DIRECT, BYTES])
 @pytest.mark.parametrize("server", ["s3_container", "hdfs_container"])
 async def test_contract(

@@ -42,7 +42,7 @@ def _driver(
     return own_group(command, temporary=temporary)
 
 
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("kills", [1, pytest.param(_LONG_KILLS, marks=pytest.mark.long)])
 def test_a_checkpoint_survives_kill_9_of_driver_and_service(
     lab: Lab, twins: Twins, folder: Path, kills: int
