@@ -103,6 +103,9 @@ class TopicRecord:
 
 
 CAUSE_ENABLE = "enable"
+CAUSE_RETENTION = "retention"
+CAUSE_DELETE_RECORDS = "delete-records"
+CAUSE_COMMAND = "command"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

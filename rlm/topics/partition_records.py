@@ -4,8 +4,8 @@ The durable remote log start of every partition is written before a topic's mode
 When a topic is enabled, the service of the partition-0 leader writes all of them: it asks each
 partition's leader for its log start (a read, so routing it is harmless), publishes under that
 partition's leader epoch and reads back. For a partition added later, the service of its leader
-writes the start when it first takes a snapshot of it (rlm.tasks.copy). An existing start is not
-changed.
+writes the start when it first takes a snapshot of it (rlm.tasks.copy). An existing start is changed
+only by `raise_start` (rlm.remote_log.log_starts).
 
 A freeze record stops trim, deletes and sweeps on every service. It needs no leader and no store:
 any service writes it, and every service reads it from the settings topic within moments. An
@@ -17,10 +17,15 @@ from kip405.errors import Fenced, Invalid, NotFound
 from kip405.ids import PartitionKey, Uuid
 from rlm.broker.answers import OwnOffsets, TopicDescription
 from rlm.broker.leadership import LedPartition
+from rlm.remote_log.log_starts import raise_start
 from rlm.topics.ports import Broker, LeaderOffsets, Settings
-from rlmm.settings_records import CAUSE_ENABLE, DivergenceRecord, FreezeRecord, StartRecord
-
-CAUSE_COMMAND = "command"
+from rlmm.settings_records import (
+    CAUSE_COMMAND,
+    CAUSE_ENABLE,
+    DivergenceRecord,
+    FreezeRecord,
+    StartRecord,
+)
 
 
 class Starts:
@@ -177,10 +182,11 @@ class Adoption:
                 f"{led}: the broker's log start {answer.offset} is our own trim (up to "
                 f"{trim.bound}), not a foreign move: there is nothing to adopt"
             )
-        record = StartRecord(
-            partition=key,
-            remote_log_start_offset=answer.offset,
+        await raise_start(
+            self._settings,
+            key,
+            answer.offset,
+            leader_epoch=epoch,
             cause=f"{CAUSE_COMMAND}: {by}",
-            decided_epoch=epoch,
+            barrier_deadline_ms=self._barrier_deadline_ms,
         )
-        await self._settings.publish(record, epoch)

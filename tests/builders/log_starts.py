@@ -1,11 +1,12 @@
-"""Moves a partition's remote log start up in a running cluster, by a settings record."""
+"""Moves a partition's remote log start up in a running cluster, by the call that retention uses."""
 
 import asyncio
 
 from kip405.addresses import Address
 from kip405.ids import PartitionKey
 from rlm.broker.own_broker import OwnBroker
-from rlmm.settings_records import StartRecord
+from rlm.remote_log.log_starts import raise_start
+from rlmm.settings_records import CAUSE_RETENTION
 from tests.rlmm.running import running
 
 
@@ -20,13 +21,12 @@ async def _raise(direct_address: str, topic: str, partition: int, offset: int) -
         described = await broker.topic(topic)
     finally:
         await broker.close()
-    epoch = described.partitions[partition].leader_epoch
-    key = PartitionKey(described.topic_id, partition)
     async with running(direct_address) as records:
-        record = StartRecord(
-            partition=key, remote_log_start_offset=offset, cause="retention", decided_epoch=epoch
+        return await raise_start(
+            records.settings,
+            PartitionKey(described.topic_id, partition),
+            offset,
+            leader_epoch=described.partitions[partition].leader_epoch,
+            cause=CAUSE_RETENTION,
+            barrier_deadline_ms=10_000,
         )
-        await records.settings.publish(record, epoch)
-        start = records.settings.view.remote_log_start(key)
-    assert start is not None
-    return start

@@ -11,6 +11,7 @@ VERBS = Target("rlm/topics/verbs.py", (*_VERBS, "tests/rlm/topics/test_h40_acces
 SETTLE = Target("rlm/topics/takeover.py", _VERBS)
 TAKEOVER = Target("rlm/topics/takeover.py", _VERBS)
 STARTS = Target("rlm/topics/partition_records.py", _VERBS)
+RAISED = Target("rlm/remote_log/log_starts.py", ("tests/rlm/test_log_starts.py",))
 ADOPTION = Target("rlm/topics/partition_records.py", ("tests/rlm/topics/test_adoption.py",))
 KEEPER = Target("rlm/topics/keeper.py", _VERBS)
 RULES = Target("rlm/topics/rules.py", _VERBS)
@@ -196,6 +197,18 @@ EDITS: tuple[Edit, ...] = (
             "H2: a log start below the remote one is adopted",
             "        if answer.offset <= known:\n",
             "        if answer.offset == known:\n",
+        ),
+    ),
+    *RAISED.edits(
+        (
+            "H2: a remote log start moves on a stale view",
+            "    await settings.barrier(barrier_deadline_ms)\n",
+            "",
+        ),
+        (
+            "H2: a remote log start that is higher already is lowered",
+            "    if known >= remote_log_start_offset:\n        return known\n",
+            "",
         ),
     ),
     *STARTS.edits(
