@@ -5,6 +5,7 @@ within the segment's range, and the leader epochs from the batches themselves. S
 feeds bytes in large pieces; memory is bounded by one batch.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kip405.batches import NO_EPOCH, BatchHeader, check_crc, read_header, size_at
@@ -60,7 +61,7 @@ class SegmentScan:
 
 class SegmentScanner:
     """Feed a segment file from its first byte on, then `finish`. Corrupt names the position in the
-    file.
+    file. `on_batch` gets the position and header of each verified batch.
     """
 
     def __init__(
@@ -70,7 +71,9 @@ class SegmentScanner:
         next_offset: int = MAX_OFFSET,
         chunk_size_bytes: int = DEFAULT_CHUNK_BYTES,
         max_batch_bytes: int = MAX_BATCH_BYTES,
+        on_batch: Callable[[int, BatchHeader], None] | None = None,
     ) -> None:
+        self._on_batch = on_batch
         self._next_offset = next_offset
         self._chunk_size_bytes = chunk_size_bytes
         self._max_batch_bytes = max_batch_bytes
@@ -130,6 +133,8 @@ class SegmentScanner:
             raise Corrupt(f"at file position {self._position}: {error}") from error
         self._check_offsets(header)
         self._note_epoch(header)
+        if self._on_batch is not None:
+            self._on_batch(self._position, header)
         if self._batch_count == 0:
             self._first_offset = header.base_offset
         self._batch_count += 1

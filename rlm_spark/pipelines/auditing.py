@@ -14,13 +14,13 @@ from pyspark.sql import SparkSession
 
 from kip405.errors import ErrorKind
 from kip405.ids import Uuid
+from kip405.segment_check import FlawKind
 from rlm.v1 import fetch_pb2 as pb
 from rlm_spark import clock
 from rlm_spark.errors import ConnectorError, ServiceError
 from rlm_spark.pipelines.findings import (
     AuditedSegment,
     Finding,
-    FindingKind,
     audit_history,
     segment_of,
 )
@@ -35,8 +35,8 @@ from rlm_spark.values import ServiceConnection, TopicPartition
 
 _PATIENCE_MS = 120_000
 _FINDINGS = {
-    ErrorKind.NOT_FOUND.name: FindingKind.MISSING,
-    ErrorKind.CORRUPT.name: FindingKind.CHECKSUM,
+    ErrorKind.NOT_FOUND.name: FlawKind.MISSING,
+    ErrorKind.CORRUPT.name: FlawKind.CHECKSUM,
 }
 
 

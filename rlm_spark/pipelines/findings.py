@@ -3,13 +3,13 @@
 `audit_history` compares the segments of one partition: holes, overlaps, other histories.
 """
 
-import enum
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from kip405.ids import RemoteLogSegmentId, TopicIdPartition, Uuid
 from kip405.lineage import remote_lineage, usable_end
+from kip405.segment_check import FlawKind
 from kip405.segments import (
     CustomMetadata,
     EpochEntry,
@@ -20,27 +20,11 @@ from rlm.v1 import fetch_pb2 as pb
 from rlm_spark.values import TopicPartition
 
 
-class FindingKind(enum.Enum):
-    """Kinds of findings; each means that data, or metadata that leads to it, is wrong."""
-
-    METADATA = "metadata"
-    MISSING = "missing"
-    SIZE = "size"
-    CHECKSUM = "checksum"
-    INDEXES = "indexes"
-    BATCH = "batch"
-    OFFSETS = "offsets"
-    EPOCHS = "epochs"
-    RECORDS = "records"
-    ABORTED = "aborted"
-    HOLE = "hole"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One thing that is wrong. `object_name`: below the store's prefix, empty of a hole."""
 
-    kind: FindingKind
+    kind: FlawKind
     topic: str
     partition: int
     object_name: str
@@ -72,7 +56,7 @@ class AuditedSegment:
         """Sizes and checksums; ValueError where they cannot be read."""
         return self.metadata.custom()
 
-    def finding(self, kind: FindingKind, suffix: str, detail: str) -> Finding:
+    def finding(self, kind: FlawKind, suffix: str, detail: str) -> Finding:
         """A finding about the segment's object with that suffix."""
         stem = self.objects_stem or f"segment {self.metadata.segment_id.id}"
         return Finding(
@@ -155,7 +139,7 @@ def audit_history(
 
 def _hole(topic_partition: TopicPartition, start: int, end: int) -> Finding:
     return Finding(
-        kind=FindingKind.HOLE,
+        kind=FlawKind.HOLE,
         topic=topic_partition.topic,
         partition=topic_partition.partition,
         object_name="",

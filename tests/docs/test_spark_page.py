@@ -6,9 +6,9 @@ import io
 import re
 import shlex
 
+from kip405.segment_check import FlawKind
 from kip405.settings import Setting
 from rlm_spark.pipelines.arguments import parser
-from rlm_spark.pipelines.findings import FindingKind
 from rlm_spark.plan.option_map import OPTIONS
 from rlm_spark.values import ReadMode
 from tests.project.tree import ROOT
@@ -46,7 +46,7 @@ def test_every_read_mode_is_on_the_page() -> None:
 
 
 def test_every_finding_is_on_the_page() -> None:
-    assert sorted(rows("Audit")) == sorted(kind.value for kind in FindingKind)
+    assert sorted(rows("Audit")) == sorted(kind.value for kind in FlawKind)
 
 
 def test_commands_and_flags_are_taken() -> None:

@@ -8,6 +8,9 @@ LINEAGE = Target(
     "kip405/lineage.py", ("tests/kip405/test_lineage.py", "tests/kip405/test_lineage_properties.py")
 )
 SCAN = Target("kip405/scan.py", ("tests/kip405/test_scan.py",))
+SEGMENT_CHECK = Target(
+    "kip405/segment_check.py", ("tests/rlm_spark/pipelines/test_segment_audit.py",)
+)
 SETTINGS = Target("kip405/settings.py", ("tests/kip405/test_settings.py",))
 
 EDITS: tuple[Edit, ...] = (
@@ -160,6 +163,38 @@ EDITS: tuple[Edit, ...] = (
         "H4: a segment counts beyond the start of the leader's next epoch",
         "if lineage_next and lineage_next.start_offset < own_end:",
         "if lineage_next and lineage_next.start_offset < segment.start_offset:",
+    ),
+    *SEGMENT_CHECK.edits(
+        (
+            "G9: an object of the right size is not compared with its checksum",
+            "elif crc != wanted:",
+            "elif crc != wanted and not size:",
+        ),
+        (
+            "G9: an index entry that leads to a later batch is not noticed",
+            "header.base_offset > lowest:",
+            "header.base_offset < lowest:",
+        ),
+        (
+            "G9: an index entry that leads between two batches is not noticed",
+            "self._astray += [(offset, position) for position, offset in self._indexed.items()]",
+            "self._indexed.clear()",
+        ),
+        (
+            "G9: a segment that ends before its metadata says passes the check",
+            "if scan.last_offset != metadata.end_offset:",
+            "if scan.last_offset > metadata.end_offset:",
+        ),
+        (
+            "H9: an aborted list that lacks the segment's own transactions passes the check",
+            "needed - listed",
+            "listed - needed",
+        ),
+        (
+            "G9: the batches' checksums are not checked once the object has ended",
+            "if self._problem is not None:\n                raise self._problem",
+            "if self._problem is not None:\n                return",
+        ),
     ),
     *SCAN.edits(
         (

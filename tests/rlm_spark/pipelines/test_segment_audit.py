@@ -18,13 +18,14 @@ from kip405.indexes import (
     encode_aborted,
     encode_transaction_index,
 )
+from kip405.segment_check import FlawKind
 from kip405.segments import (
     CustomMetadata,
     EpochEntry,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
 )
-from rlm_spark.pipelines.findings import AuditedSegment, FindingKind
+from rlm_spark.pipelines.findings import AuditedSegment
 from rlm_spark.pipelines.segment_audit import BadObject, SegmentAudit
 from tests.builders.remote_segment import indexes_of
 from tests.kip405.batch_builder import batch, with_body
@@ -69,19 +70,19 @@ class Stored:
 
     def indexes(self) -> bytes:
         if self.indexes_bytes is None:
-            raise BadObject(FindingKind.MISSING, "no such object")
+            raise BadObject(FlawKind.MISSING, "no such object")
         return self.indexes_bytes
 
     def log(self) -> Iterator[bytes]:
         if self.log_bytes is None:
-            raise BadObject(FindingKind.MISSING, "no such object")
+            raise BadObject(FlawKind.MISSING, "no such object")
         for at in range(0, len(self.log_bytes), self.piece):
             yield self.log_bytes[at : at + self.piece]
 
     def audited(self) -> SegmentAudit:
         return SegmentAudit(segment=self.segment).run(self)
 
-    def found(self) -> set[tuple[FindingKind, str]]:
+    def found(self) -> set[tuple[FlawKind, str]]:
         return {
             (one.kind, one.object_name.removeprefix(f"{STEM}.")) for one in self.audited().findings
         }
@@ -151,10 +152,10 @@ def test_every_flipped_byte_of_the_log_is_found() -> None:
     for at in range(len(log)):
         one.log_bytes = flipped(log, at)
         kinds = one.found()
-        assert (FindingKind.CHECKSUM, "log") in kinds, at
+        assert (FlawKind.CHECKSUM, "log") in kinds, at
         assert kinds <= {
-            (kind, "log") for kind in (FindingKind.CHECKSUM, FindingKind.BATCH, FindingKind.RECORDS)
-        } | {(FindingKind.EPOCHS, "log")}, at
+            (kind, "log") for kind in (FlawKind.CHECKSUM, FlawKind.BATCH, FlawKind.RECORDS)
+        } | {(FlawKind.EPOCHS, "log")}, at
 
 
 def test_every_flipped_byte_of_the_indexes_is_found() -> None:
@@ -162,7 +163,7 @@ def test_every_flipped_byte_of_the_indexes_is_found() -> None:
     indexes = one.indexes_bytes or b""
     for at in range(len(indexes)):
         one.indexes_bytes = flipped(indexes, at)
-        assert (FindingKind.CHECKSUM, "indexes") in one.found(), at
+        assert (FlawKind.CHECKSUM, "indexes") in one.found(), at
 
 
 def no_log(one: Stored) -> None:
@@ -184,28 +185,28 @@ def long(one: Stored) -> None:
 @pytest.mark.parametrize(
     ("damage", "kinds"),
     [
-        (no_log, {(FindingKind.MISSING, "log")}),
-        (no_indexes, {(FindingKind.MISSING, "indexes")}),
+        (no_log, {(FlawKind.MISSING, "log")}),
+        (no_indexes, {(FlawKind.MISSING, "indexes")}),
         (
             short,
             {
-                (FindingKind.SIZE, "log"),
-                (FindingKind.CHECKSUM, "log"),
-                (FindingKind.BATCH, "log"),
+                (FlawKind.SIZE, "log"),
+                (FlawKind.CHECKSUM, "log"),
+                (FlawKind.BATCH, "log"),
             },
         ),
         (
             long,
             {
-                (FindingKind.SIZE, "log"),
-                (FindingKind.CHECKSUM, "log"),
-                (FindingKind.BATCH, "log"),
+                (FlawKind.SIZE, "log"),
+                (FlawKind.CHECKSUM, "log"),
+                (FlawKind.BATCH, "log"),
             },
         ),
     ],
 )
 def test_objects_that_are_missing_or_of_another_size(
-    damage: Callable[[Stored], None], kinds: set[tuple[FindingKind, str]]
+    damage: Callable[[Stored], None], kinds: set[tuple[FlawKind, str]]
 ) -> None:
     one = whole()
     damage(one)
@@ -214,22 +215,22 @@ def test_objects_that_are_missing_or_of_another_size(
 
 def test_what_was_damaged_before_it_was_copied_is_found_too() -> None:
     undecodable = with_body(batch(BASE), b"\xff" * 40) + log_of()[len(batch(BASE)) :]
-    assert (FindingKind.RECORDS, "log") in copied(undecodable).found()
+    assert (FlawKind.RECORDS, "log") in copied(undecodable).found()
     again = log_of() + batch(BASE)
-    assert (FindingKind.BATCH, "log") in copied(again).found()
+    assert (FlawKind.BATCH, "log") in copied(again).found()
 
 
 def test_offsets_and_epochs_that_are_not_the_ledgers() -> None:
     log = log_of()
     sections = sections_of(log)
     ends_late = stored(log, sections, end_offset=BASE + 20)
-    assert ends_late.found() == {(FindingKind.OFFSETS, "log")}
+    assert ends_late.found() == {(FlawKind.OFFSETS, "log")}
     ends_early = stored(log, sections, end_offset=BASE + 10)
-    assert (FindingKind.BATCH, "log") in ends_early.found()
+    assert (FlawKind.BATCH, "log") in ends_early.found()
     other = (EpochEntry(epoch=3, start_offset=1000), EpochEntry(epoch=5, start_offset=1009))
     assert stored(log, sections, segment_leader_epochs=other).found() == {
-        (FindingKind.EPOCHS, "log"),
-        (FindingKind.EPOCHS, "indexes"),
+        (FlawKind.EPOCHS, "log"),
+        (FlawKind.EPOCHS, "indexes"),
     }
 
 
@@ -244,18 +245,19 @@ def test_h08_epochs_that_a_trim_took_from_the_lineage_are_no_finding() -> None:
 @pytest.mark.parametrize(
     ("changes", "kind"),
     [
-        ({IndexType.ABORTED_TRANSACTIONS: None}, FindingKind.ABORTED),
-        ({IndexType.ABORTED_TRANSACTIONS: b""}, FindingKind.ABORTED),
-        ({IndexType.ABORTED_TRANSACTIONS: b"torn"}, FindingKind.INDEXES),
-        ({IndexType.CHUNK_CHECKSUMS: None}, FindingKind.INDEXES),
-        ({IndexType.OFFSET: None}, FindingKind.INDEXES),
-        ({IndexType.OFFSET: struct.pack(">ii", 2, 5)}, FindingKind.INDEXES),
-        ({IndexType.TIMESTAMP: struct.pack(">qiqi", 9, 1, 8, 2)}, FindingKind.INDEXES),
-        ({IndexType.LEADER_EPOCH: encode_leader_epochs(EPOCHS[:1])}, FindingKind.EPOCHS),
+        ({IndexType.ABORTED_TRANSACTIONS: None}, FlawKind.ABORTED),
+        ({IndexType.ABORTED_TRANSACTIONS: b""}, FlawKind.ABORTED),
+        ({IndexType.ABORTED_TRANSACTIONS: b"torn"}, FlawKind.INDEXES),
+        ({IndexType.CHUNK_CHECKSUMS: None}, FlawKind.INDEXES),
+        ({IndexType.OFFSET: None}, FlawKind.INDEXES),
+        ({IndexType.OFFSET: struct.pack(">ii", 2, 5)}, FlawKind.INDEXES),
+        ({IndexType.OFFSET: struct.pack(">ii", 2, len(batch(BASE)))}, FlawKind.INDEXES),
+        ({IndexType.TIMESTAMP: struct.pack(">qiqi", 9, 1, 8, 2)}, FlawKind.INDEXES),
+        ({IndexType.LEADER_EPOCH: encode_leader_epochs(EPOCHS[:1])}, FlawKind.EPOCHS),
     ],
 )
 def test_indexes_that_are_whole_and_wrong(
-    changes: dict[IndexType, bytes | None], kind: FindingKind
+    changes: dict[IndexType, bytes | None], kind: FlawKind
 ) -> None:
     log = log_of()
     sections = sections_of(log)
@@ -270,5 +272,5 @@ def test_metadata_without_checksums_is_a_finding_and_the_rest_is_checked() -> No
     log = log_of()
     one = stored(log, sections_of(log), custom_metadata=None)
     done = one.audited()
-    assert {finding.kind for finding in done.findings} == {FindingKind.METADATA}
+    assert {finding.kind for finding in done.findings} == {FlawKind.METADATA}
     assert done.records == 15
