@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from kip405.settings import Setting
-from rlm.config.service import NOT_YET, ReaderConfig, settings
+from rlm.config.secured import NOT_YET
+from rlm.config.service import ReaderConfig, settings
 from rlm.config.stores import RULE_ROWS, STORE_ROWS
 from rsm_plugins.process.config import SETTINGS
 from rsm_plugins.store_kinds import KIND_NAMES, store_kind

@@ -19,7 +19,6 @@ from kip405.settings import (
     TCP,
     TEXT,
     Setting,
-    Table,
     checked_later,
     choice,
     integer,
@@ -461,23 +460,6 @@ class ReaderConfig(CommonConfig):
 def settings(config: type[CommonConfig] = ServiceConfig) -> dict[str, Setting]:
     """Attribute -> row of the table, in the table's order; a broker's service has them all."""
     return rows_of(config)
-
-
-NOT_YET = Table(
-    *(
-        Setting(key=key, kind=TEXT, doc=doc, secret=key.endswith("password"))
-        for key, doc in (
-            ("kafka.security.protocol", "Protocol of the Kafka clients, which speak PLAINTEXT."),
-            ("kafka.sasl.mechanism", "SASL mechanism."),
-            ("kafka.sasl.username", "User name for SASL."),
-            ("kafka.sasl.password", "Password for SASL."),
-            ("kafka.ssl.truststore.location", "PEM file of trusted certificates."),
-            ("kafka.ssl.keystore.location", "PEM file of the client's certificate and key."),
-            ("kafka.ssl.key.password", "Password of that key."),
-        )
-    )
-)
-"""Settings of secured Kafka clients: named, and refused until they work."""
 
 
 def _text(value: Any) -> str:
