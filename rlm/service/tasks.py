@@ -19,6 +19,7 @@ from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.expiration import ExpirationTask
 from rlm.tasks.lost_segments import HoleRecords, LostSegments
 from rlm.tasks.pool import Schedule, TaskPool, TaskRun
+from rlm.tasks.segment_deletion import SegmentDeleter
 from rlm.tasks.trim import TrimSettings, TrimTask
 
 DEAD_AFTER_BEATS = 3
@@ -84,6 +85,12 @@ class TaskWiring:
             cluster_id=config.cluster_id,
             threads=dependencies.threads.evidence,
         )
+        deleter = SegmentDeleter(
+            ledger=dependencies.metadata.manager,
+            evidence=self.evidence,
+            clock=dependencies.clock,
+            node_id=config.node_id,
+        )
         self.lost = LostSegments(
             evidence=self.evidence,
             losses=dependencies.tier.losses,
@@ -106,7 +113,7 @@ class TaskWiring:
                 copied=copied,
             ),
             trim=_trim_task(dependencies, self.deletions, self.evidence, self.lost),
-            cleanup=_cleanup_task(dependencies, self.evidence, self.lost, live),
+            cleanup=_cleanup_task(dependencies, self.evidence, deleter, self.lost, live),
             copy_pool=pools[0],
             cleanup_pool=pools[1],
         )
@@ -229,13 +236,18 @@ def _trim_task(
 
 
 def _cleanup_task(
-    dependencies: Dependencies, evidence: StoreEvidence, lost: LostSegments, live: LiveAttempts
+    dependencies: Dependencies,
+    evidence: StoreEvidence,
+    deleter: SegmentDeleter,
+    lost: LostSegments,
+    live: LiveAttempts,
 ) -> CleanupTask:
     return CleanupTask(
         snapshots=dependencies.snapshots,
         ledger=dependencies.metadata.manager,
         settings=dependencies.metadata.settings,
         evidence=evidence,
+        deleter=deleter,
         lost=lost,
         live=live,
         clock=dependencies.clock,

@@ -1,13 +1,13 @@
 """The cleanup task: repairs the ledger, republishes overruled settings, and sweeps leftovers.
 
-Sweeping adopts or deletes by evidence (plans/sweep). A deletion follows the order of G4:
-DELETE_SEGMENT_STARTED read back as our own -> still no manifest -> objects ->
-DELETE_SEGMENT_FINISHED -> tombstone. After an interruption at any point, the next run continues
-from there.
+Sweeping adopts or deletes by evidence (plans/sweep). A deletion follows the order of G4
+(tasks/segment_deletion); the reason for it is checked again between DELETE_SEGMENT_STARTED and the
+objects. After an interruption at any point, the next run continues from there.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 
 import structlog
@@ -38,13 +38,12 @@ from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots
 from rlm.tasks.copy_attempt import LiveAttempts
 from rlm.tasks.evidence import StoreEvidence, store_of
 from rlm.tasks.lost_segments import LostSegments
+from rlm.tasks.segment_deletion import DeletionPermit, SegmentDeleter
 from rlmm.ledger import SegmentEntry
 
 log = structlog.get_logger()
 STOPS_SWEEP = "sweep"
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-_DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
-_DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +77,7 @@ class CleanupTask:
         ledger: Ledger,
         settings: Settings,
         evidence: StoreEvidence,
+        deleter: SegmentDeleter,
         lost: LostSegments,
         live: LiveAttempts,
         clock: Clock,
@@ -87,6 +87,7 @@ class CleanupTask:
         self._ledger = ledger
         self._settings = settings
         self._evidence = evidence
+        self._deleter = deleter
         self._lost = lost
         self._live = live
         self._clock = clock
@@ -174,7 +175,7 @@ class CleanupTask:
                     deleted += error is None
                     refused += [error] if error else []
                 case Bury():
-                    await self._bury(snapshot.led, entry.metadata)
+                    await self._deleter.bury(entry.metadata, snapshot.led.leader_epoch)
                     deleted += 1
                 case Alarm(reason=reason):
                     alarms.append(f"{entry.metadata.segment_id}: {reason}")
@@ -274,33 +275,24 @@ class CleanupTask:
         self, snapshot: PartitionSnapshot, entry: SweepEntry, reason: str
     ) -> RemoteStorageError | None:
         """The store's error where it does not delete; the next run continues from there."""
-        led = snapshot.led
-        deleting = self._in_state(entry.metadata, _DELETING)
-        await self._check_again(snapshot, deleting)
-        await self._ledger.publish(deleting, led.leader_epoch, int(entry.metadata.state))
-        await self._check_reason_stands(snapshot, entry.metadata)
-        await self._check_again(snapshot, deleting)
-        try:
-            await self._evidence.delete(deleting)
-            await self._delete_late_manifest(entry.metadata, deleting)
-        except RemoteStorageError as error:
-            return error
-        await self._ledger.publish(
-            self._in_state(deleting, _DELETED), led.leader_epoch, int(_DELETING)
+        permit = DeletionPermit(
+            leader_epoch=snapshot.led.leader_epoch,
+            refusal=partial(self._refusal_text, snapshot),
+            check_right=partial(self._snapshots.check_leadership, snapshot.led),
+            check_reason=partial(self._check_reason_stands, snapshot),
+            may_be_written=lambda _: True,
         )
-        await self._bury(led, deleting)
-        log.info("segment_swept", **_fields_of(deleting), reason=reason)
+        result = await self._deleter.delete([entry.metadata], permit)
+        if result.stopped is not None:
+            raise result.stopped
+        for error in result.store_errors:
+            return error
+        log.info("segment_swept", **_fields_of(entry.metadata), reason=reason)
         return None
 
-    async def _check_again(
-        self, snapshot: PartitionSnapshot, metadata: RemoteLogSegmentMetadata
-    ) -> None:
-        """Right before a deletion: it is the right store, no freeze was set, and we still lead."""
-        await self._evidence.check_identity([metadata])
+    def _refusal_text(self, snapshot: PartitionSnapshot) -> str | None:
         stopped = self._refusal(snapshot)
-        if stopped is not None:
-            raise Fenced(f"{snapshot.led.topic_id_partition}: {stopped}")
-        await self._snapshots.check_leadership(snapshot.led)
+        return None if stopped is None else f"{snapshot.led.topic_id_partition}: {stopped}"
 
     async def _check_reason_stands(
         self, snapshot: PartitionSnapshot, metadata: RemoteLogSegmentMetadata
@@ -313,38 +305,11 @@ class CleanupTask:
                 if not await self._is_superseded(snapshot, metadata):
                     raise Fenced(f"{metadata.segment_id} is not superseded any more")
 
-    async def _delete_late_manifest(
-        self, metadata: RemoteLogSegmentMetadata, deleting: RemoteLogSegmentMetadata
-    ) -> None:
-        """The manifest of a write that was given up may be stored after its objects were deleted
-        (H12).
-
-        Fenced where its objects exist: then it is a copy, and the next run adopts it.
-        """
-        found = await self._evidence.manifest(metadata)
-        if found.metadata is None and not found.unreadable:
-            return
-        if found.metadata is not None:
-            presence = await self._evidence.presence(found.metadata)
-            if presence is Presence.COMPLETE:
-                raise Fenced(f"{metadata.segment_id} is whole again, though it was deleted")
-        await self._evidence.delete(deleting)
-
     async def _check_still_without_manifest(self, metadata: RemoteLogSegmentMetadata) -> None:
         """Fenced where the attempt has its manifest after all (H6)."""
         found = await self._evidence.manifest(metadata)
         if found.metadata is not None or found.unreadable:
             raise Fenced(f"{metadata.segment_id} has a manifest now")
-
-    async def _bury(self, led: LedPartition, metadata: RemoteLogSegmentMetadata) -> None:
-        await self._ledger.tombstone(metadata.segment_id, led.leader_epoch)
-
-    def _in_state(
-        self, metadata: RemoteLogSegmentMetadata, state: RemoteLogSegmentState
-    ) -> RemoteLogSegmentMetadata:
-        return metadata.in_state(
-            state, event_timestamp_ms=self._clock.now_ms(), broker_id=self._config.node_id
-        )
 
 
 def _sweep_entry(entry: SegmentEntry) -> SweepEntry:

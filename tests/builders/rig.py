@@ -20,6 +20,7 @@ from rlm.tasks.copy import CopyTask
 from rlm.tasks.copy_attempt import Copier, CopySettings, LiveAttempts, StoreWrites
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.lost_segments import HoleRecords, LostSegments
+from rlm.tasks.segment_deletion import SegmentDeleter
 from rlm.tasks.trim import TrimSettings, TrimTask
 from rlmm.settings_records import ServiceRecord, StartRecord, TopicRecord
 from tests.builders.broker import MemoryBroker
@@ -128,6 +129,9 @@ class Rig:
         self.shelf = Shelf({STORE_ID: store})
         evidence, self.losses = _evidence(self.shelf), Losses()
         self.lost = _lost_segments(evidence, self.losses, self.clock)
+        self.deleter = SegmentDeleter(
+            ledger=ledger, evidence=evidence, clock=clock, node_id=NODE_ID
+        )
         self.copier = self._new_copier(ledger)
         self.copy = CopyTask(
             snapshots=self.snapshots,
@@ -139,7 +143,29 @@ class Rig:
             holes=HoleRecords(settings=settings, barrier_deadline_ms=1_000),
             snapshot_wait_ms=SNAPSHOT_WAIT_MS,
         )
-        self.trim = TrimTask(
+        self.trim = self._new_trim(broker, ledger, settings, evidence)
+        self.cleanup = CleanupTask(
+            snapshots=self.snapshots,
+            ledger=ledger,
+            settings=settings,
+            evidence=evidence,
+            deleter=self.deleter,
+            lost=self.lost,
+            live=self.live,
+            clock=self.clock,
+            config=_CLEANUP,
+        )
+        self.enable()
+        self.heartbeat()
+
+    def _new_trim(
+        self,
+        broker: MemoryBroker,
+        ledger: MemoryLedger,
+        settings: MemorySettings,
+        evidence: StoreEvidence,
+    ) -> TrimTask:
+        return TrimTask(
             snapshots=self.snapshots,
             broker=broker,
             deletions=self.deletions,
@@ -151,18 +177,6 @@ class Rig:
             clock=self.clock,
             config=_TRIM,
         )
-        self.cleanup = CleanupTask(
-            snapshots=self.snapshots,
-            ledger=ledger,
-            settings=settings,
-            evidence=evidence,
-            lost=self.lost,
-            live=self.live,
-            clock=self.clock,
-            config=_CLEANUP,
-        )
-        self.enable()
-        self.heartbeat()
 
     def _new_copier(self, ledger: MemoryLedger) -> Copier:
         return Copier(

@@ -11,6 +11,15 @@ CLEANUP = Target(
         "tests/rlm/stores/test_tasks_over_stores.py",
     ),
 )
+DELETION = Target(
+    "rlm/tasks/segment_deletion.py",
+    (
+        "tests/rlm/tasks/test_segment_deletion.py",
+        "tests/rlm/tasks/test_cleanup.py",
+        "tests/rlm/tasks/test_late_manifest.py",
+        "tests/rlm/tasks/test_cancel_everywhere.py",
+    ),
+)
 IDENTITY = Target(
     "rlm/stores/connection.py",
     (
@@ -87,43 +96,6 @@ EDITS: tuple[Edit, ...] = (
             "await self._ledger.publish(finished",
         ),
         (
-            "H5: nothing is checked before DELETE_SEGMENT_STARTED",
-            "await self._check_again(snapshot, deleting)\n        await "
-            "self._ledger.publish(deleting",
-            "await self._ledger.publish(deleting",
-        ),
-        (
-            "H10: objects go before DELETE_SEGMENT_STARTED was read back",
-            "        await self._ledger.publish(deleting, led.leader_epoch, "
-            "int(entry.metadata.state))\n",
-            "",
-        ),
-        (
-            "H6: an attempt that got its manifest after all is deleted",
-            "await self._check_reason_stands(snapshot, entry.metadata)",
-            "pass",
-        ),
-        (
-            "H5: nothing is checked right before objects go",
-            "        await self._check_again(snapshot, deleting)\n        try:\n",
-            "        try:\n",
-        ),
-        (
-            "a store that does not delete ends the round",
-            "        except RemoteStorageError as error:\n            return error\n",
-            "        except KeyError as error:\n            return None\n",
-        ),
-        (
-            "G4: a segment is buried before its objects are gone",
-            "        await self._bury(led, deleting)\n        log.info",
-            "        log.info",
-        ),
-        (
-            "G1: a freeze right before objects go does not stop it",
-            "        if stopped is not None:\n            raise Fenced",
-            "        if stopped == '':\n            raise Fenced",
-        ),
-        (
             "H6: a manifest that cannot be read counts as none right before objects go",
             "if found.metadata is not None or found.unreadable:",
             "if found.metadata is not None:",
@@ -131,6 +103,89 @@ EDITS: tuple[Edit, ...] = (
         (
             "H11: a store that is away takes the others' turn",
             "        if store_id in away:\n            return None\n",
+            "",
+        ),
+    ),
+    *DELETION.edits(
+        (
+            "H5: nothing is checked before DELETE_SEGMENT_STARTED",
+            "        await self._check(group, permit)\n        await _each(group, _GROUP, lambda "
+            "one: self._begin(",
+            "        await _each(group, _GROUP, lambda one: self._begin(",
+        ),
+        (
+            "H10: objects go before DELETE_SEGMENT_STARTED was read back",
+            "        await _each(group, _GROUP, lambda one: self._begin(one, permit))\n",
+            "",
+        ),
+        (
+            "H6: an attempt that got its manifest after all is deleted",
+            "        await _each(group, _GROUP, permit.check_reason)\n",
+            "",
+        ),
+        (
+            "H5: nothing is checked right before objects go",
+            "        await self._check(group, permit)\n        gone:",
+            "        gone:",
+        ),
+        (
+            "a store that does not delete ends the batch",
+            "            except RemoteStorageError as error:\n                if isinstance",
+            "            except KeyError as error:\n                if isinstance",
+        ),
+        (
+            "a store that is away is asked for every segment",
+            "            if store_id in away:\n                return\n",
+            "",
+        ),
+        (
+            "a store that is away is asked again by the next group",
+            "[one for one in group if store_of(one) not in away]",
+            "list(group)",
+        ),
+        (
+            "G4: a segment leaves the ledger before its objects are gone",
+            "                result.store_errors.append(error)\n            else:\n",
+            "                result.store_errors.append(error)\n            finally:\n",
+        ),
+        (
+            "G4: no entry leaves the ledger",
+            "        await self.bury(metadata, permit.leader_epoch)\n",
+            "",
+        ),
+        (
+            "G1: a freeze within a group does not stop it",
+            "            _refuse(permit)\n            try:\n",
+            "            try:\n",
+        ),
+        (
+            "G1: a freeze right before objects go does not stop it",
+            "    if stopped is not None:\n        raise Fenced(stopped)",
+            "    if stopped == '':\n        raise Fenced(stopped)",
+        ),
+        (
+            "what was deleted before a freeze is not recorded",
+            "stopped = error  # what is gone by now is still recorded",
+            "raise Fenced(str(error)) from error",
+        ),
+        (
+            "H11: stores are not asked who they are",
+            "        await self._evidence.check_identity(group)\n",
+            "",
+        ),
+        (
+            "H5: leadership is not asked for",
+            "        await permit.check_right()\n",
+            "",
+        ),
+        (
+            "H12: a manifest that lands late stays",
+            "        if not permit.may_be_written(metadata):\n",
+            "        if permit.may_be_written(metadata):\n",
+        ),
+        (
+            "after an error in a group everything else is still begun",
+            "            if has_failed:\n                return\n",
             "",
         ),
     ),

@@ -1,0 +1,254 @@
+"""The deletion of a batch of segments: order, and what stops it between two segments (G4)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from kip405.errors import Fenced, Invalid, Unavailable
+from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState, SegmentLocator
+from rlm.tasks.segment_deletion import DeletionPermit
+from rsm_plugins.layout.keys import parse_name
+from rsm_plugins.layout.manifest import Manifest
+from tests.builders.ledger import OTHER_WRITER
+from tests.builders.rig import Rig
+from tests.builders.store import STORE_ID, MemoryStore
+
+FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
+
+
+class Permit:
+    """Everything is allowed, until `frozen`; counts what it was asked."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.rig = rig
+        self.frozen: str | None = None
+        self.right_asked = 0
+        self.wrong_reason: RemoteLogSegmentMetadata | None = None
+
+    def permit(self, *, late: bool = False) -> DeletionPermit:
+        return DeletionPermit(
+            leader_epoch=0,
+            refusal=lambda: self.frozen,
+            check_right=self._check_right,
+            check_reason=self._check_reason,
+            may_be_written=lambda _: late,
+        )
+
+    async def _check_right(self) -> None:
+        self.right_asked += 1
+        await self.rig.snapshots.check_leadership(self.rig.led)
+
+    async def _check_reason(self, metadata: RemoteLogSegmentMetadata) -> None:
+        if self.wrong_reason is metadata:
+            raise Fenced("no reason any more")
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path)
+
+
+async def copied(rig: Rig, count: int) -> list[RemoteLogSegmentMetadata]:
+    """That many finished segments of 10 offsets, with their objects."""
+    rig.write_log(*range(0, count * 10 + 10, 10), end=count * 10 + 20)
+    return [
+        await rig.copied_by_another(start, start + 10, number=900 + start)
+        for start in range(0, count * 10, 10)
+    ]
+
+
+def stored(rig: Rig) -> int:
+    """Segments of which an object is there."""
+    return len({parse_name(name).segment_id for name in rig.store.objects})
+
+
+async def test_g4_a_batch_larger_than_a_group_goes_from_the_store_and_from_the_ledger(
+    rig: Rig,
+) -> None:
+    segments = await copied(rig, 70)
+    allowed = Permit(rig)
+    result = await rig.deleter.delete(segments, allowed.permit())
+    assert (result.stopped, result.store_errors) == (None, [])
+    assert result.deleted == segments
+    assert not rig.store.objects
+    assert not rig.ledger.view.entries
+    assert allowed.right_asked == 4  # before the records and before the objects of two groups
+
+
+async def test_g4_no_object_goes_before_its_delete_started_was_read_back(rig: Rig) -> None:
+    segments = await copied(rig, 3)
+    seen = []
+
+    def check(operation: str) -> None:
+        seen.append([one.state for one in rig.ledger.view.entries.values()])
+
+    rig.store.before = check
+    await rig.deleter.delete(segments, Permit(rig).permit())
+    assert seen == [[DELETING] * 3] * 3
+
+
+async def test_records_of_a_group_are_in_flight_together(rig: Rig) -> None:
+    segments = await copied(rig, 5)
+    begun: list[RemoteLogSegmentState] = []
+    at_first_end: list[int] = []
+    rig.ledger.before_publish = lambda one: begun.append(one.state)
+    rig.store.before = lambda _: at_first_end.append(len(begun))
+    await rig.deleter.delete(segments, Permit(rig).permit())
+    assert at_first_end[0] == 5
+    assert begun == [DELETING] * 5 + [DELETED] * 5
+
+
+async def test_g1_a_freeze_stops_a_batch_between_two_segments(rig: Rig) -> None:
+    segments = await copied(rig, 5)
+    allowed = Permit(rig)
+    deletes = 0
+
+    def freeze(operation: str) -> None:
+        nonlocal deletes
+        deletes += 1
+        if deletes == 2:
+            allowed.frozen = "frozen by command"
+
+    rig.store.before = freeze
+    result = await rig.deleter.delete(segments, allowed.permit())
+    assert isinstance(result.stopped, Fenced)
+    assert "frozen by command" in str(result.stopped)
+    assert stored(rig) == 3
+    assert len(result.deleted) == 2
+    assert [one.state for one in rig.ledger.view.entries.values()] == [DELETING] * 3
+
+
+async def test_h05_leadership_that_is_lost_between_records_and_objects_keeps_the_objects(
+    rig: Rig,
+) -> None:
+    segments = await copied(rig, 3)
+
+    def elect(metadata: RemoteLogSegmentMetadata) -> None:
+        rig.broker.elect(2, 1)
+
+    led = rig.led
+    rig.ledger.after_publish = elect
+    permit = DeletionPermit(
+        leader_epoch=0,
+        refusal=lambda: None,
+        check_right=lambda: rig.snapshots.check_leadership(led),
+        check_reason=Permit(rig).permit().check_reason,
+        may_be_written=lambda _: False,
+    )
+    result = await rig.deleter.delete(segments, permit)
+    assert isinstance(result.stopped, Fenced)
+    assert stored(rig) == 3
+
+
+async def test_h11_nothing_is_published_where_the_store_is_another_one(rig: Rig) -> None:
+    segments = await copied(rig, 2)
+    rig.store.identity = None
+    result = await rig.deleter.delete(segments, Permit(rig).permit())
+    assert isinstance(result.stopped, Invalid)
+    assert {one.state for one in rig.ledger.view.entries.values()} == {FINISHED}
+    assert stored(rig) == 2
+
+
+async def test_a_store_that_is_away_is_not_asked_for_each_segment(rig: Rig) -> None:
+    segments = await copied(rig, 66)
+    asked = 0
+
+    def away(operation: str) -> None:
+        nonlocal asked
+        asked += 1
+        raise Unavailable("the store is away")
+
+    rig.store.before = away
+    result = await rig.deleter.delete(segments, Permit(rig).permit())
+    assert asked == 1
+    assert result.stopped is None
+    assert [str(error) for error in result.store_errors] == ["the store is away"]
+    assert stored(rig) == 66
+    states = [one.state for one in rig.ledger.view.entries.values()]
+    assert states.count(DELETING) == 64  # the group after it is not begun
+
+
+class RefusingStore(MemoryStore):
+    """Never deletes the segments of these ids."""
+
+    def __init__(self, inner: MemoryStore, refused: Sequence[RemoteLogSegmentMetadata]) -> None:
+        super().__init__("", STORE_ID)
+        self.identity, self.objects, self.deleted = inner.identity, inner.objects, inner.deleted
+        self._refused = {one.segment_id.id for one in refused}
+
+    async def delete_log_segment_data(self, locator: SegmentLocator) -> None:
+        if locator.segment_id.id in self._refused:
+            raise Invalid("the object is locked")
+        await super().delete_log_segment_data(locator)
+
+
+async def test_a_segment_that_the_store_refuses_to_delete_does_not_keep_the_others(
+    rig: Rig,
+) -> None:
+    segments = await copied(rig, 4)
+    rig.shelf.stores[STORE_ID] = RefusingStore(rig.store, segments[1:2])
+    result = await rig.deleter.delete(segments, Permit(rig).permit())
+    assert result.deleted == [segments[0], *segments[2:]]
+    assert [str(error) for error in result.store_errors] == ["the object is locked"]
+    (left,) = rig.ledger.view.entries.values()
+    assert (left.metadata.segment_id, left.state) == (segments[1].segment_id, DELETING)
+
+
+async def test_h06_a_reason_that_does_not_hold_any_more_stops_before_the_objects(rig: Rig) -> None:
+    segments = await copied(rig, 2)
+    allowed = Permit(rig)
+    allowed.wrong_reason = segments[1]
+    result = await rig.deleter.delete(segments, allowed.permit())
+    assert "no reason" in str(result.stopped)
+    assert stored(rig) == 2
+
+
+async def test_h03_another_writer_stops_the_batch_and_nothing_more_is_begun(rig: Rig) -> None:
+    """The records of a group are in flight together, but a call that has not begun never does."""
+    segments = await copied(rig, 40)
+    rig.ledger.write(
+        segments[0].in_state(DELETING, event_timestamp_ms=0, broker_id=2),
+        previous=1,
+        writer=OTHER_WRITER,
+    )
+    begun: list[RemoteLogSegmentMetadata] = []
+    rig.ledger.before_publish = begun.append
+    result = await rig.deleter.delete(segments, Permit(rig).permit())
+    assert isinstance(result.stopped, Fenced)
+    assert not begun
+    assert stored(rig) == 40
+
+
+@pytest.mark.parametrize("late", [True, False])
+async def test_h12_a_manifest_that_lands_after_the_objects_goes_where_one_may_be_written(
+    rig: Rig, late: bool
+) -> None:
+    (segment,) = await copied(rig, 1)
+    name, manifest = next(
+        (name, data) for name, data in rig.store.objects.items() if _is_manifest(data)
+    )
+    plain = rig.store.delete_log_segment_data
+    landed = False
+
+    async def then_it_lands(locator: SegmentLocator) -> None:
+        nonlocal landed
+        await plain(locator)
+        if not landed:
+            landed = True
+            rig.store.objects[name] = manifest
+
+    rig.store.delete_log_segment_data = then_it_lands  # type: ignore[method-assign]
+    result = await rig.deleter.delete([segment], Permit(rig).permit(late=late))
+    assert len(result.deleted) == 1
+    assert bool(rig.store.objects) is not late
+
+
+def _is_manifest(data: bytes) -> bool:
+    try:
+        Manifest.parse(data)
+    except Exception:  # noqa: BLE001 - any other object
+        return False
+    return True
