@@ -11,6 +11,7 @@ not answer.
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeGuard, TypeVar
 
@@ -47,6 +48,16 @@ _BROKER_RESOURCE = 4
 _SET, _DELETE = 0, 1
 _ConfigNames = tuple[str, ...]
 _OffsetKind = tuple[bool, int]
+
+
+def deletion_client_id(client_id: str) -> str:
+    """The client id of the DeleteRecords that a service with this client id sends."""
+    return f"{client_id}-delete"
+
+
+def is_sent_by_a_service(client_id: str | None) -> bool:
+    """Whether a DeleteRecords with this client id is a service's own, which no proxy may get."""
+    return re.fullmatch(deletion_client_id(r"rlm-\d+"), client_id or "") is not None
 
 
 class OwnBroker:
@@ -162,7 +173,7 @@ class OwnBroker:
 
     def deletion_connection(self) -> DeletionConnection:
         """A connection of its own, not opened yet, for one DeleteRecords (RecordDeletions)."""
-        client_id = f"{self._client_id}-delete"
+        client_id = deletion_client_id(self._client_id)
         return _DeletionConnection(self.address, client_id, timeout_ms=self._timeout_ms)
 
     async def topic_config(

@@ -4,7 +4,7 @@ Each question is paired with its answer, and answers are changed in place.
 rlm/remote_log/list_offsets.py decides what is right. This module must not know sockets or tasks.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,9 @@ NOT_NOW = LEADER_NOT_AVAILABLE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One partition of a request about offsets; `asked` is a timestamp or a leader epoch."""
+    """One partition of a request about offsets; `asked` is a timestamp, a leader epoch or an
+    offset.
+    """
 
     topic: str
     partition: int
@@ -40,15 +42,6 @@ def questions(request: Value, field: str, *, name: str, index: str) -> list[Ques
         for topic in request["topics"]
         for partition in topic["partitions"]
     ]
-
-
-def answers(response: Value, *, name: str, index: str) -> dict[tuple[str, int], Value]:
-    """The partitions of a decoded answer; changing one changes the answer."""
-    return {
-        (topic[name], partition[index]): partition
-        for topic in response["topics"]
-        for partition in topic["partitions"]
-    }
 
 
 def paired(
@@ -97,39 +90,3 @@ def apply_epoch_end(answered: Value, known: EpochEnd) -> None:
     """Replace the end in a decoded answer."""
     answered["leader_epoch"] = known.leader_epoch
     answered["end_offset"] = known.end_offset
-
-
-def without_refused(request: Value, refused: Mapping[tuple[str, int], int]) -> Value | None:
-    """A DeleteRecords request for the partitions that may be asked; None when none is left."""
-    topics = []
-    for topic in request["topics"]:
-        kept = [
-            partition
-            for partition in topic["partitions"]
-            if (topic["name"], partition["partition_index"]) not in refused
-        ]
-        if kept:
-            topics.append({**topic, "partitions": kept})
-    return {**request, "topics": topics} if topics else None
-
-
-def merge_deletes(
-    request: Value, response: Value | None, refused: Mapping[tuple[str, int], int]
-) -> Value:
-    """One DeleteRecords answer in the order of the request: the broker's and our refusals."""
-    broker = {} if response is None else answers(response, name="name", index="partition_index")
-    topics = []
-    for topic in request["topics"]:
-        partitions = []
-        for partition in topic["partitions"]:
-            index = partition["partition_index"]
-            key = (topic["name"], index)
-            if key in refused:
-                partitions.append(
-                    {"partition_index": index, "low_watermark": -1, "error_code": refused[key]}
-                )
-            elif key in broker:
-                partitions.append(broker[key])
-        topics.append({"name": topic["name"], "partitions": partitions})
-    throttle_time_ms = 0 if response is None else response["throttle_time_ms"]
-    return {"throttle_time_ms": throttle_time_ms, "topics": topics}

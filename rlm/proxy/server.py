@@ -22,6 +22,7 @@ from kafka_protocol.primitives import Buffer
 from kip405.errors import Invalid
 from rlm.clock import Clock
 from rlm.proxy.connection import READ_BUFFER_BYTES, Connection, Handle, Shared
+from rlm.proxy.delete_records import DeleteRecordsHandler
 from rlm.proxy.fetch import FetchDependencies, FetchHandler, HighWatermarks
 from rlm.proxy.fetch_plan import topic_ref
 from rlm.proxy.limits import ClientDeadlines, ConnectionMemory, DeadlineSettings
@@ -29,7 +30,7 @@ from rlm.proxy.position_handlers import PositionHandler
 from rlm.proxy.reads import FetchQuota
 from rlm.proxy.session import Taken
 from rlm.proxy.settings import ProxyMetrics, ProxySettings
-from rlm.remote_log.tier import Tier, has_remote
+from rlm.remote_log.tier import Deletions, Tier, has_remote
 
 log = structlog.get_logger(__name__)
 
@@ -41,12 +42,14 @@ class ProxyServer:
         self,
         settings: ProxySettings,
         tier: Tier,
+        deletions: Deletions,
         clock: Clock,
         metrics: ProxyMetrics,
         quota: FetchQuota,
     ) -> None:
         self._settings = settings
         self._tier = tier
+        self._deletions = deletions
         self._clock = clock
         self._metrics = metrics
         self._fetch_dependencies = FetchDependencies(
@@ -136,12 +139,14 @@ class ProxyServer:
     def _connection(self) -> Connection:
         fetches = FetchHandler(self._fetch_dependencies)
         positions = PositionHandler(self._settings, self._tier, self._clock, self._metrics)
-
+        deletes = DeleteRecordsHandler(
+            self._settings, self._tier, self._deletions, self._clock, self._metrics
+        )
         handlers: dict[int, Handle] = {
             FETCH.key: fetches.handle,
             LIST_OFFSETS.key: positions.list_offsets,
             OFFSET_FOR_LEADER_EPOCH.key: positions.offset_for_leader_epoch,
-            DELETE_RECORDS.key: positions.delete_records,
+            DELETE_RECORDS.key: deletes.handle,
             API_VERSIONS.key: _refuse_newer_api_versions,
         }
         return Connection(self._shared, handlers, self._accept)

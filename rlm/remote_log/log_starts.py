@@ -6,7 +6,7 @@ command (H1); objects below it may be deleted only after `raise_start` has retur
 
 from typing import Protocol
 
-from kip405.errors import Invalid
+from kip405.errors import Fenced, Invalid
 from kip405.ids import PartitionKey
 from rlmm.settings_records import SettingsRecord, StartRecord
 from rlmm.settings_view import SettingsView
@@ -50,5 +50,11 @@ async def raise_start(
         cause=cause,
         decided_epoch=leader_epoch,
     )
-    await settings.publish(record, leader_epoch)
+    try:
+        await settings.publish(record, leader_epoch)
+    except Fenced:
+        known = settings.view.remote_log_start(partition)
+        if known is None or known < remote_log_start_offset:
+            raise
+        return known  # another cause has raised it meanwhile
     return remote_log_start_offset

@@ -116,6 +116,24 @@ class Tier(Protocol):
         ...
 
 
+class Deletions(Protocol):
+    """What a client's DeleteRecords needs of the remote tier (H26)."""
+
+    def refusal(self, view: TierPartition) -> str | None:
+        """Why nothing of the partition may be deleted now, for the log; None = it may be."""
+        ...
+
+    async def raise_start(self, view: TierPartition, offset: int) -> int:
+        """Raise the remote log start to an offset below which our broker has deleted under the
+        leadership of `view`; returns the start that then holds, once it was read back.
+
+        A caller that is cancelled does not stop it. RemoteStorageError: it may or may not have been
+        raised; the same call again finishes it. Fenced: the leadership changed, or deletions were
+        stopped meanwhile.
+        """
+        ...
+
+
 def has_remote(view: TierPartition) -> bool:
     """Whether there is anything in the remote tier."""
     return 0 <= view.remote_log_start_offset < view.remote_next_offset

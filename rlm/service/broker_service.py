@@ -126,7 +126,12 @@ class BrokerService:
             metrics=metrics.render,
         )
         self._proxy = proxy = ProxyServer(
-            _proxy_settings(config), shared.tier, clock, metrics, shared.throttle
+            _proxy_settings(config),
+            shared.tier,
+            shared.client_deletions,
+            clock,
+            metrics,
+            shared.throttle,
         )
         self._stalled_clients = StalledClients(
             clients=lambda: proxy.connections,

@@ -17,6 +17,7 @@ from rlm.log_dir.scanner import LogDirs
 from rlm.reading.disk_cache import DiskCache
 from rlm.reading.reader import RemoteReader
 from rlm.reading.throttle import ReadThrottle
+from rlm.remote_log.client_deletions import ClientDeletions
 from rlm.remote_log.leader_view import LocalTier
 from rlm.remote_log.snapshot_cache import CoalescedSnapshots, LineagePublisher, SnapshotCache
 from rlm.remote_log.snapshots import SnapshotReader
@@ -128,6 +129,7 @@ class Dependencies:
     stores: ServiceStores
     share_groups: BrokerShareGroups
     tier: LocalTier
+    client_deletions: ClientDeletions
     reader: RemoteReader
     throttle: ReadThrottle
     disk_cache: DiskCache | None
@@ -180,6 +182,14 @@ def build_dependencies(
             snapshots=snapshots,
             coalesced=CoalescedSnapshots(snapshots, tasks),
             reader=reader,
+        ),
+        client_deletions=ClientDeletions(
+            node_id=config.node_id,
+            settings=metadata.settings,
+            ledger=metadata.manager,
+            leadership=snapshots,
+            tasks=tasks,
+            barrier_deadline_ms=BARRIER_DEADLINE_MS,
         ),
         reader=reader,
         throttle=build_throttle(config, clock),

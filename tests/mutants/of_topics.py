@@ -206,9 +206,19 @@ EDITS: tuple[Edit, ...] = (
             "",
         ),
         (
-            "H2: a remote log start that is higher already is lowered",
+            "a remote log start that is as high already is written again",
             "    if known >= remote_log_start_offset:\n        return known\n",
             "",
+        ),
+        (
+            "H2: a start that was refused counts as raised",
+            "        if known is None or known < remote_log_start_offset:\n            raise\n",
+            "",
+        ),
+        (
+            "H2: a start that another cause has raised higher is an error",
+            "        if known is None or known < remote_log_start_offset:\n            raise\n",
+            "        raise\n",
         ),
     ),
     *STARTS.edits(

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from kip405.errors import Invalid
+from kip405.errors import Fenced, Invalid
 from kip405.ids import PartitionKey
-from rlm.remote_log.log_starts import raise_start
-from rlmm.settings_records import CAUSE_RETENTION, StartRecord
+from rlm.remote_log.log_starts import Settings, raise_start
+from rlmm.settings_records import CAUSE_RETENTION, SettingsRecord, StartRecord
 from tests.builders.ledger import PARTITION
 from tests.builders.rig import Rig
 
@@ -17,9 +17,11 @@ def rig(tmp_path: Path) -> Rig:
     return Rig(tmp_path)
 
 
-async def raised(rig: Rig, offset: int, key: PartitionKey = PARTITION.key) -> int:
+async def raised(
+    rig: Rig, offset: int, key: PartitionKey = PARTITION.key, settings: Settings | None = None
+) -> int:
     return await raise_start(
-        rig.settings,
+        settings or rig.settings,
         key,
         offset,
         leader_epoch=rig.broker.partition.leader_epoch,
@@ -41,6 +43,7 @@ async def test_h02_a_start_never_goes_back(rig: Rig) -> None:
     rig.remote_start(120)
     written = rig.settings.view.next_offset
     assert await raised(rig, 50) == 120
+    assert await raised(rig, 120) == 120
     assert rig.settings.view.next_offset == written
 
 
@@ -56,3 +59,33 @@ async def test_h02_without_a_start_there_is_none_to_move(rig: Rig) -> None:
     rig.remote_start(120)
     with pytest.raises(Invalid, match="no remote log start"):
         await raised(rig, 50, PartitionKey(PARTITION.topic_id, 9))
+
+
+class Overtaken:
+    """The rig's settings; another cause raises the start just before a record is published."""
+
+    def __init__(self, rig: Rig, offset: int) -> None:
+        self._rig, self._offset = rig, offset
+        self.view = rig.settings.view
+
+    async def barrier(self, deadline_ms: int) -> None:
+        await self._rig.settings.barrier(deadline_ms)
+
+    async def publish(self, record: SettingsRecord, leader_epoch: int) -> None:
+        self._rig.remote_start(self._offset)
+        await self._rig.settings.publish(record, leader_epoch)
+
+
+async def test_h02_a_start_that_another_cause_raised_meanwhile_is_high_enough(rig: Rig) -> None:
+    rig.remote_start(120)
+    assert await raised(rig, 200, settings=Overtaken(rig, 300)) == 300
+
+
+async def test_h05_a_start_of_an_older_epoch_is_refused_where_none_is_as_high(rig: Rig) -> None:
+    rig.remote_start(120)
+    rig.broker.elect(1, 7)
+    rig.remote_start(130)
+    rig.broker.elect(1, 6)
+    with pytest.raises(Fenced, match="older"):
+        await raised(rig, 200)
+    assert rig.settings.view.remote_log_start(PARTITION.key) == 130

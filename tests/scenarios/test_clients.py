@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from kafka_protocol.apis import API_VERSIONS, FETCH, LIST_OFFSETS, PRODUCE
 from rlm_sandbox.sandbox import Sandbox
@@ -29,7 +28,6 @@ from tests.scenarios.readers import aiokafka_read
 pytestmark = pytest.mark.integration
 
 OFFSET_OUT_OF_RANGE = 1
-POLICY_VIOLATION = 44
 _PARTITIONS = 2
 _SETTLED_READS = 3
 
@@ -333,53 +331,3 @@ def _lows(statistics: Any, topic: str) -> Iterator[int]:
     partition = statistics["topics"].get(topic, {}).get("partitions", {}).get("0", {})
     if partition.get("lo_offset", -1) >= 0:
         yield partition["lo_offset"]
-
-
-def _delete_by_confluent(cluster: Cluster, topic: str, offset: int) -> int:
-    from confluent_kafka.admin import AdminClient
-
-    topic_partition = TopicPartition(topic, 0, offset)
-    with AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
-        return int(
-            admin.delete_records([topic_partition])[topic_partition].result(30).low_watermark
-        )
-
-
-def _delete_by_java(cluster: Cluster, topic: str, offset: int, where: Path) -> str:
-    file = where / "offsets.json"
-    rows = [{"topic": topic, "partition": 0, "offset": offset}]
-    file.write_text(json.dumps({"partitions": rows, "version": 1}))
-    done = cluster.sandbox.dist.run_tool(
-        "delete-records",
-        *("--bootstrap-server", cluster.bootstrap, "--offset-json-file", str(file)),
-    )
-    return done.stdout + done.stderr
-
-
-def test_h26_delete_records_is_refused_on_an_enabled_topic_only(
-    one: Cluster, tmp_path: Path
-) -> None:
-    enabled, plain = fresh("enabled"), fresh("plain")
-    for topic in (enabled, plain):
-        one.create_topic(topic)
-        one.fill(topic, mib=1)
-    one.enable(enabled)
-    with pytest.raises(KafkaException) as refused:
-        _delete_by_confluent(one, enabled, 10)
-    assert refused.value.args[0].code() == POLICY_VIOLATION
-    assert "PolicyViolation" in _delete_by_java(one, enabled, 10, tmp_path)
-    assert one.log_start(enabled) == 0
-    assert _delete_by_confluent(one, plain, 10) == 10
-    assert one.log_start(plain) == 10
-    assert _start_through_proxy(one, plain) == 10
-
-
-def _start_through_proxy(cluster: Cluster, topic: str) -> int:
-    from confluent_kafka.admin import AdminClient
-
-    topic_partition = TopicPartition(topic, 0)
-    with AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
-        answer = admin.list_offsets({topic_partition: OffsetSpec.earliest()})[
-            topic_partition
-        ].result(30)
-    return int(answer.offset)

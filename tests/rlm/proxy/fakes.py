@@ -29,8 +29,9 @@ from rlm.proxy.reads import FetchQuota
 from rlm.proxy.server import ProxyServer
 from rlm.proxy.settings import ProxySettings
 from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
-from rlm.remote_log.tier import EpochEnd, Tier, TierPartition, TopicRef, Watermarks
-from tests.rlm.proxy.uncounted import NoMetrics, NoQuota
+from rlm.remote_log.tier import Deletions, EpochEnd, Tier, TierPartition, TopicRef, Watermarks
+from tests.rlm.proxy.fake_deletions import FakeDeletions
+from tests.rlm.proxy.uncounted import Counting, NoQuota
 
 Value = dict[str, Any]
 TOPIC = "archive"
@@ -229,12 +230,16 @@ class FakeBroker:
         return _each(request, "topic", one)
 
     def delete(self, request: Value) -> Value:
+        """As a leader whose followers keep up."""
+
         def one(name: str, asked: Value) -> Value:
-            return {
-                "partition_index": asked["partition_index"],
-                "low_watermark": asked["offset"],
-                "error_code": 0,
-            }
+            log = self.logs.setdefault((name, asked["partition_index"]), Log())
+            offset = log.high_watermark if asked["offset"] == -1 else asked["offset"]
+            refused = log.error_code or (1 if not 0 <= offset <= log.high_watermark else 0)
+            if refused == 0:
+                log.start = max(log.start, offset)
+            low = {"low_watermark": -1 if refused else log.start, "error_code": refused}
+            return {"partition_index": asked["partition_index"], **low}
 
         return _each(request, "name", one)
 
@@ -357,24 +362,6 @@ class FakeTier:
         return self.epoch_ends.get(leader_epoch)
 
 
-@dataclass
-class Counting(NoMetrics):
-    """Metrics that can be looked at."""
-
-    causes: list[str] = field(default_factory=list)
-    outcomes: list[tuple[str, str]] = field(default_factory=list)
-    spliced_bytes: int = 0
-
-    def connection_closed(self, cause: str) -> None:
-        self.causes.append(cause)
-
-    def answered(self, api: str, outcome: str) -> None:
-        self.outcomes.append((api, outcome))
-
-    def spliced(self, size_bytes: int) -> None:
-        self.spliced_bytes += size_bytes
-
-
 class RawClient:
     """Speaks frames."""
 
@@ -418,6 +405,7 @@ class Proxied:
 @dataclass
 class World(Proxied):
     tier: FakeTier
+    deletions: FakeDeletions
 
 
 @contextlib.asynccontextmanager
@@ -429,13 +417,18 @@ async def world(
 ) -> AsyncIterator[World]:
     """A fake broker, a tier with partition 0 of `archive`, and a proxy between."""
     tier = tier or FakeTier(partitions={0: tier_partition()})
-    async with proxied(tier, broker or FakeBroker(), quota, **settings) as made:
-        yield World(made.broker, made.proxy, made.metrics, made.connect, tier)
+    deletions = FakeDeletions()
+    async with proxied(tier, broker or FakeBroker(), quota, deletions, **settings) as made:
+        yield World(made.broker, made.proxy, made.metrics, made.connect, tier, deletions)
 
 
 @contextlib.asynccontextmanager
 async def proxied(
-    tier: Tier, broker: FakeBroker, quota: FetchQuota | None = None, **settings: Any
+    tier: Tier,
+    broker: FakeBroker,
+    quota: FetchQuota | None = None,
+    deletions: Deletions | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Proxied]:
     """A proxy between a fake broker and a tier."""
     server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
@@ -447,6 +440,7 @@ async def proxied(
             listen_host="127.0.0.1", listen_port=0, upstream_host="127.0.0.1", **(ours | settings)
         ),
         tier,
+        deletions or FakeDeletions(),
         SystemClock(),
         metrics,
         quota or NoQuota(),

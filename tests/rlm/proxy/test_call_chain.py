@@ -24,6 +24,7 @@ from rlm.proxy.settings import ProxySettings
 from tests.builders.ledger import PARTITION
 from tests.builders.store import MemoryStore
 from tests.builders.threads import some_threads
+from tests.rlm.proxy.fake_deletions import FakeDeletions
 from tests.rlm.proxy.fakes import FakeBroker, Log, RawClient, asked, only
 from tests.rlm.proxy.uncounted import NoMetrics, NoQuota
 from tests.rlm.tier_site import Site
@@ -141,7 +142,9 @@ async def behind(path: Path, loop: ChainLoop) -> AsyncIterator[Behind]:
                 upstream_host="127.0.0.1",
                 upstream_port=server.sockets[0].getsockname()[1],
             )
-            proxy = ProxyServer(settings, site.tier, SystemClock(), NoMetrics(), NoQuota())
+            proxy = ProxyServer(
+                settings, site.tier, FakeDeletions(), SystemClock(), NoMetrics(), NoQuota()
+            )
             await proxy.start()
             client = RawClient(*await asyncio.open_connection("127.0.0.1", proxy.port))
             try:

@@ -22,9 +22,15 @@ from rlm.clock import SystemClock, new_uuid
 from rlm.proxy.server import ProxyServer
 from rlm.proxy.settings import ProxySettings
 from rlm.remote_log.tier import EpochEnd, Watermarks
-from tests.rlm.proxy.fakes import Counting, RawClient, Value, asked, tier_partition
+from tests.rlm.proxy.fake_deletions import FakeDeletions
+from tests.rlm.proxy.fakes import (
+    RawClient,
+    Value,
+    asked,
+    tier_partition,
+)
 from tests.rlm.proxy.test_real_broker import CapturedTier, capture
-from tests.rlm.proxy.uncounted import NoQuota
+from tests.rlm.proxy.uncounted import Counting, NoQuota
 from tests.sandbox_fixtures import KafkaCluster
 
 pytestmark = pytest.mark.integration
@@ -129,7 +135,7 @@ async def trimmed(kafka_cluster: KafkaCluster) -> AsyncIterator[Trimmed]:
         upstream_host="127.0.0.1",
         upstream_port=ports.tiered,
     )
-    proxy = ProxyServer(settings, tier, SystemClock(), metrics, NoQuota())
+    proxy = ProxyServer(settings, tier, FakeDeletions(), SystemClock(), metrics, NoQuota())
     await proxy.start()
     try:
         yield Trimmed(

@@ -1,8 +1,8 @@
-"""ListOffsets, OffsetForLeaderEpoch and DeleteRecords through the proxy, every version."""
+"""ListOffsets and OffsetForLeaderEpoch through the proxy, every version."""
 
 import pytest
 
-from kafka_protocol.apis import DELETE_RECORDS, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
+from kafka_protocol.apis import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from kip405.errors import Corrupt, Unavailable
 from rlm.reading.values import TimestampedOffset
 from rlm.remote_log.list_offsets import BothTiers
@@ -184,40 +184,6 @@ async def test_h21_epochs_of_replicas_pass() -> None:
     async with world() as w:
         w.tier.epoch_ends = {5: EpochEnd(leader_epoch=4, end_offset=60)}
         assert await epoch_end(w, 4, 5, replica_id=2) == (0, 5, 100)
-
-
-def delete_request(*topics: str) -> Value:
-    partitions = [{"partition_index": 0, "offset": 50}]
-    return {
-        "topics": [{"name": name, "partitions": partitions} for name in topics],
-        "timeout_ms": 1_000,
-    }
-
-
-@pytest.mark.parametrize("version", [0, 1, 2])
-async def test_h26_delete_records_is_refused_for_enabled_topics_and_merged(version: int) -> None:
-    async with world() as w:
-        client = await w.connect()
-        request = delete_request(TOPIC, PLAIN)
-        answer = await client.call(DELETE_RECORDS, version, request)
-        result = [(t["name"], t["partitions"][0]["error_code"]) for t in answer["topics"]]
-        assert result == [(TOPIC, 44), (PLAIN, 0)]
-        [seen] = w.broker.requests(DELETE_RECORDS)
-        assert [topic["name"] for topic in seen["topics"]] == [PLAIN]
-        answer = await client.call(DELETE_RECORDS, version, delete_request(TOPIC))
-        assert answer["topics"][0]["partitions"][0]["error_code"] == 44
-        answer = await client.call(DELETE_RECORDS, version, delete_request(PLAIN))
-        assert answer["topics"][0]["partitions"][0]["low_watermark"] == 50
-        assert len(w.broker.requests(DELETE_RECORDS)) == 2
-
-
-async def test_h26_delete_records_is_not_forwarded_while_nothing_is_known() -> None:
-    tier = FakeTier(is_ready=False, barrier_error=Unavailable("replaying"))
-    async with world(tier) as w:
-        client = await w.connect()
-        answer = await client.call(DELETE_RECORDS, 2, delete_request(PLAIN))
-        assert answer["topics"][0]["partitions"][0]["error_code"] == 5
-        assert w.broker.requests(DELETE_RECORDS) == []
 
 
 async def test_h04_a_frozen_history_corrects_no_epoch_end() -> None:

@@ -24,8 +24,15 @@ from rlm.proxy.server import ProxyServer
 from rlm.proxy.settings import ProxySettings
 from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
 from rlm.remote_log.tier import TierPartition, TopicRef, Watermarks
-from tests.rlm.proxy.fakes import Counting, FakeTier, RawClient, Value, asked, tier_partition
-from tests.rlm.proxy.uncounted import NoQuota
+from tests.rlm.proxy.fake_deletions import FakeDeletions
+from tests.rlm.proxy.fakes import (
+    FakeTier,
+    RawClient,
+    Value,
+    asked,
+    tier_partition,
+)
+from tests.rlm.proxy.uncounted import Counting, NoQuota
 from tests.sandbox_fixtures import KafkaCluster
 
 pytestmark = pytest.mark.integration
@@ -183,6 +190,7 @@ async def archive(kafka_cluster: KafkaCluster) -> AsyncIterator[Archive]:
             upstream_port=ports.tiered,
         ),
         tier,
+        FakeDeletions(),
         SystemClock(),
         metrics,
         NoQuota(),

@@ -1,4 +1,6 @@
-"""Metrics and a quota that count nothing."""
+"""Metrics and a quota that count nothing, and metrics that can be looked at."""
+
+from dataclasses import dataclass, field
 
 from rlm.proxy.reads import ConnectionQuota
 
@@ -44,3 +46,21 @@ class NoQuota:
 
     def held(self, duration_ms: int) -> None:
         """See `ConnectionQuota`."""
+
+
+@dataclass
+class Counting(NoMetrics):
+    """Metrics that can be looked at."""
+
+    causes: list[str] = field(default_factory=list)
+    outcomes: list[tuple[str, str]] = field(default_factory=list)
+    spliced_bytes: int = 0
+
+    def connection_closed(self, cause: str) -> None:
+        self.causes.append(cause)
+
+    def answered(self, api: str, outcome: str) -> None:
+        self.outcomes.append((api, outcome))
+
+    def spliced(self, size_bytes: int) -> None:
+        self.spliced_bytes += size_bytes
